@@ -1,0 +1,117 @@
+"""The Bellman criterion in coordinates: how much better the expert's action is, as a linear function of the reward."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from certirl.bases import Basis
+from certirl.domain import Array
+from certirl.estimate import Operators
+
+
+@dataclass(frozen=True, eq=False)
+class Bellman:
+    """``D_a(s) = αᵀ F^a φ(s)``: the expert's advantage over action a, divided by γ, for R = αᵀφ (Lemma 2).
+
+    Attributes:
+        basis: the functions φ of rewards and values, k of them.
+        discount: γ.
+        expert: the action π that the expert always takes.
+        rivals: the other actions, in the order of the matrices below.
+        F: (I − γT)⁻¹(T − Z^a) ``[A − 1, k, k_s]``; the first row is zero, since constant rewards change nothing.
+        advantage: T − Z^a ``[A − 1, k, k_s]``: the same criterion in value coordinates, D_a(s) = wᵀ(T − Z^a)φ(s).
+        T: the expert's operator ``[k, k_s]``.
+        noise: residual covariances of the next state's functions: the expert's first, then the rivals' ``[A, k, k]``.
+        precision: inverse Gram sums in the same order ``[A, k_s, k_s]``.
+        condition: condition number of I − γT on non-constant functions.
+        spectral_radius: of γT on non-constant functions; the paper's series converges only below 1.
+    """
+
+    basis: Basis
+    discount: float
+    expert: int
+    rivals: tuple[int, ...]
+    F: Array
+    advantage: Array
+    T: Array
+    noise: Array
+    precision: Array
+    condition: float
+    spectral_radius: float
+
+    @property
+    def columns(self) -> Basis:
+        """The functions of the state in which each D_a is expanded, k_s of them."""
+        return self.basis.resized(self.T.shape[1])
+
+    @property
+    def spread(self) -> Array:
+        """The covariance of the noise in the next state's functions, averaged over the actions ``[k, k]``."""
+        return np.asarray(self.noise.mean(axis=0))
+
+    def reward_of(self, value: Array) -> Array:
+        """α = w − γTᵀw: the reward whose value under the expert is V = wᵀφ."""
+        alpha = np.array(value)
+        alpha[: self.T.shape[1]] -= self.discount * (self.T.T @ value)
+        return alpha
+
+    def value_of(self, alpha: Array) -> Array:
+        """w = (I − γTᵀ)⁻¹α: the expert's value under the reward R = αᵀφ."""
+        return np.linalg.solve(np.eye(len(alpha)) - self.discount * _square(self.T).T, alpha)
+
+    def margins(self, alpha: Array) -> Array:
+        """The coefficients of D_a in the columns, one row per rival: ``[A − 1, k_s]``."""
+        return np.einsum("i,aij->aj", alpha, self.F)
+
+    def standard_error(self, alpha: Array, states: Array, rival: int) -> Array:
+        """First-order standard error of the estimated D_a at states ``[n]``, for the rival at this position."""
+        w, x = self.value_of(alpha), self.columns.values(states)
+        lift = x + self.discount * (x @ self.F[rival].T)[:, : x.shape[1]]
+        own = (w @ self.noise[0] @ w) * np.einsum("ni,ij,nj->n", lift, self.precision[0], lift)
+        other = (w @ self.noise[1 + rival] @ w) * np.einsum("ni,ij,nj->n", x, self.precision[1 + rival], x)
+        return np.sqrt(np.maximum(own + other, 0.0))
+
+
+def bellman(operators: Operators, *, discount: float, expert: int = 0) -> Bellman:
+    """Form ``F^a = (I − γT)⁻¹(T − Z^a)``: the paper's geometric series, solved instead of summed.
+
+    The constant function is deflated: with the first row of every Z^a equal to (1, 0, 0, …) the first row of F is zero
+    and the others need only the block of T without its first row and column, whose norm is far below 1.
+
+    Args:
+        operators: estimated or exact.
+        discount: γ, strictly between 0 and 1.
+        expert: the action the expert always takes.
+    """
+    if not 0 < discount < 1:
+        raise ValueError(f"discount must lie strictly between 0 and 1, got {discount}")
+    if not 0 <= expert < operators.n_actions:
+        raise ValueError(f"expert must be one of the actions 0 … {operators.n_actions - 1}, got {expert}")
+    if operators.n_actions < 2:
+        raise ValueError("there is only one action, so nothing distinguishes the expert: at least two are needed")
+    rivals = tuple(a for a in range(operators.n_actions) if a != expert)
+    order = [expert, *rivals]
+    T = operators.Z[expert]
+    advantage = T - operators.Z[list(rivals)]
+    inner = np.eye(len(T)) - discount * _square(T)
+    eigenvalues = np.linalg.eigvals(_square(T)[1:, 1:]) if len(T) > 1 else np.zeros(1)
+    return Bellman(
+        basis=operators.basis,
+        discount=float(discount),
+        expert=int(expert),
+        rivals=rivals,
+        F=np.linalg.solve(inner, advantage),
+        advantage=advantage,
+        T=T,
+        noise=operators.noise[order],
+        precision=operators.precision[order],
+        condition=float(np.linalg.cond(inner[1:, 1:])) if len(T) > 1 else 1.0,
+        spectral_radius=float(discount * np.abs(eigenvalues).max()),
+    )
+
+
+def _square(T: Array) -> Array:
+    """T with zero columns up to k: functions beyond k_s are mapped to, never from."""
+    return np.pad(T, ((0, 0), (0, T.shape[0] - T.shape[1])))

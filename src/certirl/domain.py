@@ -1,0 +1,76 @@
+"""The state space: a box, and arrays of states checked against it once, at the boundary."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+Domain = tuple[tuple[float, float], ...]
+
+# States this far outside (relative to the width) are rounding, not mistakes: they are moved to the edge.
+_ROUNDING = 1e-9
+
+
+def as_domain(value: Any) -> Domain:
+    """Turn ``(low, high)`` or a sequence of such pairs into a tuple of float pairs, one per coordinate."""
+    try:
+        box = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"domain must be (low, high) or a tuple of such pairs, got {value!r}") from None
+    if box.ndim == 1:
+        box = box[None, :]
+    if box.ndim != 2 or box.shape[1] != 2 or len(box) == 0:
+        raise ValueError(f"domain must be (low, high) or a tuple of such pairs, got {value!r}")
+    if not np.isfinite(box).all():
+        raise ValueError(f"domain must have finite ends, got {value!r}; clip or squash unbounded coordinates first")
+    if not (box[:, 0] < box[:, 1]).all():
+        raise ValueError(f"every interval of the domain needs low < high, got {value!r}")
+    return tuple((float(low), float(high)) for low, high in box)
+
+
+def describe(domain: Domain) -> str:
+    """Write a box as ``[-1, 1] × [0, 2]``."""
+    return " × ".join(f"[{low:g}, {high:g}]" for low, high in domain)
+
+
+def as_rows(states: ArrayLike, dimension: int, *, name: str = "states") -> Array:
+    """Turn ``[n]`` (one coordinate), ``[n, d]`` or a single state into a finite float array ``[n, d]``."""
+    try:
+        rows = np.asarray(states, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be numbers, got {type(states).__name__}") from None
+    if rows.ndim == 0 and dimension == 1:
+        rows = rows.reshape(1, 1)
+    elif rows.ndim == 1:
+        rows = rows[:, None] if dimension == 1 else rows[None, :]
+    if rows.ndim != 2 or rows.shape[1] != dimension:
+        wanted = "[n] or [n, 1]" if dimension == 1 else f"[n, {dimension}]"
+        raise ValueError(f"{name} must have shape {wanted}, got {list(np.shape(states))}")
+    bad = ~np.isfinite(rows).all(axis=1)
+    if bad.any():
+        raise ValueError(f"{name} must be finite: row {int(bad.argmax())} is {rows[bad.argmax()].tolist()}")
+    return rows
+
+
+def as_states(states: ArrayLike, domain: Domain, *, name: str = "states") -> Array:
+    """Turn states into ``[n, d]`` and check that each lies in the box; rounding at the edges is repaired."""
+    rows = as_rows(states, len(domain), name=name)
+    low, high = np.array(domain).T
+    slack = _ROUNDING * (high - low)
+    outside = ((rows < low - slack) | (rows > high + slack)).any(axis=1)
+    if outside.any():
+        first = int(outside.argmax())
+        raise ValueError(
+            f"{int(outside.sum())} of {len(rows)} {name} lie outside the domain {describe(domain)}: "
+            f"row {first} is {rows[first].tolist()}; widen the domain or remove them"
+        )
+    return np.clip(rows, low, high)
+
+
+def like_input(values: Array, states: ArrayLike, dimension: int) -> Any:
+    """Give one number per state back as it was asked: a float for a single state, ``[n]`` for many."""
+    single = np.ndim(states) == (0 if dimension == 1 else 1)
+    return float(values[0]) if single else values

@@ -1,0 +1,122 @@
+"""Algorithm 1: the transition operators as matrices, from moments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certirl.bases import Basis
+from certirl.domain import Array
+from certirl.moments import Moments, measure
+from certirl.transitions import Transitions
+
+FORMS = ("least-squares", "mean")
+
+# Beyond this the least-squares answer has lost most of its digits, and some direction of the states was hardly seen.
+MAX_CONDITION = 1e8
+
+
+@dataclass(frozen=True, eq=False)
+class Operators:
+    """``P_a φ_i ≈ Σ_j Z^a_ij φ_j``: the action of each transition operator on the basis, estimated or exact.
+
+    Attributes:
+        basis: the rows φ_1 … φ_k; the columns are its first k_s functions.
+        Z: ``[A, k, k_s]``.
+        noise: covariance of φ(s') − E[φ(s') | s], averaged over the states, per action ``[A, k, k]``.
+        precision: (Σ x xᵀ)⁻¹ per action ``[A, k_s, k_s]``; the variance of an estimate is noise times this, zero when exact.
+        counts: transitions per action ``[A]``; zeros when exact.
+        form: "least-squares", "mean" or "exact".
+        condition: the worst condition number of a Gram matrix of the states.
+    """
+
+    basis: Basis
+    Z: Array
+    noise: Array
+    precision: Array
+    counts: NDArray[np.int64]
+    form: str
+    condition: float
+
+    @property
+    def n_actions(self) -> int:
+        """The number of actions, A."""
+        return len(self.Z)
+
+    @property
+    def columns(self) -> int:
+        """The number of functions of the state, k_s."""
+        return self.Z.shape[2]
+
+
+def estimate(
+    data: Moments | Transitions,
+    *,
+    basis: Basis | None = None,
+    columns: int | None = None,
+    form: str = "least-squares",
+    deflate: bool = True,
+) -> Operators:
+    """Estimate the operators (Algorithm 1): ``Ẑ = (∫μ/n) Σ φ(s')φ(s)ᵀ`` or its least-squares form ``(Σ y xᵀ)(Σ x xᵀ)⁻¹``.
+
+    The mean form is the paper's and is unbiased only if states were drawn from the weight of the basis; least squares
+    takes states from anywhere and has less variance.
+
+    Args:
+        data: moments, or transitions to measure first.
+        basis: the row basis; needed with transitions only.
+        columns: the number of functions of the state, k_s; all that the data hold if left out.
+        form: "least-squares" or "mean".
+        deflate: set the first row to (1, 0, 0, …), which it is: P_a maps the constant to itself.
+    """
+    if form not in FORMS:
+        raise ValueError(f"form must be one of {', '.join(map(repr, FORMS))}, got {form!r}")
+    moments = _as_moments(data, basis, columns)
+    k, ks = moments.rows.size, moments.columns.size
+    if ks > k:
+        raise ValueError(f"columns must be at most the {k} functions of the basis, got {ks}")
+    if (moments.counts < 1).any():
+        missing = int((moments.counts < 1).argmax())
+        raise ValueError(f"action {missing} was never seen; every action needs transitions")
+    precision, condition = _inverse_gram(moments, required=form == "least-squares")
+    regression = moments.cross @ precision
+    n = moments.counts[:, None, None]
+    Z = regression if form == "least-squares" else moments.rows.mass / n * moments.cross
+    noise = (moments.outer - regression @ moments.cross.transpose(0, 2, 1)) / n
+    if deflate:
+        Z[:, 0, :] = 0.0
+        Z[:, 0, 0] = 1.0
+    return Operators(moments.rows, Z, (noise + noise.transpose(0, 2, 1)) / 2, precision, moments.counts, form, condition)
+
+
+def _as_moments(data: Moments | Transitions, basis: Basis | None, columns: int | None) -> Moments:
+    if isinstance(data, Transitions):
+        if basis is None:
+            raise ValueError("estimate(transitions) needs a basis, for example basis=certirl.Legendre(11)")
+        return measure(data, basis=basis, columns=columns)
+    if not isinstance(data, Moments):
+        raise TypeError(f"estimate needs Moments or Transitions, got {type(data).__name__}")
+    if basis is not None and basis.on(data.rows.domain).resized(data.rows.size) != data.rows:
+        raise ValueError(f"these moments were measured in {data.rows}; measure again to use {basis}")
+    size = data.rows.size if basis is None else basis.size
+    return data.leading(size, min(size, data.columns.size) if columns is None else columns)
+
+
+def _inverse_gram(moments: Moments, *, required: bool) -> tuple[Array, float]:
+    """(Σ x xᵀ)⁻¹ for each action and the worst condition number; refuses where states do not tell the columns apart."""
+    inverses, worst = np.zeros_like(moments.gram), 1.0
+    for action, gram in enumerate(moments.gram):
+        eigenvalues, vectors = np.linalg.eigh(gram)
+        floor = eigenvalues[-1] / MAX_CONDITION
+        condition = eigenvalues[-1] / max(eigenvalues[0], np.finfo(float).tiny)
+        if required and eigenvalues[0] < floor:
+            raise ValueError(
+                f"the states of action {action} cannot tell {moments.columns.size} functions apart "
+                f"(Gram matrix condition {condition:.1e}, {int(moments.counts[action])} transitions): "
+                "use fewer columns or states that cover the domain"
+            )
+        inverses[action] = (vectors / np.maximum(eigenvalues, floor)) @ vectors.T
+        worst = max(worst, float(condition))
+    return inverses, worst

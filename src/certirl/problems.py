@@ -1,0 +1,309 @@
+"""Problems whose truth is known: densities, exact operators, and the true margin of any reward.
+
+A problem is a simulator that also knows its transition densities. Its truth is computed without any basis, by the Nyström
+method on Gauss points of the interval, so that it can contradict the rest of the library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.polynomial import polynomial
+from numpy.typing import NDArray
+
+from certirl.bases import Basis
+from certirl.domain import Array, Domain, as_rows, as_states, describe
+from certirl.estimate import Operators
+from certirl.simulator import as_generator
+
+RewardLike = Callable[[Array], Any]
+
+
+class Problem:
+    """An MDP without its reward on an interval, with its densities.
+
+    Attributes:
+        name: what to call it.
+        n_actions: the number of actions.
+        domain: one (low, high) pair.
+        nodes: Gauss points for integrals over next states.
+    """
+
+    name: str
+    n_actions: int
+    domain: Domain
+    nodes: ClassVar[int] = 400
+
+    def density(self, next_states: Array, states: Array, action: int) -> Array:
+        """p_a(s' | s) for every pair: ``[n, m]`` from states ``[n]`` and next states ``[m]``."""
+        raise NotImplementedError
+
+    def sample(self, states: Array, action: int, rng: np.random.Generator) -> NDArray[Any]:
+        """Draw s' ~ p_a(· | s) for each state."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.n_actions} actions on {describe(self.domain)}"
+
+    def operators(self, basis: Basis, columns: int | None = None) -> Operators:
+        """The exact Z^a in a basis, by Gauss quadrature: ``Z_ij = ∫ (P_a φ_i)(s) φ_j(s) μ(s) ds``."""
+        rows = basis.on(self.domain)
+        narrow = rows.resized(rows.size if columns is None else columns)
+        y, wy = self._quadrature()
+        s, ws = rows.quadrature(self.nodes)
+        phi, psi = rows.values(y), narrow.values(s)
+        Z, noise = [], []
+        for action in range(self.n_actions):
+            expected = self._kernel(s, action) @ phi
+            second = (phi * (ws @ self._kernel(s, action))[:, None]).T @ phi
+            Z.append(expected.T @ (ws[:, None] * psi))
+            noise.append((second - (expected * ws[:, None]).T @ expected) / rows.mass)
+        return Operators(
+            basis=rows,
+            Z=np.array(Z),
+            noise=np.array(noise),
+            precision=np.zeros((self.n_actions, narrow.size, narrow.size)),
+            counts=np.zeros(self.n_actions, dtype=np.int64),
+            form="exact",
+            condition=1.0,
+        )
+
+    def values(self, reward: RewardLike, *, discount: float, expert: int = 0) -> Array:
+        """The expert's value function at the Gauss points: V = (I − γP_π)⁻¹R."""
+        y, _ = self._quadrature()
+        system = np.eye(len(y)) - discount * self._kernel(y, expert)
+        return np.linalg.solve(system, np.asarray(reward(y), dtype=np.float64).reshape(len(y)))
+
+    def margins(self, reward: RewardLike, states: Array, *, discount: float, expert: int = 0) -> Array:
+        """The true D_a(s) = ((P_π − P_a)V)(s) for the rivals in order: ``[A − 1, n]``."""
+        value = self.values(reward, discount=discount, expert=expert)
+        s = as_states(states, self.domain)
+        own = self._kernel(s, expert) @ value
+        return np.array([own - self._kernel(s, a) @ value for a in range(self.n_actions) if a != expert])
+
+    def true_margin(self, reward: RewardLike, *, discount: float, expert: int = 0) -> float:
+        """min over states and rivals of the true D_a(s): positive exactly when the expert is strictly optimal.
+
+        A fine grid, then two zooms around its lowest point for each rival.
+        """
+        ((low, high),) = self.domain
+        value = self.values(reward, discount=discount, expert=expert)
+
+        def curve(s: Array, rival: int) -> Array:
+            return np.asarray((self._kernel(s[:, None], expert) - self._kernel(s[:, None], rival)) @ value)
+
+        lowest = np.inf
+        for rival in (a for a in range(self.n_actions) if a != expert):
+            grid = np.linspace(low, high, 2001)
+            for _ in range(3):
+                at = int(curve(grid, rival).argmin())
+                lowest = min(lowest, float(curve(grid[at : at + 1], rival)[0]))
+                grid = np.linspace(grid[max(at - 1, 0)], grid[min(at + 1, len(grid) - 1)], 201)
+        return lowest
+
+    def _quadrature(self) -> tuple[Array, Array]:
+        ((low, high),) = self.domain
+        t, w = _gauss(self.nodes)
+        return ((low + high) / 2 + (high - low) / 2 * t)[:, None], (high - low) / 2 * w
+
+    def _kernel(self, states: Array, action: int) -> Array:
+        """p_a(y_q | s) w_q: applied to values at the Gauss points it gives (P_a f)(s) ``[n, nodes]``."""
+        y, wy = self._quadrature()
+        return self.density(y[:, 0], as_rows(states, 1)[:, 0], action) * wy
+
+
+@lru_cache
+def _gauss(n: int) -> tuple[Array, Array]:
+    from scipy.special import roots_legendre
+
+    t, w = roots_legendre(n)
+    return t, w
+
+
+@dataclass(frozen=True, eq=False)
+class PolynomialProblem(Problem):
+    """The paper's appendix: ``p(s'|s) = (1 − s²) A(s') + s² B(s')`` with A and B polynomial densities on [-1, 1].
+
+    Attributes:
+        name: what to call it.
+        centre, edge: power coefficients of A and B, one row per action ``[actions, degree + 1]``.
+        bits: precision of the inverse transform: the paper draws with eight; None is exact.
+    """
+
+    name: str
+    centre: Array
+    edge: Array
+    bits: int | None = None
+
+    domain: ClassVar[Domain] = ((-1.0, 1.0),)
+
+    @property
+    def n_actions(self) -> int:  # type: ignore[override]
+        """The number of actions."""
+        return len(self.centre)
+
+    def density(self, next_states: Array, states: Array, action: int) -> Array:
+        """p_a(s' | s) for every pair ``[n, m]``."""
+        square = states[:, None] ** 2
+        a = polynomial.polyval(next_states, self.centre[action])
+        b = polynomial.polyval(next_states, self.edge[action])
+        return (1 - square) * a + square * b
+
+    def sample(self, states: Array, action: int, rng: np.random.Generator) -> Array:
+        """Pick one of the two densities by s², then invert its distribution function."""
+        square = as_rows(states, 1)[:, 0] ** 2
+        at_edge = rng.random(len(square)) < square
+        uniform = rng.random(len(square))
+        drawn = np.empty(len(square))
+        for chosen, coefficients in ((~at_edge, self.centre[action]), (at_edge, self.edge[action])):
+            drawn[chosen] = _inverse_transform(coefficients, uniform[chosen], self.bits)
+        return drawn
+
+
+def _inverse_transform(coefficients: Array, uniform: Array, bits: int | None) -> Array:
+    """Solve F(x) = u for a polynomial density on [-1, 1]: a table brackets the root, Newton's method finishes.
+
+    With ``bits`` only the bracket of a table of 2^bits cells is found and its middle returned: bisection, all at once.
+    """
+    integral = polynomial.polyint(coefficients)
+    integral[0] -= polynomial.polyval(-1.0, integral)
+    table = np.linspace(-1.0, 1.0, (1024 if bits is None else 2**bits) + 1)
+    heights = polynomial.polyval(table, integral)
+    cell = np.clip(np.searchsorted(heights, uniform, side="right"), 1, len(table) - 1)
+    low, high = table[cell - 1], table[cell]
+    if bits is not None:
+        return (low + high) / 2
+    x = low + (high - low) * (uniform - heights[cell - 1]) / np.maximum(heights[cell] - heights[cell - 1], 1e-300)
+    for _ in range(3):
+        x = x - (polynomial.polyval(x, integral) - uniform) / np.maximum(polynomial.polyval(x, coefficients), 1e-12)
+        x = np.clip(x, low, high)
+    return np.asarray(x)
+
+
+def _random_density(rng: np.random.Generator, degree: int) -> Array:
+    """Σ_r a_r (x − b_r)^{2r} with a, b uniform on (0, 1), scaled to integrate to one over [-1, 1]."""
+    total = np.zeros(degree + 1)
+    for power in range(2, degree + 1, 2):
+        a, b = rng.random(2)
+        total[: power + 1] += a * polynomial.polypow([-b, 1.0], power)
+    integral = polynomial.polyint(total)
+    return total / (polynomial.polyval(1.0, integral) - polynomial.polyval(-1.0, integral))
+
+
+def random_polynomial(*, seed: int, actions: int = 3, degree: int = 10, bits: int | None = None) -> PolynomialProblem:
+    """The paper's random problem: each action mixes two random polynomial densities by s² (Appendix, experiments).
+
+    Args:
+        seed: which one.
+        actions: how many actions.
+        degree: of the densities, even.
+        bits: draw with this many bits of precision, as the paper does with eight; exactly if left out.
+    """
+    if actions < 2:
+        raise ValueError(f"a problem needs at least two actions, got {actions}")
+    if degree < 2 or degree % 2:
+        raise ValueError(f"degree must be an even number, at least 2, got {degree}")
+    if bits is not None and not 1 <= bits <= 30:
+        raise ValueError(f"bits must lie between 1 and 30, got {bits}")
+    rng = as_generator(seed)
+    densities = np.array([[_random_density(rng, degree) for _ in range(2)] for _ in range(actions)])
+    return PolynomialProblem(f"random polynomial {seed}", densities[:, 0], densities[:, 1], bits)
+
+
+def unsolvable(*, seed: int, degree: int = 10) -> PolynomialProblem:
+    """No reward explains action 0 here: it is the even mixture of actions 1 and 2, so it can beat at most one of them."""
+    rivals = random_polynomial(seed=seed, actions=2, degree=degree)
+    centre = np.concatenate([rivals.centre.mean(axis=0, keepdims=True), rivals.centre])
+    edge = np.concatenate([rivals.edge.mean(axis=0, keepdims=True), rivals.edge])
+    return PolynomialProblem(f"unsolvable {seed}", centre, edge)
+
+
+@dataclass(frozen=True, eq=False)
+class Thermostat(Problem):
+    """A room's temperature: ``s' ~ N(s + leak·(ambient − s) + power_a, noise²)``, truncated to the domain.
+
+    Smooth but not polynomial. Action 0 heats most, so an expert who always heats is explained by any reward for warmth.
+    """
+
+    power: tuple[float, ...] = (1.5, 0.0, -1.5)
+    ambient: float = 18.0
+    leak: float = 0.1
+    noise: float = 1.5
+    domain: Domain = ((15.0, 25.0),)
+    name: str = "thermostat"
+
+    @property
+    def n_actions(self) -> int:  # type: ignore[override]
+        """One per power."""
+        return len(self.power)
+
+    def _mean(self, states: Array, action: int) -> Array:
+        return states + self.leak * (self.ambient - states) + self.power[action]
+
+    def density(self, next_states: Array, states: Array, action: int) -> Array:
+        """p_a(s' | s) for every pair ``[n, m]``."""
+        from scipy.special import ndtr
+
+        ((low, high),) = self.domain
+        mean = self._mean(states, action)[:, None]
+        mass = ndtr((high - mean) / self.noise) - ndtr((low - mean) / self.noise)
+        return np.exp(-0.5 * ((next_states - mean) / self.noise) ** 2) / (np.sqrt(2 * np.pi) * self.noise * mass)
+
+    def sample(self, states: Array, action: int, rng: np.random.Generator) -> Array:
+        """Inverse transform of the truncated normal."""
+        from scipy.special import ndtr, ndtri
+
+        ((low, high),) = self.domain
+        mean = self._mean(as_rows(states, 1)[:, 0], action)
+        start, end = ndtr((low - mean) / self.noise), ndtr((high - mean) / self.noise)
+        return np.clip(mean + self.noise * ndtri(start + (end - start) * rng.random(len(mean))), low, high)
+
+
+def thermostat(**settings: Any) -> Thermostat:
+    """A heated room (see `Thermostat` for the settings); the expert who always heats, action 0, can be explained."""
+    return Thermostat(**settings)
+
+
+@dataclass(frozen=True, eq=False)
+class Circle(Problem):
+    """An angle: ``s' ~ c_a + pull·sin(s − c_a) + noise`` wrapped around the circle; action a leads towards its home c_a.
+
+    Periodic in both variables: the home of the trigonometric basis. A reward for being near the first home explains
+    an expert who always goes there, action 0.
+    """
+
+    homes: tuple[float, ...] = (0.0, 2.0, -2.0)
+    pull: float = 0.5
+    noise: float = 0.6
+    name: str = "circle"
+
+    domain: ClassVar[Domain] = ((-np.pi, np.pi),)
+
+    @property
+    def n_actions(self) -> int:  # type: ignore[override]
+        """One per home."""
+        return len(self.homes)
+
+    def _mean(self, states: Array, action: int) -> Array:
+        return self.homes[action] + self.pull * np.sin(states - self.homes[action])
+
+    def density(self, next_states: Array, states: Array, action: int) -> Array:
+        """p_a(s' | s) for every pair ``[n, m]``: the normal density summed over turns of the circle."""
+        away = np.mod(next_states - self._mean(states, action)[:, None] + np.pi, 2 * np.pi) - np.pi
+        turns = int(np.ceil(9 * self.noise / (2 * np.pi))) + 1
+        total = sum(np.exp(-0.5 * ((away + 2 * np.pi * turn) / self.noise) ** 2) for turn in range(-turns, turns + 1))
+        return np.asarray(total / (np.sqrt(2 * np.pi) * self.noise))
+
+    def sample(self, states: Array, action: int, rng: np.random.Generator) -> Array:
+        """A normal step, wrapped."""
+        mean = self._mean(as_rows(states, 1)[:, 0], action)
+        return np.mod(mean + self.noise * rng.standard_normal(len(mean)) + np.pi, 2 * np.pi) - np.pi
+
+
+def circle(**settings: Any) -> Circle:
+    """Homing on a circle (see `Circle` for the settings); the expert who always goes to the first home can be explained."""
+    return Circle(**settings)

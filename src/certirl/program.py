@@ -1,0 +1,205 @@
+"""The programs behind a reward: rows come in, coefficients and row weights go out.
+
+Each program holds rows g_r and seeks x with ``x·g_r ≥ 1`` (or ``≥ m`` with m as large as possible). Rows can be added
+between solves. Every answer carries weights λ_r ≥ 0, one per row: the rows that hold the solution up, or, when there
+is none, the combination Σ λ_r g_r = 0 that proves it (Farkas).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from certirl.domain import Array
+
+# Rows are scaled to length about 1 before solving; a positive combination shorter than this is called zero.
+VANISHING = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What a program says.
+
+    Attributes:
+        status: "optimal", "infeasible" or "failed" (the solver gave up; nothing is known).
+        x: the coefficients ``[k]``; None unless optimal.
+        target: the margin the rows are held to: 1, or the best one found.
+        weights: λ ``[m]``, one per row in the order of adding.
+        slack: by how much each row falls short ``[m]``; zeros in a hard program.
+    """
+
+    status: str
+    x: Array | None
+    target: float
+    weights: Array
+    slack: Array
+
+
+class Program(Protocol):
+    """A set of rows and an objective."""
+
+    def add(self, rows: Array) -> None:
+        """Add rows ``[m, k]``."""
+
+    def solve(self) -> Answer:
+        """Solve for all rows added so far."""
+        ...
+
+
+class LinearProgram:
+    """``min ‖x‖₁ s.t. x·g_r ≥ 1``, or ``max m s.t. x·g_r ≥ m, ‖x‖₁ ≤ 1``, in HiGHS; new rows start from the last basis.
+
+    Args:
+        size: the number of coefficients, k.
+        maximise_margin: choose the second problem, whose value is β.
+        slack: allow each row to fall short at this price per unit; None forbids it.
+    """
+
+    def __init__(self, size: int, *, maximise_margin: bool = False, slack: float | None = None) -> None:
+        import highspy
+
+        self._size, self._maximise, self._slack, self._rows = size, maximise_margin, slack, np.zeros((0, size))
+        self._scale, self._inf = 0.0, highspy.kHighsInf
+        self._solver = solver = highspy.Highs()
+        for option, value in {
+            "output_flag": False,
+            "presolve": "off",  # keeps the basis for the next round, and the dual ray
+            "primal_feasibility_tolerance": 1e-9,
+            "dual_feasibility_tolerance": 1e-9,
+            "threads": 1,
+        }.items():
+            solver.setOptionValue(option, value)
+        for _ in range(2 * size):  # x = x⁺ − x⁻
+            solver.addCol(0.0 if maximise_margin else 1.0, 0.0, self._inf, 0, [], [])
+        if maximise_margin:
+            solver.addCol(-1.0, -self._inf, self._inf, 0, [], [])
+            solver.addRow(-self._inf, 1.0, 2 * size, np.arange(2 * size), np.ones(2 * size))
+
+    def add(self, rows: Array) -> None:
+        """Add rows ``[m, k]``."""
+        self._scale = self._scale or float(np.abs(rows).max()) or 1.0
+        for row in rows / self._scale:
+            values = np.concatenate([row, -row])
+            if self._slack is not None:
+                self._solver.addCol(self._slack, 0.0, self._inf, 0, [], [])
+                values = np.append(values, 1.0)
+            elif self._maximise:
+                values = np.append(values, -1.0)
+            columns = np.arange(2 * self._size)
+            if len(values) > len(columns):  # the newest column: this row's slack, or the common margin
+                columns = np.append(columns, self._solver.getNumCol() - 1)
+            bound = 0.0 if self._maximise else 1.0
+            self._solver.addRow(bound, self._inf, len(columns), columns, values)
+        self._rows = np.concatenate([self._rows, rows])
+
+    def solve(self) -> Answer:
+        """Solve from the last basis."""
+        self._solver.run()
+        status = self._solver.modelStatusToString(self._solver.getModelStatus())
+        zeros = np.zeros(len(self._rows))
+        if status == "Infeasible":
+            return Answer("infeasible", None, 1.0, _vanishing_weights(self._rows), zeros)
+        if status != "Optimal":
+            return Answer("failed", None, 1.0, zeros, zeros)
+        solution = self._solver.getSolution()
+        columns, duals = np.array(solution.col_value), np.array(solution.row_dual)
+        x = (columns[: self._size] - columns[self._size : 2 * self._size]) / (1.0 if self._maximise else self._scale)
+        target = columns[2 * self._size] * self._scale if self._maximise else 1.0
+        slack = columns[2 * self._size :] if self._slack is not None else zeros
+        return Answer("optimal", x, float(target), np.maximum(duals[-len(self._rows) :], 0.0), slack)
+
+
+class LeastVariance:
+    """``min wᵀCw s.t. w·g_r ≥ 1``: the value function that varies least, as a least-distance problem.
+
+    With C = LLᵀ and u = Lᵀw this asks for the shortest u with A u ≥ 1, whose dual is a non-negative least-squares
+    problem (Lawson and Hanson, chapter 23). Its active-set solver ends in finitely many steps with exact weights, and
+    a vanishing residual is itself the proof of infeasibility.
+
+    Args:
+        spread: C ``[k, k]``; a small multiple of the identity is added where it is singular.
+        slack: allow each row to fall short, at this price per unit squared; None forbids it.
+    """
+
+    def __init__(self, spread: Array, *, slack: float | None = None) -> None:
+        size = len(spread)
+        average = float(np.trace(spread)) / size if size else 0.0
+        floor = 1e-9 * average if average > 0 else 1.0
+        self._factor = np.linalg.cholesky(spread + floor * np.eye(size))
+        self._rows, self._slack = np.zeros((0, size)), slack
+        self._working = np.zeros(0, dtype=bool)  # rows in play: the others were met with room to spare
+        self._distance: float | None = None  # 1/‖u‖ of the last solve: where the next one starts
+
+    def add(self, rows: Array) -> None:
+        """Add rows ``[m, k]``."""
+        self._rows = np.concatenate([self._rows, rows])
+        self._working = np.concatenate([self._working, np.ones(len(rows), dtype=bool)])
+
+    def solve(self) -> Answer:
+        """Solve for all rows, keeping in play only those that held the last solution up or came since."""
+        from scipy.linalg import solve_triangular
+
+        whitened = solve_triangular(self._factor, self._rows.T, lower=True).T
+        scale = float(np.linalg.norm(whitened, axis=1).max()) or 1.0
+        wide = whitened / scale
+        if self._slack is not None:  # a slack variable is one more coordinate of u, in its own units
+            wide = np.hstack([wide, np.eye(len(wide)) / (scale * np.sqrt(self._slack))])
+        weights, zeros = np.zeros(len(wide)), np.zeros(len(wide))
+        while True:
+            u, weights[self._working] = least_norm(wide[self._working], self._distance)
+            if u is None:
+                return Answer("infeasible" if weights.any() else "failed", None, 1.0, weights, zeros)
+            self._distance = 1.0 / float(np.linalg.norm(u))
+            missed = ~self._working & (wide @ u < 1.0 - 1e-9)
+            if not missed.any():
+                break
+            self._working |= missed
+            weights = zeros.copy()
+        self._working = weights > 0
+        w = solve_triangular(self._factor.T, u[: len(self._factor)] / scale, lower=False)
+        return Answer("optimal", w, 1.0, weights, zeros if self._slack is None else np.maximum(1.0 - self._rows @ w, 0.0))
+
+
+def least_norm(rows: Array, guess: float | None = None) -> tuple[Array | None, Array]:
+    """The shortest u with ``rows @ u ≥ 1``, and weights λ ≥ 0 with ``u ∝ λ @ rows``; u is None if there is no such u.
+
+    The dual asks for the λ ≥ 0 that brings (λ @ rows, Σλ·b) closest to (0, 1). With b near 1/‖u‖ both parts are of the
+    same size, which keeps all digits; a second pass sets it so, unless a guess of 1/‖u‖ did already. All-zero weights
+    mean that the solver gave up.
+    """
+    from scipy.optimize import nnls
+
+    height, u, weights = guess or 1.0, None, np.zeros(len(rows))
+    goal = np.zeros(rows.shape[1] + 1)
+    goal[-1] = 1.0
+    for _ in range(2):
+        try:
+            weights, _ = nnls(np.vstack([rows.T, np.full(len(rows), height)]), goal, maxiter=30 * sum(rows.shape))
+        except RuntimeError:
+            return None, np.zeros(len(rows))
+        hull = weights @ rows
+        distance = float(np.linalg.norm(hull)) / (float(weights.sum()) or 1.0)
+        if distance < VANISHING:
+            return None, weights / (weights.sum() or 1.0)
+        u = hull / (distance * np.linalg.norm(hull))
+        if 0.01 < height / distance < 100:
+            break
+        height = distance
+    return u, weights / weights.sum()
+
+
+def _vanishing_weights(rows: Array) -> Array:
+    """Weights λ with λ @ rows ≈ 0; zeros if there are none after all."""
+    u, weights = least_norm(rows / (float(np.linalg.norm(rows, axis=1).max()) or 1.0))
+    return weights if u is None else np.zeros(len(rows))
+
+
+def make(objective: str, size: int, spread: Array, slack: float | None) -> Any:
+    """The program for an objective's name."""
+    if objective == "least-variance":
+        return LeastVariance(spread, slack=slack)
+    if objective in ("l1", "max-margin"):
+        return LinearProgram(size, maximise_margin=objective == "max-margin", slack=slack)
+    raise ValueError(f"objective must be 'least-variance', 'l1' or 'max-margin', got {objective!r}")

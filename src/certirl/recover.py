@@ -1,0 +1,303 @@
+"""Algorithm 2: from the Bellman criterion to a reward, exactly on the continuum or on the paper's cover."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certirl import program
+from certirl.bellman import Bellman
+from certirl.domain import Array, Domain
+from certirl.extrema import local_minima, minimum
+from certirl.reward import Reward
+
+OBJECTIVES = ("least-variance", "l1", "max-margin")
+
+
+class Reason(StrEnum):
+    """Why a program ended as it did: what happened, what it usually means, what to change."""
+
+    SOLVED = "the expert is strictly optimal under these operators"
+    SOFT = "the expert is explained up to the slack shown; where slack is used it is not optimal under this reward"
+    COVER = (
+        "the margin is 1 at the cover points but falls to zero or below between them: the cover is too coarse; "
+        "leave cover out to solve on the whole interval"
+    )
+    CONFLICT = "no reward in this class makes the expert strictly optimal: the constraints named here cancel each other"
+    DIVERGES = (
+        "γT has spectral radius 1 or more on non-constant functions, so the value series diverges: the operators are "
+        "too noisy; use more samples, fewer columns or a smaller discount"
+    )
+    SOLVER = "the solver gave up or its answer failed our own check; try another objective or fewer functions"
+    ROUNDS = "the rounds ran out before the margin was uniform; allow more rounds or a larger tolerance"
+
+
+@dataclass(frozen=True, eq=False)
+class Witness:
+    """Why there is no reward: weights λ_r ≥ 0 with Σ λ_r (T − Z^{a_r})φ(s_r) = 0.
+
+    Any value function would need a positive advantage in each of these rows, but their weighted sum is zero.
+
+    Attributes:
+        states: ``[m, d]``.
+        actions: the rival in each row ``[m]``.
+        weights: λ ``[m]``, summing to 1.
+        residual: length of the weighted sum relative to the longest row: zero but for rounding.
+    """
+
+    states: Array
+    actions: NDArray[np.intp]
+    weights: Array
+    residual: float
+
+    def __str__(self) -> str:
+        order = np.argsort(-self.weights)[:4]
+        named = ", ".join(f"action {self.actions[r]} at {_state(self.states[r])} ({self.weights[r]:.2g})" for r in order)
+        return f"{named}{' …' if len(self.weights) > 4 else ''}"
+
+
+@dataclass(frozen=True, eq=False)
+class Recovery:
+    """What Algorithm 2 found.
+
+    Attributes:
+        status: "solved", "infeasible" or "undetermined".
+        reason: the sentence that goes with it.
+        reward: R = αᵀφ; None unless solved.
+        value: w with V = wᵀφ the expert's value, up to a constant ``[k]``; None unless solved.
+        margin: min over states and rivals of D_a(s), over the whole interval; NaN unless solved.
+        worst_state, worst_action: where it is reached.
+        objective: what was minimised.
+        states, actions, weights: the rows of the last program ``[m, d]``, ``[m]`` and their weights ``[m]``.
+        slack: how far each row falls short ``[m]``; zeros in the hard form.
+        rounds: solves of the program.
+        witness: the conflict, if infeasible.
+    """
+
+    status: str
+    reason: Reason
+    objective: str
+    states: Array
+    actions: NDArray[np.intp]
+    weights: Array
+    slack: Array
+    rounds: int
+    reward: Reward | None = None
+    value: Array | None = None
+    margin: float = float("nan")
+    worst_state: Array | None = None
+    worst_action: int | None = None
+    witness: Witness | None = None
+
+
+def cover_points(domain: Domain, radius: float) -> Array:
+    """The paper's cover: ⌈width/c⌉ evenly spaced states ``[m, 1]``, every state within c of one of them (Algorithm 2, step 3)."""
+    ((low, high),) = domain
+    if not 0 < radius <= high - low:
+        raise ValueError(f"cover must be a radius between 0 and the width {high - low:g} of the domain, got {radius}")
+    count = int(np.ceil((high - low) / radius - 1e-9))
+    return (low + (high - low) * (np.arange(count) + 0.5) / count)[:, None]
+
+
+def recover(
+    bellman: Bellman,
+    *,
+    objective: str = "least-variance",
+    cover: float | None = None,
+    slack: float | None = None,
+    tolerance: float = 1e-7,
+    max_rounds: int = 200,
+) -> Recovery:
+    """Find a reward with ``D_a(s) ≥ 1`` for all states s and rivals a (Algorithm 2).
+
+    On the continuum this is a semi-infinite program: solve for a few states, find the exact minimum of every D_a by the
+    roots of its derivative, add the violated minima as rows, repeat. The answer is then scaled to a margin of exactly 1.
+
+    Args:
+        bellman: the criterion.
+        objective: "least-variance" (the value function that the data pin down best), "l1" (the paper's ‖α‖₁) or
+            "max-margin" (the largest margin with ‖α‖₁ = 1, which is β).
+        cover: the paper's cover radius c instead of the continuum.
+        slack: soft form: the price of falling short of the margin, summed over the cover (c = width/100 if left out);
+            by the unit for "l1", by the unit squared for "least-variance".
+        tolerance: how far below the target a minimum may lie before it becomes a row.
+        max_rounds: solves before giving up.
+    """
+    _check(objective, slack, tolerance)
+    if bellman.spectral_radius >= 1:
+        return _without_reward("undetermined", Reason.DIVERGES, objective, _Rows(bellman, objective), 0)
+    ((low, high),) = bellman.basis.domain
+    if slack is not None and cover is None:
+        cover = (high - low) / 100
+    rows = _Rows(bellman, objective)
+    solver = program.make(objective, rows.size, bellman.spread[rows.first :, rows.first :], slack)
+    points = bellman.columns.grid(2 * bellman.columns.size + 1) if cover is None else cover_points(bellman.basis.domain, cover)
+    for rival in range(len(bellman.rivals)):
+        solver.add(rows.add(points, rival))
+    exact = False
+    for solves in range(1, max_rounds + 1):
+        answer = solver.solve()
+        if answer.status == "infeasible" and answer.weights.any():
+            return _infeasible(bellman, objective, rows, answer, solves)
+        if answer.x is None:
+            return _without_reward("undetermined", Reason.SOLVER, objective, rows, solves)
+        if cover is not None:
+            break
+        bound = answer.target - tolerance * rows.unit
+        curves = rows.curves(answer.x)
+        violated = _violated_minima(bellman, rows, curves, bound, exact=exact)
+        if not violated and not exact:  # the quick look found nothing more: from here on, look at every root
+            exact = True
+            violated = _violated_minima(bellman, rows, curves, bound, exact=True)
+        if not violated:
+            break
+        for rival, states in violated:
+            solver.add(rows.add(states, rival))
+    else:
+        return _without_reward("undetermined", Reason.ROUNDS, objective, rows, max_rounds)
+    return _finished(bellman, objective, rows, answer, solves, hard=slack is None, exact=cover is None, tolerance=tolerance)
+
+
+VANISHING = program.VANISHING
+
+
+class _Rows:
+    """The rows of the program so far: which state and rival each belongs to, in the objective's own coordinates."""
+
+    def __init__(self, bellman: Bellman, objective: str) -> None:
+        # Least variance lives in value coordinates, where the constant is free; the others in reward coordinates.
+        self.in_values = objective == "least-variance"
+        self.first = 1 if self.in_values else 0
+        self.matrices = bellman.advantage if self.in_values else bellman.F
+        self.matrices = self.matrices[:, self.first :, :]
+        self.size = self.matrices.shape[1]
+        # The unit of the right-hand side: 1, or for the best margin the size of a row.
+        self.unit = 0.1 * float(np.abs(self.matrices).max(initial=0.0)) if objective == "max-margin" else 1.0
+        self.columns = bellman.columns
+        self.rivals = bellman.rivals
+        self.states = np.zeros((0, 1))
+        self.which = np.zeros(0, dtype=np.intp)
+
+    def add(self, states: Array, rival: int) -> Array:
+        """Note the states of one rival and return their rows ``[m, k]``."""
+        self.states = np.concatenate([self.states, states])
+        self.which = np.concatenate([self.which, np.full(len(states), rival)])
+        return self.columns.values(states) @ self.matrices[rival].T
+
+    def unseen(self, states: Array, rival: int) -> Array:
+        """Those of the states that are not yet rows of this rival, to rounding."""
+        known = np.sort(self.states[self.which == rival, 0])
+        place = np.clip(np.searchsorted(known, states[:, 0]), 1, len(known) - 1)
+        ((low, high),) = self.columns.domain
+        gap = np.minimum(np.abs(states[:, 0] - known[place - 1]), np.abs(states[:, 0] - known[place]))
+        return states[gap > 1e-9 * (high - low)]
+
+    def all(self) -> Array:
+        """Every row again, computed afresh: ``[m, k]``."""
+        features, rows = self.columns.values(self.states), np.empty((len(self.states), self.size))
+        for rival, matrix in enumerate(self.matrices):
+            rows[self.which == rival] = features[self.which == rival] @ matrix.T
+        return rows
+
+    def curves(self, x: Array) -> Array:
+        """The coefficients of each D_a for this solution ``[A − 1, k_s]``."""
+        return np.einsum("i,aij->aj", x, self.matrices)
+
+    @property
+    def actions(self) -> NDArray[np.intp]:
+        return np.array(self.rivals, dtype=np.intp)[self.which]
+
+
+def _check(objective: str, slack: float | None, tolerance: float) -> None:
+    if objective not in OBJECTIVES:
+        raise ValueError(f"objective must be one of {', '.join(map(repr, OBJECTIVES))}, got {objective!r}")
+    if slack is not None and objective == "max-margin":
+        raise ValueError("the soft form is for 'least-variance' and 'l1'; the best margin is never infeasible")
+    if slack is not None and not slack > 0:
+        raise ValueError(f"slack is a price and must be positive, got {slack}")
+    if not tolerance > 0:
+        raise ValueError(f"tolerance must be positive, got {tolerance}")
+
+
+def _violated_minima(
+    bellman: Bellman, rows: _Rows, curves: Array, bound: float, *, exact: bool
+) -> list[tuple[int, Array]]:
+    """The states, by rival, where a curve dips below the bound; those that are rows already cannot be helped by more."""
+    found = []
+    for rival, curve in enumerate(curves):
+        states, values = local_minima(bellman.columns, curve, exact=exact)
+        states = rows.unseen(states[values < bound], rival)
+        if len(states):
+            found.append((rival, states))
+    return found
+
+
+def _worst(bellman: Bellman, alpha: Array) -> tuple[float, Array, int]:
+    """The exact minimum of D_a over states and rivals, with its place."""
+    minima = [minimum(bellman.columns, curve) for curve in bellman.margins(alpha)]
+    rival = int(np.argmin([value for _, value in minima]))
+    return minima[rival][1], minima[rival][0], bellman.rivals[rival]
+
+
+def _finished(
+    bellman: Bellman,
+    objective: str,
+    rows: _Rows,
+    answer: program.Answer,
+    rounds: int,
+    *,
+    hard: bool,
+    exact: bool,
+    tolerance: float,
+) -> Recovery:
+    """Check the answer with our own arithmetic, scale it, and name its worst place."""
+    assert answer.x is not None
+    x = answer.x
+    reached = rows.all() @ x + answer.slack
+    if reached.min() < answer.target - 10 * tolerance * rows.unit:
+        return _without_reward("undetermined", Reason.SOLVER, objective, rows, rounds)
+    coefficients = np.concatenate([np.zeros(rows.first), x])
+    alpha = bellman.reward_of(coefficients) if rows.in_values else coefficients
+    margin, state, action = _worst(bellman, alpha)
+    if hard and objective == "max-margin" and margin <= VANISHING * np.abs(bellman.F).max(initial=0.0):
+        return _infeasible(bellman, objective, rows, answer, rounds)
+    if hard and exact and objective != "max-margin":
+        alpha, margin = alpha / margin, 1.0
+    reason = Reason.SOFT if not hard and margin <= 0 else Reason.COVER if margin <= 0 else Reason.SOLVED
+    return Recovery(
+        status="solved",
+        reason=reason,
+        objective=objective,
+        states=rows.states,
+        actions=rows.actions,
+        weights=answer.weights,
+        slack=answer.slack,
+        rounds=rounds,
+        reward=Reward(bellman.basis, alpha),
+        value=bellman.value_of(alpha),
+        margin=margin,
+        worst_state=state,
+        worst_action=action,
+    )
+
+
+def _infeasible(bellman: Bellman, objective: str, rows: _Rows, answer: program.Answer, rounds: int) -> Recovery:
+    """Keep the rows with weight, and measure how nearly they cancel."""
+    weights = answer.weights / answer.weights.sum()
+    used = weights > 1e-12
+    all_rows = rows.all()
+    residual = float(np.linalg.norm(weights @ all_rows) / (np.linalg.norm(all_rows, axis=1).max() or 1.0))
+    witness = Witness(rows.states[used], rows.actions[used], weights[used], residual)
+    return Recovery("infeasible", Reason.CONFLICT, objective, rows.states, rows.actions, weights, answer.slack, rounds, witness=witness)
+
+
+def _without_reward(status: str, reason: Reason, objective: str, rows: _Rows, rounds: int) -> Recovery:
+    zeros = np.zeros(len(rows.states))
+    return Recovery(status, reason, objective, rows.states, rows.actions, zeros, zeros, rounds)
+
+
+def _state(state: Array) -> str:
+    return f"s = {state[0]:.4g}" if len(state) == 1 else f"s = ({', '.join(f'{x:.4g}' for x in state)})"

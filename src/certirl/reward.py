@@ -1,0 +1,52 @@
+"""A reward one can call: a basis and its coefficients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from certirl.bases import Basis
+from certirl.domain import Array, as_states, describe, like_input
+
+
+@dataclass(frozen=True, eq=False)
+class Reward:
+    """``R(s) = Σ α_i φ_i(s)``, callable on a state or an array of states.
+
+    Attributes:
+        basis: the functions φ.
+        coefficients: α ``[k]``, read-only.
+    """
+
+    basis: Basis
+    coefficients: Array
+
+    def __post_init__(self) -> None:
+        coefficients = np.array(self.coefficients, dtype=np.float64)
+        if coefficients.shape != (self.basis.size,):
+            raise ValueError(f"{self.basis} needs {self.basis.size} coefficients, got shape {list(coefficients.shape)}")
+        if not np.isfinite(coefficients).all():
+            raise ValueError("the coefficients of a reward must be finite")
+        coefficients.flags.writeable = False
+        object.__setattr__(self, "coefficients", coefficients)
+
+    def __call__(self, states: ArrayLike) -> Any:
+        """R(s): a float for one state, ``[n]`` for many. States must lie in the domain."""
+        rows = as_states(states, self.basis.domain)
+        return like_input(self.basis.values(rows) @ self.coefficients, states, self.basis.dimension)
+
+    def derivative(self, states: ArrayLike, axis: int = 0) -> Any:
+        """∂R/∂s along one coordinate, in the same shapes."""
+        rows = as_states(states, self.basis.domain)
+        return like_input(self.basis.derivative(rows, axis) @ self.coefficients, states, self.basis.dimension)
+
+    @property
+    def norm(self) -> float:
+        """‖α‖₁, the paper's objective."""
+        return float(np.abs(self.coefficients).sum())
+
+    def __str__(self) -> str:
+        return f"{self.basis} on {describe(self.basis.domain)}, ‖α‖₁ = {self.norm:.4g}"

@@ -1,0 +1,122 @@
+"""Logged data: checked once, read-only ever after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certirl.domain import Array, Domain, as_domain, as_rows, as_states, describe
+
+
+@dataclass(frozen=True, eq=False)
+class Transitions:
+    """Observed steps (s, a, s'): from state s, action a led to s'.
+
+    Attributes:
+        states: ``[n]`` or ``[n, d]``; kept as ``[n, d]``.
+        actions: whole numbers 0, 1, …, ``[n]``.
+        next_states: like ``states``.
+        domain: the box the states live in; left out, the smallest box that holds the data.
+        n_actions: the number of actions; left out, the largest one seen plus one.
+    """
+
+    states: Array
+    actions: NDArray[np.intp]
+    next_states: Array
+    domain: Domain = None  # type: ignore[assignment]  # always a box once built
+    n_actions: int = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        shape = np.shape(self.states)
+        dimension = shape[1] if len(shape) == 2 else 1
+        states = as_rows(self.states, dimension, name="states")
+        next_states = as_rows(self.next_states, dimension, name="next_states")
+        actions = _as_actions(self.actions)
+        if not len(states) == len(actions) == len(next_states):
+            raise ValueError(
+                "states, actions and next_states must be equally long, "
+                f"got {len(states)}, {len(actions)} and {len(next_states)}"
+            )
+        if len(states) == 0:
+            raise ValueError("there are no transitions: states, actions and next_states are empty")
+        domain = _bounding_box(states, next_states) if self.domain is None else as_domain(self.domain)
+        if len(domain) != dimension:
+            raise ValueError(f"states have {dimension} coordinates but the domain {describe(domain)} has {len(domain)}")
+        n_actions = int(actions.max()) + 1 if self.n_actions is None else int(self.n_actions)
+        if actions.max() >= n_actions:
+            raise ValueError(f"action {int(actions.max())} is not among the {n_actions} actions 0 … {n_actions - 1}")
+        self._keep(
+            states=as_states(states, domain, name="states"),
+            actions=actions,
+            next_states=as_states(next_states, domain, name="next_states"),
+            domain=domain,
+            n_actions=n_actions,
+        )
+
+    def _keep(self, **fields: Any) -> None:
+        for name, value in fields.items():
+            if isinstance(value, np.ndarray):
+                value = value.view()
+                value.flags.writeable = False
+            object.__setattr__(self, name, value)
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{count:,}" for count in self.counts)
+        return f"{len(self):,} transitions on {describe(self.domain)}; per action: {counts}"
+
+    @property
+    def counts(self) -> NDArray[np.intp]:
+        """How often each action was taken: ``[A]``."""
+        return np.bincount(self.actions, minlength=self.n_actions)
+
+    def of_action(self, action: int) -> tuple[Array, Array]:
+        """The states ``[m, d]`` and next states ``[m, d]`` of one action, in order."""
+        chosen = self.actions == action
+        return self.states[chosen], self.next_states[chosen]
+
+
+def concatenate(parts: Iterable[Transitions]) -> Transitions:
+    """Put several records on one domain together, in order."""
+    parts = list(parts)
+    if not parts:
+        raise ValueError("there are no transitions to put together")
+    if len({(part.domain, part.n_actions) for part in parts}) > 1:
+        raise ValueError("transitions can be put together only on the same domain and with the same actions")
+    columns = [np.concatenate([getattr(p, name) for p in parts]) for name in ("states", "actions", "next_states")]
+    return Transitions(*columns, domain=parts[0].domain, n_actions=parts[0].n_actions)
+
+
+def chunks(transitions: Transitions, size: int) -> Iterator[tuple[int, Array, Array]]:
+    """Walk a record action by action in pieces ``(action, states, next_states)`` of at most ``size`` rows."""
+    for action in range(transitions.n_actions):
+        states, next_states = transitions.of_action(action)
+        for start in range(0, len(states), size):
+            yield action, states[start : start + size], next_states[start : start + size]
+
+
+def _as_actions(actions: Any) -> NDArray[np.intp]:
+    raw = np.asarray(actions)
+    if raw.ndim == 2 and raw.shape[1] == 1:
+        raw = raw[:, 0]
+    if raw.ndim != 1:
+        raise ValueError(f"actions must have shape [n], got {list(raw.shape)}")
+    if raw.size and not (np.issubdtype(raw.dtype, np.number) and np.isfinite(raw).all() and (raw == raw.round()).all()):
+        raise ValueError("actions must be whole numbers 0, 1, …; map names or torques to numbers first")
+    if raw.size and raw.min() < 0:
+        raise ValueError(f"actions must be whole numbers 0, 1, …, got {raw.min()}")
+    return raw.astype(np.intp)
+
+
+def _bounding_box(states: Array, next_states: Array) -> Domain:
+    low = np.minimum(states.min(axis=0), next_states.min(axis=0))
+    high = np.maximum(states.max(axis=0), next_states.max(axis=0))
+    if not (low < high).all():
+        raise ValueError("some coordinate never changes, so the data spans no box; pass domain=((low, high), …)")
+    return as_domain(np.stack([low, high], axis=1))
