@@ -1,0 +1,59 @@
+"""Certified inverse reinforcement learning in continuous state spaces.
+
+    solution = certirl.solve(simulator, discount=0.9, expert=0, rng=0)
+
+The steps behind it are public: `sample` → `measure` → `estimate` → `bellman` → `recover`.
+"""
+
+import importlib
+from typing import Any
+
+from certirl import problems
+from certirl.bases import Basis, Chebyshev, Fourier, Legendre
+from certirl.bellman import Bellman, bellman
+from certirl.estimate import Operators, estimate
+from certirl.moments import Moments, measure
+from certirl.recover import Recovery, Witness, recover
+from certirl.reward import Reward
+from certirl.simulator import Simulator, sample
+from certirl.solution import Solution, load
+from certirl.solve import solve
+from certirl.transitions import Transitions
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Basis",
+    "Bellman",
+    "Chebyshev",
+    "Fourier",
+    "Legendre",
+    "Moments",
+    "Operators",
+    "Recovery",
+    "Reward",
+    "Simulator",
+    "Solution",
+    "Transitions",
+    "Witness",
+    "bellman",
+    "estimate",
+    "load",
+    "measure",
+    "plots",
+    "problems",
+    "recover",
+    "sample",
+    "solve",
+    "tables",
+    "theorems",
+]
+
+_LAZY = ("plots", "tables", "theorems")
+
+
+def __getattr__(name: str) -> Any:
+    """Rooms that not everyone enters are opened on first use."""
+    if name in _LAZY:
+        return importlib.import_module(f"certirl.{name}")
+    raise AttributeError(f"module 'certirl' has no attribute {name!r}")

@@ -23,7 +23,7 @@ class Bellman:
         F: (I − γT)⁻¹(T − Z^a) ``[A − 1, k, k_s]``; the first row is zero, since constant rewards change nothing.
         advantage: T − Z^a ``[A − 1, k, k_s]``: the same criterion in value coordinates, D_a(s) = wᵀ(T − Z^a)φ(s).
         T: the expert's operator ``[k, k_s]``.
-        noise: residual covariances of the next state's functions: the expert's first, then the rivals' ``[A, k, k]``.
+        noise: residual covariances of the next state's functions, the expert first, then the rivals ``[A, A, k, k]``.
         precision: inverse Gram sums in the same order ``[A, k_s, k_s]``.
         condition: condition number of I − γT on non-constant functions.
         spectral_radius: of γT on non-constant functions; the paper's series converges only below 1.
@@ -48,8 +48,10 @@ class Bellman:
 
     @property
     def spread(self) -> Array:
-        """The covariance of the noise in the next state's functions, averaged over the actions ``[k, k]``."""
-        return np.asarray(self.noise.mean(axis=0))
+        """The covariance of the noise in T̂ − Ẑ^a, per transition and averaged over the rivals ``[k, k]``."""
+        own, rivals = self.noise[0, 0], np.arange(1, len(self.noise))
+        both = own + self.noise[rivals, rivals] - self.noise[0, rivals] - self.noise[rivals, 0]
+        return np.asarray(both.mean(axis=0))
 
     def reward_of(self, value: Array) -> Array:
         """α = w − γTᵀw: the reward whose value under the expert is V = wᵀφ."""
@@ -65,13 +67,20 @@ class Bellman:
         """The coefficients of D_a in the columns, one row per rival: ``[A − 1, k_s]``."""
         return np.einsum("i,aij->aj", alpha, self.F)
 
-    def standard_error(self, alpha: Array, states: Array, rival: int) -> Array:
-        """First-order standard error of the estimated D_a at states ``[n]``, for the rival at this position."""
-        w, x = self.value_of(alpha), self.columns.values(states)
-        lift = x + self.discount * (x @ self.F[rival].T)[:, : x.shape[1]]
-        own = (w @ self.noise[0] @ w) * np.einsum("ni,ij,nj->n", lift, self.precision[0], lift)
-        other = (w @ self.noise[1 + rival] @ w) * np.einsum("ni,ij,nj->n", x, self.precision[1 + rival], x)
-        return np.sqrt(np.maximum(own + other, 0.0))
+    def error_forms(self, alpha: Array) -> Array:
+        """Q_a with Var D̂_a(s) ≈ φ(s)ᵀQ_aφ(s), to first order in the error of the operators: ``[A − 1, k_s, k_s]``.
+
+        From F̂ − F ≈ (I − γT)⁻¹[(T̂ − T)(I + γF) − (Ẑ − Z)]: the expert's error enters through (I + γF)φ(s), the rival's
+        through φ(s), each with the spread of V = wᵀφ times the inverse Gram matrix of its states; with common random
+        numbers the covariance of the two is taken off.
+        """
+        w, ks = self.value_of(alpha), self.T.shape[1]
+        lift = np.eye(ks) + self.discount * self.F[:, :ks, :]
+        spread = np.einsum("i,abij,j->ab", w, self.noise, w)
+        own = spread[0, 0] * np.einsum("aji,jk,akl->ail", lift, self.precision[0], lift)
+        other = np.diagonal(spread)[1:, None, None] * self.precision[1:]
+        shared = spread[0, 1:, None, None] * np.einsum("aji,jk->aik", lift, self.precision[0])
+        return np.asarray(own + other - shared - shared.transpose(0, 2, 1))
 
 
 def bellman(operators: Operators, *, discount: float, expert: int = 0) -> Bellman:
@@ -105,7 +114,7 @@ def bellman(operators: Operators, *, discount: float, expert: int = 0) -> Bellma
         F=np.linalg.solve(inner, advantage),
         advantage=advantage,
         T=T,
-        noise=operators.noise[order],
+        noise=operators.noise[np.ix_(order, order)],
         precision=operators.precision[order],
         condition=float(np.linalg.cond(inner[1:, 1:])) if len(T) > 1 else 1.0,
         spectral_radius=float(discount * np.abs(eigenvalues).max()),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 Domain = tuple[tuple[float, float], ...]
 
 # States this far outside (relative to the width) are rounding, not mistakes: they are moved to the edge.

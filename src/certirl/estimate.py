@@ -25,8 +25,9 @@ class Operators:
     Attributes:
         basis: the rows φ_1 … φ_k; the columns are its first k_s functions.
         Z: ``[A, k, k_s]``.
-        noise: covariance of φ(s') − E[φ(s') | s], averaged over the states, per action ``[A, k, k]``.
-        precision: (Σ x xᵀ)⁻¹ per action ``[A, k_s, k_s]``; the variance of an estimate is noise times this, zero when exact.
+        noise: covariances of φ(s') − E[φ(s') | s] within and between actions, averaged over the states
+            ``[A, A, k, k]``; zero between actions unless they were drawn with common random numbers.
+        precision: (Σ x xᵀ)⁻¹ per action ``[A, k_s, k_s]``; an estimate's variance is noise times this, zero if exact.
         counts: transitions per action ``[A]``; zeros when exact.
         form: "least-squares", "mean" or "exact".
         condition: the worst condition number of a Gram matrix of the states.
@@ -48,7 +49,7 @@ class Operators:
     @property
     def columns(self) -> int:
         """The number of functions of the state, k_s."""
-        return self.Z.shape[2]
+        return int(self.Z.shape[2])
 
 
 def estimate(
@@ -59,7 +60,7 @@ def estimate(
     form: str = "least-squares",
     deflate: bool = True,
 ) -> Operators:
-    """Estimate the operators (Algorithm 1): ``Ẑ = (∫μ/n) Σ φ(s')φ(s)ᵀ`` or its least-squares form ``(Σ y xᵀ)(Σ x xᵀ)⁻¹``.
+    """Estimate Z (Algorithm 1): ``(∫μ/n) Σ φ(s')φ(s)ᵀ``, or the least-squares form ``(Σ y xᵀ)(Σ x xᵀ)⁻¹``.
 
     The mean form is the paper's and is unbiased only if states were drawn from the weight of the basis; least squares
     takes states from anywhere and has less variance.
@@ -84,11 +85,15 @@ def estimate(
     regression = moments.cross @ precision
     n = moments.counts[:, None, None]
     Z = regression if form == "least-squares" else moments.rows.mass / n * moments.cross
-    noise = (moments.outer - regression @ moments.cross.transpose(0, 2, 1)) / n
+    explained = np.einsum("aij,blj->abil", regression, moments.cross)
+    if not moments.paired:
+        explained *= np.eye(moments.n_actions)[:, :, None, None]
+    noise = (moments.outer - explained) / n[:, None]
     if deflate:
         Z[:, 0, :] = 0.0
         Z[:, 0, 0] = 1.0
-    return Operators(moments.rows, Z, (noise + noise.transpose(0, 2, 1)) / 2, precision, moments.counts, form, condition)
+    noise = (noise + noise.transpose(1, 0, 3, 2)) / 2
+    return Operators(moments.rows, Z, noise, precision, moments.counts, form, condition)
 
 
 def _as_moments(data: Moments | Transitions, basis: Basis | None, columns: int | None) -> Moments:
@@ -110,7 +115,7 @@ def _inverse_gram(moments: Moments, *, required: bool) -> tuple[Array, float]:
     for action, gram in enumerate(moments.gram):
         eigenvalues, vectors = np.linalg.eigh(gram)
         floor = eigenvalues[-1] / MAX_CONDITION
-        condition = eigenvalues[-1] / max(eigenvalues[0], np.finfo(float).tiny)
+        condition = eigenvalues[-1] / eigenvalues[0] if eigenvalues[0] > 0 else np.inf
         if required and eigenvalues[0] < floor:
             raise ValueError(
                 f"the states of action {action} cannot tell {moments.columns.size} functions apart "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,22 +11,21 @@ from numpy.typing import NDArray
 from certirl.bases import Basis
 from certirl.domain import Array
 from certirl.simulator import CHUNK
-from certirl.transitions import Transitions, chunks
-
-Piece = tuple[int, Array, Array]
+from certirl.transitions import Piece, Transitions, pieces
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Sums over the transitions of each action, with y = φ(s') in the row basis and x = φ(s) in the column basis.
+    """Sums over the transitions of each action, with y_a = φ(s') in the row basis and x = φ(s) in the column basis.
 
     Attributes:
         rows: the functions of the next state, k of them: the class of rewards and values.
         columns: the functions of the state, k_s of them: how finely P_a(·|s) may depend on s.
         counts: transitions per action ``[A]``.
         gram: Σ x xᵀ ``[A, k_s, k_s]``.
-        cross: Σ y xᵀ ``[A, k, k_s]``.
-        outer: Σ y yᵀ ``[A, k, k]``.
+        cross: Σ y_a xᵀ ``[A, k, k_s]``.
+        outer: Σ y_a y_bᵀ ``[A, A, k, k]``; only the diagonal blocks unless paired.
+        paired: every state was tried with every action, with common random numbers.
     """
 
     rows: Basis
@@ -35,17 +34,22 @@ class Moments:
     gram: Array
     cross: Array
     outer: Array
+    paired: bool = False
 
     def __add__(self, other: Moments) -> Moments:
         if (self.rows, self.columns, len(self.counts)) != (other.rows, other.columns, len(other.counts)):
             raise ValueError("moments add up only for the same bases and the same number of actions")
+        outer, paired = self.outer + other.outer, self.paired and other.paired
+        if not paired:  # without the mates of some rows, covariances between actions mean nothing
+            outer = outer * np.eye(self.n_actions)[:, :, None, None]
         return Moments(
             self.rows,
             self.columns,
             self.counts + other.counts,
             self.gram + other.gram,
             self.cross + other.cross,
-            self.outer + other.outer,
+            outer,
+            paired,
         )
 
     @property
@@ -65,7 +69,8 @@ class Moments:
             self.counts,
             self.gram[:, :columns, :columns],
             self.cross[:, :rows, :columns],
-            self.outer[:, :rows, :rows],
+            self.outer[:, :, :rows, :rows],
+            self.paired,
         )
 
 
@@ -87,27 +92,45 @@ def measure(transitions: Transitions, *, basis: Basis, columns: int | None = Non
     """
     basis = basis.on(transitions.domain)
     narrow = basis.resized(basis.size if columns is None else columns)
-    return accumulate(chunks(transitions, CHUNK), rows=basis, columns=narrow, n_actions=transitions.n_actions)[0]
+    ((moments,),) = accumulate(pieces(transitions, CHUNK), [(basis, narrow)], n_actions=transitions.n_actions)
+    return moments
 
 
 def accumulate(
-    pieces: Iterable[Piece], *, rows: Basis, columns: Basis, n_actions: int, folds: int = 1
-) -> tuple[Moments, ...]:
-    """Fold a stream of pieces into ``folds`` disjoint moments; memory does not grow with the length of the stream.
+    stream: Iterable[Piece], pairs: Sequence[tuple[Basis, Basis]], *, n_actions: int, folds: int = 1
+) -> list[tuple[Moments, ...]]:
+    """Walk a stream once and sum up the moments of several (rows, columns) pairs, each in ``folds`` disjoint parts.
 
-    Row r of a piece goes to fold ``r mod folds``: every fold sees every stretch of the data.
+    Row r of a piece goes to fold ``r mod folds``: every fold sees every stretch of the data. Memory does not grow with
+    the length of the stream.
     """
-    k, ks = rows.size, columns.size
-    counts = np.zeros((folds, n_actions), dtype=np.int64)
-    gram = np.zeros((folds, n_actions, ks, ks))
-    cross = np.zeros((folds, n_actions, k, ks))
-    outer = np.zeros((folds, n_actions, k, k))
-    for action, states, next_states in pieces:
-        for fold in range(folds):
-            x = columns.values(states[fold::folds]).T
-            y = rows.values(next_states[fold::folds]).T
-            counts[fold, action] += x.shape[1]
-            gram[fold, action] += x @ x.T
-            cross[fold, action] += y @ x.T
-            outer[fold, action] += y @ y.T
-    return tuple(Moments(rows, columns, counts[f], gram[f], cross[f], outer[f]) for f in range(folds))
+    sums = [[_Sums(rows, columns, n_actions) for _ in range(folds)] for rows, columns in pairs]
+    for piece in stream:
+        for parts in sums:
+            for fold, part in enumerate(parts):
+                part.take(Piece(piece.actions, piece.states[fold::folds], piece.next_states[:, fold::folds]))
+    return [tuple(part.moments() for part in parts) for parts in sums]
+
+
+class _Sums:
+    """Moments in the making."""
+
+    def __init__(self, rows: Basis, columns: Basis, n_actions: int) -> None:
+        self.rows, self.columns, self.paired = rows, columns, True
+        self.counts = np.zeros(n_actions, dtype=np.int64)
+        self.gram = np.zeros((n_actions, columns.size, columns.size))
+        self.cross = np.zeros((n_actions, rows.size, columns.size))
+        self.outer = np.zeros((n_actions, n_actions, rows.size, rows.size))
+
+    def take(self, piece: Piece) -> None:
+        chosen, k = list(piece.actions), self.rows.size
+        x = self.columns.values(piece.states).T
+        y = np.concatenate([self.rows.values(ends).T for ends in piece.next_states])  # [m·k, n]: one product for all
+        self.counts[chosen] += x.shape[1]
+        self.gram[chosen] += x @ x.T
+        self.cross[chosen] += (y @ x.T).reshape(len(chosen), k, -1)
+        self.outer[np.ix_(chosen, chosen)] += (y @ y.T).reshape(len(chosen), k, len(chosen), k).transpose(0, 2, 1, 3)
+        self.paired &= len(chosen) == len(self.counts)
+
+    def moments(self) -> Moments:
+        return Moments(self.rows, self.columns, self.counts, self.gram, self.cross, self.outer, self.paired)

@@ -1,21 +1,20 @@
 """Problems whose truth is known: densities, exact operators, and the true margin of any reward.
 
-A problem is a simulator that also knows its transition densities. Its truth is computed without any basis, by the Nyström
-method on Gauss points of the interval, so that it can contradict the rest of the library.
+A problem is a simulator that also knows its transition densities. Its truth is computed without any basis, by the
+Nyström method on Gauss points of the interval, so that it can contradict the rest of the library.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.polynomial import polynomial
 from numpy.typing import NDArray
 
-from certirl.bases import Basis
+from certirl.bases import Basis, gauss_legendre
 from certirl.domain import Array, Domain, as_rows, as_states, describe
 from certirl.estimate import Operators
 from certirl.simulator import as_generator
@@ -34,9 +33,14 @@ class Problem:
     """
 
     name: str
-    n_actions: int
-    domain: Domain
     nodes: ClassVar[int] = 400
+
+    domain: Domain
+
+    @property
+    def n_actions(self) -> int:
+        """The number of actions."""
+        raise NotImplementedError
 
     def density(self, next_states: Array, states: Array, action: int) -> Array:
         """p_a(s' | s) for every pair: ``[n, m]`` from states ``[n]`` and next states ``[m]``."""
@@ -53,19 +57,20 @@ class Problem:
         """The exact Z^a in a basis, by Gauss quadrature: ``Z_ij = ∫ (P_a φ_i)(s) φ_j(s) μ(s) ds``."""
         rows = basis.on(self.domain)
         narrow = rows.resized(rows.size if columns is None else columns)
-        y, wy = self._quadrature()
+        y, _ = self._quadrature()
         s, ws = rows.quadrature(self.nodes)
         phi, psi = rows.values(y), narrow.values(s)
-        Z, noise = [], []
+        Z, noise = [], np.zeros((self.n_actions, self.n_actions, rows.size, rows.size))
         for action in range(self.n_actions):
             expected = self._kernel(s, action) @ phi
             second = (phi * (ws @ self._kernel(s, action))[:, None]).T @ phi
             Z.append(expected.T @ (ws[:, None] * psi))
-            noise.append((second - (expected * ws[:, None]).T @ expected) / rows.mass)
+            Z[-1][0] = np.eye(narrow.size)[0]  # the constant is mapped to itself, without rounding
+            noise[action, action] = (second - (expected * ws[:, None]).T @ expected) / rows.mass
         return Operators(
             basis=rows,
             Z=np.array(Z),
-            noise=np.array(noise),
+            noise=noise,
             precision=np.zeros((self.n_actions, narrow.size, narrow.size)),
             counts=np.zeros(self.n_actions, dtype=np.int64),
             form="exact",
@@ -107,21 +112,13 @@ class Problem:
 
     def _quadrature(self) -> tuple[Array, Array]:
         ((low, high),) = self.domain
-        t, w = _gauss(self.nodes)
+        t, w = gauss_legendre(self.nodes)
         return ((low + high) / 2 + (high - low) / 2 * t)[:, None], (high - low) / 2 * w
 
     def _kernel(self, states: Array, action: int) -> Array:
         """p_a(y_q | s) w_q: applied to values at the Gauss points it gives (P_a f)(s) ``[n, nodes]``."""
         y, wy = self._quadrature()
         return self.density(y[:, 0], as_rows(states, 1)[:, 0], action) * wy
-
-
-@lru_cache
-def _gauss(n: int) -> tuple[Array, Array]:
-    from scipy.special import roots_legendre
-
-    t, w = roots_legendre(n)
-    return t, w
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,10 +136,10 @@ class PolynomialProblem(Problem):
     edge: Array
     bits: int | None = None
 
-    domain: ClassVar[Domain] = ((-1.0, 1.0),)
+    domain: Domain = field(default=((-1.0, 1.0),), init=False)
 
     @property
-    def n_actions(self) -> int:  # type: ignore[override]
+    def n_actions(self) -> int:
         """The number of actions."""
         return len(self.centre)
 
@@ -215,7 +212,7 @@ def random_polynomial(*, seed: int, actions: int = 3, degree: int = 10, bits: in
 
 
 def unsolvable(*, seed: int, degree: int = 10) -> PolynomialProblem:
-    """No reward explains action 0 here: it is the even mixture of actions 1 and 2, so it can beat at most one of them."""
+    """No reward explains action 0: it is the even mixture of actions 1 and 2, so it can beat at most one of them."""
     rivals = random_polynomial(seed=seed, actions=2, degree=degree)
     centre = np.concatenate([rivals.centre.mean(axis=0, keepdims=True), rivals.centre])
     edge = np.concatenate([rivals.edge.mean(axis=0, keepdims=True), rivals.edge])
@@ -237,7 +234,7 @@ class Thermostat(Problem):
     name: str = "thermostat"
 
     @property
-    def n_actions(self) -> int:  # type: ignore[override]
+    def n_actions(self) -> int:
         """One per power."""
         return len(self.power)
 
@@ -270,7 +267,7 @@ def thermostat(**settings: Any) -> Thermostat:
 
 @dataclass(frozen=True, eq=False)
 class Circle(Problem):
-    """An angle: ``s' ~ c_a + pull·sin(s − c_a) + noise`` wrapped around the circle; action a leads towards its home c_a.
+    """An angle: ``s' ~ c_a + pull·sin(s − c_a) + noise`` wrapped around the circle; action a leads to its home c_a.
 
     Periodic in both variables: the home of the trigonometric basis. A reward for being near the first home explains
     an expert who always goes there, action 0.
@@ -281,10 +278,10 @@ class Circle(Problem):
     noise: float = 0.6
     name: str = "circle"
 
-    domain: ClassVar[Domain] = ((-np.pi, np.pi),)
+    domain: Domain = field(default=((-np.pi, np.pi),), init=False)
 
     @property
-    def n_actions(self) -> int:  # type: ignore[override]
+    def n_actions(self) -> int:
         """One per home."""
         return len(self.homes)
 
@@ -305,5 +302,5 @@ class Circle(Problem):
 
 
 def circle(**settings: Any) -> Circle:
-    """Homing on a circle (see `Circle` for the settings); the expert who always goes to the first home can be explained."""
+    """Homing on a circle (settings: see `Circle`); the expert who always goes to the first home can be explained."""
     return Circle(**settings)

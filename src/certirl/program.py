@@ -62,14 +62,15 @@ class LinearProgram:
 
         self._size, self._maximise, self._slack, self._rows = size, maximise_margin, slack, np.zeros((0, size))
         self._scale, self._inf = 0.0, highspy.kHighsInf
-        self._solver = solver = highspy.Highs()
-        for option, value in {
+        self._solver = solver = highspy.Highs()  # type: ignore[no-untyped-call]
+        options: dict[str, Any] = {
             "output_flag": False,
             "presolve": "off",  # keeps the basis for the next round, and the dual ray
             "primal_feasibility_tolerance": 1e-9,
             "dual_feasibility_tolerance": 1e-9,
             "threads": 1,
-        }.items():
+        }
+        for option, value in options.items():
             solver.setOptionValue(option, value)
         for _ in range(2 * size):  # x = x⁺ − x⁻
             solver.addCol(0.0 if maximise_margin else 1.0, 0.0, self._inf, 0, [], [])
@@ -159,7 +160,9 @@ class LeastVariance:
             weights = zeros.copy()
         self._working = weights > 0
         w = solve_triangular(self._factor.T, u[: len(self._factor)] / scale, lower=False)
-        return Answer("optimal", w, 1.0, weights, zeros if self._slack is None else np.maximum(1.0 - self._rows @ w, 0.0))
+        return Answer(
+            "optimal", w, 1.0, weights, zeros if self._slack is None else np.maximum(1.0 - self._rows @ w, 0.0)
+        )
 
 
 def least_norm(rows: Array, guess: float | None = None) -> tuple[Array | None, Array]:

@@ -55,7 +55,9 @@ class Witness:
 
     def __str__(self) -> str:
         order = np.argsort(-self.weights)[:4]
-        named = ", ".join(f"action {self.actions[r]} at {_state(self.states[r])} ({self.weights[r]:.2g})" for r in order)
+        named = ", ".join(
+            f"action {self.actions[r]} at {_state(self.states[r])} ({self.weights[r]:.2g})" for r in order
+        )
         return f"{named}{' …' if len(self.weights) > 4 else ''}"
 
 
@@ -64,16 +66,17 @@ class Recovery:
     """What Algorithm 2 found.
 
     Attributes:
-        status: "solved", "infeasible" or "undetermined".
+        status: "solved" (the margin is positive), "infeasible" or "undetermined".
         reason: the sentence that goes with it.
-        reward: R = αᵀφ; None unless solved.
-        value: w with V = wᵀφ the expert's value, up to a constant ``[k]``; None unless solved.
-        margin: min over states and rivals of D_a(s), over the whole interval; NaN unless solved.
+        reward: R = αᵀφ, if one was found: solved, or a soft or cover answer whose margin is not positive.
+        value: w with V = wᵀφ the expert's value ``[k]``; None without a reward.
+        margin: min over states and rivals of D_a(s), over the whole interval; NaN without a reward.
         worst_state, worst_action: where it is reached.
         objective: what was minimised.
         states, actions, weights: the rows of the last program ``[m, d]``, ``[m]`` and their weights ``[m]``.
         slack: how far each row falls short ``[m]``; zeros in the hard form.
         rounds: solves of the program.
+        cover: the radius of the cover, if one stood in for the continuum.
         witness: the conflict, if infeasible.
     """
 
@@ -90,11 +93,12 @@ class Recovery:
     margin: float = float("nan")
     worst_state: Array | None = None
     worst_action: int | None = None
+    cover: float | None = None
     witness: Witness | None = None
 
 
 def cover_points(domain: Domain, radius: float) -> Array:
-    """The paper's cover: ⌈width/c⌉ evenly spaced states ``[m, 1]``, every state within c of one of them (Algorithm 2, step 3)."""
+    """The paper's cover: ⌈width/c⌉ even states ``[m, 1]``, every state within c of one (Algorithm 2, step 3)."""
     ((low, high),) = domain
     if not 0 < radius <= high - low:
         raise ValueError(f"cover must be a radius between 0 and the width {high - low:g} of the domain, got {radius}")
@@ -113,8 +117,8 @@ def recover(
 ) -> Recovery:
     """Find a reward with ``D_a(s) ≥ 1`` for all states s and rivals a (Algorithm 2).
 
-    On the continuum this is a semi-infinite program: solve for a few states, find the exact minimum of every D_a by the
-    roots of its derivative, add the violated minima as rows, repeat. The answer is then scaled to a margin of exactly 1.
+    On the continuum this is a semi-infinite program: solve for a few states, find the exact minimum of every D_a by
+    the roots of its derivative, add the violated minima as rows, repeat. The answer is scaled to a margin of exactly 1.
 
     Args:
         bellman: the criterion.
@@ -134,7 +138,11 @@ def recover(
         cover = (high - low) / 100
     rows = _Rows(bellman, objective)
     solver = program.make(objective, rows.size, bellman.spread[rows.first :, rows.first :], slack)
-    points = bellman.columns.grid(2 * bellman.columns.size + 1) if cover is None else cover_points(bellman.basis.domain, cover)
+    points = (
+        bellman.columns.grid(2 * bellman.columns.size + 1)
+        if cover is None
+        else cover_points(bellman.basis.domain, cover)
+    )
     for rival in range(len(bellman.rivals)):
         solver.add(rows.add(points, rival))
     exact = False
@@ -158,10 +166,7 @@ def recover(
             solver.add(rows.add(states, rival))
     else:
         return _without_reward("undetermined", Reason.ROUNDS, objective, rows, max_rounds)
-    return _finished(bellman, objective, rows, answer, solves, hard=slack is None, exact=cover is None, tolerance=tolerance)
-
-
-VANISHING = program.VANISHING
+    return _finished(bellman, objective, rows, answer, solves, soft=slack is not None, cover=cover, tolerance=tolerance)
 
 
 class _Rows:
@@ -225,7 +230,7 @@ def _check(objective: str, slack: float | None, tolerance: float) -> None:
 def _violated_minima(
     bellman: Bellman, rows: _Rows, curves: Array, bound: float, *, exact: bool
 ) -> list[tuple[int, Array]]:
-    """The states, by rival, where a curve dips below the bound; those that are rows already cannot be helped by more."""
+    """The states, by rival, where a curve dips below the bound and that are not rows already."""
     found = []
     for rival, curve in enumerate(curves):
         states, values = local_minima(bellman.columns, curve, exact=exact)
@@ -249,8 +254,8 @@ def _finished(
     answer: program.Answer,
     rounds: int,
     *,
-    hard: bool,
-    exact: bool,
+    soft: bool,
+    cover: float | None,
     tolerance: float,
 ) -> Recovery:
     """Check the answer with our own arithmetic, scale it, and name its worst place."""
@@ -262,13 +267,13 @@ def _finished(
     coefficients = np.concatenate([np.zeros(rows.first), x])
     alpha = bellman.reward_of(coefficients) if rows.in_values else coefficients
     margin, state, action = _worst(bellman, alpha)
-    if hard and objective == "max-margin" and margin <= VANISHING * np.abs(bellman.F).max(initial=0.0):
+    if objective == "max-margin" and margin <= program.VANISHING * np.abs(bellman.F).max(initial=0.0):
         return _infeasible(bellman, objective, rows, answer, rounds)
-    if hard and exact and objective != "max-margin":
+    if cover is None and objective != "max-margin":
         alpha, margin = alpha / margin, 1.0
-    reason = Reason.SOFT if not hard and margin <= 0 else Reason.COVER if margin <= 0 else Reason.SOLVED
+    reason = Reason.SOLVED if margin > 0 else Reason.SOFT if soft else Reason.COVER
     return Recovery(
-        status="solved",
+        status="solved" if margin > 0 else "undetermined",
         reason=reason,
         objective=objective,
         states=rows.states,
@@ -281,6 +286,7 @@ def _finished(
         margin=margin,
         worst_state=state,
         worst_action=action,
+        cover=cover,
     )
 
 
@@ -291,7 +297,17 @@ def _infeasible(bellman: Bellman, objective: str, rows: _Rows, answer: program.A
     all_rows = rows.all()
     residual = float(np.linalg.norm(weights @ all_rows) / (np.linalg.norm(all_rows, axis=1).max() or 1.0))
     witness = Witness(rows.states[used], rows.actions[used], weights[used], residual)
-    return Recovery("infeasible", Reason.CONFLICT, objective, rows.states, rows.actions, weights, answer.slack, rounds, witness=witness)
+    return Recovery(
+        "infeasible",
+        Reason.CONFLICT,
+        objective,
+        rows.states,
+        rows.actions,
+        weights,
+        answer.slack,
+        rounds,
+        witness=witness,
+    )
 
 
 def _without_reward(status: str, reason: Reason, objective: str, rows: _Rows, rounds: int) -> Recovery:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any, Protocol, runtime_checkable
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from certirl.bases import Basis
 from certirl.domain import Array, Domain, as_domain, as_states
-from certirl.transitions import Transitions, concatenate
+from certirl.transitions import Piece, Transitions, concatenate
 
 # Rows per piece: small enough for the features of a piece to stay in cache, large enough to keep NumPy busy.
 CHUNK = 8192
@@ -18,15 +19,17 @@ CHUNK = 8192
 
 @runtime_checkable
 class Simulator(Protocol):
-    """Anything with these three members: the MDP without its reward.
+    """Anything with these three members: the MDP without its reward."""
 
-    Attributes:
-        n_actions: the number of actions; they are called 0, 1, ….
-        domain: one ``(low, high)`` per coordinate.
-    """
+    @property
+    def n_actions(self) -> int:
+        """The number of actions; they are called 0, 1, …."""
+        ...
 
-    n_actions: int
-    domain: Domain
+    @property
+    def domain(self) -> Domain:
+        """One ``(low, high)`` per coordinate."""
+        ...
 
     def sample(self, states: Array, action: int, rng: np.random.Generator) -> NDArray[Any]:
         """Draw one next state for each of the states ``[n, d]``; ``[n]`` may be returned when d = 1."""
@@ -55,34 +58,73 @@ def check_simulator(simulator: Any) -> None:
         raise ValueError(f"inverse reinforcement learning needs at least two actions, got {simulator.n_actions}")
 
 
-def draw(simulator: Simulator, basis: Basis, n: int, rng: Any) -> Iterator[tuple[int, Array, Array]]:
-    """Ask the simulator for n transitions of every action, in pieces ``(action, states, next_states)``.
+def draw(
+    simulator: Simulator, basis: Basis, n: int, rng: Any, *, design: bool = False, paired: bool = False
+) -> Iterator[Piece]:
+    """Ask the simulator for n transitions of every action, in pieces.
 
-    States are drawn from the weight of the basis. Every piece has its own generator, spawned in order, so that the
-    stream does not depend on who works through it.
+    Every piece has its own generators, spawned in order, so that the stream does not depend on who works through it.
+
+    Args:
+        simulator: the dynamics.
+        basis: states are drawn from its weight.
+        n: how many for each action.
+        rng: a seed or Generator.
+        design: draw states from the basis's design for least squares instead.
+        paired: the same states and the same random numbers for every action. Each action's transitions are as random as
+            before, but where a simulator turns equal random numbers into similar noise, as most do, that noise cancels
+            in the difference between two actions, which is all that the criterion looks at.
     """
     check_simulator(simulator)
     if n < 1:
         raise ValueError(f"samples must be a positive number of transitions per action, got {n}")
-    domain = as_domain(simulator.domain)
-    basis = basis.on(domain)
-    parent = as_generator(rng)
+    domain, every = as_domain(simulator.domain), tuple(range(simulator.n_actions))
+    basis, parent = basis.on(domain), as_generator(rng)
+    draw_states = basis.design if design else basis.sample
     for start in range(0, n, CHUNK):
         size = min(CHUNK, n - start)
-        for action, stream in enumerate(parent.spawn(simulator.n_actions)):
-            states = basis.sample(size, stream)
-            answer = simulator.sample(states, action, stream)
-            next_states = as_states(answer, domain, name=f"next states of action {action}")
-            if len(next_states) != size:
-                raise ValueError(f"sample(states, {action}, rng) got {size} states and returned {len(next_states)}")
-            yield action, states, next_states
+        if paired:
+            (stream,) = parent.spawn(1)
+            states = draw_states(size, stream)
+            answers = [_ask(simulator, states, action, copy.deepcopy(stream), domain) for action in every]
+            yield Piece(every, states, np.stack(answers))
+        else:
+            for action, stream in enumerate(parent.spawn(len(every))):
+                states = draw_states(size, stream)
+                yield Piece((action,), states, _ask(simulator, states, action, stream, domain)[None])
 
 
-def sample(simulator: Simulator, *, basis: Basis, samples: int, rng: Any) -> Transitions:
-    """Draw ``samples`` transitions of every action, with states from the weight of the basis (Algorithm 1, steps 1–2)."""
+def _ask(simulator: Simulator, states: Array, action: int, rng: np.random.Generator, domain: Domain) -> Array:
+    """One call of the simulator, its answer checked."""
+    answer = as_states(simulator.sample(states, action, rng), domain, name=f"next states of action {action}")
+    if len(answer) != len(states):
+        raise ValueError(f"sample(states, {action}, rng) got {len(states)} states and returned {len(answer)}")
+    return answer
+
+
+def sample(
+    simulator: Simulator, *, basis: Basis, samples: int, rng: Any, design: bool = False, paired: bool = False
+) -> Transitions:
+    """Draw ``samples`` transitions of every action (Algorithm 1, steps 1–2).
+
+    Args:
+        simulator: the dynamics.
+        basis: states are drawn from its weight, as the mean form of `estimate` needs.
+        samples: how many for each action.
+        rng: a seed or Generator.
+        design: draw states where least squares wants them instead (`Basis.design`).
+        paired: use the same states and random numbers for every action, so that noise cancels between actions.
+    """
     check_simulator(simulator)
     domain, n_actions = as_domain(simulator.domain), simulator.n_actions
     return concatenate(
-        Transitions(states, np.full(len(states), action), next_states, domain=domain, n_actions=n_actions)
-        for action, states, next_states in draw(simulator, basis, samples, rng)
+        Transitions(
+            np.tile(piece.states, (len(piece.actions), 1)),
+            np.repeat(piece.actions, len(piece.states)),
+            piece.next_states.reshape(-1, len(domain)),
+            domain=domain,
+            n_actions=n_actions,
+            paired=paired,
+        )
+        for piece in draw(simulator, basis, samples, rng, design=design, paired=paired)
     )

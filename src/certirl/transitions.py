@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,8 @@ class Transitions:
         next_states: like ``states``.
         domain: the box the states live in; left out, the smallest box that holds the data.
         n_actions: the number of actions; left out, the largest one seen plus one.
+        paired: row i of every action has the same state and was drawn with the same random numbers, so that differences
+            between actions can be estimated row by row; checked as far as it can be.
     """
 
     states: Array
@@ -29,6 +31,7 @@ class Transitions:
     next_states: Array
     domain: Domain = None  # type: ignore[assignment]  # always a box once built
     n_actions: int = None  # type: ignore[assignment]
+    paired: bool = False
 
     def __post_init__(self) -> None:
         shape = np.shape(self.states)
@@ -56,6 +59,13 @@ class Transitions:
             domain=domain,
             n_actions=n_actions,
         )
+        if self.paired:
+            self._check_pairs()
+
+    def _check_pairs(self) -> None:
+        first, _ = self.of_action(0)
+        if any(not np.array_equal(first, self.of_action(action)[0]) for action in range(1, self.n_actions)):
+            raise ValueError("paired transitions need the same states, in the same order, for every action")
 
     def _keep(self, **fields: Any) -> None:
         for name, value in fields.items():
@@ -87,18 +97,45 @@ def concatenate(parts: Iterable[Transitions]) -> Transitions:
     parts = list(parts)
     if not parts:
         raise ValueError("there are no transitions to put together")
-    if len({(part.domain, part.n_actions) for part in parts}) > 1:
+    if len({(part.domain, part.n_actions, part.paired) for part in parts}) > 1:
         raise ValueError("transitions can be put together only on the same domain and with the same actions")
-    columns = [np.concatenate([getattr(p, name) for p in parts]) for name in ("states", "actions", "next_states")]
-    return Transitions(*columns, domain=parts[0].domain, n_actions=parts[0].n_actions)
+    return Transitions(
+        np.concatenate([part.states for part in parts]),
+        np.concatenate([part.actions for part in parts]),
+        np.concatenate([part.next_states for part in parts]),
+        domain=parts[0].domain,
+        n_actions=parts[0].n_actions,
+        paired=parts[0].paired,
+    )
 
 
-def chunks(transitions: Transitions, size: int) -> Iterator[tuple[int, Array, Array]]:
-    """Walk a record action by action in pieces ``(action, states, next_states)`` of at most ``size`` rows."""
-    for action in range(transitions.n_actions):
-        states, next_states = transitions.of_action(action)
-        for start in range(0, len(states), size):
-            yield action, states[start : start + size], next_states[start : start + size]
+class Piece(NamedTuple):
+    """A stretch of data: the same states under one action, or under several with common random numbers.
+
+    Attributes:
+        actions: which actions, m of them.
+        states: ``[n, d]``.
+        next_states: ``[m, n, d]``.
+    """
+
+    actions: tuple[int, ...]
+    states: Array
+    next_states: Array
+
+    @property
+    def size(self) -> int:
+        """How many transitions it holds."""
+        return len(self.actions) * len(self.states)
+
+
+def pieces(transitions: Transitions, size: int) -> Iterator[Piece]:
+    """Walk a record in pieces of at most ``size`` states: all actions together if paired, else one after the other."""
+    every = tuple(range(transitions.n_actions))
+    for group in [every] if transitions.paired else [(action,) for action in every]:
+        columns = [transitions.of_action(action) for action in group]
+        for start in range(0, len(columns[0][0]), size):
+            part = slice(start, start + size)
+            yield Piece(group, columns[0][0][part], np.stack([ends[part] for _, ends in columns]))
 
 
 def _as_actions(actions: Any) -> NDArray[np.intp]:

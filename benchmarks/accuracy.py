@@ -1,0 +1,109 @@
+"""How often is the reward right? Share of the paper's random problems solved correctly, against the true dynamics.
+
+    python benchmarks/accuracy.py [--seeds 120] [--workers 2] [--most 100000]
+
+Prints a table and writes it to benchmarks/results/accuracy.json. "Correct" means that the expert is strictly optimal at
+every state under the true dynamics (quadrature and a fine grid), not under the estimate. The peer is what a careful
+user writes today: 20 bins and the tabular linear program.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import time
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import linprog
+
+import certirl
+from certirl.problems import Problem
+
+DISCOUNT = 0.7
+SAMPLES = (1_000, 10_000, 100_000)
+
+
+def library(problem: Problem, n: int, rng: int, **settings: object) -> certirl.Reward | None:
+    return certirl.solve(problem, discount=DISCOUNT, samples=n, rng=rng, progress=False, **settings).reward
+
+
+def bins(problem: Problem, n: int, rng: int, count: int = 20) -> certirl.Reward | None:
+    """20 bins and min ‖R‖₁ s.t. (P_π − P_a)(I − γP_π)⁻¹R ≥ 1, returned as its projection onto polynomials.
+
+    The densities are polynomials of degree 10 in s', so only that projection enters any margin (Proposition 1).
+    """
+    data = certirl.sample(problem, basis=certirl.Legendre(1), samples=n, rng=rng)
+    edges = np.linspace(-1, 1, count + 1)
+    P = []
+    for action in range(problem.n_actions):
+        s, t = (np.clip(np.digitize(x[:, 0], edges) - 1, 0, count - 1) for x in data.of_action(action))
+        counts = np.zeros((count, count))
+        np.add.at(counts, (s, t), 1.0)
+        P.append((counts + 1e-9) / (counts + 1e-9).sum(axis=1, keepdims=True))
+    inverse = np.linalg.inv(np.eye(count) - DISCOUNT * P[0])
+    rows = np.concatenate([(P[0] - other) @ inverse for other in P[1:]])
+    answer = linprog(np.ones(2 * count), A_ub=np.hstack([-rows, rows]), b_ub=-np.ones(len(rows)), bounds=(0, None))
+    if answer.status != 0:
+        return None
+    levels = answer.x[:count] - answer.x[count:]
+    basis = certirl.Legendre(11, (-1, 1))
+    t, w = np.polynomial.legendre.leggauss(8)
+    nodes = (edges[:-1, None] + edges[1:, None]) / 2 + t / count
+    coefficients = np.einsum("bqk,q,b->k", basis.values(nodes.ravel()).reshape(count, 8, 11), w / count, levels)
+    return certirl.Reward(basis, coefficients)
+
+
+LEGENDRE, FOURIER = certirl.Legendre(11), certirl.Fourier(11)
+METHODS = {
+    "20 bins + tabular L1 program": bins,
+    "the paper: Fourier(11), mean, L1, cover 0.05": partial(
+        library, basis=FOURIER, form="mean", objective="l1", cover=0.05
+    ),
+    "Legendre(11), mean, L1": partial(library, basis=LEGENDRE, form="mean", objective="l1"),
+    "Legendre(11), least squares, L1": partial(library, basis=LEGENDRE, objective="l1"),
+    "Legendre(11), defaults of solve": partial(library, basis=LEGENDRE),
+    "nothing given, defaults of solve": library,
+}
+
+
+def trial(arguments: tuple[int, int]) -> list[bool]:
+    seed, n = arguments
+    problem = certirl.problems.random_polynomial(seed=seed, actions=3, degree=10)
+    outcomes = []
+    for method in METHODS.values():
+        reward = method(problem, n, 1_000_000 + seed)
+        outcomes.append(reward is not None and problem.true_margin(reward, discount=DISCOUNT) > 0)
+    return outcomes
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=120)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--most", type=int, default=max(SAMPLES), help="largest n")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "accuracy.json")
+    options = parser.parse_args()
+    sizes = [n for n in SAMPLES if n <= options.most]
+    shares: dict[str, dict[int, float]] = {name: {} for name in METHODS}
+    start = time.perf_counter()
+    with ProcessPoolExecutor(options.workers) as pool:
+        for n in sizes:
+            outcomes = list(pool.map(trial, [(seed, n) for seed in range(options.seeds)]))
+            for name, share in zip(METHODS, np.mean(outcomes, axis=0), strict=True):
+                shares[name][n] = float(share)
+    width = max(map(len, METHODS))
+    print(f"{'solved correctly, ' + str(options.seeds) + ' problems':<{width}}" + "".join(f"{n:>10,}" for n in sizes))
+    for name, row in shares.items():
+        print(f"{name:<{width}}" + "".join(f"{row[n]:>10.0%}" for n in sizes))
+    print(f"{time.perf_counter() - start:.0f} s; standard error about {0.5 / options.seeds**0.5:.0%}")
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    record = {"seeds": options.seeds, "discount": DISCOUNT, "shares": shares, "version": certirl.__version__}
+    options.out.write_text(json.dumps({**record, "python": platform.python_version()}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""Which basis, how many functions: decided by data that the fit has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from certirl.bases import Basis, Fourier, Legendre
+from certirl.bellman import bellman
+from certirl.domain import Array, Domain, describe
+from certirl.estimate import MAX_CONDITION, estimate
+from certirl.extrema import minimum
+from certirl.moments import Moments, accumulate, total
+from certirl.recover import recover
+from certirl.transitions import Piece
+
+FOLDS = 5
+# The held-out error averages over the states while the criterion is a minimum over them: too few columns are wrong
+# without a sign of it, too many only cost samples. So dependence on the state is never taken to be simpler than this.
+FEWEST_COLUMNS = 3
+MOST_COLUMNS = 25
+ROW_SIZES = (7, 11, 15, 21)
+FAMILIES: tuple[type[Basis], ...] = (Legendre, Fourier)
+# Functions of the next state that every family of columns must predict when families are compared.
+TARGETS = 9
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen and why, in a sentence that the solution prints.
+
+    Attributes:
+        basis: the family and number of rows.
+        columns: the number of functions of the state.
+        why: the sentence.
+    """
+
+    basis: Basis
+    columns: int
+    why: str
+
+
+def given_basis(
+    stream: Iterable[Piece], basis: Basis, *, n_actions: int, columns: int | None
+) -> tuple[Moments, Choice]:
+    """Measure in a given basis; the number of columns is taken as given or chosen by held-out prediction."""
+    where = f"{basis} on {describe(basis.domain)}"
+    if columns is not None:
+        if not 1 <= columns <= basis.size:
+            raise ValueError(f"columns must lie between 1 and the {basis.size} functions of the basis, got {columns}")
+        ((moments,),) = accumulate(stream, [(basis, basis.resized(columns))], n_actions=n_actions)
+        return moments, Choice(basis, columns, f"{where} as asked, {columns} columns as asked")
+    wide = basis.resized(min(basis.size, MOST_COLUMNS))
+    (folds,) = accumulate(stream, [(basis, wide)], n_actions=n_actions, folds=FOLDS)
+    columns, _ = best_columns(folds)
+    return total(folds), Choice(basis, columns, f"{where} as asked; {columns} columns predict held-out data best")
+
+
+def nothing_given(
+    stream: Iterable[Piece], domain: Domain, *, n_actions: int, columns: int | None, discount: float, expert: int
+) -> tuple[Moments, Choice]:
+    """Choose the family by how well its columns predict common targets, then the columns, then the rows."""
+    bases = [family(max(ROW_SIZES)).on(domain) for family in FAMILIES]
+    targets = bases[0].resized(TARGETS)
+    pairs = [(basis, basis) for basis in bases] + [(targets, basis.resized(TARGETS)) for basis in bases]
+    results = accumulate(stream, pairs, n_actions=n_actions, folds=FOLDS)
+    measured, compared = results[: len(bases)], results[len(bases) :]
+    errors = [best_columns(folds)[1] for folds in compared]
+    winner = int(np.argmin(errors))
+    folds = measured[winner]
+    why = ", ".join(f"{basis.kind} {error:.4f}" for basis, error in zip(bases, errors, strict=True))
+    if columns is None:
+        columns, _ = best_columns(folds)
+    size, signal = best_size(folds, columns, discount=discount, expert=expert)
+    basis = bases[winner].resized(size)
+    sentence = (
+        f"{basis.kind} (held-out error {why}), {columns} columns (least held-out error), "
+        f"{size} rows (held-out signal {signal:.2g})"
+    )
+    return total(folds), Choice(basis, columns, sentence)
+
+
+def held_out_error(folds: Sequence[Moments], columns: int) -> Array:
+    """Mean squared error of predicting φ(s') from the first functions of s, on each left-out fold: ``[folds]``.
+
+    Everything needed is in the moments: Σ‖y − Bx‖² = tr(Σ yyᵀ − 2BΣ xyᵀ + BΣ xxᵀBᵀ). Infinite where the other folds
+    cannot determine B.
+    """
+    errors = np.full(len(folds), np.inf)
+    for left_out, fold in enumerate(folds):
+        test = fold.leading(fold.rows.size, columns)
+        train = total(other for i, other in enumerate(folds) if i != left_out).leading(fold.rows.size, columns)
+        if (train.counts < columns).any() or (np.linalg.cond(train.gram) > MAX_CONDITION).any():
+            continue
+        B = np.linalg.solve(train.gram, train.cross.transpose(0, 2, 1)).transpose(0, 2, 1)
+        missed = np.einsum("aaii->", test.outer) - 2 * np.einsum("aij,aij->", B, test.cross)
+        missed += np.einsum("aij,ajl,ail->", B, test.gram, B)
+        errors[left_out] = missed / max(test.counts.sum(), 1)
+    return errors
+
+
+def best_columns(folds: Sequence[Moments]) -> tuple[int, float]:
+    """The number of functions of the state that predicts best, and its mean error."""
+    most = min(folds[0].columns.size, folds[0].rows.size, MOST_COLUMNS)
+    step = 2 if folds[0].columns.kind == "Fourier" else 1  # sine and cosine of a frequency come together
+    candidates = range(min(FEWEST_COLUMNS, most), most + 1, step)
+    errors = [float(held_out_error(folds, columns).mean()) for columns in candidates]
+    best = int(np.argmin(errors))
+    return candidates[best], errors[best]
+
+
+def held_out_signal(folds: Sequence[Moments], size: int, columns: int, *, discount: float, expert: int) -> Array:
+    """The worst margin of a reward on the fold it was not fitted to, in units of its value's noise: ``[folds]``."""
+    signals = np.full(len(folds), -np.inf)
+    for left_out, fold in enumerate(folds):
+        try:
+            train = estimate(total(other for i, other in enumerate(folds) if i != left_out).leading(size, columns))
+            test = bellman(estimate(fold.leading(size, columns)), discount=discount, expert=expert)
+        except ValueError:  # too little data in a fold for this size
+            continue
+        fitted = bellman(train, discount=discount, expert=expert)
+        value = recover(fitted, tolerance=1e-4).value
+        if value is not None:
+            curves = np.einsum("i,aij->aj", value, test.advantage)
+            worst = min(minimum(test.columns, curve)[1] for curve in curves)
+            signals[left_out] = worst / max(float(value @ fitted.spread @ value), 1e-300) ** 0.5
+    return signals
+
+
+def best_size(folds: Sequence[Moments], columns: int, *, discount: float, expert: int) -> tuple[int, float]:
+    """The smallest row size whose held-out signal is within one standard error of the best, and that signal."""
+    sizes = [size for size in ROW_SIZES if columns <= size <= folds[0].rows.size]
+    signals = np.array([held_out_signal(folds, size, columns, discount=discount, expert=expert) for size in sizes])
+    means: Array = signals.mean(axis=1)
+    best = int(means.argmax())
+    if not np.isfinite(means[best]):
+        return sizes[0], float(means[best])
+    for index, size in enumerate(sizes[:best]):
+        gap: Array = signals[best] - signals[index]
+        if np.isfinite(gap).all() and gap.mean() <= gap.std(ddof=1) / np.sqrt(len(gap)):
+            return size, float(means[index])
+    return sizes[best], float(means[best])

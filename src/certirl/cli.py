@@ -1,0 +1,149 @@
+"""The command line: demo, solve, plan."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from certirl import __version__
+from certirl.bases import FAMILIES
+from certirl.domain import describe
+from certirl.problems import random_polynomial
+from certirl.recover import OBJECTIVES
+from certirl.solve import solve
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; mistakes are one sentence on standard error and exit code 2."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except (ValueError, TypeError, OSError, ImportError) as problem:
+        print(f"certirl: {problem}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("certirl: interrupted", file=sys.stderr)
+        return 130
+
+
+def demo(options: argparse.Namespace) -> int:
+    """Solve a problem whose truth is known, and say whether the answer is right."""
+    problem = random_polynomial(seed=options.problem, actions=3, degree=10)
+    print(f"{problem}; the expert always takes action 0; the dynamics are only sampled.\n")
+    solution = solve(problem, discount=0.7, expert=0, samples=options.samples, rng=options.seed)
+    print(solution)
+    if solution.reward is None:
+        return 1
+    margin = problem.true_margin(solution.reward, discount=solution.discount)
+    verdict = (
+        "strictly optimal at every state" if margin > 0 else "NOT optimal everywhere: the estimate misled the program"
+    )
+    print(f"\nThe truth, which the solver did not see: minimum margin {margin:.3f}, the expert is {verdict}.")
+    _write_picture(lambda path: solution.plot(problem=problem, path=path), options.plot)
+    print(f"Solution: {solution.save(options.output)}   (certirl.load reads it)")
+    return 0 if margin > 0 else 1
+
+
+def solve_file(options: argparse.Namespace) -> int:
+    """Solve from logged transitions."""
+    from certirl.tables import read_transitions
+
+    transitions = read_transitions(options.data, domain=options.domain, n_actions=options.actions)
+    print(transitions)
+    if options.domain is None:
+        print(f"The domain {describe(transitions.domain)} was taken from the data; --domain LOW HIGH sets it.")
+    basis = None if options.basis is None else FAMILIES[options.basis.capitalize()](options.size)
+    solution = solve(
+        transitions,
+        discount=options.discount,
+        expert=options.expert,
+        basis=basis,
+        columns=options.columns,
+        objective=options.objective,
+        cover=options.cover,
+        slack=options.slack,
+    )
+    print(solution)
+    print(f"Solution: {solution.save(options.output)}")
+    if solution.reward is not None and options.plot:
+        _write_picture(lambda path: solution.plot(path=path), options.plot)
+    return 0 if solution.status in ("solved", "certified") else 1
+
+
+def plan(options: argparse.Namespace) -> int:
+    """Print what the theorems ask for."""
+    from certirl import theorems
+
+    asked = {name: value for name, value in vars(options).items() if name != "run" and value is not None}
+    print(theorems.plan(**asked))
+    return 0
+
+
+def _write_picture(draw: object, path: str) -> None:
+    try:
+        draw(path)  # type: ignore[operator]
+    except ImportError as missing:
+        print(f"No picture: {missing}")
+    else:
+        print(f"Picture: {path}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="certirl", description="Inverse reinforcement learning in continuous state spaces, with proofs."
+    )
+    parser.add_argument("--version", action="version", version=f"certirl {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="command")
+    _add_demo(commands.add_parser("demo", help="solve a problem with known truth and draw it"))
+    _add_solve(commands.add_parser("solve", help="find a reward from logged transitions (.npz or .csv)"))
+    _add_plan(commands.add_parser("plan", help="print the samples the theorems ask for"))
+    return parser
+
+
+def _add_demo(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--problem", type=int, default=7, help="seed of the random polynomial problem (default 7)")
+    command.add_argument("--samples", type=int, default=100_000, help="transitions per action (default 100000)")
+    command.add_argument("--seed", type=int, default=0, help="seed of the draws (default 0)")
+    command.add_argument("--output", default="certirl-demo.npz", help="where the solution goes")
+    command.add_argument("--plot", default="certirl-demo.png", help="where the picture goes")
+    command.set_defaults(run=demo)
+
+
+def _add_solve(command: argparse.ArgumentParser) -> None:
+    command.add_argument("data", help="transitions: .csv with columns state, action, next_state, or .npz")
+    command.add_argument("--discount", type=float, required=True, help="γ, strictly between 0 and 1")
+    command.add_argument("--expert", type=int, default=0, help="the action the expert always takes (default 0)")
+    command.add_argument("--actions", type=int, help="number of actions (default: largest seen plus one)")
+    command.add_argument("--domain", type=float, nargs=2, metavar=("LOW", "HIGH"), help="the interval of states")
+    command.add_argument(
+        "--basis", choices=[name.lower() for name in FAMILIES], help="default: chosen from held-out data"
+    )
+    command.add_argument("--size", type=int, default=11, help="functions in the basis, with --basis (default 11)")
+    command.add_argument("--columns", type=int, help="functions of the state (default: chosen from held-out data)")
+    command.add_argument("--objective", choices=OBJECTIVES, default="least-variance")
+    command.add_argument("--cover", type=float, help="the paper's cover radius instead of the continuum")
+    command.add_argument("--slack", type=float, help="soft form: the price of a shortfall")
+    command.add_argument("-o", "--output", default="reward.npz", help="where the solution goes (default reward.npz)")
+    command.add_argument(
+        "--plot", default="reward.png", help="where the picture goes (default reward.png; '' for none)"
+    )
+    command.set_defaults(run=solve_file)
+
+
+def _add_plan(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--discount", type=float, required=True, help="γ")
+    command.add_argument("--beta", type=float, required=True, help="β-separability: the best margin with ‖α‖₁ = 1")
+    command.add_argument("--delta", type=float, help="probability of failure")
+    command.add_argument("--size", type=int, help="functions in the basis, k")
+    command.add_argument("--actions", type=int, help="number of actions")
+    command.add_argument("--cover", type=float, help="cover radius c")
+    command.add_argument("--rho", type=float, help="Lipschitz constant ρ of the criterion")
+    command.add_argument("--norm", type=float, help="Δ, bound on the norm of every Z")
+    command.add_argument("--inner-norm", type=float, help="Δ₂, the same without the constant function")
+    command.add_argument("--tail", type=float, help="norm of what truncation leaves out")
+    command.set_defaults(run=plan)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,56 @@
+"""A progress line on a terminal; silence in a pipe."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Report = Callable[[int, int], None]
+
+
+def watched(
+    items: Iterator[Item], total: int, size: Callable[[Item], int], progress: bool | Report | None
+) -> Iterator[Item]:
+    """Pass items on, reporting after each how much of the total has gone by.
+
+    Args:
+        items: what to pass on.
+        total: what the sizes add up to.
+        size: the size of one item.
+        progress: a function ``(done, total)``; True for a line on standard error; None for that line only if standard
+            error is a terminal; False for silence.
+    """
+    if progress is None:
+        progress = sys.stderr.isatty()
+    if progress is False:
+        yield from items
+        return
+    report = _Line() if progress is True else progress
+    done = 0
+    for item in items:
+        yield item
+        done += size(item)
+        report(done, total)
+
+
+class _Line:
+    """Rewrites one line at most ten times a second, and only for work that takes a while; clears it at the end."""
+
+    def __init__(self) -> None:
+        self._start = self._last = time.monotonic()
+        self._shown = False
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if done >= total:
+            if self._shown:
+                sys.stderr.write("\r\033[K")
+                sys.stderr.flush()
+        elif now - self._start > 0.5 and now - self._last > 0.1:
+            left = (now - self._start) * (total - done) / max(done, 1)
+            sys.stderr.write(f"\r\033[Kcertirl: {done:,} of {total:,} transitions, {left:.0f} s left")
+            sys.stderr.flush()
+            self._last, self._shown = now, True

@@ -1,0 +1,110 @@
+"""The house keeps its shape: imports go downward, `import certirl` is light, the README runs."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "certirl"
+
+# From the ground up; a room may import rooms on lower lines only, function-local imports included.
+LAYERS = [
+    ["domain", "archive", "progress"],
+    ["bases"],
+    ["extrema", "reward", "transitions"],
+    ["simulator"],
+    ["moments"],
+    ["estimate"],
+    ["bellman", "program"],
+    ["recover"],
+    ["choose", "apriori"],
+    ["trigonometric"],
+    ["theorems"],
+    ["solution"],
+    ["solve"],
+    ["problems", "tables", "plots"],
+    ["__init__"],
+    ["cli"],
+]
+HEIGHT = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
+# A convenience that opens a surface from a record, on demand.
+ALLOWED = {("solution", "plots")}
+
+
+def imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module} | {f"{node.module}.{name.name}" for name in node.names}
+    return found
+
+
+def type_checking_only(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
+            for inner in node.body:
+                if isinstance(inner, ast.ImportFrom) and inner.module:
+                    found |= {inner.module} | {f"{inner.module}.{name.name}" for name in inner.names}
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.glob("*.py")), ids=lambda p: p.stem)
+def test_imports_go_downward(path):
+    room = path.stem
+    assert room in HEIGHT, f"{room} has no place in the layers"
+    for module in imports(path) - type_checking_only(path):
+        parts = module.split(".")
+        if parts[0] == "certirl" and len(parts) > 1 and parts[1] in HEIGHT and (room, parts[1]) not in ALLOWED:
+            assert HEIGHT[parts[1]] < HEIGHT[room], f"{room} imports {parts[1]}, which is not below it"
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.glob("*.py")), ids=lambda p: p.stem)
+def test_files_and_functions_stay_small(path):
+    text = path.read_text()
+    assert len(text.splitlines()) <= 400
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            assert node.end_lineno - node.lineno < 75, f"{path.stem}.{node.name} is too long"
+
+
+def run(code: str, *arguments: str) -> str:
+    done = subprocess.run([sys.executable, *arguments, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_importing_is_light():
+    heavy = ("scipy", "highspy", "matplotlib", "torch", "pandas", "dask")
+    loaded = run(f"import certirl, sys; print([m for m in {heavy!r} if m in sys.modules])")
+    assert loaded.strip() == "[]"
+
+
+def test_everything_promised_is_there():
+    code = "import certirl; print([name for name in certirl.__all__ if not hasattr(certirl, name)])"
+    assert run(code).strip() == "[]"
+
+
+def test_readme_code_runs_and_prints_what_it_says(tmp_path):
+    readme = (ROOT / "README.md").read_text()
+    assert len(readme.splitlines()) <= 120
+    blocks = re.findall(r"```python\n(.*?)```", readme, re.S)
+    outputs = re.findall(r"```text\n(.*?)```", readme, re.S)
+    assert len(blocks) >= 2 and outputs
+    script = tmp_path / "readme.py"
+    script.write_text("\n".join(blocks))
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+    assert outputs[0].strip() in done.stdout
+
+
+def test_version_is_the_same_everywhere():
+    version = run("import certirl; print(certirl.__version__)").strip()
+    assert f'version = "{version}"' in (ROOT / "pyproject.toml").read_text()
+    assert f"version: {version}" in (ROOT / "CITATION.cff").read_text()
+    assert version in (ROOT / "CHANGELOG.md").read_text()

@@ -1,0 +1,94 @@
+import numpy as np
+import pytest
+
+import certirl
+
+PROBLEM = certirl.problems.random_polynomial(seed=7)
+CASES = [
+    (PROBLEM, certirl.Legendre(11), 0.7),
+    (certirl.problems.thermostat(), certirl.Legendre(31), 0.9),
+    (certirl.problems.thermostat(), certirl.Chebyshev(31), 0.9),
+    (certirl.problems.circle(), certirl.Fourier(31), 0.9),
+]
+
+
+@pytest.mark.parametrize(("problem", "basis", "discount"), CASES, ids=lambda x: getattr(x, "name", str(x)))
+def test_margins_agree_with_the_truth_of_every_problem(problem, basis, discount):
+    """αᵀFφ(s) against quadrature of the densities, for random smooth rewards."""
+    criterion = certirl.bellman(problem.operators(basis), discount=discount)
+    rng = np.random.default_rng(0)
+    states = np.linspace(*problem.domain[0], 101)
+    for _ in range(5):
+        alpha = rng.normal(size=basis.size) * 0.5 ** np.arange(basis.size)
+        reward = certirl.Reward(criterion.basis, alpha)
+        ours = criterion.margins(alpha) @ criterion.columns.values(states).T
+        np.testing.assert_allclose(ours, problem.margins(reward, states, discount=discount), atol=1e-8)
+
+
+@pytest.mark.parametrize(("problem", "basis", "discount"), CASES, ids=lambda x: getattr(x, "name", str(x)))
+def test_f_equals_the_summed_series(problem, basis, discount):
+    """The paper's definition: F = Σ_r γ^r T^r (T − Z^a)."""
+    operators = problem.operators(basis)
+    T = operators.Z[0]
+    for index, a in enumerate((1, 2)):
+        term, series = T - operators.Z[a], np.zeros_like(T)
+        for _ in range(600):
+            series, term = series + term, discount * T @ term
+        np.testing.assert_allclose(certirl.bellman(operators, discount=discount).F[index], series, atol=1e-10)
+
+
+def test_the_first_row_of_f_is_zero_and_only_the_inner_block_matters():
+    operators = PROBLEM.operators(certirl.Legendre(11))
+    criterion = certirl.bellman(operators, discount=0.7)
+    assert np.abs(criterion.F[:, 0]).max() < 1e-14
+    T = operators.Z[0]
+    inner = np.linalg.solve(np.eye(10) - 0.7 * T[1:, 1:], (T - operators.Z[1])[1:])
+    np.testing.assert_allclose(criterion.F[0, 1:], inner, atol=1e-14)
+
+
+def test_fewer_columns_give_the_same_criterion_where_they_suffice():
+    wide = certirl.bellman(PROBLEM.operators(certirl.Legendre(11)), discount=0.7)
+    narrow = certirl.bellman(PROBLEM.operators(certirl.Legendre(11), 3), discount=0.7)
+    np.testing.assert_allclose(wide.F[:, :, :3], narrow.F, atol=1e-13)
+
+
+def test_value_and_reward_coordinates_are_inverse():
+    criterion = certirl.bellman(PROBLEM.operators(certirl.Legendre(11), 4), discount=0.7)
+    alpha = np.random.default_rng(1).normal(size=11)
+    w = criterion.value_of(alpha)
+    np.testing.assert_allclose(criterion.reward_of(w), alpha, atol=1e-12)
+    np.testing.assert_allclose(np.einsum("i,aij->aj", w, criterion.advantage), criterion.margins(alpha), atol=1e-12)
+
+
+def test_value_function_agrees_with_the_truth():
+    criterion = certirl.bellman(PROBLEM.operators(certirl.Legendre(11)), discount=0.7)
+    reward = certirl.Reward(criterion.basis, np.random.default_rng(2).normal(size=11))
+    nodes, _ = PROBLEM._quadrature()
+    ours = criterion.basis.values(nodes) @ criterion.value_of(reward.coefficients)
+    np.testing.assert_allclose(ours, PROBLEM.values(reward, discount=0.7), atol=1e-10)
+
+
+@pytest.mark.parametrize("paired", [False, True])
+def test_standard_errors_match_the_spread_over_repeated_data(paired):
+    basis, alpha = certirl.Legendre(7), np.random.default_rng(0).normal(size=7)
+    states = np.array([-1.0, -0.3, 0.5])
+    curves, variances = [], []
+    for seed in range(300):
+        data = certirl.sample(PROBLEM, basis=basis, samples=2_000, rng=seed, paired=paired)
+        criterion = certirl.bellman(certirl.estimate(data, basis=basis, columns=3), discount=0.7)
+        x = criterion.columns.values(states)
+        curves.append(criterion.margins(alpha) @ x.T)
+        variances.append(np.einsum("ni,aij,nj->an", x, criterion.error_forms(alpha), x))
+    ratio = np.sqrt(np.mean(variances, axis=0)) / np.std(curves, axis=0)
+    assert ratio.min() > 0.75 and ratio.max() < 1.35  # noise is taken as even over the states
+
+
+@pytest.mark.parametrize("discount", [0.0, 1.0, -0.1, 1.5, float("nan")])
+def test_a_bad_discount_is_one_sentence(discount):
+    with pytest.raises(ValueError, match="strictly between 0 and 1"):
+        certirl.bellman(PROBLEM.operators(certirl.Legendre(3)), discount=discount)
+
+
+def test_an_unknown_expert_is_one_sentence():
+    with pytest.raises(ValueError, match="one of the actions"):
+        certirl.bellman(PROBLEM.operators(certirl.Legendre(3)), discount=0.5, expert=3)

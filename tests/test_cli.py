@@ -1,0 +1,70 @@
+import sys
+
+import numpy as np
+import pytest
+
+import certirl
+from certirl.cli import main
+
+PROBLEM = certirl.problems.random_polynomial(seed=7)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_demo_solves_prints_and_draws(folder, capsys):
+    assert main(["demo", "--samples", "20000"]) == 0
+    printed = capsys.readouterr().out
+    assert "Solved, not certified" in printed and "strictly optimal at every state" in printed
+    assert (folder / "certirl-demo.png").read_bytes().startswith(b"\x89PNG")
+    assert certirl.load(folder / "certirl-demo.npz").status == "solved"
+
+
+def test_solve_reads_a_table_and_writes_reward_and_picture(folder, capsys):
+    data = certirl.sample(PROBLEM, basis=certirl.Legendre(3), samples=5_000, rng=0)
+    table = np.column_stack([data.states, data.actions, data.next_states])
+    np.savetxt("log.csv", table, delimiter=",", header="state,action,next_state", comments="")
+    assert main(["solve", "log.csv", "--discount", "0.7", "--domain", "-1", "1", "--basis", "legendre"]) == 0
+    printed = capsys.readouterr().out
+    assert "15,000 transitions" in printed and "Legendre(11)" in printed
+    reward = certirl.load("reward.npz").reward
+    assert PROBLEM.true_margin(reward, discount=0.7) > 0
+    assert (folder / "reward.png").exists()
+
+
+def test_solve_without_a_domain_says_where_it_came_from(folder, capsys):
+    data = certirl.sample(PROBLEM, basis=certirl.Legendre(3), samples=2_000, rng=0)
+    np.savez("log.npz", states=data.states, actions=data.actions, next_states=data.next_states)
+    assert main(["solve", "log.npz", "--discount", "0.7", "--plot", ""]) == 0
+    assert "taken from the data" in capsys.readouterr().out
+    assert not (folder / "reward.png").exists()
+
+
+def test_plan_prints_the_theorems_side_by_side(capsys):
+    assert main(["plan", "--discount", "0.7", "--beta", "0.0377"]) == 0
+    printed = capsys.readouterr().out
+    assert "deflated" in printed and "0.7" in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["solve", "missing.csv", "--discount", "0.7"], "there is no file missing.csv"),
+        (["solve", "log.parquet", "--discount", "0.7"], "no file"),
+        (["plan", "--discount", "1.2", "--beta", "0.1"], "1.2"),
+    ],
+)
+def test_mistakes_are_one_sentence_and_code_two(folder, capsys, arguments, sentence):
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("certirl: ") and sentence in error and error.count("\n") == 1
+
+
+def test_without_matplotlib_the_solution_is_still_written(folder, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    assert main(["demo", "--samples", "5000"]) == 0
+    assert 'pip install "certirl[plot]"' in capsys.readouterr().out
+    assert certirl.load("certirl-demo.npz").status == "solved"
