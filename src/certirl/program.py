@@ -1,7 +1,7 @@
 """The programs behind a reward: rows come in, coefficients and row weights go out.
 
-Each program holds rows g_r and seeks x with ``x·g_r ≥ 1`` (or ``≥ m`` with m as large as possible). Rows can be added
-between solves. Every answer carries weights λ_r ≥ 0, one per row: the rows that hold the solution up, or, when there
+Each program holds rows g_r and seeks the x with ``x·g_r ≥ 1`` that is least in some sense. Rows can be added between
+solves. Every answer carries weights λ_r ≥ 0, one per row: the rows that hold the solution up, or, when there
 is none, the combination Σ λ_r g_r = 0 that proves it (Farkas).
 """
 
@@ -25,14 +25,12 @@ class Answer:
     Attributes:
         status: "optimal", "infeasible" or "failed" (the solver gave up; nothing is known).
         x: the coefficients ``[k]``; None unless optimal.
-        target: the margin the rows are held to: 1, or the best one found.
         weights: λ ``[m]``, one per row in the order of adding.
         slack: by how much each row falls short ``[m]``; zeros in a hard program.
     """
 
     status: str
     x: Array | None
-    target: float
     weights: Array
     slack: Array
 
@@ -49,23 +47,22 @@ class Program(Protocol):
 
 
 class LinearProgram:
-    """``min ‖x‖₁ s.t. x·g_r ≥ 1``, or ``max m s.t. x·g_r ≥ m, ‖x‖₁ ≤ 1``, in HiGHS; new rows start from the last basis.
+    """``min ‖x‖₁ s.t. x·g_r ≥ 1`` in HiGHS; new rows start from the last basis.
 
     Args:
         size: the number of coefficients, k.
-        maximise_margin: choose the second problem, whose value is β.
         slack: allow each row to fall short at this price per unit; None forbids it.
     """
 
-    def __init__(self, size: int, *, maximise_margin: bool = False, slack: float | None = None) -> None:
+    def __init__(self, size: int, *, slack: float | None = None) -> None:
         import highspy
 
-        self._size, self._maximise, self._slack, self._rows = size, maximise_margin, slack, np.zeros((0, size))
+        self._size, self._slack, self._rows = size, slack, np.zeros((0, size))
         self._scale, self._inf = 0.0, highspy.kHighsInf
         self._solver = solver = highspy.Highs()  # type: ignore[no-untyped-call]
         options: dict[str, Any] = {
             "output_flag": False,
-            "presolve": "off",  # keeps the basis for the next round, and the dual ray
+            "presolve": "off",  # keeps the basis for the next round
             "primal_feasibility_tolerance": 1e-9,
             "dual_feasibility_tolerance": 1e-9,
             "threads": 1,
@@ -73,26 +70,20 @@ class LinearProgram:
         for option, value in options.items():
             solver.setOptionValue(option, value)
         for _ in range(2 * size):  # x = x⁺ − x⁻
-            solver.addCol(0.0 if maximise_margin else 1.0, 0.0, self._inf, 0, [], [])
-        if maximise_margin:
-            solver.addCol(-1.0, -self._inf, self._inf, 0, [], [])
-            solver.addRow(-self._inf, 1.0, 2 * size, np.arange(2 * size), np.ones(2 * size))
+            solver.addCol(1.0, 0.0, self._inf, 0, [], [])
 
     def add(self, rows: Array) -> None:
         """Add rows ``[m, k]``."""
         self._scale = self._scale or float(np.abs(rows).max()) or 1.0
+        columns = np.arange(2 * self._size)
         for row in rows / self._scale:
             values = np.concatenate([row, -row])
-            if self._slack is not None:
+            if self._slack is None:
+                self._solver.addRow(1.0, self._inf, len(columns), columns, values)
+            else:
                 self._solver.addCol(self._slack, 0.0, self._inf, 0, [], [])
-                values = np.append(values, 1.0)
-            elif self._maximise:
-                values = np.append(values, -1.0)
-            columns = np.arange(2 * self._size)
-            if len(values) > len(columns):  # the newest column: this row's slack, or the common margin
-                columns = np.append(columns, self._solver.getNumCol() - 1)
-            bound = 0.0 if self._maximise else 1.0
-            self._solver.addRow(bound, self._inf, len(columns), columns, values)
+                own = np.append(columns, self._solver.getNumCol() - 1)
+                self._solver.addRow(1.0, self._inf, len(own), own, np.append(values, 1.0))
         self._rows = np.concatenate([self._rows, rows])
 
     def solve(self) -> Answer:
@@ -101,15 +92,14 @@ class LinearProgram:
         status = self._solver.modelStatusToString(self._solver.getModelStatus())
         zeros = np.zeros(len(self._rows))
         if status == "Infeasible":
-            return Answer("infeasible", None, 1.0, _vanishing_weights(self._rows), zeros)
+            return Answer("infeasible", None, _vanishing_weights(self._rows), zeros)
         if status != "Optimal":
-            return Answer("failed", None, 1.0, zeros, zeros)
+            return Answer("failed", None, zeros, zeros)
         solution = self._solver.getSolution()
         columns, duals = np.array(solution.col_value), np.array(solution.row_dual)
-        x = (columns[: self._size] - columns[self._size : 2 * self._size]) / (1.0 if self._maximise else self._scale)
-        target = columns[2 * self._size] * self._scale if self._maximise else 1.0
-        slack = columns[2 * self._size :] if self._slack is not None else zeros
-        return Answer("optimal", x, float(target), np.maximum(duals[-len(self._rows) :], 0.0), slack)
+        x = (columns[: self._size] - columns[self._size : 2 * self._size]) / self._scale
+        slack = zeros if self._slack is None else columns[2 * self._size :]
+        return Answer("optimal", x, np.maximum(duals, 0.0), slack)
 
 
 class LeastVariance:
@@ -151,7 +141,7 @@ class LeastVariance:
         while True:
             u, weights[self._working] = least_norm(wide[self._working], self._distance)
             if u is None:
-                return Answer("infeasible" if weights.any() else "failed", None, 1.0, weights, zeros)
+                return Answer("infeasible" if weights.any() else "failed", None, weights, zeros)
             self._distance = 1.0 / float(np.linalg.norm(u))
             missed = ~self._working & (wide @ u < 1.0 - 1e-9)
             if not missed.any():
@@ -160,9 +150,7 @@ class LeastVariance:
             weights = zeros.copy()
         self._working = weights > 0
         w = solve_triangular(self._factor.T, u[: len(self._factor)] / scale, lower=False)
-        return Answer(
-            "optimal", w, 1.0, weights, zeros if self._slack is None else np.maximum(1.0 - self._rows @ w, 0.0)
-        )
+        return Answer("optimal", w, weights, zeros if self._slack is None else np.maximum(1.0 - self._rows @ w, 0.0))
 
 
 def least_norm(rows: Array, guess: float | None = None) -> tuple[Array | None, Array]:
@@ -197,12 +185,3 @@ def _vanishing_weights(rows: Array) -> Array:
     """Weights λ with λ @ rows ≈ 0; zeros if there are none after all."""
     u, weights = least_norm(rows / (float(np.linalg.norm(rows, axis=1).max()) or 1.0))
     return weights if u is None else np.zeros(len(rows))
-
-
-def make(objective: str, size: int, spread: Array, slack: float | None) -> Any:
-    """The program for an objective's name."""
-    if objective == "least-variance":
-        return LeastVariance(spread, slack=slack)
-    if objective in ("l1", "max-margin"):
-        return LinearProgram(size, maximise_margin=objective == "max-margin", slack=slack)
-    raise ValueError(f"objective must be 'least-variance', 'l1' or 'max-margin', got {objective!r}")

@@ -137,11 +137,13 @@ def recover(
     if slack is not None and cover is None:
         cover = (high - low) / 100
     rows = _Rows(bellman, objective)
-    solver = program.make(objective, rows.size, bellman.spread[rows.first :, rows.first :], slack)
+    solver: program.Program = (
+        program.LeastVariance(bellman.spread[1:, 1:], slack=slack)
+        if rows.in_values
+        else program.LinearProgram(rows.size, slack=slack)
+    )
     points = (
-        bellman.columns.grid(2 * bellman.columns.size + 1)
-        if cover is None
-        else cover_points(bellman.basis.domain, cover)
+        bellman.columns.grid(bellman.columns.size + 1) if cover is None else cover_points(bellman.basis.domain, cover)
     )
     for rival in range(len(bellman.rivals)):
         solver.add(rows.add(points, rival))
@@ -154,7 +156,7 @@ def recover(
             return _without_reward("undetermined", Reason.SOLVER, objective, rows, solves)
         if cover is not None:
             break
-        bound = answer.target - tolerance * rows.unit
+        bound = 1.0 - tolerance
         curves = rows.curves(answer.x)
         violated = _violated_minima(bellman, rows, curves, bound, exact=exact)
         if not violated and not exact:  # the quick look found nothing more: from here on, look at every root
@@ -179,8 +181,6 @@ class _Rows:
         self.matrices = bellman.advantage if self.in_values else bellman.F
         self.matrices = self.matrices[:, self.first :, :]
         self.size = self.matrices.shape[1]
-        # The unit of the right-hand side: 1, or for the best margin the size of a row.
-        self.unit = 0.1 * float(np.abs(self.matrices).max(initial=0.0)) if objective == "max-margin" else 1.0
         self.columns = bellman.columns
         self.rivals = bellman.rivals
         self.states = np.zeros((0, 1))
@@ -261,16 +261,16 @@ def _finished(
     """Check the answer with our own arithmetic, scale it, and name its worst place."""
     assert answer.x is not None
     x = answer.x
-    reached = rows.all() @ x + answer.slack
-    if reached.min() < answer.target - 10 * tolerance * rows.unit:
+    if (rows.all() @ x + answer.slack).min() < 1.0 - 10 * tolerance:
         return _without_reward("undetermined", Reason.SOLVER, objective, rows, rounds)
     coefficients = np.concatenate([np.zeros(rows.first), x])
     alpha = bellman.reward_of(coefficients) if rows.in_values else coefficients
     margin, state, action = _worst(bellman, alpha)
-    if objective == "max-margin" and margin <= program.VANISHING * np.abs(bellman.F).max(initial=0.0):
-        return _infeasible(bellman, objective, rows, answer, rounds)
-    if cover is None and objective != "max-margin":
-        alpha, margin = alpha / margin, 1.0
+    if cover is None and margin < 0.5:  # the rows hold but the continuum does not: the oracle and the solver disagree
+        return _without_reward("undetermined", Reason.SOLVER, objective, rows, rounds)
+    # Margins scale with the reward: to 1, or for the best margin to ‖α‖₁ = 1, since min ‖α‖₁ at margin 1 is 1/β.
+    unit = float(np.abs(alpha).sum()) if objective == "max-margin" else margin if cover is None else 1.0
+    alpha, margin = alpha / unit, margin / unit
     reason = Reason.SOLVED if margin > 0 else Reason.SOFT if soft else Reason.COVER
     return Recovery(
         status="solved" if margin > 0 else "undetermined",
