@@ -77,6 +77,24 @@ class Problem:
             condition=1.0,
         )
 
+    def tail(self, columns: Basis) -> float:
+        """τ of the certificate: the largest ∫|p_a(s'|s) − its approximation by the columns| ds' over states and actions.
+
+        The approximation interpolates at Chebyshev points (evenly spaced ones on a circle); any one gives an upper
+        bound. The largest value over a fine grid of states is taken, with one part in a hundred added.
+        """
+        columns = columns.on(self.domain)
+        ((low, high),) = self.domain
+        places = (np.arange(columns.size) + 0.5) / columns.size
+        t = 2 * places - 1 if columns.kind == "Fourier" else -np.cos(np.pi * places)
+        nodes, fine = ((low + high) / 2 + (high - low) / 2 * x for x in (t, np.linspace(-1, 1, 801)))
+        blend = columns.values(fine) @ np.linalg.inv(columns.values(nodes))
+        missed = 0.0
+        for action in range(self.n_actions):
+            gap = self._kernel(fine[:, None], action) - blend @ self._kernel(nodes[:, None], action)
+            missed = max(missed, float(np.abs(gap).sum(axis=1).max()))
+        return 0.0 if missed < 1e-10 else 1.01 * missed
+
     def values(self, reward: RewardLike, *, discount: float, expert: int = 0) -> Array:
         """The expert's value function at the Gauss points: V = (I − γP_π)⁻¹R."""
         y, _ = self._quadrature()

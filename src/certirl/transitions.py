@@ -86,6 +86,17 @@ class Transitions:
         """How often each action was taken: ``[A]``."""
         return np.bincount(self.actions, minlength=self.n_actions)
 
+    def where(self, chosen: NDArray[np.bool_]) -> Transitions:
+        """The transitions for which ``chosen`` is true, on the same domain."""
+        return Transitions(
+            self.states[chosen],
+            self.actions[chosen],
+            self.next_states[chosen],
+            domain=self.domain,
+            n_actions=self.n_actions,
+            paired=self.paired,
+        )
+
     def of_action(self, action: int) -> tuple[Array, Array]:
         """The states ``[m, d]`` and next states ``[m, d]`` of one action, in order."""
         chosen = self.actions == action

@@ -1,0 +1,297 @@
+"""The certificate: a reward in hand, fresh data, and a lower bound on the true margin that holds with probability 1 − δ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from certirl.bases import Basis
+from certirl.bounds import BAND_SHARE, LowerBound, lower_bounds
+from certirl.domain import Array, as_domain, describe
+from certirl.evidence import Evidence, RewardLike, Surrogate, fit_surrogate, gather
+from certirl.progress import Report, watched
+from certirl.reward import Reward
+from certirl.simulator import CHUNK, Simulator, as_generator, check_simulator, draw
+from certirl.tail import Smooth, tail_number
+from certirl.transitions import Piece, Transitions, pieces
+
+# The surrogate only takes out what is predictable; the proof lives on the rest of the data.
+FIT_SHARE = 0.2
+
+TailLike = float | Smooth | Callable[[Basis], float] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """With probability at least 1 − δ, min over states and rivals of D_a(s) is at least ``margin``.
+
+    Attributes:
+        holds: the margin is positive and the tail was declared: the expert is proved strictly optimal at every state.
+        margin: the lower bound: ``estimated`` minus the losses. May be negative: then nothing is proved.
+        estimated: the smallest estimated D_a(s), corrected by the fresh data.
+        losses: what is taken off, by name; they add up.
+        delta: the probability of a false statement.
+        spending: how δ was split, by name.
+        assumptions: what must be true besides, in words.
+        tail: τ, or None if none was declared; then the word is "validated", never "certified".
+        worst_state, worst_action: where the bound is lowest.
+        samples: fresh transitions per action.
+        samples_needed: an estimate of how many would do; None if no number would.
+        level: how the operators acting on the residual were bounded: 1, to all orders through their estimates.
+        surrogate, evidence: the numbers it rests on; `certirl check` derives the verdict from them again.
+    """
+
+    holds: bool
+    margin: float
+    estimated: float
+    losses: dict[str, float]
+    delta: float
+    spending: dict[str, float]
+    assumptions: tuple[str, ...]
+    tail: float | None
+    worst_state: Array
+    worst_action: int
+    samples: int
+    samples_needed: int | None
+    level: int
+    surrogate: Surrogate
+    evidence: Evidence
+
+    @property
+    def word(self) -> str:
+        """ "certified", "validated" (no tail declared) or "not certified"."""
+        return "not certified" if self.margin <= 0 else "certified" if self.tail is not None else "validated"
+
+    def __str__(self) -> str:
+        taken = ", ".join(
+            f"{name} {value:.2g}" for name, value in self.losses.items() if value > 5e-4 * abs(self.estimated)
+        )
+        place = ", ".join(f"{x:.4g}" for x in self.worst_state)
+        lines = [
+            f"{self.word.capitalize()} with probability {1 - self.delta:g}: margin at least {self.margin:.4g}",
+            f"  estimated {self.estimated:.4g} at s = {place} against action {self.worst_action}, less {taken or 'nothing'}",
+            f"  from {self.samples:,} fresh transitions per action"
+            + ("" if self.holds or self.samples_needed is None else f"; about {self.samples_needed:,} should do"),
+        ]
+        lines += [f"  assumed: {assumption}" for assumption in self.assumptions]
+        return "\n".join(lines)
+
+
+def certify(
+    reward: Any,
+    source: Simulator | Transitions,
+    *,
+    delta: float = 0.05,
+    tail: TailLike = None,
+    discount: float | None = None,
+    expert: int | None = None,
+    columns: Basis | None = None,
+    samples: int = 100_000,
+    rng: Any = None,
+    reward_range: tuple[float, float] | None = None,
+    progress: bool | Report | None = None,
+) -> Certificate:
+    """Prove, from data the reward has not seen, that the expert is strictly optimal under it: D_a(s) ≥ margin > 0.
+
+    Args:
+        reward: a `Solution`, a `Reward`, or any bounded function of states ``[n, d]``: also what another library gave.
+        source: a simulator, or transitions that were not used to find the reward.
+        delta: the probability of a false certificate.
+        tail: how far P_a f, |f| ≤ 1, can lie outside the span of the columns: a number (0 if exactly representable), a
+            `Smooth` bound on derivatives, or a function of the column basis. Without it nothing is "certified".
+        discount: γ; known from a solution.
+        expert: the expert's action; known from a solution.
+        columns: the functions of the state, for example ``Legendre(3)``; known from a solution.
+        samples: fresh transitions per action to draw; for simulators only.
+        rng: a seed or Generator; needed with a simulator, and for splitting a log.
+        reward_range: bounds on a plain function; looked up on a grid, and added to the assumptions, if left out.
+        progress: True, False, a function ``(done, total)``, or None for a line if standard error is a terminal.
+    """
+    check_delta(delta)
+    reward, discount, expert, columns = _what_is_asked(reward, discount, expert, columns)
+    if not 0 < discount < 1:
+        raise ValueError(f"discount must lie strictly between 0 and 1, got {discount}")
+    n_actions, domain = source.n_actions, as_domain(source.domain)
+    if not 0 <= expert < n_actions:
+        raise ValueError(f"expert must be one of the actions 0 … {n_actions - 1}, got {expert}")
+    columns = columns.on(domain)
+    notes: tuple[str, ...] = ("the reward was chosen without looking at these transitions",)
+    if reward_range is None and not (isinstance(reward, Reward) and reward.basis.resized(columns.size) == columns):
+        reward_range, note = _look_up_range(reward, domain)
+        notes += (note,)
+    training, fresh = split(source, columns, samples, rng, FIT_SHARE, progress)
+    surrogate = fit_surrogate(
+        reward,
+        training,
+        columns=columns,
+        n_actions=n_actions,
+        discount=discount,
+        expert=expert,
+        reward_range=reward_range,
+    )
+    return conclude(surrogate, gather(surrogate, fresh), delta=delta, tail=tail, notes=notes)
+
+
+def check_delta(delta: float) -> None:
+    """Refuse what is not a probability of failure."""
+    if not 0 < delta < 1:
+        raise ValueError(f"delta must lie strictly between 0 and 1, got {delta}")
+
+
+def split(
+    source: Simulator | Transitions,
+    columns: Basis,
+    samples: int,
+    rng: Any,
+    share: float,
+    progress: bool | Report | None,
+) -> tuple[Iterable[Piece], Iterable[Piece]]:
+    """Independent data for training and for the proof: two streams of draws, or a random division of a log."""
+    if isinstance(source, Transitions):
+        first, second = divide(source, share, as_generator(0 if rng is None else rng))
+        return pieces(first, CHUNK), pieces(second, CHUNK)
+    check_simulator(source)
+    training, fresh = as_generator(rng).spawn(2)
+    few = max(int(share * samples), 1)
+    rest = max(samples - few, 1)
+    stream = draw(source, columns, rest, fresh, design=True, paired=True)
+    total = rest * source.n_actions
+    return (
+        draw(source, columns, few, training, design=True, paired=True),
+        watched(stream, total, lambda piece: piece.size, progress),
+    )
+
+
+def divide(transitions: Transitions, share: float, rng: np.random.Generator) -> tuple[Transitions, Transitions]:
+    """Two disjoint random parts of a log, whole pairs together."""
+    n = int(transitions.counts[0]) if transitions.paired else len(transitions)
+    chosen = np.zeros(n, dtype=bool)
+    chosen[rng.permutation(n)[: max(int(share * n), 1)]] = True
+    if transitions.paired:
+        rank = np.empty(len(transitions), dtype=np.intp)
+        for action in range(transitions.n_actions):
+            rank[transitions.actions == action] = np.arange(n)
+        chosen = chosen[rank]
+    if chosen.all() or not chosen.any():
+        raise ValueError(f"{len(transitions)} transitions are too few to set some aside for a certificate")
+    return transitions.where(chosen), transitions.where(~chosen)
+
+
+def conclude(
+    surrogate: Surrogate,
+    evidence: Evidence,
+    *,
+    delta: float,
+    tail: TailLike,
+    notes: tuple[str, ...] = (),
+    spent: dict[str, float] | None = None,
+) -> Certificate:
+    """Turn evidence into a certificate.
+
+    Args:
+        surrogate: what was fixed beforehand.
+        evidence: what the fresh data said.
+        delta: for this certificate alone.
+        tail: as in `certify`.
+        notes: further assumptions.
+        spent: parts of δ that went elsewhere.
+    """
+    number = tail_number(tail, surrogate.columns)
+    if (evidence.counts < surrogate.columns.size).any() or (np.linalg.cond(evidence.gram) > 1e8).any():
+        raise ValueError("the fresh states cannot tell the columns apart: use more data or fewer columns")
+    worst = min(lower_bounds(surrogate, evidence, delta=delta, tail=number or 0.0), key=lambda bound: bound.margin)
+    spending = {"first order": BAND_SHARE * delta, "second order": (1 - BAND_SHARE) * delta, **(spent or {})}
+    return Certificate(
+        holds=bool(worst.margin > 0 and number is not None),
+        margin=float(worst.margin),
+        estimated=worst.estimated,
+        losses=_losses(worst),
+        delta=sum(spending.values()),
+        spending=spending,
+        assumptions=(_tail_in_words(tail, number, surrogate.columns), _independence(evidence), *notes),
+        tail=number,
+        worst_state=worst.state,
+        worst_action=worst.rival,
+        samples=int(evidence.counts.min()),
+        samples_needed=samples_needed(surrogate, evidence, worst, delta=delta, tail=number or 0.0),
+        level=1,
+        surrogate=surrogate,
+        evidence=evidence,
+    )
+
+
+def samples_needed(
+    surrogate: Surrogate, evidence: Evidence, now: LowerBound, *, delta: float, tail: float
+) -> int | None:
+    """How many fresh transitions per action should do, if the estimate stays what it is; None if none would.
+
+    Forecast evidence has no surprises, so the present corrected estimate stands in for the margin.
+    """
+    if now.estimated <= 0:
+        return None
+    for factor in 2.0 ** np.arange(-12, 31, 0.25):
+        n = float(evidence.counts.min()) * factor
+        if n < 10 * surrogate.columns.size:
+            continue
+        bounds = lower_bounds(surrogate, evidence.forecast(factor), delta=delta, tail=tail)
+        if now.estimated - max(bound.estimated - bound.margin for bound in bounds) > 0:
+            return int(n)
+    return None
+
+
+def _losses(bound: LowerBound) -> dict[str, float]:
+    return {
+        "estimation": bound.estimation,
+        "grid": bound.grid,
+        "second order": bound.second_order,
+        "truncation tail": bound.tail,
+        "solver": 0.0,  # the reward is taken as it is; no optimality of any program is used
+        "floating point": bound.floating,
+    }
+
+
+def _tail_in_words(tail: TailLike, number: float | None, columns: Basis) -> str:
+    if number is None:
+        return f"NOT DECLARED: how far P_a f lies outside the {columns.size} functions of the state ({columns.kind})"
+    if number == 0:
+        return f"every P_a f is exactly a combination of the first {columns.size} {columns.kind} functions of the state"
+    source = f", since {tail}" if isinstance(tail, Smooth) else ""
+    return (
+        f"every P_a f, |f| ≤ 1, lies within {number:.3g} of the first {columns.size} {columns.kind} functions{source}"
+    )
+
+
+def _independence(evidence: Evidence) -> str:
+    what = "states, each tried with every action," if evidence.paired else "transitions"
+    return f"given the states, the fresh {what} are independent of each other"
+
+
+def _what_is_asked(
+    reward: Any, discount: float | None, expert: int | None, columns: Basis | None
+) -> tuple[RewardLike, float, int, Basis]:
+    """Take γ, π and the columns from a solution where they are not given."""
+    if hasattr(reward, "reward"):  # a Solution, or anything that carries its reward
+        discount = reward.discount if discount is None else discount
+        expert = reward.expert if expert is None else expert
+        columns = reward.basis.resized(reward.columns) if columns is None else columns
+        if reward.reward is None:
+            raise ValueError(f"there is no reward to certify: {reward.reason}")
+        reward = reward.reward
+    if not callable(reward):
+        raise TypeError(f"the reward must be a function of states, a Reward or a Solution, got {type(reward).__name__}")
+    if discount is None or columns is None:
+        raise ValueError("a reward alone does not know the problem: pass discount and columns, say columns=Legendre(7)")
+    return reward, discount, 0 if expert is None else expert, columns
+
+
+def _look_up_range(reward: RewardLike, domain: Any) -> tuple[tuple[float, float], str]:
+    ((low, high),) = domain
+    values = np.asarray(reward(np.linspace(low, high, 4001)[:, None]), dtype=np.float64)
+    if not np.isfinite(values).all():
+        raise ValueError("the reward must be finite at every state of the domain")
+    room = 0.05 * float(np.ptp(values)) + 1e-12
+    found = float(values.min()) - room, float(values.max()) + room
+    return found, f"the reward stays within [{found[0]:.4g}, {found[1]:.4g}] on {describe(domain)}"

@@ -1,0 +1,60 @@
+"""Deviation bounds, one function per statement; proofs in docs/notes/certificate.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from certirl.bases import Basis
+from certirl.domain import Array
+
+# Failures, each of probability e^−L, that one `empirical_bernstein` pays for: the second moment, above, below.
+EVENTS = 3
+
+
+def log_term(events: float, delta: float) -> float:
+    """L with events·e^−L = δ."""
+    return float(np.log(events / delta))
+
+
+def bernstein(second_moment: Any, bound: Any, log_term: float) -> Any:
+    """Σ(Z − EZ) < √(2vL) + bL/3 for independent Z ≤ b with ΣE Z² ≤ v, but for probability e^−L (Bennett, Bernstein)."""
+    return np.sqrt(2 * second_moment * log_term) + bound * log_term / 3
+
+
+def second_moment(observed: Any, bound: Any, log_term: float) -> Any:
+    """ΣE Z² < (b√(L/2) + √(ΣZ² + b²L/2))² for independent |Z| ≤ b, but for probability e^−L.
+
+    The lower tail of a sum of non-negative W = Z² has no range term: ΣW > ΣE W − √(2LΣE W²), and ΣE W² ≤ b²ΣE W.
+    """
+    half = bound * np.sqrt(log_term / 2)
+    return (half + np.sqrt(np.maximum(observed, 0.0) + half**2)) ** 2
+
+
+def empirical_bernstein(observed: Any, bound: Any, log_term: float) -> Any:
+    """|Σ(Z − EZ)| < this for independent |Z| ≤ b with observed ΣZ², but for probability 3e^−L: both bounds together."""
+    return bernstein(second_moment(observed, bound, log_term), bound, log_term)
+
+
+def degree(basis: Basis) -> int:
+    """The degree of expansions in this basis: algebraic, or trigonometric for Fourier."""
+    return basis.size // 2 if basis.kind == "Fourier" else basis.size - 1
+
+
+def inflation(kind: str, degree: int, count: int) -> float:
+    """sup|p| ≤ this · max_j|p(s_j)| for every polynomial p of the degree and ``count`` spread points.
+
+    Ehlich and Zeller: 1/cos(πd/2N) for polynomials of degree d at N Chebyshev points; 1/cos(πM/N) for trigonometric
+    polynomials of degree M at N evenly spaced points of the circle.
+    """
+    angle = np.pi * degree / (count if kind == "Fourier" else 2 * count)
+    return float(1 / np.cos(angle)) if angle < np.pi / 2 else float("inf")
+
+
+def spread_points(basis: Basis, count: int) -> Array:
+    """The states ``[count, 1]`` that `inflation` speaks of."""
+    ((low, high),) = basis.domain
+    places = (np.arange(count) + 0.5) / count
+    t = 2 * places - 1 if basis.kind == "Fourier" else -np.cos(np.pi * places)
+    return ((low + high) / 2 + (high - low) / 2 * t)[:, None]

@@ -1,0 +1,61 @@
+"""The tail: how far the dynamics reach beyond the chosen functions of the state. No data can tell; it must be declared.
+
+τ ≥ sup over actions and functions |f| ≤ 1 of the distance, in the sup norm, from P_a f to the span of the columns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from certirl.bases import Basis
+from certirl.concentration import degree
+
+Tail = "float | Smooth | Callable[[Basis], float] | None"
+
+
+@dataclass(frozen=True)
+class Smooth:
+    """``∫|∂^p_s p_a(s'|s)| ds' ≤ bound`` for every action and state: the order-p derivative in s, in total variation.
+
+    For p = 1 this is a Lipschitz constant of s ↦ P_a(·|s) in total variation (counting ∫|·|, so at most twice the
+    probabilist's distance). On a circle the derivatives must be periodic too.
+
+    Attributes:
+        order: p, at least 1.
+        bound: in units of the state to the power −p.
+    """
+
+    order: int
+    bound: float
+
+    def __post_init__(self) -> None:
+        if self.order < 1 or self.order != int(self.order):
+            raise ValueError(f"order must be a whole number, at least 1, got {self.order}")
+        if not 0 <= self.bound < math.inf:
+            raise ValueError(f"bound must be finite and not negative, got {self.bound}")
+
+    def number(self, columns: Basis) -> float:
+        """τ by the theorems of Jackson (polynomials) and Favard (circle); infinite where they do not apply."""
+        ((low, high),) = columns.domain
+        half, p, top = (high - low) / 2, int(self.order), degree(columns)
+        if columns.kind == "Fourier":
+            return math.pi / 2 * self.bound * (half / math.pi / (top + 1)) ** p
+        if top < p:
+            return math.inf
+        falling = math.prod(range(top + 2 - p, top + 2))  # (d + 1) d … (d − p + 2)
+        return (math.pi / 2) ** p * self.bound * half**p / falling
+
+    def __str__(self) -> str:
+        return f"∫|∂^{self.order}_s p_a(s'|s)| ds' ≤ {self.bound:g} for every action and state"
+
+
+def tail_number(tail: float | Smooth | Callable[[Basis], float] | None, columns: Basis) -> float | None:
+    """τ for these columns; None where nothing is declared."""
+    if tail is None:
+        return None
+    value = tail.number(columns) if isinstance(tail, Smooth) else tail(columns) if callable(tail) else float(tail)
+    if not value >= 0:
+        raise ValueError(f"the tail must not be negative, got {value}")
+    return float(value)
