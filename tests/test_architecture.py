@@ -18,12 +18,15 @@ LAYERS = [
     ["extrema", "reward", "transitions"],
     ["simulator"],
     ["moments"],
-    ["estimate"],
-    ["bellman", "program"],
+    ["estimate", "concentration"],
+    ["bellman", "program", "evidence", "tail"],
+    ["bounds"],
     ["recover"],
     ["choose", "apriori"],
     ["trigonometric"],
     ["theorems"],
+    ["certify", "check", "rollout"],
+    ["refute"],
     ["solution"],
     ["solve"],
     ["problems", "tables", "plots"],
@@ -71,7 +74,7 @@ def test_files_and_functions_stay_small(path):
     assert len(text.splitlines()) <= 400
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef):
-            assert node.end_lineno - node.lineno < 75, f"{path.stem}.{node.name} is too long"
+            assert node.end_lineno - node.lineno <= 70, f"{path.stem}.{node.name} is too long"
 
 
 def run(code: str, *arguments: str) -> str:

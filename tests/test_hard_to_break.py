@@ -68,6 +68,12 @@ def test_transitions_are_read_only_and_do_not_touch_the_callers_arrays():
         ({"form": "median"}, "form must be one of"),
         ({"objective": "l2"}, "objective must be one of"),
         ({"basis": certirl.Legendre(5, (0, 1))}, "without an interval"),
+        ({"expert": 0.5}, "one of the actions"),
+        ({"expert": True}, "one of the actions"),
+        ({"expert": "0"}, "one of the actions"),
+        ({"discount": "0.7"}, "strictly between 0 and 1"),
+        ({"samples": 1e3}, "whole number"),
+        ({"basis": None, "columns": 25}, "columns must lie between"),
     ],
 )
 def test_bad_settings_of_solve(settings, sentence):
@@ -123,6 +129,41 @@ def test_a_broken_simulator_is_named(answer, sentence):
 def test_what_is_not_a_simulator_is_told_what_is_missing():
     with pytest.raises(TypeError, match="it has no n_actions, domain, sample"):
         certirl.solve(object(), discount=0.7, rng=0)
+
+
+@pytest.mark.parametrize("basis", ["Legendre", certirl.Legendre, 11])
+def test_what_is_not_a_basis_is_refused(basis):
+    with pytest.raises(TypeError, match=r"such as certirl\.Legendre"):
+        certirl.solve(PROBLEM, discount=0.7, rng=0, basis=basis)
+
+
+def test_the_mean_form_is_refused_for_a_log():
+    with pytest.raises(ValueError, match="use least-squares for a log"):
+        certirl.solve(certirl.Transitions(FINE, ACTIONS, FINE[::-1]), discount=0.7, form="mean")
+
+
+def test_several_coordinates_are_refused_in_words():
+    data = certirl.Transitions(np.random.default_rng(0).random((50, 2)), np.arange(50) % 2, np.zeros((50, 2)))
+    with pytest.raises(ValueError, match="one coordinate in this version"):
+        certirl.solve(data, discount=0.7)
+
+
+def test_records_are_read_only():
+    operators = PROBLEM.operators(certirl.Legendre(4))
+    criterion = certirl.bellman(operators, discount=0.7)
+    found = certirl.recover(criterion)
+    for array in (operators.Z, criterion.F, found.states, found.value):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+
+
+def test_a_missing_folder_is_named(solution, tmp_path):
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        solution.save(tmp_path / "no" / "reward.npz")
+
+
+def test_saved_files_can_be_read_by_others(solution, tmp_path):
+    assert solution.save(tmp_path / "reward.npz").stat().st_mode & 0o444 == 0o444
 
 
 def test_one_action_is_not_enough():
@@ -256,10 +297,11 @@ def test_several_coordinates_are_read_in_order(tmp_path):
         ("f.csv", "state,action,next_state\n", "no transitions"),
         ("g.txt", "0", "transitions come as .npz or .csv"),
         ("h.npz", "0", "damaged or cut short"),
+        ("i.csv", b"state,action,next_state\xff\n0,0,0\n", "UTF-8"),
     ],
 )
 def test_bad_tables_are_one_sentence(tmp_path, name, text, sentence):
-    (tmp_path / name).write_text(text)
+    (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(ValueError, match=sentence):
         read_transitions(tmp_path / name)
 

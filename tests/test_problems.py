@@ -116,27 +116,27 @@ def test_circle_operators_have_a_closed_form_in_the_next_state():
         np.testing.assert_allclose(Z[a], np.array(rows) @ basis.values(s) * 2 / 512, atol=1e-12)
 
 
-def fine_grid_margins(problem, reward, cells=1200):
-    """A tabular MDP on midpoints, solved by value iteration: the check that knows nothing of quadrature or bases."""
+def fine_grid_margins(problem, reward, states, cells):
+    """A tabular MDP on midpoints, solved by value iteration: the check that knows nothing of Gauss rules or bases."""
     ((low, high),) = problem.domain
     mid = low + (high - low) * (np.arange(cells) + 0.5) / cells
-    P = [problem.density(mid, mid, a) * (high - low) / cells for a in range(problem.n_actions)]
+    P = problem.density(mid, mid, 0) * (high - low) / cells
     R, V = reward(mid), np.zeros(cells)
     for _ in range(400):
-        V, last = R + DISCOUNT * P[0] @ V, V
-        if np.abs(V - last).max() < 1e-13:
+        V, last = R + DISCOUNT * P @ V, V
+        if np.abs(V - last).max() < 1e-14:
             break
-    return mid, np.array([(P[0] - other) @ V for other in P[1:]])
+    own, *others = (problem.density(mid, states, a) @ V * (high - low) / cells for a in range(problem.n_actions))
+    return np.array([own - other for other in others])
 
 
 def test_true_margins_agree_with_a_fine_grid_mdp(problem):
-    reward = wavy(problem)
-    coarse, fine = fine_grid_margins(problem, reward, 400), fine_grid_margins(problem, reward, 1200)
-    truth = problem.margins(reward, fine[0], discount=DISCOUNT)
-    error = np.abs(fine[1] - truth).max()
-    coarse_error = np.abs(coarse[1] - problem.margins(reward, coarse[0], discount=DISCOUNT)).max()
-    assert error < 1e-4 * np.abs(truth).max() + 1e-10
-    assert error < coarse_error / 4 or error < 1e-9  # midpoint rule: nine times smaller, so the limit is our truth
+    reward, states = wavy(problem), np.linspace(*problem.domain[0], 101)
+    h1, h2, h3 = (fine_grid_margins(problem, reward, states, cells) for cells in (200, 400, 800))
+    once = (4 * h2 - h1) / 3, (4 * h3 - h2) / 3  # Richardson: the midpoint rule's error is a series in h²
+    limit = (16 * once[1] - once[0]) / 15
+    truth = problem.margins(reward, states, discount=DISCOUNT)
+    np.testing.assert_allclose(limit, truth, atol=1e-8)
     assert problem.true_margin(reward, discount=DISCOUNT) <= truth.min() + 1e-12
 
 
@@ -188,6 +188,31 @@ def test_the_unsolvable_problem_has_a_witness_and_the_others_a_reward(problem):
     else:
         assert found.status == "solved"
         assert problem.true_margin(found.reward, discount=DISCOUNT) > 0.9
+
+
+def test_densities_too_sharp_for_the_truth_are_refused():
+    with pytest.raises(ValueError, match="too narrow"):
+        problems.circle(noise=0.01).operators(certirl.Fourier(5))
+    with pytest.raises(ValueError, match="within five noises"):
+        problems.thermostat(power=(200.0, 0.0))
+
+
+@pytest.mark.parametrize("problem", ALL[:4], ids=lambda problem: problem.name)
+def test_the_tail_bounds_what_the_columns_miss(problem):
+    """The best approximation of P_a f in the columns, found by least squares, for many bounded f, stays within τ."""
+    rng = np.random.default_rng(0)
+    family = certirl.Fourier if problem.name == "circle" else certirl.Legendre
+    states = np.linspace(*problem.domain[0], 301)
+    for size in (3, 7, 11):
+        columns = family(size).on(problem.domain)
+        tail, features = problem.tail(columns), columns.values(states)
+        for action in range(problem.n_actions):
+            kernel = problem._kernel(states[:, None], action)
+            for _ in range(5):
+                f = np.sign(rng.normal(size=kernel.shape[1]))
+                target = kernel @ f
+                best = features @ np.linalg.lstsq(features, target, rcond=None)[0]
+                assert np.abs(target - best).max() <= 1.6 * tail + 1e-9  # least squares is not quite the best
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any
 from certirl import problems
 from certirl.bases import Basis, Chebyshev, Fourier, Legendre
 from certirl.bellman import Bellman, bellman
+from certirl.certify import Certificate, certify
 from certirl.estimate import Operators, estimate
 from certirl.moments import Moments, measure
 from certirl.recover import Recovery, Witness, recover
@@ -18,6 +19,7 @@ from certirl.reward import Reward
 from certirl.simulator import Simulator, sample
 from certirl.solution import Solution, load
 from certirl.solve import solve
+from certirl.tail import Smooth
 from certirl.transitions import Transitions
 
 __version__ = "0.1.0"
@@ -25,6 +27,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Basis",
     "Bellman",
+    "Certificate",
     "Chebyshev",
     "Fourier",
     "Legendre",
@@ -33,10 +36,12 @@ __all__ = [
     "Recovery",
     "Reward",
     "Simulator",
+    "Smooth",
     "Solution",
     "Transitions",
     "Witness",
     "bellman",
+    "certify",
     "estimate",
     "load",
     "measure",

@@ -20,11 +20,14 @@ def write(path: str | os.PathLike[str], kind: str, header: dict[str, Any], array
     target = Path(path)
     if target.suffix != ".npz":
         target = target.with_name(target.name + ".npz")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {target.parent} to write {target.name} to")
     text = json.dumps({"format": FORMAT, "version": VERSION, "kind": kind, **header}, allow_nan=True)
     descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
     try:
         with os.fdopen(descriptor, "wb") as stream:
             np.savez(stream, header=np.array(text), **arrays)
+        os.chmod(temporary, 0o644)  # temporary files are private; results are not
         os.replace(temporary, target)
     except BaseException:
         os.unlink(temporary)
@@ -41,7 +44,7 @@ def read(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], dict[str, A
         with source.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
         header = json.loads(str(arrays.pop("header")))
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, AttributeError):
         raise ValueError(f"{source} is not a certirl file, or it is damaged or cut short") from None
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ValueError(f"{source} is not a certirl file: its header names no certirl format")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 
 from certirl.bases import Basis
-from certirl.domain import Array
+from certirl.domain import Array, freeze
 from certirl.estimate import Operators
 
 
@@ -40,6 +41,9 @@ class Bellman:
     precision: Array
     condition: float
     spectral_radius: float
+
+    def __post_init__(self) -> None:
+        freeze(self)
 
     @property
     def columns(self) -> Basis:
@@ -94,12 +98,7 @@ def bellman(operators: Operators, *, discount: float, expert: int = 0) -> Bellma
         discount: γ, strictly between 0 and 1.
         expert: the action the expert always takes.
     """
-    if not 0 < discount < 1:
-        raise ValueError(f"discount must lie strictly between 0 and 1, got {discount}")
-    if not 0 <= expert < operators.n_actions:
-        raise ValueError(f"expert must be one of the actions 0 … {operators.n_actions - 1}, got {expert}")
-    if operators.n_actions < 2:
-        raise ValueError("there is only one action, so nothing distinguishes the expert: at least two are needed")
+    check_problem(discount, expert, operators.n_actions)
     rivals = tuple(a for a in range(operators.n_actions) if a != expert)
     order = [expert, *rivals]
     T = operators.Z[expert]
@@ -119,6 +118,16 @@ def bellman(operators: Operators, *, discount: float, expert: int = 0) -> Bellma
         condition=float(np.linalg.cond(inner[1:, 1:])) if len(T) > 1 else 1.0,
         spectral_radius=float(discount * np.abs(eigenvalues).max()),
     )
+
+
+def check_problem(discount: float, expert: int, n_actions: int) -> None:
+    """Refuse, with a sentence, a discount, an expert or a number of actions that make no problem."""
+    if not isinstance(discount, Real) or not 0 < discount < 1:
+        raise ValueError(f"discount must be a number strictly between 0 and 1, got {discount!r}")
+    if n_actions < 2:
+        raise ValueError("there is only one action, so nothing distinguishes the expert: at least two are needed")
+    if isinstance(expert, bool) or not isinstance(expert, int | np.integer) or not 0 <= expert < n_actions:
+        raise ValueError(f"expert must be one of the actions 0 … {n_actions - 1}, got {expert!r}")
 
 
 def _square(T: Array) -> Array:

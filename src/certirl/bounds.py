@@ -74,7 +74,7 @@ class _Workings:
         self.lebesgue = self._lebesgue()
 
     def _lebesgue(self) -> Array:
-        """1 + sup_s Σ_r|φ(s)ᵀG⁻¹x_r| for every action, by Cauchy and Schwarz: how much a tail can grow by projection."""
+        """1 + sup_s Σ_r|φ(s)ᵀG⁻¹x_r| for every action, by Cauchy and Schwarz: how projection can magnify a tail."""
         leverage = np.einsum("ni,aij,nj->an", self.dense, self.precision, self.dense).max(axis=1)
         return 1 + np.sqrt(self.e.counts * leverage * self.dense_factor)
 

@@ -1,4 +1,4 @@
-"""The certificate: a reward in hand, fresh data, and a lower bound on the true margin that holds with probability 1 − δ."""
+"""The certificate: a reward in hand, fresh data, and a lower bound on its true margin with probability 1 − δ."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from certirl.bases import Basis
+from certirl.bases import Basis, from_spec
+from certirl.bellman import check_problem
 from certirl.bounds import BAND_SHARE, LowerBound, lower_bounds
 from certirl.domain import Array, as_domain, describe
-from certirl.evidence import Evidence, RewardLike, Surrogate, fit_surrogate, gather
+from certirl.evidence import SUMS, Evidence, RewardLike, Surrogate, fit_surrogate, gather
 from certirl.progress import Report, watched
 from certirl.reward import Reward
 from certirl.simulator import CHUNK, Simulator, as_generator, check_simulator, draw
@@ -20,6 +21,21 @@ from certirl.transitions import Piece, Transitions, pieces
 
 # The surrogate only takes out what is predictable; the proof lives on the rest of the data.
 FIT_SHARE = 0.2
+
+# What a saved certificate says in words; the rest is arrays.
+_WORDS = (
+    "holds",
+    "margin",
+    "estimated",
+    "losses",
+    "delta",
+    "spending",
+    "tail",
+    "worst_action",
+    "samples",
+    "samples_needed",
+    "level",
+)
 
 TailLike = float | Smooth | Callable[[Basis], float] | None
 
@@ -62,19 +78,54 @@ class Certificate:
 
     @property
     def word(self) -> str:
-        """ "certified", "validated" (no tail declared) or "not certified"."""
+        """One of "certified", "validated" (no tail declared) and "not certified"."""
         return "not certified" if self.margin <= 0 else "certified" if self.tail is not None else "validated"
 
-    def __str__(self) -> str:
-        taken = ", ".join(
-            f"{name} {value:.2g}" for name, value in self.losses.items() if value > 5e-4 * abs(self.estimated)
+    @property
+    def missing(self) -> str:
+        """What keeps it from being certified, in words; empty if it is."""
+        if self.holds:
+            return ""
+        if self.margin > 0:
+            return "validated only: declare a tail to make it a certificate"
+        if self.samples_needed is None:
+            return "no number of samples would do: the estimated margin is not positive or the tail is too large"
+        return f"about {self.samples_needed:,} fresh transitions per action should do"
+
+    def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Words for a JSON header and numbers for arrays: enough to derive the verdict again."""
+        words = {name: getattr(self, name) for name in _WORDS}
+        words |= {"assumptions": list(self.assumptions), "paired": self.evidence.paired}
+        words |= {"columns": self.surrogate.columns.spec(), "low": self.surrogate.low, "high": self.surrogate.high}
+        words |= {"discount": self.surrogate.discount, "expert": self.surrogate.expert}
+        numbers = {name: getattr(self.evidence, name) for name in SUMS}
+        numbers |= {name: getattr(self.surrogate, name) for name in ("g", "fits", "Z")}
+        return words, numbers | {"worst_state": self.worst_state}
+
+    @staticmethod
+    def unpacked(words: dict[str, Any], numbers: dict[str, Array], reward: Any) -> Certificate:
+        """The inverse of `packed`."""
+        fixed: dict[str, Any] = {name: words[name] for name in ("discount", "expert", "low", "high")}
+        fixed |= {name: numbers[name] for name in ("g", "fits", "Z")}
+        surrogate = Surrogate(columns=from_spec(words["columns"]), reward=reward, **fixed)
+        evidence = Evidence(**{name: numbers[name] for name in SUMS}, paired=words["paired"])
+        return Certificate(
+            **{name: words[name] for name in _WORDS},
+            assumptions=tuple(words["assumptions"]),
+            worst_state=numbers["worst_state"],
+            surrogate=surrogate,
+            evidence=evidence,
         )
+
+    def __str__(self) -> str:
+        telling = 5e-4 * abs(self.estimated)
+        taken = ", ".join(f"{name} {value:.2g}" for name, value in self.losses.items() if value > telling)
         place = ", ".join(f"{x:.4g}" for x in self.worst_state)
         lines = [
             f"{self.word.capitalize()} with probability {1 - self.delta:g}: margin at least {self.margin:.4g}",
-            f"  estimated {self.estimated:.4g} at s = {place} against action {self.worst_action}, less {taken or 'nothing'}",
-            f"  from {self.samples:,} fresh transitions per action"
-            + ("" if self.holds or self.samples_needed is None else f"; about {self.samples_needed:,} should do"),
+            f"  estimated {self.estimated:.4g} at s = {place} against action {self.worst_action}, "
+            f"less {taken or 'nothing'}",
+            f"  from {self.samples:,} fresh transitions per action" + ("" if self.holds else f"; {self.missing}"),
         ]
         lines += [f"  assumed: {assumption}" for assumption in self.assumptions]
         return "\n".join(lines)
@@ -112,11 +163,10 @@ def certify(
     """
     check_delta(delta)
     reward, discount, expert, columns = _what_is_asked(reward, discount, expert, columns)
-    if not 0 < discount < 1:
-        raise ValueError(f"discount must lie strictly between 0 and 1, got {discount}")
+    if not isinstance(source, Transitions):
+        check_simulator(source)
     n_actions, domain = source.n_actions, as_domain(source.domain)
-    if not 0 <= expert < n_actions:
-        raise ValueError(f"expert must be one of the actions 0 … {n_actions - 1}, got {expert}")
+    check_problem(discount, expert, n_actions)
     columns = columns.on(domain)
     notes: tuple[str, ...] = ("the reward was chosen without looking at these transitions",)
     if reward_range is None and not (isinstance(reward, Reward) and reward.basis.resized(columns.size) == columns):
@@ -187,7 +237,7 @@ def conclude(
     delta: float,
     tail: TailLike,
     notes: tuple[str, ...] = (),
-    spent: dict[str, float] | None = None,
+    others: dict[str, float] | None = None,
 ) -> Certificate:
     """Turn evidence into a certificate.
 
@@ -197,13 +247,13 @@ def conclude(
         delta: for this certificate alone.
         tail: as in `certify`.
         notes: further assumptions.
-        spent: parts of δ that went elsewhere.
+        others: parts of δ that belong to other attempts, by name.
     """
     number = tail_number(tail, surrogate.columns)
     if (evidence.counts < surrogate.columns.size).any() or (np.linalg.cond(evidence.gram) > 1e8).any():
         raise ValueError("the fresh states cannot tell the columns apart: use more data or fewer columns")
     worst = min(lower_bounds(surrogate, evidence, delta=delta, tail=number or 0.0), key=lambda bound: bound.margin)
-    spending = {"first order": BAND_SHARE * delta, "second order": (1 - BAND_SHARE) * delta, **(spent or {})}
+    spending = {"first order": BAND_SHARE * delta, "second order": (1 - BAND_SHARE) * delta, **(others or {})}
     return Certificate(
         holds=bool(worst.margin > 0 and number is not None),
         margin=float(worst.margin),

@@ -54,7 +54,7 @@ def given_basis(
         return moments, Choice(basis, columns, f"{where} as asked, {columns} columns as asked")
     wide = basis.resized(min(basis.size, MOST_COLUMNS))
     (folds,) = accumulate(stream, [(basis, wide)], n_actions=n_actions, folds=FOLDS)
-    columns, _ = best_columns(folds)
+    columns = best_columns(folds)
     return total(folds), Choice(basis, columns, f"{where} as asked; {columns} columns predict held-out data best")
 
 
@@ -67,19 +67,32 @@ def nothing_given(
     pairs = [(basis, basis) for basis in bases] + [(targets, basis.resized(TARGETS)) for basis in bases]
     results = accumulate(stream, pairs, n_actions=n_actions, folds=FOLDS)
     measured, compared = results[: len(bases)], results[len(bases) :]
-    errors = [best_columns(folds)[1] for folds in compared]
-    winner = int(np.argmin(errors))
+    winner, why = best_family(compared)
     folds = measured[winner]
-    why = ", ".join(f"{basis.kind} {error:.4f}" for basis, error in zip(bases, errors, strict=True))
+    chosen = columns is None
     if columns is None:
-        columns, _ = best_columns(folds)
-    size, signal = best_size(folds, columns, discount=discount, expert=expert)
+        columns = best_columns(folds)
+    elif not 1 <= columns <= max(ROW_SIZES):
+        raise ValueError(f"columns must lie between 1 and {max(ROW_SIZES)} unless a basis is given, got {columns}")
+    size = best_size(folds, columns, discount=discount, expert=expert)
     basis = bases[winner].resized(size)
-    sentence = (
-        f"{basis.kind} (held-out error {why}), {columns} columns (least held-out error), "
-        f"{size} rows (held-out signal {signal:.2g})"
-    )
+    reason = "least held-out error" if chosen else "as asked"
+    sentence = f"{basis.kind} ({why}), {columns} columns ({reason}), {size} rows (held-out margin)"
     return total(folds), Choice(basis, columns, sentence)
+
+
+def best_family(compared: Sequence[Sequence[Moments]]) -> tuple[int, str]:
+    """The family that predicts held-out targets better than the first by more than one standard error, and why."""
+    errors = [held_out_error(folds, best_columns(folds)) for folds in compared]
+    if not all(np.isfinite(error).all() for error in errors):
+        return 0, "too little data to compare families"
+    gaps = [errors[0] - error for error in errors]
+    gains = [float(gap.mean()) for gap in gaps]
+    best = int(np.argmax(gains))
+    if best and gains[best] > gaps[best].std(ddof=1) / len(gaps[best]) ** 0.5:
+        return best, f"held-out error {gains[best] / errors[0].mean():.2%} below {compared[0][0].columns.kind}"
+    others = ", ".join(folds[0].columns.kind for folds in compared[1:])
+    return 0, f"{others} predicts held-out data no better"
 
 
 def held_out_error(folds: Sequence[Moments], columns: int) -> Array:
@@ -101,14 +114,12 @@ def held_out_error(folds: Sequence[Moments], columns: int) -> Array:
     return errors
 
 
-def best_columns(folds: Sequence[Moments]) -> tuple[int, float]:
-    """The number of functions of the state that predicts best, and its mean error."""
+def best_columns(folds: Sequence[Moments]) -> int:
+    """The number of functions of the state that predicts held-out data best."""
     most = min(folds[0].columns.size, folds[0].rows.size, MOST_COLUMNS)
     step = 2 if folds[0].columns.kind == "Fourier" else 1  # sine and cosine of a frequency come together
     candidates = range(min(FEWEST_COLUMNS, most), most + 1, step)
-    errors = [float(held_out_error(folds, columns).mean()) for columns in candidates]
-    best = int(np.argmin(errors))
-    return candidates[best], errors[best]
+    return candidates[int(np.argmin([held_out_error(folds, columns).mean() for columns in candidates]))]
 
 
 def held_out_signal(folds: Sequence[Moments], size: int, columns: int, *, discount: float, expert: int) -> Array:
@@ -129,16 +140,16 @@ def held_out_signal(folds: Sequence[Moments], size: int, columns: int, *, discou
     return signals
 
 
-def best_size(folds: Sequence[Moments], columns: int, *, discount: float, expert: int) -> tuple[int, float]:
-    """The smallest row size whose held-out signal is within one standard error of the best, and that signal."""
+def best_size(folds: Sequence[Moments], columns: int, *, discount: float, expert: int) -> int:
+    """The smallest row size whose held-out signal is within one standard error of the best."""
     sizes = [size for size in ROW_SIZES if columns <= size <= folds[0].rows.size]
     signals = np.array([held_out_signal(folds, size, columns, discount=discount, expert=expert) for size in sizes])
     means: Array = signals.mean(axis=1)
     best = int(means.argmax())
     if not np.isfinite(means[best]):
-        return sizes[0], float(means[best])
+        return sizes[0]
     for index, size in enumerate(sizes[:best]):
         gap: Array = signals[best] - signals[index]
         if np.isfinite(gap).all() and gap.mean() <= gap.std(ddof=1) / np.sqrt(len(gap)):
-            return size, float(means[index])
-    return sizes[best], float(means[best])
+            return size
+    return sizes[best]

@@ -53,7 +53,9 @@ def solve_file(options: argparse.Namespace) -> int:
     print(transitions)
     if options.domain is None:
         print(f"The domain {describe(transitions.domain)} was taken from the data; --domain LOW HIGH sets it.")
-    basis = None if options.basis is None else FAMILIES[options.basis.capitalize()](options.size)
+    if options.size is not None and options.basis is None:
+        raise ValueError("--size goes with --basis; without a basis both are chosen from the data")
+    basis = None if options.basis is None else FAMILIES[options.basis.capitalize()](options.size or 11)
     solution = solve(
         transitions,
         discount=options.discount,
@@ -119,7 +121,7 @@ def _add_solve(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--basis", choices=[name.lower() for name in FAMILIES], help="default: chosen from held-out data"
     )
-    command.add_argument("--size", type=int, default=11, help="functions in the basis, with --basis (default 11)")
+    command.add_argument("--size", type=int, help="functions in the basis, with --basis (default 11)")
     command.add_argument("--columns", type=int, help="functions of the state (default: chosen from held-out data)")
     command.add_argument("--objective", choices=OBJECTIVES, default="least-variance")
     command.add_argument("--cover", type=float, help="the paper's cover radius instead of the continuum")
@@ -141,6 +143,8 @@ def _add_plan(command: argparse.ArgumentParser) -> None:
     command.add_argument("--rho", type=float, help="Lipschitz constant ρ of the criterion")
     command.add_argument("--norm", type=float, help="Δ, bound on the norm of every Z")
     command.add_argument("--inner-norm", type=float, help="Δ₂, the same without the constant function")
+    command.add_argument("--difference", type=float, help="bound on the norm of T − Z without the constant function")
+    command.add_argument("--columns", type=int, help="functions of the state, k_s")
     command.add_argument("--tail", type=float, help="norm of what truncation leaves out")
     command.set_defaults(run=plan)
 

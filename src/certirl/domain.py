@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,16 @@ Domain = tuple[tuple[float, float], ...]
 
 # States this far outside (relative to the width) are rounding, not mistakes: they are moved to the edge.
 _ROUNDING = 1e-9
+
+
+def freeze(record: Any) -> None:
+    """Make every array of a frozen dataclass read-only, without touching the caller's own array."""
+    for field in fields(record):
+        value = getattr(record, field.name)
+        if isinstance(value, np.ndarray):
+            view = value.view()
+            view.flags.writeable = False
+            object.__setattr__(record, field.name, view)
 
 
 def as_domain(value: Any) -> Domain:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.bases import Basis
-from certirl.domain import Array
+from certirl.domain import Array, freeze
 from certirl.moments import Moments, measure
 from certirl.transitions import Transitions
 
@@ -27,7 +27,8 @@ class Operators:
         Z: ``[A, k, k_s]``.
         noise: covariances of φ(s') − E[φ(s') | s] within and between actions, averaged over the states
             ``[A, A, k, k]``; zero between actions unless they were drawn with common random numbers.
-        precision: (Σ x xᵀ)⁻¹ per action ``[A, k_s, k_s]``; an estimate's variance is noise times this, zero if exact.
+        precision: (Σ x xᵀ)⁻¹ per action ``[A, k_s, k_s]``; the variance of a least-squares estimate is noise times
+            this. Zero if exact, NaN (not known) in the mean form.
         counts: transitions per action ``[A]``; zeros when exact.
         form: "least-squares", "mean" or "exact".
         condition: the worst condition number of a Gram matrix of the states.
@@ -40,6 +41,9 @@ class Operators:
     counts: NDArray[np.int64]
     form: str
     condition: float
+
+    def __post_init__(self) -> None:
+        freeze(self)
 
     @property
     def n_actions(self) -> int:
@@ -70,7 +74,8 @@ def estimate(
         basis: the row basis; needed with transitions only.
         columns: the number of functions of the state, k_s; all that the data hold if left out.
         form: "least-squares" or "mean".
-        deflate: set the first row to (1, 0, 0, …), which it is: P_a maps the constant to itself.
+        deflate: set the first row to (1, 0, 0, …), which it is: P_a maps the constant to itself. Without it the row is
+            estimated as the paper does, and noise can make a constant reward look useful.
     """
     if form not in FORMS:
         raise ValueError(f"form must be one of {', '.join(map(repr, FORMS))}, got {form!r}")
@@ -82,13 +87,16 @@ def estimate(
         missing = int((moments.counts < 1).argmax())
         raise ValueError(f"action {missing} was never seen; every action needs transitions")
     precision, condition = _inverse_gram(moments, required=form == "least-squares")
+    freedom = np.maximum(moments.counts - ks, 1)[:, None, None, None]
     regression = moments.cross @ precision
     n = moments.counts[:, None, None]
     Z = regression if form == "least-squares" else moments.rows.mass / n * moments.cross
     explained = np.einsum("aij,blj->abil", regression, moments.cross)
     if not moments.paired:
         explained *= np.eye(moments.n_actions)[:, :, None, None]
-    noise = (moments.outer - explained) / n[:, None]
+    noise = (moments.outer - explained) / freedom
+    if form == "mean":  # its variance is another: that of φ(s')φ(s), which these sums do not hold
+        precision = np.full_like(precision, np.nan)
     if deflate:
         Z[:, 0, :] = 0.0
         Z[:, 0, 0] = 1.0
@@ -116,7 +124,7 @@ def _inverse_gram(moments: Moments, *, required: bool) -> tuple[Array, float]:
         eigenvalues, vectors = np.linalg.eigh(gram)
         floor = eigenvalues[-1] / MAX_CONDITION
         condition = eigenvalues[-1] / eigenvalues[0] if eigenvalues[0] > 0 else np.inf
-        if required and eigenvalues[0] < floor:
+        if required and (eigenvalues[0] < floor or moments.counts[action] <= len(gram)):
             raise ValueError(
                 f"the states of action {action} cannot tell {moments.columns.size} functions apart "
                 f"(Gram matrix condition {condition:.1e}, {int(moments.counts[action])} transitions): "

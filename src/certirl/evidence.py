@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.bases import Basis
-from certirl.domain import Array
+from certirl.domain import Array, freeze
 from certirl.extrema import minimum
 from certirl.moments import accumulate
 from certirl.reward import Reward
@@ -147,10 +147,13 @@ class Evidence:
     wobble: Array
     paired: bool
 
+    def __post_init__(self) -> None:
+        freeze(self)
+
     def __add__(self, other: Evidence) -> Evidence:
         if self.gram.shape != other.gram.shape or self.paired != other.paired:
             raise ValueError("evidence adds up only for the same surrogate and the same way of drawing")
-        return Evidence(**{name: getattr(self, name) + getattr(other, name) for name in _SUMS}, paired=self.paired)
+        return Evidence(**{name: getattr(self, name) + getattr(other, name) for name in SUMS}, paired=self.paired)
 
     def forecast(self, factor: float) -> Evidence:
         """What ``factor`` times as much data might say, if nothing surprised: for planning, never for certificates."""
@@ -159,7 +162,7 @@ class Evidence:
         return Evidence((self.counts * factor).astype(np.int64), **grown, **quiet, paired=self.paired)
 
 
-_SUMS = ("counts", "gram", "surprise", "spread", "drift", "wobble")
+SUMS = ("counts", "gram", "surprise", "spread", "drift", "wobble")
 
 
 def gather(surrogate: Surrogate, stream: Iterable[Piece]) -> Evidence:

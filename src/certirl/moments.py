@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.bases import Basis
-from certirl.domain import Array
+from certirl.domain import Array, freeze
 from certirl.simulator import CHUNK
 from certirl.transitions import Piece, Transitions, pieces
 
@@ -35,6 +35,9 @@ class Moments:
     cross: Array
     outer: Array
     paired: bool = False
+
+    def __post_init__(self) -> None:
+        freeze(self)
 
     def __add__(self, other: Moments) -> Moments:
         if (self.rows, self.columns, len(self.counts)) != (other.rows, other.columns, len(other.counts)):

@@ -70,6 +70,8 @@ def margins(solution: Solution, *, problem: Problem | None = None, ax: Any = Non
         own = solution.actions == rival
         held = own & (solution.weights > 1e-9 * max(solution.weights.max(initial=0.0), 1e-300))
         places = solution.states[held, 0]
+        if not places.size:  # an empty unclipped line would upset the layout
+            continue
         ax.plot(
             places,
             solution.margins(places)[index],

@@ -78,7 +78,7 @@ class Problem:
         )
 
     def tail(self, columns: Basis) -> float:
-        """τ of the certificate: the largest ∫|p_a(s'|s) − its approximation by the columns| ds' over states and actions.
+        """τ of a certificate: the largest ∫|p_a(s'|s) − approximation by the columns| ds' over states and actions.
 
         The approximation interpolates at Chebyshev points (evenly spaced ones on a circle); any one gives an upper
         bound. The largest value over a fine grid of states is taken, with one part in a hundred added.
@@ -136,7 +136,10 @@ class Problem:
     def _kernel(self, states: Array, action: int) -> Array:
         """p_a(y_q | s) w_q: applied to values at the Gauss points it gives (P_a f)(s) ``[n, nodes]``."""
         y, wy = self._quadrature()
-        return self.density(y[:, 0], as_rows(states, 1)[:, 0], action) * wy
+        kernel = self.density(y[:, 0], as_rows(states, 1)[:, 0], action) * wy
+        if not np.abs(kernel.sum(axis=1) - 1).max() < 1e-7:
+            raise ValueError(f"{self.name}: the density of action {action} is too narrow for {self.nodes} Gauss points")
+        return kernel
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,6 +253,15 @@ class Thermostat(Problem):
     noise: float = 1.5
     domain: Domain = ((15.0, 25.0),)
     name: str = "thermostat"
+
+    def __post_init__(self) -> None:
+        ((low, high),) = self.domain
+        reach = [self._mean(np.array([low, high]), action) for action in range(self.n_actions)]
+        if not self.noise > 0 or np.min(reach) < low - 5 * self.noise or np.max(reach) > high + 5 * self.noise:
+            raise ValueError(
+                f"power and noise must keep the next temperature within five noises of {describe(self.domain)}, "
+                f"got power {self.power} and noise {self.noise}"
+            )
 
     @property
     def n_actions(self) -> int:

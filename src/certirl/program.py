@@ -81,7 +81,8 @@ class LinearProgram:
             if self._slack is None:
                 self._solver.addRow(1.0, self._inf, len(columns), columns, values)
             else:
-                self._solver.addCol(self._slack, 0.0, self._inf, 0, [], [])
+                price = self._slack * self._scale  # the coefficients are in units of 1/scale, and so is their cost
+                self._solver.addCol(price, 0.0, self._inf, 0, [], [])
                 own = np.append(columns, self._solver.getNumCol() - 1)
                 self._solver.addRow(1.0, self._inf, len(own), own, np.append(values, 1.0))
         self._rows = np.concatenate([self._rows, rows])
@@ -110,15 +111,18 @@ class LeastVariance:
     a vanishing residual is itself the proof of infeasibility.
 
     Args:
-        spread: C ``[k, k]``; a small multiple of the identity is added where it is singular.
+        spread: C ``[k, k]``; directions without noise count as having a little.
         slack: allow each row to fall short, at this price per unit squared; None forbids it.
     """
 
     def __init__(self, spread: Array, *, slack: float | None = None) -> None:
         size = len(spread)
-        average = float(np.trace(spread)) / size if size else 0.0
-        floor = 1e-9 * average if average > 0 else 1.0
-        self._factor = np.linalg.cholesky(spread + floor * np.eye(size))
+        eigenvalues, vectors = np.linalg.eigh(spread)
+        top = float(eigenvalues.max(initial=0.0))
+        if top < 1e-12:  # deterministic dynamics: no noise to weigh, only rounding
+            eigenvalues, top = np.ones(size), 1.0
+        floored = (vectors * np.maximum(eigenvalues, 1e-9 * top)) @ vectors.T
+        self._factor = np.linalg.cholesky((floored + floored.T) / 2)
         self._rows, self._slack = np.zeros((0, size)), slack
         self._working = np.zeros(0, dtype=bool)  # rows in play: the others were met with room to spare
         self._distance: float | None = None  # 1/‖u‖ of the last solve: where the next one starts

@@ -36,6 +36,12 @@ def watched(
         report(done, total)
 
 
+def announcer(progress: bool | Callable[..., None] | None) -> Callable[[str], None]:
+    """Where lines about rounds go: standard error if asked or if it is a terminal, else nowhere."""
+    shown = sys.stderr.isatty() if progress is None else progress is True
+    return (lambda line: print(f"certirl: {line}", file=sys.stderr, flush=True)) if shown else (lambda line: None)
+
+
 class _Line:
     """Rewrites one line at most ten times a second, and only for work that takes a while; clears it at the end."""
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from certirl import program
 from certirl.bellman import Bellman
-from certirl.domain import Array, Domain
+from certirl.domain import Array, Domain, freeze
 from certirl.extrema import local_minima, minimum
 from certirl.reward import Reward
 
@@ -54,11 +54,13 @@ class Witness:
     residual: float
 
     def __str__(self) -> str:
+        if len(self.weights) == 1:
+            return f"at {_state(self.states[0])} action {self.actions[0]} acts exactly like the expert's"
         order = np.argsort(-self.weights)[:4]
         named = ", ".join(
             f"action {self.actions[r]} at {_state(self.states[r])} ({self.weights[r]:.2g})" for r in order
         )
-        return f"{named}{' …' if len(self.weights) > 4 else ''}"
+        return f"{named}{' …' if len(self.weights) > 4 else ''} cancel out (weights in brackets)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +98,9 @@ class Recovery:
     cover: float | None = None
     witness: Witness | None = None
 
+    def __post_init__(self) -> None:
+        freeze(self)
+
 
 def cover_points(domain: Domain, radius: float) -> Array:
     """The paper's cover: ⌈width/c⌉ even states ``[m, 1]``, every state within c of one (Algorithm 2, step 3)."""
@@ -131,37 +136,29 @@ def recover(
         max_rounds: solves before giving up.
     """
     _check(objective, slack, tolerance)
-    if bellman.spectral_radius >= 1:
-        return _without_reward("undetermined", Reason.DIVERGES, objective, _Rows(bellman, objective), 0)
-    ((low, high),) = bellman.basis.domain
-    if slack is not None and cover is None:
-        cover = (high - low) / 100
     rows = _Rows(bellman, objective)
-    solver: program.Program = (
-        program.LeastVariance(bellman.spread[1:, 1:], slack=slack)
-        if rows.in_values
-        else program.LinearProgram(rows.size, slack=slack)
-    )
-    points = (
-        bellman.columns.grid(bellman.columns.size + 1) if cover is None else cover_points(bellman.basis.domain, cover)
-    )
+    if bellman.spectral_radius >= 1:
+        return _without_reward("undetermined", Reason.DIVERGES, objective, rows, 0)
+    if slack is not None and cover is None:
+        ((low, high),) = bellman.basis.domain
+        cover = (high - low) / 100
+    points = _first_points(bellman) if cover is None else cover_points(bellman.basis.domain, cover)
+    solver = rows.program(slack)
     for rival in range(len(bellman.rivals)):
         solver.add(rows.add(points, rival))
     exact = False
     for solves in range(1, max_rounds + 1):
         answer = solver.solve()
         if answer.status == "infeasible" and answer.weights.any():
-            return _infeasible(bellman, objective, rows, answer, solves)
+            return _infeasible(objective, rows, answer, solves)
         if answer.x is None:
             return _without_reward("undetermined", Reason.SOLVER, objective, rows, solves)
         if cover is not None:
             break
-        bound = 1.0 - tolerance
-        curves = rows.curves(answer.x)
-        violated = _violated_minima(bellman, rows, curves, bound, exact=exact)
+        violated = rows.violated(answer.x, 1.0 - tolerance, exact=exact)
         if not violated and not exact:  # the quick look found nothing more: from here on, look at every root
             exact = True
-            violated = _violated_minima(bellman, rows, curves, bound, exact=True)
+            violated = rows.violated(answer.x, 1.0 - tolerance, exact=True)
         if not violated:
             break
         for rival, states in violated:
@@ -169,6 +166,10 @@ def recover(
     else:
         return _without_reward("undetermined", Reason.ROUNDS, objective, rows, max_rounds)
     return _finished(bellman, objective, rows, answer, solves, soft=slack is not None, cover=cover, tolerance=tolerance)
+
+
+def _first_points(bellman: Bellman) -> Array:
+    return bellman.columns.grid(bellman.columns.size + 1)
 
 
 class _Rows:
@@ -182,9 +183,15 @@ class _Rows:
         self.matrices = self.matrices[:, self.first :, :]
         self.size = self.matrices.shape[1]
         self.columns = bellman.columns
-        self.rivals = bellman.rivals
+        self.rivals, self.spread = bellman.rivals, bellman.spread
         self.states = np.zeros((0, 1))
         self.which = np.zeros(0, dtype=np.intp)
+
+    def program(self, slack: float | None) -> program.Program:
+        """The empty program of the objective."""
+        if self.in_values:
+            return program.LeastVariance(self.spread[1:, 1:], slack=slack)
+        return program.LinearProgram(self.size, slack=slack)
 
     def add(self, states: Array, rival: int) -> Array:
         """Note the states of one rival and return their rows ``[m, k]``."""
@@ -211,8 +218,19 @@ class _Rows:
         """The coefficients of each D_a for this solution ``[A − 1, k_s]``."""
         return np.einsum("i,aij->aj", x, self.matrices)
 
+    def violated(self, x: Array, bound: float, *, exact: bool) -> list[tuple[int, Array]]:
+        """The states, by rival, where a curve dips below the bound and that are not rows already."""
+        found = []
+        for rival, curve in enumerate(self.curves(x)):
+            states, values = local_minima(self.columns, curve, exact=exact)
+            states = self.unseen(states[values < bound], rival)
+            if len(states):
+                found.append((rival, states))
+        return found
+
     @property
     def actions(self) -> NDArray[np.intp]:
+        """The rival of each row, by its number among all actions."""
         return np.array(self.rivals, dtype=np.intp)[self.which]
 
 
@@ -225,19 +243,6 @@ def _check(objective: str, slack: float | None, tolerance: float) -> None:
         raise ValueError(f"slack is a price and must be positive, got {slack}")
     if not tolerance > 0:
         raise ValueError(f"tolerance must be positive, got {tolerance}")
-
-
-def _violated_minima(
-    bellman: Bellman, rows: _Rows, curves: Array, bound: float, *, exact: bool
-) -> list[tuple[int, Array]]:
-    """The states, by rival, where a curve dips below the bound and that are not rows already."""
-    found = []
-    for rival, curve in enumerate(curves):
-        states, values = local_minima(bellman.columns, curve, exact=exact)
-        states = rows.unseen(states[values < bound], rival)
-        if len(states):
-            found.append((rival, states))
-    return found
 
 
 def _worst(bellman: Bellman, alpha: Array) -> tuple[float, Array, int]:
@@ -290,7 +295,7 @@ def _finished(
     )
 
 
-def _infeasible(bellman: Bellman, objective: str, rows: _Rows, answer: program.Answer, rounds: int) -> Recovery:
+def _infeasible(objective: str, rows: _Rows, answer: program.Answer, rounds: int) -> Recovery:
     """Keep the rows with weight, and measure how nearly they cancel."""
     weights = answer.weights / answer.weights.sum()
     used = weights > 1e-12

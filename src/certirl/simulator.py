@@ -54,8 +54,6 @@ def check_simulator(simulator: Any) -> None:
             f"{type(simulator).__name__} is neither Transitions nor a simulator: it has no {', '.join(missing)}; "
             "a simulator has n_actions, domain and sample(states, action, rng)"
         )
-    if simulator.n_actions < 2:
-        raise ValueError(f"inverse reinforcement learning needs at least two actions, got {simulator.n_actions}")
 
 
 def draw(
@@ -95,7 +93,8 @@ def draw(
 
 
 def _ask(simulator: Simulator, states: Array, action: int, rng: np.random.Generator, domain: Domain) -> Array:
-    """One call of the simulator, its answer checked."""
+    """One call of the simulator, its answer checked; the states are lent read-only, since others will use them too."""
+    states.flags.writeable = False
     answer = as_states(simulator.sample(states, action, rng), domain, name=f"next states of action {action}")
     if len(answer) != len(states):
         raise ValueError(f"sample(states, {action}, rng) got {len(states)} states and returned {len(answer)}")

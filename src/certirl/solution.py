@@ -13,14 +13,15 @@ from numpy.typing import ArrayLike
 from certirl import archive
 from certirl.bases import Basis, from_spec
 from certirl.bellman import Bellman
-from certirl.domain import Array, as_states, describe
+from certirl.certify import Certificate
+from certirl.domain import Array, as_states, describe, freeze
 from certirl.estimate import Operators
 from certirl.recover import Reason, Recovery, Witness
 from certirl.reward import Reward
 
 _HEADLINES = {
-    "certified": "Certified: action {expert} is strictly optimal at every state.",
-    "solved": "Solved, not certified: action {expert} is strictly optimal under the {origin} dynamics.",
+    "certified": "Certified with probability {sure:g}: action {expert} is strictly optimal at every state.",
+    "solved": "Solved, not certified{noise}: action {expert} is strictly optimal under the {origin} dynamics.",
     "infeasible": "Infeasible: no reward in this class explains action {expert} under the {origin} dynamics.",
     "undetermined": "Undetermined: {reason}.",
 }
@@ -38,6 +39,7 @@ class Solution:
         margin: the smallest estimated D_a(s) over all states and rivals, NaN without a reward.
         worst_state, worst_action: where the margin is reached.
         samples: transitions per action used (the fewest); 0 for exact operators.
+        most_samples: of the action with most.
         discount, expert, n_actions: the problem: γ, the expert's action, how many there are.
         basis, columns: the functions of rewards and values, and how many of them describe the state.
         form, objective: how the operators were estimated and which program was solved.
@@ -49,6 +51,7 @@ class Solution:
         cover: the radius of the paper's cover, if one stood in for the continuum.
         condition, spectral_radius, gram_condition: of I − γT, of γT, of the states' Gram matrix.
         witness: the conflict, if infeasible.
+        certificate: the proof, or the attempt at one; None if none was asked for.
     """
 
     status: str
@@ -58,6 +61,7 @@ class Solution:
     worst_state: Array | None
     worst_action: int | None
     samples: int
+    most_samples: int
     discount: float
     expert: int
     n_actions: int
@@ -78,6 +82,10 @@ class Solution:
     gram_condition: float
     cover: float | None = None
     witness: Witness | None = None
+    certificate: Certificate | None = None
+
+    def __post_init__(self) -> None:
+        freeze(self)
 
     @property
     def rivals(self) -> tuple[int, ...]:
@@ -100,6 +108,11 @@ class Solution:
             return float("nan")
         return float(self.standard_errors(self.worst_state[None])[self.rivals.index(self.worst_action), 0])
 
+    @property
+    def within_noise(self) -> bool:
+        """The margin is positive but below three of its standard errors: it may well be an accident of the data."""
+        return bool(0 < self.margin < 3 * self.standard_error)
+
     def _features(self, states: ArrayLike) -> Array:
         return self.basis.resized(self.columns).values(as_states(states, self.basis.domain))
 
@@ -108,18 +121,26 @@ class Solution:
 
     def _headline(self) -> str:
         origin = "exact" if self.form == "exact" else "estimated"
-        return _HEADLINES[self.status].format(expert=self.expert, origin=origin, reason=self.reason)
+        noise = ", within the noise" if self.within_noise else ""
+        sure = 1 - self.certificate.delta if self.certificate else 0.0
+        words = {"expert": self.expert, "origin": origin, "reason": self.reason, "noise": noise, "sure": sure}
+        return _HEADLINES[self.status].format(**words)
 
     def _lines(self) -> list[tuple[str, str]]:
-        data = f"{self.samples:,} transitions for each of" if self.samples else "exact operators of"
+        counts = f"{self.samples:,}" + (f" to {self.most_samples:,}" if self.most_samples > self.samples else "")
+        data = f"{counts} transitions for each of" if self.samples else "exact operators of"
         where = "exact on the continuum" if self.cover is None else f"on a cover of radius {self.cover:.3g}"
         if self.slack.any():
-            where += f", slack up to {self.slack.max():.3g}"
+            worst = int(self.slack.argmax())
+            place = ", ".join(f"{x:.4g}" for x in self.states[worst])
+            where += f", slack up to {self.slack[worst]:.3g} (action {self.actions[worst]} at s = {place})"
         return [
             ("reward", str(self.reward) if self.reward else f"none in {self.basis} on {describe(self.basis.domain)}"),
-            self._margin_line(),
+            self._margin_line() if self.certificate is None else ("margin", _proved(self.certificate)),
             ("data", f"{data} {self.n_actions} actions, discount {self.discount:g}, {self.form}"),
-            ("basis", self.choice),
+            ("basis", self.choice)
+            if self.certificate is None
+            else ("assumed", "; ".join(self.certificate.assumptions)),
             (
                 "checks",
                 f"{self.objective} program {where}, {self.rounds} rounds, {len(self.states)} rows; κ(I − γT) = "
@@ -129,15 +150,15 @@ class Solution:
 
     def _margin_line(self) -> tuple[str, str]:
         if self.witness is not None:
-            return "witness", f"{self.witness} cancel out (weights in brackets)"
+            return "witness", str(self.witness)
         if self.worst_state is None:
             return "margin", "none"
         place = ", ".join(f"{x:.4g}" for x in self.worst_state)
         error = ""
         if self.standard_error > 0:
             error = f"; standard error {self.standard_error:.2g}"
-            if self.margin < 3 * self.standard_error:
-                error += ": within the noise, more samples are needed"
+            if self.within_noise:
+                error += ": more samples are needed"
         return "margin", f"{self.margin:.4g} at worst, at s = {place} against action {self.worst_action}{error}"
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -145,7 +166,7 @@ class Solution:
         header = {
             field.name: getattr(self, field.name)
             for field in fields(self)
-            if field.name not in (*_ARRAYS, "reward", "basis", "worst_state", "witness")
+            if field.name not in (*_ARRAYS, "reward", "basis", "worst_state", "witness", "certificate")
         }
         header["basis"] = self.basis.spec()
         arrays = {name: getattr(self, name) for name in _ARRAYS}
@@ -156,6 +177,10 @@ class Solution:
         if self.witness is not None:
             header["witness_residual"] = self.witness.residual
             arrays |= {f"witness_{name}": getattr(self.witness, name) for name in ("states", "actions", "weights")}
+        if self.certificate is not None:
+            words, numbers = self.certificate.packed()
+            header["certificate"] = words
+            arrays |= {f"certificate_{name}": value for name, value in numbers.items()}
         return archive.write(path, "solution", header, arrays)
 
     def plot(self, **settings: Any) -> Any:
@@ -165,17 +190,43 @@ class Solution:
         return plots.solution(self, **settings)
 
 
-def build(operators: Operators, bellman: Bellman, recovery: Recovery, *, choice: str) -> Solution:
-    """Gather what the steps found into one record."""
+def _proved(certificate: Certificate) -> str:
+    losses = {name: value for name, value in certificate.losses.items() if value > 5e-4 * abs(certificate.estimated)}
+    taken = ", ".join(f"{name} {value:.2g}" for name, value in losses.items())
+    more = "" if certificate.holds else f" ({certificate.missing})"
+    return f"at least {certificate.margin:.3g}: estimated {certificate.estimated:.3g}, less {taken or 'nothing'}{more}"
+
+
+def build(
+    operators: Operators,
+    bellman: Bellman,
+    recovery: Recovery,
+    *,
+    choice: str,
+    certificate: Certificate | None = None,
+    drawn: int | None = None,
+) -> Solution:
+    """Gather what the steps found into one record; a certificate that holds makes it certified.
+
+    Args:
+        operators: of Algorithm 1.
+        bellman: the criterion.
+        recovery: of Algorithm 2.
+        choice: how basis and columns came about.
+        certificate: the proof, or the attempt.
+        drawn: transitions per action used in all, if more than the operators saw.
+    """
+    certified = certificate is not None and certificate.holds and recovery.status == "solved"
     found = np.zeros(operators.basis.size) if recovery.reward is None else recovery.reward.coefficients
     return Solution(
-        status=recovery.status,
+        status="certified" if certified else recovery.status,
         reason=str(recovery.reason),
         reward=recovery.reward,
         margin=recovery.margin,
         worst_state=recovery.worst_state,
         worst_action=recovery.worst_action,
-        samples=int(operators.counts.min()),
+        samples=int(operators.counts.min()) if drawn is None else drawn,
+        most_samples=int(operators.counts.max()) if drawn is None else drawn,
         discount=bellman.discount,
         expert=bellman.expert,
         n_actions=operators.n_actions,
@@ -196,6 +247,7 @@ def build(operators: Operators, bellman: Bellman, recovery: Recovery, *, choice:
         gram_condition=operators.condition,
         cover=recovery.cover,
         witness=recovery.witness,
+        certificate=certificate,
     )
 
 
@@ -211,9 +263,14 @@ def load(path: str | os.PathLike[str]) -> Solution:
         if "witness_states" in arrays:
             parts = {name: arrays[f"witness_{name}"] for name in ("states", "actions", "weights")}
             witness = Witness(**parts, residual=header["witness_residual"])
+        certificate = None
+        if "certificate" in header:
+            numbers = {name[12:]: value for name, value in arrays.items() if name.startswith("certificate_")}
+            certificate = Certificate.unpacked(header["certificate"], numbers, reward)
         known = {field.name for field in fields(Solution)}
         given = {name: value for name, value in (header | arrays).items() if name in known}
         given |= {"basis": basis, "reward": reward, "witness": witness, "worst_state": arrays.get("worst_state")}
+        given["certificate"] = certificate
         return Solution(**given)
     except (KeyError, TypeError) as problem:
         raise ValueError(f"{path} is damaged: a field is missing or wrong ({problem})") from None

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from certirl.bases import Basis
-from certirl.bellman import bellman
-from certirl.choose import FAMILIES, given_basis, nothing_given
-from certirl.domain import as_domain
+from certirl.bellman import bellman, check_problem
+from certirl.certify import TailLike, check_delta, conclude, divide
+from certirl.choose import FAMILIES, Choice, given_basis, nothing_given
+from certirl.domain import as_domain, describe
 from certirl.estimate import FORMS, estimate
-from certirl.progress import Report, watched
+from certirl.evidence import fit_surrogate, gather
+from certirl.extrema import minimum
+from certirl.moments import Moments
+from certirl.progress import Report, announcer, watched
+from certirl.prove import TRAINING_SHARE, prove
 from certirl.recover import OBJECTIVES, recover
-from certirl.simulator import CHUNK, Simulator, check_simulator, draw
+from certirl.simulator import CHUNK, Simulator, as_generator, check_simulator, draw
 from certirl.solution import Solution, build
+from certirl.tail import tail_number
 from certirl.transitions import Piece, Transitions, pieces
+
+PILOT = 4_000  # transitions per action that choose basis and columns before a certificate is sought
+MOST_COLUMNS_FOR_A_TAIL = 60
 
 
 def solve(
@@ -30,9 +41,14 @@ def solve(
     form: str = "least-squares",
     cover: float | None = None,
     slack: float | None = None,
+    delta: float | None = None,
+    tail: TailLike = None,
+    max_samples: int = 1_000_000,
     progress: bool | Report | None = None,
 ) -> Solution:
     """Find a reward under which the expert's action is strictly optimal: ``min_s D_a(s) ≥ 1`` for every rival a.
+
+    With ``delta`` it goes on until this is proved for the true dynamics, or the data or ``max_samples`` are used up.
 
     Args:
         source: a simulator (anything with ``n_actions``, ``domain`` and ``sample(states, action, rng)``), or logged
@@ -41,50 +57,175 @@ def solve(
         expert: the action the expert always takes.
         basis: the functions φ of rewards and values, say ``Legendre(11)``; chosen from held-out data if left out.
         columns: how many of them describe the state; chosen from held-out data if left out.
-        samples: transitions to draw for each action; for simulators only.
+        samples: transitions to draw for each action without ``delta``; for simulators only.
         rng: a seed or Generator; needed with a simulator.
         objective: "least-variance", "l1" (the paper's) or "max-margin".
         form: "least-squares", for which a simulator is asked with common random numbers at well-placed states, or
             "mean" (the paper's: independent states from the weight of the basis).
         cover: solve on the paper's cover of this radius instead of on the continuum.
         slack: soft form for experts that are only nearly optimal: the price of a shortfall.
+        delta: certify, with at most this probability of a false certificate.
+        tail: what is known of the dynamics beyond the columns (see `certify`); without it nothing is "certified".
+        max_samples: transitions per action to stop at.
         progress: True, False, a function ``(done, total)``, or None for a line if standard error is a terminal.
     """
-    _check(source, discount, expert, form, objective)
-    if isinstance(source, Transitions):
-        n_actions, domain, count = source.n_actions, source.domain, len(source)
-        stream: Iterator[Piece] = pieces(source, CHUNK)
-    else:
-        check_simulator(source)
-        n_actions, domain, count = source.n_actions, as_domain(source.domain), samples * source.n_actions
-        # The paper's mean form needs independent states from the basis's weight; least squares can do better.
-        better = form == "least-squares"
-        stream = draw(source, basis or FAMILIES[0](1), samples, rng, design=better, paired=better)
-    stream = watched(stream, count, lambda piece: piece.size, progress)
-    if basis is None:
-        moments, choice = nothing_given(
-            stream, domain, n_actions=n_actions, columns=columns, discount=discount, expert=expert
-        )
-    else:
-        if form == "mean" and columns is None:
-            columns = basis.size  # the paper's square matrix
-        moments, choice = given_basis(stream, basis.on(domain), n_actions=n_actions, columns=columns)
+    _check(source, discount, expert, basis, samples, form, objective)
+    if delta is not None:
+        check_delta(delta)
+        if form != "least-squares" or cover is not None or slack is not None:
+            raise ValueError("a certificate is for the hard program on the continuum: leave form, cover and slack out")
+        asked: dict[str, Any] = {"discount": discount, "expert": expert, "objective": objective}
+        proof: dict[str, Any] = {"delta": delta, "tail": tail}
+        if isinstance(source, Transitions):
+            return _from_log(source, basis, columns, rng, proof, asked)
+        return _from_simulator(source, basis, columns, rng, max_samples, progress, proof, asked)
+    # The paper's mean form needs independent states from the basis's weight; least squares can do better.
+    stream, count = _stream(source, basis, samples, rng, better=form == "least-squares")
+    stream = watched(iter(stream), count, lambda piece: piece.size, progress)
+    if form == "mean" and columns is None and basis is not None:
+        columns = basis.size  # the paper's square matrix
+    moments, choice = _choose(stream, source, basis, columns, discount, expert)
     operators = estimate(moments.leading(choice.basis.size, choice.columns), form=form)
     criterion = bellman(operators, discount=discount, expert=expert)
     recovery = recover(criterion, objective=objective, cover=cover, slack=slack)
     return build(operators, criterion, recovery, choice=choice.why)
 
 
-def _check(source: Any, discount: float, expert: int, form: str, objective: str) -> None:
+def _stream(
+    source: Simulator | Transitions, basis: Basis | None, samples: int, rng: Any, *, better: bool
+) -> tuple[Iterable[Piece], int]:
+    """The data in pieces, and how many transitions they hold."""
+    if isinstance(source, Transitions):
+        return pieces(source, CHUNK), len(source)
+    stream = draw(source, basis or FAMILIES[0](1), samples, rng, design=better, paired=better)
+    return stream, samples * source.n_actions
+
+
+def _choose(
+    stream: Iterable[Piece], source: Any, basis: Basis | None, columns: int | None, discount: float, expert: int
+) -> tuple[Moments, Choice]:
+    domain, n_actions = as_domain(source.domain), source.n_actions
+    if basis is None:
+        return nothing_given(stream, domain, n_actions=n_actions, columns=columns, discount=discount, expert=expert)
+    return given_basis(stream, basis.on(domain), n_actions=n_actions, columns=columns)
+
+
+def _settled(
+    stream: Iterable[Piece],
+    source: Any,
+    basis: Basis | None,
+    columns: int | None,
+    tail: TailLike,
+    asked: dict[str, Any],
+) -> tuple[Moments, Choice]:
+    """Basis and columns from data that no certificate will rest on."""
+    if columns is None and isinstance(tail, int | float):
+        raise ValueError("a tail given as a number speaks of so many columns: pass columns as well")
+    moments, choice = _choose(stream, source, basis, columns, asked["discount"], asked["expert"])
+    if columns is None and tail is not None:
+        choice = _widened(moments, choice, tail, asked["discount"], asked["expert"])
+    return moments, choice
+
+
+def _from_simulator(
+    source: Simulator,
+    basis: Basis | None,
+    columns: int | None,
+    rng: Any,
+    max_samples: int,
+    progress: Any,
+    proof: dict[str, Any],
+    asked: dict[str, Any],
+) -> Solution:
+    """A pilot settles what was left open; then draw until it is proved."""
+    generator, pilot = as_generator(rng), 0
+    if basis is not None and columns is not None:
+        placed = basis.on(as_domain(source.domain))
+        if not 1 <= columns <= placed.size:
+            raise ValueError(f"columns must lie between 1 and the {placed.size} functions of the basis, got {columns}")
+        choice = Choice(placed, columns, f"{placed} on {describe(placed.domain)} and {columns} columns as asked")
+    else:
+        pilot = min(PILOT, max(max_samples // 4, 1))
+        stream, _ = _stream(source, basis, pilot, generator.spawn(1)[0], better=True)
+        _, choice = _settled(stream, source, basis, columns, proof["tail"], asked)
+    found = prove(
+        source,
+        basis=choice.basis,
+        columns=choice.columns,
+        max_samples=max(max_samples - pilot, 1),
+        rng=generator,
+        watch=announcer(progress),
+        **proof,
+        **asked,
+    )
+    return build(
+        found.operators,
+        found.criterion,
+        found.recovery,
+        choice=choice.why,
+        certificate=found.certificate,
+        drawn=found.samples + pilot,
+    )
+
+
+def _from_log(
+    source: Transitions,
+    basis: Basis | None,
+    columns: int | None,
+    rng: Any,
+    proof: dict[str, Any],
+    asked: dict[str, Any],
+) -> Solution:
+    """A log is divided once: one part finds the reward, the other proves it."""
+    training, fresh = divide(source, TRAINING_SHARE, as_generator(0 if rng is None else rng))
+    _, choice = _settled(pieces(training, CHUNK), source, basis, columns, proof["tail"], asked)
+    n_actions, objective = source.n_actions, asked.pop("objective")
+    moments, _ = given_basis(pieces(training, CHUNK), choice.basis, n_actions=n_actions, columns=choice.columns)
+    operators = estimate(moments)
+    criterion = bellman(operators, **asked)
+    recovery = recover(criterion, objective=objective)
+    certificate = None
+    if recovery.status == "solved" and recovery.reward is not None:
+        narrow = choice.basis.resized(choice.columns)
+        surrogate = fit_surrogate(
+            recovery.reward, pieces(training, CHUNK), columns=narrow, n_actions=n_actions, **asked
+        )
+        certificate = conclude(surrogate, gather(surrogate, pieces(fresh, CHUNK)), **proof)
+    drawn = int((training.counts + fresh.counts).min())
+    return build(operators, criterion, recovery, choice=choice.why, certificate=certificate, drawn=drawn)
+
+
+def _widened(moments: Moments, choice: Choice, tail: TailLike, discount: float, expert: int) -> Choice:
+    """More columns, and rows with them, until what lies beyond costs less than a tenth of the margin."""
+    operators = estimate(moments.leading(choice.basis.size, choice.columns))
+    found = recover(bellman(operators, discount=discount, expert=expert))
+    if found.value is None:
+        return choice
+    span = -minimum(choice.basis, found.value)[1] - minimum(choice.basis, -found.value)[1]
+    for columns in range(choice.columns, MOST_COLUMNS_FOR_A_TAIL):
+        basis = choice.basis.resized(max(choice.basis.size, columns))
+        number = tail_number(tail, basis.resized(columns)) or 0.0
+        if number * span * (1 + (2 * columns) ** 0.5) / (1 - discount) < 0.1:
+            return Choice(basis, columns, f"{choice.why}; {columns} columns make the tail {number:.2g}")
+    return choice
+
+
+def _check(source: Any, discount: float, expert: int, basis: Any, samples: Any, form: str, objective: str) -> None:
     """Refuse before drawing anything what would be refused after."""
-    if not 0 < discount < 1:
-        raise ValueError(f"discount must lie strictly between 0 and 1, got {discount}")
     if form not in FORMS:
         raise ValueError(f"form must be one of {', '.join(map(repr, FORMS))}, got {form!r}")
     if objective not in OBJECTIVES:
         raise ValueError(f"objective must be one of {', '.join(map(repr, OBJECTIVES))}, got {objective!r}")
-    n_actions = getattr(source, "n_actions", None)
-    if n_actions is not None and n_actions < 2:
-        raise ValueError("there is only one action, so nothing distinguishes the expert: at least two are needed")
-    if n_actions is not None and not 0 <= expert < n_actions:
-        raise ValueError(f"expert must be one of the actions 0 … {n_actions - 1}, got {expert}")
+    if basis is not None and not isinstance(basis, Basis):
+        raise TypeError(f"basis must be a basis such as certirl.Legendre(11), got {basis!r}")
+    if isinstance(source, Transitions):
+        if form == "mean":
+            raise ValueError("the mean form needs states drawn from the basis's weight: use least-squares for a log")
+    else:
+        check_simulator(source)
+        if not isinstance(samples, int | np.integer):
+            raise ValueError(f"samples must be a whole number of transitions per action, got {samples!r}")
+    check_problem(discount, expert, source.n_actions)
+    domain = as_domain(source.domain)
+    if len(domain) != 1:
+        raise ValueError(f"states must have one coordinate in this version, got the domain {describe(domain)}")

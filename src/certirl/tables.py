@@ -53,14 +53,17 @@ def _read_npz(source: Path) -> tuple[Any, Any, Any]:
             states, actions, next_states = (stored[name] for name in names)
     except KeyError as problem:
         raise ValueError(problem.args[0]) from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile):
         raise ValueError(f"{source.name} is not an npz file of plain arrays, or it is damaged or cut short") from None
     return states, actions, next_states
 
 
 def _read_csv(source: Path) -> tuple[Array, Array, Array]:
-    with source.open(newline="", encoding="utf-8-sig") as stream:
-        header = [name.strip() for name in next(csv.reader(stream), [])]
+    try:
+        with source.open(newline="", encoding="utf-8-sig") as stream:
+            header = [name.strip() for name in next(csv.reader(stream), [])]
+    except UnicodeDecodeError:
+        raise ValueError(f"{source.name} is not a text file in UTF-8") from None
     states, next_states = _coordinates(header, "state"), _coordinates(header, "next_state")
     if "action" not in header or not states or len(states) != len(next_states):
         raise ValueError(
@@ -71,7 +74,7 @@ def _read_csv(source: Path) -> tuple[Array, Array, Array]:
     try:
         with source.open(encoding="utf-8-sig") as stream, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an empty table is reported below, in our words
-            values = np.loadtxt(stream, delimiter=",", skiprows=1, usecols=wanted, ndmin=2)
+            values = np.loadtxt(stream, delimiter=",", skiprows=1, usecols=wanted, ndmin=2, quotechar='"')
     except (ValueError, IndexError, UnicodeDecodeError) as problem:
         raise ValueError(f"{source.name} has a line that is not all numbers or is cut short: {problem}") from None
     values = values.reshape(-1, len(wanted))

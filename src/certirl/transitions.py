@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.domain import Array, Domain, as_domain, as_rows, as_states, describe
+from certirl.domain import Array, Domain, as_domain, as_rows, as_states, describe, freeze
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,12 +67,10 @@ class Transitions:
         if any(not np.array_equal(first, self.of_action(action)[0]) for action in range(1, self.n_actions)):
             raise ValueError("paired transitions need the same states, in the same order, for every action")
 
-    def _keep(self, **fields: Any) -> None:
-        for name, value in fields.items():
-            if isinstance(value, np.ndarray):
-                value = value.view()
-                value.flags.writeable = False
+    def _keep(self, **checked: Any) -> None:
+        for name, value in checked.items():
             object.__setattr__(self, name, value)
+        freeze(self)
 
     def __len__(self) -> int:
         return len(self.states)

@@ -1,0 +1,169 @@
+"""Solve until it is proved: draw, recover, forecast, certify; more data until the certificate holds or the budget ends.
+
+Every draw goes for good to one of two pools. Rewards are found on the training pool, certificates rest on the fresh
+pool alone, so each attempt is valid by itself. Attempt i may fail with probability δ/2^i: together at most δ, whenever
+we stop. An attempt is made only when the training pool forecasts success, which costs nothing: the first mostly
+succeeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from certirl.bases import Basis
+from certirl.bellman import Bellman, bellman
+from certirl.bounds import lower_bounds
+from certirl.certify import Certificate, TailLike, conclude
+from certirl.estimate import Operators, estimate
+from certirl.evidence import Evidence, Surrogate, fit_surrogate, gather
+from certirl.moments import Moments, accumulate
+from certirl.recover import Recovery, recover
+from certirl.simulator import Simulator, as_generator, draw
+from certirl.tail import tail_number
+from certirl.transitions import Piece
+
+FIRST = 4_000  # transitions per action in the first round
+TRAINING_SHARE = 0.3
+# Fresh data surprise both ways: an attempt is made when the forecast leaves this share of the margin, and the next
+# round is sized to leave a little more. Forecasts from little data are rough, so n grows by bounded steps.
+CONFIDENT, AIM = 0.10, 0.15
+STEPS, AFTER_FAILURE = (1.15, 2.5), 1.6
+
+Watch = Callable[[str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Proof:
+    """What the search for a certificate ended with.
+
+    Attributes:
+        operators, criterion, recovery: of the training pool.
+        certificate: of the last attempt; None if none was worth making.
+        samples: transitions per action drawn in all.
+        attempts: how many certificates were tried.
+    """
+
+    operators: Operators
+    criterion: Bellman
+    recovery: Recovery
+    certificate: Certificate | None
+    samples: int
+    attempts: int
+
+
+class Pool:
+    """Draws that can be walked through again: only seeds and sizes are kept."""
+
+    def __init__(self, simulator: Simulator, basis: Basis, seed: np.random.SeedSequence) -> None:
+        self._simulator, self._basis, self._seed = simulator, basis, seed
+        self._parts: list[tuple[np.random.SeedSequence, int]] = []
+
+    @property
+    def size(self) -> int:
+        """Transitions per action."""
+        return sum(count for _, count in self._parts)
+
+    def grow(self, size: int) -> None:
+        """Enlarge to this size; nothing is drawn until someone walks through."""
+        if size > self.size:
+            (child,) = self._seed.spawn(1)
+            self._parts.append((child, size - self.size))
+
+    def newest(self) -> Iterator[Piece]:
+        """What the last enlargement added."""
+        return self._draw(*self._parts[-1])
+
+    def __iter__(self) -> Iterator[Piece]:
+        for part in self._parts:
+            yield from self._draw(*part)
+
+    def _draw(self, seed: np.random.SeedSequence, count: int) -> Iterator[Piece]:
+        fresh = np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)  # spawning anew gives the same children
+        return draw(self._simulator, self._basis, count, np.random.default_rng(fresh), design=True, paired=True)
+
+
+def prove(
+    simulator: Simulator,
+    *,
+    basis: Basis,
+    columns: int,
+    discount: float,
+    expert: int,
+    delta: float,
+    tail: TailLike,
+    max_samples: int,
+    rng: Any,
+    objective: str = "least-variance",
+    watch: Watch | None = None,
+) -> Proof:
+    """Find a reward and certify it with as few transitions as it takes, at most ``max_samples`` per action."""
+    seeds = np.random.SeedSequence(int(as_generator(rng).integers(2**63))).spawn(2)
+    training, fresh = (Pool(simulator, basis, seed) for seed in seeds)
+    narrow, n_actions = basis.resized(columns), simulator.n_actions
+    number = tail_number(tail, narrow) or 0.0
+    moments: Moments | None = None
+    certificate, spent, failed, n = None, 0, 0, min(FIRST, max_samples)
+    while True:
+        training.grow(max(int(TRAINING_SHARE * n), columns + 2))
+        ((new,),) = accumulate(training.newest(), [(basis, narrow)], n_actions=n_actions)
+        moments = new if moments is None else moments + new
+        operators = estimate(moments)
+        criterion = bellman(operators, discount=discount, expert=expert)
+        recovery = recover(criterion, objective=objective)
+        needed, forecast = STEPS[1] * n, float("nan")
+        if recovery.reward is not None and recovery.status == "solved":
+            surrogate = fit_surrogate(
+                recovery.reward, training, columns=narrow, n_actions=n_actions, discount=discount, expert=expert
+            )
+            allowed = delta / 2 ** (spent + 1)
+            seen = gather(surrogate, training)
+            forecast = _forecast(surrogate, seen, n - training.size, allowed, number)
+            if forecast > CONFIDENT or n >= max_samples:
+                spent += 1
+                fresh.grow(n - training.size)
+                evidence = gather(surrogate, fresh)
+                certificate = conclude(
+                    surrogate, evidence, delta=allowed, tail=tail, others=_other_attempts(delta, spent)
+                )
+            needed = _needed(surrogate, seen, n, max_samples, allowed / 2, number)
+        if watch is not None:
+            watch(_line(n, forecast, certificate))
+        if n >= max_samples or (certificate is not None and certificate.margin > 0):
+            return Proof(operators, criterion, recovery, certificate, n, spent)
+        least = AFTER_FAILURE if spent > failed else STEPS[0]
+        failed, n = spent, min(int(np.clip(needed, least * n, STEPS[1] * n)) + 1, max_samples)
+
+
+def _forecast(surrogate: Surrogate, seen: Evidence, fresh: int, delta: float, tail: float) -> float:
+    """The margin a certificate from ``fresh`` transitions should leave, as a share of the estimated one."""
+    evidence = seen.forecast(fresh / int(seen.counts.min()))
+    bounds = lower_bounds(surrogate, evidence, delta=delta, tail=tail)
+    return min(bound.margin / max(bound.estimated, 1e-300) for bound in bounds)
+
+
+def _needed(surrogate: Surrogate, seen: Evidence, n: int, most: int, delta: float, tail: float) -> float:
+    """The next n for which the forecast leaves what we aim for; ``most`` if none does."""
+    while n < most:
+        n = int(1.1 * n) + 1
+        if _forecast(surrogate, seen, int((1 - TRAINING_SHARE) * n), delta, tail) > AIM:
+            return n
+    return most
+
+
+def _other_attempts(delta: float, attempt: int) -> dict[str, float]:
+    """The parts of δ that belong to attempts before this one and to those that may never be made."""
+    earlier = {f"attempt {i}": delta / 2**i for i in range(1, attempt)}
+    return earlier | {"later attempts": delta / 2**attempt}
+
+
+def _line(n: int, forecast: float, certificate: Certificate | None) -> str:
+    if certificate is not None:
+        losses = sum(certificate.losses.values())
+        return f"{n:,} per action: margin {certificate.estimated:.3g}, band {losses:.3g}, {certificate.word}"
+    if np.isnan(forecast):
+        return f"{n:,} per action: no reward yet"
+    return f"{n:,} per action: a certificate would leave {forecast:.0%} of the margin"

@@ -1,0 +1,231 @@
+"""The paper's own check of a reward: play the dynamics and count, without basis, matrix or program."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from certirl.bellman import check_problem
+from certirl.domain import Array, Domain, as_domain, as_states, describe, freeze
+from certirl.extrema import minimum
+from certirl.reward import Reward
+from certirl.simulator import Simulator, as_generator, check_simulator
+
+# Rollouts played at once: memory stays flat however many are asked for.
+ROWS = 65_536
+# The probability of calling a correct reward contradicted, shared by all comparisons.
+LEVEL = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class RolloutCheck:
+    """``Σ_{t=1}^{steps} γ^{t−1} E[R(s_t) | π first] − E[R(s_t) | a first]``, the expert afterwards: D_a(s), truncated.
+
+    Attributes:
+        states: where the rollouts start ``[n, d]``.
+        advantage: the estimated differences, rivals in order ``[A − 1, n]``.
+        standard_error: of each ``[A − 1, n]``.
+        rivals: the actions compared with the expert's.
+        steps: how long a rollout is.
+        samples: rollouts per start state and first action.
+        truncation: γ^steps·span(R)/(1 − γ), which the steps left out cannot exceed; the span is exact for an expansion,
+            otherwise that of the rewards seen.
+        domain: the box of states.
+    """
+
+    states: Array
+    advantage: Array
+    standard_error: Array
+    rivals: tuple[int, ...]
+    steps: int
+    samples: int
+    truncation: float
+    domain: Domain
+
+    def __post_init__(self) -> None:
+        freeze(self)
+
+    @property
+    def agrees(self) -> bool:
+        """The expert's action came out ahead of every rival at every start state."""
+        return bool((self.advantage > 0).all())
+
+    @property
+    def doubtful(self) -> int:
+        """How many differences lie within two standard errors of zero."""
+        return int((np.abs(self.advantage) <= 2 * self.standard_error).sum())
+
+    @property
+    def contradicted(self) -> int:
+        """How many differences are negative beyond chance: one-sided, level 5 % shared by all (Bonferroni)."""
+        beyond = NormalDist().inv_cdf(1 - LEVEL / self.advantage.size)
+        return int((self.advantage < -beyond * self.standard_error).sum())
+
+    def __str__(self) -> str:
+        row, column = np.unravel_index(int(self.advantage.argmin()), self.advantage.shape)
+        place = ", ".join(f"{x:.4g}" for x in self.states[column])
+        verdict = (
+            f"{self.contradicted} contradict the reward"
+            if self.contradicted
+            else "all favour the expert"
+            if self.agrees
+            else f"{int((self.advantage <= 0).sum())} do not favour the expert, none beyond chance"
+        )
+        return "\n".join(
+            [
+                f"Rollouts: of {self.advantage.size} comparisons {verdict}; {self.doubtful} within two standard errors",
+                f"  smallest difference {self.advantage[row, column]:.4g} ± {self.standard_error[row, column]:.2g} "
+                f"at s = {place} against action {self.rivals[row]}",
+                f"  {self.samples:,} rollouts of {self.steps} steps from each of {len(self.states)} states "
+                f"of {describe(self.domain)}",
+                f"  cut off after {self.steps} steps: what follows is at most γ^{self.steps}·span(R)/(1 − γ) = "
+                f"{self.truncation:.2g}, and far less where the dynamics mix",
+            ]
+        )
+
+
+def rollout_check(
+    reward: Any,
+    simulator: Simulator,
+    *,
+    discount: float | None = None,
+    expert: int | None = None,
+    states: int | ArrayLike = 100,
+    steps: int = 6,
+    samples: int = 6000,
+    rng: Any,
+) -> RolloutCheck:
+    """Estimate D_a(s) = Σ γ^{t−1}E[R(s_t | π first) − R(s_t | a first)] by playing (the paper's check, appendix).
+
+    Evidence at the start states only, and of a truncated sum: a test that a wrong reward fails, not a proof. All first
+    actions are played with the same random numbers, so that noise they share cancels.
+
+    Args:
+        reward: a `Solution`, a `Reward`, or any function of states ``[n, d]``.
+        simulator: the dynamics.
+        discount: γ; known from a solution.
+        expert: the expert's action; known from a solution, otherwise 0.
+        states: how many start states, evenly spaced over an interval and drawn uniformly from a larger box; or the
+            states themselves, ``[n]`` or ``[n, d]``.
+        steps: the length of a rollout.
+        samples: rollouts per start state and first action.
+        rng: a seed or Generator.
+    """
+    check_simulator(simulator)
+    function, discount, expert = _what_is_asked(reward, discount, expert)
+    check_problem(discount, expert, simulator.n_actions)
+    for name, value, least in (("steps", steps, 1), ("samples", samples, 2)):
+        _check_count(name, value, least)
+    generator, domain = as_generator(rng), as_domain(simulator.domain)
+    start = _start_states(states, domain, generator)
+    rivals = tuple(a for a in range(simulator.n_actions) if a != expert)
+    play = _Play(simulator, function, domain, discount, expert, steps)
+    first, second = np.zeros((2, len(rivals), len(start)))
+    for begin in range(0, len(start) * samples, ROWS):
+        which = np.arange(begin, min(begin + ROWS, len(start) * samples)) % len(start)
+        (stream,) = generator.spawn(1)
+        own = play.returns(start[which], expert, copy.deepcopy(stream))
+        for row, rival in enumerate(rivals):
+            gap = own - play.returns(start[which], rival, copy.deepcopy(stream))
+            first[row] += np.bincount(which, gap, minlength=len(start))
+            second[row] += np.bincount(which, gap**2, minlength=len(start))
+    mean = first / samples
+    variance = np.maximum(second / samples - mean**2, 0.0) * samples / (samples - 1)
+    return RolloutCheck(
+        states=start,
+        advantage=mean,
+        standard_error=np.sqrt(variance / samples),
+        rivals=rivals,
+        steps=int(steps),
+        samples=int(samples),
+        truncation=discount**steps * _span(function, play) / (1 - discount),
+        domain=domain,
+    )
+
+
+class _Play:
+    """Discounted rewards of rollouts, with the least and the largest reward met so far."""
+
+    def __init__(
+        self, simulator: Simulator, reward: Callable[..., Any], domain: Domain, discount: float, expert: int, steps: int
+    ) -> None:
+        self.simulator, self.reward, self.domain = simulator, reward, domain
+        self.discount, self.expert, self.steps = discount, expert, steps
+        self.low, self.high = np.inf, -np.inf
+
+    def returns(self, states: Array, first: int, rng: np.random.Generator) -> Array:
+        """Σ γ^{t−1} R(s_t) over one rollout from each state, the expert acting after the first step: ``[n]``."""
+        total, weight = np.zeros(len(states)), 1.0
+        for step in range(self.steps):
+            states = self._next(states, first if step == 0 else self.expert, rng)
+            total += weight * self._rewards(states)
+            weight *= self.discount
+        return total
+
+    def _next(self, states: Array, action: int, rng: np.random.Generator) -> Array:
+        states.flags.writeable = False
+        answer = as_states(
+            self.simulator.sample(states, action, rng), self.domain, name=f"next states of action {action}"
+        )
+        if len(answer) != len(states):
+            raise ValueError(f"sample(states, {action}, rng) got {len(states)} states and returned {len(answer)}")
+        return answer
+
+    def _rewards(self, states: Array) -> Array:
+        values = np.asarray(self.reward(states), dtype=np.float64)
+        if values.size != len(states):
+            raise ValueError(f"the reward got {len(states)} states and returned shape {list(values.shape)}")
+        values = values.reshape(len(states))
+        bad = ~np.isfinite(values)
+        if bad.any():
+            at = int(bad.argmax())
+            raise ValueError(f"the reward must be finite, but it is {values[at]} at s = {states[at].tolist()}")
+        self.low, self.high = min(self.low, float(values.min())), max(self.high, float(values.max()))
+        return values
+
+
+def _span(reward: Callable[..., Any], play: _Play) -> float:
+    """sup R − inf R: exact for an expansion, else over the states visited."""
+    if isinstance(reward, Reward):
+        c = reward.coefficients
+        return -minimum(reward.basis, -c)[1] - minimum(reward.basis, c)[1]
+    return play.high - play.low
+
+
+def _start_states(states: Any, domain: Domain, rng: np.random.Generator) -> Array:
+    if np.ndim(states) > 0:
+        start = as_states(states, domain)
+        if len(start) == 0:
+            raise ValueError("states must hold at least one start state, got none")
+        return start
+    _check_count("states", states, 1)
+    low, high = np.array(domain).T
+    if len(domain) == 1:
+        return np.linspace(low, high, int(states)) if states > 1 else np.array([(low + high) / 2])
+    return np.asarray(low + (high - low) * rng.random((int(states), len(domain))))
+
+
+def _check_count(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name} must be a whole number, at least {least}, got {value!r}")
+
+
+def _what_is_asked(reward: Any, discount: float | None, expert: int | None) -> tuple[Callable[..., Any], float, int]:
+    """The reward as a function, γ and π; from a solution where they are not given."""
+    if hasattr(reward, "reward"):  # a Solution, or anything that carries its reward
+        discount = getattr(reward, "discount", None) if discount is None else discount
+        expert = getattr(reward, "expert", None) if expert is None else expert
+        if reward.reward is None:
+            raise ValueError(f"there is no reward to check: {reward.reason}")
+        reward = reward.reward
+    if not callable(reward):
+        raise TypeError(f"the reward must be a function of states, a Reward or a Solution, got {type(reward).__name__}")
+    if discount is None:
+        raise ValueError("a reward alone does not know the problem: pass discount, say discount=0.9")
+    return reward, discount, 0 if expert is None else expert
