@@ -16,11 +16,11 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_demo_solves_prints_and_draws(folder, capsys):
-    assert main(["demo", "--samples", "20000"]) == 0
+    assert main(["demo"]) == 0
     printed = capsys.readouterr().out
-    assert "Solved, not certified" in printed and "strictly optimal at every state" in printed
+    assert "Certified with probability 0.95" in printed and "strictly optimal at every state" in printed
     assert (folder / "certirl-demo.png").read_bytes().startswith(b"\x89PNG")
-    assert certirl.load(folder / "certirl-demo.npz").status == "solved"
+    assert certirl.load(folder / "certirl-demo.npz").status == "certified"
 
 
 def test_solve_reads_a_table_and_writes_reward_and_picture(folder, capsys):
@@ -65,6 +65,6 @@ def test_mistakes_are_one_sentence_and_code_two(folder, capsys, arguments, sente
 
 def test_without_matplotlib_the_solution_is_still_written(folder, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    assert main(["demo", "--samples", "5000"]) == 0
+    assert main(["demo"]) == 0
     assert 'pip install "certirl[plot]"' in capsys.readouterr().out
-    assert certirl.load("certirl-demo.npz").status == "solved"
+    assert certirl.load("certirl-demo.npz").status == "certified"

@@ -12,9 +12,11 @@ and r_a is of second order. docs/notes/certificate.md has statements, assumption
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
+from certirl.bases import Basis
 from certirl.concentration import EVENTS, degree, empirical_bernstein, inflation, log_term, spread_points
 from certirl.domain import Array
 from certirl.evidence import Evidence, Surrogate
@@ -88,11 +90,21 @@ class _Workings:
         return self.dense_factor * (np.abs(weights @ self.dense.T) * reach).max(axis=1)
 
 
-def lower_bounds(surrogate: Surrogate, evidence: Evidence, *, delta: float, tail: float) -> list[LowerBound]:
-    """With probability 1 − δ over the fresh data, D_a(s) ≥ margin for every state and every rival a."""
+def lower_bounds(
+    surrogate: Surrogate, evidence: Evidence, *, delta: float, tail: float, crude: bool = False
+) -> list[LowerBound]:
+    """With probability 1 − δ over the fresh data, D_a(s) ≥ margin for every state and every rival a.
+
+    Args:
+        surrogate: fixed beforehand.
+        evidence: of the fresh data.
+        delta: the probability of failure.
+        tail: τ.
+        crude: bound the remainder after one step by contraction alone, for comparison.
+    """
     work = _Workings(surrogate, evidence, tail)
     points, factor, L = _points(work, delta * BAND_SHARE)
-    second = _second_order(work, delta * (1 - BAND_SHARE))
+    second = _second_order(work, delta * (1 - BAND_SHARE), crude)
     scale = surrogate.high - surrogate.low
     rounding = (CHUNK + evidence.counts.max() / CHUNK) * np.finfo(float).eps * scale * work.ks**2
     rounding *= float(np.linalg.cond(evidence.gram).max()) * np.abs(work.resolvent).sum(axis=1).max()
@@ -153,7 +165,7 @@ def _corrected_curve(work: _Workings, rival: int) -> Array:
     return np.asarray(s.fits[expert] - s.fits[rival] + own - other + work.gamma * work.F[rival].T @ own)
 
 
-def _second_order(work: _Workings, delta: float) -> dict[int, float]:
+def _second_order(work: _Workings, delta: float, crude: bool) -> dict[int, float]:
     """The remainder r_a: errors of the operators acting on û, itself an error; summed to all orders.
 
     One step turns û into γ(P_π − P̂_π)û, whose coefficients are bounded entry by entry; the steps form a geometric
@@ -169,10 +181,15 @@ def _second_order(work: _Workings, delta: float) -> dict[int, float]:
     u = _coefficients(work, work.gamma * work.resolvent.T @ work.precision[expert], L)
     entries = _operator_errors(work, expert, np.eye(ks), L, own=True)  # |T − T̂|, row i from 2 on
     lifted = work.gamma * np.abs(work.resolvent.T) @ entries.T
+    if crude:
+        own = _operator_errors(work, expert, phi, L, own=True).max(axis=1) * factor
+        rest = {a: _operator_errors(work, a, phi, L, own=False).max(axis=1) * factor for a in s.rivals}
+        return {a: float(u @ (rest[a] + own * (1 + 2 * work.gamma / (1 - work.gamma)))) for a in s.rivals}
     if np.abs(np.linalg.eigvals(lifted)).max() >= 0.95:
         return dict.fromkeys(s.rivals, float("inf"))
     total = np.linalg.solve(np.eye(ks) - lifted, u)
-    far = work.tail * _half_spans(work)  # beyond the columns, for each function
+    low, high = _ranges(s.columns)
+    far = work.tail * (high - low) / 2  # beyond the columns, for each function
     slipped = 2 * work.gamma / (1 - work.gamma) * work.lebesgue[expert] * far @ total
     result = {}
     for rival in s.rivals:
@@ -202,7 +219,7 @@ def _operator_errors(work: _Workings, action: int, phi: Array, L: float, *, own:
     weights = phi @ work.precision[action]
     drift = e.drift[work.expert] - e.drift[action] if contrast else e.drift[action]
     fits = s.Z[work.expert] - s.Z[action] if contrast else s.Z[action]
-    low, high = _ranges(work)
+    low, high = _ranges(s.columns)
     errors = np.zeros((work.ks, len(phi)))
     for i in range(1, work.ks):
         fit = work.dense @ fits[i]
@@ -212,17 +229,13 @@ def _operator_errors(work: _Workings, action: int, phi: Array, L: float, *, own:
     return errors
 
 
-def _ranges(work: _Workings) -> tuple[Array, Array]:
+@lru_cache
+def _ranges(columns: Basis) -> tuple[Array, Array]:
     """The least and largest value of every column function."""
-    unit = np.eye(work.ks)
-    low = np.array([minimum(work.s.columns, row)[1] for row in unit])
-    high = np.array([-minimum(work.s.columns, -row)[1] for row in unit])
+    unit = np.eye(columns.size)
+    low = np.array([minimum(columns, row)[1] for row in unit])
+    high = np.array([-minimum(columns, -row)[1] for row in unit])
     return low, high
-
-
-def _half_spans(work: _Workings) -> Array:
-    low, high = _ranges(work)
-    return (high - low) / 2
 
 
 def _first_order_tail(work: _Workings, rival: int) -> float:

@@ -282,14 +282,23 @@ def samples_needed(
     """
     if now.estimated <= 0:
         return None
-    for factor in 2.0 ** np.arange(-12, 31, 0.25):
-        n = float(evidence.counts.min()) * factor
-        if n < 10 * surrogate.columns.size:
-            continue
-        bounds = lower_bounds(surrogate, evidence.forecast(factor), delta=delta, tail=tail)
-        if now.estimated - max(bound.estimated - bound.margin for bound in bounds) > 0:
-            return int(n)
-    return None
+    have = int(evidence.counts.min())
+
+    def enough(n: int) -> bool:
+        bounds = lower_bounds(surrogate, evidence.forecast(n / have), delta=delta, tail=tail)
+        return now.estimated > max(bound.estimated - bound.margin for bound in bounds)
+
+    return least_enough(enough, 10 * surrogate.columns.size, have * 2**20)
+
+
+def least_enough(enough: Callable[[int], bool], low: int, high: int) -> int | None:
+    """The least n between low and high, to a tenth, that is enough; None if not even high is."""
+    if not enough(high):
+        return None
+    while high > 1.1 * low + 1:
+        middle = int((low * high) ** 0.5)
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
 
 
 def _losses(bound: LowerBound) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The command line: demo, solve, plan."""
+"""The command line: demo, solve, check, plan."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from certirl import __version__
-from certirl.bases import FAMILIES
+from certirl.bases import FAMILIES, Legendre
 from certirl.domain import describe
 from certirl.problems import random_polynomial
 from certirl.recover import OBJECTIVES
@@ -28,20 +28,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def demo(options: argparse.Namespace) -> int:
-    """Solve a problem whose truth is known, and say whether the answer is right."""
+    """Solve a problem whose truth is known until the answer is proved, and say whether it is right."""
     problem = random_polynomial(seed=options.problem, actions=3, degree=10)
-    print(f"{problem}; the expert always takes action 0; the dynamics are only sampled.\n")
-    solution = solve(problem, discount=0.7, expert=0, samples=options.samples, rng=options.seed)
+    print(f"{problem}; the expert always takes action 0; the dynamics are only sampled.")
+    print("Known of the dynamics: they depend on the state through its first 3 Legendre functions (tail=0).\n")
+    solution = solve(
+        problem,
+        discount=0.7,
+        basis=Legendre(11),
+        columns=3,
+        delta=0.05,
+        tail=0,
+        max_samples=options.max_samples,
+        rng=options.seed,
+    )
     print(solution)
     if solution.reward is None:
         return 1
     margin = problem.true_margin(solution.reward, discount=solution.discount)
-    verdict = (
-        "strictly optimal at every state" if margin > 0 else "NOT optimal everywhere: the estimate misled the program"
-    )
+    verdict = "strictly optimal at every state" if margin > 0 else "NOT optimal everywhere"
     print(f"\nThe truth, which the solver did not see: minimum margin {margin:.3f}, the expert is {verdict}.")
     _write_picture(lambda path: solution.plot(problem=problem, path=path), options.plot)
-    print(f"Solution: {solution.save(options.output)}   (certirl.load reads it)")
+    print(f"Solution: {solution.save(options.output)}   (certirl.load reads it, certirl check proves it again)")
     return 0 if margin > 0 else 1
 
 
@@ -65,12 +73,21 @@ def solve_file(options: argparse.Namespace) -> int:
         objective=options.objective,
         cover=options.cover,
         slack=options.slack,
+        delta=options.delta,
+        tail=options.tail,
     )
     print(solution)
     print(f"Solution: {solution.save(options.output)}")
     if solution.reward is not None and options.plot:
         _write_picture(lambda path: solution.plot(path=path), options.plot)
     return 0 if solution.status in ("solved", "certified") else 1
+
+
+def check_file(options: argparse.Namespace) -> int:
+    """Derive a saved certificate again, with other arithmetic."""
+    from certirl import check
+
+    return check.main(options.file)
 
 
 def plan(options: argparse.Namespace) -> int:
@@ -99,13 +116,16 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="command")
     _add_demo(commands.add_parser("demo", help="solve a problem with known truth and draw it"))
     _add_solve(commands.add_parser("solve", help="find a reward from logged transitions (.npz or .csv)"))
+    checker = commands.add_parser("check", help="prove a saved certificate again, independently")
+    checker.add_argument("file", help="what certirl saved (.npz)")
+    checker.set_defaults(run=check_file)
     _add_plan(commands.add_parser("plan", help="print the samples the theorems ask for"))
     return parser
 
 
 def _add_demo(command: argparse.ArgumentParser) -> None:
     command.add_argument("--problem", type=int, default=7, help="seed of the random polynomial problem (default 7)")
-    command.add_argument("--samples", type=int, default=100_000, help="transitions per action (default 100000)")
+    command.add_argument("--max-samples", type=int, default=500_000, help="transitions per action to stop at")
     command.add_argument("--seed", type=int, default=0, help="seed of the draws (default 0)")
     command.add_argument("--output", default="certirl-demo.npz", help="where the solution goes")
     command.add_argument("--plot", default="certirl-demo.png", help="where the picture goes")
@@ -126,6 +146,8 @@ def _add_solve(command: argparse.ArgumentParser) -> None:
     command.add_argument("--objective", choices=OBJECTIVES, default="least-variance")
     command.add_argument("--cover", type=float, help="the paper's cover radius instead of the continuum")
     command.add_argument("--slack", type=float, help="soft form: the price of a shortfall")
+    command.add_argument("--delta", type=float, help="certify, with at most this probability of a false certificate")
+    command.add_argument("--tail", type=float, help="how far the dynamics reach beyond --columns (0: not at all)")
     command.add_argument("-o", "--output", default="reward.npz", help="where the solution goes (default reward.npz)")
     command.add_argument(
         "--plot", default="reward.png", help="where the picture goes (default reward.png; '' for none)"

@@ -97,7 +97,7 @@ def fit_surrogate(
     observed: Any = _Observables(columns, reward)
     ((moments,),) = accumulate(training, [(observed, columns)], n_actions=n_actions)
     ks = columns.size
-    regression = np.linalg.solve(moments.gram, moments.cross.transpose(0, 2, 1)).transpose(0, 2, 1)
+    regression = moments.cross @ np.linalg.pinv(moments.gram, hermitian=True)  # a poor guess is sound, only wasteful
     Z, of_reward = regression[:, :ks], regression[:, ks]
     Z[:, 0] = np.eye(ks)[0]
     g = np.linalg.solve(np.eye(ks) - discount * Z[expert].T, of_reward[expert])

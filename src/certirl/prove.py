@@ -17,7 +17,7 @@ import numpy as np
 from certirl.bases import Basis
 from certirl.bellman import Bellman, bellman
 from certirl.bounds import lower_bounds
-from certirl.certify import Certificate, TailLike, conclude
+from certirl.certify import Certificate, TailLike, conclude, least_enough
 from certirl.estimate import Operators, estimate
 from certirl.evidence import Evidence, Surrogate, fit_surrogate, gather
 from certirl.moments import Moments, accumulate
@@ -114,7 +114,7 @@ def prove(
         operators = estimate(moments)
         criterion = bellman(operators, discount=discount, expert=expert)
         recovery = recover(criterion, objective=objective)
-        needed, forecast = STEPS[1] * n, float("nan")
+        needed, forecast = int(STEPS[1] * n), float("nan")
         if recovery.reward is not None and recovery.status == "solved":
             surrogate = fit_surrogate(
                 recovery.reward, training, columns=narrow, n_actions=n_actions, discount=discount, expert=expert
@@ -145,13 +145,13 @@ def _forecast(surrogate: Surrogate, seen: Evidence, fresh: int, delta: float, ta
     return min(bound.margin / max(bound.estimated, 1e-300) for bound in bounds)
 
 
-def _needed(surrogate: Surrogate, seen: Evidence, n: int, most: int, delta: float, tail: float) -> float:
+def _needed(surrogate: Surrogate, seen: Evidence, n: int, most: int, delta: float, tail: float) -> int:
     """The next n for which the forecast leaves what we aim for; ``most`` if none does."""
-    while n < most:
-        n = int(1.1 * n) + 1
-        if _forecast(surrogate, seen, int((1 - TRAINING_SHARE) * n), delta, tail) > AIM:
-            return n
-    return most
+
+    def enough(n: int) -> bool:
+        return _forecast(surrogate, seen, int((1 - TRAINING_SHARE) * n), delta, tail) > AIM
+
+    return least_enough(enough, n, most) or most
 
 
 def _other_attempts(delta: float, attempt: int) -> dict[str, float]:

@@ -1,7 +1,8 @@
 """Exact arithmetic with bounds: |x − m·2^−BITS| ≤ e·2^−BITS for whole numbers m and e, and nothing is ever dropped.
 
 A `Table` keeps one e for all its entries; with so many bits that costs nothing. Where only one side matters, functions
-called above and below return fractions on that side. Nothing here uses floating point.
+called above and below return fractions on that side. No bound here passes through floating point, and nothing of the
+rest of the library is used: `certirl.check` builds its second opinion on it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from operator import mul
+from typing import Any
 
 BITS = 320
 ONE = 1 << BITS
@@ -84,6 +86,10 @@ class Table:
         width = max(map(len, self.rows), default=0)
         return Table([[sum(row) for row in self.rows]], self.error * width)
 
+    def form(self, middle: list[list[Fraction]], other: Table) -> Table:
+        """The diagonal of x·middle·yᵀ, one row."""
+        return (self @ Table.of(middle)).times(other).sums()
+
     def tops(self) -> list[Fraction]:
         """max_j x_ij for every row, from above."""
         return [Fraction(max(row) + self.error, ONE) for row in self.rows]
@@ -107,13 +113,23 @@ def stacked(tables: Sequence[Table]) -> Table:
     return Table([row for table in tables for row in table.rows], max(table.error for table in tables))
 
 
+def exactly(value: Any) -> Any:
+    """Floats, in lists of lists or alone, as the fractions that they are."""
+    return [exactly(item) for item in value] if isinstance(value, list) else Fraction(value)
+
+
+def dot(a: Sequence[Fraction], b: Sequence[Fraction]) -> Fraction:
+    """Σ a_i b_i."""
+    return sum((x * y for x, y in zip(a, b, strict=True)), Fraction(0))
+
+
 def identity(size: int) -> list[list[Fraction]]:
     """1 on the diagonal, 0 elsewhere."""
     return [[Fraction(int(i == j)) for j in range(size)] for i in range(size)]
 
 
 def eliminate(left: list[list[Fraction]], right: list[list[Fraction]]) -> tuple[Table, bool] | None:
-    """X with left·X = right, rounded down once at the end, and whether all leading minors are positive; None if singular.
+    """X with left·X = right, rounded down at the end, and whether all leading minors are positive; None if singular.
 
     Gauss and Jordan without fractions (Bareiss): every division of whole numbers on the way comes out even.
     """
@@ -136,6 +152,20 @@ def eliminate(left: list[list[Fraction]], right: list[list[Fraction]]) -> tuple[
     return Table([[(x << BITS) // last for x in row[size:]] for row in rows], 1), positive
 
 
+def series_above(K: list[list[Fraction]], u: list[Fraction]) -> list[Fraction] | None:
+    """x ≥ Σ_k K^k u for K, u ≥ 0: whatever solves x = Kx + u with x ≥ 0; None if nothing does.
+
+    From x = Kx + u with x ≥ 0 follows x ≥ u + Ku + … + K^k u for every k: no eigenvalue is needed to know that the
+    series converges. K and u are rounded up first, to stay quick.
+    """
+    rows = zip(identity(len(u)), K, strict=True)
+    left = [[one - rounded_up(k) for one, k in zip(*pair, strict=True)] for pair in rows]
+    solved = eliminate(left, [[rounded_up(x)] for x in u])
+    if solved is None or any(x < 0 for (x,) in solved[0].rows):
+        return None
+    return [x for (x,) in solved[0].above()]
+
+
 def root_above(x: Fraction) -> Fraction:
     """A fraction ≥ √x, for x ≥ 0; negative x, which only rounding makes, count as zero."""
     if x <= 0:
@@ -148,20 +178,21 @@ def root_above(x: Fraction) -> Fraction:
 def log_above(x: Fraction) -> Fraction:
     """A fraction ≥ ln x, for x ≥ 1: k ln 2 + ln(x/2^k), each by 2·artanh and its geometric remainder."""
     k = max(x.numerator.bit_length() - x.denominator.bit_length() - 1, 0)
-    return _rounded_up(k * _log_series(Fraction(1, 3)) + _log_series((x / 2**k - 1) / (x / 2**k + 1)))
+    return rounded_up(k * _log_series(Fraction(1, 3)) + _log_series((x / 2**k - 1) / (x / 2**k + 1)))
 
 
 def _log_series(z: Fraction) -> Fraction:
     """2·artanh z from above for 0 ≤ z ≤ 3/5: 2 Σ z^(2i+1)/(2i+1), the terms left out at most the last/(1 − z²)."""
-    z, total = _rounded_up(z), Fraction(0)
+    z, total = rounded_up(z), Fraction(0)
     power = z
     for i in range(_SIDE):
-        total += _rounded_up(power / (2 * i + 1))
-        power = _rounded_up(power * z * z)
+        total += rounded_up(power / (2 * i + 1))
+        power = rounded_up(power * z * z)
     return 2 * (total + power / (1 - z * z))
 
 
-def _rounded_up(x: Fraction) -> Fraction:
+def rounded_up(x: Fraction) -> Fraction:
+    """A fraction ≥ x with few digits."""
     return Fraction(-((-x.numerator << _SIDE) // x.denominator), 1 << _SIDE)
 
 
@@ -227,6 +258,12 @@ def peaks(kind: str, size: int) -> Table:
     return Table([[math.isqrt(half << 2 * BITS - 1) for half in halves]], 1)
 
 
+def size_of_terms(kind: str, coefficients: Iterable[Fraction]) -> Fraction:
+    """k Σ|c_n|sup|φ_n| over k functions: in units of the last place, what adding them up can cost."""
+    sizes = [abs(c) for c in coefficients]
+    return len(sizes) * dot(sizes, peaks(kind, len(sizes)).above()[0])
+
+
 def values(kind: str, size: int, places: Sequence[Fraction]) -> Table:
     """φ_n at places v in [0, 1] of the interval ``[points][size]``: at t = −cos πv, or t = 2v − 1 for Fourier."""
     ones = Table([[ONE] * len(places)])
@@ -240,10 +277,8 @@ def values(kind: str, size: int, places: Sequence[Fraction]) -> Table:
         t = -circle(places)[1]
         rows = [ones, t]
         for n in range(2, size):
-            ahead, behind = (
-                (Fraction(2), Fraction(1)) if kind == "Chebyshev" else (2 - Fraction(1, n), 1 - Fraction(1, n))
-            )
-            rows.append(t.times(rows[-1]).scaled(ahead) - rows[-2].scaled(behind))
+            less = Fraction(0 if kind == "Chebyshev" else 1, n)
+            rows.append(t.times(rows[-1]).scaled(2 - less) - rows[-2].scaled(1 - less))
     return stacked(rows[:size]).T.times(peaks(kind, size))
 
 
@@ -253,8 +288,18 @@ def spread_places(count: int) -> list[Fraction]:
 
 
 def inflation_above(kind: str, degree: int, count: int) -> Fraction:
-    """sup|p| ≤ this·max_j|p(v_j)| at the spread places: 1/cos(πd/2N), and 1/cos(πd/N) on the circle (Ehlich, Zeller)."""
+    """sup|p| ≤ this·max_j|p(v_j)| at the spread places: 1/cos(πd/2N), 1/cos(πd/N) on the circle (Ehlich and Zeller)."""
     return 1 / cos_below(Fraction(degree, count if kind == "Fourier" else 2 * count))
+
+
+def good_count(kind: str, degree: int, events: float, most: int) -> int:
+    """The N ≤ most with inflation·√ln(N·events) least. Any N is sound that is not chosen by looking at the data."""
+
+    def width(n: int) -> float:
+        angle = math.pi * degree / (n if kind == "Fourier" else 2 * n)
+        return math.sqrt(math.log(n * events)) / math.cos(angle) if angle < 1.57 else math.inf
+
+    return min(range(degree + 1, most + 1), key=width)
 
 
 def minimum_below(kind: str, coefficients: Table) -> Fraction:
@@ -267,7 +312,7 @@ def minimum_below(kind: str, coefficients: Table) -> Fraction:
     sizes = [c * peak for c, peak in zip(row, peaks(kind, size).above()[0], strict=True)]
     turn = PI_ABOVE * (2 if kind == "Fourier" else 1)
     bend = sum((x * (turn * frequency(kind, n)) ** 2 for n, x in enumerate(sizes)), Fraction(0))
-    tolerance = sum(sizes) / 2**32
+    tolerance = sum(sizes, Fraction(0)) / 2**40
     width = Fraction(1, 8 * size)
     known: dict[Fraction, Fraction] = {}
 
@@ -290,3 +335,60 @@ def minimum_below(kind: str, coefficients: Table) -> Fraction:
         best = min(best, look(middles))
         starts += middles
     return min(best - tolerance, min(min(known[v], known[v + width]) for v in starts) - bend * width**2 / 8)
+
+
+def column_range(kind: str, n: int) -> tuple[Fraction, Fraction]:
+    """Bounds on φ_n: ∓ its peak, but for Legendre polynomials of even degree, whose minimum is higher."""
+    high = peaks(kind, n + 1).above()[0][n]
+    even = kind == "Legendre" and n % 2 == 0
+    return minimum_below(kind, Table.of(identity(n + 1)[n:])) if even else -high, high
+
+
+def range_around(kind: str, coefficients: list[Fraction]) -> tuple[Fraction, Fraction]:
+    """Bounds on Σ c_n φ_n over the interval, from below and from above."""
+    table = Table.of([coefficients])
+    return minimum_below(kind, table), -minimum_below(kind, -table)
+
+
+class Grid:
+    """sup over all states of products of two expansions, or of sums of such, from points enough for twice the degree.
+
+    That absolute values, and the larger of two signs, may stand in the products is seen at the state where the supremum
+    is: there they have certain signs, with these the product is an expansion, and at the points it is no larger.
+    """
+
+    def __init__(self, kind: str, size: int) -> None:
+        count = 20 * size
+        self.across = values(kind, size, spread_places(count)).T
+        self._factor = inflation_above(kind, 2 * frequency(kind, size - 1), count)
+
+    def level(self, x: Fraction) -> Table:
+        """The constant x, one row."""
+        return Table.of([[x] * len(self.across.rows[0])])
+
+    def swing(self, weights: Table) -> Table:
+        """|weights·φ|, row by row."""
+        return (weights @ self.across).absolute()
+
+    def reach(self, low: Fraction, high: Fraction, fit: Table) -> Table:
+        """max(high − fit·φ, fit·φ − low), one row: as far as something between low and high can be from the fit."""
+        at = fit @ self.across
+        return (self.level(high) - at).larger(at - self.level(low))
+
+    def sup(self, products: Table) -> list[Fraction]:
+        """The supremum of every row, from above."""
+        return [self._factor * top for top in products.tops()]
+
+
+def radii_above(observed: Table, bounds: list[Fraction], log_term: Fraction) -> list[Fraction]:
+    """√(2vL) + bL/3 with √v = b√(L/2) + √(ΣZ² + b²L/2): more than |Σ(Z − EZ)|, |Z| ≤ b, but for probability 3e^−L.
+
+    Bennett and Bernstein need only ΣE Z² ≤ v and Z ≤ b; and ΣE Z² ≤ v for the v above because the lower tail of a sum
+    of non-negative W = Z² has no range term: ΣW > ΣE W − √(2LΣE W²) but for probability e^−L, and E W² ≤ b²E W.
+    """
+    radii, root = [], root_above(2 * log_term)
+    for squares, bound in zip(observed.above()[0], bounds, strict=True):
+        half = bound**2 * log_term / 2
+        deviation = root_above(half) + root_above(max(squares, Fraction(0)) + half)
+        radii.append(rounded_up(deviation * root + bound * log_term / 3))
+    return radii

@@ -1,16 +1,17 @@
 """Certified infeasibility: from fresh data, that no value function of a class makes the expert strictly optimal.
 
 For V = wᵀφ the advantage is linear, D_a(s) = w·ρ_a(s) with ρ_a(s)_i = ((P_π − P_a)φ_i)(s), i = 2 … k, and no w has all
-of them positive exactly when 0 lies in the closed convex hull of the rows ρ_a(s). That is proved cone by cone: the
-w-space is cut into cones, each spanned by k − 1 directions w_v, and cone f is given one mixture x_f = Σ λ_i ρ_{a_i}(s_i)
-of rows. If w_v·x_f < 0 for its directions then w·x_f < 0 for every w in it. So finitely many numbers decide, and which
-ones is settled before the fresh data are seen. docs/notes/refutation.md has statement, assumptions and proof.
+of them positive as soon as 0 lies in the convex hull of the rows ρ_a(s). That is proved cone by cone: the w-space is
+cut into cones, each spanned by k − 1 directions w_v, and each cone is given one mixture x = Σ λ_i ρ_{a_i}(s_i) of rows.
+If w_v·x < 0 for the directions of a cone then w·x < 0 for every w in it. So finitely many numbers decide, and which
+they are is settled before the fresh data are seen. docs/notes/refutation.md has statement, assumptions and proof.
 """
 
 from __future__ import annotations
 
 import contextlib
 import heapq
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.bases import Basis
-from certirl.certify import TailLike, _tail_in_words, check_delta, split
+from certirl.certify import FIT_SHARE, TailLike, _tail_in_words, check_delta, least_enough, split
 from certirl.concentration import degree, empirical_bernstein, inflation, log_term, spread_points
 from certirl.domain import Array, as_domain, freeze
 from certirl.estimate import MAX_CONDITION, Operators, estimate
@@ -30,12 +31,10 @@ from certirl.simulator import CHUNK, Simulator, check_simulator
 from certirl.tail import tail_number
 from certirl.transitions import Piece, Transitions
 
-# Cones and mixtures are chosen on this part of the data: a poor choice costs more than a little less data.
-CHOICE_SHARE = 0.3
 # Each number pays for two failures of probability e^−L: of the second moment, and of the mean on one side.
 EVENTS = 2
-# Cones are halved until the training data clear the forecast error this many times over, or there are CONES·(k − 1).
-COMFORT, CONES = 2.0, 30
+# Cones are halved until the training data clear the forecast error this many times over, or there are so many.
+COMFORT, CONES = 2.0, 300
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,30 +77,21 @@ class Refutation:
     def __post_init__(self) -> None:
         freeze(self)
 
-    @property
-    def word(self) -> str:
-        """One of "certified infeasible", "infeasible, not certified" (no tail declared) and "undetermined"."""
-        if self.kappa <= self.error:
-            return "undetermined"
-        return "certified infeasible" if self.holds else "infeasible, not certified"
-
     def __str__(self) -> str:
         chance, who = f"with probability {1 - self.delta:g}", f"no reward whose value lies in {self.plan.rows}"
-        if self.word == "undetermined":
+        if self.kappa <= self.error:
             first = f"Undetermined: {chance} {who} has a margin above {self.ceiling:.3g} per unit of ‖w‖₁"
             more = "; perhaps no number of them is enough"
             if self.samples_needed is not None:
                 more = f"; about {self.samples_needed:,} may show that there is none"
         else:
-            first = f"{self.word.capitalize()} {chance}: {who} makes action {self.plan.expert} strictly optimal"
-            more = f", in {self.plan.cones} cones of values"
-        parts = ", ".join(f"{name} {value:.2g}" for name, value in self.losses.items() if value > 1e-3 * self.error)
-        lines = [
-            first,
-            f"  in the least clear direction the margin is {-self.kappa:.3g}, give or take {self.error:.3g} ({parts})",
-            f"  from {self.samples:,} fresh transitions per action{more}",
-        ]
-        return "\n".join(lines + [f"  assumed: {assumption}" for assumption in self.assumptions])
+            word = "Certified infeasible" if self.holds else "Infeasible, not certified,"
+            first = f"{word} {chance}: {who} makes action {self.plan.expert} strictly optimal"
+            more = f", in {len(self.plan.mixtures) - 1} cones of values"
+        parts = ", ".join(f"{name} {value:.2g}" for name, value in self.losses.items() if value >= 1e-3 * self.error)
+        worst = f"  in the least clear direction it is {-self.kappa:.3g}, give or take {self.error:.3g}: {parts}"
+        data = f"  from {self.samples:,} fresh transitions per action{more}"
+        return "\n".join([first, worst, data, *(f"  assumed: {assumption}" for assumption in self.assumptions)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,11 +120,6 @@ class Plan:
 
     def __post_init__(self) -> None:
         freeze(self)
-
-    @property
-    def cones(self) -> int:
-        """How many cones the w-space is cut into, F."""
-        return len(self.mixtures) - 1
 
     def pulls(self) -> Array:
         """g with Σ_i λ_i((P_π − P_{a_i})f)(s_i) = Σ_c g_c·(coefficients of P_cf), for each number ``[J, A, k_s]``."""
@@ -176,6 +161,8 @@ def refute(
     check_delta(delta)
     if not isinstance(source, Transitions):
         check_simulator(source)
+    if not isinstance(basis, Basis):
+        raise TypeError(f"basis must be a basis such as certirl.Legendre(5), got {basis!r}")
     if source.n_actions < 2 or not 0 <= expert < source.n_actions:
         raise ValueError(f"expert must be one of at least two actions, 0 … {source.n_actions - 1}, got {expert}")
     if basis.size < 2:
@@ -183,7 +170,7 @@ def refute(
     rows = basis.on(as_domain(source.domain))
     narrow = rows.resized(rows.size if columns is None else columns)
     number = tail_number(tail, narrow)
-    training, fresh = split(source, narrow, samples, rng, CHOICE_SHARE, progress)
+    training, fresh = split(source, narrow, samples, rng, FIT_SHARE, progress)
     wide = rows.resized(max(rows.size, narrow.size))
     ((moments,),) = accumulate(training, [(wide, narrow)], n_actions=source.n_actions)
     plan = choose(estimate(moments), rows=rows, expert=expert, delta=delta, tail=number or 0.0)
@@ -199,27 +186,28 @@ def choose(operators: Operators, *, rows: Basis, expert: int, delta: float, tail
     noise = operators.noise[:, :, 1 : rows.size, 1 : rows.size]
     contrast = noise[expert, expert] - noise[expert, rivals] - noise[rivals, expert][:, None]
     contrast = contrast + noise[np.ix_(rivals, rivals)]  # covariances of the contrasts with two rivals [R, R, p, p]
-    average = np.einsum("aaij->ij", contrast) / len(rivals)
-    floor = 1e-9 * float(np.trace(average)) / p or 1.0
-    whitener = np.linalg.inv(np.linalg.cholesky(average + floor * np.eye(p)))  # makes the noise of directions round
+    variances, vectors = np.linalg.eigh(np.einsum("aaij->ij", contrast) / len(rivals))
+    top = variances[-1] if variances[-1] > 1e-12 else np.inf  # next to nothing is rounding: deterministic dynamics
+    whitener = np.linalg.inv(np.linalg.cholesky((vectors * np.maximum(variances / top, 1e-9)) @ vectors.T))
     fan = _Fan(
         points=np.concatenate([features @ (fits[expert] - fits[a]).T for a in rivals]) @ whitener.T,
-        lever=np.linalg.cholesky(operators.precision[expert] * CHOICE_SHARE / (1 - CHOICE_SHARE)).T @ features.T,
+        lever=np.linalg.cholesky(operators.precision[expert] * FIT_SHARE / (1 - FIT_SHARE)).T @ features.T,
         noise=np.einsum("xi,abij,yj->abxy", whitener, contrast, whitener),
         values=whitener @ rows.values(rows.grid(4 * rows.size + 1)).T[1:],
-        tail=tail,
-        samples=operators.counts.min() * (1 - CHOICE_SHARE) / CHOICE_SHARE,
-        L=log_term(EVENTS * p * (CONES * p + 2), delta),
+        tail=tail if np.isfinite(tail) else 0.0,
+        samples=operators.counts.min() * (1 - FIT_SHARE) / FIT_SHARE,
+        L=log_term(EVENTS * p * (CONES + 2), delta),
     )
     cones, mixtures = fan.grown()
-    directions = np.concatenate([*(cones @ whitener), np.eye(p), -np.eye(p)])
+    axes = np.vstack([np.eye(p), -np.eye(p)])
+    directions = np.vstack([*(cones @ whitener), axes])
     return Plan(
         rows=rows,
         columns=columns,
         expert=expert,
         states=np.tile(grid, (len(rivals), 1)),
         actions=np.repeat(rivals, len(grid)),
-        mixtures=np.vstack([mixtures, fan.vanishing()]),
+        mixtures=np.vstack([mixtures, fan.vanishing(axes @ np.linalg.inv(whitener))]),
         which=np.repeat(np.arange(len(cones) + 1), [p] * len(cones) + [2 * p]),
         directions=directions / np.abs(directions).sum(axis=1, keepdims=True),
         fits=fits,
@@ -228,56 +216,32 @@ def choose(operators: Operators, *, rows: Basis, expert: int, delta: float, tail
 
 @dataclass(frozen=True, eq=False)
 class _Fan:
-    """Cones that cover the w-space, in coordinates in which the noise is round; all here is forecast, nothing proved.
+    """Cones that cover the w-space, in coordinates in which the noise is round; all here is forecast, nothing proved."""
 
-    Attributes:
-        points: the rows ρ_i ``[m, p]``, rival by rival.
-        lever: ``[k_s, n]``; squared lengths are the variances of fits at the n states, for unit noise.
-        noise: covariances of the contrasts with two rivals ``[R, R, p, p]``.
-        values: φ at some states ``[p, …]``, for the range of w·φ.
-        tail, samples, L: of the bounds to come.
-    """
-
-    points: Array
-    lever: Array
-    noise: Array
-    values: Array
-    tail: float
+    points: Array  # the rows ρ_i [m, p], rival by rival
+    lever: Array  # [k_s, n]; squared lengths are the variances of fits at the n states, for unit noise
+    noise: Array  # covariances of the contrasts with two rivals [R, R, p, p]
+    values: Array  # φ at some states [p, …], for the range of w·φ
+    tail: float  # this and the next two will enter the bounds
     samples: float
     L: float
 
     def grown(self) -> tuple[Array, Array]:
-        """Start from a simplex; halve the least clear cone across its widest angle, until all are clear or too many.
-
-        Returns:
-            Cones ``[F, p, p]``, one direction per row, and their mixtures ``[F, m]``.
-        """
-        corners, heap, p = self._simplex(), list[tuple[float, int, Array, Array]](), self.points.shape[1]
-
-        def push(cone: Array, number: int) -> None:
-            mixture = self._against(cone)
-            heapq.heappush(heap, (self._clearance(cone, mixture), number, cone, mixture))
-
-        for number in range(p + 1):
-            push(np.delete(corners, number, axis=0), number)
-        while p > 1 and len(heap) < CONES * p and heap[0][0] < COMFORT:
-            cone, number = heap[0][2], 2 * len(heap)
-            if (self.points @ cone.T).min(axis=0).max() >= 0:
-                break  # one of its directions is a reward, as far as the training data know
-            i, j = divmod(int((cone @ cone.T).argmin()), p)
-            between = (cone[i] + cone[j]) / np.linalg.norm(cone[i] + cone[j])
+        """Halve the least clear cone of a simplex, and so on: cones ``[F, p, p]``, a direction a row, and mixtures."""
+        p, heap, number = self.points.shape[1], list[tuple[float, int, Array, Array]](), itertools.count()
+        new = [np.delete(self._simplex(), corner, axis=0) for corner in range(p + 1)]
+        while True:
+            for cone in new:
+                clearance, mixture = self._against(cone)
+                heapq.heappush(heap, (clearance, next(number), cone, mixture))
+            clearance, _, cone, _ = heap[0]
+            known = (self.points @ cone.T).min(axis=0).max() >= 0  # one direction is a reward, on training data
+            if p == 1 or known or clearance > COMFORT or len(heap) >= CONES:
+                return np.array([entry[2] for entry in heap]), np.array([entry[3] for entry in heap])
             heapq.heappop(heap)
-            for replaced in (i, j):
-                half = cone.copy()
-                half[replaced] = between
-                push(half, number + (replaced == j))
-        return np.array([entry[2] for entry in heap]), np.array([entry[3] for entry in heap])
-
-    def vanishing(self) -> Array:
-        """The mixture closest to zero, error included: ``[m]``."""
-        system = np.vstack([self.points.T, self._error_form(np.eye(self.points.shape[1]))])
-        heavy = 1e3 * float(np.abs(system).max())
-        return self._weights(np.vstack([system, np.full(len(self.points), heavy)]), np.append(0 * system[:, 0], heavy))
+            i, j = divmod(int((cone @ cone.T).argmin()), p)  # the widest angle
+            new = [cone.copy(), cone.copy()]
+            new[0][i] = new[1][j] = (cone[i] + cone[j]) / np.linalg.norm(cone[i] + cone[j])
 
     def _simplex(self) -> Array:
         """p + 1 unit vectors with sum zero; the first one is a reward, if the training data allow any."""
@@ -289,57 +253,48 @@ class _Fan:
             corners = corners - 2 * np.outer(corners @ mirror, mirror) / max(float(mirror @ mirror), 1e-30)
         return corners
 
-    def _spans(self, cone: Array) -> Array:
-        return np.asarray(np.ptp(cone @ self.values, axis=1))
+    def _against(self, cone: Array) -> tuple[float, Array]:
+        """How many errors x(λ) clears zero by, and the λ ≥ 0 with w_v·x(λ) ≤ −1 in every direction and least error."""
+        p, forms = len(cone), self._forms(cone)
+        error = np.kron(np.linalg.cholesky(forms.mean(axis=0)).T, self.lever)
+        pull = cone @ self.points.T + self.tail * np.ptp(cone @ self.values, axis=1)[:, None]
+        unit, heavy = float(np.abs(pull).max()) or 1.0, 1e3 * float(np.abs(error).max())
+        system = np.block([[error, np.zeros((len(error), p))], [heavy / unit * pull, heavy * np.eye(p)]])
+        goal = np.concatenate([np.zeros(len(error)), np.full(p, -heavy)])
+        mixture = _least(system, goal, slack=p)
+        h = mixture.reshape(len(self.noise), -1) @ self.lever.T
+        return -float((pull @ mixture / np.sqrt(np.einsum("vab,ab->v", forms, h @ h.T))).max()), mixture
 
-    def _error_form(self, cone: Array) -> Array:
-        """B with |Bλ| about the error of w·x(λ), averaged over the directions of the cone: ``[R k_s, m]``."""
-        rivals, square = len(self.noise), float((self._spans(cone) ** 2).mean())
-        form = 2 * self.L * np.einsum("vi,abij,vj->ab", cone, self.noise, cone) / len(cone)
-        range_term = (2.3 * self.L) ** 2 * float((self.lever**2).sum(axis=0).max())
-        tail_term = self.samples * self.tail**2 / 4 * (rivals + 1)
-        form = form + square * ((range_term + tail_term) * np.eye(rivals) + tail_term)
-        return np.kron(np.linalg.cholesky(form).T, self.lever)
+    def vanishing(self, axes: Array) -> Array:
+        """The mixture that is shortest, along the axes ``[v, p]`` and with its error: ``[m]``."""
+        error = np.kron(np.linalg.cholesky(self._forms(axes).mean(axis=0)).T, self.lever)
+        system = np.vstack([axes @ self.points.T, error])
+        heavy = 1e3 * float(np.abs(system).max())
+        return _least(np.vstack([system, np.full(len(self.points), heavy)]), np.append(np.zeros(len(system)), heavy))
 
-    def _against(self, cone: Array) -> Array:
-        """The λ ≥ 0 with w_v·x(λ) ≤ −1 for all directions of the cone and the least error, scaled to sum 1: ``[m]``."""
-        p, error = len(cone), self._error_form(cone)
-        pull = cone @ self.points.T + self.tail * self._spans(cone)[:, None]
-        pull, heavy = pull / (float(np.abs(pull).max()) or 1.0), 1e3 * float(np.abs(error).max())
-        system = np.block([[error, np.zeros((len(error), p))], [heavy * pull, heavy * np.eye(p)]])
-        return self._weights(system, np.concatenate([np.zeros(len(error)), np.full(p, -heavy)]))
+    def _forms(self, cone: Array) -> Array:
+        """C_v ``[R, R]`` with Σ_ab C_v,ab h_a·h_b about the squared error of w_v·x, h_a = Σ λ_i lever_i over a."""
+        rivals, square = len(self.noise), np.ptp(cone @ self.values, axis=1)[:, None, None] ** 2
+        largest = (2.3 * self.L) ** 2 * float((self.lever**2).sum(axis=0).max())
+        missed = self.tail**2 / 4 * self.samples * (rivals + 1)
+        estimation = 2 * self.L * np.einsum("vi,abij,vj->vab", cone, self.noise, cone)
+        return np.asarray(estimation + square * ((largest + missed) * np.eye(rivals) + missed))
 
-    def _weights(self, system: Array, goal: Array) -> Array:
-        """Non-negative least squares, the first m unknowns scaled to sum 1; even weights where it fails."""
-        from scipy.optimize import nnls
 
-        weights = np.zeros(system.shape[1])
-        with contextlib.suppress(RuntimeError):
-            weights, _ = nnls(system, goal, maxiter=30 * sum(system.shape))
-        weights = weights[: len(self.points)]
-        return weights / weights.sum() if weights.any() else np.full(len(weights), 1 / len(weights))
+def _least(system: Array, goal: Array, slack: int = 0) -> Array:
+    """The λ ≥ 0 that brings system @ λ closest to the goal, without its slack and scaled to sum 1; even if none is."""
+    from scipy.optimize import nnls
 
-    def _clearance(self, cone: Array, mixture: Array) -> float:
-        """Forecast of −w·x/error in the worst direction of the cone: above 1 it is refuted."""
-        g = mixture.reshape(len(self.noise), -1) @ self.lever.T
-        variance = np.einsum("vi,abij,vj,ab->v", cone, self.noise, cone, g @ g.T)
-        spans, reach = self._spans(cone), np.linalg.norm(np.vstack([g, g.sum(axis=0)]), axis=1).sum()
-        error = empirical_bernstein(variance, spans * np.abs(g @ self.lever).sum(axis=0).max(), self.L)
-        error = error + self.tail * spans / 2 * (2 + np.sqrt(self.samples) * reach)
-        return float((-(cone @ (mixture @ self.points)) / np.maximum(error, 1e-300)).min())
+    weights = np.zeros(system.shape[1])
+    with contextlib.suppress(RuntimeError):  # the solver gave up
+        weights, _ = nnls(system, goal, maxiter=30 * sum(system.shape))
+    weights = weights[: len(weights) - slack]
+    return weights / weights.sum() if weights.any() else np.full(len(weights), 1 / len(weights))
 
 
 @dataclass(frozen=True, eq=False)
 class _Sums:
-    """Sums over fresh transitions of z = x ⊗ (φ(s') − P̂_cφ(s)), the surprises of every action, with x = φ(s).
-
-    Attributes:
-        counts: ``[A]``.
-        gram: Σ x xᵀ ``[A, k_s, k_s]``.
-        first: Σ z ``[A, k_s, k − 1]``.
-        second: Σ z zᵀ ``[A, k_s (k − 1), A, k_s (k − 1)]``; zero between actions unless paired.
-        paired: every state was tried with every action.
-    """
+    """Counts, Σ x xᵀ, Σ z, Σ z zᵀ over fresh data, z_c = x ⊗ (φ(s') − P̂_cφ(s)) the surprises of action c, x = φ(s)."""
 
     counts: NDArray[np.int64]
     gram: Array
@@ -356,8 +311,7 @@ def _gather(plan: Plan, stream: Iterable[Piece]) -> _Sums:
     for piece in stream:
         chosen = list(piece.actions)
         x = plan.columns.values(piece.states).T
-        ends = np.array([plan.rows.values(s).T[1:] for s in piece.next_states])
-        surprise = ends - plan.fits[chosen] @ x
+        surprise = np.array([plan.rows.values(s).T[1:] for s in piece.next_states]) - plan.fits[chosen] @ x
         z = (x[:, None] * surprise[:, None]).reshape(len(chosen) * ks * p, -1)
         counts[chosen] += x.shape[1]
         gram[chosen] += x @ x.T
@@ -378,43 +332,37 @@ class _Bounds:
         g, w = plan.pulls(), plan.directions
         q = np.einsum("jci,cih->jch", g, np.linalg.inv(sums.gram))  # a fresh x adds the term Σ_c (q_c·x)(w·surprise)
         theta = np.einsum("jci,jl->jcil", q, w).reshape(len(w), -1)
-        low, high = _ranges(plan)
+        count = 20 * plan.rows.size
+        values = w @ plan.rows.values(spread_points(plan.rows, count)).T[1:]
+        middle, half = (values.max(axis=1) + values.min(axis=1)) / 2, np.ptp(values, axis=1) / 2
+        half = half * inflation(plan.rows.kind, degree(plan.rows), count)  # w·φ stays within middle ± half
         self.estimate = np.einsum("jci,cli,jl->j", g, plan.fits, w) + theta @ sums.first.ravel()
         self.observed = ((theta @ sums.second.reshape(len(theta[0]), -1)) * theta).sum(axis=1)
-        self.bound = _largest_term(plan, q, low, high, paired=sums.paired)
+        self.bound = _largest_term(plan, q, middle, half, paired=sums.paired)
         reach = np.sqrt(sums.counts * np.einsum("jci,cih,jch->jc", q, sums.gram, q)).sum(axis=1)  # ≥ Σ|q_c·x|
-        self.tail = tail * (high - low) / 2 * (2 + reach)
+        self.tail = tail * half * (2 + reach)
         rounding = (CHUNK + sums.counts.max() / CHUNK) * np.finfo(float).eps * plan.columns.size**2
-        self.floating = rounding * float(np.linalg.cond(sums.gram).max()) * (high - low)
+        self.floating = rounding * float(np.linalg.cond(sums.gram).max()) * 2 * half
 
     def errors(self, L: float, more: float = 1.0) -> Array:
         """Estimation, tail and rounding ``[3, J]``, from the data or forecast for ``more`` times as much."""
         return np.array([empirical_bernstein(self.observed / more, self.bound / more, L), self.tail, self.floating])
 
 
-def _ranges(plan: Plan) -> tuple[Array, Array]:
-    """Bounds on w·φ(s') for each number, from a grid and the inequality of Ehlich and Zeller."""
-    count = 20 * plan.rows.size
-    values = plan.directions @ plan.rows.values(spread_points(plan.rows, count)).T[1:]
-    middle, half = (values.max(axis=1) + values.min(axis=1)) / 2, np.ptp(values, axis=1) / 2
-    half = half * inflation(plan.rows.kind, degree(plan.rows), count)
-    return middle - half, middle + half
-
-
-def _largest_term(plan: Plan, q: Array, low: Array, high: Array, *, paired: bool) -> Array:
+def _largest_term(plan: Plan, q: Array, middle: Array, half: Array, *, paired: bool) -> Array:
     """sup over states and next states of the terms, for each number: products of two expansions, up to signs.
 
-    With paired data Σ_c q_c = 0 and the term is −Σ_a (q_a·x)(w·contrast), where a contrast spans high − low.
+    With paired data Σ_c q_c = 0 and the term is −Σ_a (q_a·x)(w·contrast), where a contrast stays within ±2 half.
     """
     count = 20 * plan.columns.size
     dense = plan.columns.values(spread_points(plan.columns, count)).T
-    total, span = np.zeros((len(q), count)), (high - low)[:, None]
+    total = np.zeros((len(q), count))
     for action, fit in enumerate(plan.fits):
         weight, fitted = np.abs(q[:, action] @ dense), plan.directions @ fit @ dense
         if paired and action != plan.expert:
-            total += weight * (span + np.abs(plan.directions @ plan.fits[plan.expert] @ dense - fitted))
+            total += weight * (2 * half[:, None] + np.abs(plan.directions @ plan.fits[plan.expert] @ dense - fitted))
         elif not paired:
-            total = np.maximum(total, weight * np.maximum(high[:, None] - fitted, fitted - low[:, None]))
+            total = np.maximum(total, weight * (half[:, None] + np.abs(fitted - middle[:, None])))
     return np.asarray(inflation(plan.columns.kind, 2 * degree(plan.columns), count) * total.max(axis=1))
 
 
@@ -426,7 +374,12 @@ def _conclude(plan: Plan, sums: _Sums, *, delta: float, tail: TailLike, number: 
     above, errors = bounds.estimate + parts.sum(axis=0), parts.sum(axis=0)
     worst = int((bounds.estimate / errors)[cones].argmax())
     refuted, witness = bool(above[cones].max() < 0), np.flatnonzero(plan.mixtures[-1] > 1e-9)
+
+    def enough(n: int) -> bool:
+        return bool((bounds.estimate + bounds.errors(L, n / samples).sum(axis=0))[cones].max() < 0)
+
     draws = "states, each tried with every action," if sums.paired else "transitions"
+    independence = f"given the states, the fresh {draws} are independent of each other"
     return Refutation(
         holds=refuted and number is not None,
         kappa=-float(bounds.estimate[worst]),
@@ -434,23 +387,12 @@ def _conclude(plan: Plan, sums: _Sums, *, delta: float, tail: TailLike, number: 
         losses=dict(zip(("estimation", "truncation tail", "floating point"), parts[:, worst].tolist(), strict=True)),
         ceiling=0.0 if refuted else max(float(above[cones.stop :].max()), 0.0),
         delta=delta,
-        assumptions=(
-            _tail_in_words(tail, number, plan.columns),
-            f"given the states, the fresh {draws} are independent of each other",
-        ),
+        assumptions=(_tail_in_words(tail, number, plan.columns), independence),
         tail=number,
         states=plan.states[witness],
         actions=plan.actions[witness],
         weights=plan.mixtures[-1][witness] / plan.mixtures[-1][witness].sum(),
         samples=samples,
-        samples_needed=_samples_needed(bounds, cones, L, samples),
+        samples_needed=least_enough(enough, 10 * plan.columns.size, samples * 2**20),
         plan=plan,
     )
-
-
-def _samples_needed(bounds: _Bounds, cones: slice, L: float, samples: int) -> int | None:
-    """How many fresh transitions per action should do, if the estimates stay what they are; None if none would."""
-    for more in 2.0 ** np.arange(-12, 31, 0.25):
-        if (bounds.estimate + bounds.errors(L, more).sum(axis=0))[cones].max() < 0:
-            return int(np.ceil(samples * more))
-    return None

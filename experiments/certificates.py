@@ -1,0 +1,305 @@
+"""Are certificates true, and what do they cost? Soundness, power, discount and theorems, in one command.
+
+    python experiments/certificates.py [--fast] [--workers 2] [--out experiments/results]
+
+- soundness: thousands of certificates on polynomial, thermostat, circle, unsolvable and nearly degenerate problems, for
+  rewards that are right, wrong, and wrong by as little as can be; false ones are counted against the truth.
+- power: transitions per action until `solve` certifies, on the paper's random problems, and what each idea is worth.
+- discounts: the same at γ = 0.7, 0.9, 0.95.
+- theorems: n by Theorem 6 as printed and deflated, by the certificate, and where the method in truth succeeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import beta as beta_law
+
+import certirl
+from certirl import theorems
+from certirl.bounds import lower_bounds
+from certirl.certify import certify
+from certirl.evidence import fit_surrogate, gather
+from certirl.problems import PolynomialProblem, Problem
+from certirl.simulator import draw
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The full size; ``--fast`` shrinks it."""
+
+    runs: int = 5_600
+    problems: int = 40
+    discount_problems: int = 20
+    theorem_problems: int = 5
+    most: int = 2_000_000
+    workers: int = 2
+
+
+FAST = Arguments(runs=120, problems=4, discount_problems=2, theorem_problems=1, most=100_000)
+
+# --- soundness -------------------------------------------------------------------------------------------------------
+
+
+def nearly_degenerate(seed: int) -> PolynomialProblem:
+    """Action 2 is the expert's action but for one part in twenty."""
+    problem = certirl.problems.random_polynomial(seed=seed)
+    centre, edge = problem.centre.copy(), problem.edge.copy()
+    centre[2], edge[2] = (0.95 * x[0] + 0.05 * x[2] for x in (centre, edge))
+    return PolynomialProblem(f"nearly degenerate {seed}", centre, edge)
+
+
+def a_problem(seed: int) -> tuple[Problem, certirl.Basis, int, float]:
+    """One of five kinds in turn, with random settings: problem, basis, columns, discount."""
+    rng = np.random.default_rng([seed, 1])
+    discount = float(rng.choice([0.5, 0.7, 0.9]))
+    kind = seed % 10
+    if kind < 4:
+        return certirl.problems.random_polynomial(seed=seed), certirl.Legendre(11), 3, discount
+    if kind < 6:
+        power = (float(rng.uniform(1.0, 2.5)), 0.0, float(-rng.uniform(0.2, 2.5)))
+        problem = certirl.problems.thermostat(power=power, leak=0.4, noise=float(rng.uniform(2.5, 4.0)))
+        return problem, certirl.Legendre(9), 9, discount
+    if kind < 8:
+        homes = (0.0, float(rng.uniform(1.0, 3.0)), float(-rng.uniform(1.0, 3.0)))
+        settings = {"pull": float(rng.uniform(0.1, 0.3)), "noise": float(rng.uniform(0.7, 1.3))}
+        return certirl.problems.circle(homes=homes, **settings), certirl.Fourier(9), 9, discount
+    if kind == 8:
+        return certirl.problems.unsolvable(seed=seed), certirl.Legendre(11), 3, discount
+    return nearly_degenerate(seed), certirl.Legendre(11), 3, discount
+
+
+def barely_wrong(problem: Problem, reward: certirl.Reward, discount: float, rng: np.random.Generator) -> certirl.Reward:
+    """Mix a reward with a random one until its true margin is just below zero: the hardest reward to judge.
+
+    Margins are linear in the reward, so two curves on a fine grid are enough to find the mixture.
+    """
+    other = certirl.Reward(reward.basis, rng.normal(size=reward.basis.size) * np.abs(reward.coefficients).mean())
+    grid = np.linspace(*problem.domain[0], 801)
+    ours, theirs = (problem.margins(r, grid, discount=discount) for r in (reward, other))
+    low, high = 0.0, 1.0
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if ((1 - middle) * ours + middle * theirs).min() > 0 else (low, middle)
+    share = min(high + 1e-3, 1.0)
+    return certirl.Reward(reward.basis, (1 - share) * reward.coefficients + share * other.coefficients)
+
+
+def judge(seed: int) -> dict[str, Any] | None:
+    """One run: find a reward, perhaps spoil it, certify it on fresh data, compare with the truth."""
+    problem, basis, columns, discount = a_problem(seed)
+    rng = np.random.default_rng([seed, 2])
+    delta = float(rng.choice([0.05, 0.2]))
+    paired = bool(rng.integers(2))
+    solved = certirl.solve(problem, basis=basis, columns=columns, discount=discount, samples=15_000, rng=rng)
+    if solved.reward is None:
+        return None
+    reward, spoiled = solved.reward, bool(rng.random() < 0.4)
+    if spoiled:
+        reward = barely_wrong(problem, reward, discount, rng)
+    placed = basis.on(problem.domain)
+    data = certirl.sample(problem, basis=placed, samples=60_000, rng=rng, design=True, paired=paired)
+    found = certify(
+        reward, data, delta=delta, tail=problem.tail, discount=discount, columns=placed.resized(columns), rng=rng
+    )
+    truth = problem.true_margin(reward, discount=discount)
+    return {
+        "kind": problem.name.rstrip(" 0123456789"),
+        "delta": delta,
+        "paired": paired,
+        "spoiled": spoiled,
+        "holds": found.holds,
+        "false": found.holds and truth <= 0,
+        "above": truth < found.margin,  # the bound itself is wrong, whether or not it is positive
+    }
+
+
+def soundness(arguments: Arguments, pool: ProcessPoolExecutor) -> dict[str, Any]:
+    """Count false certificates and bounds above the truth."""
+    runs = [run for run in pool.map(judge, range(arguments.runs), chunksize=20) if run is not None]
+    table = {}
+    for delta in (0.05, 0.2):
+        mine = [run for run in runs if run["delta"] == delta]
+        certified, false = sum(run["holds"] for run in mine), sum(run["false"] for run in mine)
+        above = sum(run["above"] for run in mine)
+        table[str(delta)] = {
+            "runs": len(mine),
+            "certified": certified,
+            "false certificates": false,
+            "bounds above the truth": above,
+            "95 % interval of the share of wrong bounds": binomial_interval(above, len(mine)),
+            "of which barely wrong rewards": sum(run["spoiled"] for run in mine),
+        }
+    kinds = sorted({run["kind"] for run in runs})
+    by_kind = {kind: sum(run["holds"] for run in runs if run["kind"] == kind) for kind in kinds}
+    return {"by delta": table, "certified by kind": by_kind, "certified": sum(run["holds"] for run in runs)}
+
+
+def binomial_interval(count: int, n: int) -> list[float]:
+    """The exact interval of Clopper and Pearson."""
+    low = float(beta_law.ppf(0.025, count, n - count + 1)) if count else 0.0
+    high = float(beta_law.ppf(0.975, count + 1, n - count)) if count < n else 1.0
+    return [low, high]
+
+
+# --- power -----------------------------------------------------------------------------------------------------------
+
+
+def prove_one(arguments: tuple[int, float, int]) -> dict[str, Any]:
+    """Transitions per action at which `solve` certifies the random problem of this seed."""
+    seed, discount, most = arguments
+    problem = certirl.problems.random_polynomial(seed=seed)
+    start = time.perf_counter()
+    solution = certirl.solve(
+        problem,
+        basis=certirl.Legendre(11),
+        columns=3,
+        discount=discount,
+        delta=0.05,
+        tail=0,
+        max_samples=most,
+        rng=seed,
+    )
+    n = solution.samples if solution.status == "certified" else float("inf")
+    true = solution.reward is not None and problem.true_margin(solution.reward, discount=discount) > 0
+    return {"seed": seed, "n": n, "true": true, "seconds": time.perf_counter() - start}
+
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "all of it": {},
+    "independent draws": {"paired": False},
+    "uniform states": {"design": False},
+    "remainder by one crude step": {"crude": True},
+    "‖α‖₁ instead of least variance": {"objective": "l1"},
+    "even split": {"share": 0.5},
+    "none of it": {"paired": False, "design": False, "crude": True, "objective": "l1", "share": 0.5},
+}
+
+
+def attempt(problem: Problem, n: int, rng: np.random.Generator, **variant: Any) -> bool:
+    """One certificate with n transitions per action in all and δ = 0.05 for it alone."""
+    columns, share = certirl.Legendre(3).on(problem.domain), variant.get("share", 0.3)
+    way = {"design": variant.get("design", True), "paired": variant.get("paired", True)}
+    training = list(draw(problem, columns, int(share * n), rng.spawn(1)[0], **way))
+    basis = columns.resized(11)
+    ((moments,),) = certirl.moments.accumulate(training, [(basis, columns)], n_actions=problem.n_actions)
+    criterion = certirl.bellman(certirl.estimate(moments), discount=0.7)
+    reward = certirl.recover(criterion, objective=variant.get("objective", "least-variance")).reward
+    if reward is None:
+        return False
+    surrogate = fit_surrogate(reward, training, columns=columns, n_actions=problem.n_actions, discount=0.7, expert=0)
+    evidence = gather(surrogate, draw(problem, columns, n - int(share * n), rng.spawn(1)[0], **way))
+    bounds = lower_bounds(surrogate, evidence, delta=0.05, tail=0.0, crude=variant.get("crude", False))
+    return min(bound.margin for bound in bounds) > 0
+
+
+def ablate(arguments: tuple[int, str, int]) -> float:
+    """The first n on a grid of ratio √2 at which a variant certifies."""
+    seed, name, most = arguments
+    problem, n = certirl.problems.random_polynomial(seed=seed), 2_000.0
+    while n <= most:
+        if attempt(problem, int(n), np.random.default_rng([seed, int(n)]), **VARIANTS[name]):
+            return int(n)
+        n *= 2**0.5
+    return float("inf")
+
+
+def power(arguments: Arguments, pool: ProcessPoolExecutor) -> dict[str, Any]:
+    """How many transitions `solve` needs, and how many without each idea."""
+    runs = list(pool.map(prove_one, [(seed, 0.7, arguments.most) for seed in range(arguments.problems)]))
+    ns = np.array([run["n"] for run in runs])
+    ideas = {}
+    for name in VARIANTS:
+        firsts = list(pool.map(ablate, [(seed, name, arguments.most) for seed in range(arguments.problems)]))
+        ideas[name] = {"median n": float(np.median(firsts)), "certified": float(np.isfinite(firsts).mean())}
+    return {
+        "median n": float(np.median(ns)),
+        "certified": float(np.isfinite(ns).mean()),
+        "false": sum(bool(np.isfinite(run["n"])) and not run["true"] for run in runs),
+        "seconds, median and most": [float(f([run["seconds"] for run in runs])) for f in (np.median, np.max)],
+        "one attempt with delta = 0.05, by variant": ideas,
+        "runs": runs,
+    }
+
+
+def discounts(arguments: Arguments, pool: ProcessPoolExecutor) -> dict[str, Any]:
+    """The same for larger discounts."""
+    table = {}
+    for discount in (0.7, 0.9, 0.95):
+        tasks = [(seed, discount, arguments.most) for seed in range(arguments.discount_problems)]
+        ns = np.array([run["n"] for run in pool.map(prove_one, tasks)])
+        table[str(discount)] = {"median n": float(np.median(ns)), "certified": float(np.isfinite(ns).mean())}
+    return table
+
+
+# --- theorems --------------------------------------------------------------------------------------------------------
+
+
+def succeeds(problem: Problem, n: int) -> float:
+    """Share of twenty data sets of n transitions per action from which `solve` finds a truly right reward."""
+    right = 0
+    for rng in range(20):
+        found = certirl.solve(problem, basis=certirl.Legendre(11), columns=3, discount=0.7, samples=n, rng=rng)
+        right += found.reward is not None and problem.true_margin(found.reward, discount=0.7) > 0
+    return right / 20
+
+
+def compare(arguments: tuple[int, int]) -> dict[str, Any]:
+    """The four numbers of one problem, least n first known last."""
+    seed, most = arguments
+    problem, basis = certirl.problems.random_polynomial(seed=seed), certirl.Legendre(11)
+    known = theorems.constants(problem.operators(basis, 3), discount=0.7)
+    common = {"beta": known.beta, "discount": 0.7, "delta": 0.05, "k": 11, "n_actions": 3}
+    printed = theorems.theorem6(cover=0.05, rho=known.rho, norm=known.norm, **common)
+    deflated = theorems.theorem6_deflated(
+        inner_norm=known.inner_norm, difference=known.difference, basis=basis, columns=3, **common
+    )
+    n = 125
+    while succeeds(problem, n) < 0.95 and n < most:
+        n *= 2
+    return {
+        "seed": seed,
+        "1/beta": 1 / known.beta if known.beta > 0 else float("inf"),
+        "as printed": printed.samples,
+        "deflated": deflated.samples,
+        "certificate": prove_one((seed, 0.7, most))["n"],
+        "right in 95 % of runs": n,
+    }
+
+
+def compared(arguments: Arguments, pool: ProcessPoolExecutor) -> list[dict[str, Any]]:
+    """One row for each problem."""
+    return list(pool.map(compare, [(seed, arguments.most) for seed in range(arguments.theorem_problems)]))
+
+
+def main() -> None:
+    """Run the parts asked for and write their numbers."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--fast", action="store_true")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--only", choices=["soundness", "power", "discounts", "theorems"])
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    options = parser.parse_args()
+    arguments = FAST if options.fast else Arguments()
+    parts = {"soundness": soundness, "power": power, "discounts": discounts, "theorems": compared}
+    options.out.mkdir(parents=True, exist_ok=True)
+    with ProcessPoolExecutor(options.workers) as pool:
+        for name, part in parts.items():
+            if options.only in (None, name):
+                start = time.perf_counter()
+                result = part(arguments, pool)
+                record = {"arguments": asdict(arguments), "version": certirl.__version__, "result": result}
+                (options.out / f"certificates_{name}.json").write_text(json.dumps(record, indent=1) + "\n")
+                shown = {k: v for k, v in result.items() if k != "runs"} if isinstance(result, dict) else result
+                print(f"{name} ({time.perf_counter() - start:.0f} s)\n{json.dumps(shown, indent=1)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
