@@ -26,6 +26,7 @@ test: lint
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/accuracy.py
 	$(BIN)/python benchmarks/recover_time.py
+	$(BIN)/python benchmarks/certify_time.py
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

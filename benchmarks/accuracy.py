@@ -57,6 +57,12 @@ def bins(problem: Problem, n: int, rng: int, count: int = 20) -> certirl.Reward 
     return certirl.Reward(basis, coefficients)
 
 
+def log(problem: Problem, n: int, rng: int, **way: bool) -> certirl.Reward | None:
+    """The defaults of `solve` on data drawn in a given way."""
+    data = certirl.sample(problem, basis=LEGENDRE, samples=n, rng=rng, **way)
+    return certirl.solve(data, basis=LEGENDRE, discount=DISCOUNT, progress=False).reward
+
+
 LEGENDRE, FOURIER = certirl.Legendre(11), certirl.Fourier(11)
 METHODS = {
     "20 bins + tabular L1 program": bins,
@@ -64,8 +70,10 @@ METHODS = {
         library, basis=FOURIER, form="mean", objective="l1", cover=0.05
     ),
     "Legendre(11), mean, L1": partial(library, basis=LEGENDRE, form="mean", objective="l1"),
-    "Legendre(11), least squares, L1": partial(library, basis=LEGENDRE, objective="l1"),
-    "Legendre(11), defaults of solve": partial(library, basis=LEGENDRE),
+    "Legendre(11), least squares, least variance": log,
+    "  and well-placed states": partial(log, design=True),
+    "  and common random numbers (defaults of solve)": partial(library, basis=LEGENDRE),
+    "  with L1 instead of least variance": partial(library, basis=LEGENDRE, objective="l1"),
     "nothing given, defaults of solve": library,
 }
 

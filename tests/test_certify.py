@@ -303,6 +303,27 @@ def test_bad_rewards_are_refused():
             certify(reward, PROBLEM, tail=0, samples=1_000, **GIVEN)
 
 
+def test_an_infinite_tail_proves_nothing():
+    found = certify(REWARD, PROBLEM, tail=certirl.Smooth(5, 1.0), samples=20_000, **GIVEN)
+    assert found.margin == -np.inf and found.word == "not certified" and found.samples_needed is None
+
+
+def test_a_huge_constant_costs_digits_and_makes_no_false_certificate():
+    flat = certirl.Reward(certirl.Legendre(1, (-1, 1)), [1e6])
+    for seed in range(20):
+        found = certify(flat, PROBLEM, tail=0, discount=0.7, columns=COLUMNS.resized(1), samples=500, rng=seed)
+        assert not found.holds
+
+
+def test_a_domain_read_off_the_data_is_no_ground_for_a_proof():
+    data = certirl.sample(PROBLEM, basis=COLUMNS, samples=500, rng=0)
+    undeclared = certirl.Transitions(data.states, data.actions, data.next_states)
+    with pytest.raises(ValueError, match="declared domain"):
+        certify(REWARD, undeclared, tail=0, **GIVEN)
+    with pytest.raises(ValueError, match="declared domain"):
+        certirl.solve(undeclared, basis=certirl.Legendre(5), columns=3, discount=0.7, delta=0.05, tail=0)
+
+
 def test_a_number_as_tail_needs_columns():
     with pytest.raises(ValueError, match="pass columns as well"):
         certirl.solve(PROBLEM, basis=certirl.Legendre(11), discount=0.7, delta=0.05, tail=0, rng=0)

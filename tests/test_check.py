@@ -6,6 +6,7 @@ import json
 import math
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from certirl.check import check, main
 from certirl.concentration import empirical_bernstein, inflation
 from certirl.extrema import minimum
 from certirl.problems import circle, random_polynomial, thermostat
+from certirl.reward import Reward
 from certirl.simulator import sample
 from certirl.solve import solve
 
@@ -184,8 +186,8 @@ def test_refutes_what_was_altered(tmp_path, copy, name, capsys):
 def test_refutes_a_tail_that_was_made_smaller(tmp_path, waves):
     header, arrays = json.loads(json.dumps(waves[0])), waves[1]
     header["certificate"]["tail"] /= 2
-    assert any("tail" in reason for reason in check(write(tmp_path / "t.npz", header, arrays)).reasons)
-    assert check(tmp_path / "t.npz").verdict == "refuted"
+    found = check(write(tmp_path / "t.npz", header, arrays))
+    assert found.verdict == "refuted" and "tail" in found.reasons[0]
 
 
 def test_refutes_unpaired_sums_called_paired(tmp_path):
@@ -203,6 +205,15 @@ def test_a_smaller_claim_with_its_parts_is_confirmed(tmp_path, copy, capsys):
 def test_a_reward_of_another_family_leaves_the_range_as_stated(tmp_path, copy):
     copy[0]["basis"]["kind"] = "Chebyshev"
     assert check(write(tmp_path / "c.npz", *copy)).verdict == "confirmed"
+
+
+def test_a_large_constant_in_the_reward_costs_digits(tmp_path, polynomial):
+    problem, plain = random_polynomial(seed=7), check(write(tmp_path / "c.npz", *polynomial))
+    raised = polynomial[1]["reward"] + 1e12 * np.eye(11)[0]
+    reward = Reward(Legendre(11).on(problem.domain), raised)
+    certificate = certify(reward, problem, tail=0, rng=1, samples=50_000, discount=0.7, columns=Legendre(3))
+    found = check(write(tmp_path / "r.npz", *contents(SimpleNamespace(basis=reward.basis, reward=reward), certificate)))
+    assert found.margin < plain.margin - 0.01  # V(s') has lost twelve digits, and the sums with it
 
 
 def test_no_certificate_is_one_sentence(tmp_path, copy, capsys):

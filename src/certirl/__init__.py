@@ -12,10 +12,12 @@ from certirl import problems
 from certirl.bases import Basis, Chebyshev, Fourier, Legendre
 from certirl.bellman import Bellman, bellman
 from certirl.certify import Certificate, certify
+from certirl.diagnose import Diagnosis, diagnose
 from certirl.estimate import Operators, estimate
 from certirl.moments import Moments, measure
 from certirl.recover import Recovery, Witness, recover
 from certirl.reward import Reward
+from certirl.rollout import RolloutCheck, rollout_check
 from certirl.simulator import Simulator, sample
 from certirl.solution import Solution, load
 from certirl.solve import solve
@@ -29,12 +31,14 @@ __all__ = [
     "Bellman",
     "Certificate",
     "Chebyshev",
+    "Diagnosis",
     "Fourier",
     "Legendre",
     "Moments",
     "Operators",
     "Recovery",
     "Reward",
+    "RolloutCheck",
     "Simulator",
     "Smooth",
     "Solution",
@@ -42,12 +46,14 @@ __all__ = [
     "Witness",
     "bellman",
     "certify",
+    "diagnose",
     "estimate",
     "load",
     "measure",
     "plots",
     "problems",
     "recover",
+    "rollout_check",
     "sample",
     "solve",
     "tables",

@@ -102,10 +102,14 @@ def lower_bounds(
         tail: τ.
         crude: bound the remainder after one step by contraction alone, for comparison.
     """
-    work = _Workings(surrogate, evidence, tail)
+    if crude and tail > 0:
+        raise ValueError("the crude remainder is for comparisons without a tail")
+    beyond = np.isfinite(tail)  # an infinite tail leaves nothing to bound
+    work = _Workings(surrogate, evidence, tail if beyond else 0.0)
     points, factor, L = _points(work, delta * BAND_SHARE)
     second = _second_order(work, delta * (1 - BAND_SHARE), crude)
-    scale = surrogate.high - surrogate.low
+    # V enters with its size, not its span: a large constant costs digits.
+    scale = surrogate.high - surrogate.low + max(abs(surrogate.low), abs(surrogate.high))
     rounding = (CHUNK + evidence.counts.max() / CHUNK) * np.finfo(float).eps * scale * work.ks**2
     rounding *= float(np.linalg.cond(evidence.gram).max()) * np.abs(work.resolvent).sum(axis=1).max()
     found = []
@@ -122,7 +126,7 @@ def lower_bounds(
                 estimation=float(band.max()),
                 grid=float((factor - 1) * band.max()),
                 second_order=second[rival],
-                tail=_first_order_tail(work, rival),
+                tail=_first_order_tail(work, rival) if beyond else float("inf"),
                 floating=float(rounding),
             )
         )

@@ -79,7 +79,7 @@ class Certificate:
     @property
     def word(self) -> str:
         """One of "certified", "validated" (no tail declared) and "not certified"."""
-        return "not certified" if self.margin <= 0 else "certified" if self.tail is not None else "validated"
+        return "not certified" if not self.margin > 0 else "certified" if self.tail is not None else "validated"
 
     @property
     def missing(self) -> str:
@@ -191,6 +191,12 @@ def check_delta(delta: float) -> None:
         raise ValueError(f"delta must lie strictly between 0 and 1, got {delta}")
 
 
+def check_declared(transitions: Transitions) -> None:
+    """Refuse a domain read off the data: fresh data would have placed the basis, and new states may lie outside."""
+    if transitions.domain_from_data:
+        raise ValueError("a certificate needs a declared domain: write Transitions(…, domain=(low, high))")
+
+
 def split(
     source: Simulator | Transitions,
     columns: Basis,
@@ -201,6 +207,7 @@ def split(
 ) -> tuple[Iterable[Piece], Iterable[Piece]]:
     """Independent data for training and for the proof: two streams of draws, or a random division of a log."""
     if isinstance(source, Transitions):
+        check_declared(source)
         first, second = divide(source, share, as_generator(0 if rng is None else rng))
         return pieces(first, CHUNK), pieces(second, CHUNK)
     check_simulator(source)
@@ -332,7 +339,7 @@ def _what_is_asked(
     reward: Any, discount: float | None, expert: int | None, columns: Basis | None
 ) -> tuple[RewardLike, float, int, Basis]:
     """Take γ, π and the columns from a solution where they are not given."""
-    if hasattr(reward, "reward"):  # a Solution, or anything that carries its reward
+    if hasattr(reward, "reward") and hasattr(reward, "columns"):  # a Solution, or anything like it
         discount = reward.discount if discount is None else discount
         expert = reward.expert if expert is None else expert
         columns = reward.basis.resized(reward.columns) if columns is None else columns

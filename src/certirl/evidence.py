@@ -172,13 +172,16 @@ def gather(surrogate: Surrogate, stream: Iterable[Piece]) -> Evidence:
     inside[upper] = np.arange(len(upper[0]))
     inside.T[upper] = inside[upper]
     pairs = len(upper[0])
-    counts, paired = np.zeros(n_actions, dtype=np.int64), True
+    counts, paired, mixed = np.zeros(n_actions, dtype=np.int64), True, False
     gram, surprise = np.zeros((n_actions, pairs)), np.zeros((n_actions, ks))
     spread, drift = np.zeros((n_actions, n_actions, pairs)), np.zeros((n_actions, ks, ks))
     wobble = np.zeros((n_actions, ks, pairs))
     for piece in stream:
         chosen = list(piece.actions)
+        if chosen != list(range(n_actions)) and len(chosen) > 1:
+            raise ValueError("a piece of data holds one action, or all of them in order")
         paired &= len(chosen) == n_actions
+        mixed |= len(chosen) == n_actions
         x = surrogate.columns.values(piece.states).T
         products = x[upper[0]] * x[upper[1]]  # every x_i x_j once: all second-order sums are one product with these
         Y = np.array(
@@ -187,6 +190,8 @@ def gather(surrogate: Surrogate, stream: Iterable[Piece]) -> Evidence:
         E = np.array(
             [surrogate.columns.values(s).T - surrogate.Z[c] @ x for c, s in zip(chosen, piece.next_states, strict=True)]
         )
+        if not np.isfinite(Y).all():
+            raise ValueError("the reward must be finite at every state of the domain")
         counts[chosen] += x.shape[1]
         gram[chosen] += products.sum(axis=1)
         surprise[chosen] += Y @ x.T
@@ -195,6 +200,8 @@ def gather(surrogate: Surrogate, stream: Iterable[Piece]) -> Evidence:
             spread[c, chosen] += (Y[i] * Y) @ products.T
             contrast = E[surrogate.expert] - E[i] if len(chosen) == n_actions and c != surrogate.expert else E[i]
             wobble[c] += contrast**2 @ products.T
+    if mixed and not paired:
+        raise ValueError("paired and unpaired data must be weighed separately")
     return Evidence(
         counts, gram[:, inside], surprise, spread[..., inside], drift, wobble[..., inside], paired=bool(paired)
     )

@@ -82,6 +82,9 @@ def margins(solution: Solution, *, problem: Problem | None = None, ax: Any = Non
             clip_on=False,
             zorder=3,
         )
+    if solution.certificate is not None and solution.certificate.holds:
+        level = solution.certificate.margin
+        ax.axhline(level, color="black", linewidth=1.2, linestyle=":", label=f"certified margin {level:.2g}")
     handles, _ = ax.get_legend_handles_labels()
     handles += _legend_marks(truth is not None)
     ax.legend(handles=handles, loc="best", fontsize="small", framealpha=0.9)

@@ -114,6 +114,7 @@ def prove(
         operators = estimate(moments)
         criterion = bellman(operators, discount=discount, expert=expert)
         recovery = recover(criterion, objective=objective)
+        certificate = None  # an earlier attempt was about an earlier reward
         needed, forecast = int(STEPS[1] * n), float("nan")
         if recovery.reward is not None and recovery.status == "solved":
             surrogate = fit_surrogate(

@@ -312,7 +312,7 @@ def minimum_below(kind: str, coefficients: Table) -> Fraction:
     sizes = [c * peak for c, peak in zip(row, peaks(kind, size).above()[0], strict=True)]
     turn = PI_ABOVE * (2 if kind == "Fourier" else 1)
     bend = sum((x * (turn * frequency(kind, n)) ** 2 for n, x in enumerate(sizes)), Fraction(0))
-    tolerance = sum(sizes, Fraction(0)) / 2**40
+    tolerance = sum(sizes[1:], Fraction(1, 2**_SIDE)) / 2**40  # the first function is constant
     width = Fraction(1, 8 * size)
     known: dict[Fraction, Fraction] = {}
 

@@ -78,18 +78,18 @@ class Refutation:
         freeze(self)
 
     def __str__(self) -> str:
-        chance, who = f"with probability {1 - self.delta:g}", f"no reward whose value lies in {self.plan.rows}"
+        chance = f"with probability {1 - self.delta:g}" + ("" if self.tail is not None else ", were the tail zero,")
+        who = f"no reward whose value lies in {self.plan.rows}"
         if self.kappa <= self.error:
             first = f"Undetermined: {chance} {who} has a margin above {self.ceiling:.3g} per unit of ‖w‖₁"
-            more = "; perhaps no number of them is enough"
-            if self.samples_needed is not None:
-                more = f"; about {self.samples_needed:,} may show that there is none"
+            needed = "perhaps no number" if self.samples_needed is None else f"about {self.samples_needed:,}"
+            more = f"; {needed} would show that none has any"
         else:
-            word = "Certified infeasible" if self.holds else "Infeasible, not certified,"
+            word = "Certified infeasible" if self.holds else "Not certified, but infeasible"
             first = f"{word} {chance}: {who} makes action {self.plan.expert} strictly optimal"
             more = f", in {len(self.plan.mixtures) - 1} cones of values"
         parts = ", ".join(f"{name} {value:.2g}" for name, value in self.losses.items() if value >= 1e-3 * self.error)
-        worst = f"  in the least clear direction it is {-self.kappa:.3g}, give or take {self.error:.3g}: {parts}"
+        worst = f"  in the least clear direction the margin is {-self.kappa:.3g}, ± {self.error:.3g}: {parts}"
         data = f"  from {self.samples:,} fresh transitions per action{more}"
         return "\n".join([first, worst, data, *(f"  assumed: {assumption}" for assumption in self.assumptions)])
 
@@ -216,7 +216,7 @@ def choose(operators: Operators, *, rows: Basis, expert: int, delta: float, tail
 
 @dataclass(frozen=True, eq=False)
 class _Fan:
-    """Cones that cover the w-space, in coordinates in which the noise is round; all here is forecast, nothing proved."""
+    """Cones that cover the w-space, in coordinates in which the noise is round; forecasts only, nothing is proved."""
 
     points: Array  # the rows ρ_i [m, p], rival by rival
     lever: Array  # [k_s, n]; squared lengths are the variances of fits at the n states, for unit noise

@@ -9,7 +9,7 @@ import numpy as np
 
 from certirl.bases import Basis
 from certirl.bellman import bellman, check_problem
-from certirl.certify import TailLike, check_delta, conclude, divide
+from certirl.certify import TailLike, check_declared, check_delta, conclude, divide
 from certirl.choose import FAMILIES, Choice, given_basis, nothing_given
 from certirl.domain import as_domain, describe
 from certirl.estimate import FORMS, estimate
@@ -177,6 +177,7 @@ def _from_log(
     asked: dict[str, Any],
 ) -> Solution:
     """A log is divided once: one part finds the reward, the other proves it."""
+    check_declared(source)
     training, fresh = divide(source, TRAINING_SHARE, as_generator(0 if rng is None else rng))
     _, choice = _settled(pieces(training, CHUNK), source, basis, columns, proof["tail"], asked)
     n_actions, objective = source.n_actions, asked.pop("objective")

@@ -41,9 +41,12 @@ class Smooth:
         ((low, high),) = columns.domain
         half, p, top = (high - low) / 2, int(self.order), degree(columns)
         if columns.kind == "Fourier":
+            top = (columns.size - 1) // 2  # a frequency counts only with both its sine and its cosine
             return math.pi / 2 * self.bound * (half / math.pi / (top + 1)) ** p
-        if top < p:
+        if top < p - 1:
             return math.inf
+        if top == p - 1:  # interpolation at Chebyshev points
+            return self.bound * half**p / (2 ** (p - 1) * math.factorial(p))
         falling = math.prod(range(top + 2 - p, top + 2))  # (d + 1) d … (d − p + 2)
         return (math.pi / 2) ** p * self.bound * half**p / falling
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ class Transitions:
         n_actions: the number of actions; left out, the largest one seen plus one.
         paired: row i of every action has the same state and was drawn with the same random numbers, so that differences
             between actions can be estimated row by row; checked as far as it can be.
+        domain_from_data: nobody declared the domain.
     """
 
     states: Array
@@ -32,6 +33,7 @@ class Transitions:
     domain: Domain = None  # type: ignore[assignment]  # always a box once built
     n_actions: int = None  # type: ignore[assignment]
     paired: bool = False
+    domain_from_data: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         shape = np.shape(self.states)
@@ -58,6 +60,7 @@ class Transitions:
             next_states=as_states(next_states, domain, name="next_states"),
             domain=domain,
             n_actions=n_actions,
+            domain_from_data=self.domain is None,
         )
         if self.paired:
             self._check_pairs()
