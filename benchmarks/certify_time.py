@@ -29,9 +29,8 @@ def main() -> None:
     options = parser.parse_args()
     problem, rows = certirl.problems.random_polynomial(seed=7), []
     per_action = options.pairs // problem.n_actions
-    print(
-        f"{options.pairs:,} pairs, CPU seconds\n{'k':>4} {'k_s':>4} {'estimate':>9} {'certify':>9} {'ratio':>6} {'MB':>6}"
-    )
+    print(f"{options.pairs:,} pairs, CPU seconds")
+    print(f"{'k':>4} {'k_s':>4} {'estimate':>9} {'certify':>9} {'ratio':>6} {'MB':>6}")
     for k, ks in ((11, 3), (11, 11), (21, 7), (51, 11)):
         basis = certirl.Legendre(k).on(problem.domain)
         narrow = basis.resized(ks)

@@ -319,7 +319,7 @@ def test_a_domain_read_off_the_data_is_no_ground_for_a_proof():
     data = certirl.sample(PROBLEM, basis=COLUMNS, samples=500, rng=0)
     undeclared = certirl.Transitions(data.states, data.actions, data.next_states)
     with pytest.raises(ValueError, match="declared domain"):
-        certify(REWARD, undeclared, tail=0, **GIVEN)
+        certify(REWARD, undeclared, tail=0, **GIVEN | {"columns": certirl.Legendre(3)})
     with pytest.raises(ValueError, match="declared domain"):
         certirl.solve(undeclared, basis=certirl.Legendre(5), columns=3, discount=0.7, delta=0.05, tail=0)
 

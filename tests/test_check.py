@@ -83,7 +83,7 @@ def agreed(tmp_path, made, verdict):
 
 def test_confirms_polynomials(tmp_path, polynomial):
     found = agreed(tmp_path, polynomial, "confirmed")
-    assert "Confirmed: margin at least 0.53" in str(found) and "second order" in str(found)
+    assert "Confirmed: margin at least 0.5" in str(found) and "second order" in str(found)
 
 
 def test_confirms_waves(tmp_path, waves):

@@ -4,7 +4,7 @@ import pytest
 import certirl
 from certirl.choose import best_columns
 from certirl.moments import accumulate
-from certirl.simulator import draw
+from certirl.simulator import can_pair, draw
 
 PROBLEM = certirl.problems.random_polynomial(seed=7, actions=3, degree=10)
 SETTINGS = {"basis": certirl.Legendre(11), "discount": 0.7, "expert": 0, "rng": 0, "samples": 10_000}
@@ -50,17 +50,41 @@ def test_the_estimated_margin_is_the_minimum_of_the_curves():
 
 
 def test_the_steps_give_what_solve_gives():
-    data = certirl.sample(PROBLEM, basis=certirl.Legendre(11), samples=10_000, rng=0, design=True, paired=True)
+    rng = np.random.default_rng(0)
+    assert can_pair(PROBLEM, certirl.Legendre(11), rng)
+    data = certirl.sample(PROBLEM, basis=certirl.Legendre(11), samples=10_000, rng=rng, design=True, paired=True)
     operators = certirl.estimate(certirl.measure(data, basis=certirl.Legendre(11)), columns=SOLUTION.columns)
     found = certirl.recover(certirl.bellman(operators, discount=0.7))
     np.testing.assert_allclose(found.reward.coefficients, SOLUTION.reward.coefficients, rtol=1e-5, atol=1e-5)
 
 
 def test_transitions_on_file_are_as_good_as_the_simulator():
-    data = certirl.sample(PROBLEM, basis=certirl.Legendre(11), samples=10_000, rng=0, design=True, paired=True)
+    rng = np.random.default_rng(0)
+    rng.spawn(1)  # the stream on which `solve` tries whether actions can be paired
+    data = certirl.sample(PROBLEM, basis=certirl.Legendre(11), samples=10_000, rng=rng, design=True, paired=True)
     solution = certirl.solve(data, basis=certirl.Legendre(11), discount=0.7)
     np.testing.assert_allclose(solution.reward.coefficients, SOLUTION.reward.coefficients, rtol=1e-4, atol=1e-4)
     assert solution.samples == 10_000
+
+
+class Rejecting(Walk):
+    """Uses as many random numbers as it takes, which depends on the action."""
+
+    def sample(self, states, action, rng):
+        shape = 2.0 + 3 * action
+        return np.clip(states + (1 - 2 * action) * rng.gamma(shape, 0.2, size=states.shape), 0.0, 10.0)
+
+
+def test_actions_are_not_paired_where_rows_would_share_random_numbers():
+    assert can_pair(Walk(), certirl.Legendre(3), 0)
+    assert not can_pair(Rejecting(), certirl.Legendre(3), 0)
+    with pytest.raises(ValueError, match="paired=False"):
+        certirl.sample(Rejecting(), basis=certirl.Legendre(3), samples=500, rng=0, paired=True)
+    assert certirl.solve(Rejecting(), discount=0.8, rng=0, samples=5_000).status == "solved"
+    proved = certirl.solve(
+        Rejecting(), discount=0.8, rng=0, basis=certirl.Legendre(7), columns=7, delta=0.1, max_samples=50_000
+    )
+    assert not proved.certificate.evidence.paired
 
 
 def test_an_ordinary_log_needs_no_pairs():

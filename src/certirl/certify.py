@@ -15,7 +15,7 @@ from certirl.domain import Array, as_domain, describe
 from certirl.evidence import SUMS, Evidence, RewardLike, Surrogate, fit_surrogate, gather
 from certirl.progress import Report, watched
 from certirl.reward import Reward
-from certirl.simulator import CHUNK, Simulator, as_generator, check_simulator, draw
+from certirl.simulator import CHUNK, Simulator, as_generator, can_pair, check_simulator, draw
 from certirl.tail import Smooth, tail_number
 from certirl.transitions import Piece, Transitions, pieces
 
@@ -211,13 +211,15 @@ def split(
         first, second = divide(source, share, as_generator(0 if rng is None else rng))
         return pieces(first, CHUNK), pieces(second, CHUNK)
     check_simulator(source)
-    training, fresh = as_generator(rng).spawn(2)
+    generator = as_generator(rng)
+    paired = can_pair(source, columns, generator)
+    training, fresh = generator.spawn(2)
     few = max(int(share * samples), 1)
     rest = max(samples - few, 1)
-    stream = draw(source, columns, rest, fresh, design=True, paired=True)
+    stream = draw(source, columns, rest, fresh, design=True, paired=paired)
     total = rest * source.n_actions
     return (
-        draw(source, columns, few, training, design=True, paired=True),
+        draw(source, columns, few, training, design=True, paired=paired),
         watched(stream, total, lambda piece: piece.size, progress),
     )
 
@@ -331,8 +333,9 @@ def _tail_in_words(tail: TailLike, number: float | None, columns: Basis) -> str:
 
 
 def _independence(evidence: Evidence) -> str:
-    what = "states, each tried with every action," if evidence.paired else "transitions"
-    return f"given the states, the fresh {what} are independent of each other"
+    if evidence.paired:
+        return "what happens at different states is independent, across actions too (rows do not share random numbers)"
+    return "given the states, the fresh transitions are independent of each other"
 
 
 def _what_is_asked(

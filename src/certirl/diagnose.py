@@ -91,7 +91,7 @@ def diagnose(
         stream = pieces(source, CHUNK)
     else:
         check_simulator(source)
-        stream = draw(source, basis, samples, rng, design=True, paired=True)
+        stream = draw(source, basis, samples, rng, design=True)
     (folds,) = accumulate(stream, [(targets, basis)], n_actions=source.n_actions, folds=FOLDS)
     step = 2 if kind is Fourier else 1
     sizes = np.unique([*range(1, most + 1, step), *([columns] if columns else [])])

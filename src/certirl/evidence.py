@@ -102,6 +102,7 @@ def fit_surrogate(
     Z[:, 0] = np.eye(ks)[0]
     g = np.linalg.solve(np.eye(ks) - discount * Z[expert].T, of_reward[expert])
     fits = of_reward + discount * np.einsum("i,aij->aj", g, Z)
+    fits[expert] = g  # the same to rounding, and then exactly
     low, high = _value_range(reward, columns, discount * g, reward_range)
     return Surrogate(columns, reward, discount, expert, g, fits, Z, low, high)
 

@@ -22,7 +22,7 @@ from certirl.estimate import Operators, estimate
 from certirl.evidence import Evidence, Surrogate, fit_surrogate, gather
 from certirl.moments import Moments, accumulate
 from certirl.recover import Recovery, recover
-from certirl.simulator import Simulator, as_generator, draw
+from certirl.simulator import Simulator, as_generator, can_pair, draw
 from certirl.tail import tail_number
 from certirl.transitions import Piece
 
@@ -58,8 +58,8 @@ class Proof:
 class Pool:
     """Draws that can be walked through again: only seeds and sizes are kept."""
 
-    def __init__(self, simulator: Simulator, basis: Basis, seed: np.random.SeedSequence) -> None:
-        self._simulator, self._basis, self._seed = simulator, basis, seed
+    def __init__(self, simulator: Simulator, basis: Basis, seed: np.random.SeedSequence, paired: bool) -> None:
+        self._simulator, self._basis, self._seed, self._paired = simulator, basis, seed, paired
         self._parts: list[tuple[np.random.SeedSequence, int]] = []
 
     @property
@@ -83,7 +83,7 @@ class Pool:
 
     def _draw(self, seed: np.random.SeedSequence, count: int) -> Iterator[Piece]:
         fresh = np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)  # spawning anew gives the same children
-        return draw(self._simulator, self._basis, count, np.random.default_rng(fresh), design=True, paired=True)
+        return draw(self._simulator, self._basis, count, np.random.default_rng(fresh), design=True, paired=self._paired)
 
 
 def prove(
@@ -101,8 +101,10 @@ def prove(
     watch: Watch | None = None,
 ) -> Proof:
     """Find a reward and certify it with as few transitions as it takes, at most ``max_samples`` per action."""
-    seeds = np.random.SeedSequence(int(as_generator(rng).integers(2**63))).spawn(2)
-    training, fresh = (Pool(simulator, basis, seed) for seed in seeds)
+    generator = as_generator(rng)
+    paired = can_pair(simulator, basis, generator)
+    seeds = np.random.SeedSequence(int(generator.integers(2**63))).spawn(2)
+    training, fresh = (Pool(simulator, basis, seed, paired) for seed in seeds)
     narrow, n_actions = basis.resized(columns), simulator.n_actions
     number = tail_number(tail, narrow) or 0.0
     moments: Moments | None = None

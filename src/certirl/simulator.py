@@ -84,12 +84,37 @@ def draw(
         if paired:
             (stream,) = parent.spawn(1)
             states = draw_states(size, stream)
-            answers = [_ask(simulator, states, action, copy.deepcopy(stream), domain) for action in every]
-            yield Piece(every, states, np.stack(answers))
+            answers, aligned = _ask_all(simulator, states, stream, domain)
+            if not aligned:
+                raise ValueError(
+                    "the simulator uses more random numbers for some actions than for others: paired=False"
+                )
+            yield Piece(every, states, answers)
         else:
             for action, stream in enumerate(parent.spawn(len(every))):
                 states = draw_states(size, stream)
                 yield Piece((action,), states, _ask(simulator, states, action, stream, domain)[None])
+
+
+def can_pair(simulator: Simulator, basis: Basis, rng: Any) -> bool:
+    """Whether every action uses up equally many random numbers, tried on a few hundred states.
+
+    If not, a row of one action shares its randomness with another row of the next (think of rejection sampling), rows
+    are no longer independent of each other, and pairs must not be formed.
+    """
+    check_simulator(simulator)
+    domain, (stream,) = as_domain(simulator.domain), as_generator(rng).spawn(1)
+    return _ask_all(simulator, basis.on(domain).design(256, stream), stream, domain)[1]
+
+
+def _ask_all(simulator: Simulator, states: Array, stream: np.random.Generator, domain: Domain) -> tuple[Array, bool]:
+    """The answers of all actions to the same states and random numbers, and whether all used equally many of these."""
+    answers, following = [], set()
+    for action in range(simulator.n_actions):
+        own = copy.deepcopy(stream)
+        answers.append(_ask(simulator, states, action, own, domain))
+        following.add(int(own.integers(2**62)))
+    return np.stack(answers), len(following) == 1
 
 
 def _ask(simulator: Simulator, states: Array, action: int, rng: np.random.Generator, domain: Domain) -> Array:

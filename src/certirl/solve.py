@@ -19,7 +19,7 @@ from certirl.moments import Moments
 from certirl.progress import Report, announcer, watched
 from certirl.prove import TRAINING_SHARE, prove
 from certirl.recover import OBJECTIVES, recover
-from certirl.simulator import CHUNK, Simulator, as_generator, check_simulator, draw
+from certirl.simulator import CHUNK, Simulator, as_generator, can_pair, check_simulator, draw
 from certirl.solution import Solution, build
 from certirl.tail import tail_number
 from certirl.transitions import Piece, Transitions, pieces
@@ -97,7 +97,9 @@ def _stream(
     """The data in pieces, and how many transitions they hold."""
     if isinstance(source, Transitions):
         return pieces(source, CHUNK), len(source)
-    stream = draw(source, basis or FAMILIES[0](1), samples, rng, design=better, paired=better)
+    generator, places = as_generator(rng), basis or FAMILIES[0](1)
+    paired = better and can_pair(source, places, generator)
+    stream = draw(source, places, samples, generator, design=better, paired=paired)
     return stream, samples * source.n_actions
 
 
