@@ -12,8 +12,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import time
+from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -116,14 +118,31 @@ def judge(seed: int) -> dict[str, Any] | None:
         "paired": paired,
         "spoiled": spoiled,
         "holds": found.holds,
-        "false": found.holds and truth <= 0,
-        "above": truth < found.margin,  # the bound itself is wrong, whether or not it is positive
+        "false": bool(found.holds and truth <= 0),
+        "above": bool(truth < found.margin),  # the bound itself is wrong, whether or not it is positive
     }
 
 
-def soundness(arguments: Arguments, pool: ProcessPoolExecutor) -> dict[str, Any]:
+def remembered(seeds: Iterable[int], pool: ProcessPoolExecutor, memory: Path) -> list[dict[str, Any]]:
+    """Judge the seeds that the file does not hold yet, adding each as it comes: an interrupted study goes on."""
+    known: dict[int, Any] = {}
+    if memory.exists():
+        for line in memory.read_text().splitlines():
+            with contextlib.suppress(ValueError):  # the last line of a killed run
+                seed, run = json.loads(line)
+                known[seed] = run
+    missing = [seed for seed in seeds if seed not in known]
+    with memory.open("a") as stream:
+        for seed, run in zip(missing, pool.map(judge, missing, chunksize=5), strict=True):
+            known[seed] = run
+            stream.write(json.dumps([seed, run]) + "\n")
+            stream.flush()
+    return [known[seed] for seed in seeds if known[seed] is not None]
+
+
+def soundness(arguments: Arguments, pool: ProcessPoolExecutor, out: Path) -> dict[str, Any]:
     """Count false certificates and bounds above the truth."""
-    runs = [run for run in pool.map(judge, range(arguments.runs), chunksize=20) if run is not None]
+    runs = remembered(range(arguments.runs), pool, out / f"soundness_{arguments.runs}.part")
     table = {}
     for delta in (0.05, 0.2):
         mine = [run for run in runs if run["delta"] == delta]
@@ -211,7 +230,7 @@ def ablate(arguments: tuple[int, str, int]) -> float:
     return float("inf")
 
 
-def power(arguments: Arguments, pool: ProcessPoolExecutor) -> dict[str, Any]:
+def power(arguments: Arguments, pool: ProcessPoolExecutor, out: Path) -> dict[str, Any]:
     """How many transitions `solve` needs, and how many without each idea."""
     runs = list(pool.map(prove_one, [(seed, 0.7, arguments.most) for seed in range(arguments.problems)]))
     ns = np.array([run["n"] for run in runs])
@@ -229,7 +248,7 @@ def power(arguments: Arguments, pool: ProcessPoolExecutor) -> dict[str, Any]:
     }
 
 
-def discounts(arguments: Arguments, pool: ProcessPoolExecutor) -> dict[str, Any]:
+def discounts(arguments: Arguments, pool: ProcessPoolExecutor, out: Path) -> dict[str, Any]:
     """The same for larger discounts."""
     table = {}
     for discount in (0.7, 0.9, 0.95):
@@ -274,7 +293,7 @@ def compare(arguments: tuple[int, int]) -> dict[str, Any]:
     }
 
 
-def compared(arguments: Arguments, pool: ProcessPoolExecutor) -> list[dict[str, Any]]:
+def compared(arguments: Arguments, pool: ProcessPoolExecutor, out: Path) -> list[dict[str, Any]]:
     """One row for each problem."""
     return list(pool.map(compare, [(seed, arguments.most) for seed in range(arguments.theorem_problems)]))
 
@@ -294,7 +313,7 @@ def main() -> None:
         for name, part in parts.items():
             if options.only in (None, name):
                 start = time.perf_counter()
-                result = part(arguments, pool)
+                result = part(arguments, pool, options.out)
                 record = {"arguments": asdict(arguments), "version": certirl.__version__, "result": result}
                 (options.out / f"certificates_{name}.json").write_text(json.dumps(record, indent=1) + "\n")
                 shown = {k: v for k, v in result.items() if k != "runs"} if isinstance(result, dict) else result
