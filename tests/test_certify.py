@@ -268,6 +268,16 @@ def test_nothing_unsolvable_is_certified():
         assert solution.status != "certified"
 
 
+def test_an_expert_that_no_reward_explains_is_certified_infeasible(tmp_path):
+    room = certirl.problems.thermostat()
+    asked = {"basis": certirl.Legendre(4), "discount": 0.9, "expert": 1, "rng": 0, "delta": 0.05}
+    solution = certirl.solve(room, columns=4, tail=0.0, max_samples=100_000, **asked)
+    assert solution.status == "infeasible" and str(solution).startswith("Certified infeasible")
+    assert certirl.load(solution.save(tmp_path / "none.npz")).refutation == solution.refutation
+    doubtful = certirl.solve(room, columns=4, max_samples=20_000, **asked)  # no tail declared: nothing is proved
+    assert doubtful.status == "undetermined" and "not beyond the sampling error" in str(doubtful)
+
+
 def test_a_certificate_survives_the_file(tmp_path):
     solution = certirl.solve(PROBLEM, basis=certirl.Legendre(11), columns=3, discount=0.7, delta=0.05, tail=0, rng=0)
     again = certirl.load(solution.save(tmp_path / "proof.npz"))

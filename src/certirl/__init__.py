@@ -16,6 +16,7 @@ from certirl.diagnose import Diagnosis, diagnose
 from certirl.estimate import Operators, estimate
 from certirl.moments import Moments, measure
 from certirl.recover import Recovery, Witness, recover
+from certirl.refute import Refutation, refute
 from certirl.reward import Reward
 from certirl.rollout import RolloutCheck, rollout_check
 from certirl.simulator import Simulator, sample
@@ -37,6 +38,7 @@ __all__ = [
     "Moments",
     "Operators",
     "Recovery",
+    "Refutation",
     "Reward",
     "RolloutCheck",
     "Simulator",
@@ -53,6 +55,7 @@ __all__ = [
     "plots",
     "problems",
     "recover",
+    "refute",
     "rollout_check",
     "sample",
     "solve",

@@ -135,10 +135,12 @@ def prove(
             needed = _needed(surrogate, seen, n, max_samples, allowed / 2, number)
         if watch is not None:
             watch(_line(n, forecast, certificate))
-        if n >= max_samples or (certificate is not None and certificate.margin > 0):
+        # A conflict is for `refute` to settle, on the other half of the budget.
+        most = max_samples // 2 if recovery.status == "infeasible" else max_samples
+        if n >= most or (certificate is not None and certificate.margin > 0):
             return Proof(operators, criterion, recovery, certificate, n, spent)
         least = AFTER_FAILURE if spent > failed else STEPS[0]
-        failed, n = spent, min(int(np.clip(needed, least * n, STEPS[1] * n)) + 1, max_samples)
+        failed, n = spent, min(int(np.clip(needed, least * n, STEPS[1] * n)) + 1, most)
 
 
 def _forecast(surrogate: Surrogate, seen: Evidence, fresh: int, delta: float, tail: float) -> float:

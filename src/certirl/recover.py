@@ -26,6 +26,10 @@ class Reason(StrEnum):
         "the margin is 1 at the cover points but falls to zero or below between them: the cover is too coarse; "
         "leave cover out to solve on the whole interval"
     )
+    CONFLICT_IN_DOUBT = (
+        "the estimated constraints contradict each other, but not beyond the sampling error: neither a reward nor its "
+        "absence is proved; allow more samples"
+    )
     CONFLICT = "no reward in this class makes the expert strictly optimal: the constraints named here cancel each other"
     DIVERGES = (
         "γT has spectral radius 1 or more on non-constant functions, so the value series diverges: the operators are "

@@ -228,8 +228,8 @@ class _Fan:
 
     def grown(self) -> tuple[Array, Array]:
         """Halve the least clear cone of a simplex, and so on: cones ``[F, p, p]``, a direction a row, and mixtures."""
-        p, heap, number = self.points.shape[1], list[tuple[float, int, Array, Array]](), itertools.count()
-        new = [np.delete(self._simplex(), corner, axis=0) for corner in range(p + 1)]
+        p, corners, number = self.points.shape[1], self._simplex(), itertools.count()
+        heap, new = list[tuple[float, int, Array, Array]](), [np.delete(corners, v, axis=0) for v in range(p + 1)]
         while True:
             for cone in new:
                 clearance, mixture = self._against(cone)
@@ -342,7 +342,7 @@ class _Bounds:
         reach = np.sqrt(sums.counts * np.einsum("jci,cih,jch->jc", q, sums.gram, q)).sum(axis=1)  # ≥ Σ|q_c·x|
         self.tail = tail * half * (2 + reach)
         rounding = (CHUNK + sums.counts.max() / CHUNK) * np.finfo(float).eps * plan.columns.size**2
-        self.floating = rounding * float(np.linalg.cond(sums.gram).max()) * 2 * half
+        self.floating = rounding * float(np.linalg.cond(sums.gram).max()) * (np.abs(middle) + 3 * half)
 
     def errors(self, L: float, more: float = 1.0) -> Array:
         """Estimation, tail and rounding ``[3, J]``, from the data or forecast for ``more`` times as much."""
@@ -378,8 +378,9 @@ def _conclude(plan: Plan, sums: _Sums, *, delta: float, tail: TailLike, number: 
     def enough(n: int) -> bool:
         return bool((bounds.estimate + bounds.errors(L, n / samples).sum(axis=0))[cones].max() < 0)
 
-    draws = "states, each tried with every action," if sums.paired else "transitions"
-    independence = f"given the states, the fresh {draws} are independent of each other"
+    independence = "given the states, the fresh transitions are independent of each other"
+    if sums.paired:
+        independence = "what happens at different states is independent, across actions too"
     return Refutation(
         holds=refuted and number is not None,
         kappa=-float(bounds.estimate[worst]),

@@ -17,6 +17,7 @@ from certirl.certify import Certificate
 from certirl.domain import Array, as_states, describe, freeze
 from certirl.estimate import Operators
 from certirl.recover import Reason, Recovery, Witness
+from certirl.refute import Refutation
 from certirl.reward import Reward
 
 _HEADLINES = {
@@ -52,6 +53,7 @@ class Solution:
         condition, spectral_radius, gram_condition: of I − γT, of γT, of the states' Gram matrix.
         witness: the conflict, if infeasible.
         certificate: the proof, or the attempt at one; None if none was asked for.
+        refutation: what was proved about the absence of any reward, in words; None if that was not tried.
     """
 
     status: str
@@ -83,6 +85,7 @@ class Solution:
     cover: float | None = None
     witness: Witness | None = None
     certificate: Certificate | None = None
+    refutation: str | None = None
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -124,6 +127,8 @@ class Solution:
         noise = ", within the noise" if self.within_noise else ""
         sure = 1 - self.certificate.delta if self.certificate else 0.0
         words = {"expert": self.expert, "origin": origin, "reason": self.reason, "noise": noise, "sure": sure}
+        if self.status == "infeasible" and self.refutation is not None:
+            return self.refutation.splitlines()[0] + "."
         return _HEADLINES[self.status].format(**words)
 
     def _lines(self) -> list[tuple[str, str]]:
@@ -204,6 +209,7 @@ def build(
     *,
     choice: str,
     certificate: Certificate | None = None,
+    refutation: Refutation | None = None,
     drawn: int | None = None,
 ) -> Solution:
     """Gather what the steps found into one record; a certificate that holds makes it certified.
@@ -214,13 +220,18 @@ def build(
         recovery: of Algorithm 2.
         choice: how basis and columns came about.
         certificate: the proof, or the attempt.
+        refutation: the proof that there is none, or the attempt; without it an estimated conflict settles nothing.
         drawn: transitions per action used in all, if more than the operators saw.
     """
-    certified = certificate is not None and certificate.holds and recovery.status == "solved"
+    status, reason = recovery.status, recovery.reason
+    if certificate is not None and certificate.holds and status == "solved":
+        status = "certified"
+    elif status == "infeasible" and refutation is not None and not refutation.holds:
+        status, reason = "undetermined", Reason.CONFLICT_IN_DOUBT
     found = np.zeros(operators.basis.size) if recovery.reward is None else recovery.reward.coefficients
     return Solution(
-        status="certified" if certified else recovery.status,
-        reason=str(recovery.reason),
+        status=status,
+        reason=str(reason),
         reward=recovery.reward,
         margin=recovery.margin,
         worst_state=recovery.worst_state,
@@ -248,6 +259,7 @@ def build(
         cover=recovery.cover,
         witness=recovery.witness,
         certificate=certificate,
+        refutation=None if refutation is None else str(refutation),
     )
 
 

@@ -19,6 +19,7 @@ from certirl.moments import Moments
 from certirl.progress import Report, announcer, watched
 from certirl.prove import TRAINING_SHARE, prove
 from certirl.recover import OBJECTIVES, recover
+from certirl.refute import Refutation, refute
 from certirl.simulator import CHUNK, Simulator, as_generator, can_pair, check_simulator, draw
 from certirl.solution import Solution, build
 from certirl.tail import tail_number
@@ -160,13 +161,21 @@ def _from_simulator(
         **proof,
         **asked,
     )
+    refutation, drawn = None, found.samples + pilot
+    if found.recovery.status == "infeasible":
+        # The attempts spent δ(1 − 2^−i); half of what they left pays for the proof that there is no reward.
+        left = proof["delta"] / 2 ** (found.attempts + 1)
+        rest = max(max_samples - drawn, 1)
+        refutation = _refuted(source, choice, left, proof["tail"], asked["expert"], samples=rest, rng=generator)
+        drawn += rest
     return build(
         found.operators,
         found.criterion,
         found.recovery,
         choice=choice.why,
         certificate=found.certificate,
-        drawn=found.samples + pilot,
+        refutation=refutation,
+        drawn=drawn,
     )
 
 
@@ -187,7 +196,9 @@ def _from_log(
     operators = estimate(moments)
     criterion = bellman(operators, **asked)
     recovery = recover(criterion, objective=objective)
-    certificate = None
+    certificate = refutation = None
+    if recovery.status == "infeasible":
+        refutation = _refuted(fresh, choice, proof["delta"], proof["tail"], asked["expert"], rng=rng)
     if recovery.status == "solved" and recovery.reward is not None:
         narrow = choice.basis.resized(choice.columns)
         surrogate = fit_surrogate(
@@ -195,7 +206,16 @@ def _from_log(
         )
         certificate = conclude(surrogate, gather(surrogate, pieces(fresh, CHUNK)), **proof)
     drawn = int((training.counts + fresh.counts).min())
-    return build(operators, criterion, recovery, choice=choice.why, certificate=certificate, drawn=drawn)
+    proofs: dict[str, Any] = {"certificate": certificate, "refutation": refutation}
+    return build(operators, criterion, recovery, choice=choice.why, drawn=drawn, **proofs)
+
+
+def _refuted(
+    source: Any, choice: Choice, delta: float, tail: TailLike, expert: int, *, rng: Any, samples: int = 0
+) -> Refutation:
+    """Whether the conflict is robust to the sampling error, on data of its own."""
+    asked: dict[str, Any] = {"basis": choice.basis, "columns": choice.columns, "delta": delta, "tail": tail}
+    return refute(source, expert=expert, samples=samples, rng=rng, progress=False, **asked)
 
 
 def _widened(moments: Moments, choice: Choice, tail: TailLike, discount: float, expert: int) -> Choice:
