@@ -236,7 +236,7 @@ def power(arguments: Arguments, pool: ProcessPoolExecutor, out: Path) -> dict[st
     ns = np.array([run["n"] for run in runs])
     ideas = {}
     for name in VARIANTS:
-        firsts = list(pool.map(ablate, [(seed, name, arguments.most) for seed in range(arguments.problems)]))
+        firsts = list(pool.map(ablate, [(seed, name, arguments.most) for seed in range(arguments.discount_problems)]))
         ideas[name] = {"median n": float(np.median(firsts)), "certified": float(np.isfinite(firsts).mean())}
     return {
         "median n": float(np.median(ns)),

@@ -16,7 +16,7 @@ from certirl.evidence import SUMS, Evidence, RewardLike, Surrogate, fit_surrogat
 from certirl.progress import Report, watched
 from certirl.reward import Reward
 from certirl.simulator import CHUNK, Simulator, as_generator, can_pair, check_simulator, draw
-from certirl.tail import Smooth, tail_number
+from certirl.tail import TailLike, tail_in_words, tail_number
 from certirl.transitions import Piece, Transitions, pieces
 
 # The surrogate only takes out what is predictable; the proof lives on the rest of the data.
@@ -36,8 +36,6 @@ _WORDS = (
     "samples_needed",
     "level",
 )
-
-TailLike = float | Smooth | Callable[[Basis], float] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,7 +268,7 @@ def conclude(
         losses=_losses(worst),
         delta=sum(spending.values()),
         spending=spending,
-        assumptions=(_tail_in_words(tail, number, surrogate.columns), _independence(evidence), *notes),
+        assumptions=(tail_in_words(tail, number, surrogate.columns), _independence(evidence), *notes),
         tail=number,
         worst_state=worst.state,
         worst_action=worst.rival,
@@ -319,17 +317,6 @@ def _losses(bound: LowerBound) -> dict[str, float]:
         "solver": 0.0,  # the reward is taken as it is; no optimality of any program is used
         "floating point": bound.floating,
     }
-
-
-def _tail_in_words(tail: TailLike, number: float | None, columns: Basis) -> str:
-    if number is None:
-        return f"NOT DECLARED: how far P_a f lies outside the {columns.size} functions of the state ({columns.kind})"
-    if number == 0:
-        return f"every P_a f is exactly a combination of the first {columns.size} {columns.kind} functions of the state"
-    source = f", since {tail}" if isinstance(tail, Smooth) else ""
-    return (
-        f"every P_a f, |f| ≤ 1, lies within {number:.3g} of the first {columns.size} {columns.kind} functions{source}"
-    )
 
 
 def _independence(evidence: Evidence) -> str:

@@ -17,13 +17,13 @@ import numpy as np
 from certirl.bases import Basis
 from certirl.bellman import Bellman, bellman
 from certirl.bounds import lower_bounds
-from certirl.certify import Certificate, TailLike, conclude, least_enough
+from certirl.certify import Certificate, conclude, least_enough
 from certirl.estimate import Operators, estimate
 from certirl.evidence import Evidence, Surrogate, fit_surrogate, gather
 from certirl.moments import Moments, accumulate
 from certirl.recover import Recovery, recover
 from certirl.simulator import Simulator, as_generator, can_pair, draw
-from certirl.tail import tail_number
+from certirl.tail import TailLike, tail_number
 from certirl.transitions import Piece
 
 FIRST = 4_000  # transitions per action in the first round

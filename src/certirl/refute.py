@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.bases import Basis
-from certirl.certify import FIT_SHARE, TailLike, _tail_in_words, check_delta, least_enough, split
+from certirl.certify import FIT_SHARE, check_delta, least_enough, split
 from certirl.concentration import degree, empirical_bernstein, inflation, log_term, spread_points
 from certirl.domain import Array, as_domain, freeze
 from certirl.estimate import MAX_CONDITION, Operators, estimate
@@ -28,7 +28,7 @@ from certirl.moments import accumulate
 from certirl.program import least_norm
 from certirl.progress import Report
 from certirl.simulator import CHUNK, Simulator, check_simulator
-from certirl.tail import tail_number
+from certirl.tail import TailLike, tail_in_words, tail_number
 from certirl.transitions import Piece, Transitions
 
 # Each number pays for two failures of probability e^−L: of the second moment, and of the mean on one side.
@@ -78,7 +78,7 @@ class Refutation:
         freeze(self)
 
     def __str__(self) -> str:
-        chance = f"with probability {1 - self.delta:g}" + ("" if self.tail is not None else ", were the tail zero,")
+        chance = f"with probability {1 - self.delta:g}" + ("" if self.tail is not None else " (if the tail is zero)")
         who = f"no reward whose value lies in {self.plan.rows}"
         if self.kappa <= self.error:
             first = f"Undetermined: {chance} {who} has a margin above {self.ceiling:.3g} per unit of ‖w‖₁"
@@ -388,7 +388,7 @@ def _conclude(plan: Plan, sums: _Sums, *, delta: float, tail: TailLike, number: 
         losses=dict(zip(("estimation", "truncation tail", "floating point"), parts[:, worst].tolist(), strict=True)),
         ceiling=0.0 if refuted else max(float(above[cones.stop :].max()), 0.0),
         delta=delta,
-        assumptions=(_tail_in_words(tail, number, plan.columns), independence),
+        assumptions=(tail_in_words(tail, number, plan.columns), independence),
         tail=number,
         states=plan.states[witness],
         actions=plan.actions[witness],

@@ -9,7 +9,7 @@ import numpy as np
 
 from certirl.bases import Basis
 from certirl.bellman import bellman, check_problem
-from certirl.certify import TailLike, check_declared, check_delta, conclude, divide
+from certirl.certify import check_declared, check_delta, conclude, divide
 from certirl.choose import FAMILIES, Choice, given_basis, nothing_given
 from certirl.domain import as_domain, describe
 from certirl.estimate import FORMS, estimate
@@ -22,7 +22,7 @@ from certirl.recover import OBJECTIVES, recover
 from certirl.refute import Refutation, refute
 from certirl.simulator import CHUNK, Simulator, as_generator, can_pair, check_simulator, draw
 from certirl.solution import Solution, build
-from certirl.tail import tail_number
+from certirl.tail import TailLike, tail_number
 from certirl.transitions import Piece, Transitions, pieces
 
 PILOT = 4_000  # transitions per action that choose basis and columns before a certificate is sought

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from certirl.bases import Basis
 from certirl.concentration import degree
 
-Tail = "float | Smooth | Callable[[Basis], float] | None"
-
 
 @dataclass(frozen=True)
 class Smooth:
@@ -54,7 +52,11 @@ class Smooth:
         return f"∫|∂^{self.order}_s p_a(s'|s)| ds' ≤ {self.bound:g} for every action and state"
 
 
-def tail_number(tail: float | Smooth | Callable[[Basis], float] | None, columns: Basis) -> float | None:
+# A number, a bound on derivatives, a function of the columns, or nothing.
+TailLike = float | Smooth | Callable[[Basis], float] | None
+
+
+def tail_number(tail: TailLike, columns: Basis) -> float | None:
     """τ for these columns; None where nothing is declared."""
     if tail is None:
         return None
@@ -62,3 +64,15 @@ def tail_number(tail: float | Smooth | Callable[[Basis], float] | None, columns:
     if not value >= 0:
         raise ValueError(f"the tail must not be negative, got {value}")
     return float(value)
+
+
+def tail_in_words(tail: TailLike, number: float | None, columns: Basis) -> str:
+    """The assumption that a tail makes, or that one is missing, as a certificate prints it."""
+    if number is None:
+        return f"NOT DECLARED: how far P_a f lies outside the {columns.size} functions of the state ({columns.kind})"
+    if number == 0:
+        return f"every P_a f is exactly a combination of the first {columns.size} {columns.kind} functions of the state"
+    source = f", since {tail}" if isinstance(tail, Smooth) else ""
+    return (
+        f"every P_a f, |f| ≤ 1, lies within {number:.3g} of the first {columns.size} {columns.kind} functions{source}"
+    )
