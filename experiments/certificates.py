@@ -37,7 +37,7 @@ from certirl.simulator import draw
 class Arguments:
     """The full size; ``--fast`` shrinks it."""
 
-    runs: int = 5_600
+    runs: int = 6_000
     problems: int = 40
     discount_problems: int = 20
     theorem_problems: int = 5
@@ -298,6 +298,15 @@ def compared(arguments: Arguments, pool: ProcessPoolExecutor, out: Path) -> list
     return list(pool.map(compare, [(seed, arguments.most) for seed in range(arguments.theorem_problems)]))
 
 
+def plain(value: Any) -> Any:
+    """The same with null for infinity, which JSON does not know."""
+    if isinstance(value, dict):
+        return {key: plain(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [plain(inner) for inner in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
 def main() -> None:
     """Run the parts asked for and write their numbers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -315,7 +324,7 @@ def main() -> None:
                 start = time.perf_counter()
                 result = part(arguments, pool, options.out)
                 record = {"arguments": asdict(arguments), "version": certirl.__version__, "result": result}
-                (options.out / f"certificates_{name}.json").write_text(json.dumps(record, indent=1) + "\n")
+                (options.out / f"certificates_{name}.json").write_text(json.dumps(plain(record), indent=1) + "\n")
                 shown = {k: v for k, v in result.items() if k != "runs"} if isinstance(result, dict) else result
                 print(f"{name} ({time.perf_counter() - start:.0f} s)\n{json.dumps(shown, indent=1)}", flush=True)
 

@@ -148,7 +148,8 @@ class Solution:
             else ("assumed", "; ".join(self.certificate.assumptions)),
             (
                 "checks",
-                f"{self.objective} program {where}, {self.rounds} rounds, {len(self.states)} rows; κ(I − γT) = "
+                f"{self.objective} program {where}, {self.rounds} solve{'s' * (self.rounds != 1)}, "
+                f"{len(self.states)} rows; κ(I − γT) = "
                 f"{self.condition:.3g}, γρ(T) = {self.spectral_radius:.3g}, κ(Gram) = {self.gram_condition:.3g}",
             ),
         ]
