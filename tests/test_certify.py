@@ -337,5 +337,9 @@ def test_a_domain_read_off_the_data_is_no_ground_for_a_proof():
 def test_a_number_as_tail_needs_columns():
     with pytest.raises(ValueError, match="pass columns as well"):
         certirl.solve(PROBLEM, basis=certirl.Legendre(11), discount=0.7, delta=0.05, tail=0, rng=0)
+    with pytest.raises(ValueError, match="max_samples must be at least"):
+        certirl.solve(
+            PROBLEM, basis=certirl.Legendre(5), columns=3, discount=0.7, delta=0.05, tail=0, max_samples=9, rng=0
+        )
     with pytest.raises(ValueError, match="leave form, cover and slack out"):
         certirl.solve(PROBLEM, basis=certirl.Legendre(11), discount=0.7, delta=0.05, cover=0.1, rng=0)

@@ -101,6 +101,8 @@ def prove(
     watch: Watch | None = None,
 ) -> Proof:
     """Find a reward and certify it with as few transitions as it takes, at most ``max_samples`` per action."""
+    if max_samples < 20 * columns + 100:
+        raise ValueError(f"max_samples must be at least {20 * columns + 100} for {columns} columns, got {max_samples}")
     generator = as_generator(rng)
     paired = can_pair(simulator, basis, generator)
     seeds = np.random.SeedSequence(int(generator.integers(2**63))).spawn(2)
