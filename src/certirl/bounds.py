@@ -110,8 +110,7 @@ def lower_bounds(
     second = _second_order(work, delta * (1 - BAND_SHARE), crude)
     # V enters with its size, not its span: a large constant costs digits.
     scale = surrogate.high - surrogate.low + max(abs(surrogate.low), abs(surrogate.high))
-    rounding = (CHUNK + evidence.counts.max() / CHUNK) * np.finfo(float).eps * scale * work.ks**2
-    rounding *= float(np.linalg.cond(evidence.gram).max()) * np.abs(work.resolvent).sum(axis=1).max()
+    rounding = summation_error(evidence.counts, evidence.gram) * scale * np.abs(work.resolvent).sum(axis=1).max()
     found = []
     for rival in surrogate.rivals:
         band = _band(work, rival, surrogate.columns.values(points), L)
@@ -131,6 +130,12 @@ def lower_bounds(
             )
         )
     return found
+
+
+def summation_error(counts: Array, gram: Array) -> float:
+    """The relative error of a least-squares answer from sums taken in pieces of CHUNK: generous, not a proof."""
+    terms = CHUNK + float(counts.max()) / CHUNK
+    return float(terms * np.finfo(float).eps * gram.shape[-1] ** 2 * np.linalg.cond(gram).max())
 
 
 def _points(work: _Workings, delta: float) -> tuple[Array, float, float]:

@@ -12,9 +12,10 @@ from certirl.bases import Basis, from_spec
 from certirl.bellman import check_problem
 from certirl.bounds import BAND_SHARE, LowerBound, lower_bounds
 from certirl.domain import Array, as_domain, describe
-from certirl.evidence import SUMS, Evidence, RewardLike, Surrogate, fit_surrogate, gather
+from certirl.estimate import MAX_CONDITION
+from certirl.evidence import SUMS, Evidence, Surrogate, fit_surrogate, gather
 from certirl.progress import Report, watched
-from certirl.reward import Reward
+from certirl.reward import Reward, RewardLike, unpack
 from certirl.simulator import CHUNK, Simulator, as_generator, can_pair, check_simulator, draw
 from certirl.tail import TailLike, tail_in_words, tail_number
 from certirl.transitions import Piece, Transitions, pieces
@@ -90,6 +91,12 @@ class Certificate:
             return "no number of samples would do: the estimated margin is not positive or the tail is too large"
         return f"about {self.samples_needed:,} fresh transitions per action should do"
 
+    @property
+    def taken(self) -> str:
+        """The losses worth telling, in words."""
+        telling = 5e-4 * abs(self.estimated)
+        return ", ".join(f"{name} {value:.2g}" for name, value in self.losses.items() if value > telling) or "nothing"
+
     def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Words for a JSON header and numbers for arrays: enough to derive the verdict again."""
         words = {name: getattr(self, name) for name in _WORDS}
@@ -116,13 +123,10 @@ class Certificate:
         )
 
     def __str__(self) -> str:
-        telling = 5e-4 * abs(self.estimated)
-        taken = ", ".join(f"{name} {value:.2g}" for name, value in self.losses.items() if value > telling)
         place = ", ".join(f"{x:.4g}" for x in self.worst_state)
         lines = [
             f"{self.word.capitalize()} with probability {1 - self.delta:g}: margin at least {self.margin:.4g}",
-            f"  estimated {self.estimated:.4g} at s = {place} against action {self.worst_action}, "
-            f"less {taken or 'nothing'}",
+            f"  estimated {self.estimated:.4g} at s = {place} against action {self.worst_action}, less {self.taken}",
             f"  from {self.samples:,} fresh transitions per action" + ("" if self.holds else f"; {self.missing}"),
         ]
         lines += [f"  assumed: {assumption}" for assumption in self.assumptions]
@@ -208,7 +212,6 @@ def split(
         check_declared(source)
         first, second = divide(source, share, as_generator(0 if rng is None else rng))
         return pieces(first, CHUNK), pieces(second, CHUNK)
-    check_simulator(source)
     generator = as_generator(rng)
     paired = can_pair(source, columns, generator)
     training, fresh = generator.spawn(2)
@@ -257,7 +260,7 @@ def conclude(
         others: parts of δ that belong to other attempts, by name.
     """
     number = tail_number(tail, surrogate.columns)
-    if (evidence.counts < surrogate.columns.size).any() or (np.linalg.cond(evidence.gram) > 1e8).any():
+    if (evidence.counts < surrogate.columns.size).any() or (np.linalg.cond(evidence.gram) > MAX_CONDITION).any():
         raise ValueError("the fresh states cannot tell the columns apart: use more data or fewer columns")
     worst = min(lower_bounds(surrogate, evidence, delta=delta, tail=number or 0.0), key=lambda bound: bound.margin)
     spending = {"first order": BAND_SHARE * delta, "second order": (1 - BAND_SHARE) * delta, **(others or {})}
@@ -268,7 +271,7 @@ def conclude(
         losses=_losses(worst),
         delta=sum(spending.values()),
         spending=spending,
-        assumptions=(tail_in_words(tail, number, surrogate.columns), _independence(evidence), *notes),
+        assumptions=(tail_in_words(tail, number, surrogate.columns), independence(paired=evidence.paired), *notes),
         tail=number,
         worst_state=worst.state,
         worst_action=worst.rival,
@@ -319,8 +322,9 @@ def _losses(bound: LowerBound) -> dict[str, float]:
     }
 
 
-def _independence(evidence: Evidence) -> str:
-    if evidence.paired:
+def independence(*, paired: bool) -> str:
+    """What is assumed of the fresh data, as a certificate prints it."""
+    if paired:
         return "what happens at different states is independent, across actions too (rows do not share random numbers)"
     return "given the states, the fresh transitions are independent of each other"
 
@@ -329,18 +333,12 @@ def _what_is_asked(
     reward: Any, discount: float | None, expert: int | None, columns: Basis | None
 ) -> tuple[RewardLike, float, int, Basis]:
     """Take γ, π and the columns from a solution where they are not given."""
-    if hasattr(reward, "reward") and hasattr(reward, "columns"):  # a Solution, or anything like it
-        discount = reward.discount if discount is None else discount
-        expert = reward.expert if expert is None else expert
-        columns = reward.basis.resized(reward.columns) if columns is None else columns
-        if reward.reward is None:
-            raise ValueError(f"there is no reward to certify: {reward.reason}")
-        reward = reward.reward
-    if not callable(reward):
-        raise TypeError(f"the reward must be a function of states, a Reward or a Solution, got {type(reward).__name__}")
+    if columns is None and hasattr(reward, "columns"):
+        columns = reward.basis.resized(reward.columns)
+    function, discount, expert = unpack(reward, discount, expert)
     if discount is None or columns is None:
         raise ValueError("a reward alone does not know the problem: pass discount and columns, say columns=Legendre(7)")
-    return reward, discount, 0 if expert is None else expert, columns
+    return function, discount, expert, columns
 
 
 def _look_up_range(reward: RewardLike, domain: Any) -> tuple[tuple[float, float], str]:

@@ -42,19 +42,25 @@ class Choice:
     why: str
 
 
+def as_asked(basis: Basis, columns: int) -> Choice:
+    """Nothing is left to choose."""
+    if not 1 <= columns <= basis.size:
+        raise ValueError(f"columns must lie between 1 and the {basis.size} functions of the basis, got {columns}")
+    return Choice(basis, columns, f"{basis} on {describe(basis.domain)} as asked, {columns} columns as asked")
+
+
 def given_basis(
     stream: Iterable[Piece], basis: Basis, *, n_actions: int, columns: int | None
 ) -> tuple[Moments, Choice]:
     """Measure in a given basis; the number of columns is taken as given or chosen by held-out prediction."""
-    where = f"{basis} on {describe(basis.domain)}"
     if columns is not None:
-        if not 1 <= columns <= basis.size:
-            raise ValueError(f"columns must lie between 1 and the {basis.size} functions of the basis, got {columns}")
+        choice = as_asked(basis, columns)
         ((moments,),) = accumulate(stream, [(basis, basis.resized(columns))], n_actions=n_actions)
-        return moments, Choice(basis, columns, f"{where} as asked, {columns} columns as asked")
+        return moments, choice
     wide = basis.resized(min(basis.size, MOST_COLUMNS))
     (folds,) = accumulate(stream, [(basis, wide)], n_actions=n_actions, folds=FOLDS)
     columns = best_columns(folds)
+    where = f"{basis} on {describe(basis.domain)}"
     return total(folds), Choice(basis, columns, f"{where} as asked; {columns} columns predict held-out data best")
 
 

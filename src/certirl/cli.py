@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from certirl import __version__
 from certirl.bases import FAMILIES, Legendre
@@ -99,9 +100,9 @@ def plan(options: argparse.Namespace) -> int:
     return 0
 
 
-def _write_picture(draw: object, path: str) -> None:
+def _write_picture(draw: Callable[[str], Any], path: str) -> None:
     try:
-        draw(path)  # type: ignore[operator]
+        draw(path)
     except ImportError as missing:
         print(f"No picture: {missing}")
     else:

@@ -8,14 +8,11 @@ from typing import Any
 import numpy as np
 
 from certirl.bases import Basis, Fourier, Legendre
-from certirl.choose import FOLDS, held_out_error
+from certirl.choose import FOLDS, TARGETS, held_out_error
 from certirl.domain import Array, as_domain
 from certirl.moments import accumulate
 from certirl.simulator import CHUNK, Simulator, check_simulator, draw
 from certirl.transitions import Transitions, pieces
-
-# What the columns are asked to predict: the first functions of the next state.
-TARGETS = 9
 
 
 @dataclass(frozen=True, eq=False)

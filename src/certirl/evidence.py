@@ -6,7 +6,7 @@ what every action does to V and to the column functions. The evidence then measu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +17,8 @@ from certirl.bases import Basis
 from certirl.domain import Array, freeze
 from certirl.extrema import minimum
 from certirl.moments import accumulate
-from certirl.reward import Reward
+from certirl.reward import Reward, RewardLike
 from certirl.transitions import Piece
-
-RewardLike = Callable[[Array], Any]
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,6 @@ Nyström method on Gauss points of the interval, so that it can contradict the r
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -15,11 +14,11 @@ from numpy.polynomial import polynomial
 from numpy.typing import NDArray
 
 from certirl.bases import Basis, gauss_legendre
+from certirl.concentration import spread_points
 from certirl.domain import Array, Domain, as_rows, as_states, describe
 from certirl.estimate import Operators
+from certirl.reward import RewardLike
 from certirl.simulator import as_generator
-
-RewardLike = Callable[[Array], Any]
 
 
 class Problem:
@@ -62,8 +61,9 @@ class Problem:
         phi, psi = rows.values(y), narrow.values(s)
         Z, noise = [], np.zeros((self.n_actions, self.n_actions, rows.size, rows.size))
         for action in range(self.n_actions):
-            expected = self._kernel(s, action) @ phi
-            second = (phi * (ws @ self._kernel(s, action))[:, None]).T @ phi
+            kernel = self._kernel(s, action)
+            expected = kernel @ phi
+            second = (phi * (ws @ kernel)[:, None]).T @ phi
             Z.append(expected.T @ (ws[:, None] * psi))
             Z[-1][0] = np.eye(narrow.size)[0]  # the constant is mapped to itself, without rounding
             noise[action, action] = (second - (expected * ws[:, None]).T @ expected) / rows.mass
@@ -84,14 +84,11 @@ class Problem:
         bound. The largest value over a fine grid of states is taken, with one part in a hundred added.
         """
         columns = columns.on(self.domain)
-        ((low, high),) = self.domain
-        places = (np.arange(columns.size) + 0.5) / columns.size
-        t = 2 * places - 1 if columns.kind == "Fourier" else -np.cos(np.pi * places)
-        nodes, fine = ((low + high) / 2 + (high - low) / 2 * x for x in (t, np.linspace(-1, 1, 801)))
+        nodes, fine = spread_points(columns, columns.size), np.linspace(*self.domain[0], 801)[:, None]
         blend = columns.values(fine) @ np.linalg.inv(columns.values(nodes))
         missed = 0.0
         for action in range(self.n_actions):
-            gap = self._kernel(fine[:, None], action) - blend @ self._kernel(nodes[:, None], action)
+            gap = self._kernel(fine, action) - blend @ self._kernel(nodes, action)
             missed = max(missed, float(np.abs(gap).sum(axis=1).max()))
         return 0.0 if missed < 1e-10 else 1.01 * missed
 

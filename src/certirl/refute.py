@@ -20,14 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.bases import Basis
-from certirl.certify import FIT_SHARE, check_delta, least_enough, split
+from certirl.bounds import summation_error
+from certirl.certify import FIT_SHARE, check_delta, independence, least_enough, split
 from certirl.concentration import degree, empirical_bernstein, inflation, log_term, spread_points
 from certirl.domain import Array, as_domain, freeze
 from certirl.estimate import MAX_CONDITION, Operators, estimate
 from certirl.moments import accumulate
 from certirl.program import least_norm
 from certirl.progress import Report
-from certirl.simulator import CHUNK, Simulator, check_simulator
+from certirl.simulator import Simulator, check_simulator
 from certirl.tail import TailLike, tail_in_words, tail_number
 from certirl.transitions import Piece, Transitions
 
@@ -341,8 +342,7 @@ class _Bounds:
         self.bound = _largest_term(plan, q, middle, half, paired=sums.paired)
         reach = np.sqrt(sums.counts * np.einsum("jci,cih,jch->jc", q, sums.gram, q)).sum(axis=1)  # ≥ Σ|q_c·x|
         self.tail = tail * half * (2 + reach)
-        rounding = (CHUNK + sums.counts.max() / CHUNK) * np.finfo(float).eps * plan.columns.size**2
-        self.floating = rounding * float(np.linalg.cond(sums.gram).max()) * (np.abs(middle) + 3 * half)
+        self.floating = summation_error(sums.counts, sums.gram) * (np.abs(middle) + 3 * half)
 
     def errors(self, L: float, more: float = 1.0) -> Array:
         """Estimation, tail and rounding ``[3, J]``, from the data or forecast for ``more`` times as much."""
@@ -378,9 +378,6 @@ def _conclude(plan: Plan, sums: _Sums, *, delta: float, tail: TailLike, number: 
     def enough(n: int) -> bool:
         return bool((bounds.estimate + bounds.errors(L, n / samples).sum(axis=0))[cones].max() < 0)
 
-    independence = "given the states, the fresh transitions are independent of each other"
-    if sums.paired:
-        independence = "what happens at different states is independent, across actions too"
     return Refutation(
         holds=refuted and number is not None,
         kappa=-float(bounds.estimate[worst]),
@@ -388,7 +385,7 @@ def _conclude(plan: Plan, sums: _Sums, *, delta: float, tail: TailLike, number: 
         losses=dict(zip(("estimation", "truncation tail", "floating point"), parts[:, worst].tolist(), strict=True)),
         ceiling=0.0 if refuted else max(float(above[cones.stop :].max()), 0.0),
         delta=delta,
-        assumptions=(tail_in_words(tail, number, plan.columns), independence),
+        assumptions=(tail_in_words(tail, number, plan.columns), independence(paired=sums.paired)),
         tail=number,
         states=plan.states[witness],
         actions=plan.actions[witness],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,8 @@ from numpy.typing import ArrayLike
 
 from certirl.bases import Basis
 from certirl.domain import Array, as_states, describe, like_input
+
+RewardLike = Callable[[Array], Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,3 +53,16 @@ class Reward:
 
     def __str__(self) -> str:
         return f"{self.basis} on {describe(self.basis.domain)}, ‖α‖₁ = {self.norm:.4g}"
+
+
+def unpack(reward: Any, discount: float | None, expert: int | None) -> tuple[RewardLike, float | None, int]:
+    """The reward as a function, γ and π: from a solution, or anything that carries its reward, where not given."""
+    if hasattr(reward, "reward"):
+        if reward.reward is None:
+            raise ValueError(f"there is no reward to check: {reward.reason}")
+        discount = getattr(reward, "discount", None) if discount is None else discount
+        expert = getattr(reward, "expert", None) if expert is None else expert
+        reward = reward.reward
+    if not callable(reward):
+        raise TypeError(f"the reward must be a function of states, a Reward or a Solution, got {type(reward).__name__}")
+    return reward, discount, 0 if expert is None else expert

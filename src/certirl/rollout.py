@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 from certirl.bellman import check_problem
 from certirl.domain import Array, Domain, as_domain, as_states, describe, freeze
 from certirl.extrema import minimum
-from certirl.reward import Reward
-from certirl.simulator import Simulator, as_generator, check_simulator
+from certirl.reward import Reward, unpack
+from certirl.simulator import Simulator, as_generator, ask, check_simulator
 
 # Rollouts played at once: memory stays flat however many are asked for.
 ROWS = 65_536
@@ -118,7 +118,9 @@ def rollout_check(
         rng: a seed or Generator.
     """
     check_simulator(simulator)
-    function, discount, expert = _what_is_asked(reward, discount, expert)
+    function, discount, expert = unpack(reward, discount, expert)
+    if discount is None:
+        raise ValueError("a reward alone does not know the problem: pass discount, say discount=0.9")
     check_problem(discount, expert, simulator.n_actions)
     for name, value, least in (("steps", steps, 1), ("samples", samples, 2)):
         _check_count(name, value, least)
@@ -163,19 +165,10 @@ class _Play:
         """Σ γ^{t−1} R(s_t) over one rollout from each state, the expert acting after the first step: ``[n]``."""
         total, weight = np.zeros(len(states)), 1.0
         for step in range(self.steps):
-            states = self._next(states, first if step == 0 else self.expert, rng)
+            states = ask(self.simulator, states, first if step == 0 else self.expert, rng, self.domain)
             total += weight * self._rewards(states)
             weight *= self.discount
         return total
-
-    def _next(self, states: Array, action: int, rng: np.random.Generator) -> Array:
-        states.flags.writeable = False
-        answer = as_states(
-            self.simulator.sample(states, action, rng), self.domain, name=f"next states of action {action}"
-        )
-        if len(answer) != len(states):
-            raise ValueError(f"sample(states, {action}, rng) got {len(states)} states and returned {len(answer)}")
-        return answer
 
     def _rewards(self, states: Array) -> Array:
         values = np.asarray(self.reward(states), dtype=np.float64)
@@ -214,18 +207,3 @@ def _start_states(states: Any, domain: Domain, rng: np.random.Generator) -> Arra
 def _check_count(name: str, value: Any, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{name} must be a whole number, at least {least}, got {value!r}")
-
-
-def _what_is_asked(reward: Any, discount: float | None, expert: int | None) -> tuple[Callable[..., Any], float, int]:
-    """The reward as a function, γ and π; from a solution where they are not given."""
-    if hasattr(reward, "reward"):  # a Solution, or anything that carries its reward
-        discount = getattr(reward, "discount", None) if discount is None else discount
-        expert = getattr(reward, "expert", None) if expert is None else expert
-        if reward.reward is None:
-            raise ValueError(f"there is no reward to check: {reward.reason}")
-        reward = reward.reward
-    if not callable(reward):
-        raise TypeError(f"the reward must be a function of states, a Reward or a Solution, got {type(reward).__name__}")
-    if discount is None:
-        raise ValueError("a reward alone does not know the problem: pass discount, say discount=0.9")
-    return reward, discount, 0 if expert is None else expert

@@ -93,7 +93,7 @@ def draw(
         else:
             for action, stream in enumerate(parent.spawn(len(every))):
                 states = draw_states(size, stream)
-                yield Piece((action,), states, _ask(simulator, states, action, stream, domain)[None])
+                yield Piece((action,), states, ask(simulator, states, action, stream, domain)[None])
 
 
 def can_pair(simulator: Simulator, basis: Basis, rng: Any) -> bool:
@@ -112,12 +112,12 @@ def _ask_all(simulator: Simulator, states: Array, stream: np.random.Generator, d
     answers, following = [], set()
     for action in range(simulator.n_actions):
         own = copy.deepcopy(stream)
-        answers.append(_ask(simulator, states, action, own, domain))
+        answers.append(ask(simulator, states, action, own, domain))
         following.add(int(own.integers(2**62)))
     return np.stack(answers), len(following) == 1
 
 
-def _ask(simulator: Simulator, states: Array, action: int, rng: np.random.Generator, domain: Domain) -> Array:
+def ask(simulator: Simulator, states: Array, action: int, rng: np.random.Generator, domain: Domain) -> Array:
     """One call of the simulator, its answer checked; the states are lent read-only, since others will use them too."""
     states.flags.writeable = False
     answer = as_states(simulator.sample(states, action, rng), domain, name=f"next states of action {action}")

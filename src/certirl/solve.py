@@ -10,7 +10,7 @@ import numpy as np
 from certirl.bases import Basis
 from certirl.bellman import bellman, check_problem
 from certirl.certify import check_declared, check_delta, conclude, divide
-from certirl.choose import FAMILIES, Choice, given_basis, nothing_given
+from certirl.choose import FAMILIES, Choice, as_asked, given_basis, nothing_given
 from certirl.domain import as_domain, describe
 from certirl.estimate import FORMS, estimate
 from certirl.evidence import fit_surrogate, gather
@@ -120,14 +120,14 @@ def _settled(
     columns: int | None,
     tail: TailLike,
     asked: dict[str, Any],
-) -> tuple[Moments, Choice]:
+) -> Choice:
     """Basis and columns from data that no certificate will rest on."""
     if columns is None and isinstance(tail, int | float):
         raise ValueError("a tail given as a number speaks of so many columns: pass columns as well")
     moments, choice = _choose(stream, source, basis, columns, asked["discount"], asked["expert"])
     if columns is None and tail is not None:
         choice = _widened(moments, choice, tail, asked["discount"], asked["expert"])
-    return moments, choice
+    return choice
 
 
 def _from_simulator(
@@ -143,14 +143,11 @@ def _from_simulator(
     """A pilot settles what was left open; then draw until it is proved."""
     generator, pilot = as_generator(rng), 0
     if basis is not None and columns is not None:
-        placed = basis.on(as_domain(source.domain))
-        if not 1 <= columns <= placed.size:
-            raise ValueError(f"columns must lie between 1 and the {placed.size} functions of the basis, got {columns}")
-        choice = Choice(placed, columns, f"{placed} on {describe(placed.domain)} and {columns} columns as asked")
+        choice = as_asked(basis.on(as_domain(source.domain)), columns)
     else:
         pilot = min(PILOT, max(max_samples // 4, 1))
         stream, _ = _stream(source, basis, pilot, generator.spawn(1)[0], better=True)
-        _, choice = _settled(stream, source, basis, columns, proof["tail"], asked)
+        choice = _settled(stream, source, basis, columns, proof["tail"], asked)
     found = prove(
         source,
         basis=choice.basis,
@@ -190,19 +187,22 @@ def _from_log(
     """A log is divided once: one part finds the reward, the other proves it."""
     check_declared(source)
     training, fresh = divide(source, TRAINING_SHARE, as_generator(0 if rng is None else rng))
-    _, choice = _settled(pieces(training, CHUNK), source, basis, columns, proof["tail"], asked)
-    n_actions, objective = source.n_actions, asked.pop("objective")
+    if basis is not None and columns is not None:
+        choice = as_asked(basis.on(source.domain), columns)
+    else:
+        choice = _settled(pieces(training, CHUNK), source, basis, columns, proof["tail"], asked)
+    n_actions, problem = source.n_actions, {name: asked[name] for name in ("discount", "expert")}
     moments, _ = given_basis(pieces(training, CHUNK), choice.basis, n_actions=n_actions, columns=choice.columns)
     operators = estimate(moments)
-    criterion = bellman(operators, **asked)
-    recovery = recover(criterion, objective=objective)
+    criterion = bellman(operators, **problem)
+    recovery = recover(criterion, objective=asked["objective"])
     certificate = refutation = None
     if recovery.status == "infeasible":
         refutation = _refuted(fresh, choice, proof["delta"], proof["tail"], asked["expert"], rng=rng)
     if recovery.status == "solved" and recovery.reward is not None:
         narrow = choice.basis.resized(choice.columns)
         surrogate = fit_surrogate(
-            recovery.reward, pieces(training, CHUNK), columns=narrow, n_actions=n_actions, **asked
+            recovery.reward, pieces(training, CHUNK), columns=narrow, n_actions=n_actions, **problem
         )
         certificate = conclude(surrogate, gather(surrogate, pieces(fresh, CHUNK)), **proof)
     drawn = int((training.counts + fresh.counts).min())
