@@ -122,10 +122,17 @@ class Certificate:
             evidence=evidence,
         )
 
+    def _headline(self) -> str:
+        if self.holds:
+            return f"Certified with probability {1 - self.delta:g}: margin at least {self.margin:.4g}"
+        condition = "" if self.tail is not None else ", were the tail zero,"
+        known = f"with probability {1 - self.delta:g}{condition} the margin is at least {self.margin:.4g}"
+        return f"{self.word.capitalize()}: {known}"
+
     def __str__(self) -> str:
         place = ", ".join(f"{x:.4g}" for x in self.worst_state)
         lines = [
-            f"{self.word.capitalize()} with probability {1 - self.delta:g}: margin at least {self.margin:.4g}",
+            self._headline(),
             f"  estimated {self.estimated:.4g} at s = {place} against action {self.worst_action}, less {self.taken}",
             f"  from {self.samples:,} fresh transitions per action" + ("" if self.holds else f"; {self.missing}"),
         ]
