@@ -13,7 +13,8 @@ PACKAGE = ROOT / "src" / "certirl"
 
 # From the ground up; a room may import rooms on lower lines only, function-local imports included.
 LAYERS = [
-    ["domain", "archive", "progress"],
+    ["domain", "archive", "progress", "_map"],
+    ["laws"],
     ["bases"],
     ["extrema", "reward", "transitions"],
     ["simulator"],
@@ -30,7 +31,8 @@ LAYERS = [
     ["check", "refute", "prove"],
     ["solution"],
     ["solve"],
-    ["problems", "tables", "plots"],
+    ["problems", "tables", "plots", "study"],
+    ["reproduce"],
     ["__init__"],
     ["cli"],
 ]

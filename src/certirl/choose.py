@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from certirl.bases import Basis, Fourier, Legendre
 from certirl.bellman import bellman
@@ -89,7 +91,7 @@ def nothing_given(
 
 def best_family(compared: Sequence[Sequence[Moments]]) -> tuple[int, str]:
     """The family that predicts held-out targets better than the first by more than one standard error, and why."""
-    errors = [held_out_error(folds, best_columns(folds)) for folds in compared]
+    errors = [held_out_errors(folds)[:, best_columns(folds) - 1] for folds in compared]
     if not all(np.isfinite(error).all() for error in errors):
         return 0, "too little data to compare families"
     gaps = [errors[0] - error for error in errors]
@@ -101,31 +103,52 @@ def best_family(compared: Sequence[Sequence[Moments]]) -> tuple[int, str]:
     return 0, f"{others} predicts held-out data no better"
 
 
-def held_out_error(folds: Sequence[Moments], columns: int) -> Array:
-    """Mean squared error of predicting φ(s') from the first functions of s, on each left-out fold: ``[folds]``.
+def held_out_errors(folds: Sequence[Moments]) -> Array:
+    """Mean squared error of predicting φ(s') from the first c functions of s, for every c: ``[folds, k_s]``.
 
-    Everything needed is in the moments: Σ‖y − Bx‖² = tr(Σ yyᵀ − 2BΣ xyᵀ + BΣ xxᵀBᵀ). Infinite where the other folds
-    cannot determine B.
+    Everything needed is in the moments: Σ‖y − Bx‖² = tr(Σ yyᵀ − 2BΣ xyᵀ + BΣ xxᵀBᵀ). In coordinates that make the
+    training Gram matrix the identity (its Cholesky factor is nested, as the bases are) the fits of all c are leading
+    blocks of one. Infinite where the other folds cannot determine B.
     """
-    errors = np.full(len(folds), np.inf)
-    for left_out, fold in enumerate(folds):
-        test = fold.leading(fold.rows.size, columns)
-        train = total(other for i, other in enumerate(folds) if i != left_out).leading(fold.rows.size, columns)
-        if (train.counts < columns).any() or (np.linalg.cond(train.gram) > MAX_CONDITION).any():
+    whole = total(folds)
+    errors = np.full((len(folds), whole.columns.size), np.inf)
+    for left_out, test in enumerate(folds):
+        gram = whole.gram - test.gram
+        usable = _determined(gram, whole.counts - test.counts)
+        if not usable:
             continue
-        B = np.linalg.solve(train.gram, train.cross.transpose(0, 2, 1)).transpose(0, 2, 1)
-        missed = np.einsum("aaii->", test.outer) - 2 * np.einsum("aij,aij->", B, test.cross)
-        missed += np.einsum("aij,ajl,ail->", B, test.gram, B)
-        errors[left_out] = missed / max(test.counts.sum(), 1)
+        c = slice(usable)
+        white = np.linalg.inv(np.linalg.cholesky(gram[:, c, c]))
+        fit = (whole.cross - test.cross)[:, :, c] @ white.transpose(0, 2, 1)
+        explained = np.einsum("aij,aij->j", fit, test.cross[:, :, c] @ white.transpose(0, 2, 1))
+        doubly = np.einsum(
+            "aij,aij->ij", fit.transpose(0, 2, 1) @ fit, white @ test.gram[:, c, c] @ white.transpose(0, 2, 1)
+        )
+        missed = np.einsum("aaii->", test.outer) - 2 * explained.cumsum() + np.diag(doubly.cumsum(0).cumsum(1))
+        errors[left_out, c] = missed / max(test.counts.sum(), 1)
     return errors
+
+
+def _determined(gram: Array, counts: NDArray[np.int64]) -> int:
+    """How many leading columns every action's Gram matrix tells apart; more columns are never better conditioned."""
+
+    def well(columns: int) -> bool:
+        return bool((np.linalg.cond(gram[:, :columns, :columns]) <= MAX_CONDITION).all())
+
+    return bisect_left(range(1, min(gram.shape[1], int(counts.min())) + 1), True, key=lambda c: not well(c))
+
+
+def _candidates(moments: Moments) -> range:
+    """The numbers of columns to compare."""
+    most = min(moments.columns.size, moments.rows.size, MOST_COLUMNS)
+    step = 2 if moments.columns.kind == "Fourier" else 1  # sine and cosine of a frequency come together
+    return range(min(FEWEST_COLUMNS, most), most + 1, step)
 
 
 def best_columns(folds: Sequence[Moments]) -> int:
     """The number of functions of the state that predicts held-out data best."""
-    most = min(folds[0].columns.size, folds[0].rows.size, MOST_COLUMNS)
-    step = 2 if folds[0].columns.kind == "Fourier" else 1  # sine and cosine of a frequency come together
-    candidates = range(min(FEWEST_COLUMNS, most), most + 1, step)
-    return candidates[int(np.argmin([held_out_error(folds, columns).mean() for columns in candidates]))]
+    candidates, errors = _candidates(folds[0]), held_out_errors(folds).mean(axis=0)
+    return candidates[int(np.argmin([errors[columns - 1] for columns in candidates]))]
 
 
 def held_out_signal(folds: Sequence[Moments], size: int, columns: int, *, discount: float, expert: int) -> Array:

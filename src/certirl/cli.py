@@ -1,4 +1,4 @@
-"""The command line: demo, solve, check, plan."""
+"""The command line: demo, solve, check, plan, reproduce."""
 
 from __future__ import annotations
 
@@ -100,6 +100,14 @@ def plan(options: argparse.Namespace) -> int:
     return 0
 
 
+def reproduce(options: argparse.Namespace) -> int:
+    """Run the paper's experiments."""
+    from certirl.reproduce import STUDIES, reproduce
+
+    reproduce(STUDIES if options.study == "all" else [options.study], options)
+    return 0
+
+
 def _write_picture(draw: Callable[[str], Any], path: str) -> None:
     try:
         draw(path)
@@ -121,7 +129,17 @@ def _parser() -> argparse.ArgumentParser:
     checker.add_argument("file", help="what certirl saved (.npz)")
     checker.set_defaults(run=check_file)
     _add_plan(commands.add_parser("plan", help="print the samples the theorems ask for"))
+    _add_reproduce(commands.add_parser("reproduce", help="run the paper's experiments and draw its figures"))
     return parser
+
+
+def _add_reproduce(command: argparse.ArgumentParser) -> None:
+    from certirl.reproduce import STUDIES
+    from certirl.study import add_options
+
+    command.add_argument("study", choices=[*STUDIES, "all"], help="which; samples goes beyond the paper")
+    add_options(command, "certirl-reproduced")
+    command.set_defaults(run=reproduce)
 
 
 def _add_demo(command: argparse.ArgumentParser) -> None:

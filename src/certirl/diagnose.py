@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from certirl.bases import Basis, Fourier, Legendre
-from certirl.choose import FOLDS, TARGETS, held_out_error
+from certirl.choose import FOLDS, TARGETS, held_out_errors
 from certirl.domain import Array, as_domain
 from certirl.moments import accumulate
 from certirl.simulator import CHUNK, Simulator, check_simulator, draw
@@ -92,7 +92,7 @@ def diagnose(
     (folds,) = accumulate(stream, [(targets, basis)], n_actions=source.n_actions, folds=FOLDS)
     step = 2 if kind is Fourier else 1
     sizes = np.unique([*range(1, most + 1, step), *([columns] if columns else [])])
-    errors = np.array([held_out_error(folds, int(size)) for size in sizes])
+    errors = held_out_errors(folds).T[sizes - 1]
     best = int(np.argmin(errors.mean(axis=1)))
     with np.errstate(invalid="ignore"):
         gaps = (errors - errors[best]) / errors[best].mean()

@@ -24,6 +24,24 @@ def _pyplot() -> Any:
     return pyplot
 
 
+def panels(rows: int = 1, columns: int = 1, **settings: Any) -> tuple[Any, Any]:
+    """A figure that no window knows of, to be written to files, and its axes ``[rows, columns]``.
+
+    Args:
+        rows: how many rows of axes.
+        columns: how many in each.
+        settings: ``size`` in inches (4.2 by 3.2 each if left out); the rest goes to matplotlib's ``subplots``.
+    """
+    _pyplot()
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=settings.pop("size", (4.2 * columns, 3.2 * rows)), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, **settings)
+    for ax in axes.flat:
+        ax.grid(alpha=0.25)
+    return figure, axes
+
+
 def _grid(solution: Solution, count: int = 801) -> Array:
     ((low, high),) = solution.basis.domain
     return np.linspace(low, high, count)

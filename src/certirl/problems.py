@@ -98,12 +98,35 @@ class Problem:
         system = np.eye(len(y)) - discount * self._kernel(y, expert)
         return np.linalg.solve(system, np.asarray(reward(y), dtype=np.float64).reshape(len(y)))
 
-    def margins(self, reward: RewardLike, states: Array, *, discount: float, expert: int = 0) -> Array:
-        """The true D_a(s) = ((P_π − P_a)V)(s) for the rivals in order: ``[A − 1, n]``."""
-        value = self.values(reward, discount=discount, expert=expert)
+    def margins(
+        self, reward: RewardLike, states: Array, *, discount: float, expert: int = 0, steps: int | None = None
+    ) -> Array:
+        """The true D_a(s) = ((P_π − P_a)V)(s) for the rivals in order: ``[A − 1, n]``.
+
+        With ``steps``, V is cut off: only the rewards of that many steps count, as in a rollout.
+        """
+        if steps is None:
+            value = self.values(reward, discount=discount, expert=expert)
+        else:
+            y, _ = self._quadrature()
+            kernel, gained = self._kernel(y, expert), np.asarray(reward(y), dtype=np.float64).reshape(len(y))
+            value = gained
+            for _ in range(steps - 1):
+                value = gained + discount * kernel @ value
         s = as_states(states, self.domain)
         own = self._kernel(s, expert) @ value
         return np.array([own - self._kernel(s, a) @ value for a in range(self.n_actions) if a != expert])
+
+    def margin_rows(self, basis: Basis, states: Array, *, discount: float, expert: int = 0) -> Array:
+        """The true margins of every basis function as a reward: ``[A − 1, n, k]``, to be multiplied with coefficients.
+
+        Margins are linear in the reward, so that many rewards of one basis are judged by one product.
+        """
+        y, _ = self._quadrature()
+        values = np.linalg.solve(np.eye(len(y)) - discount * self._kernel(y, expert), basis.on(self.domain).values(y))
+        s = as_states(states, self.domain)
+        own = self._kernel(s, expert) @ values
+        return np.array([own - self._kernel(s, a) @ values for a in range(self.n_actions) if a != expert])
 
     def true_margin(self, reward: RewardLike, *, discount: float, expert: int = 0) -> float:
         """min over states and rivals of the true D_a(s): positive exactly when the expert is strictly optimal.

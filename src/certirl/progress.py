@@ -12,7 +12,12 @@ Report = Callable[[int, int], None]
 
 
 def watched(
-    items: Iterator[Item], total: int, size: Callable[[Item], int], progress: bool | Report | None
+    items: Iterator[Item],
+    total: int,
+    size: Callable[[Item], int],
+    progress: bool | Report | None,
+    *,
+    unit: str = "transitions",
 ) -> Iterator[Item]:
     """Pass items on, reporting after each how much of the total has gone by.
 
@@ -22,13 +27,14 @@ def watched(
         size: the size of one item.
         progress: a function ``(done, total)``; True for a line on standard error; None for that line only if standard
             error is a terminal; False for silence.
+        unit: what the sizes count.
     """
     if progress is None:
         progress = sys.stderr.isatty()
     if progress is False:
         yield from items
         return
-    report = _Line() if progress is True else progress
+    report = _Line(unit) if progress is True else progress
     done = 0
     for item in items:
         yield item
@@ -45,7 +51,8 @@ def announcer(progress: bool | Callable[..., None] | None) -> Callable[[str], No
 class _Line:
     """Rewrites one line at most ten times a second, and only for work that takes a while; clears it at the end."""
 
-    def __init__(self) -> None:
+    def __init__(self, unit: str) -> None:
+        self._unit = unit
         self._start = self._last = time.monotonic()
         self._shown = False
 
@@ -57,6 +64,6 @@ class _Line:
                 sys.stderr.flush()
         elif now - self._start > 0.5 and now - self._last > 0.1:
             left = (now - self._start) * (total - done) / max(done, 1)
-            sys.stderr.write(f"\r\033[Kcertirl: {done:,} of {total:,} transitions, {left:.0f} s left")
+            sys.stderr.write(f"\r\033[Kcertirl: {done:,} of {total:,} {self._unit}, {left:.0f} s left")
             sys.stderr.flush()
             self._last, self._shown = now, True

@@ -1,0 +1,182 @@
+"""Figure 4: how the separability β decides the samples needed; share of right rewards against n for several problems.
+
+    python experiments/figure4.py [--fast] [--workers N] [--seed S] [--out DIR]
+
+The problems are those of the random ones with seeds 0 … 199 whose β⁻¹ (by ‖α‖₁, Definition 2) come nearest to an even
+logarithmic scale; both norms that the paper uses for β are reported. Right means right under the true dynamics. From
+each curve the n that reaches 90 % is read off and fitted as a power of β⁻¹. The paper's method and certirl's defaults.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import methods
+import numpy as np
+
+from certirl import laws, plots, study
+
+NORMS = ("1/β by ‖α‖₁", "1/β by ‖α‖_∞")
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The paper's numbers, as far as it gives them: 160 trials, k = 11, γ = 0.7, c = 0.05, three actions."""
+
+    searched: int = 200
+    easiest: float = 10.0
+    hardest: float = 160.0
+    problems: int = 9
+    size: int = 11
+    discount: float = 0.7
+    cover: float = 0.05
+    least: int = 32
+    most: int = 262_144
+    trials: int = 160
+    level: float = 0.9
+    seed: int = 0
+
+    def samples(self, method: str, inverse_beta: float) -> list[int]:
+        """Powers of two around the n where the curve of this problem rises, which grows as β⁻²."""
+        middle = (8.0 if method == "the paper" else 0.4) * inverse_beta**2
+        powers = [self.least * 2**i for i in range(40)]
+        return [n for n in powers if middle / 12 <= n <= min(middle * 12, self.most)]
+
+
+FAST = Arguments(searched=40, problems=4, hardest=80.0, trials=24, most=32_768)
+
+
+def problem_constants(task: list[Any]) -> dict[str, float]:
+    """One problem of the search."""
+    seed, discount, cover = task
+    return methods.constants(seed, discount=discount, cover=cover)
+
+
+def choose_problems(arguments: Arguments, walk: study.Walk) -> dict[int, dict[str, float]]:
+    """The seeds nearest to an even logarithmic scale of 1/β, easiest first, with their constants."""
+    tasks = [[seed, arguments.discount, arguments.cover] for seed in range(arguments.searched)]
+    known = walk(problem_constants, tasks, unit="problems")
+    inverse = np.array([constants[NORMS[0]] or np.inf for constants in known])
+    wanted = np.geomspace(arguments.easiest, arguments.hardest, arguments.problems)
+    nearest = [int(np.abs(np.log(inverse / value)).argmin()) for value in wanted]
+    return {seed: known[seed] for seed in dict.fromkeys(nearest)}
+
+
+def trial(task: list[Any]) -> list[bool]:
+    """Right or wrong for each n of one growing data set."""
+    method, problem, size, samples, discount, cover, *seed = task
+    seed.append(list(methods.METHODS).index(method))
+    outcomes = methods.judge(method, problem, [size], samples, seed, discount=discount, cover=cover)
+    return [right for ((right, _),) in outcomes]
+
+
+def run(arguments: Arguments, walk: study.Walk) -> study.Findings:
+    """Choose the problems, walk through the trials, read off n at the level, fit the exponents."""
+    problems = choose_problems(arguments, walk)
+    rng, table, needed, laws_found = np.random.default_rng(arguments.seed), [], [], {}
+    for method in methods.METHODS:
+        grids = {seed: arguments.samples(method, constants[NORMS[0]]) for seed, constants in problems.items()}
+        common = [arguments.discount, arguments.cover, arguments.seed]
+        tasks = [
+            [method, seed, arguments.size, samples, *common, number]
+            for seed, samples in grids.items()
+            for number in range(arguments.trials)
+        ]
+        results = iter(walk(trial, tasks))
+        for seed, samples in grids.items():
+            right = np.array([next(results) for _ in range(arguments.trials)], dtype=bool)
+            table += [
+                {"method": method, "problem": seed, **problems[seed], "n": n, **share(right[:, i], rng)}
+                for i, n in enumerate(samples)
+            ]
+            needed.append(
+                {"method": method, "problem": seed, **problems[seed], **reached(samples, right, arguments, rng)}
+            )
+        laws_found[method] = exponents([row for row in needed if row["method"] == method])
+    summary = {"problems": problems, f"n for {arguments.level:.0%}": needed, "exponents of 1/β": laws_found}
+    return study.Findings(summary, table, draw(table, needed, arguments), sentence(laws_found, needed, arguments))
+
+
+def share(right: Any, rng: np.random.Generator) -> dict[str, float]:
+    """The share of right rewards with its bootstrap interval."""
+    low, high = laws.bootstrap(right, rng=rng)
+    return {"right": float(right.mean()), "low": low, "high": high}
+
+
+def reached(samples: list[int], right: Any, arguments: Arguments, rng: np.random.Generator) -> dict[str, float]:
+    """The n from which the share stays at the level or above, with a bootstrap interval over the trials."""
+
+    def read_off(outcomes: Any) -> float:
+        return laws.crossing(samples, outcomes.mean(axis=0), arguments.level)
+
+    low, high = laws.bootstrap(right, read_off, rng=rng, draws=400)
+    return {"n": read_off(right), "n low": low, "n high": high}
+
+
+def exponents(needed: list[dict[str, Any]]) -> dict[str, Any]:
+    """n at the level as a power of 1/β, in both norms, over the problems that reach it."""
+    seen = [row for row in needed if np.isfinite(row["n"])]
+    found = {}
+    for norm in NORMS:
+        fit = laws.power_law([row[norm] for row in seen], [row["n"] for row in seen])
+        found[norm] = {
+            "exponent": fit.slope,
+            "95 % interval": [fit.low, fit.high],
+            "R²": fit.r2,
+            "problems": fit.points,
+        }
+    return found
+
+
+def sentence(found: dict[str, Any], needed: list[dict[str, Any]], arguments: Arguments) -> str:
+    """What it shows."""
+    parts = [
+        f"{method}: n for {arguments.level:.0%} grows as β^(−p), p = {law[NORMS[0]]['exponent']:.2f} "
+        f"({law[NORMS[0]]['95 % interval'][0]:.2f} to {law[NORMS[0]]['95 % interval'][1]:.2f})"
+        for method, law in found.items()
+    ]
+    theirs, ours = ({row["problem"]: row["n"] for row in needed if row["method"] == m} for m in methods.METHODS)
+    ratio = np.median(
+        [theirs[seed] / ours[seed] for seed in ours if np.isfinite(theirs[seed]) and np.isfinite(ours[seed])]
+    )
+    return "; ".join(parts) + f"; certirl needs {ratio:.0f} times fewer samples (median over problems)."
+
+
+def draw(table: list[dict[str, Any]], needed: list[dict[str, Any]], arguments: Arguments) -> Any:
+    """Curves of both methods, and n at the level against 1/β."""
+    from matplotlib import colormaps
+
+    figure, axes = plots.panels(1, 3, size=(13, 3.9))
+    seeds = list(dict.fromkeys(row["problem"] for row in table))
+    shades = colormaps["viridis"](np.linspace(0.0, 0.88, len(seeds)))
+    for ax, method in zip(axes[0], methods.METHODS, strict=False):
+        for seed, colour in zip(seeds, shades, strict=True):
+            rows = [row for row in table if row["method"] == method and row["problem"] == seed]
+            n, right, low, high = (np.array([row[x] for row in rows]) for x in ("n", "right", "low", "high"))
+            label = f"{rows[0][NORMS[0]]:.0f} ({rows[0][NORMS[1]]:.0f})"
+            bars = np.clip([right - low, high - right], 0, None)
+            ax.errorbar(n, right, bars, color=colour, marker="o", ms=3, lw=1.2, capsize=1.5, label=label)
+        ax.axhline(arguments.level, color="black", ls=":", lw=1)
+        ax.set(xscale="log", ylim=(0, 1.03), xlabel="samples per action, n", title=method)
+    axes[0, 0].set_ylabel("share of right rewards")
+    axes[0, 1].legend(fontsize="xx-small", title="1/β by ‖α‖₁ (by ‖α‖∞)", title_fontsize="xx-small", loc="lower right")
+    for method, colour, marker in zip(methods.METHODS, plots.COLOURS[1::-1], "os", strict=False):
+        rows = [row for row in needed if row["method"] == method and np.isfinite(row["n"])]
+        x, n, low, high = (np.array([row[key] for row in rows]) for key in (NORMS[0], "n", "n low", "n high"))
+        high = np.where(np.isfinite(high), high, n)
+        style = {"color": colour, "marker": marker, "ms": 5, "ls": "none", "capsize": 2}
+        axes[0, 2].errorbar(x, n, np.clip([n - low, high - n], 0, None), label=method, **style)
+        fit = laws.power_law(x, n)
+        axes[0, 2].plot(x, np.exp(fit.intercept) * x**fit.slope, color=colour, lw=1.2, label=f"slope {fit.slope:.2f}")
+    axes[0, 2].set(
+        xscale="log", yscale="log", xlabel="1/β by ‖α‖₁", title=f"samples for {arguments.level:.0%}", ylabel="n"
+    )
+    axes[0, 2].xaxis.set_minor_formatter("")
+    axes[0, 2].legend(fontsize="x-small")
+    return figure
+
+
+if __name__ == "__main__":
+    raise SystemExit(study.main(sys.modules[__name__]))  # type: ignore[arg-type]

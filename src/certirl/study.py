@@ -1,0 +1,267 @@
+"""A study: independent trials, each remembered when it is done, and results written with what produced them.
+
+An experiment is a file with a frozen dataclass ``Arguments`` (the paper's numbers as defaults), a smaller ``FAST`` one,
+and ``run(arguments, walk) -> Findings``. Here is what they share: the walk over trials and the writing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import hashlib
+import json
+import math
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from certirl._map import check_workers, processes
+from certirl.bases import Basis
+from certirl.moments import Moments, accumulate
+from certirl.progress import Report, watched
+from certirl.simulator import Simulator, draw
+
+VERSIONED = ("certirl", "numpy", "scipy", "highspy")
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """What an experiment found.
+
+    Attributes:
+        summary: the numbers that a reader quotes, for JSON.
+        table: every point of the picture, one dictionary each, for CSV.
+        figure: the picture, or None.
+        sentence: what it shows, in one sentence with numbers.
+    """
+
+    summary: dict[str, Any]
+    table: Sequence[dict[str, Any]]
+    figure: Any
+    sentence: str
+
+
+class Experiment(Protocol):
+    """The members of an experiment's module."""
+
+    Arguments: type[Any]
+    FAST: Any
+
+    @staticmethod
+    def run(arguments: Any, walk: Walk) -> Findings:
+        """Do it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Walk:
+    """How trials are walked through: on how many processes, remembered where.
+
+    Attributes:
+        memory: a file to which every finished trial is added; a walk that was interrupted goes on from it.
+        workers: processes; all cores if None.
+        progress: as in `solve`.
+    """
+
+    memory: Path | None = None
+    workers: int | None = None
+    progress: bool | Report | None = None
+
+    def __call__(self, function: Callable[[Any], Any], tasks: Sequence[Any], *, unit: str = "trials") -> list[Any]:
+        """Results in the order of the tasks, whoever worked on them.
+
+        Args:
+            function: importable, of one task, whose result is plain data (numbers, strings, lists, dictionaries).
+            tasks: plain data too; they carry their own seeds.
+            unit: what to call them in the progress line.
+        """
+        names = [json.dumps([f"{function.__module__.rpartition('.')[2]}.{function.__name__}", task]) for task in tasks]
+        known = _recall(self.memory)
+        missing = [index for index, name in enumerate(names) if name not in known]
+        results = processes(function, [tasks[index] for index in missing], workers=self.workers)
+        for done, result in watched(results, len(missing), lambda _: 1, self.progress, unit=unit):
+            name = names[missing[done]]
+            known[name] = json.loads(json.dumps(plain(result)))  # what a later run would recall
+            _remember(self.memory, name, known[name])
+        return [known[name] for name in names]
+
+
+def _recall(memory: Path | None) -> dict[str, Any]:
+    known: dict[str, Any] = {}
+    if memory is not None and memory.exists():
+        for text in memory.read_text(encoding="utf-8").splitlines():
+            try:
+                name, result = json.loads(text)
+            except ValueError:  # the last line of a killed run
+                continue
+            known[name] = result
+    return known
+
+
+def _remember(memory: Path | None, name: str, result: Any) -> None:
+    if memory is not None:
+        with memory.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps([name, result]) + "\n")
+
+
+def growing_moments(
+    simulator: Simulator,
+    rows: Basis,
+    columns: Basis,
+    samples: Sequence[int],
+    rng: np.random.Generator,
+    *,
+    folds: int = 1,
+    **way: bool,
+) -> Iterator[tuple[Moments, ...]]:
+    """The moments of the first n transitions per action for every n in turn: one data set serves them all.
+
+    Args:
+        simulator: the dynamics.
+        rows: the basis of the next state; leading blocks serve all smaller ones.
+        columns: the basis of the state.
+        samples: increasing numbers n.
+        rng: the Generator.
+        folds: disjoint parts, as in `accumulate`.
+        way: ``design`` and ``paired``, as in `draw`.
+    """
+    so_far: tuple[Moments, ...] | None = None
+    for more in np.diff([0, *samples]):
+        stream = draw(simulator, columns, int(more), rng, **way)
+        (part,) = accumulate(stream, [(rows, columns)], n_actions=simulator.n_actions, folds=folds)
+        so_far = part if so_far is None else tuple(old + new for old, new in zip(so_far, part, strict=True))
+        yield so_far
+
+
+def plain(value: Any) -> Any:
+    """The same in the words of JSON: NumPy's numbers and arrays as Python's, null for what is not finite."""
+    if isinstance(value, dict):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [plain(inner) for inner in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def conduct(
+    experiment: Experiment,
+    arguments: Any,
+    *,
+    name: str,
+    out: Path,
+    command: str,
+    workers: int | None = None,
+    progress: bool | Report | None = None,
+) -> Path:
+    """Run one experiment and write NAME.png, .pdf, .csv and .json; returns the memory of its trials.
+
+    The memory outlives this call, so that a longer command that is interrupted later need not do it again.
+    """
+    check_workers(workers)
+    out.mkdir(parents=True, exist_ok=True)
+    memory = out / f".{name}-{_fingerprint(arguments)}.trials"
+    start = time.perf_counter()
+    findings = experiment.run(arguments, Walk(memory, workers, progress))
+    record = {
+        "what it shows": findings.sentence,
+        "command": command,
+        "arguments": asdict(arguments),
+        "seconds": round(time.perf_counter() - start, 1),
+        "versions": _versions(),
+        "result": findings.summary,
+    }
+    with _Replacing(out / f"{name}.json") as path:
+        path.write_text(json.dumps(plain(record), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    with _Replacing(out / f"{name}.csv") as path:
+        _write_table(path, findings.table)
+    if findings.figure is not None:
+        _write_picture(out / name, findings.figure)
+    return memory
+
+
+def _fingerprint(arguments: Any) -> str:
+    """A name for exactly these arguments of exactly this version, so that no trials of others are taken for ours."""
+    words = json.dumps(plain([asdict(arguments), _versions()["certirl"]]), sort_keys=True)
+    return hashlib.sha256(words.encode()).hexdigest()[:12]
+
+
+def _versions() -> dict[str, str]:
+    known = {"python": platform.python_version(), "machine": f"{platform.system()} {platform.machine()}"}
+    for package in VERSIONED:
+        try:
+            known[package] = version(package)
+        except PackageNotFoundError:
+            known[package] = "unknown"
+    return known
+
+
+class _Replacing:
+    """A path to write to that takes the place of another only when all went well."""
+
+    def __init__(self, target: Path) -> None:
+        self.target, self.path = target, target.with_name(f".{target.name}.{os.getpid()}")
+
+    def __enter__(self) -> Path:
+        return self.path
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if error is None:
+            self.path.replace(self.target)
+        else:
+            self.path.unlink(missing_ok=True)
+
+
+def _write_table(path: Path, table: Sequence[dict[str, Any]]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, list(dict.fromkeys(key for row in table for key in row)))
+        writer.writeheader()
+        writer.writerows(table)
+
+
+def _write_picture(stem: Path, figure: Any) -> None:
+    for suffix, settings in ((".png", {"dpi": 160}), (".pdf", {"metadata": {"CreationDate": None}})):
+        with _Replacing(stem.with_suffix(suffix)) as path:
+            figure.savefig(path, format=suffix[1:], **settings)
+
+
+def add_options(parser: argparse.ArgumentParser, out: str) -> None:
+    """The options that every experiment takes."""
+    parser.add_argument("--fast", action="store_true", help="a small version, for a first look")
+    parser.add_argument("--workers", type=int, help="processes (default: all cores); results do not depend on it")
+    parser.add_argument("--seed", type=int, default=0, help="seed of all draws (default 0)")
+    parser.add_argument("--out", type=Path, default=Path(out), help=f"folder for the results (default {out})")
+
+
+def chosen(experiment: Experiment, options: argparse.Namespace) -> Any:
+    """The arguments that the options ask for."""
+    return replace(experiment.FAST if options.fast else experiment.Arguments(), seed=options.seed)
+
+
+def main(experiment: Experiment, words: Sequence[str] | None = None) -> int:
+    """Run one experiment's file as a command."""
+    name = Path(str(getattr(experiment, "__file__", "experiment"))).stem
+    parser = argparse.ArgumentParser(description=experiment.__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    add_options(parser, "experiments/results")
+    options = parser.parse_args(words)
+    command = f"python experiments/{name}.py " + " ".join(sys.argv[1:] if words is None else words)
+    memory = conduct(
+        experiment,
+        chosen(experiment, options),
+        name=name,
+        out=options.out,
+        command=command.strip(),
+        workers=options.workers,
+    )
+    memory.unlink(missing_ok=True)
+    print(f"{json.loads((options.out / f'{name}.json').read_text(encoding='utf-8'))['what it shows']}")
+    print(f"Written: {options.out / name}.png, .pdf, .csv, .json")
+    return 0
