@@ -45,7 +45,7 @@ class Arguments:
         return [n for n in powers if middle / 12 <= n <= min(middle * 12, self.most)]
 
 
-FAST = Arguments(searched=40, problems=4, hardest=80.0, trials=24, most=32_768)
+FAST = Arguments(searched=40, problems=6, hardest=60.0, trials=20, most=16_384)
 
 
 def problem_constants(task: list[Any]) -> dict[str, float]:

@@ -38,8 +38,8 @@ def processes(
 ) -> Iterator[tuple[int, Result]]:
     """Apply a function to every task, each on a process of its own, and yield (index, result) as they are done.
 
-    One worker means this process. With more the function must be importable; each process uses one thread, so that
-    together they use the cores once.
+    One worker means this process. With more the function must be importable. Matrices are multiplied by one thread in
+    every case: processes then use the cores once, and the last bits do not depend on how many there are.
 
     Args:
         function: what to do.
@@ -48,7 +48,10 @@ def processes(
     """
     count = min(check_workers(workers), len(tasks))
     if count <= 1:
-        yield from ((index, function(task)) for index, task in enumerate(tasks))
+        for index, task in enumerate(tasks):
+            with one_blas_thread():
+                result = function(task)
+            yield index, result
         return
     with _one_thread_each(), _pool(count) as pool:
         futures: dict[Future[Result], int] = {}
@@ -59,6 +62,15 @@ def processes(
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """In here the BLAS works with one thread, so that threads or processes of ours do not crowd each other out."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=1, user_api="blas"):
+        yield
 
 
 def _pool(count: int) -> ProcessPoolExecutor:

@@ -1,0 +1,92 @@
+"""What each figure shows is asserted on its fast size, and every file it promises is written."""
+
+import json
+
+import numpy as np
+import pytest
+
+from certirl import study
+from certirl.reproduce import STUDIES, folder, load
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """Run an experiment at its fast size, once."""
+    known = {}
+
+    def run(name):
+        if name not in known:
+            out = tmp_path_factory.mktemp(name)
+            experiment = load(name)
+            study.conduct(experiment, experiment.FAST, name=name, out=out, command="test", workers=1, progress=False)
+            for suffix in ("png", "pdf", "csv"):
+                assert (out / f"{name}.{suffix}").stat().st_size > 300
+            known[name] = json.loads((out / f"{name}.json").read_text())["result"]
+        return known[name]
+
+    return run
+
+
+def test_figure1_proves_the_margin_with_many_samples_and_not_with_few(found):
+    few, many = found("figure1").values()
+    assert few["smallest: truth at least"] < 0 < many["smallest: truth at least"]
+    for panel in (few, many):
+        assert panel["smallest: truth at least"] <= panel["smallest: truth"]
+        assert panel["smallest: between the points at least"] <= panel["smallest: estimate"]
+
+
+def test_figure2_error_falls_as_the_root_of_n_below_theorem_3(found):
+    lines = found("figure2")
+    assert len(lines) == 6
+    for line in lines.values():
+        assert abs(line["exponent of n"] + 0.5) < 0.03
+        assert line["share below Theorem 3"] == 1.0
+
+
+def test_figure3_log_of_failures_grows_with_n(found):
+    result = found("figure3")
+    assert abs(result["problem"]["near enough"]["691"]["1/β by ‖α‖_∞"] - 26.5) < 0.1
+    for line in result["lines"].values():
+        assert line["slope in n/k²"] > 0 and line["R²"] > 0.6
+    slopes = [result["lines"][f"{method}, k = 9"]["slope per 1,000 samples"] for method in ("the paper", "certirl")]
+    assert slopes[1] > 3 * slopes[0]
+
+
+def test_figure4_samples_needed_grow_with_inverse_beta(found):
+    result = found("figure4")
+    for method in ("the paper", "certirl"):
+        assert result["exponents of 1/β"][method]["1/β by ‖α‖₁"]["95 % interval"][0] > 0
+        rows = [row for row in result["n for 90%"] if row["method"] == method]
+        ns = [row["n"] if row["n"] is not None else np.inf for row in rows]
+        assert ns[-1] > 3 * ns[0]
+
+
+def test_rollouts_agree_with_quadrature_and_favour_the_expert(found):
+    result = found("rollouts")
+    assert 0.9 < result["within two standard errors"] < 0.99
+    for run in result["runs"]:
+        if run["right"]:
+            assert run["favour the expert"] == run["comparisons"]
+
+
+def test_samples_are_ordered_right_then_certified_then_promised(found):
+    for row in found("samples")["problems"]:
+        assert row["right, certirl"] < row["certified"] < row["Theorem 6"]
+        assert row["as printed"] is None  # Δ < 1/(2γ) fails: no promise
+
+
+def test_the_problem_of_figure3_is_the_one_that_the_search_finds():
+    figure3 = load("figure3")
+    known = {seed: figure3.problem_constants([seed, 0.7, 0.05]) for seed in (87, 691, 846, 949)}
+    assert all(abs(constants["1/β by ‖α‖_∞"] - 26.5) < 0.1 for constants in known.values())
+    assert max(known, key=lambda seed: known[seed]["Δ"]) == figure3.Arguments.problem
+
+
+def test_every_experiment_has_the_papers_numbers_and_a_smaller_version():
+    assert load("figure3").Arguments().trials == 240 and load("figure4").Arguments().trials == 160
+    assert load("figure2").Arguments().sizes == (5, 15, 25)
+    rollouts = load("rollouts").Arguments()
+    assert (rollouts.states, rollouts.steps, rollouts.rollouts) == (100, 6, 6000)
+    for name in STUDIES:
+        assert (folder() / f"{name}.py").exists()
+        assert load(name).Arguments() != load(name).FAST
