@@ -30,6 +30,7 @@ LAYERS = [
     ["check", "refute", "prove"],
     ["solution"],
     ["solve"],
+    ["readers"],
     ["problems", "tables", "plots"],
     ["__init__"],
     ["cli"],
@@ -84,7 +85,7 @@ def run(code: str, *arguments: str) -> str:
 
 
 def test_importing_is_light():
-    heavy = ("scipy", "highspy", "matplotlib", "torch", "pandas", "dask")
+    heavy = ("scipy", "highspy", "matplotlib", "torch", "pandas", "dask", "pyarrow")
     loaded = run(f"import certirl, sys; print([m for m in {heavy!r} if m in sys.modules])")
     assert loaded.strip() == "[]"
 
