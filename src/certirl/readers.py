@@ -107,10 +107,12 @@ def batches(file: Path, rows: int, groups: range | None = None, first: int = 0) 
     """
     readers: dict[str, Any] = {".parquet": _parquet_batches, ".csv": _csv_batches, ".npz": _npz_batches}
     more = (groups, first) if file.suffix.lower() == ".parquet" else ()
+    seen = first
     for batch in readers[file.suffix.lower()](file, rows, *more):
-        yield batch
-        first = batch.first + len(batch.actions)
-    if first == 0:
+        if len(batch.actions):
+            yield batch
+            seen = batch.first + len(batch.actions)
+    if seen == 0:
         raise _empty(file)
 
 
@@ -223,7 +225,7 @@ def _open_parquet(file: Path) -> Any:
         raise ImportError(f'{file} cannot be read without pyarrow: pip install "certirl[parquet]"') from None
     try:
         # Page by page: by default the compressed columns of a whole row group are fetched before its first row.
-        return parquet.ParquetFile(file, pre_buffer=False, buffer_size=2**20)
+        return parquet.ParquetFile(file, pre_buffer=False, buffer_size=2**20, page_checksum_verification=True)
     except PermissionError:
         raise
     except (OSError, ValueError, RuntimeError):
@@ -297,8 +299,7 @@ def _csv_batches(file: Path, rows: int) -> Iterator[Batch]:
             if not lines:
                 return
             values = _parsed(lines, wanted, first, file)
-            if len(values):
-                yield Batch(first, values[:, :d], values[:, d], values[:, d + 1 :])
+            yield Batch(first, values[:, :d], values[:, d], values[:, d + 1 :])
             first += len(values)
 
 

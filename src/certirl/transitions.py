@@ -163,7 +163,7 @@ def as_actions(actions: Any, *, n_actions: int | None = None, first: int = 0) ->
     if not whole.all():
         row = int(whole.argmin())
         raise ValueError(
-            f"actions must be whole numbers 0, 1, …, got {raw[row]} in row {first + row}; "
+            f"actions must be whole numbers 0, 1, …, got {float(raw[row]):.12g} in row {first + row}; "
             "map names or torques to numbers first"
         )
     if n_actions is not None and raw.size and raw.max() >= n_actions:
