@@ -1,6 +1,9 @@
 """Moments on disk: saved, merged and solved, in Python and on the command line."""
 
 import json
+import re
+import shlex
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -73,9 +76,12 @@ def test_the_same_data_twice_is_refused_whatever_its_name(shards, log, tmp_path)
     copy = tmp_path / "copy.parquet"
     copy.write_bytes((tmp_path / "log" / "part-0.parquet").read_bytes())
     second = tables.measure(copy, basis=BASIS, columns=3, domain=(-1, 1), n_actions=3)
-    with pytest.raises(ValueError, match=r"would count twice: part-0\.parquet, 1,673 rows and copy\.parquet"):
+    with pytest.raises(ValueError, match=r"would count twice: part-0\.parquet and copy\.parquet, its copy"):
         m.merge([first, second])
     assert int(m.merge([first, second], allow_repeats=True).counts.sum()) == 2 * int(first.counts.sum())
+    with pytest.raises(ValueError, match=r"would count twice: .*copy\.parquet and .*part-0\.parquet, its copy"):
+        tables.measure([copy, tmp_path / "log"], basis=BASIS)
+    assert len(tables.measure([copy, tmp_path / "log"], basis=BASIS, allow_repeats=True).sources) == 4
     with pytest.raises(ValueError, match="no moments to merge"):
         m.merge([])
 
@@ -148,7 +154,7 @@ def test_from_tables_to_moments_to_a_reward(folder, log, capsys):
     assert "5,000 transitions: Legendre(11) on [-1, 1], 3 columns, 3 actions" in printed.out and printed.err == ""
     assert_same_sums(m.load("all.npz"), m.load("whole.npz"))
     assert main(["solve", "all.npz", "--discount", "0.7", "--plot", ""]) == 0
-    assert "a certificate needs transitions, since it must look at data" in capsys.readouterr().out
+    assert "A certificate needs transitions, since it must look at data" in capsys.readouterr().out
     expected = certirl.solve(log, discount=0.7, basis=certirl.Legendre(11), columns=3)
     found = certirl.load("reward.npz").reward.coefficients
     np.testing.assert_allclose(found, expected.reward.coefficients, rtol=1e-6)
@@ -178,7 +184,7 @@ def test_a_domain_from_the_data_is_announced(folder, capsys):
         (["moments", "log", "--size", "0"], "size must be a positive whole number"),
         (["moments", "log", "-o", "no/m.npz"], "there is no folder no"),
         (["moments", "log/part-0.parquet", "log"], "part-0.parquet is named twice"),
-        (["merge", "m.npz", "m.npz"], "the same data would count twice: part-0.parquet, 1,673 rows"),
+        (["merge", "m.npz", "m.npz"], "the same data would count twice: part-0.parquet;"),
         (["merge", "m.npz", "other.npz"], "moments add up only for the same bases"),
         (["merge", "m.npz", "log/part-0.parquet"], "is not a certirl file"),
         (["merge", "m.npz", "-o", "m.npz"], "m.npz is an input"),
@@ -202,3 +208,19 @@ def test_mistakes_are_one_sentence_and_write_nothing(folder, capsys, arguments, 
 def test_repeats_can_be_allowed(folder):
     assert main(["moments", "log/part-0.parquet", "-o", "m.npz"]) == 0
     assert main(["merge", "m.npz", "m.npz", "--allow-repeats", "-o", "twice.npz"]) == 0
+
+
+def test_the_page_about_data_shows_what_really_happens(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parent.parent / "docs" / "data.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.S)
+    exec(blocks[0], space := {})
+    shown = re.findall(r"^    \$ certirl (.*)\n((?:    [^$\n].*\n)*)", page, re.M)
+    assert len(shown) == 6
+    for command, output in shown:
+        main(shlex.split(command))
+        printed = capsys.readouterr()
+        for line in output.splitlines():
+            assert line.strip().split(" exact on the continuum")[0] in printed.out + printed.err
+    exec("\n".join(blocks[1:]), space)
+    assert re.search(r"```text\n(.*?)```", page, re.S)[1] in capsys.readouterr().out

@@ -95,7 +95,7 @@ def _from_moments(options: argparse.Namespace, asked: dict[str, Any]) -> Solutio
     measured = moments.load(options.data[0])
     print(measured)
     solution = solve(measured, **asked)
-    print(f"Not for a certificate: {NO_PROOF_FROM_MOMENTS}.")
+    print(f"{NO_PROOF_FROM_MOMENTS.capitalize()}.")
     return solution
 
 
@@ -110,6 +110,7 @@ def measure_files(options: argparse.Namespace) -> int:
         columns=options.columns,
         domain=options.domain,
         n_actions=options.actions,
+        allow_repeats=options.allow_repeats,
     )
     print(measured)
     if options.domain is None:
@@ -219,13 +220,14 @@ def _add_moments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--columns", type=int, help="functions of the state (default: as many)")
     command.add_argument("--actions", type=int, help="number of actions (default: largest seen plus one)")
     command.add_argument("--domain", type=float, nargs=2, metavar=("LOW", "HIGH"), help="the interval of states")
+    command.add_argument("--allow-repeats", action="store_true", help="let a file and its copy both count")
     command.add_argument("-o", "--output", default="moments.npz", help="where they go (default moments.npz)")
     command.set_defaults(run=measure_files)
 
 
 def _add_merge(command: argparse.ArgumentParser) -> None:
     command.add_argument("files", nargs="+", help="what certirl moments wrote (.npz)")
-    command.add_argument("--allow-repeats", action="store_true", help="let a file count twice if it is there twice")
+    command.add_argument("--allow-repeats", action="store_true", help="let the same data count twice")
     command.add_argument("-o", "--output", default="merged.npz", help="where the sum goes (default merged.npz)")
     command.set_defaults(run=merge_files)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -164,13 +163,23 @@ def merge(parts: Iterable[Moments], *, allow_repeats: bool = False) -> Moments:
     merged: Moments | None = None
     for part in parts:  # one at a time: there may be many
         merged = part if merged is None else merged + part
-        repeated = Counter(source.mark for source in merged.sources).most_common(1)
-        if repeated and repeated[0][1] > 1 and not allow_repeats:
-            names = [str(source) for source in merged.sources if source.mark == repeated[0][0]]
-            raise ValueError(f"the same data would count twice: {' and '.join(dict.fromkeys(names))}")
+        if not allow_repeats:
+            check_repeats((source.name, source.mark) for source in merged.sources)
     if merged is None:
         raise ValueError("there are no moments to merge")
     return merged
+
+
+def check_repeats(files: Iterable[tuple[str, str]]) -> None:
+    """Refuse files, as names and marks, that hold the same data."""
+    seen: dict[str, str] = {}
+    for name, mark in files:
+        if mark in seen:
+            names = name if seen[mark] == name else f"{seen[mark]} and {name}, its copy"
+            raise ValueError(
+                f"the same data would count twice: {names}; leave one out, or allow repeats if that is meant"
+            )
+        seen[mark] = name
 
 
 def measure(transitions: Transitions, *, basis: Basis, columns: int | None = None) -> Moments:

@@ -299,6 +299,7 @@ def _csv_batches(file: Path, rows: int) -> Iterator[Batch]:
             if not lines:
                 return
             values = _parsed(lines, wanted, first, file)
+            del lines  # or the text of two batches would be in memory
             yield Batch(first, values[:, :d], values[:, d], values[:, d + 1 :])
             first += len(values)
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from certirl.bases import Basis
 from certirl.domain import Array, Domain, as_domain, as_rows, as_states, describe
-from certirl.moments import Moments, Source, accumulate
+from certirl.moments import Moments, Source, accumulate, check_repeats
 from certirl.progress import Report, watched
 from certirl.readers import Batch, Paths, batches, count_rows, extremes, find_files, fingerprint, layout
 from certirl.simulator import CHUNK
@@ -175,6 +175,7 @@ def measure(
     domain: Any = None,
     n_actions: int | None = None,
     rows: int = ROWS,
+    allow_repeats: bool = False,
     progress: bool | Report | None = None,
 ) -> Moments:
     """Sum the products of basis functions over tables (Algorithm 1, step 4), in memory that does not grow with them.
@@ -186,6 +187,7 @@ def measure(
         domain: the box the states live in; the smallest box around the data if left out.
         n_actions: the number of actions; the largest seen plus one if left out.
         rows: how many to hold in memory at a time.
+        allow_repeats: let a file and its copy both count.
         progress: True, False, a function ``(done, total)``, or None for a line if standard error is a terminal.
     """
     plan = chunks(paths, domain=domain, n_actions=n_actions, rows=rows)
@@ -202,12 +204,15 @@ def measure(
                 yield piece
 
     files = list(dict.fromkeys(chunk.file for chunk in plan))
+    marks = [fingerprint(Path(file)) for file in files]
+    if not allow_repeats:
+        check_repeats(zip(files, marks, strict=True))
     shown = sys.stderr.isatty() if progress is None else progress is not False
     total = sum(count_rows(Path(file)) for file in files) if shown else 0
     pieces = watched(walk(), total, lambda piece: piece.size, progress if shown else False)
     ((moments,),) = accumulate(pieces, [(basis, narrow)], n_actions=plan[0].n_actions)
-    sources = tuple(Source(Path(file).name, read[file], fingerprint(Path(file))) for file in files)
-    return replace(moments, sources=sources)
+    named = zip(files, marks, strict=True)
+    return replace(moments, sources=tuple(Source(Path(file).name, read[file], mark) for file, mark in named))
 
 
 def read_transitions(paths: Paths, *, domain: Any = None, n_actions: int | None = None) -> Transitions:
