@@ -31,6 +31,7 @@ LAYERS = [
     ["check", "refute", "prove"],
     ["solution"],
     ["solve"],
+    ["readers"],
     ["problems", "tables", "plots", "study"],
     ["reproduce"],
     ["__init__"],
@@ -86,7 +87,7 @@ def run(code: str, *arguments: str) -> str:
 
 
 def test_importing_is_light():
-    heavy = ("scipy", "highspy", "matplotlib", "torch", "pandas", "dask")
+    heavy = ("scipy", "highspy", "matplotlib", "torch", "pandas", "dask", "pyarrow")
     loaded = run(f"import certirl, sys; print([m for m in {heavy!r} if m in sys.modules])")
     assert loaded.strip() == "[]"
 

@@ -295,7 +295,7 @@ def test_several_coordinates_are_read_in_order(tmp_path):
         ("d.csv", "state,action,next_state\n0,0\n", "not all numbers or is cut short"),
         ("e.csv", "state,action,next_state\n0,0,nan\n", "must be finite"),
         ("f.csv", "state,action,next_state\n", "no transitions"),
-        ("g.txt", "0", "transitions come as .npz or .csv"),
+        ("g.txt", "0", "transitions come as .parquet, .csv or .npz"),
         ("h.npz", "0", "damaged or cut short"),
         ("i.csv", b"state,action,next_state\xff\n0,0,0\n", "UTF-8"),
     ],

@@ -15,13 +15,19 @@ FORMAT = "certirl"
 VERSION = 1
 
 
-def write(path: str | os.PathLike[str], kind: str, header: dict[str, Any], arrays: dict[str, Any]) -> Path:
-    """Write a record of some kind; the old file, if any, stays until the new one is complete."""
+def target_of(path: str | os.PathLike[str]) -> Path:
+    """Where `write` will write: the suffix is added if missing, the folder must be there."""
     target = Path(path)
     if target.suffix != ".npz":
         target = target.with_name(target.name + ".npz")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {target.parent} to write {target.name} to")
+    return target
+
+
+def write(path: str | os.PathLike[str], kind: str, header: dict[str, Any], arrays: dict[str, Any]) -> Path:
+    """Write a record of some kind; the old file, if any, stays until the new one is complete."""
+    target = target_of(path)
     text = json.dumps({"format": FORMAT, "version": VERSION, "kind": kind, **header}, allow_nan=True)
     descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
     try:
@@ -53,3 +59,13 @@ def read(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], dict[str, A
             f"{source} has format version {header.get('version')} but this certirl reads {VERSION}; upgrade certirl"
         )
     return str(header.get("kind")), header, arrays
+
+
+def kind_of(path: str | os.PathLike[str]) -> str | None:
+    """The kind of record in a file; None if it is no certirl file, whatever else it is."""
+    try:
+        with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
+            header = json.loads(str(stored["header"]))
+        return str(header["kind"]) if header["format"] == FORMAT else None
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, AttributeError):
+        return None

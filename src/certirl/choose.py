@@ -51,6 +51,20 @@ def as_asked(basis: Basis, columns: int) -> Choice:
     return Choice(basis, columns, f"{basis} on {describe(basis.domain)} as asked, {columns} columns as asked")
 
 
+def as_measured(moments: Moments, basis: Basis | None, columns: int | None) -> Choice:
+    """What moments hold, or as much of it as is asked for; held-out data they do not have."""
+    rows = moments.rows
+    if basis is not None:
+        rows = basis.on(moments.rows.domain)
+        if rows.resized(moments.rows.size) != moments.rows or rows.size > moments.rows.size:
+            raise ValueError(f"these moments were measured in {moments.rows}; measure again to use {basis}")
+    most = min(rows.size, moments.columns.size)
+    if columns is not None and not 1 <= columns <= most:
+        raise ValueError(f"columns must lie between 1 and the {most} that were measured, got {columns}")
+    columns = most if columns is None else columns
+    return Choice(rows, columns, f"{rows} on {describe(rows.domain)}, {columns} columns: the data came as moments")
+
+
 def given_basis(
     stream: Iterable[Piece], basis: Basis, *, n_actions: int, columns: int | None
 ) -> tuple[Moments, Choice]:

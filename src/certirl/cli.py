@@ -1,18 +1,22 @@
-"""The command line: demo, solve, check, plan, reproduce."""
+"""The command line: demo, solve, moments, merge, check, plan, reproduce."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
-from certirl import __version__
-from certirl.bases import FAMILIES, Legendre
+from certirl import __version__, archive, moments
+from certirl.bases import FAMILIES, Basis, Legendre
 from certirl.domain import describe
 from certirl.problems import random_polynomial
 from certirl.recover import OBJECTIVES
-from certirl.solve import solve
+from certirl.solution import Solution
+from certirl.solve import NO_PROOF_FROM_MOMENTS, solve
+
+_DATA = "files, folders or patterns: .parquet or .csv with columns state, action, next_state, or .npz"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -20,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return int(options.run(options))
-    except (ValueError, TypeError, OSError, ImportError) as problem:
+    except (ValueError, TypeError, OSError, ImportError, MemoryError) as problem:
         print(f"certirl: {problem}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -55,33 +59,73 @@ def demo(options: argparse.Namespace) -> int:
 
 
 def solve_file(options: argparse.Namespace) -> int:
-    """Solve from logged transitions."""
+    """Solve from logged transitions, or from moments."""
+    if options.size is not None and options.basis is None:
+        raise ValueError("--size goes with --basis; without a basis both are chosen from the data")
+    _check_output(options.output, options.data)
+    basis = None if options.basis is None else _basis(options.basis, options.size)
+    names = ("discount", "expert", "columns", "objective", "cover", "slack", "delta", "tail")
+    asked: dict[str, Any] = {"basis": basis, **{name: getattr(options, name) for name in names}}
+    kinds = [archive.kind_of(path) for path in options.data]
+    solution = _from_moments(options, asked) if any(kinds) else _from_transitions(options, asked)
+    print(solution)
+    print(f"Solution: {solution.save(options.output)}")
+    if solution.reward is not None and options.plot:
+        _write_picture(lambda path: solution.plot(path=path), options.plot)
+    return 0 if solution.status in ("solved", "certified") else 1
+
+
+def _from_transitions(options: argparse.Namespace, asked: dict[str, Any]) -> Solution:
     from certirl.tables import read_transitions
 
     transitions = read_transitions(options.data, domain=options.domain, n_actions=options.actions)
     print(transitions)
     if options.domain is None:
         print(f"The domain {describe(transitions.domain)} was taken from the data; --domain LOW HIGH sets it.")
-    if options.size is not None and options.basis is None:
-        raise ValueError("--size goes with --basis; without a basis both are chosen from the data")
-    basis = None if options.basis is None else FAMILIES[options.basis.capitalize()](options.size or 11)
-    solution = solve(
-        transitions,
-        discount=options.discount,
-        expert=options.expert,
-        basis=basis,
+    return solve(transitions, **asked)
+
+
+def _from_moments(options: argparse.Namespace, asked: dict[str, Any]) -> Solution:
+    if len(options.data) > 1:
+        raise ValueError(
+            "one moments file can be solved, and no other file with it: certirl merge puts several together"
+        )
+    if options.domain is not None or options.actions is not None:
+        raise ValueError("--domain and --actions belong to transitions; moments were measured with theirs")
+    measured = moments.load(options.data[0])
+    print(measured)
+    solution = solve(measured, **asked)
+    print(f"{NO_PROOF_FROM_MOMENTS.capitalize()}.")
+    return solution
+
+
+def measure_files(options: argparse.Namespace) -> int:
+    """Sum up tables of any length into moments."""
+    from certirl import tables
+
+    _check_output(options.output, options.data)
+    measured = tables.measure(
+        options.data,
+        basis=_basis(options.basis, options.size),
         columns=options.columns,
-        objective=options.objective,
-        cover=options.cover,
-        slack=options.slack,
-        delta=options.delta,
-        tail=options.tail,
+        domain=options.domain,
+        n_actions=options.actions,
+        allow_repeats=options.allow_repeats,
     )
-    print(solution)
-    print(f"Solution: {solution.save(options.output)}")
-    if solution.reward is not None and options.plot:
-        _write_picture(lambda path: solution.plot(path=path), options.plot)
-    return 0 if solution.status in ("solved", "certified") else 1
+    print(measured)
+    if options.domain is None:
+        print("The domain was taken from the data; shards that are to be merged need the same --domain LOW HIGH.")
+    print(f"Moments: {measured.save(options.output)}   (certirl solve and certirl merge read it)")
+    return 0
+
+
+def merge_files(options: argparse.Namespace) -> int:
+    """Add up moments of different data."""
+    _check_output(options.output, options.files)
+    merged = moments.merge(map(moments.load, options.files), allow_repeats=options.allow_repeats)
+    print(merged)
+    print(f"Moments: {merged.save(options.output)}")
+    return 0
 
 
 def check_file(options: argparse.Namespace) -> int:
@@ -108,6 +152,17 @@ def reproduce(options: argparse.Namespace) -> int:
     return 0
 
 
+def _basis(family: str, size: int | None) -> Basis:
+    return FAMILIES[family.capitalize()](11 if size is None else size)
+
+
+def _check_output(output: str, inputs: Sequence[str]) -> None:
+    """Refuse before the work what would spoil it after: a folder that is not there, a result in place of the data."""
+    target = archive.target_of(output).resolve()
+    if target in {Path(path).resolve() for path in inputs}:
+        raise ValueError(f"{output} is an input; write the result elsewhere with --output")
+
+
 def _write_picture(draw: Callable[[str], Any], path: str) -> None:
     try:
         draw(path)
@@ -124,7 +179,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"certirl {__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
     _add_demo(commands.add_parser("demo", help="solve a problem with known truth and draw it"))
-    _add_solve(commands.add_parser("solve", help="find a reward from logged transitions (.npz or .csv)"))
+    _add_solve(commands.add_parser("solve", help="find a reward from logged transitions or moments"))
+    _add_moments(commands.add_parser("moments", help="sum up tables of any length, for solve and merge"))
+    _add_merge(commands.add_parser("merge", help="add up moments of different data"))
     checker = commands.add_parser("check", help="prove a saved certificate again, independently")
     checker.add_argument("file", help="what certirl saved (.npz)")
     checker.set_defaults(run=check_file)
@@ -152,7 +209,7 @@ def _add_demo(command: argparse.ArgumentParser) -> None:
 
 
 def _add_solve(command: argparse.ArgumentParser) -> None:
-    command.add_argument("data", help="transitions: .csv with columns state, action, next_state, or .npz")
+    command.add_argument("data", nargs="+", help=f"{_DATA}; or one file that certirl moments wrote")
     command.add_argument("--discount", type=float, required=True, help="γ, strictly between 0 and 1")
     command.add_argument("--expert", type=int, default=0, help="the action the expert always takes (default 0)")
     command.add_argument("--actions", type=int, help="number of actions (default: largest seen plus one)")
@@ -172,6 +229,25 @@ def _add_solve(command: argparse.ArgumentParser) -> None:
         "--plot", default="reward.png", help="where the picture goes (default reward.png; '' for none)"
     )
     command.set_defaults(run=solve_file)
+
+
+def _add_moments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("data", nargs="+", help=_DATA)
+    command.add_argument("--basis", choices=[name.lower() for name in FAMILIES], default="legendre")
+    command.add_argument("--size", type=int, default=11, help="functions in the basis (default 11)")
+    command.add_argument("--columns", type=int, help="functions of the state (default: as many)")
+    command.add_argument("--actions", type=int, help="number of actions (default: largest seen plus one)")
+    command.add_argument("--domain", type=float, nargs=2, metavar=("LOW", "HIGH"), help="the interval of states")
+    command.add_argument("--allow-repeats", action="store_true", help="let a file and its copy both count")
+    command.add_argument("-o", "--output", default="moments.npz", help="where they go (default moments.npz)")
+    command.set_defaults(run=measure_files)
+
+
+def _add_merge(command: argparse.ArgumentParser) -> None:
+    command.add_argument("files", nargs="+", help="what certirl moments wrote (.npz)")
+    command.add_argument("--allow-repeats", action="store_true", help="let the same data count twice")
+    command.add_argument("-o", "--output", default="merged.npz", help="where the sum goes (default merged.npz)")
+    command.set_defaults(run=merge_files)
 
 
 def _add_plan(command: argparse.ArgumentParser) -> None:

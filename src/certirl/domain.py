@@ -47,8 +47,11 @@ def describe(domain: Domain) -> str:
     return " × ".join(f"[{low:g}, {high:g}]" for low, high in domain)
 
 
-def as_rows(states: ArrayLike, dimension: int, *, name: str = "states") -> Array:
-    """Turn ``[n]`` (one coordinate), ``[n, d]`` or a single state into a finite float array ``[n, d]``."""
+def as_rows(states: ArrayLike, dimension: int, *, name: str = "states", first: int = 0) -> Array:
+    """Turn ``[n]`` (one coordinate), ``[n, d]`` or a single state into a finite float array ``[n, d]``.
+
+    Complaints number the rows from ``first``, so that a part of a file can name its row in the whole.
+    """
     try:
         rows = np.asarray(states, dtype=np.float64)
     except (TypeError, ValueError):
@@ -62,21 +65,21 @@ def as_rows(states: ArrayLike, dimension: int, *, name: str = "states") -> Array
         raise ValueError(f"{name} must have shape {wanted}, got {list(np.shape(states))}")
     bad = ~np.isfinite(rows).all(axis=1)
     if bad.any():
-        raise ValueError(f"{name} must be finite: row {int(bad.argmax())} is {rows[bad.argmax()].tolist()}")
+        raise ValueError(f"{name} must be finite: row {first + int(bad.argmax())} is {rows[bad.argmax()].tolist()}")
     return rows
 
 
-def as_states(states: ArrayLike, domain: Domain, *, name: str = "states") -> Array:
+def as_states(states: ArrayLike, domain: Domain, *, name: str = "states", first: int = 0) -> Array:
     """Turn states into ``[n, d]`` and check that each lies in the box; rounding at the edges is repaired."""
-    rows = as_rows(states, len(domain), name=name)
+    rows = as_rows(states, len(domain), name=name, first=first)
     low, high = np.array(domain).T
     slack = _ROUNDING * (high - low)
     outside = ((rows < low - slack) | (rows > high + slack)).any(axis=1)
     if outside.any():
-        first = int(outside.argmax())
+        worst = int(outside.argmax())
         raise ValueError(
             f"{int(outside.sum())} of {len(rows)} {name} lie outside the domain {describe(domain)}: "
-            f"row {first} is {rows[first].tolist()}; widen the domain or remove them"
+            f"row {first + worst} is {rows[worst].tolist()}; widen the domain or remove them"
         )
     return np.clip(rows, low, high)
 

@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.bases import Basis
-from certirl.domain import Array, freeze
+from certirl import archive
+from certirl.bases import Basis, from_spec
+from certirl.domain import Array, describe, freeze
 from certirl.simulator import CHUNK
 from certirl.transitions import Piece, Transitions, pieces
+
+_SUMS = ("counts", "gram", "cross", "outer")
+
+
+class Source(NamedTuple):
+    """A file that went into moments.
+
+    Attributes:
+        name: without its folder.
+        rows: the transitions it gave.
+        mark: what tells it apart from other files, whatever their names.
+    """
+
+    name: str
+    rows: int
+    mark: str
+
+    def __str__(self) -> str:
+        return f"{self.name}, {self.rows:,} rows"
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +49,7 @@ class Moments:
         cross: Σ y_a xᵀ ``[A, k, k_s]``.
         outer: Σ y_a y_bᵀ ``[A, A, k, k]``; only the diagonal blocks unless paired.
         paired: every state was tried with every action, with common random numbers.
+        sources: the files behind the sums, as far as they came from files.
     """
 
     rows: Basis
@@ -35,13 +59,24 @@ class Moments:
     cross: Array
     outer: Array
     paired: bool = False
+    sources: tuple[Source, ...] = ()
 
     def __post_init__(self) -> None:
         freeze(self)
 
+    def __str__(self) -> str:
+        return f"{int(self.counts.sum()):,} transitions: {self._shape()}"
+
+    def _shape(self) -> str:
+        actions = f"{self.n_actions} action{'s' * (self.n_actions != 1)}"
+        return f"{self.rows} on {describe(self.rows.domain)}, {self.columns.size} columns, {actions}"
+
     def __add__(self, other: Moments) -> Moments:
         if (self.rows, self.columns, len(self.counts)) != (other.rows, other.columns, len(other.counts)):
-            raise ValueError("moments add up only for the same bases and the same number of actions")
+            raise ValueError(
+                "moments add up only for the same bases and the same number of actions, "
+                f"not {self._shape()} and {other._shape()}"
+            )
         outer, paired = self.outer + other.outer, self.paired and other.paired
         if not paired:  # without the mates of some rows, covariances between actions mean nothing
             outer = outer * np.eye(self.n_actions)[:, :, None, None]
@@ -53,6 +88,7 @@ class Moments:
             self.cross + other.cross,
             outer,
             paired,
+            self.sources + other.sources,
         )
 
     @property
@@ -74,7 +110,39 @@ class Moments:
             self.cross[:, :rows, :columns],
             self.outer[:, :, :rows, :rows],
             self.paired,
+            self.sources,
         )
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write everything to an npz file (suffix added if missing); `certirl.moments.load` reads it back."""
+        header = {
+            "rows": self.rows.spec(),
+            "columns": self.columns.size,
+            "paired": self.paired,
+            "transitions": int(self.counts.sum()),
+            "sources": [list(source) for source in self.sources],
+        }
+        return archive.write(path, "moments", header, {name: getattr(self, name) for name in _SUMS})
+
+
+def load(path: str | os.PathLike[str]) -> Moments:
+    """Read the moments that `Moments.save` wrote."""
+    kind, header, arrays = archive.read(path)
+    if kind != "moments":
+        raise ValueError(f"{path} holds a certirl {kind}, not moments")
+    try:
+        rows = from_spec(header["rows"])
+        columns, sums = rows.resized(header["columns"]), [arrays[name] for name in _SUMS]
+        sources = tuple(Source(str(name), int(count), str(mark)) for name, count, mark in header["sources"])
+        A, k, ks = len(sums[0]), rows.size, columns.size
+        shapes = [(A,), (A, ks, ks), (A, k, ks), (A, A, k, k)]
+        if [values.shape for values in sums] != shapes or not all(np.isfinite(values).all() for values in sums):
+            raise ValueError("its sums do not fit its bases")
+        if A == 0 or sums[0].dtype.kind != "i" or int(sums[0].sum()) != header["transitions"]:
+            raise ValueError("its counts do not add up")
+        return Moments(rows, columns, sums[0], sums[1], sums[2], sums[3], bool(header["paired"]), sources)
+    except (KeyError, TypeError, ValueError) as problem:
+        raise ValueError(f"{path} is damaged: a field is missing or wrong ({problem})") from None
 
 
 def total(parts: Iterable[Moments]) -> Moments:
@@ -83,6 +151,35 @@ def total(parts: Iterable[Moments]) -> Moments:
     for part in rest:
         first = first + part
     return first
+
+
+def merge(parts: Iterable[Moments], *, allow_repeats: bool = False) -> Moments:
+    """Add moments of different data, in the order given; a file that counts twice is refused.
+
+    Args:
+        parts: at least one.
+        allow_repeats: add them up all the same.
+    """
+    merged: Moments | None = None
+    for part in parts:  # one at a time: there may be many
+        merged = part if merged is None else merged + part
+        if not allow_repeats:
+            check_repeats((source.name, source.mark) for source in merged.sources)
+    if merged is None:
+        raise ValueError("there are no moments to merge")
+    return merged
+
+
+def check_repeats(files: Iterable[tuple[str, str]]) -> None:
+    """Refuse files, as names and marks, that hold the same data."""
+    seen: dict[str, str] = {}
+    for name, mark in files:
+        if mark in seen:
+            names = name if seen[mark] == name else f"{seen[mark]} and {name}, its copy"
+            raise ValueError(
+                f"the same data would count twice: {names}; leave one out, or allow repeats if that is meant"
+            )
+        seen[mark] = name
 
 
 def measure(transitions: Transitions, *, basis: Basis, columns: int | None = None) -> Moments:

@@ -10,7 +10,7 @@ import numpy as np
 from certirl.bases import Basis
 from certirl.bellman import bellman, check_problem
 from certirl.certify import check_declared, check_delta, conclude, divide
-from certirl.choose import FAMILIES, Choice, as_asked, given_basis, nothing_given
+from certirl.choose import FAMILIES, Choice, as_asked, as_measured, given_basis, nothing_given
 from certirl.domain import as_domain, describe
 from certirl.estimate import FORMS, estimate
 from certirl.evidence import fit_surrogate, gather
@@ -27,10 +27,13 @@ from certirl.transitions import Piece, Transitions, pieces
 
 PILOT = 4_000  # transitions per action that choose basis and columns before a certificate is sought
 MOST_COLUMNS_FOR_A_TAIL = 60
+NO_PROOF_FROM_MOMENTS = (
+    "a certificate needs transitions, since it must look at data that the reward has not seen, and moments keep none"
+)
 
 
 def solve(
-    source: Simulator | Transitions,
+    source: Simulator | Transitions | Moments,
     *,
     discount: float,
     expert: int = 0,
@@ -52,8 +55,8 @@ def solve(
     With ``delta`` it goes on until this is proved for the true dynamics, or the data or ``max_samples`` are used up.
 
     Args:
-        source: a simulator (anything with ``n_actions``, ``domain`` and ``sample(states, action, rng)``), or logged
-            `Transitions`.
+        source: a simulator (anything with ``n_actions``, ``domain`` and ``sample(states, action, rng)``), logged
+            `Transitions`, or `Moments` measured before: these keep no transitions that a certificate could look at.
         discount: γ, strictly between 0 and 1.
         expert: the action the expert always takes.
         basis: the functions φ of rewards and values, say ``Legendre(11)``; chosen from held-out data if left out.
@@ -73,6 +76,8 @@ def solve(
     _check(source, discount, expert, basis, samples, form, objective)
     if delta is not None:
         check_delta(delta)
+        if isinstance(source, Moments):
+            raise ValueError(f"{NO_PROOF_FROM_MOMENTS}: leave delta out or pass the transitions")
         if form != "least-squares" or cover is not None or slack is not None:
             raise ValueError("a certificate is for the hard program on the continuum: leave form, cover and slack out")
         asked: dict[str, Any] = {"discount": discount, "expert": expert, "objective": objective}
@@ -80,12 +85,15 @@ def solve(
         if isinstance(source, Transitions):
             return _from_log(source, basis, columns, rng, proof, asked)
         return _from_simulator(source, basis, columns, rng, max_samples, progress, proof, asked)
-    # The paper's mean form needs independent states from the basis's weight; least squares can do better.
-    stream, count = _stream(source, basis, samples, rng, better=form == "least-squares")
-    stream = watched(iter(stream), count, lambda piece: piece.size, progress)
-    if form == "mean" and columns is None and basis is not None:
-        columns = basis.size  # the paper's square matrix
-    moments, choice = _choose(stream, source, basis, columns, discount, expert)
+    if isinstance(source, Moments):
+        moments, choice = source, as_measured(source, basis, columns)
+    else:
+        # The paper's mean form needs independent states from the basis's weight; least squares can do better.
+        stream, count = _stream(source, basis, samples, rng, better=form == "least-squares")
+        stream = watched(iter(stream), count, lambda piece: piece.size, progress)
+        if form == "mean" and columns is None and basis is not None:
+            columns = basis.size  # the paper's square matrix
+        moments, choice = _choose(stream, source, basis, columns, discount, expert)
     operators = estimate(moments.leading(choice.basis.size, choice.columns), form=form)
     criterion = bellman(operators, discount=discount, expert=expert)
     recovery = recover(criterion, objective=objective, cover=cover, slack=slack)
@@ -241,7 +249,7 @@ def _check(source: Any, discount: float, expert: int, basis: Any, samples: Any, 
         raise ValueError(f"objective must be one of {', '.join(map(repr, OBJECTIVES))}, got {objective!r}")
     if basis is not None and not isinstance(basis, Basis):
         raise TypeError(f"basis must be a basis such as certirl.Legendre(11), got {basis!r}")
-    if isinstance(source, Transitions):
+    if isinstance(source, Transitions | Moments):
         if form == "mean":
             raise ValueError("the mean form needs states drawn from the basis's weight: use least-squares for a log")
     else:
@@ -249,6 +257,6 @@ def _check(source: Any, discount: float, expert: int, basis: Any, samples: Any, 
         if not isinstance(samples, int | np.integer):
             raise ValueError(f"samples must be a whole number of transitions per action, got {samples!r}")
     check_problem(discount, expert, source.n_actions)
-    domain = as_domain(source.domain)
+    domain = source.rows.domain if isinstance(source, Moments) else as_domain(source.domain)
     if len(domain) != 1:
         raise ValueError(f"states must have one coordinate in this version, got the domain {describe(domain)}")

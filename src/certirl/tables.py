@@ -1,92 +1,328 @@
-"""Transitions from files: npz and CSV.
+"""Transitions from tables that need not fit into memory: streamed, cut into chunks, surveyed, or loaded.
 
-CSV files have a header line with the columns ``state``, ``action``, ``next_state``; with several coordinates
-``state_0, state_1, …`` and ``next_state_0, next_state_1, …``. Other columns are ignored. npz files hold the arrays
-``states``, ``actions``, ``next_states``.
+    paths = "log/*.parquet"                                    # a file, a folder, a pattern, or a list of these
+    moments = certirl.tables.measure(paths, basis=certirl.Legendre(11))
+
+Parquet, CSV and npz are read (see `readers` for their columns). Files are taken in sorted order, so that results do not
+depend on the file system. Every row is checked; a bad one is an error that names its file and its row, counted from 0.
 """
 
 from __future__ import annotations
 
-import csv
-import os
-import warnings
-import zipfile
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from certirl.domain import Array
-from certirl.transitions import Transitions
+from certirl.bases import Basis
+from certirl.domain import Array, Domain, as_domain, as_rows, as_states, describe
+from certirl.moments import Moments, Source, accumulate, check_repeats
+from certirl.progress import Report, watched
+from certirl.readers import Batch, Paths, batches, count_rows, extremes, find_files, fingerprint, layout
+from certirl.simulator import CHUNK
+from certirl.transitions import Piece, Transitions, as_actions
+
+ROWS = 2**18  # of a batch: some ten megabytes, however large the files are
 
 
-def read_transitions(path: str | os.PathLike[str], *, domain: Any = None, n_actions: int | None = None) -> Transitions:
-    """Read logged transitions from ``.npz`` or ``.csv``.
+@dataclass(frozen=True)
+class Chunk:
+    """A part of the data that can be sent elsewhere and read there: it names its rows and holds none of them.
+
+    Attributes:
+        file: where they are.
+        domain: the box they must lie in.
+        n_actions: the number of actions they must keep to.
+        rows: how many are in memory at a time, at most (a whole file for npz).
+        first: the number of the first row.
+        groups: the row groups (Parquet), from the first up to but not including the second; None for the whole file.
+    """
+
+    file: str
+    domain: Domain
+    n_actions: int
+    rows: int = ROWS
+    first: int = 0
+    groups: tuple[int, int] | None = None
+
+    def pieces(self) -> Iterator[Piece]:
+        """Its rows, checked, one action at a time: those of a batch are sorted by action, in order otherwise."""
+        file, groups = Path(self.file), None if self.groups is None else range(*self.groups)
+        for batch in batches(file, self.rows, groups, self.first):
+            states, actions, next_states = _checked(batch, file, self.domain, self.n_actions)
+            yield from _by_action(states, actions, next_states)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a first look at the files tells.
+
+    Attributes:
+        files: in the order they are read.
+        counts: rows of each file.
+        low, high: the smallest and largest value of each coordinate, over states and next states.
+        largest_action: that was taken.
+    """
+
+    files: tuple[str, ...]
+    counts: tuple[int, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    largest_action: int
+
+    @property
+    def rows(self) -> int:
+        """The number of transitions in all files."""
+        return sum(self.counts)
+
+    @property
+    def domain(self) -> Domain:
+        """The smallest box that holds the data."""
+        if any(low >= high for low, high in zip(self.low, self.high, strict=True)):
+            raise ValueError("some coordinate never changes, so the data spans no box; give the domain, (low, high)")
+        return as_domain(list(zip(self.low, self.high, strict=True)))
+
+    @property
+    def n_actions(self) -> int:
+        """The largest action seen plus one."""
+        if self.largest_action >= self.rows:
+            raise ValueError(
+                f"there is an action {self.largest_action} in only {self.rows} transitions: number the actions 0, 1, …"
+            )
+        return self.largest_action + 1
+
+    def __str__(self) -> str:
+        box = describe(tuple(zip(self.low, self.high, strict=True)))
+        files = f"{len(self.files)} file{'s' * (len(self.files) != 1)}"
+        return f"{self.rows:,} transitions in {files}, states in {box}, actions 0 … {self.largest_action}"
+
+
+def survey(paths: Paths, *, rows: int = ROWS) -> Survey:
+    """Find the bounding box, the largest action and the number of rows.
+
+    Parquet files usually keep the smallest and largest value of each row group, and then this takes no time; other
+    files are read through once, in batches.
 
     Args:
-        path: the file.
+        paths: a file, a folder, a glob pattern, or a list of these.
+        rows: how many to hold in memory at a time.
+    """
+    files = find_files(paths)
+    _check_alike(files)
+    counts: list[int] = []
+    lows: list[Array] = []
+    highs: list[Array] = []
+    for file in files:
+        count, low, high = _extent(file, _check_rows(rows))
+        if lows and len(low) != len(lows[0]):  # npz tells only now
+            raise ValueError(_unlike(files[0], len(lows[0]) // 2, file, len(low) // 2))
+        counts.append(count)
+        lows.append(low)
+        highs.append(high)
+    low, high = np.min(lows, axis=0), np.max(highs, axis=0)
+    d = len(low) // 2
+    return Survey(
+        files=tuple(map(str, files)),
+        counts=tuple(counts),
+        low=tuple(np.minimum(low[:d], low[d + 1 :]).tolist()),
+        high=tuple(np.maximum(high[:d], high[d + 1 :]).tolist()),
+        largest_action=int(high[d]),
+    )
+
+
+def chunks(paths: Paths, *, domain: Any = None, n_actions: int | None = None, rows: int = ROWS) -> list[Chunk]:
+    """Cut the data into parts that can be read independently; one after the other they are the stream.
+
+    A Parquet file is cut at its row groups, as few as make up ``rows`` rows; CSV and npz files are one chunk each. A
+    batch of Parquet or CSV has at most ``rows`` rows, however large the chunk; npz files can neither be read in parts
+    nor mapped into memory, being archives, so that each must fit.
+
+    Args:
+        paths: a file, a folder, a glob pattern, or a list of these.
+        domain: the box the states live in; the smallest box around the data, by `survey`, if left out.
+        n_actions: the number of actions; the largest seen plus one, by `survey`, if left out.
+        rows: of a batch.
+    """
+    files, rows = find_files(paths), _check_rows(rows)
+    if domain is None or n_actions is None:
+        seen = survey(files, rows=rows)
+        domain = seen.domain if domain is None else domain
+        n_actions = seen.n_actions if n_actions is None else n_actions
+    domain = as_domain(domain)
+    found = []
+    for file, groups in zip(files, _check_alike(files, domain), strict=True):
+        parts = [(0, None)] if not groups else _runs(groups, rows)
+        found += [Chunk(str(file), domain, n_actions, rows, first, run) for first, run in parts]
+    return found
+
+
+def stream(paths: Paths, *, domain: Any = None, n_actions: int | None = None, rows: int = ROWS) -> Iterator[Piece]:
+    """Walk through tables in pieces of one action each, never holding more than a batch (see `chunks`)."""
+    for chunk in chunks(paths, domain=domain, n_actions=n_actions, rows=rows):
+        yield from chunk.pieces()
+
+
+def measure(
+    paths: Paths,
+    *,
+    basis: Basis,
+    columns: int | None = None,
+    domain: Any = None,
+    n_actions: int | None = None,
+    rows: int = ROWS,
+    allow_repeats: bool = False,
+    progress: bool | Report | None = None,
+) -> Moments:
+    """Sum the products of basis functions over tables (Algorithm 1, step 4), in memory that does not grow with them.
+
+    Args:
+        paths: a file, a folder, a glob pattern, or a list of these.
+        basis: the row basis φ; placed on the domain.
+        columns: how many of its functions describe the state, k_s; all of them if left out.
+        domain: the box the states live in; the smallest box around the data if left out.
+        n_actions: the number of actions; the largest seen plus one if left out.
+        rows: how many to hold in memory at a time.
+        allow_repeats: let a file and its copy both count.
+        progress: True, False, a function ``(done, total)``, or None for a line if standard error is a terminal.
+    """
+    plan = chunks(paths, domain=domain, n_actions=n_actions, rows=rows)
+    basis = basis.on(plan[0].domain)
+    narrow = basis.resized(basis.size if columns is None else columns)
+    if narrow.size > basis.size:
+        raise ValueError(f"columns must lie between 1 and the {basis.size} functions of the basis, got {columns}")
+    read: Counter[str] = Counter()
+
+    def walk() -> Iterator[Piece]:
+        for chunk in plan:
+            for piece in chunk.pieces():
+                read[chunk.file] += piece.size
+                yield piece
+
+    files = list(dict.fromkeys(chunk.file for chunk in plan))
+    marks = [fingerprint(Path(file)) for file in files]
+    if not allow_repeats:
+        check_repeats(zip(files, marks, strict=True))
+    shown = sys.stderr.isatty() if progress is None else progress is not False
+    total = sum(count_rows(Path(file)) for file in files) if shown else 0
+    pieces = watched(walk(), total, lambda piece: piece.size, progress if shown else False)
+    ((moments,),) = accumulate(pieces, [(basis, narrow)], n_actions=plan[0].n_actions)
+    named = zip(files, marks, strict=True)
+    return replace(moments, sources=tuple(Source(Path(file).name, read[file], mark) for file, mark in named))
+
+
+def read_transitions(paths: Paths, *, domain: Any = None, n_actions: int | None = None) -> Transitions:
+    """Load logged transitions into memory, from Parquet, CSV or npz.
+
+    Args:
+        paths: a file, a folder, a glob pattern, or a list of these.
         domain: the box the states live in; the smallest box around the data if left out.
         n_actions: the number of actions; the largest seen plus one if left out.
     """
-    source = Path(path)
-    if not source.exists():
-        raise FileNotFoundError(f"there is no file {source}")
-    readers = {".npz": _read_npz, ".csv": _read_csv}
-    if source.suffix.lower() not in readers:
-        raise ValueError(f"cannot read {source.name}: transitions come as {' or '.join(readers)}")
-    states, actions, next_states = readers[source.suffix.lower()](source)
+    files, box = find_files(paths), None if domain is None else as_domain(domain)
+    _check_alike(files, box)
+    parts = [_checked(batch, file, box, n_actions) for file in files for batch in batches(file, ROWS)]
+    if len({states.shape[1] for states, _, _ in parts}) > 1:
+        raise ValueError(f"{files[0]} and the files after it differ in the number of coordinates of a state")
+    states, actions, next_states = (np.concatenate(column) for column in zip(*parts, strict=True))
     try:
         return Transitions(states, actions, next_states, domain=domain, n_actions=n_actions)  # type: ignore[arg-type]
     except ValueError as problem:
-        raise ValueError(f"{source.name}: {problem}") from None
+        raise ValueError(f"{files[0]}{' …' * (len(files) > 1)}: {problem}") from None
 
 
-def _read_npz(source: Path) -> tuple[Any, Any, Any]:
-    names = ("states", "actions", "next_states")
+def _check_rows(rows: Any) -> int:
+    if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or rows < 1:
+        raise ValueError(f"rows must be a positive whole number, got {rows!r}")
+    return int(rows)
+
+
+def _check_alike(files: Sequence[Path], domain: Domain | None = None) -> list[tuple[int, ...]]:
+    """Look at the head or foot of every file before reading any; the rows of their row groups."""
+    layouts = [layout(file) for file in files]
+    known = [(file, one.coordinates) for file, one in zip(files, layouts, strict=True) if one.coordinates]
+    for file, coordinates in known:
+        if coordinates != known[0][1]:
+            raise ValueError(_unlike(*known[0], file, coordinates))
+        if domain is not None and coordinates != len(domain):
+            raise ValueError(
+                f"{file}: states have {coordinates} coordinates but the domain {describe(domain)} has {len(domain)}"
+            )
+    return [one.groups for one in layouts]
+
+
+def _unlike(first: Path, its: int, second: Path, other: int) -> str:
+    return f"states have {its} coordinate{'s' * (its != 1)} in {first} but {other} in {second}"
+
+
+def _runs(groups: Sequence[int], rows: int) -> list[tuple[int, tuple[int, int]]]:
+    """Cut row groups into runs of at least ``rows`` rows, but for the last: the first row and range of each."""
+    runs, start, first, held = [], 0, 0, 0
+    for group, count in enumerate(groups):
+        held += count
+        if held >= rows or group == len(groups) - 1:
+            runs.append((first, (start, group + 1)))
+            start, first, held = group + 1, first + held, 0
+    return runs
+
+
+def _extent(file: Path, rows: int) -> tuple[int, Array, Array]:
+    """Rows of a file, and the smallest and largest value of each column: states, action, next states."""
+    known = extremes(file)
+    if known is not None:
+        return count_rows(file), *known
+    count, lows, highs = 0, [], []
+    for batch in batches(file, rows):
+        states, actions, next_states = _checked(batch, file, None, None)
+        table = (states, actions[:, None], next_states)
+        lows.append(np.concatenate([column.min(axis=0) for column in table]))
+        highs.append(np.concatenate([column.max(axis=0) for column in table]))
+        count += len(actions)
+    return count, np.min(lows, axis=0), np.max(highs, axis=0)
+
+
+def _checked(
+    batch: Batch, file: Path, domain: Domain | None, n_actions: int | None
+) -> tuple[Array, NDArray[np.intp], Array]:
+    """States ``[n, d]``, actions ``[n]`` and next states ``[n, d]``, or a sentence that names the file and the row."""
+    first, tables = batch.first, {"states": batch.states, "next_states": batch.next_states}
+    shape = np.shape(batch.states)
+    d = len(domain) if domain is not None else shape[1] if len(shape) == 2 else 1
     try:
-        with source.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
-            missing = [name for name in names if name not in stored.files]
-            if missing:
-                raise KeyError(
-                    f"{source.name} has no {', '.join(missing)}; it holds {', '.join(stored.files) or 'nothing'}"
-                )
-            states, actions, next_states = (stored[name] for name in names)
-    except KeyError as problem:
-        raise ValueError(problem.args[0]) from None
-    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile):
-        raise ValueError(f"{source.name} is not an npz file of plain arrays, or it is damaged or cut short") from None
-    return states, actions, next_states
+        actions = as_actions(batch.actions, n_actions=n_actions, first=first)
+        rows = {name: as_rows(values, d, name=name, first=first) for name, values in tables.items()}
+        if not len(rows["states"]) == len(actions) == len(rows["next_states"]):
+            raise ValueError(
+                "states, actions and next_states must be equally long, "
+                f"got {len(rows['states'])}, {len(actions)} and {len(rows['next_states'])}"
+            )
+        if domain is not None:
+            for name, values in rows.items():
+                rows[name] = as_states(_widened_back(values, tables[name], domain), domain, name=name, first=first)
+    except ValueError as problem:
+        raise ValueError(f"{file}: {problem}") from None
+    return rows["states"], actions, rows["next_states"]
 
 
-def _read_csv(source: Path) -> tuple[Array, Array, Array]:
-    try:
-        with source.open(newline="", encoding="utf-8-sig") as stream:
-            header = [name.strip() for name in next(csv.reader(stream), [])]
-    except UnicodeDecodeError:
-        raise ValueError(f"{source.name} is not a text file in UTF-8") from None
-    states, next_states = _coordinates(header, "state"), _coordinates(header, "next_state")
-    if "action" not in header or not states or len(states) != len(next_states):
-        raise ValueError(
-            f"{source.name} needs the columns state, action, next_state (or state_0, …, next_state_0, …); "
-            f"it has {', '.join(header) or 'no header'}"
-        )
-    wanted = [*states, header.index("action"), *next_states]
-    try:
-        with source.open(encoding="utf-8-sig") as stream, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an empty table is reported below, in our words
-            values = np.loadtxt(stream, delimiter=",", skiprows=1, usecols=wanted, ndmin=2, quotechar='"')
-    except (ValueError, IndexError, UnicodeDecodeError) as problem:
-        raise ValueError(f"{source.name} has a line that is not all numbers or is cut short: {problem}") from None
-    values = values.reshape(-1, len(wanted))
-    d = len(states)
-    return values[:, :d], values[:, d], values[:, d + 1 :]
+def _widened_back(values: Array, stored: Array, domain: Domain) -> Array:
+    """Put states that were rounded over the edge of the domain when they were stored in single precision back on it."""
+    if stored.dtype != np.float32:
+        return values
+    low, high = np.array(domain).T
+    beyond_low = (values < low) & (values >= low.astype(np.float32))
+    beyond_high = (values > high) & (values <= high.astype(np.float32))
+    return np.where(beyond_low, low, np.where(beyond_high, high, values))
 
 
-def _coordinates(header: list[str], name: str) -> list[int]:
-    """The positions of ``name``, or of ``name_0, name_1, …`` in order."""
-    if name in header:
-        return [header.index(name)]
-    found: list[int] = []
-    while f"{name}_{len(found)}" in header:
-        found.append(header.index(f"{name}_{len(found)}"))
-    return found
+def _by_action(states: Array, actions: NDArray[np.intp], next_states: Array) -> Iterator[Piece]:
+    order = np.argsort(actions, kind="stable")
+    ends = np.cumsum(np.bincount(actions))
+    for action, end in enumerate(ends):
+        start = 0 if action == 0 else ends[action - 1]
+        for place in range(start, end, CHUNK):  # a piece no larger than the cache likes
+            rows = order[place : min(place + CHUNK, end)]
+            yield Piece((action,), states[rows], next_states[None, rows])

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from certirl.domain import Array, Domain, as_domain, as_rows, as_states, describe, freeze
 
+LARGEST_ACTION = 2**31  # beyond it, what looks like an action is something else
+
 
 @dataclass(frozen=True, eq=False)
 class Transitions:
@@ -40,7 +42,7 @@ class Transitions:
         dimension = shape[1] if len(shape) == 2 else 1
         states = as_rows(self.states, dimension, name="states")
         next_states = as_rows(self.next_states, dimension, name="next_states")
-        actions = _as_actions(self.actions)
+        actions = as_actions(self.actions, n_actions=None if self.n_actions is None else int(self.n_actions))
         if not len(states) == len(actions) == len(next_states):
             raise ValueError(
                 "states, actions and next_states must be equally long, "
@@ -52,8 +54,6 @@ class Transitions:
         if len(domain) != dimension:
             raise ValueError(f"states have {dimension} coordinates but the domain {describe(domain)} has {len(domain)}")
         n_actions = int(actions.max()) + 1 if self.n_actions is None else int(self.n_actions)
-        if actions.max() >= n_actions:
-            raise ValueError(f"action {int(actions.max())} is not among the {n_actions} actions 0 … {n_actions - 1}")
         self._keep(
             states=as_states(states, domain, name="states"),
             actions=actions,
@@ -150,16 +150,27 @@ def pieces(transitions: Transitions, size: int) -> Iterator[Piece]:
             yield Piece(group, columns[0][0][part], np.stack([ends[part] for _, ends in columns]))
 
 
-def _as_actions(actions: Any) -> NDArray[np.intp]:
+def as_actions(actions: Any, *, n_actions: int | None = None, first: int = 0) -> NDArray[np.intp]:
+    """Turn ``[n]`` or ``[n, 1]`` into whole numbers 0, 1, … below ``n_actions``; rows are counted from ``first``."""
     raw = np.asarray(actions)
     if raw.ndim == 2 and raw.shape[1] == 1:
         raw = raw[:, 0]
     if raw.ndim != 1:
         raise ValueError(f"actions must have shape [n], got {list(raw.shape)}")
-    if raw.size and not (np.issubdtype(raw.dtype, np.number) and np.isfinite(raw).all() and (raw == raw.round()).all()):
+    if raw.size and not np.issubdtype(raw.dtype, np.number):
         raise ValueError("actions must be whole numbers 0, 1, …; map names or torques to numbers first")
-    if raw.size and raw.min() < 0:
-        raise ValueError(f"actions must be whole numbers 0, 1, …, got {raw.min()}")
+    whole = np.isfinite(raw) & (raw == np.round(raw)) & (raw >= 0) & (raw < LARGEST_ACTION)
+    if not whole.all():
+        row = int(whole.argmin())
+        raise ValueError(
+            f"actions must be whole numbers 0, 1, …, got {float(raw[row]):.12g} in row {first + row}; "
+            "map names or torques to numbers first"
+        )
+    if n_actions is not None and raw.size and raw.max() >= n_actions:
+        row = int((raw >= n_actions).argmax())
+        raise ValueError(
+            f"action {int(raw[row])} in row {first + row} is not among the {n_actions} actions 0 … {n_actions - 1}"
+        )
     return raw.astype(np.intp)
 
 
