@@ -114,6 +114,7 @@ def lower_bounds(
     found = []
     for rival in surrogate.rivals:
         band = _band(work, rival, surrogate.columns.values(points), L)
+        radii = factor * float(band.max()) + (second[rival] if np.isfinite(second[rival]) else 0.0)
         curve = _corrected_curve(work, rival)
         state, estimated = minimum(surrogate.columns, curve)
         found.append(
@@ -126,7 +127,7 @@ def lower_bounds(
                 grid=float((factor - 1) * band.max()),
                 second_order=second[rival],
                 tail=_first_order_tail(work, rival) if beyond else float("inf"),
-                floating=float(rounding),
+                floating=float(rounding + _lifting_error(work) * radii),
             )
         )
     return found
@@ -134,8 +135,17 @@ def lower_bounds(
 
 def summation_error(counts: Array, gram: Array) -> float:
     """The relative error of a least-squares answer from sums taken in pieces of CHUNK: generous, not a proof."""
-    terms = CHUNK + float(counts.max()) / CHUNK
-    return float(terms * np.finfo(float).eps * gram.shape[-1] ** 2 * np.linalg.cond(gram).max())
+    return float(_sum_error(counts) * gram.shape[-1] ** 2 * np.linalg.cond(gram).max())
+
+
+def _sum_error(counts: Array) -> float:
+    """The error of a sum taken in pieces of CHUNK, relative to the sum of absolute values."""
+    return float((CHUNK + float(counts.max()) / CHUNK) * np.finfo(float).eps)
+
+
+def _lifting_error(work: _Workings) -> float:
+    """The relative error of radii: second moments are off by (2k − 1)·nℓ times the error of a sum, ℓ = sup φᵀG⁻¹φ."""
+    return float(_sum_error(work.e.counts) * (2 * work.ks - 1) * ((work.lebesgue - 1) ** 2).max())
 
 
 def _points(work: _Workings, delta: float) -> tuple[Array, float, float]:

@@ -226,16 +226,17 @@ class _Derivation:
         """What floating point can have done to V and to the sums, to first order; it enters as a tail does.
 
         Each sum is off by at most u of its terms' sizes; then a projection is off by 2uκ√(leverage·ΣY²), and all radii
-        by uκ of themselves, with κ = tr G·tr G⁻¹.
+        by uκ of themselves, with κ = tr G·tr G⁻¹, and by u(2k − 1)·n·leverage more, since their second moments are
+        images of sums of 2k − 1 functions.
         """
         r, pi, worst = self.r, self.r.expert, Fraction(0)
         square = rational.PI_ABOVE if r.kind == "Chebyshev" else Fraction(2)  # 1/φ_1²
         missed = {}
         for c in (pi, rival):
-            loss = (_STRETCH + Fraction(r.counts[c], _STRETCH)) / 2**52
-            loss *= sum(row[i] for i, row in enumerate(self.precision[c].above()))
+            unit = (_STRETCH + Fraction(r.counts[c], _STRETCH)) / 2**52
+            loss = unit * sum(row[i] for i, row in enumerate(self.precision[c].above()))
             loss *= sum(row[i] for i, row in enumerate(r.gram[c]))
-            worst = max(worst, loss)
+            worst = max(worst, loss + unit * (2 * r.size - 1) * r.counts[c] * self.leverage[c])
             projected = 2 * loss * rational.root_above(self.leverage[c] * r.spread[c][c][0][0] * square)
             missed[c] = (r.terms + rational.size_of_terms(r.kind, r.fits[c])) / 2**50 * self.lebesgue[c] + projected
         apart = rational.size_of_terms(r.kind, (a - b for a, b in zip(r.fits[pi], r.g, strict=True)))

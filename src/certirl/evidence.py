@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,13 @@ from certirl.bases import Basis
 from certirl.domain import Array, freeze
 from certirl.extrema import minimum
 from certirl.moments import accumulate
+from certirl.products import lifted, product_basis
 from certirl.reward import Reward, RewardLike
 from certirl.transitions import Piece
+
+# Numbers worked on at once: few enough for functions, residuals and squares of the same states to meet in cache; but
+# never fewer states than keep NumPy busy.
+_WORKSPACE, _BUSY = 2**18, 2048
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,16 +114,26 @@ def _value_range(
     reward: RewardLike, columns: Basis, added: Array, reward_range: tuple[float, float] | None
 ) -> tuple[float, float]:
     """Bounds on V = R + Σ added_j φ_j: exact for an expansion in the same family, else from the declared range of R."""
-    if isinstance(reward, Reward) and reward.basis.resized(columns.size) == columns:
-        total = np.zeros(max(reward.basis.size, len(added)))
-        total[: reward.basis.size] += reward.coefficients
-        total[: len(added)] += added
-        basis = reward.basis.resized(len(total))
+    if _same_family(reward, columns):
+        basis, total = _plus_expansion(reward, columns, added)
         return minimum(basis, total)[1], -minimum(basis, -total)[1]
     if reward_range is None:
         raise ValueError("a reward that is not an expansion in this basis needs reward_range=(low, high)")
     low, high = reward_range
     return low + minimum(columns, added)[1], high - minimum(columns, -added)[1]
+
+
+def _same_family(reward: RewardLike, columns: Basis) -> TypeGuard[Reward]:
+    """Whether R is an expansion in the columns' family, on their interval."""
+    return isinstance(reward, Reward) and reward.basis.resized(columns.size) == columns
+
+
+def _plus_expansion(reward: Reward, columns: Basis, added: Array) -> tuple[Basis, Array]:
+    """R + Σ added_j φ_j as one expansion."""
+    total = np.zeros(max(reward.basis.size, columns.size))
+    total[: reward.basis.size] += reward.coefficients
+    total[: columns.size] += added
+    return reward.basis.resized(len(total)), total
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,41 +181,116 @@ SUMS = ("counts", "gram", "surprise", "spread", "drift", "wobble")
 
 def gather(surrogate: Surrogate, stream: Iterable[Piece]) -> Evidence:
     """Walk through fresh data once; memory does not grow with its length."""
-    ks, n_actions = surrogate.columns.size, len(surrogate.Z)
-    upper, inside = np.triu_indices(ks), np.empty((ks, ks), dtype=np.intp)
-    inside[upper] = np.arange(len(upper[0]))
-    inside.T[upper] = inside[upper]
-    pairs = len(upper[0])
-    counts, paired, mixed = np.zeros(n_actions, dtype=np.int64), True, False
-    gram, surprise = np.zeros((n_actions, pairs)), np.zeros((n_actions, ks))
-    spread, drift = np.zeros((n_actions, n_actions, pairs)), np.zeros((n_actions, ks, ks))
-    wobble = np.zeros((n_actions, ks, pairs))
+    sums = _Sums(surrogate)
     for piece in stream:
-        chosen = list(piece.actions)
+        sums.take(piece)
+    return sums.evidence()
+
+
+class _Sums:
+    """Evidence in the making: Σ x xᵀ, Σ r x for every residual r, and Σ χ r r' in the products χ of the columns.
+
+    The residuals of an action are its E_1, …, E_k and its Y; with pairs, E of a rival stands for the contrast.
+    """
+
+    def __init__(self, surrogate: Surrogate) -> None:
+        self.surrogate, A, ks = surrogate, len(surrogate.Z), surrogate.columns.size
+        self.products = product_basis(surrogate.columns)
+        self.rows, self.weights, self.rest = _split_value(surrogate)
+        self.counts, self.paired, self.mixed = np.zeros(A, dtype=np.int64), True, False
+        self.gram, self.first = np.zeros((A, ks, ks)), np.zeros((A, ks + 1, ks))
+        self.wobble, self.spread = np.zeros((A, ks, self.products.size)), np.zeros((A, A, self.products.size))
+
+    def take(self, piece: Piece) -> None:
+        chosen, n_actions = list(piece.actions), len(self.counts)
         if chosen != list(range(n_actions)) and len(chosen) > 1:
             raise ValueError("a piece of data holds one action, or all of them in order")
-        paired &= len(chosen) == n_actions
-        mixed |= len(chosen) == n_actions
-        x = surrogate.columns.values(piece.states).T
-        products = x[upper[0]] * x[upper[1]]  # every x_i x_j once: all second-order sums are one product with these
-        Y = np.array(
-            [surrogate.value(s) - surrogate.fits[c] @ x for c, s in zip(chosen, piece.next_states, strict=True)]
-        )
-        E = np.array(
-            [surrogate.columns.values(s).T - surrogate.Z[c] @ x for c, s in zip(chosen, piece.next_states, strict=True)]
-        )
-        if not np.isfinite(Y).all():
+        together = len(chosen) == n_actions
+        self.paired &= together
+        self.mixed |= together
+        guesses, ks = self._guesses(chosen), self.surrogate.columns.size
+        m, pairs = len(chosen), np.triu_indices(len(chosen))
+        # Blocks are added up within the piece first: rounding counts the terms of a piece, then the pieces.
+        gram, first = np.zeros((ks, ks)), np.zeros((m * (ks + 1), ks))
+        second = np.zeros((m * ks + len(pairs[0]), self.products.size))
+        size = max(_WORKSPACE // (m * self.rows.size + len(first) + len(second) + self.products.size), _BUSY)
+        for start in range(0, len(piece.states), size):
+            block = slice(start, start + size)
+            chi = self.products.values(piece.states[block]).T
+            x = chi[:ks]
+            residuals = self._residuals(guesses, x, piece.next_states[:, block])
+            gram += x @ x.T
+            first += residuals.reshape(len(first), -1) @ x.T
+            second += _squares(residuals, pairs) @ chi.T
+        self.counts[chosen] += len(piece.states)
+        self.gram[chosen] += gram
+        self.first[chosen] += first.reshape(m, ks + 1, ks)
+        self.wobble[chosen] += second[: m * ks].reshape(m, ks, -1)
+        one, other = np.array(chosen)[np.array(pairs)]
+        self.spread[one, other] += second[m * ks :]
+        self.spread[other, one] = self.spread[one, other]
+
+    def _guesses(self, chosen: list[int]) -> Array:
+        """Coefficients of what is taken off φ_i(s') or their contrasts, and off V(s') ``[m, k_s + 1, k_s]``."""
+        s = self.surrogate
+        Z = s.Z[chosen]
+        if len(chosen) > 1:
+            Z = s.Z[s.expert] - Z
+            Z[s.expert] = s.Z[s.expert]
+        return np.concatenate([Z, s.fits[chosen, None]], axis=1)
+
+    def _residuals(self, guesses: Array, x: Array, ends: Array) -> Array:
+        """E_1, …, E_k and Y of every action of a block ``[m, k_s + 1, n]``."""
+        m, n, ks, expert = len(ends), len(ends[0]), len(x), self.surrogate.expert
+        states = ends.reshape(m * n, -1)
+        phi = self.rows.values(states).T
+        value = self.weights @ phi
+        if self.rest is not None:
+            value += np.asarray(self.rest(states), dtype=np.float64).reshape(m * n)
+        if not np.isfinite(value).all():
             raise ValueError("the reward must be finite at every state of the domain")
-        counts[chosen] += x.shape[1]
-        gram[chosen] += products.sum(axis=1)
-        surprise[chosen] += Y @ x.T
-        drift[chosen] += E @ x.T
-        for i, c in enumerate(chosen):
-            spread[c, chosen] += (Y[i] * Y) @ products.T
-            contrast = E[surrogate.expert] - E[i] if len(chosen) == n_actions and c != surrogate.expert else E[i]
-            wobble[c] += contrast**2 @ products.T
-    if mixed and not paired:
-        raise ValueError("paired and unpaired data must be weighed separately")
-    return Evidence(
-        counts, gram[:, inside], surprise, spread[..., inside], drift, wobble[..., inside], paired=bool(paired)
-    )
+        phi = phi[:ks].reshape(ks, m, n).swapaxes(0, 1)
+        residuals = (guesses.reshape(-1, ks) @ x).reshape(m, ks + 1, n)
+        for i, errors in enumerate(residuals[:, :ks]):
+            np.subtract(phi[expert if m > 1 else i], errors, out=errors)
+            if m > 1 and i != expert:
+                errors -= phi[i]
+        np.subtract(value.reshape(m, n), residuals[:, ks], out=residuals[:, ks])
+        return np.asarray(residuals)
+
+    def evidence(self) -> Evidence:
+        if self.mixed and not self.paired:
+            raise ValueError("paired and unpaired data must be weighed separately")
+        columns, expert = self.surrogate.columns, self.surrogate.expert
+        drift = self.first[:, :-1].copy()
+        if self.paired:
+            for rival in self.surrogate.rivals:
+                drift[rival] = drift[expert] - drift[rival]
+        return Evidence(
+            self.counts,
+            self.gram,
+            self.first[:, -1],
+            lifted(self.spread, columns),
+            drift,
+            lifted(self.wobble, columns),
+            paired=bool(self.paired),
+        )
+
+
+def _split_value(surrogate: Surrogate) -> tuple[Basis, Array, RewardLike | None]:
+    """V = Σ weights_j φ_j + rest, where a reward of the columns' family leaves no rest: one evaluation serves both."""
+    reward, columns = surrogate.reward, surrogate.columns
+    added = surrogate.discount * surrogate.g
+    if not _same_family(reward, columns):
+        return columns, added, reward
+    return *_plus_expansion(reward, columns, added), None
+
+
+def _squares(residuals: Array, pairs: tuple[Array, Array]) -> Array:
+    """E_ci² for every action and function, then Y_cY_d for every pair of actions ``[m·k_s + pairs, n]``."""
+    m, rows, n = residuals.shape
+    E, Y = residuals[:, :-1], residuals[:, -1]
+    squares = np.empty((m * (rows - 1) + len(pairs[0]), n))
+    np.multiply(E, E, out=squares[: m * (rows - 1)].reshape(E.shape))
+    np.multiply(Y[pairs[0]], Y[pairs[1]], out=squares[m * (rows - 1) :])
+    return squares
