@@ -1,12 +1,20 @@
-"""Where work is done: here, on several processes, or wherever an executor takes it; the only room that knows."""
+"""Where work is done: on threads, processes, or wherever an executor or a Dask client takes it; the only room that knows.
+
+Data come in chunks, and what is kept of a chunk adds up. Chunks are cut by size alone and sums are always taken in one
+order, that of a balanced tree over the chunks: results do not depend, to the last bit, on who worked on what.
+"""
 
 from __future__ import annotations
 
+import operator
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import lru_cache, partial
 from multiprocessing import get_context
 from typing import Any, TypeVar
 
@@ -15,6 +23,8 @@ Result = TypeVar("Result")
 
 # Whatever library multiplies matrices reads one of these when it is loaded.
 THREAD_SETTINGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+_place: ContextVar[Any] = ContextVar("certirl_place", default=None)
 
 
 def cores() -> int:
@@ -33,13 +43,125 @@ def check_workers(workers: Any) -> int:
     return workers
 
 
+@contextmanager
+def on(place: Any) -> Iterator[None]:
+    """In here `fold` works there; None leaves it as it is.
+
+    Args:
+        place: a number of threads, or anything with ``submit``: a Dask client, an executor.
+    """
+    if place is None:
+        yield
+        return
+    if not hasattr(place, "submit"):
+        try:
+            check_workers(place)
+        except ValueError:
+            raise TypeError(
+                f"map must be a number of threads, a Dask client or an executor (with submit), got {place!r}"
+            ) from None
+    token = _place.set(place)
+    try:
+        yield
+    finally:
+        _place.reset(token)
+
+
+@lru_cache
+def _numpys_blas() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(user_api="blas")
+
+
+def one_blas_thread() -> Any:
+    """In here NumPy's BLAS works with one thread, so that threads of ours do not crowd each other out."""
+    return _numpys_blas().limit(limits=1)
+
+
+def fold(function: Callable[[Task], Result], chunks: Sequence[Task], add: Callable[..., Result] = operator.add) -> Result:
+    """Apply a function to every chunk and add the results up, in a balanced tree over the chunks.
+
+    Threads of this process by default, all cores; `on` chooses another place. On a Dask cluster the tree is built on
+    the workers, so that only sums travel; elsewhere at most two chunks per worker are in the making, and memory does not
+    grow with their number.
+    """
+    place = _place.get()
+    if _is_dask(place):
+        return _fold_on_cluster(function, chunks, add, place)
+    with one_blas_thread():
+        if hasattr(place, "submit"):
+            return _tree(_in_order(partial(_quietly, function), chunks, place, 2 * cores()), add)
+        count = min(check_workers(place), len(chunks))
+        if count == 1:
+            return _tree(map(function, chunks), add)
+        with ThreadPoolExecutor(count, "certirl") as pool:
+            return _tree(_in_order(function, chunks, pool, 2 * count), add)
+
+
+def _in_order(function: Callable[[Task], Result], tasks: Iterable[Task], pool: Any, window: int) -> Iterator[Result]:
+    """Results in the order of the tasks, at most ``window`` of them in the making."""
+    waiting: deque[Any] = deque()
+    try:
+        for task in tasks:
+            waiting.append(pool.submit(function, task))
+            if len(waiting) >= window:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+def _tree(results: Iterable[Result], add: Callable[..., Result]) -> Result:
+    """Add results pairwise like the digits of a binary counter: ((0+1)+(2+3))+…, holding few at a time."""
+    held: list[tuple[int, Result]] = []
+    for result in results:
+        size = 1
+        while held and held[-1][0] == size:
+            before = held.pop()
+            size, result = size + before[0], add(before[1], result)
+        held.append((size, result))
+    if not held:
+        raise ValueError("there are no data: nothing to add up")
+    _, total = held.pop()
+    while held:
+        total = add(held.pop()[1], total)
+    return total
+
+
+def _is_dask(place: Any) -> bool:
+    return type(place).__module__.partition(".")[0] == "distributed"
+
+
+def _fold_on_cluster(function: Callable[[Task], Result], chunks: Sequence[Task], add: Any, client: Any) -> Result:
+    """The same tree, level by level, as tasks of a Dask cluster."""
+    if not chunks:
+        raise ValueError("there are no data: nothing to add up")
+    level = [client.submit(_quietly, function, chunk, pure=False) for chunk in chunks]
+    while len(level) > 1:
+        pairs = zip(level[::2], level[1::2], strict=False)
+        level = [client.submit(add, *pair, pure=False) for pair in pairs] + level[len(level) - len(level) % 2 :]
+    return level[0].result()
+
+
+def _quietly(function: Callable[[Task], Result], task: Task) -> Result:
+    """One task on a worker that has others beside it: with one thread, whatever library it calls."""
+    from threadpoolctl import threadpool_limits
+
+    with on(1), threadpool_limits(limits=1, user_api="blas"):
+        return function(task)
+
+
 def processes(
     function: Callable[[Task], Result], tasks: Sequence[Task], *, workers: int | None = None
 ) -> Iterator[tuple[int, Result]]:
     """Apply a function to every task, each on a process of its own, and yield (index, result) as they are done.
 
-    One worker means this process. With more the function must be importable. Matrices are multiplied by one thread in
-    every case: processes then use the cores once, and the last bits do not depend on how many there are.
+    One worker means this process. With more the function must be importable. Every task works with one thread: processes
+    then use the cores once, and the last bits do not depend on how many there are. Inside `on` a Dask client or an
+    executor, they are sent there instead.
 
     Args:
         function: what to do.
@@ -47,30 +169,31 @@ def processes(
         workers: how many processes; all cores if left out.
     """
     count = min(check_workers(workers), len(tasks))
-    if count <= 1:
-        for index, task in enumerate(tasks):
-            with one_blas_thread():
-                result = function(task)
-            yield index, result
-        return
-    with _one_thread_each(), _pool(count) as pool:
-        futures: dict[Future[Result], int] = {}
-        try:
-            futures = {pool.submit(function, task): index for index, task in enumerate(tasks)}
-            for future in as_completed(futures):
-                yield futures[future], future.result()
-        except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
+    alone, place = partial(_quietly, function), _place.get()
+    if hasattr(place, "submit"):
+        yield from _as_done(alone, tasks, place)
+    elif count <= 1:
+        yield from ((index, alone(task)) for index, task in enumerate(tasks))
+    else:
+        with _one_thread_each(), _pool(count) as pool:
+            yield from _as_done(alone, tasks, pool)
 
 
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """In here the BLAS works with one thread, so that threads or processes of ours do not crowd each other out."""
-    from threadpoolctl import threadpool_limits
+def _as_done(function: Callable[[Task], Result], tasks: Sequence[Task], pool: Any) -> Iterator[tuple[int, Result]]:
+    futures: dict[Any, int] = {}
+    waiting: Callable[[Any], Iterable[Any]] = as_completed
+    settings: dict[str, Any] = {}
+    if _is_dask(pool):
+        from distributed import as_completed as waiting
 
-    with threadpool_limits(limits=1, user_api="blas"):
-        yield
+        settings = {"pure": False}
+    try:
+        futures = {pool.submit(function, task, **settings): index for index, task in enumerate(tasks)}
+        for future in waiting(list(futures)):
+            yield futures[future], future.result()
+    finally:
+        for future in futures:  # whatever is not begun is not wanted any more
+            future.cancel()
 
 
 def _pool(count: int) -> ProcessPoolExecutor:

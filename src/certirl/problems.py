@@ -33,6 +33,7 @@ class Problem:
 
     name: str
     nodes: ClassVar[int] = 400
+    thread_safe: ClassVar[bool] = True
 
     domain: Domain
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from threading import Lock
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -11,15 +14,20 @@ from numpy.typing import NDArray
 
 from certirl.bases import Basis
 from certirl.domain import Array, Domain, as_domain, as_states
-from certirl.transitions import Piece, Transitions, concatenate
+from certirl.transitions import Piece, Transitions, concatenate, pieces_per_chunk
 
 # Rows per piece: small enough for the features of a piece to stay in cache, large enough to keep NumPy busy.
 CHUNK = 8192
 
+_ONE_AT_A_TIME = Lock()
+
 
 @runtime_checkable
 class Simulator(Protocol):
-    """Anything with these three members: the MDP without its reward."""
+    """Anything with these three members: the MDP without its reward.
+
+    A simulator that may be asked by several threads at once can say so with an attribute ``thread_safe = True``.
+    """
 
     @property
     def n_actions(self) -> int:
@@ -56,18 +64,77 @@ def check_simulator(simulator: Any) -> None:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """n transitions of every action, to be drawn whenever someone walks through them: the same each time.
+
+    Attributes:
+        simulator: the dynamics.
+        basis: states are drawn from its weight, or from its design.
+        n: how many for each action.
+        seed: from which every piece gets generators of its own, so that it does not matter who draws it.
+        generator: the kind of bit generator.
+        design: draw states from the basis's design for least squares.
+        paired: the same states and the same random numbers for every action.
+        first: the number of the first piece, when this is a chunk of a longer one.
+    """
+
+    simulator: Simulator
+    basis: Basis
+    n: int
+    seed: np.random.SeedSequence
+    generator: Any
+    design: bool
+    paired: bool
+    first: int = 0
+
+    def __iter__(self) -> Iterator[Piece]:
+        return self.pieces()
+
+    def chunks(self) -> list[Draws]:
+        """The same in parts of whole pieces."""
+        per_chunk = pieces_per_chunk(-(-self.n // CHUNK))
+        return [
+            replace(self, n=min(per_chunk * CHUNK, self.n - start), first=self.first + start // CHUNK)
+            for start in range(0, self.n, per_chunk * CHUNK)
+        ]
+
+    def pieces(self) -> Iterator[Piece]:
+        """Ask the simulator, piece by piece."""
+        domain, every = as_domain(self.simulator.domain), tuple(range(self.simulator.n_actions))
+        draw_states = self.basis.design if self.design else self.basis.sample
+        for number, start in enumerate(range(0, self.n, CHUNK), start=self.first):
+            size = min(CHUNK, self.n - start)
+            if self.paired:
+                stream = self._generator(number)
+                states = draw_states(size, stream)
+                answers, aligned = _ask_all(self.simulator, states, stream, domain)
+                if not aligned:
+                    raise ValueError(
+                        "the simulator uses more random numbers for some actions than for others: paired=False"
+                    )
+                yield Piece(every, states, answers)
+            else:
+                for action in every:
+                    stream = self._generator(number, action)
+                    states = draw_states(size, stream)
+                    yield Piece((action,), states, ask(self.simulator, states, action, stream, domain)[None])
+
+    def _generator(self, *key: int) -> np.random.Generator:
+        child = np.random.SeedSequence(self.seed.entropy, spawn_key=(*self.seed.spawn_key, *key))
+        return np.random.Generator(self.generator(child))
+
+
 def draw(
     simulator: Simulator, basis: Basis, n: int, rng: Any, *, design: bool = False, paired: bool = False
-) -> Iterator[Piece]:
-    """Ask the simulator for n transitions of every action, in pieces.
-
-    Every piece has its own generators, spawned in order, so that the stream does not depend on who works through it.
+) -> Draws:
+    """Plan to ask the simulator for n transitions of every action; nothing is drawn before someone walks through.
 
     Args:
         simulator: the dynamics.
         basis: states are drawn from its weight.
         n: how many for each action.
-        rng: a seed or Generator.
+        rng: a seed or Generator, which this spawns from once.
         design: draw states from the basis's design for least squares instead.
         paired: the same states and the same random numbers for every action. Each action's transitions are as random as
             before, but where a simulator turns equal random numbers into similar noise, as most do, that noise cancels
@@ -76,24 +143,9 @@ def draw(
     check_simulator(simulator)
     if n < 1:
         raise ValueError(f"samples must be a positive number of transitions per action, got {n}")
-    domain, every = as_domain(simulator.domain), tuple(range(simulator.n_actions))
-    basis, parent = basis.on(domain), as_generator(rng)
-    draw_states = basis.design if design else basis.sample
-    for start in range(0, n, CHUNK):
-        size = min(CHUNK, n - start)
-        if paired:
-            (stream,) = parent.spawn(1)
-            states = draw_states(size, stream)
-            answers, aligned = _ask_all(simulator, states, stream, domain)
-            if not aligned:
-                raise ValueError(
-                    "the simulator uses more random numbers for some actions than for others: paired=False"
-                )
-            yield Piece(every, states, answers)
-        else:
-            for action, stream in enumerate(parent.spawn(len(every))):
-                states = draw_states(size, stream)
-                yield Piece((action,), states, ask(simulator, states, action, stream, domain)[None])
+    (own,) = as_generator(rng).bit_generator.seed_seq.spawn(1)  # type: ignore[union-attr]
+    kind = type(as_generator(rng).bit_generator)
+    return Draws(simulator, basis.on(as_domain(simulator.domain)), int(n), own, kind, design, paired)
 
 
 def can_pair(simulator: Simulator, basis: Basis, rng: Any) -> bool:
@@ -120,7 +172,10 @@ def _ask_all(simulator: Simulator, states: Array, stream: np.random.Generator, d
 def ask(simulator: Simulator, states: Array, action: int, rng: np.random.Generator, domain: Domain) -> Array:
     """One call of the simulator, its answer checked; the states are lent read-only, since others will use them too."""
     states.flags.writeable = False
-    answer = as_states(simulator.sample(states, action, rng), domain, name=f"next states of action {action}")
+    # Simulators keep state more often than their authors think: one thread at a time, unless told otherwise.
+    with nullcontext() if getattr(simulator, "thread_safe", False) else _ONE_AT_A_TIME:
+        answer = simulator.sample(states, action, rng)
+    answer = as_states(answer, domain, name=f"next states of action {action}")
     if len(answer) != len(states):
         raise ValueError(f"sample(states, {action}, rng) got {len(states)} states and returned {len(answer)}")
     return answer

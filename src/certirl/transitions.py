@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -140,14 +140,78 @@ class Piece(NamedTuple):
         return len(self.actions) * len(self.states)
 
 
-def pieces(transitions: Transitions, size: int) -> Iterator[Piece]:
-    """Walk a record in pieces of at most ``size`` states: all actions together if paired, else one after the other."""
-    every = tuple(range(transitions.n_actions))
-    for group in [every] if transitions.paired else [(action,) for action in every]:
-        columns = [transitions.of_action(action) for action in group]
-        for start in range(0, len(columns[0][0]), size):
-            part = slice(start, start + size)
-            yield Piece(group, columns[0][0][part], np.stack([ends[part] for _, ends in columns]))
+class Chunk(Protocol):
+    """A part of the data that can be walked through by itself; small when it is sent to another machine."""
+
+    def pieces(self) -> Iterator[Piece]:
+        """Its pieces, in order; the same every time."""
+        ...
+
+
+class Stream(Protocol):
+    """Data to be walked through: piece by piece, or chunk by chunk by several workers."""
+
+    def __iter__(self) -> Iterator[Piece]: ...
+
+    def chunks(self) -> Sequence[Chunk]:
+        """Parts that together are the whole, in order; how they are cut depends on the data alone."""
+        ...
+
+
+def pieces_per_chunk(pieces: int) -> int:
+    """How many pieces make a chunk: enough chunks for every core, and enough in each to be worth sending."""
+    return min(max(pieces // 16, 1), 64)
+
+
+@dataclass(frozen=True, eq=False)
+class Stretch:
+    """Consecutive rows of a record, as a chunk: ``actions`` share the states ``[n, d]``; next states are ``[m, n, d]``."""
+
+    actions: tuple[int, ...]
+    states: Array
+    next_states: Array
+    size: int
+
+    def pieces(self) -> Iterator[Piece]:
+        """Pieces of at most ``size`` states."""
+        for start in range(0, len(self.states), self.size):
+            part = slice(start, start + self.size)
+            yield Piece(self.actions, self.states[part], self.next_states[:, part])
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """A record as a stream: all actions together if paired, else one after the other.
+
+    Attributes:
+        transitions: the record.
+        size: states in a piece, at most.
+    """
+
+    transitions: Transitions
+    size: int
+
+    def __iter__(self) -> Iterator[Piece]:
+        for chunk in self.chunks():
+            yield from chunk.pieces()
+
+    def chunks(self) -> list[Stretch]:
+        """Stretches of consecutive rows."""
+        log, found = self.transitions, []
+        every = tuple(range(log.n_actions))
+        for group in [every] if log.paired else [(action,) for action in every]:
+            columns = [log.of_action(action) for action in group]
+            states, ends = columns[0][0], np.stack([ends for _, ends in columns])
+            rows = self.size * pieces_per_chunk(len(states) // self.size)
+            for start in range(0, len(states), rows):
+                part = slice(start, start + rows)
+                found.append(Stretch(group, states[part], ends[:, part], self.size))
+        return found
+
+
+def pieces(transitions: Transitions, size: int) -> Record:
+    """Walk a record in pieces of at most ``size`` states."""
+    return Record(transitions, size)
 
 
 def as_actions(actions: Any, *, n_actions: int | None = None, first: int = 0) -> NDArray[np.intp]:
