@@ -15,7 +15,10 @@ PACKAGE = ROOT / "src" / "certirl"
 LAYERS = [
     ["domain", "archive", "progress"],
     ["bases"],
-    ["extrema", "reward", "transitions"],
+    ["extrema", "reward", "transitions", "_harmonics", "_blocked", "_fused"],
+    ["_spread"],
+    ["_gridding"],
+    ["sums"],
     ["simulator"],
     ["moments"],
     ["estimate", "concentration"],
@@ -84,7 +87,7 @@ def run(code: str, *arguments: str) -> str:
 
 
 def test_importing_is_light():
-    heavy = ("scipy", "highspy", "matplotlib", "torch", "pandas", "dask")
+    heavy = ("scipy", "highspy", "matplotlib", "torch", "pandas", "dask", "numba")
     loaded = run(f"import certirl, sys; print([m for m in {heavy!r} if m in sys.modules])")
     assert loaded.strip() == "[]"
 
