@@ -16,11 +16,14 @@ LAYERS = [
     ["domain", "archive", "progress", "_map"],
     ["laws"],
     ["bases"],
-    ["extrema", "reward", "transitions"],
+    ["extrema", "reward", "transitions", "_harmonics", "_blocked", "_fused"],
+    ["_spread"],
+    ["_gridding"],
+    ["sums"],
     ["simulator"],
     ["moments"],
     ["estimate", "concentration"],
-    ["bellman", "program", "products", "tail"],
+    ["bellman", "program", "products", "tail", "surprises"],
     ["evidence"],
     ["bounds"],
     ["recover"],
@@ -88,7 +91,7 @@ def run(code: str, *arguments: str) -> str:
 
 
 def test_importing_is_light():
-    heavy = ("scipy", "highspy", "matplotlib", "torch", "pandas", "dask", "pyarrow")
+    heavy = ("scipy", "highspy", "matplotlib", "torch", "pandas", "dask", "pyarrow", "numba")
     loaded = run(f"import certirl, sys; print([m for m in {heavy!r} if m in sys.modules])")
     assert loaded.strip() == "[]"
 

@@ -1,4 +1,4 @@
-"""Where work is done: on threads, processes, or wherever an executor or a Dask client takes it; the only room that knows.
+"""Where work is done: on threads, on processes, or wherever an executor or a Dask client takes it.
 
 Data come in chunks, and what is kept of a chunk adds up. Chunks are cut by size alone and sums are always taken in one
 order, that of a balanced tree over the chunks: results do not depend, to the last bit, on who worked on what.
@@ -79,12 +79,14 @@ def one_blas_thread() -> Any:
     return _numpys_blas().limit(limits=1)
 
 
-def fold(function: Callable[[Task], Result], chunks: Sequence[Task], add: Callable[..., Result] = operator.add) -> Result:
+def fold(
+    function: Callable[[Task], Result], chunks: Sequence[Task], add: Callable[..., Result] = operator.add
+) -> Result:
     """Apply a function to every chunk and add the results up, in a balanced tree over the chunks.
 
     Threads of this process by default, all cores; `on` chooses another place. On a Dask cluster the tree is built on
-    the workers, so that only sums travel; elsewhere at most two chunks per worker are in the making, and memory does not
-    grow with their number.
+    the workers, so that only sums travel; elsewhere at most two chunks per worker are in the making, and memory does
+    not grow with their number.
     """
     place = _place.get()
     if _is_dask(place):
@@ -159,9 +161,9 @@ def processes(
 ) -> Iterator[tuple[int, Result]]:
     """Apply a function to every task, each on a process of its own, and yield (index, result) as they are done.
 
-    One worker means this process. With more the function must be importable. Every task works with one thread: processes
-    then use the cores once, and the last bits do not depend on how many there are. Inside `on` a Dask client or an
-    executor, they are sent there instead.
+    One worker means this process. With more the function must be importable. Every task works with one thread:
+    processes then use the cores once, and the last bits do not depend on how many there are. Inside `on` a Dask client
+    or an executor, they are sent there instead.
 
     Args:
         function: what to do.

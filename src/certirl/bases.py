@@ -128,6 +128,10 @@ class Basis:
         ((low, high),) = self.domain
         return (high - low) / 2
 
+    def to_reference(self, states: ArrayLike) -> Array:
+        """The coordinates t ∈ [-1, 1] of states of the domain: ``[n]``."""
+        return np.clip(self._to_reference(states), -1.0, 1.0)  # rounding may place an end a hair outside
+
     def _to_reference(self, states: ArrayLike) -> Array:
         ((low, high),) = self.domain
         return (as_rows(states, 1)[:, 0] - (low + high) / 2) / ((high - low) / 2)

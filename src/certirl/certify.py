@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from certirl._map import on
 from certirl.bases import Basis, from_spec
 from certirl.bellman import check_problem
 from certirl.bounds import BAND_SHARE, LowerBound, lower_bounds
 from certirl.domain import Array, as_domain, describe
 from certirl.estimate import MAX_CONDITION
 from certirl.evidence import SUMS, Evidence, Surrogate, fit_surrogate, gather
-from certirl.progress import Report, watched
+from certirl.progress import Report, watched_stream
 from certirl.reward import Reward, RewardLike, unpack
 from certirl.simulator import CHUNK, Simulator, as_generator, can_pair, check_simulator, draw
 from certirl.tail import TailLike, tail_in_words, tail_number
@@ -153,6 +154,7 @@ def certify(
     rng: Any = None,
     reward_range: tuple[float, float] | None = None,
     progress: bool | Report | None = None,
+    map: Any = None,
 ) -> Certificate:
     """Prove, from data the reward has not seen, that the expert is strictly optimal under it: D_a(s) ≥ margin > 0.
 
@@ -169,6 +171,8 @@ def certify(
         rng: a seed or Generator; needed with a simulator, and for splitting a log.
         reward_range: bounds on a plain function; looked up on a grid, and added to the assumptions, if left out.
         progress: True, False, a function ``(done, total)``, or None for a line if standard error is a terminal.
+        map: where to work through data: a number of threads, a Dask client or an executor; threads on all cores if
+            left out. Results do not depend on it.
     """
     check_delta(delta)
     reward, discount, expert, columns = _what_is_asked(reward, discount, expert, columns)
@@ -182,16 +186,11 @@ def certify(
         reward_range, note = _look_up_range(reward, domain)
         notes += (note,)
     training, fresh = split(source, columns, samples, rng, FIT_SHARE, progress)
-    surrogate = fit_surrogate(
-        reward,
-        training,
-        columns=columns,
-        n_actions=n_actions,
-        discount=discount,
-        expert=expert,
-        reward_range=reward_range,
-    )
-    return conclude(surrogate, gather(surrogate, fresh), delta=delta, tail=tail, notes=notes)
+    problem: dict[str, Any] = {"n_actions": n_actions, "discount": discount, "expert": expert}
+    with on(map):
+        surrogate = fit_surrogate(reward, training, columns=columns, reward_range=reward_range, **problem)
+        evidence = gather(surrogate, fresh)
+    return conclude(surrogate, evidence, delta=delta, tail=tail, notes=notes)
 
 
 def check_delta(delta: float) -> None:
@@ -228,7 +227,7 @@ def split(
     total = rest * source.n_actions
     return (
         draw(source, columns, few, training, design=True, paired=paired),
-        watched(stream, total, lambda piece: piece.size, progress),
+        watched_stream(stream, total, progress),
     )
 
 

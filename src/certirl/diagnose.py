@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from certirl.choose import FOLDS, TARGETS, held_out_errors
 from certirl.domain import Array, as_domain
 from certirl.moments import accumulate
 from certirl.simulator import CHUNK, Simulator, check_simulator, draw
-from certirl.transitions import Transitions, pieces
+from certirl.transitions import Piece, Transitions, pieces
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +85,7 @@ def diagnose(
     most = max(most, columns or 1)
     domain = as_domain(source.domain)
     basis, targets = kind(most).on(domain), kind(TARGETS).on(domain)
+    stream: Iterable[Piece]
     if isinstance(source, Transitions):
         stream = pieces(source, CHUNK)
     else:

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
+from certirl._map import fold
 from certirl.bases import Basis
 from certirl.domain import Array, freeze
 from certirl.extrema import minimum
-from certirl.moments import accumulate
+from certirl.moments import Moments, accumulate
 from certirl.products import lifted, product_basis
 from certirl.reward import Reward, RewardLike
-from certirl.transitions import Piece
+from certirl.transitions import Chunk, Piece, chunks_of
 
 # Numbers worked on at once: few enough for functions, residuals and squares of the same states to meet in cache; but
 # never fewer states than keep NumPy busy.
@@ -97,12 +99,29 @@ def fit_surrogate(
         expert: π.
         reward_range: bounds on R; needed unless R is an expansion in the same family.
     """
-    observed: Any = _Observables(columns, reward)
-    ((moments,),) = accumulate(training, [(observed, columns)], n_actions=n_actions)
-    ks = columns.size
+    rows: Any = _Observables(columns, reward)
+    if _same_family(reward, columns):
+        rows = columns.resized(max(reward.basis.size, columns.size))
+    ((moments,),) = accumulate(training, [(rows, columns)], n_actions=n_actions)
+    return surrogate_of(reward, moments, discount=discount, expert=expert, reward_range=reward_range)
+
+
+def surrogate_of(
+    reward: RewardLike,
+    moments: Moments,
+    *,
+    discount: float,
+    expert: int,
+    reward_range: tuple[float, float] | None = None,
+) -> Surrogate:
+    """The same from moments of the training data, whose rows hold the columns and the reward."""
+    columns, ks = moments.columns, moments.columns.size
     regression = moments.cross @ np.linalg.pinv(moments.gram, hermitian=True)  # a poor guess is sound, only wasteful
-    Z, of_reward = regression[:, :ks], regression[:, ks]
+    Z = regression[:, :ks].copy()
     Z[:, 0] = np.eye(ks)[0]
+    of_reward = regression[:, -1]  # as in `_Observables`
+    if _same_family(reward, columns):
+        of_reward = np.einsum("i,aij->aj", reward.coefficients, regression[:, : reward.basis.size])
     g = np.linalg.solve(np.eye(ks) - discount * Z[expert].T, of_reward[expert])
     fits = of_reward + discount * np.einsum("i,aij->aj", g, Z)
     fits[expert] = g  # the same to rounding, and then exactly
@@ -165,8 +184,10 @@ class Evidence:
         freeze(self)
 
     def __add__(self, other: Evidence) -> Evidence:
-        if self.gram.shape != other.gram.shape or self.paired != other.paired:
-            raise ValueError("evidence adds up only for the same surrogate and the same way of drawing")
+        if self.gram.shape != other.gram.shape:
+            raise ValueError("evidence adds up only for the same surrogate")
+        if self.paired != other.paired:
+            raise ValueError("paired and unpaired data must be weighed separately")
         return Evidence(**{name: getattr(self, name) + getattr(other, name) for name in SUMS}, paired=self.paired)
 
     def forecast(self, factor: float) -> Evidence:
@@ -180,9 +201,13 @@ SUMS = ("counts", "gram", "surprise", "spread", "drift", "wobble")
 
 
 def gather(surrogate: Surrogate, stream: Iterable[Piece]) -> Evidence:
-    """Walk through fresh data once; memory does not grow with its length."""
+    """Walk through fresh data once, chunks side by side; memory does not grow with its length."""
+    return fold(partial(_of_chunk, surrogate), chunks_of(stream))
+
+
+def _of_chunk(surrogate: Surrogate, chunk: Chunk) -> Evidence:
     sums = _Sums(surrogate)
-    for piece in stream:
+    for piece in chunk.pieces():
         sums.take(piece)
     return sums.evidence()
 

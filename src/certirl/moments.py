@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from certirl import archive
+from certirl._map import fold, on
 from certirl.bases import Basis, from_spec
 from certirl.domain import Array, describe, freeze
 from certirl.simulator import CHUNK
-from certirl.transitions import Piece, Transitions, pieces
+from certirl.sums import JointSums, StackedSums, joint_sums
+from certirl.transitions import Chunk, Piece, Transitions, chunks_of, pieces
 
+LITTLE = 20_000
 _SUMS = ("counts", "gram", "cross", "outer")
 
 
@@ -182,17 +187,19 @@ def check_repeats(files: Iterable[tuple[str, str]]) -> None:
         seen[mark] = name
 
 
-def measure(transitions: Transitions, *, basis: Basis, columns: int | None = None) -> Moments:
+def measure(transitions: Transitions, *, basis: Basis, columns: int | None = None, map: Any = None) -> Moments:
     """Sum the products of basis functions over logged transitions (Algorithm 1, step 4, before dividing by n).
 
     Args:
         transitions: the data.
         basis: the row basis φ; placed on the data's domain.
         columns: how many of its functions describe the state, k_s; all of them if left out.
+        map: where to work: a number of threads, a Dask client, an executor; threads on all cores if left out.
     """
     basis = basis.on(transitions.domain)
     narrow = basis.resized(basis.size if columns is None else columns)
-    ((moments,),) = accumulate(pieces(transitions, CHUNK), [(basis, narrow)], n_actions=transitions.n_actions)
+    with on(map):
+        ((moments,),) = accumulate(pieces(transitions, CHUNK), [(basis, narrow)], n_actions=transitions.n_actions)
     return moments
 
 
@@ -202,35 +209,58 @@ def accumulate(
     """Walk a stream once and sum up the moments of several (rows, columns) pairs, each in ``folds`` disjoint parts.
 
     Row r of a piece goes to fold ``r mod folds``: every fold sees every stretch of the data. Memory does not grow with
-    the length of the stream.
+    the length of the stream. Chunks are worked on side by side (see `_map`).
     """
-    sums = [[_Sums(rows, columns, n_actions) for _ in range(folds)] for rows, columns in pairs]
-    for piece in stream:
+    return fold(partial(_of_chunk, tuple(pairs), n_actions, folds), chunks_of(stream), _side_by_side)
+
+
+def _of_chunk(
+    pairs: tuple[tuple[Basis, Basis], ...], n_actions: int, folds: int, chunk: Chunk
+) -> list[tuple[Moments, ...]]:
+    # Loading compiled kernels takes longer than they save on little data.
+    kernel = "numpy" if getattr(chunk, "n", LITTLE) < LITTLE else None
+    sums = [[_Sums(rows, columns, n_actions, kernel) for _ in range(folds)] for rows, columns in pairs]
+    for piece in chunk.pieces():
         for parts in sums:
-            for fold, part in enumerate(parts):
-                part.take(Piece(piece.actions, piece.states[fold::folds], piece.next_states[:, fold::folds]))
+            for number, part in enumerate(parts):
+                part.take(Piece(piece.actions, piece.states[number::folds], piece.next_states[:, number::folds]))
     return [tuple(part.moments() for part in parts) for parts in sums]
+
+
+def of_chunk(rows: Basis, columns: Basis, n_actions: int, chunk: Chunk) -> Moments:
+    """The moments of one chunk, here and now."""
+    return _of_chunk(((rows, columns),), n_actions, 1, chunk)[0][0]
+
+
+def _side_by_side(one: list[tuple[Moments, ...]], other: list[tuple[Moments, ...]]) -> list[tuple[Moments, ...]]:
+    return [tuple(map(operator.add, a, b)) for a, b in zip(one, other, strict=True)]
 
 
 class _Sums:
     """Moments in the making."""
 
-    def __init__(self, rows: Basis, columns: Basis, n_actions: int) -> None:
-        self.rows, self.columns, self.paired = rows, columns, True
+    def __init__(self, rows: Basis, columns: Basis, n_actions: int, kernel: str | None) -> None:
+        self.rows, self.columns, self.kernel, self.paired = rows, columns, kernel, True
         self.counts = np.zeros(n_actions, dtype=np.int64)
-        self.gram = np.zeros((n_actions, columns.size, columns.size))
-        self.cross = np.zeros((n_actions, rows.size, columns.size))
-        self.outer = np.zeros((n_actions, n_actions, rows.size, rows.size))
+        self._sums: dict[tuple[int, ...], JointSums | StackedSums] = {}
 
     def take(self, piece: Piece) -> None:
-        chosen, k = list(piece.actions), self.rows.size
-        x = self.columns.values(piece.states).T
-        y = np.concatenate([self.rows.values(ends).T for ends in piece.next_states])  # [m·k, n]: one product for all
-        self.counts[chosen] += x.shape[1]
-        self.gram[chosen] += x @ x.T
-        self.cross[chosen] += (y @ x.T).reshape(len(chosen), k, -1)
-        self.outer[np.ix_(chosen, chosen)] += (y @ y.T).reshape(len(chosen), k, len(chosen), k).transpose(0, 2, 1, 3)
-        self.paired &= len(chosen) == len(self.counts)
+        group = tuple(piece.actions)
+        if group not in self._sums:
+            self._sums[group] = joint_sums([self.rows] * len(group) + [self.columns], kernel=self.kernel)
+        self._sums[group].add(*piece.next_states, piece.states)
+        self.counts[list(group)] += len(piece.states)
+        self.paired &= len(group) == len(self.counts)
 
     def moments(self) -> Moments:
-        return Moments(self.rows, self.columns, self.counts, self.gram, self.cross, self.outer, self.paired)
+        A, k, ks = len(self.counts), self.rows.size, self.columns.size
+        gram, cross, outer = np.zeros((A, ks, ks)), np.zeros((A, k, ks)), np.zeros((A, A, k, k))
+        for group, sums in self._sums.items():
+            blocks, last = sums.blocks(), len(group)
+            for i, a in enumerate(group):
+                gram[a] += blocks[last, last]
+                cross[a] += blocks[i, last]
+                for j, b in enumerate(group[i:], start=i):
+                    outer[a, b] += blocks[i, j]
+                    outer[b, a] = outer[a, b].T
+        return Moments(self.rows, self.columns, self.counts, gram, cross, outer, self.paired)

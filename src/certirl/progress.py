@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 Report = Callable[[int, int], None]
@@ -40,6 +42,60 @@ def watched(
         yield item
         done += size(item)
         report(done, total)
+
+
+def watched_stream(stream: Any, total: int, progress: bool | Report | None) -> Any:
+    """The same data, reporting after each piece how many transitions of the total have gone by, whoever takes it."""
+    if progress is None:
+        progress = sys.stderr.isatty()
+    if progress is False:
+        return stream
+    return _WatchedStream(stream, _Counter(total, _Line("transitions") if progress is True else progress))
+
+
+class _Counter:
+    """Counts what several threads report."""
+
+    def __init__(self, total: int, report: Report) -> None:
+        self._done, self._total, self._report, self._lock = 0, total, report, Lock()
+
+    def __call__(self, more: int) -> None:
+        with self._lock:
+            self._done += more
+            self._report(self._done, self._total)
+
+
+@dataclass(frozen=True, eq=False)
+class _WatchedStream:
+    stream: Any
+    count: _Counter
+
+    def __iter__(self) -> Iterator[Any]:
+        return _WatchedChunk(self.stream, self.count).pieces()
+
+    def chunks(self) -> list[Any]:
+        return [_WatchedChunk(chunk, self.count) for chunk in self.stream.chunks()]
+
+
+@dataclass(frozen=True, eq=False)
+class _WatchedChunk:
+    chunk: Any
+    count: _Counter
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.chunk, name)
+
+    def pieces(self) -> Iterator[Any]:
+        for piece in self.chunk.pieces() if hasattr(self.chunk, "pieces") else self.chunk:
+            yield piece
+            self.count(piece.size)
+
+    def __reduce__(self) -> Any:  # sent elsewhere, it leaves the counter behind
+        return _itself, (self.chunk,)
+
+
+def _itself(chunk: Any) -> Any:
+    return chunk
 
 
 def announcer(progress: bool | Callable[..., None] | None) -> Callable[[str], None]:

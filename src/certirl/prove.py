@@ -9,7 +9,8 @@ succeeds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,15 +20,16 @@ from certirl.bellman import Bellman, bellman
 from certirl.bounds import lower_bounds
 from certirl.certify import Certificate, conclude, least_enough
 from certirl.estimate import Operators, estimate
-from certirl.evidence import Evidence, Surrogate, fit_surrogate, gather
+from certirl.evidence import Evidence, Surrogate, gather, surrogate_of
 from certirl.moments import Moments, accumulate
 from certirl.recover import Recovery, recover
-from certirl.simulator import Simulator, as_generator, can_pair, draw
+from certirl.simulator import Draws, Simulator, as_generator, can_pair, draw
 from certirl.tail import TailLike, tail_number
 from certirl.transitions import Piece
 
 FIRST = 4_000  # transitions per action in the first round
 TRAINING_SHARE = 0.3
+FORECAST = 65_536  # training transitions per action that a forecast looks at again, at most
 # Fresh data surprise both ways: an attempt is made when the forecast leaves this share of the margin, and the next
 # round is sized to leave a little more. Forecasts from little data are rough, so n grows by bounded steps.
 CONFIDENT, AIM = 0.10, 0.15
@@ -58,32 +60,30 @@ class Proof:
 class Pool:
     """Draws that can be walked through again: only seeds and sizes are kept."""
 
-    def __init__(self, simulator: Simulator, basis: Basis, seed: np.random.SeedSequence, paired: bool) -> None:
-        self._simulator, self._basis, self._seed, self._paired = simulator, basis, seed, paired
-        self._parts: list[tuple[np.random.SeedSequence, int]] = []
+    def __init__(self, simulator: Simulator, basis: Basis, rng: np.random.Generator, paired: bool) -> None:
+        self._draw = partial(draw, simulator, basis, rng=rng, design=True, paired=paired)
+        self.parts: list[Draws] = []
 
     @property
     def size(self) -> int:
         """Transitions per action."""
-        return sum(count for _, count in self._parts)
+        return sum(part.n for part in self.parts)
 
     def grow(self, size: int) -> None:
         """Enlarge to this size; nothing is drawn until someone walks through."""
         if size > self.size:
-            (child,) = self._seed.spawn(1)
-            self._parts.append((child, size - self.size))
+            self.parts.append(self._draw(n=size - self.size))
 
-    def newest(self) -> Iterator[Piece]:
-        """What the last enlargement added."""
-        return self._draw(*self._parts[-1])
+    def leading(self, size: int) -> Draws:
+        """The first draws, at most so many."""
+        return replace(self.parts[0], n=min(self.parts[0].n, size))
 
     def __iter__(self) -> Iterator[Piece]:
-        for part in self._parts:
-            yield from self._draw(*part)
+        return (piece for part in self.parts for piece in part)
 
-    def _draw(self, seed: np.random.SeedSequence, count: int) -> Iterator[Piece]:
-        fresh = np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)  # spawning anew gives the same children
-        return draw(self._simulator, self._basis, count, np.random.default_rng(fresh), design=True, paired=self._paired)
+    def chunks(self) -> list[Draws]:
+        """Those of all parts, in order."""
+        return [chunk for part in self.parts for chunk in part.chunks()]
 
 
 def prove(
@@ -105,15 +105,14 @@ def prove(
         raise ValueError(f"max_samples must be at least {20 * columns + 100} for {columns} columns, got {max_samples}")
     generator = as_generator(rng)
     paired = can_pair(simulator, basis, generator)
-    seeds = np.random.SeedSequence(int(generator.integers(2**63))).spawn(2)
-    training, fresh = (Pool(simulator, basis, seed, paired) for seed in seeds)
+    training, fresh = (Pool(simulator, basis, stream, paired) for stream in generator.spawn(2))
     narrow, n_actions = basis.resized(columns), simulator.n_actions
     number = tail_number(tail, narrow) or 0.0
     moments: Moments | None = None
     certificate, spent, failed, n = None, 0, 0, min(FIRST, max_samples)
     while True:
         training.grow(max(int(TRAINING_SHARE * n), columns + 2))
-        ((new,),) = accumulate(training.newest(), [(basis, narrow)], n_actions=n_actions)
+        ((new,),) = accumulate(training.parts[-1], [(basis, narrow)], n_actions=n_actions)
         moments = new if moments is None else moments + new
         operators = estimate(moments)
         criterion = bellman(operators, discount=discount, expert=expert)
@@ -121,11 +120,9 @@ def prove(
         certificate = None  # an earlier attempt was about an earlier reward
         needed, forecast = int(STEPS[1] * n), float("nan")
         if recovery.reward is not None and recovery.status == "solved":
-            surrogate = fit_surrogate(
-                recovery.reward, training, columns=narrow, n_actions=n_actions, discount=discount, expert=expert
-            )
+            surrogate = surrogate_of(recovery.reward, moments, discount=discount, expert=expert)
             allowed = delta / 2 ** (spent + 1)
-            seen = gather(surrogate, training)
+            seen = gather(surrogate, training.leading(FORECAST))
             forecast = _forecast(surrogate, seen, n - training.size, allowed, number)
             if forecast > CONFIDENT or n >= max_samples:
                 spent += 1

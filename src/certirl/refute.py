@@ -12,25 +12,26 @@ from __future__ import annotations
 import contextlib
 import heapq
 import itertools
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from certirl._map import on
 from certirl.bases import Basis
 from certirl.bounds import summation_error
 from certirl.certify import FIT_SHARE, check_delta, independence, least_enough, split
 from certirl.concentration import degree, empirical_bernstein, inflation, log_term, spread_points
 from certirl.domain import Array, as_domain, freeze
-from certirl.estimate import MAX_CONDITION, Operators, estimate
+from certirl.estimate import Operators, estimate
 from certirl.moments import accumulate
 from certirl.program import least_norm
 from certirl.progress import Report
 from certirl.simulator import Simulator, check_simulator
+from certirl.surprises import Surprises, gather
 from certirl.tail import TailLike, tail_in_words, tail_number
-from certirl.transitions import Piece, Transitions
+from certirl.transitions import Transitions
 
 # Each number pays for two failures of probability e^−L: of the second moment, and of the mean on one side.
 EVENTS = 2
@@ -142,6 +143,7 @@ def refute(
     samples: int = 100_000,
     rng: Any = None,
     progress: bool | Report | None = None,
+    map: Any = None,
 ) -> Refutation:
     """Prove that no V = wᵀφ has (P_π − P_a)V > 0 at all states for all rivals a, or bound the margin that it can have.
 
@@ -158,6 +160,8 @@ def refute(
         samples: transitions per action to draw, those for choosing the cones included; for simulators only.
         rng: a seed or Generator; needed with a simulator.
         progress: True, False, a function ``(done, total)``, or None for a line if standard error is a terminal.
+        map: where to work through data: a number of threads, a Dask client or an executor; threads on all cores if
+            left out. Results do not depend on it.
     """
     check_delta(delta)
     if not isinstance(source, Transitions):
@@ -173,9 +177,11 @@ def refute(
     number = tail_number(tail, narrow)
     training, fresh = split(source, narrow, samples, rng, FIT_SHARE, progress)
     wide = rows.resized(max(rows.size, narrow.size))
-    ((moments,),) = accumulate(training, [(wide, narrow)], n_actions=source.n_actions)
-    plan = choose(estimate(moments), rows=rows, expert=expert, delta=delta, tail=number or 0.0)
-    return _conclude(plan, _gather(plan, fresh), delta=delta, tail=tail, number=number)
+    with on(map):
+        ((moments,),) = accumulate(training, [(wide, narrow)], n_actions=source.n_actions)
+        plan = choose(estimate(moments), rows=rows, expert=expert, delta=delta, tail=number or 0.0)
+        seen = gather(plan.rows, plan.columns, plan.fits, fresh)
+    return _conclude(plan, seen, delta=delta, tail=tail, number=number)
 
 
 def choose(operators: Operators, *, rows: Basis, expert: int, delta: float, tail: float) -> Plan:
@@ -293,43 +299,10 @@ def _least(system: Array, goal: Array, slack: int = 0) -> Array:
     return weights / weights.sum() if weights.any() else np.full(len(weights), 1 / len(weights))
 
 
-@dataclass(frozen=True, eq=False)
-class _Sums:
-    """Counts, Σ x xᵀ, Σ z, Σ z zᵀ over fresh data, z_c = x ⊗ (φ(s') − P̂_cφ(s)) the surprises of action c, x = φ(s)."""
-
-    counts: NDArray[np.int64]
-    gram: Array
-    first: Array
-    second: Array
-    paired: bool
-
-
-def _gather(plan: Plan, stream: Iterable[Piece]) -> _Sums:
-    """Walk through fresh data once; memory does not grow with its length."""
-    A, p, ks = plan.fits.shape
-    counts, gram, paired = np.zeros(A, dtype=np.int64), np.zeros((A, ks, ks)), True
-    first, second = np.zeros((A, ks, p)), np.zeros((A, ks * p, A, ks * p))
-    for piece in stream:
-        chosen = list(piece.actions)
-        x = plan.columns.values(piece.states).T
-        surprise = np.array([plan.rows.values(s).T[1:] for s in piece.next_states]) - plan.fits[chosen] @ x
-        z = (x[:, None] * surprise[:, None]).reshape(len(chosen) * ks * p, -1)
-        counts[chosen] += x.shape[1]
-        gram[chosen] += x @ x.T
-        first[chosen] += z.sum(axis=1).reshape(-1, ks, p)
-        products = (z @ z.T).reshape(len(chosen), ks * p, len(chosen), ks * p)
-        for i, c in enumerate(chosen):
-            second[c][:, chosen] += products[i]
-        paired &= len(chosen) == A
-    if (counts <= ks).any() or (np.linalg.cond(gram) > MAX_CONDITION).any():
-        raise ValueError("the fresh states cannot tell the columns apart: use more data or fewer columns")
-    return _Sums(counts, gram, first, second, bool(paired))
-
-
 class _Bounds:
     """For each number of the plan, its estimate from fresh data and what its error is made of."""
 
-    def __init__(self, plan: Plan, sums: _Sums, tail: float) -> None:
+    def __init__(self, plan: Plan, sums: Surprises, tail: float) -> None:
         g, w = plan.pulls(), plan.directions
         q = np.einsum("jci,cih->jch", g, np.linalg.inv(sums.gram))  # a fresh x adds the term Σ_c (q_c·x)(w·surprise)
         theta = np.einsum("jci,jl->jcil", q, w).reshape(len(w), -1)
@@ -366,7 +339,7 @@ def _largest_term(plan: Plan, q: Array, middle: Array, half: Array, *, paired: b
     return np.asarray(inflation(plan.columns.kind, 2 * degree(plan.columns), count) * total.max(axis=1))
 
 
-def _conclude(plan: Plan, sums: _Sums, *, delta: float, tail: TailLike, number: float | None) -> Refutation:
+def _conclude(plan: Plan, sums: Surprises, *, delta: float, tail: TailLike, number: float | None) -> Refutation:
     """Compare the estimates with their errors: the cones refute, the last directions give the ceiling."""
     bounds, cones = _Bounds(plan, sums, number or 0.0), slice(None, -2 * (plan.rows.size - 1))
     L, samples = log_term(EVENTS * len(plan.which), delta), int(sums.counts.min())

@@ -125,9 +125,7 @@ class Draws:
         return np.random.Generator(self.generator(child))
 
 
-def draw(
-    simulator: Simulator, basis: Basis, n: int, rng: Any, *, design: bool = False, paired: bool = False
-) -> Draws:
+def draw(simulator: Simulator, basis: Basis, n: int, rng: Any, *, design: bool = False, paired: bool = False) -> Draws:
     """Plan to ask the simulator for n transitions of every action; nothing is drawn before someone walks through.
 
     Args:
@@ -143,9 +141,9 @@ def draw(
     check_simulator(simulator)
     if n < 1:
         raise ValueError(f"samples must be a positive number of transitions per action, got {n}")
-    (own,) = as_generator(rng).bit_generator.seed_seq.spawn(1)  # type: ignore[union-attr]
-    kind = type(as_generator(rng).bit_generator)
-    return Draws(simulator, basis.on(as_domain(simulator.domain)), int(n), own, kind, design, paired)
+    bits = as_generator(rng).bit_generator
+    (own,) = bits.seed_seq.spawn(1)  # type: ignore[attr-defined]
+    return Draws(simulator, basis.on(as_domain(simulator.domain)), int(n), own, type(bits), design, paired)
 
 
 def can_pair(simulator: Simulator, basis: Basis, rng: Any) -> bool:

@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from certirl._map import on
 from certirl.bases import Basis
 from certirl.bellman import bellman, check_problem
 from certirl.certify import check_declared, check_delta, conclude, divide
 from certirl.choose import FAMILIES, Choice, as_asked, as_measured, given_basis, nothing_given
 from certirl.domain import as_domain, describe
 from certirl.estimate import FORMS, estimate
-from certirl.evidence import fit_surrogate, gather
+from certirl.evidence import gather, surrogate_of
 from certirl.extrema import minimum
 from certirl.moments import Moments
-from certirl.progress import Report, announcer, watched
+from certirl.progress import Report, announcer, watched_stream
 from certirl.prove import TRAINING_SHARE, prove
 from certirl.recover import OBJECTIVES, recover
 from certirl.refute import Refutation, refute
@@ -49,6 +50,7 @@ def solve(
     tail: TailLike = None,
     max_samples: int = 1_000_000,
     progress: bool | Report | None = None,
+    map: Any = None,
 ) -> Solution:
     """Find a reward under which the expert's action is strictly optimal: ``min_s D_a(s) ≥ 1`` for every rival a.
 
@@ -72,6 +74,8 @@ def solve(
         tail: what is known of the dynamics beyond the columns (see `certify`); without it nothing is "certified".
         max_samples: transitions per action to stop at.
         progress: True, False, a function ``(done, total)``, or None for a line if standard error is a terminal.
+        map: where to work through data: a number of threads, a Dask client or an executor; threads on all cores if
+            left out. Results do not depend on it.
     """
     _check(source, discount, expert, basis, samples, form, objective)
     if delta is not None:
@@ -82,18 +86,20 @@ def solve(
             raise ValueError("a certificate is for the hard program on the continuum: leave form, cover and slack out")
         asked: dict[str, Any] = {"discount": discount, "expert": expert, "objective": objective}
         proof: dict[str, Any] = {"delta": delta, "tail": tail}
-        if isinstance(source, Transitions):
-            return _from_log(source, basis, columns, rng, proof, asked)
-        return _from_simulator(source, basis, columns, rng, max_samples, progress, proof, asked)
+        with on(map):
+            if isinstance(source, Transitions):
+                return _from_log(source, basis, columns, rng, proof, asked)
+            return _from_simulator(source, basis, columns, rng, max_samples, progress, proof, asked)
     if isinstance(source, Moments):
         moments, choice = source, as_measured(source, basis, columns)
     else:
         # The paper's mean form needs independent states from the basis's weight; least squares can do better.
         stream, count = _stream(source, basis, samples, rng, better=form == "least-squares")
-        stream = watched(iter(stream), count, lambda piece: piece.size, progress)
         if form == "mean" and columns is None and basis is not None:
             columns = basis.size  # the paper's square matrix
-        moments, choice = _choose(stream, source, basis, columns, discount, expert)
+        with on(map):
+            stream = watched_stream(stream, count, progress)
+            moments, choice = _choose(stream, source, basis, columns, discount, expert)
     operators = estimate(moments.leading(choice.basis.size, choice.columns), form=form)
     criterion = bellman(operators, discount=discount, expert=expert)
     recovery = recover(criterion, objective=objective, cover=cover, slack=slack)
@@ -208,10 +214,7 @@ def _from_log(
     if recovery.status == "infeasible":
         refutation = _refuted(fresh, choice, proof["delta"], proof["tail"], asked["expert"], rng=rng)
     if recovery.status == "solved" and recovery.reward is not None:
-        narrow = choice.basis.resized(choice.columns)
-        surrogate = fit_surrogate(
-            recovery.reward, pieces(training, CHUNK), columns=narrow, n_actions=n_actions, **problem
-        )
+        surrogate = surrogate_of(recovery.reward, moments, **problem)
         certificate = conclude(surrogate, gather(surrogate, pieces(fresh, CHUNK)), **proof)
     drawn = int((training.counts + fresh.counts).min())
     proofs: dict[str, Any] = {"certificate": certificate, "refutation": refutation}

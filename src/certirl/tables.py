@@ -13,16 +13,18 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from certirl._map import fold, on
 from certirl.bases import Basis
 from certirl.domain import Array, Domain, as_domain, as_rows, as_states, describe
-from certirl.moments import Moments, Source, accumulate, check_repeats
-from certirl.progress import Report, watched
+from certirl.moments import Moments, Source, check_repeats, of_chunk
+from certirl.progress import Report, watched_stream
 from certirl.readers import Batch, Paths, batches, count_rows, extremes, find_files, fingerprint, layout
 from certirl.simulator import CHUNK
 from certirl.transitions import Piece, Transitions, as_actions
@@ -161,10 +163,23 @@ def chunks(paths: Paths, *, domain: Any = None, n_actions: int | None = None, ro
     return found
 
 
-def stream(paths: Paths, *, domain: Any = None, n_actions: int | None = None, rows: int = ROWS) -> Iterator[Piece]:
-    """Walk through tables in pieces of one action each, never holding more than a batch (see `chunks`)."""
-    for chunk in chunks(paths, domain=domain, n_actions=n_actions, rows=rows):
-        yield from chunk.pieces()
+@dataclass(frozen=True)
+class Chunks:
+    """Chunks one after the other, as a stream."""
+
+    parts: tuple[Chunk, ...]
+
+    def __iter__(self) -> Iterator[Piece]:
+        return (piece for chunk in self.parts for piece in chunk.pieces())
+
+    def chunks(self) -> tuple[Chunk, ...]:
+        """Themselves."""
+        return self.parts
+
+
+def stream(paths: Paths, *, domain: Any = None, n_actions: int | None = None, rows: int = ROWS) -> Chunks:
+    """Tables as pieces of one action each; walking through them never holds more than a batch (see `chunks`)."""
+    return Chunks(tuple(chunks(paths, domain=domain, n_actions=n_actions, rows=rows)))
 
 
 def measure(
@@ -177,6 +192,7 @@ def measure(
     rows: int = ROWS,
     allow_repeats: bool = False,
     progress: bool | Report | None = None,
+    map: Any = None,
 ) -> Moments:
     """Sum the products of basis functions over tables (Algorithm 1, step 4), in memory that does not grow with them.
 
@@ -189,30 +205,33 @@ def measure(
         rows: how many to hold in memory at a time.
         allow_repeats: let a file and its copy both count.
         progress: True, False, a function ``(done, total)``, or None for a line if standard error is a terminal.
+        map: where to work: a number of threads, a Dask client, an executor; threads on all cores if left out.
     """
     plan = chunks(paths, domain=domain, n_actions=n_actions, rows=rows)
     basis = basis.on(plan[0].domain)
     narrow = basis.resized(basis.size if columns is None else columns)
     if narrow.size > basis.size:
         raise ValueError(f"columns must lie between 1 and the {basis.size} functions of the basis, got {columns}")
-    read: Counter[str] = Counter()
-
-    def walk() -> Iterator[Piece]:
-        for chunk in plan:
-            for piece in chunk.pieces():
-                read[chunk.file] += piece.size
-                yield piece
-
     files = list(dict.fromkeys(chunk.file for chunk in plan))
-    marks = [fingerprint(Path(file)) for file in files]
+    marks = {file: fingerprint(Path(file)) for file in files}
     if not allow_repeats:
-        check_repeats(zip(files, marks, strict=True))
+        check_repeats(marks.items())
     shown = sys.stderr.isatty() if progress is None else progress is not False
     total = sum(count_rows(Path(file)) for file in files) if shown else 0
-    pieces = watched(walk(), total, lambda piece: piece.size, progress if shown else False)
-    ((moments,),) = accumulate(pieces, [(basis, narrow)], n_actions=plan[0].n_actions)
-    named = zip(files, marks, strict=True)
-    return replace(moments, sources=tuple(Source(Path(file).name, read[file], mark) for file, mark in named))
+    data = watched_stream(Chunks(tuple(plan)), total, progress if shown else False)
+    with on(map):
+        moments = fold(partial(_measured, basis, narrow, marks), data.chunks())
+    rows_of: Counter[tuple[str, str]] = Counter()
+    for source in moments.sources:
+        rows_of[source.name, source.mark] += source.rows
+    return replace(moments, sources=tuple(Source(name, count, mark) for (name, mark), count in rows_of.items()))
+
+
+def _measured(rows: Basis, columns: Basis, marks: dict[str, str], chunk: Chunk) -> Moments:
+    """The moments of one chunk, which say where they are from."""
+    moments = of_chunk(rows, columns, chunk.n_actions, chunk)
+    source = Source(Path(chunk.file).name, int(moments.counts.sum()), marks[chunk.file])
+    return replace(moments, sources=(source,))
 
 
 def read_transitions(paths: Paths, *, domain: Any = None, n_actions: int | None = None) -> Transitions:

@@ -158,19 +158,37 @@ class Stream(Protocol):
         ...
 
 
+def chunks_of(stream: Iterable[Piece]) -> Sequence[Chunk]:
+    """The chunks of a stream; a plain iterable of pieces is one, to be walked through once."""
+    return stream.chunks() if hasattr(stream, "chunks") else [_Plain(stream)]
+
+
+@dataclass(frozen=True, eq=False)
+class _Plain:
+    stream: Iterable[Piece]
+
+    def pieces(self) -> Iterator[Piece]:
+        return iter(self.stream)
+
+
 def pieces_per_chunk(pieces: int) -> int:
     """How many pieces make a chunk: enough chunks for every core, and enough in each to be worth sending."""
-    return min(max(pieces // 16, 1), 64)
+    return min(max(pieces // 8, 1), 64)
 
 
 @dataclass(frozen=True, eq=False)
 class Stretch:
-    """Consecutive rows of a record, as a chunk: ``actions`` share the states ``[n, d]``; next states are ``[m, n, d]``."""
+    """Consecutive rows of a record, as a chunk: all actions share the states ``[n, d]``, next states ``[m, n, d]``."""
 
     actions: tuple[int, ...]
     states: Array
     next_states: Array
     size: int
+
+    @property
+    def n(self) -> int:
+        """How many states."""
+        return len(self.states)
 
     def pieces(self) -> Iterator[Piece]:
         """Pieces of at most ``size`` states."""
