@@ -15,7 +15,7 @@ PACKAGE = ROOT / "src" / "certirl"
 LAYERS = [
     ["domain", "archive", "progress"],
     ["bases"],
-    ["extrema", "reward", "transitions"],
+    ["extrema", "inverse", "reward", "transitions"],
     ["simulator"],
     ["moments"],
     ["estimate", "concentration"],
