@@ -16,7 +16,7 @@ LAYERS = [
     ["domain", "archive", "progress", "_map"],
     ["laws"],
     ["bases"],
-    ["extrema", "reward", "transitions", "_harmonics", "_blocked", "_fused"],
+    ["extrema", "inverse", "reward", "transitions", "_harmonics", "_blocked", "_fused"],
     ["_spread"],
     ["_gridding"],
     ["sums"],

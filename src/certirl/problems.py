@@ -17,6 +17,7 @@ from certirl.bases import Basis, gauss_legendre
 from certirl.concentration import spread_points
 from certirl.domain import Array, Domain, as_rows, as_states, describe
 from certirl.estimate import Operators
+from certirl.inverse import bisect, chords
 from certirl.reward import RewardLike
 from certirl.simulator import as_generator
 
@@ -170,7 +171,7 @@ class PolynomialProblem(Problem):
     Attributes:
         name: what to call it.
         centre, edge: power coefficients of A and B, one row per action ``[actions, degree + 1]``.
-        bits: precision of the inverse transform: the paper draws with eight; None is exact.
+        bits: precision of the inverse transform: the paper draws with eight; None is exact but for `inverse.TOLERANCE`.
     """
 
     name: str
@@ -193,34 +194,21 @@ class PolynomialProblem(Problem):
         return (1 - square) * a + square * b
 
     def sample(self, states: Array, action: int, rng: np.random.Generator) -> Array:
-        """Pick one of the two densities by s², then invert its distribution function."""
-        square = as_rows(states, 1)[:, 0] ** 2
-        at_edge = rng.random(len(square)) < square
+        """Pick one of the two densities by s², then invert its distribution function, with one random number for both.
+
+        Given u < s² the ratio u/s² is uniform again, and so is (u − s²)/(1 − s²) given u ≥ s².
+        """
+        square = np.minimum(as_rows(states, 1)[:, 0] ** 2, 1.0)
         uniform = rng.random(len(square))
+        at_edge = uniform < square
+        uniform -= np.where(at_edge, 0.0, square)
+        uniform /= np.where(at_edge, square, 1 - square)
+        if self.bits is None:
+            return chords(self.centre[action], self.edge[action]).draw(uniform, at_edge)
         drawn = np.empty(len(square))
-        for chosen, coefficients in ((~at_edge, self.centre[action]), (at_edge, self.edge[action])):
-            drawn[chosen] = _inverse_transform(coefficients, uniform[chosen], self.bits)
+        for chosen, density in ((~at_edge, self.centre[action]), (at_edge, self.edge[action])):
+            drawn[chosen] = bisect(density, uniform[chosen], self.bits)
         return drawn
-
-
-def _inverse_transform(coefficients: Array, uniform: Array, bits: int | None) -> Array:
-    """Solve F(x) = u for a polynomial density on [-1, 1]: a table brackets the root, Newton's method finishes.
-
-    With ``bits`` only the bracket of a table of 2^bits cells is found and its middle returned: bisection, all at once.
-    """
-    integral = polynomial.polyint(coefficients)
-    integral[0] -= polynomial.polyval(-1.0, integral)
-    table = np.linspace(-1.0, 1.0, (1024 if bits is None else 2**bits) + 1)
-    heights = polynomial.polyval(table, integral)
-    cell = np.clip(np.searchsorted(heights, uniform, side="right"), 1, len(table) - 1)
-    low, high = table[cell - 1], table[cell]
-    if bits is not None:
-        return (low + high) / 2
-    x = low + (high - low) * (uniform - heights[cell - 1]) / np.maximum(heights[cell] - heights[cell - 1], 1e-300)
-    for _ in range(3):
-        x = x - (polynomial.polyval(x, integral) - uniform) / np.maximum(polynomial.polyval(x, coefficients), 1e-12)
-        x = np.clip(x, low, high)
-    return np.asarray(x)
 
 
 def _random_density(rng: np.random.Generator, degree: int) -> Array:
@@ -240,7 +228,7 @@ def random_polynomial(*, seed: int, actions: int = 3, degree: int = 10, bits: in
         seed: which one.
         actions: how many actions.
         degree: of the densities, even.
-        bits: draw with this many bits of precision, as the paper does with eight; exactly if left out.
+        bits: draw with this many bits of precision, as the paper does with eight; to `inverse.TOLERANCE` if left out.
     """
     if actions < 2:
         raise ValueError(f"a problem needs at least two actions, got {actions}")
