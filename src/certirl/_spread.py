@@ -72,7 +72,7 @@ def aligned(size: int, values: Array | float = 0.0) -> Array:
 
 TABLE = _tabulate()
 
-# LLVM does not see that eight neighbours make one vector; said outright, spreading is four times as fast.
+# LLVM does not see that eight neighbours make one vector; said outright, spreading is three to four times as fast.
 _VECTOR, _INDEX = ir.VectorType(ir.DoubleType(), WIDTH), ir.IntType(64)
 
 
