@@ -19,6 +19,7 @@ from certirl.bases import Basis, from_spec
 from certirl.domain import Array, describe, freeze
 from certirl.simulator import CHUNK
 from certirl.sums import JointSums, StackedSums, joint_sums
+from certirl.tensors import TensorSums, is_tensor
 from certirl.transitions import Chunk, Piece, Transitions, chunks_of, pieces
 
 LITTLE = 20_000
@@ -242,12 +243,16 @@ class _Sums:
     def __init__(self, rows: Basis, columns: Basis, n_actions: int, kernel: str | None) -> None:
         self.rows, self.columns, self.kernel, self.paired = rows, columns, kernel, True
         self.counts = np.zeros(n_actions, dtype=np.int64)
-        self._sums: dict[tuple[int, ...], JointSums | StackedSums] = {}
+        self._sums: dict[tuple[int, ...], JointSums | StackedSums | TensorSums] = {}
 
     def take(self, piece: Piece) -> None:
         group = tuple(piece.actions)
         if group not in self._sums:
-            self._sums[group] = joint_sums([self.rows] * len(group) + [self.columns], kernel=self.kernel)
+            bases = [self.rows] * len(group) + [self.columns]
+            if is_tensor(piece.states):
+                self._sums[group] = TensorSums(bases, piece.states.device)
+            else:
+                self._sums[group] = joint_sums(bases, kernel=self.kernel)
         self._sums[group].add(*piece.next_states, piece.states)
         self.counts[list(group)] += len(piece.states)
         self.paired &= len(group) == len(self.counts)
