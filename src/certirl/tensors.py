@@ -52,6 +52,14 @@ def as_tensor_states(states: Any, domain: Domain, *, name: str = "states") -> An
     return rows.clamp(low, high)
 
 
+def to_host(piece: Any) -> Any:
+    """A piece of data in NumPy, double precision, wherever it was."""
+    if not is_tensor(piece.states):
+        return piece
+    arrays = (part.double().cpu().numpy() for part in (piece.states, piece.next_states))
+    return type(piece)(piece.actions, *arrays)
+
+
 def generator(seed: np.random.SeedSequence, device: Any) -> Any:
     """A generator of the device's own, for this seed."""
     (words,) = seed.generate_state(1, np.uint64)
