@@ -18,7 +18,7 @@ from certirl.bases import FAMILIES, Basis
 from certirl.domain import Array, Domain, describe
 
 # Rows whose products are summed up in single precision; rows whose functions are in memory at once.
-BLOCK, SLAB = 256, 1 << 20
+BLOCK, SLAB = 1024, 1 << 20
 PIECE = 1 << 24  # rows per piece: enough to keep a large device busy
 MOST_FUSED = 32  # harmonics of two variables together: more would not fit into registers
 
@@ -81,34 +81,31 @@ def _reference(basis: Basis, states: Any) -> Any:
     return ((states[:, 0] - (low + high) / 2) / ((high - low) / 2)).clamp(-1, 1).to(torch().float32)
 
 
-def values(basis: Basis, t: Any) -> Any:
-    """φ_i at coordinates t ∈ [-1, 1] ``[n]``: ``[k, n]``, in their precision."""
-    rows = t.new_empty((basis.size, len(t)))
-    fill = {"Fourier": _fill_circle, "Legendre": _fill_legendre, "Chebyshev": _fill_chebyshev}[basis.kind]
-    rows[0] = 1.0
-    if basis.size > 1:
-        fill(rows, t)
-    rows *= rows.new_tensor(basis.sup())[:, None]
+def harmonics(points: Any, counts: Sequence[int], circular: Sequence[bool]) -> Any:
+    """The harmonics of several variables side by side: ``[H, n]`` from coordinates t ∈ [-1, 1] ``[v, n]``."""
+    if can_fuse(points.device):
+        from certirl._triton import harmonic_rows
+
+        return harmonic_rows(points, tuple(counts), tuple(circular))
+    rows, first = points.new_empty((sum(counts), points.shape[1])), 0
+    for t, count, around in zip(points, counts, circular, strict=True):
+        own = rows[first : first + count]
+        own[0] = 1.0
+        if count > 1:
+            (_fill_circle if around else _fill_cosines)(own, t)
+        first += count
     return rows
 
 
 def _fill_circle(rows: Any, t: Any) -> None:
     sin, cos = torch().sin(np.pi * t), torch().cos(np.pi * t)
-    s, c = sin, cos
-    for row in range(1, len(rows), 2):
-        rows[row] = s
-        if row + 1 < len(rows):
-            rows[row + 1] = c
-        s, c = s * cos + c * sin, c * cos - s * sin
+    rows[1], rows[2] = sin, cos
+    for row in range(3, len(rows), 2):
+        rows[row] = rows[row - 2] * cos + rows[row - 1] * sin
+        rows[row + 1] = rows[row - 1] * cos - rows[row - 2] * sin
 
 
-def _fill_legendre(rows: Any, t: Any) -> None:
-    rows[1] = t
-    for n in range(2, len(rows)):
-        rows[n] = (2 - 1 / n) * t * rows[n - 1] - (1 - 1 / n) * rows[n - 2]
-
-
-def _fill_chebyshev(rows: Any, t: Any) -> None:
+def _fill_cosines(rows: Any, t: Any) -> None:
     rows[1] = t
     for n in range(2, len(rows)):
         rows[n] = 2 * t * rows[n - 1] - rows[n - 2]
@@ -119,58 +116,53 @@ class TensorSums:
 
     Attributes:
         bases: the basis of each variable.
-        kernels: {"triton"}, one fused kernel for each pair, where the device and the sizes allow it; else {"torch"}.
+        kernels: {"fused"}, one kernel for each pair of variables, where the device and the sizes allow it; {"blocks"},
+            matrix products of blocks of harmonics, elsewhere.
         n: how many rows were added.
         error: ``|error| ≤ error · n · sup|φ_i| · sup|φ_j|`` for every entry, from rounding to single precision.
     """
 
-    def __init__(self, bases: Sequence[Basis], device: Any, *, kernel: str | None = None) -> None:
+    def __init__(self, bases: Sequence[Basis], device: Any) -> None:
         for basis in bases:
             if getattr(basis, "kind", None) not in FAMILIES:
                 raise TypeError(f"on a device, sums are for {', '.join(FAMILIES)}; got {basis}")
         self.bases, self.n = tuple(bases), 0
-        self._parts: dict[tuple[int, ...], Any] = {}
-        largest = max(basis.size for basis in self.bases)
-        counts = sorted(map(_harmonics.count, self.bases))[-2:]
-        fused = can_fuse(device) and sum(counts) <= MOST_FUSED
-        chosen = kernel or ("triton" if fused else "torch")
-        self.kernels = {chosen}
-        self._groups = list(combinations(range(len(bases)), 2)) if chosen == "triton" else [tuple(range(len(bases)))]
-        self.error = 2.0**-24 * (4 * largest**2 + (1024 if chosen == "triton" else BLOCK))
+        self._counts = [_harmonics.count(basis) for basis in bases]
+        self._circular = [_harmonics.is_circular(basis) for basis in bases]
+        self._totals: dict[tuple[int, ...], Any] = {}
+        self._fused = can_fuse(device) and sum(sorted(self._counts)[-2:]) <= MOST_FUSED
+        self.kernels = {"fused" if self._fused else "blocks"}
+        every = range(len(self.bases))
+        self._groups = list(combinations(every, 2)) if self._fused else [tuple(every)]
+        self.error = 2.0**-24 * (4 * max(self._counts) ** 2 + BLOCK)
 
     def add(self, *states: Any) -> None:
         """Add rows, for each variable the states ``[n, 1]`` of its domain, checked before."""
         points = torch().stack([_reference(basis, s) for basis, s in zip(self.bases, states, strict=True)])
         for group in self._groups:
-            sums = self._fused(points, group) if self.kernels == {"triton"} else self._stacked(points)
-            self._parts[group] = self._parts[group] + sums if group in self._parts else sums
+            sums = self._sums(points if len(group) == len(points) else points[list(group)], group)
+            self._totals[group] = self._totals[group] + sums if group in self._totals else sums
         self.n += points.shape[1]
 
-    def _fused(self, points: Any, group: tuple[int, ...]) -> Any:
-        from certirl import _triton
+    def _sums(self, points: Any, group: tuple[int, ...]) -> Any:
+        """Σ h hᵀ over all rows, h the harmonics of the group's variables side by side: ``[H, H]``, double precision."""
+        counts, circular = tuple(self._counts[i] for i in group), tuple(self._circular[i] for i in group)
+        if self._fused:
+            from certirl._triton import joint_products
 
-        bases = [self.bases[i] for i in group]
-        sizes = tuple(map(_harmonics.count, bases))
-        chosen = points if len(group) == len(points) else points[list(group)]
-        return _triton.joint_products(chosen, sizes, tuple(map(_harmonics.is_circular, bases)))
-
-    def _stacked(self, points: Any) -> Any:
+            return joint_products(points, counts, circular)
         slabs = (points[:, start : start + SLAB] for start in range(0, points.shape[1], SLAB))
-        return sum(_products(self.bases, slab) for slab in slabs)
+        return sum(_products(harmonics(slab, counts, circular)) for slab in slabs)
 
     def blocks(self) -> dict[tuple[int, int], Array]:
         """Σ φ_i φ_jᵀ of variables i ≤ j: ``[k_i, k_j]``, as NumPy arrays."""
         found: dict[tuple[int, int], Array] = {}
-        for group, total in self._parts.items():
-            whole, fused = total.cpu().numpy(), self.kernels == {"triton"}
-            sizes = [_harmonics.count(self.bases[i]) if fused else self.bases[i].size for i in group]
-            rows = [slice(start, end) for start, end in pairwise(np.cumsum([0, *sizes]))]
-            for i, j in combinations_with_replacement(range(len(group)), 2):
-                block = whole[rows[i], rows[j]]
-                if fused:
-                    one, other = self.bases[group[i]], self.bases[group[j]]
-                    block = _harmonics.combine(other, _harmonics.combine(one, block).T).T
-                found[group[i], group[j]] = block
+        for group, total in self._totals.items():
+            whole = total.cpu().numpy()
+            rows = [slice(start, end) for start, end in pairwise(np.cumsum([0, *(self._counts[i] for i in group)]))]
+            for (i, one), (j, other) in combinations_with_replacement(zip(group, rows, strict=True), 2):
+                half = _harmonics.combine(self.bases[i], whole[one, other])
+                found[i, j] = _harmonics.combine(self.bases[j], half.T).T
         return found
 
 
@@ -179,11 +171,9 @@ def can_fuse(device: Any) -> bool:
     return device.type == "cuda" and find_spec("triton") is not None
 
 
-def _products(bases: Sequence[Basis], points: Any) -> Any:
-    """Σ ζ ζᵀ over one slab, ζ all functions side by side: short sums in single precision, their sum in double."""
-    library = torch()
-    stack = library.cat([values(basis, t) for basis, t in zip(bases, points, strict=True)])
-    size, n = stack.shape
+def _products(stack: Any) -> Any:
+    """Σ h hᵀ over the rows of a slab ``[H, n]``: short sums in single precision, their sum in double."""
+    library, (size, n) = torch(), stack.shape
     whole = n // BLOCK * BLOCK
     total = stack.new_zeros((size, size), dtype=library.float64)
     with _ExactProducts(library):
