@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test test-device lint bench figures clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -22,6 +22,15 @@ lint: $(VENV)/.installed
 # One BLAS thread per worker: the tests run on all cores already.
 test: lint
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto
+
+# The path of a GPU on torch's CPU device, or on the GPU if torch finds one; torch is large and only installed for this.
+test-device: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet "torch==2.13.0"
+	$(BIN)/pytest tests/test_tensors.py
+
+# Every figure of the paper at full size.
+figures: $(VENV)/.installed
+	$(BIN)/certirl reproduce all --out experiments/results
 
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/accuracy.py
