@@ -33,130 +33,114 @@ def _legendre(t, rows, count):
 
 
 @njit(**OPTIONS)
-def _subtract_tile(weights, x, length, out, row, column):
-    """Take Σ_b w_ab x_b off five rows; every weight is a variable, to be kept in a register."""
-    o0, o1, o2, o3, o4 = out[row], out[row + 1], out[row + 2], out[row + 3], out[row + 4]
-    x0, x1, x2, x3, x4 = x[column], x[column + 1], x[column + 2], x[column + 3], x[column + 4]
-    u, v, w = weights[row, column:], weights[row + 1, column:], weights[row + 2, column:]
-    y, z = weights[row + 3, column:], weights[row + 4, column:]
-    u0, u1, u2, u3, u4 = u[0], u[1], u[2], u[3], u[4]
-    v0, v1, v2, v3, v4 = v[0], v[1], v[2], v[3], v[4]
-    w0, w1, w2, w3, w4 = w[0], w[1], w[2], w[3], w[4]
-    y0, y1, y2, y3, y4 = y[0], y[1], y[2], y[3], y[4]
-    z0, z1, z2, z3, z4 = z[0], z[1], z[2], z[3], z[4]
-    for i in range(length):
-        a, b, c, d, e = x0[i], x1[i], x2[i], x3[i], x4[i]
-        o0[i] -= u0 * a + u1 * b + u2 * c + u3 * d + u4 * e
-        o1[i] -= v0 * a + v1 * b + v2 * c + v3 * d + v4 * e
-        o2[i] -= w0 * a + w1 * b + w2 * c + w3 * d + w4 * e
-        o3[i] -= y0 * a + y1 * b + y2 * c + y3 * d + y4 * e
-        o4[i] -= z0 * a + z1 * b + z2 * c + z3 * d + z4 * e
+def _fill_all(points, counts, family, start, length, functions):
+    """Write the harmonics of s and the functions of every s', which are Legendre polynomials or harmonics too."""
+    for variable in range(points.shape[0]):
+        t, rows, count = points[variable, start : start + length], functions[variable], counts[min(variable, 1)]
+        if family == LEGENDRE and variable > 0 and count > 1:
+            _legendre(t, rows, count)
+        else:
+            _fill(t, rows, count, family == CIRCLE)
+
+
+# Numbers are reached by two or three indices below: a row taken out of an array is counted as a reference to it, which
+# takes as long as a hundred products. Five functions at a time, because loops over more arrays are not vectorised.
 
 
 @njit(**OPTIONS)
-def _expand(weights, functions, length, out):
-    """Write w_0 + Σ_j w_j f_j, five functions at a time."""
-    for i in range(length):
-        out[i] = weights[0]
-    for j in range(0, weights.size - 1, _TILE):
-        a, b, c, d, e = weights[j + 1], weights[j + 2], weights[j + 3], weights[j + 4], weights[j + 5]
-        f, g, h, k, m = functions[j], functions[j + 1], functions[j + 2], functions[j + 3], functions[j + 4]
+def _combine(weights, row, functions, variable, first, length, work, out):
+    """Add Σ_{j > first} w_j f_j of one variable to one row."""
+    for j in range(first, weights.shape[1] - 1, _TILE):
+        a, b, c = weights[row, j + 1], weights[row, j + 2], weights[row, j + 3]
+        d, e = weights[row, j + 4], weights[row, j + 5]
         for i in range(length):
-            out[i] += a * f[i] + b * g[i] + c * h[i] + d * k[i] + e * m[i]
+            work[out, i] += (
+                a * functions[variable, j, i]
+                + b * functions[variable, j + 1, i]
+                + c * functions[variable, j + 2, i]
+                + d * functions[variable, j + 3, i]
+                + e * functions[variable, j + 4, i]
+            )
 
 
 @njit(**OPTIONS)
-def _differences(ends, expert, columns, constants, value, length, work):
-    """Write what the residuals are before the guesses are taken off: functions or contrasts of s', then V(s').
-
-    The constants of the guesses go first. Without contrasts the expert is −1.
-    """
-    for action in range(ends.shape[0]):
-        own, first = ends[action], action * columns
-        against = ends[max(expert, 0)]
-        for j in range(columns - 1):
-            out, mine, other, constant = work[first + j], own[j], against[j], constants[first + j]
-            if expert < 0 or action == expert:
+def _form(functions, plan, length, work):
+    """Write E and Y of every action, then E² and Y_cY_d; a residual is squared while it is in the nearest cache."""
+    expert, width, guesses, value = plan
+    actions, below = functions.shape[0] - 1, guesses.shape[0]
+    for row in range(below):
+        constant = guesses[row, 0]
+        if row >= actions * width:
+            for i in range(length):
+                work[row, i] = constant
+            _combine(value, 0, functions, row - actions * width + 1, 0, length, work, row)
+        else:
+            action, j = row // width, row % width
+            if expert >= 0 and action != expert:
                 for i in range(length):
-                    out[i] = mine[i] - constant
+                    work[row, i] = (functions[expert + 1, j, i] - functions[action + 1, j, i]) + constant
             else:
                 for i in range(length):
-                    out[i] = (other[i] - mine[i]) - constant
-        out, constant = work[first + columns - 1], constants[first + columns - 1]
-        _expand(value, own, length, out)
-        for i in range(length):
-            out[i] -= constant
+                    work[row, i] = functions[action + 1, j, i] + constant
+        _combine(guesses, row, functions, 0, 0, length, work, row)
+        if row < actions * width:
+            for i in range(length):
+                work[below + row, i] = work[row, i] * work[row, i]
+    row = below + actions * width
+    for one in range(actions * width, below):
+        for other in range(one, below):
+            for i in range(length):
+                work[row, i] = work[one, i] * work[other, i]
+            row += 1
 
 
 @njit(**OPTIONS)
-def _products(one, other, length, work, start):
-    """Write products of two residuals each."""
-    for number in range(one.size):
-        left, right, out = work[one[number]], work[other[number]], work[start + number]
-        for i in range(length):
-            out[i] = left[i] * right[i]
-
-
-@njit(**OPTIONS)
-def _add_stretch(points, counts, family, plan, pairs, room, sums):
+def _add_stretch(points, counts, family, plan, room, sums):
     """Add one stretch, block by block."""
-    expert, columns, constants, guesses, value = plan
     functions, work = room
     edges, inner = sums
-    first = guesses.shape[0]  # residuals above, their products below
+    narrow, differences = plan[2].shape[1] - 1, (points.shape[0] - 1) * plan[1]
     for start in range(0, points.shape[1], _LENGTH):
         length = min(_LENGTH, points.shape[1] - start)
-        for variable in range(points.shape[0]):
-            t, rows, count = points[variable, start : start + length], functions[variable], counts[min(variable, 1)]
-            if family == LEGENDRE and count > 1:
-                _legendre(t, rows, count)
-            else:
-                _fill(t, rows, count, family == CIRCLE)
-        x = functions[0]
-        _differences(functions[1:], expert, columns, constants, value, length, work)
-        for row in range(0, first, _TILE):
-            for column in range(0, guesses.shape[1], _TILE):
-                _subtract_tile(guesses, x, length, work, row, column)
-        _products(pairs[0], pairs[1], length, work, first)
-        _add_rows(x, counts[0], length, edges[0])
+        _fill_all(points, counts, family, start, length, functions)
+        _form(functions, plan, length, work)
+        _add_rows(functions[0], counts[0], length, edges[0])
         _add_rows(work, work.shape[0] + 1, length, edges[1])
         for row in range(0, work.shape[0], _TILE):
-            for column in range(0, guesses.shape[1] if row < first else inner.shape[1], _TILE):
-                _add_tile(work, x, length, inner, row, column)
+            # Of E alone only the sums with x are wanted; of what follows, those with all of χ.
+            for column in range(0, narrow if row + _TILE <= differences else inner.shape[1], _TILE):
+                _add_tile(work, functions[0], length, inner, row, column)
 
 
 class Residuals:
-    """Σ χ, Σ r x and Σ χ r r' for residuals r = f(s') − Σ_j guess_j x_j, of functions x = (1, h_1(s), …) and χ ⊃ x.
+    """Σ χ, Σ r x, Σ χ E² and Σ χ Y_cY_d, where x and χ are the first harmonics of s, fewer and more.
+
+    The residuals r of m actions are E = f_j(s') − Σ_i guess_i x_i, j = 1, …, width, of one action after the other, and
+    then Y = V(s') − Σ_i guess_i x_i of every action.
 
     Args:
-        counts: how many χ of s and functions of s', the constant included.
-        family: COSINES, CIRCLE or LEGENDRE.
-        guesses: what is taken off h_1(s'), …, h_{k−1}(s'), V(s') of each action ``[m, k, k]``.
-        value: V in the functions of s', the constant first.
-        expert: the action whose functions those of the others are taken off first; None for no contrasts.
-        pairs: the residuals whose products are wanted, as numbers 0, …, mk − 1.
+        counts: how many χ and how many functions f of s', the constant included.
+        family: that of f, COSINES, CIRCLE or LEGENDRE.
+        guesses: those of E and of Y, in x, the constant first ``[m·width + m, x]``.
+        value: V in f, the constant first.
+        width: how many functions f have residuals.
+        expert: the action off whose f_j(s') those of the others are taken instead; None for no contrasts.
     """
 
     def __init__(
-        self,
-        counts: tuple[int, int],
-        family: int,
-        guesses: Array,
-        value: Array,
-        expert: int | None,
-        pairs: tuple[Array, Array],
+        self, counts: tuple[int, int], family: int, guesses: Array, value: Array, width: int, expert: int | None
     ) -> None:
-        m, k, _ = guesses.shape
-        self._counts, self._family, self._shape = counts, family, (m * k, len(pairs[0]), k)
-        rows, columns, wide = _whole_tiles(m * k + 1), _whole_tiles(k), _whole_tiles(counts[0])
-        constants, inner = np.zeros(rows), np.zeros((rows, columns))
-        constants[: m * k], inner[: m * k, : k - 1] = guesses.reshape(m * k, k)[:, 0], guesses.reshape(m * k, k)[:, 1:]
-        whole = np.zeros(_whole_tiles(value.size) + 1)
-        whole[: value.size] = value
-        self._plan = (-1 if expert is None else expert, k, constants, inner, whole)
-        self._pairs = tuple(np.asarray(numbers, dtype=np.int64) for numbers in pairs)
-        work = rows + _whole_tiles(len(pairs[0]) + 1)
-        self._room = (np.zeros((m + 1, max(wide, whole.size - 1), _LENGTH)), np.zeros((work, _LENGTH)))
+        residuals, k = guesses.shape
+        m = residuals // (width + 1)
+        narrow, wide, high = (max(_whole_tiles(count), _TILE) for count in (k, counts[0], value.size))
+        self._counts, self._family = counts, family
+        self._shape = (residuals, residuals + m * width + m * (m + 1) // 2, k)
+        taken, whole = np.zeros((residuals, narrow + 1)), np.zeros((1, high + 1))
+        taken[:, :k], whole[0, : value.size] = -guesses, value
+        taken[m * width :, 0] += value[0]
+        self._plan = (-1 if expert is None else expert, width, taken, whole)
+        work = _whole_tiles(self._shape[1] + 1)
+        self._room = (np.zeros((m + 1, max(wide, high), _LENGTH)), np.zeros((work, _LENGTH)))
         self._part = ((np.zeros(counts[0]), np.zeros(work + 1)), np.zeros((work, wide)))
         self._chi, self._total = np.zeros(counts[0]), np.zeros((work, wide + 1))
 
@@ -165,7 +149,7 @@ class Residuals:
         (chi, edge), inner = self._part
         for start in range(0, points.shape[1], _STRETCH):
             stretch = points[:, start : start + _STRETCH]
-            _add_stretch(stretch, self._counts, self._family, self._plan, self._pairs, self._room, self._part)
+            _add_stretch(stretch, self._counts, self._family, self._plan, self._room, self._part)
             self._chi += chi
             self._total[:, 0] += edge[1:]
             self._total[:, 1:] += inner
@@ -173,11 +157,7 @@ class Residuals:
                 part[:] = 0.0
 
     def sums(self) -> tuple[Array, Array, Array]:
-        """Σ χ, Σ r x ``[mk, k]`` and Σ χ r r' ``[pairs, counts[0]]`` so far."""
-        residuals, pairs, k = self._shape
-        below = _whole_tiles(residuals + 1)
-        return (
-            self._chi.copy(),
-            self._total[:residuals, :k].copy(),
-            self._total[below : below + pairs, : self._counts[0]].copy(),
-        )
+        """Σ χ, Σ r x ``[m·width + m, x]`` and the sums of products ``[m·width + m(m + 1)/2, χ]`` so far."""
+        residuals, rows, k = self._shape
+        first, second = self._total[:residuals, :k], self._total[residuals:rows, : self._counts[0]]
+        return self._chi.copy(), first.copy(), second.copy()

@@ -132,9 +132,10 @@ def _squares(residuals: Array, pairs: tuple[Array, Array]) -> Array:
 
 
 class FusedResiduals:
-    """The sums by a compiled kernel, which works with functions scaled to peaks of one; see `residual_sums`.
+    """The sums by a compiled kernel, which works with harmonics of s; see `residual_sums`.
 
-    Constants are mapped to themselves, so that E_1 = 0 is not worked out.
+    The functions of s enter through sums over expansions alone, and change of family loses nothing (`_harmonics`);
+    those of s' stand for themselves. Constants are mapped to themselves, so that E_1 = 0 is not worked out.
 
     Attributes:
         guesses: what is summed up.
@@ -149,18 +150,17 @@ class FusedResiduals:
         columns, rows, (m, _, ks) = guesses.columns, guesses.rows, guesses.fits.shape
         if not np.isfinite(guesses.value).all():
             raise ValueError("the reward must be finite at every state of the domain")
-        self._peaks = np.append(columns.sup()[1:], 1.0)  # of E_2, …, E_k and Y
         families = {"Chebyshev": module.COSINES, "Fourier": module.CIRCLE, "Legendre": module.LEGENDRE}
-        Y = np.arange(m) * ks + ks - 1
-        E = np.setdiff1d(np.arange(m * ks), Y)
-        one, other = guesses.pairs
+        self._peaks = columns.sup()[1:]  # of φ_2, …, φ_k; E is scaled like them
+        E, Y = guesses.fits[:, 1:-1] / self._peaks[:, None], guesses.fits[:, -1]
+        in_harmonics = _harmonics.combine(columns, np.eye(_harmonics.count(columns)))
         self._sums = module.Residuals(
             (_harmonics.doubled(columns), _harmonics.count(rows)),
             families[columns.kind],
-            guesses.fits[:, 1:] * columns.sup() / self._peaks[:, None],
+            np.concatenate([E.reshape(m * (ks - 1), ks), Y]) @ in_harmonics,
             guesses.value * rows.sup(),
+            ks - 1,
             guesses.expert,
-            (np.append(E, Y[one]), np.append(E, Y[other])),
         )
 
     def add(self, states: Array, next_states: Array) -> None:
@@ -182,13 +182,15 @@ class FusedResiduals:
         """Σ x xᵀ, Σ r x ``[m, k_s + 1, k_s]``, Σ χ E² ``[m, k_s, M]`` and Σ χ Y_cY_d ``[pairs, M]`` so far."""
         m, rows, ks = self.guesses.fits.shape
         columns, wide = self.guesses.columns, self.guesses.products
-        chi, found, second = self._sums.sums()
+        chi, residuals, products = self._sums.sums()
         chi[0] = self.n  # known without error
+        E, Y = np.split(_harmonics.combine(columns, residuals.T).T, [m * (ks - 1)])
+        squares, spread = np.split(_harmonics.combine(wide, products.T).T, [m * (ks - 1)])
         first, wobble = np.zeros((m, rows, ks)), np.zeros((m, ks, wide.size))
-        first[:, 1:] = found.reshape(m, ks, ks) * self._peaks[:, None] * columns.sup()
-        squares, spread = np.split(second * wide.sup(), [m * (ks - 1)])
-        wobble[:, 1:] = squares.reshape(m, ks - 1, wide.size) * self._peaks[:-1, None] ** 2
-        return lifted(chi * wide.sup(), columns), first, wobble, spread
+        first[:, 1:-1] = E.reshape(m, ks - 1, ks) * self._peaks[:, None]
+        first[:, -1] = Y
+        wobble[:, 1:] = squares.reshape(m, ks - 1, wide.size) * self._peaks[:, None] ** 2
+        return lifted(_harmonics.combine(wide, chi), columns), first, wobble, spread
 
 
 def residual_sums(guesses: Guesses, *, kernel: str | None = None) -> StackedResiduals | FusedResiduals:
