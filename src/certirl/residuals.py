@@ -1,7 +1,8 @@
 """Sums over data of residuals r = f(s') − f̂(s): Σ x xᵀ, Σ r x and Σ χ r r', in the products χ of the columns.
 
 Two kernels give the same sums. "numpy" is always there and takes any reward. "fused" is compiled, needs numba
-(``pip install "certirl[fast]"``), and takes rewards that are expansions in the columns' family.
+(``pip install "certirl[fast]"``), and takes rewards that are expansions in the columns' family. Both work with
+harmonics of s, whose sums give those of any family without loss (`_harmonics`).
 """
 
 from __future__ import annotations
@@ -14,14 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl import _harmonics
+from certirl._blocked import Side
 from certirl.bases import FAMILIES, Basis
 from certirl.domain import Array
 from certirl.products import lifted, product_basis
 from certirl.reward import RewardLike
+from certirl.simulator import CHUNK
 
 KERNELS = ("numpy", "fused")
 # Numbers worked on at once: few enough for functions, residuals and squares of the same states to meet in cache; but
-# never fewer states than keep NumPy busy.
+# never fewer states than keep NumPy busy, nor more than `bounds` allows for in one chain of additions.
 _WORKSPACE, _BUSY = 2**18, 2048
 
 
@@ -70,34 +73,39 @@ class StackedResiduals:
 
     def __init__(self, guesses: Guesses) -> None:
         self.guesses, self.n = guesses, 0
-        m, rows, ks = guesses.fits.shape
-        M = guesses.products.size
-        self._gram, self._first = np.zeros((ks, ks)), np.zeros((m * rows, ks))
-        self._second = np.zeros((m * ks + len(guesses.pairs[0]), M))
-        numbers = m * guesses.rows.size + len(self._first) + len(self._second) + M
-        self._length = max(_WORKSPACE // numbers, _BUSY)
+        columns, (m, rows, ks) = guesses.columns, guesses.fits.shape
+        self._taken = guesses.fits.reshape(m * rows, ks) @ _in_harmonics(columns)
+        self._chi = np.zeros(_harmonics.doubled(columns))
+        self._first = np.zeros((m * rows, _harmonics.count(columns)))
+        self._second = np.zeros((m * ks + len(guesses.pairs[0]), self._chi.size))
+        numbers = m * guesses.rows.size + len(self._first) + len(self._second) + self._chi.size
+        self._length = int(np.clip(_WORKSPACE // numbers, _BUSY, CHUNK))
+        self._side = Side(self._chi.size, _harmonics.is_circular(columns), self._length)
+        self._room = [np.empty(len(total) * self._length) for total in (self._first, self._second)]
 
     def add(self, states: Array, next_states: Array) -> None:
         """Add states ``[n, d]`` and next states ``[m, n, d]``."""
-        ks = self.guesses.columns.size
+        count, t = self._first.shape[1], self.guesses.columns.to_reference(states)
         # Blocks are added up within the call first: rounding counts the terms of a call, then the calls.
-        gram, first, second = (np.zeros_like(total) for total in (self._gram, self._first, self._second))
-        for start in range(0, len(states), self._length):
+        chi, first, second = (np.zeros_like(total) for total in (self._chi, self._first, self._second))
+        for start in range(0, len(t), self._length):
             block = slice(start, start + self._length)
-            chi = self.guesses.products.values(states[block]).T
-            x = chi[:ks]
-            residuals = self._residuals(x, next_states[:, block])
-            gram += x @ x.T
-            first += residuals.reshape(len(first), -1) @ x.T
-            second += _squares(residuals, self.guesses.pairs) @ chi.T
-        self._gram += gram
+            harmonics = self._side.values(t[block])
+            x = harmonics[:count]
+            residuals, squares = (room[: room.size // self._length * x.shape[1]] for room in self._room)
+            residuals, squares = residuals.reshape(len(first), -1), squares.reshape(len(second), -1)
+            self._form(x, next_states[:, block], residuals, squares)
+            chi += harmonics.sum(axis=1)
+            first += residuals @ x.T
+            second += squares @ harmonics.T
+        self._chi += chi
         self._first += first
         self._second += second
-        self.n += len(states)
+        self.n += len(t)
 
-    def _residuals(self, x: Array, ends: Array) -> Array:
-        """E_1, …, E_k and Y of every action of a block ``[m, k_s + 1, n]``."""
-        m, n, ks, expert = len(ends), len(ends[0]), len(x), self.guesses.expert
+    def _form(self, x: Array, ends: Array, residuals: Array, squares: Array) -> None:
+        """Write E_1, …, E_k and Y of every action of a block, then E_ci² and Y_cY_d for every pair of actions."""
+        m, n, ks, expert = len(ends), len(ends[0]), self.guesses.columns.size, self.guesses.expert
         states = ends.reshape(m * n, -1)
         phi = self.guesses.rows.values(states).T
         value = self.guesses.value @ phi
@@ -106,36 +114,45 @@ class StackedResiduals:
         if not np.isfinite(value).all():
             raise ValueError("the reward must be finite at every state of the domain")
         phi = phi[:ks].reshape(ks, m, n).swapaxes(0, 1)
-        residuals = (self.guesses.fits.reshape(-1, ks) @ x).reshape(m, ks + 1, n)
-        for i, errors in enumerate(residuals[:, :ks]):
+        np.matmul(self._taken, x, out=residuals)
+        E, Y = np.split(residuals.reshape(m, ks + 1, n), [ks], axis=1)
+        for i, errors in enumerate(E):
             np.subtract(phi[i if expert is None else expert], errors, out=errors)
             if expert is not None and i != expert:
                 errors -= phi[i]
-        np.subtract(value.reshape(m, n), residuals[:, ks], out=residuals[:, ks])
-        return np.asarray(residuals)
+        np.subtract(value.reshape(m, 1, n), Y, out=Y)
+        np.multiply(E, E, out=squares[: m * ks].reshape(E.shape))
+        for row, one, other in zip(squares[m * ks :], *self.guesses.pairs, strict=True):
+            np.multiply(Y[one, 0], Y[other, 0], out=row)
 
     def sums(self) -> tuple[Array, Array, Array, Array]:
         """Σ x xᵀ, Σ r x ``[m, k_s + 1, k_s]``, Σ χ E² ``[m, k_s, M]`` and Σ χ Y_cY_d ``[pairs, M]`` so far."""
         m, rows, ks = self.guesses.fits.shape
-        wobble, spread = np.split(self._second, [m * ks])
-        return self._gram.copy(), self._first.reshape(m, rows, ks).copy(), wobble.reshape(m, ks, -1).copy(), spread
+        columns, wide = self.guesses.columns, self.guesses.products
+        first, second = _in_family(columns, self._first), _in_family(wide, self._second)
+        wobble, spread = np.split(second, [m * ks])
+        return (
+            lifted(_in_family(wide, self._chi), columns),
+            first.reshape(m, rows, ks),
+            wobble.reshape(m, ks, wide.size),
+            spread,
+        )
 
 
-def _squares(residuals: Array, pairs: tuple[Array, Array]) -> Array:
-    """E_ci² for every action and function, then Y_cY_d for every pair of actions ``[m·k_s + pairs, n]``."""
-    m, rows, n = residuals.shape
-    E, Y = residuals[:, :-1], residuals[:, -1]
-    squares = np.empty((m * (rows - 1) + len(pairs[0]), n))
-    np.multiply(E, E, out=squares[: m * (rows - 1)].reshape(E.shape))
-    np.multiply(Y[pairs[0]], Y[pairs[1]], out=squares[m * (rows - 1) :])
-    return squares
+def _in_harmonics(basis: Basis) -> Array:
+    """The matrix that takes coefficients in the basis to those in its harmonics ``[k, count]``."""
+    return _harmonics.combine(basis, np.eye(_harmonics.count(basis)))
+
+
+def _in_family(basis: Basis, sums: Array) -> Array:
+    """Sums with the functions of the basis ``[…, k]`` from those with its harmonics ``[…, count]``."""
+    return _harmonics.combine(basis, sums.T).T
 
 
 class FusedResiduals:
     """The sums by a compiled kernel, which works with harmonics of s; see `residual_sums`.
 
-    The functions of s enter through sums over expansions alone, and change of family loses nothing (`_harmonics`);
-    those of s' stand for themselves. Constants are mapped to themselves, so that E_1 = 0 is not worked out.
+    Constants are mapped to themselves, so that E_1 = 0 is not worked out.
 
     Attributes:
         guesses: what is summed up.
@@ -153,11 +170,10 @@ class FusedResiduals:
         families = {"Chebyshev": module.COSINES, "Fourier": module.CIRCLE, "Legendre": module.LEGENDRE}
         self._peaks = columns.sup()[1:]  # of φ_2, …, φ_k; E is scaled like them
         E, Y = guesses.fits[:, 1:-1] / self._peaks[:, None], guesses.fits[:, -1]
-        in_harmonics = _harmonics.combine(columns, np.eye(_harmonics.count(columns)))
         self._sums = module.Residuals(
             (_harmonics.doubled(columns), _harmonics.count(rows)),
             families[columns.kind],
-            np.concatenate([E.reshape(m * (ks - 1), ks), Y]) @ in_harmonics,
+            np.concatenate([E.reshape(m * (ks - 1), ks), Y]) @ _in_harmonics(columns),
             guesses.value * rows.sup(),
             ks - 1,
             guesses.expert,
@@ -184,13 +200,13 @@ class FusedResiduals:
         columns, wide = self.guesses.columns, self.guesses.products
         chi, residuals, products = self._sums.sums()
         chi[0] = self.n  # known without error
-        E, Y = np.split(_harmonics.combine(columns, residuals.T).T, [m * (ks - 1)])
-        squares, spread = np.split(_harmonics.combine(wide, products.T).T, [m * (ks - 1)])
+        E, Y = np.split(_in_family(columns, residuals), [m * (ks - 1)])
+        squares, spread = np.split(_in_family(wide, products), [m * (ks - 1)])
         first, wobble = np.zeros((m, rows, ks)), np.zeros((m, ks, wide.size))
         first[:, 1:-1] = E.reshape(m, ks - 1, ks) * self._peaks[:, None]
         first[:, -1] = Y
         wobble[:, 1:] = squares.reshape(m, ks - 1, wide.size) * self._peaks[:, None] ** 2
-        return lifted(_harmonics.combine(wide, chi), columns), first, wobble, spread
+        return lifted(_in_family(wide, chi), columns), first, wobble, spread
 
 
 def residual_sums(guesses: Guesses, *, kernel: str | None = None) -> StackedResiduals | FusedResiduals:
