@@ -95,7 +95,7 @@ def fold(
         if hasattr(place, "submit"):
             return _tree(_in_order(partial(_quietly, function), chunks, place, 2 * cores()), add)
         count = min(check_workers(place), len(chunks))
-        if count == 1:
+        if count == 1 or getattr(chunks[0], "on_device", False):  # a device has its own ways to be busy
             return _tree(map(function, chunks), add)
         with ThreadPoolExecutor(count, "certirl") as pool:
             return _tree(_in_order(function, chunks, pool, 2 * count), add)

@@ -22,6 +22,7 @@ from certirl.moments import LITTLE, Moments, accumulate
 from certirl.products import lifted
 from certirl.residuals import FusedResiduals, Guesses, StackedResiduals, residual_sums
 from certirl.reward import Reward, RewardLike
+from certirl.tensors import to_host
 from certirl.transitions import Chunk, Piece, chunks_of
 
 
@@ -212,7 +213,7 @@ def _of_chunk(surrogate: Surrogate, kernel: str | None, chunk: Chunk) -> Evidenc
     if kernel is None and getattr(chunk, "n", LITTLE) < LITTLE:
         kernel = "numpy"  # loading compiled kernels takes longer than they save on little data
     sums = _Sums(surrogate, kernel)
-    for piece in chunk.pieces():
+    for piece in map(to_host, chunk.pieces()):  # products of four functions are no work for single precision
         sums.take(piece)
     return sums.evidence()
 
