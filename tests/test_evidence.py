@@ -62,19 +62,22 @@ def test_evidence_equals_the_dense_sums(family, columns, paired):
     rewards = [certirl.Reward(narrow.resized(k), rng.normal(size=k)) for k in (5, 13)]
     for reward in (*rewards, lambda s: np.where(s > 0.3, 1.0, -2.0), lambda s: np.cos(3 * s[:, 0])):
         surrogate = surrogate_of(narrow, training, reward)
-        found = gather(surrogate, iter(stream))
-        for name, plain in plain_sums(surrogate, stream).items():
-            np.testing.assert_allclose(getattr(found, name), plain, rtol=0, atol=1e-12 * np.abs(plain).max())
-        assert found.paired == paired
-        assert np.abs(found.spread - found.spread.swapaxes(-1, -2)).max() == 0
+        sums = plain_sums(surrogate, stream)
+        for kernel in ("numpy", None):
+            found = gather(surrogate, iter(stream), kernel=kernel)
+            for name, plain in sums.items():
+                np.testing.assert_allclose(getattr(found, name), plain, rtol=0, atol=1e-12 * np.abs(plain).max())
+            assert found.paired == paired
+            assert np.abs(found.spread - found.spread.swapaxes(-1, -2)).max() == 0
 
 
-def test_errors_are_small_against_every_entry_that_matters():
+@pytest.mark.parametrize("kernel", ["numpy", None])
+def test_errors_are_small_against_every_entry_that_matters(kernel):
     """Relative to √(S_ii S_jj) no entry of a second-order sum is off by more than rounding, corners included."""
     narrow = certirl.Legendre(11).on(PROBLEM.domain)
     stream = list(draw(PROBLEM, narrow, 20_000, 3, design=True, paired=True))
     surrogate = surrogate_of(narrow, stream, certirl.Reward(narrow, np.random.default_rng(0).normal(size=11)))
-    found, plain = gather(surrogate, stream), plain_sums(surrogate, stream)
+    found, plain = gather(surrogate, stream, kernel=kernel), plain_sums(surrogate, stream)
     for got, sums in (
         (found.spread[0, 0], plain["spread"][0, 0]),
         *zip(found.wobble[2, 1:], plain["wobble"][2, 1:], strict=True),

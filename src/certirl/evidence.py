@@ -18,15 +18,12 @@ from certirl._map import fold
 from certirl.bases import Basis
 from certirl.domain import Array, freeze
 from certirl.extrema import minimum
-from certirl.moments import Moments, accumulate
-from certirl.products import lifted, product_basis
+from certirl.moments import LITTLE, Moments, accumulate
+from certirl.products import lifted
+from certirl.residuals import FusedResiduals, Guesses, StackedResiduals, residual_sums
 from certirl.reward import Reward, RewardLike
 from certirl.tensors import to_host
 from certirl.transitions import Chunk, Piece, chunks_of
-
-# Numbers worked on at once: few enough for functions, residuals and squares of the same states to meet in cache; but
-# never fewer states than keep NumPy busy.
-_WORKSPACE, _BUSY = 2**18, 2048
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,106 +198,81 @@ class Evidence:
 SUMS = ("counts", "gram", "surprise", "spread", "drift", "wobble")
 
 
-def gather(surrogate: Surrogate, stream: Iterable[Piece]) -> Evidence:
-    """Walk through fresh data once, chunks side by side; memory does not grow with its length."""
-    return fold(partial(_of_chunk, surrogate), chunks_of(stream))
+def gather(surrogate: Surrogate, stream: Iterable[Piece], *, kernel: str | None = None) -> Evidence:
+    """Walk through fresh data once, chunks side by side; memory does not grow with its length.
+
+    Args:
+        surrogate: fixed beforehand.
+        stream: the fresh data.
+        kernel: one of `residuals.KERNELS`; left out, the fastest that is installed, can do it and is worth loading.
+    """
+    return fold(partial(_of_chunk, surrogate, kernel), chunks_of(stream))
 
 
-def _of_chunk(surrogate: Surrogate, chunk: Chunk) -> Evidence:
-    sums = _Sums(surrogate)
+def _of_chunk(surrogate: Surrogate, kernel: str | None, chunk: Chunk) -> Evidence:
+    if kernel is None and getattr(chunk, "n", LITTLE) < LITTLE:
+        kernel = "numpy"  # loading compiled kernels takes longer than they save on little data
+    sums = _Sums(surrogate, kernel)
     for piece in map(to_host, chunk.pieces()):  # products of four functions are no work for single precision
         sums.take(piece)
     return sums.evidence()
 
 
 class _Sums:
-    """Evidence in the making: Σ x xᵀ, Σ r x for every residual r, and Σ χ r r' in the products χ of the columns.
+    """Evidence in the making, one set of sums for every group of actions that were tried together.
 
     The residuals of an action are its E_1, …, E_k and its Y; with pairs, E of a rival stands for the contrast.
     """
 
-    def __init__(self, surrogate: Surrogate) -> None:
-        self.surrogate, A, ks = surrogate, len(surrogate.Z), surrogate.columns.size
-        self.products = product_basis(surrogate.columns)
-        self.rows, self.weights, self.rest = _split_value(surrogate)
-        self.counts, self.paired, self.mixed = np.zeros(A, dtype=np.int64), True, False
-        self.gram, self.first = np.zeros((A, ks, ks)), np.zeros((A, ks + 1, ks))
-        self.wobble, self.spread = np.zeros((A, ks, self.products.size)), np.zeros((A, A, self.products.size))
+    def __init__(self, surrogate: Surrogate, kernel: str | None = None) -> None:
+        self.surrogate, self.kernel = surrogate, kernel
+        self.counts = np.zeros(len(surrogate.Z), dtype=np.int64)
+        self._sums: dict[tuple[int, ...], StackedResiduals | FusedResiduals] = {}
+
+    @property
+    def kernels(self) -> set[str]:
+        """How the sums are made."""
+        return {sums.kernel for sums in self._sums.values()}
+
+    @property
+    def paired(self) -> bool:
+        return all(len(group) == len(self.counts) for group in self._sums)
 
     def take(self, piece: Piece) -> None:
-        chosen, n_actions = list(piece.actions), len(self.counts)
-        if chosen != list(range(n_actions)) and len(chosen) > 1:
-            raise ValueError("a piece of data holds one action, or all of them in order")
-        together = len(chosen) == n_actions
-        self.paired &= together
-        self.mixed |= together
-        guesses, ks = self._guesses(chosen), self.surrogate.columns.size
-        m, pairs = len(chosen), np.triu_indices(len(chosen))
-        # Blocks are added up within the piece first: rounding counts the terms of a piece, then the pieces.
-        gram, first = np.zeros((ks, ks)), np.zeros((m * (ks + 1), ks))
-        second = np.zeros((m * ks + len(pairs[0]), self.products.size))
-        size = max(_WORKSPACE // (m * self.rows.size + len(first) + len(second) + self.products.size), _BUSY)
-        for start in range(0, len(piece.states), size):
-            block = slice(start, start + size)
-            chi = self.products.values(piece.states[block]).T
-            x = chi[:ks]
-            residuals = self._residuals(guesses, x, piece.next_states[:, block])
-            gram += x @ x.T
-            first += residuals.reshape(len(first), -1) @ x.T
-            second += _squares(residuals, pairs) @ chi.T
-        self.counts[chosen] += len(piece.states)
-        self.gram[chosen] += gram
-        self.first[chosen] += first.reshape(m, ks + 1, ks)
-        self.wobble[chosen] += second[: m * ks].reshape(m, ks, -1)
-        one, other = np.array(chosen)[np.array(pairs)]
-        self.spread[one, other] += second[m * ks :]
-        self.spread[other, one] = self.spread[one, other]
+        group = tuple(piece.actions)
+        if group not in self._sums:
+            if group != tuple(range(len(self.counts))) and len(group) > 1:
+                raise ValueError("a piece of data holds one action, or all of them in order")
+            self._sums[group] = residual_sums(self._guesses(list(group)), kernel=self.kernel)
+        self._sums[group].add(piece.states, piece.next_states)
+        self.counts[list(group)] += len(piece.states)
 
-    def _guesses(self, chosen: list[int]) -> Array:
-        """Coefficients of what is taken off φ_i(s') or their contrasts, and off V(s') ``[m, k_s + 1, k_s]``."""
+    def _guesses(self, chosen: list[int]) -> Guesses:
         s = self.surrogate
-        Z = s.Z[chosen]
-        if len(chosen) > 1:
+        Z, together = s.Z[chosen], len(chosen) > 1
+        if together:
             Z = s.Z[s.expert] - Z
             Z[s.expert] = s.Z[s.expert]
-        return np.concatenate([Z, s.fits[chosen, None]], axis=1)
-
-    def _residuals(self, guesses: Array, x: Array, ends: Array) -> Array:
-        """E_1, …, E_k and Y of every action of a block ``[m, k_s + 1, n]``."""
-        m, n, ks, expert = len(ends), len(ends[0]), len(x), self.surrogate.expert
-        states = ends.reshape(m * n, -1)
-        phi = self.rows.values(states).T
-        value = self.weights @ phi
-        if self.rest is not None:
-            value += np.asarray(self.rest(states), dtype=np.float64).reshape(m * n)
-        if not np.isfinite(value).all():
-            raise ValueError("the reward must be finite at every state of the domain")
-        phi = phi[:ks].reshape(ks, m, n).swapaxes(0, 1)
-        residuals = (guesses.reshape(-1, ks) @ x).reshape(m, ks + 1, n)
-        for i, errors in enumerate(residuals[:, :ks]):
-            np.subtract(phi[expert if m > 1 else i], errors, out=errors)
-            if m > 1 and i != expert:
-                errors -= phi[i]
-        np.subtract(value.reshape(m, n), residuals[:, ks], out=residuals[:, ks])
-        return np.asarray(residuals)
+        fits = np.concatenate([Z, s.fits[chosen, None]], axis=1)
+        return Guesses(s.columns, *_split_value(s), fits, s.expert if together else None)
 
     def evidence(self) -> Evidence:
-        if self.mixed and not self.paired:
+        if any(len(group) == len(self.counts) for group in self._sums) and not self.paired:
             raise ValueError("paired and unpaired data must be weighed separately")
-        columns, expert = self.surrogate.columns, self.surrogate.expert
-        drift = self.first[:, :-1].copy()
+        s, A, ks = self.surrogate, len(self.counts), self.surrogate.columns.size
+        gram, first = np.zeros((A, ks, ks)), np.zeros((A, ks + 1, ks))
+        spread, wobble = np.zeros((A, A, ks, ks)), np.zeros((A, ks, ks, ks))
+        for group, sums in self._sums.items():
+            chosen = list(group)
+            gram[chosen], first[chosen], squares, products = sums.sums()
+            wobble[chosen] = lifted(squares, s.columns)
+            one, other = np.array(chosen)[np.array(sums.guesses.pairs)]
+            spread[one, other] = spread[other, one] = lifted(products, s.columns)
+        drift = first[:, :-1].copy()
         if self.paired:
-            for rival in self.surrogate.rivals:
-                drift[rival] = drift[expert] - drift[rival]
-        return Evidence(
-            self.counts,
-            self.gram,
-            self.first[:, -1],
-            lifted(self.spread, columns),
-            drift,
-            lifted(self.wobble, columns),
-            paired=bool(self.paired),
-        )
+            for rival in s.rivals:
+                drift[rival] = drift[s.expert] - drift[rival]
+        return Evidence(self.counts, gram, first[:, -1], spread, drift, wobble, paired=self.paired)
 
 
 def _split_value(surrogate: Surrogate) -> tuple[Basis, Array, RewardLike | None]:
@@ -310,13 +282,3 @@ def _split_value(surrogate: Surrogate) -> tuple[Basis, Array, RewardLike | None]
     if not _same_family(reward, columns):
         return columns, added, reward
     return *_plus_expansion(reward, columns, added), None
-
-
-def _squares(residuals: Array, pairs: tuple[Array, Array]) -> Array:
-    """E_ci² for every action and function, then Y_cY_d for every pair of actions ``[m·k_s + pairs, n]``."""
-    m, rows, n = residuals.shape
-    E, Y = residuals[:, :-1], residuals[:, -1]
-    squares = np.empty((m * (rows - 1) + len(pairs[0]), n))
-    np.multiply(E, E, out=squares[: m * (rows - 1)].reshape(E.shape))
-    np.multiply(Y[pairs[0]], Y[pairs[1]], out=squares[m * (rows - 1) :])
-    return squares
