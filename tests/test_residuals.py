@@ -10,7 +10,6 @@ import pytest
 import certirl
 from certirl.bounds import _sum_error
 from certirl.evidence import SUMS, Surrogate, _Sums, fit_surrogate, gather
-from certirl.moments import LITTLE
 from certirl.residuals import KERNELS, Guesses, residual_sums
 from certirl.simulator import draw
 from certirl.transitions import Piece, Stretch
@@ -143,8 +142,9 @@ def test_the_compiled_kernel_is_used_where_it_can_be(monkeypatch):
     monkeypatch.setattr(
         "certirl.evidence.residual_sums", lambda g, kernel: used.append(kernel) or residual_sums(g, kernel=kernel)
     )
-    states, ends = np.zeros((LITTLE, 1)), np.zeros((1, LITTLE, 1))
-    for n in (LITTLE - 1, LITTLE):
+    monkeypatch.setattr("certirl.moments.LITTLE", 12_000)  # function values: 1,000 rows of 3 · 4 functions
+    states, ends = np.zeros((1000, 1)), np.zeros((1, 1000, 1))
+    for n in (999, 1000):
         chunk = Stretch((0,), states[:n], ends[:, :n], 8192)
         gather(surrogate, SimpleNamespace(chunks=lambda chunk=chunk: [chunk]))
     assert used == ["numpy", None]

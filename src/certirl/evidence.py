@@ -18,7 +18,7 @@ from certirl._map import fold
 from certirl.bases import Basis
 from certirl.domain import Array, freeze
 from certirl.extrema import minimum
-from certirl.moments import LITTLE, Moments, accumulate
+from certirl.moments import Moments, accumulate, worthwhile
 from certirl.products import lifted
 from certirl.residuals import FusedResiduals, Guesses, StackedResiduals, residual_sums
 from certirl.reward import Reward, RewardLike
@@ -206,12 +206,12 @@ def gather(surrogate: Surrogate, stream: Iterable[Piece], *, kernel: str | None 
         stream: the fresh data.
         kernel: one of `residuals.KERNELS`; left out, the fastest that is installed, can do it and is worth loading.
     """
-    return fold(partial(_of_chunk, surrogate, kernel), chunks_of(stream))
+    chunks = chunks_of(stream)
+    kernel = kernel or worthwhile(chunks, 3 * surrogate.columns.size)
+    return fold(partial(_of_chunk, surrogate, kernel), chunks)
 
 
 def _of_chunk(surrogate: Surrogate, kernel: str | None, chunk: Chunk) -> Evidence:
-    if kernel is None and getattr(chunk, "n", LITTLE) < LITTLE:
-        kernel = "numpy"  # loading compiled kernels takes longer than they save on little data
     sums = _Sums(surrogate, kernel)
     for piece in map(to_host, chunk.pieces()):  # products of four functions are no work for single precision
         sums.take(piece)

@@ -22,7 +22,8 @@ from certirl.sums import JointSums, StackedSums, joint_sums
 from certirl.tensors import TensorSums, is_tensor
 from certirl.transitions import Chunk, Piece, TensorTransitions, Transitions, chunks_of, pieces
 
-LITTLE = 20_000
+# Function values below which loading compiled kernels (about a second) takes longer than they save.
+LITTLE = 8_000_000
 _SUMS = ("counts", "gram", "cross", "outer")
 
 
@@ -215,14 +216,20 @@ def accumulate(
     Row r of a piece goes to fold ``r mod folds``: every fold sees every stretch of the data. Memory does not grow with
     the length of the stream. Chunks are worked on side by side (see `_map`).
     """
-    return fold(partial(_of_chunk, tuple(pairs), n_actions, folds), chunks_of(stream), _side_by_side)
+    chunks = chunks_of(stream)
+    kernel = worthwhile(chunks, max(rows.size + columns.size for rows, columns in pairs))
+    return fold(partial(_of_chunk, tuple(pairs), n_actions, folds, kernel), chunks, _side_by_side)
+
+
+def worthwhile(chunks: Sequence[Chunk], functions: int) -> str | None:
+    """The kernel for so much data: "numpy" where no compiled one is worth loading, else None, the fastest."""
+    rows = sum(getattr(chunk, "n", LITTLE) for chunk in chunks)
+    return "numpy" if rows * functions < LITTLE else None
 
 
 def _of_chunk(
-    pairs: tuple[tuple[Basis, Basis], ...], n_actions: int, folds: int, chunk: Chunk
+    pairs: tuple[tuple[Basis, Basis], ...], n_actions: int, folds: int, kernel: str | None, chunk: Chunk
 ) -> list[tuple[Moments, ...]]:
-    # Loading compiled kernels takes longer than they save on little data.
-    kernel = "numpy" if getattr(chunk, "n", LITTLE) < LITTLE else None
     sums = [[_Sums(rows, columns, n_actions, kernel) for _ in range(folds)] for rows, columns in pairs]
     for piece in chunk.pieces():
         for parts in sums:
@@ -233,7 +240,7 @@ def _of_chunk(
 
 def of_chunk(rows: Basis, columns: Basis, n_actions: int, chunk: Chunk) -> Moments:
     """The moments of one chunk, here and now."""
-    return _of_chunk(((rows, columns),), n_actions, 1, chunk)[0][0]
+    return _of_chunk(((rows, columns),), n_actions, 1, None, chunk)[0][0]
 
 
 def _side_by_side(one: list[tuple[Moments, ...]], other: list[tuple[Moments, ...]]) -> list[tuple[Moments, ...]]:
