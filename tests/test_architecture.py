@@ -13,8 +13,9 @@ PACKAGE = ROOT / "src" / "certirl"
 
 # From the ground up; a room may import rooms on lower lines only, function-local imports included.
 LAYERS = [
-    ["domain", "archive", "progress", "_map"],
-    ["laws"],
+    ["domain", "archive", "progress", "_cluster"],
+    ["_map"],
+    ["laws", "scheduler"],
     ["bases"],
     ["extrema", "inverse", "reward", "transitions", "_harmonics", "_blocked", "_fused"],
     ["_spread"],
