@@ -59,7 +59,7 @@ def _local(count: int) -> Iterator[Any]:
         n_workers=count,
         threads_per_worker=1,
         processes=True,
-        dashboard_address=None,
+        dashboard_address="127.0.0.1:0",  # any free port: others may run beside it
         silence_logs=logging.CRITICAL,
     ) as cluster:
         yield cluster
