@@ -38,7 +38,7 @@ LAYERS = [
     ["solve"],
     ["readers"],
     ["problems", "tables", "plots", "study"],
-    ["reproduce"],
+    ["reproduce", "bench"],
     ["__init__"],
     ["cli"],
 ]
