@@ -23,7 +23,7 @@ from certirl.simulator import Simulator, sample
 from certirl.solution import Solution, load
 from certirl.solve import solve
 from certirl.tail import Smooth
-from certirl.transitions import Transitions
+from certirl.transitions import TensorTransitions, Transitions
 
 __version__ = "0.1.0"
 
@@ -44,6 +44,7 @@ __all__ = [
     "Simulator",
     "Smooth",
     "Solution",
+    "TensorTransitions",
     "Transitions",
     "Witness",
     "bellman",

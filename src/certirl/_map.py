@@ -107,7 +107,7 @@ def fold(
             _check_travels(place, alone, chunks[0])
             return _tree(_in_order(alone, chunks, place, 2 * cores()), add)
         count = min(check_workers(place), len(chunks))
-        if count == 1:
+        if count == 1 or getattr(chunks[0], "on_device", False):  # a device has its own ways to be busy
             return _tree(map(function, chunks), add)
         with ThreadPoolExecutor(count, "certirl") as pool:
             return _tree(_in_order(function, chunks, pool, 2 * count), add)

@@ -21,6 +21,7 @@ from certirl.extrema import minimum
 from certirl.moments import Moments, accumulate
 from certirl.products import lifted, product_basis
 from certirl.reward import Reward, RewardLike
+from certirl.tensors import to_host
 from certirl.transitions import Chunk, Piece, chunks_of
 
 # Numbers worked on at once: few enough for functions, residuals and squares of the same states to meet in cache; but
@@ -207,7 +208,7 @@ def gather(surrogate: Surrogate, stream: Iterable[Piece]) -> Evidence:
 
 def _of_chunk(surrogate: Surrogate, chunk: Chunk) -> Evidence:
     sums = _Sums(surrogate)
-    for piece in chunk.pieces():
+    for piece in map(to_host, chunk.pieces()):  # products of four functions are no work for single precision
         sums.take(piece)
     return sums.evidence()
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.polynomial import polynomial
 from numpy.typing import NDArray
 
+from certirl import tensors
 from certirl.domain import Array
 
 # sup|F_drawn − F|: what a hundred million draws could not tell from zero, with a factor of a thousand to spare.
@@ -49,6 +51,49 @@ class Chords:
         along *= self.width.take(chord)
         along += self.low.take(chord)
         return along
+
+
+class DeviceChords:
+    """The same table as torch tensors: within a step of u everything is small, so that single precision is enough.
+
+    Args:
+        table: of NumPy arrays.
+        device: where draws are made.
+    """
+
+    def __init__(self, table: Chords, device: Any) -> None:
+        library = tensors.torch()
+        cuts = table.scale / _STEPS
+        steps = np.tile(np.arange(_STEPS + 1), len(table.scale) // (_STEPS + 1))
+        first = np.rint(table.offset + cuts * steps).astype(np.int64)
+        self._cuts = library.tensor(cuts, dtype=library.float32, device=device)
+        self._first = library.tensor(first, dtype=library.int32, device=device)
+        self._low = library.tensor(table.low, dtype=library.float32, device=device)
+        self._width = library.tensor(table.width, dtype=library.float32, device=device)
+
+    def draw(self, states: Any, rng: Any) -> Any:
+        """One draw of (1 − s²)F_0 + s²F_1 for each state ``[n]``; one uniform number picks and is inverted."""
+        library = tensors.torch()
+        if tensors.can_fuse(states.device):
+            from certirl._triton import draw_chords
+
+            seed = int(library.randint(2**62, (1,), generator=rng, device=rng.device))
+            tables = (self._cuts, self._first, self._low, self._width)
+            return draw_chords(states.contiguous(), seed, tables, _STEPS)
+        square = (states**2).clamp(max=1.0)
+        uniform = library.rand(len(square), generator=rng, device=rng.device)
+        at_edge = uniform < square
+        uniform = (uniform - square * ~at_edge) / library.where(at_edge, square, 1 - square)
+        return self._invert(uniform.clamp(0.0, 1.0 - 2.0**-24), at_edge)
+
+    def _invert(self, uniform: Any, which: Any) -> Any:
+        scaled = uniform * _STEPS
+        step = scaled.int()
+        place = step + which * (_STEPS + 1)
+        along = (scaled - step) * self._cuts[place]
+        chord = along.int()
+        where = self._first[place] + chord
+        return self._low[where] + (along - chord) * self._width[where]
 
 
 def chords(*densities: Array) -> Chords:

@@ -19,7 +19,8 @@ from certirl.bases import Basis, from_spec
 from certirl.domain import Array, describe, freeze
 from certirl.simulator import CHUNK
 from certirl.sums import JointSums, StackedSums, joint_sums
-from certirl.transitions import Chunk, Piece, Transitions, chunks_of, pieces
+from certirl.tensors import TensorSums, is_tensor
+from certirl.transitions import Chunk, Piece, TensorTransitions, Transitions, chunks_of, pieces
 
 LITTLE = 20_000
 _SUMS = ("counts", "gram", "cross", "outer")
@@ -187,19 +188,22 @@ def check_repeats(files: Iterable[tuple[str, str]]) -> None:
         seen[mark] = name
 
 
-def measure(transitions: Transitions, *, basis: Basis, columns: int | None = None, map: Any = None) -> Moments:
+def measure(
+    transitions: Transitions | TensorTransitions, *, basis: Basis, columns: int | None = None, map: Any = None
+) -> Moments:
     """Sum the products of basis functions over logged transitions (Algorithm 1, step 4, before dividing by n).
 
     Args:
-        transitions: the data.
+        transitions: the data, in NumPy or on a device.
         basis: the row basis φ; placed on the data's domain.
         columns: how many of its functions describe the state, k_s; all of them if left out.
         map: where to work: a number of threads, a Dask client, an executor; threads on all cores if left out.
     """
     basis = basis.on(transitions.domain)
     narrow = basis.resized(basis.size if columns is None else columns)
+    stream = transitions if isinstance(transitions, TensorTransitions) else pieces(transitions, CHUNK)
     with on(map):
-        ((moments,),) = accumulate(pieces(transitions, CHUNK), [(basis, narrow)], n_actions=transitions.n_actions)
+        ((moments,),) = accumulate(stream, [(basis, narrow)], n_actions=transitions.n_actions)  # type: ignore[arg-type]
     return moments
 
 
@@ -242,12 +246,16 @@ class _Sums:
     def __init__(self, rows: Basis, columns: Basis, n_actions: int, kernel: str | None) -> None:
         self.rows, self.columns, self.kernel, self.paired = rows, columns, kernel, True
         self.counts = np.zeros(n_actions, dtype=np.int64)
-        self._sums: dict[tuple[int, ...], JointSums | StackedSums] = {}
+        self._sums: dict[tuple[int, ...], JointSums | StackedSums | TensorSums] = {}
 
     def take(self, piece: Piece) -> None:
         group = tuple(piece.actions)
         if group not in self._sums:
-            self._sums[group] = joint_sums([self.rows] * len(group) + [self.columns], kernel=self.kernel)
+            bases = [self.rows] * len(group) + [self.columns]
+            if is_tensor(piece.states):
+                self._sums[group] = TensorSums(bases, piece.states.device)
+            else:
+                self._sums[group] = joint_sums(bases, kernel=self.kernel)
         self._sums[group].add(*piece.next_states, piece.states)
         self.counts[list(group)] += len(piece.states)
         self.paired &= len(group) == len(self.counts)

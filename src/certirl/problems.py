@@ -17,7 +17,7 @@ from certirl.bases import Basis, gauss_legendre
 from certirl.concentration import spread_points
 from certirl.domain import Array, Domain, as_rows, as_states, describe
 from certirl.estimate import Operators
-from certirl.inverse import bisect, chords
+from certirl.inverse import DeviceChords, bisect, chords
 from certirl.reward import RewardLike
 from certirl.simulator import as_generator
 
@@ -209,6 +209,36 @@ class PolynomialProblem(Problem):
         for chosen, density in ((~at_edge, self.centre[action]), (at_edge, self.edge[action])):
             drawn[chosen] = bisect(density, uniform[chosen], self.bits)
         return drawn
+
+    def to(self, device: Any) -> DevicePolynomial:
+        """The same problem as a simulator of torch tensors on a device, say "cuda"."""
+        if self.bits is not None:
+            raise ValueError("a device draws exactly: leave bits out")
+        return DevicePolynomial(self, device)
+
+
+class DevicePolynomial:
+    """A polynomial problem whose states are torch tensors on a device; draws in single precision, tables in the same.
+
+    Attributes:
+        problem: the problem, which knows the truth.
+        device: where tensors live.
+    """
+
+    thread_safe = True
+
+    def __init__(self, problem: PolynomialProblem, device: Any) -> None:
+        self.problem, self.device = problem, device
+        self.n_actions, self.domain = problem.n_actions, problem.domain
+        pairs = zip(problem.centre, problem.edge, strict=True)
+        self._tables = [DeviceChords(chords(*pair), device) for pair in pairs]
+
+    def __str__(self) -> str:
+        return f"{self.problem} on {self.device}"
+
+    def sample(self, states: Any, action: int, rng: Any) -> Any:
+        """As `PolynomialProblem.sample`, with a torch Generator."""
+        return self._tables[action].draw(states[:, 0], rng)
 
 
 def _random_density(rng: np.random.Generator, degree: int) -> Array:

@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from certirl import tensors
 from certirl.bases import Basis
 from certirl.domain import Array, Domain, as_domain, as_states
 from certirl.transitions import Piece, Transitions, concatenate, pieces_per_chunk
@@ -26,7 +27,9 @@ _ONE_AT_A_TIME = Lock()
 class Simulator(Protocol):
     """Anything with these three members: the MDP without its reward.
 
-    A simulator that may be asked by several threads at once can say so with an attribute ``thread_safe = True``.
+    A simulator that may be asked by several threads at once can say so with an attribute ``thread_safe = True``. One
+    with an attribute ``device`` ("cuda", …) is asked with torch tensors and a torch Generator of that device, and
+    answers with a tensor.
     """
 
     @property
@@ -93,21 +96,20 @@ class Draws:
 
     def chunks(self) -> list[Draws]:
         """The same in parts of whole pieces."""
-        per_chunk = pieces_per_chunk(-(-self.n // CHUNK))
+        rows = self._piece * pieces_per_chunk(-(-self.n // self._piece))
         return [
-            replace(self, n=min(per_chunk * CHUNK, self.n - start), first=self.first + start // CHUNK)
-            for start in range(0, self.n, per_chunk * CHUNK)
+            replace(self, n=min(rows, self.n - start), first=self.first + start // self._piece)
+            for start in range(0, self.n, rows)
         ]
 
     def pieces(self) -> Iterator[Piece]:
         """Ask the simulator, piece by piece."""
         domain, every = as_domain(self.simulator.domain), tuple(range(self.simulator.n_actions))
-        draw_states = self.basis.design if self.design else self.basis.sample
-        for number, start in enumerate(range(0, self.n, CHUNK), start=self.first):
-            size = min(CHUNK, self.n - start)
+        for number, start in enumerate(range(0, self.n, self._piece), start=self.first):
+            size = min(self._piece, self.n - start)
             if self.paired:
                 stream = self._generator(number)
-                states = draw_states(size, stream)
+                states = self._states(size, stream)
                 answers, aligned = _ask_all(self.simulator, states, stream, domain)
                 if not aligned:
                     raise ValueError(
@@ -117,12 +119,27 @@ class Draws:
             else:
                 for action in every:
                     stream = self._generator(number, action)
-                    states = draw_states(size, stream)
+                    states = self._states(size, stream)
                     yield Piece((action,), states, ask(self.simulator, states, action, stream, domain)[None])
 
-    def _generator(self, *key: int) -> np.random.Generator:
+    @property
+    def on_device(self) -> bool:
+        """Whether its pieces are tensors of a device."""
+        return device_of(self.simulator) is not None
+
+    @property
+    def _piece(self) -> int:
+        return CHUNK if device_of(self.simulator) is None else tensors.PIECE
+
+    def _generator(self, *key: int) -> Any:
         child = np.random.SeedSequence(self.seed.entropy, spawn_key=(*self.seed.spawn_key, *key))
-        return np.random.Generator(self.generator(child))
+        device = device_of(self.simulator)
+        return np.random.Generator(self.generator(child)) if device is None else tensors.generator(child, device)
+
+    def _states(self, size: int, stream: Any) -> Any:
+        if device_of(self.simulator) is not None:
+            return tensors.draw_states(self.basis, size, stream, design=self.design)
+        return (self.basis.design if self.design else self.basis.sample)(size, stream)
 
 
 def draw(simulator: Simulator, basis: Basis, n: int, rng: Any, *, design: bool = False, paired: bool = False) -> Draws:
@@ -153,27 +170,37 @@ def can_pair(simulator: Simulator, basis: Basis, rng: Any) -> bool:
     are no longer independent of each other, and pairs must not be formed.
     """
     check_simulator(simulator)
-    domain, (stream,) = as_domain(simulator.domain), as_generator(rng).spawn(1)
-    return _ask_all(simulator, basis.on(domain).design(256, stream), stream, domain)[1]
+    few = draw(simulator, basis, 256, rng, design=True)
+    stream = few._generator(0)
+    return _ask_all(simulator, few._states(256, stream), stream, as_domain(simulator.domain))[1]
 
 
-def _ask_all(simulator: Simulator, states: Array, stream: np.random.Generator, domain: Domain) -> tuple[Array, bool]:
+def device_of(simulator: Any) -> Any:
+    """The device whose tensors it takes; None for NumPy."""
+    return getattr(simulator, "device", None)
+
+
+def _ask_all(simulator: Simulator, states: Any, stream: Any, domain: Domain) -> tuple[Any, bool]:
     """The answers of all actions to the same states and random numbers, and whether all used equally many of these."""
     answers, following = [], set()
+    on_device = device_of(simulator) is not None
     for action in range(simulator.n_actions):
-        own = copy.deepcopy(stream)
+        own = stream.clone_state() if on_device else copy.deepcopy(stream)
         answers.append(ask(simulator, states, action, own, domain))
-        following.add(int(own.integers(2**62)))
-    return np.stack(answers), len(following) == 1
+        following.add(own.get_state().numpy().tobytes() if on_device else int(own.integers(2**62)))
+    return (tensors.torch().stack(answers) if on_device else np.stack(answers)), len(following) == 1
 
 
-def ask(simulator: Simulator, states: Array, action: int, rng: np.random.Generator, domain: Domain) -> Array:
+def ask(simulator: Simulator, states: Any, action: int, rng: Any, domain: Domain) -> Any:
     """One call of the simulator, its answer checked; the states are lent read-only, since others will use them too."""
-    states.flags.writeable = False
+    on_device = device_of(simulator) is not None
+    if not on_device:
+        states.flags.writeable = False
     # Simulators keep state more often than their authors think: one thread at a time, unless told otherwise.
     with nullcontext() if getattr(simulator, "thread_safe", False) else _ONE_AT_A_TIME:
         answer = simulator.sample(states, action, rng)
-    answer = as_states(answer, domain, name=f"next states of action {action}")
+    check = tensors.as_tensor_states if on_device else as_states
+    answer = check(answer, domain, name=f"next states of action {action}")
     if len(answer) != len(states):
         raise ValueError(f"sample(states, {action}, rng) got {len(states)} states and returned {len(answer)}")
     return answer

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from certirl import tensors
 from certirl.domain import Array, Domain, as_domain, as_rows, as_states, describe, freeze
 
 LARGEST_ACTION = 2**31  # beyond it, what looks like an action is something else
@@ -102,6 +103,53 @@ class Transitions:
         """The states ``[m, d]`` and next states ``[m, d]`` of one action, in order."""
         chosen = self.actions == action
         return self.states[chosen], self.next_states[chosen]
+
+
+@dataclass(frozen=True, eq=False)
+class TensorTransitions:
+    """Observed steps (s, a, s') as torch tensors; they stay on their device, and `measure` brings back only sums.
+
+    Attributes:
+        states: ``[n]`` or ``[n, d]``.
+        actions: whole numbers 0, 1, …, ``[n]``.
+        next_states: like ``states``.
+        domain: the box the states live in.
+        n_actions: the number of actions.
+    """
+
+    states: Any
+    actions: Any
+    next_states: Any
+    domain: Domain
+    n_actions: int
+    on_device: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        domain = as_domain(self.domain)
+        states = tensors.as_tensor_states(self.states, domain, name="states")
+        next_states = tensors.as_tensor_states(self.next_states, domain, name="next_states")
+        if not len(states) == len(self.actions) == len(next_states):
+            raise ValueError(
+                "states, actions and next_states must be equally long, "
+                f"got {len(states)}, {len(self.actions)} and {len(next_states)}"
+            )
+        if len(states) == 0:
+            raise ValueError("there are no transitions: states, actions and next_states are empty")
+        low, high = int(self.actions.min()), int(self.actions.max())
+        if self.actions.is_floating_point() or low < 0 or high >= self.n_actions:
+            raise ValueError(f"actions must be whole numbers 0 … {self.n_actions - 1}, got {low} to {high}")
+        for name, value in {"states": states, "next_states": next_states, "domain": domain}.items():
+            object.__setattr__(self, name, value)
+
+    def chunks(self) -> list[TensorTransitions]:
+        """Itself: a device is kept busy by one."""
+        return [self]
+
+    def pieces(self) -> Iterator[Piece]:
+        """One for each action."""
+        for action in range(self.n_actions):
+            chosen = self.actions == action
+            yield Piece((action,), self.states[chosen], self.next_states[chosen][None])
 
 
 def concatenate(parts: Iterable[Transitions]) -> Transitions:

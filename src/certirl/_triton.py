@@ -1,0 +1,101 @@
+"""Kernels for an NVIDIA or AMD device, written in Triton, which comes with torch there.
+
+`joint_products` makes the harmonics of a few hundred rows in registers and multiplies them with themselves at once;
+`draw_chords` is `inverse.DeviceChords.draw` in one pass. Neither indexes memory by anything but row numbers and places
+of tables that are bounded there and then.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+ROWS = 64  # per product
+FLUSH = 16  # products in single precision before their sum joins the total in double
+MOST = 64  # harmonics in all that fit into the registers of a program
+_PROGRAMS = 16  # per multiprocessor
+
+
+@triton.jit
+def _joint(points, n, stride, out, per_program, sizes: tl.constexpr, circular: tl.constexpr, H: tl.constexpr,
+           ROWS: tl.constexpr, FLUSH: tl.constexpr):  # fmt: skip
+    row = tl.arange(0, H)[:, None]
+    total = tl.zeros([H, H], dtype=tl.float64)
+    begin = tl.program_id(0).to(tl.int64) * per_program
+    for flush in range(0, per_program, ROWS * FLUSH):
+        part = tl.zeros([H, H], dtype=tl.float32)
+        for step in range(FLUSH):
+            at = begin + flush + step * ROWS + tl.arange(0, ROWS)
+            there = (at < n) & (at < begin + per_program)
+            one = there.to(tl.float32)
+            tile = tl.zeros([H, ROWS], dtype=tl.float32)
+            for v in tl.static_range(len(sizes)):
+                t = tl.load(points + v * stride + at, mask=there, other=0.0)
+                first = 0
+                for w in tl.static_range(v):
+                    first += sizes[w]
+                tile += tl.where(row == first, one[None, :], 0.0)
+                if circular[v]:
+                    sin, cos = tl.sin(3.141592653589793 * t), tl.cos(3.141592653589793 * t)
+                    s, c = sin * one, cos * one
+                    for m in tl.static_range((sizes[v] - 1) // 2):
+                        tile += tl.where(row == first + 2 * m + 1, s[None, :], 0.0)
+                        tile += tl.where(row == first + 2 * m + 2, c[None, :], 0.0)
+                        s, c = s * cos + c * sin, c * cos - s * sin
+                else:
+                    older, old = one, t * one
+                    for m in tl.static_range(sizes[v] - 1):
+                        tile += tl.where(row == first + m + 1, old[None, :], 0.0)
+                        older, old = old, 2 * t * old - older
+            part = tl.dot(tile, tl.trans(tile), part, input_precision="tf32x3")
+        total += part.to(tl.float64)
+    place = tl.arange(0, H)[:, None] * H + tl.arange(0, H)[None, :]
+    tl.store(out + tl.program_id(0) * H * H + place, total)
+
+
+def joint_products(points: torch.Tensor, sizes: tuple[int, ...], circular: tuple[bool, ...]) -> torch.Tensor:
+    """Σ h hᵀ over rows, h the harmonics of several variables side by side: ``[H, H]``, double precision.
+
+    Args:
+        points: coordinates t ∈ [-1, 1], one row for each variable ``[v, n]``, single precision, checked before.
+        sizes: harmonics of each variable; odd where circular; at most MOST together.
+        circular: sines and cosines of πt, or Chebyshev polynomials of t.
+    """
+    n, whole = points.shape[1], sum(sizes)
+    H = max(16, triton.next_power_of_2(whole))
+    programs = _PROGRAMS * torch.cuda.get_device_properties(points.device).multi_processor_count
+    unit = ROWS * FLUSH
+    per_program = -(-n // (programs * unit)) * unit
+    programs = -(-n // per_program)
+    out = torch.empty((programs, H, H), dtype=torch.float64, device=points.device)
+    _joint[(programs,)](points, n, points.stride(0), out, per_program, sizes, circular, H, ROWS, FLUSH)
+    return out.sum(dim=0)[:whole, :whole]
+
+
+@triton.jit
+def _chords(states, drawn, n, seed, cuts, first, low, width, steps, BLOCK: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    there = at < n
+    s = tl.load(states + at, mask=there, other=0.5)
+    square = tl.minimum(s * s, 1.0)
+    u = tl.rand(seed, at)
+    edge = u < square
+    u = tl.where(edge, u / square, (u - square) / (1 - square))
+    u = tl.minimum(tl.maximum(u, 0.0), 0.99999994)
+    scaled = u * steps
+    step = scaled.to(tl.int32)
+    place = step + tl.where(edge, steps + 1, 0)
+    along = (scaled - step) * tl.load(cuts + place)
+    chord = along.to(tl.int32)
+    where = tl.load(first + place) + chord
+    x = tl.load(low + where) + (along - chord) * tl.load(width + where)
+    tl.store(drawn + at, x, mask=there)
+
+
+def draw_chords(states: torch.Tensor, seed: int, tables: tuple[torch.Tensor, ...], steps: int) -> torch.Tensor:
+    """One next state for each state ``[n]`` of a polynomial problem, from the tables of `inverse.DeviceChords`."""
+    drawn = torch.empty_like(states)
+    grid = (triton.cdiv(len(states), 1024),)
+    _chords[grid](states, drawn, len(states), seed, *tables, steps, BLOCK=1024)
+    return drawn

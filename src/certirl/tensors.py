@@ -1,0 +1,210 @@
+"""Data on an accelerator: torch tensors stay where they are, and only sums come back.
+
+Function values are made in single precision, summed up over a few hundred rows at a time in single precision too, and
+from there on in double: `error` bounds what that costs. The same code runs on torch's CPU device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from itertools import combinations, combinations_with_replacement, pairwise
+from typing import Any
+
+import numpy as np
+
+from certirl import _harmonics
+from certirl.bases import FAMILIES, Basis
+from certirl.domain import Array, Domain, describe
+
+# Rows whose products are summed up in single precision; rows whose functions are in memory at once.
+BLOCK, SLAB = 256, 1 << 20
+PIECE = 1 << 24  # rows per piece: enough to keep a large device busy
+MOST_FUSED = 32  # harmonics of two variables together: more would not fit into registers
+
+
+def torch() -> Any:
+    """The library, or a sentence."""
+    try:
+        import torch
+    except ImportError:
+        raise ImportError('tensors need torch: pip install "certirl[gpu]"') from None
+    return torch
+
+
+def is_tensor(values: Any) -> bool:
+    """Whether these are torch's, without importing it."""
+    return type(values).__module__.partition(".")[0] == "torch"
+
+
+def as_tensor_states(states: Any, domain: Domain, *, name: str = "states") -> Any:
+    """States as a tensor ``[n, d]`` on their device, each checked to lie in the box."""
+    if not is_tensor(states):
+        raise TypeError(f"{name} must be a torch tensor like the states they follow, got {type(states).__name__}")
+    rows = states[:, None] if states.ndim == 1 and len(domain) == 1 else states
+    if rows.ndim != 2 or rows.shape[1] != len(domain):
+        raise ValueError(f"{name} must have shape [n, {len(domain)}], got {list(states.shape)}")
+    low, high = (rows.new_tensor(ends) for ends in zip(*domain, strict=True))
+    slack = 1e-6 * (high - low)  # single precision rounds at the edges
+    inside = ((rows >= low - slack) & (rows <= high + slack)).all()  # which nothing but numbers passes
+    if not bool(inside):
+        raise ValueError(f"{name} must be numbers inside the domain {describe(domain)}; some are not")
+    return rows.clamp(low, high)
+
+
+def to_host(piece: Any) -> Any:
+    """A piece of data in NumPy, double precision, wherever it was."""
+    if not is_tensor(piece.states):
+        return piece
+    arrays = (part.double().cpu().numpy() for part in (piece.states, piece.next_states))
+    return type(piece)(piece.actions, *arrays)
+
+
+def generator(seed: np.random.SeedSequence, device: Any) -> Any:
+    """A generator of the device's own, for this seed."""
+    (words,) = seed.generate_state(1, np.uint64)
+    return torch().Generator(device=device).manual_seed(int(words >> np.uint64(1)))
+
+
+def draw_states(basis: Basis, n: int, rng: Any, *, design: bool) -> Any:
+    """n states of a basis on the generator's device, from its weight or its design: ``[n, 1]``, single precision."""
+    ((low, high),) = basis.domain
+    u = torch().rand(n, 1, generator=rng, device=rng.device)
+    uneven = basis.kind == "Chebyshev" or (design and basis.kind != "Fourier")
+    t = torch().cos(np.pi * u) if uneven else 2 * u - 1
+    return ((low + high) / 2 + (high - low) / 2 * t).clamp(low, high)
+
+
+def _reference(basis: Basis, states: Any) -> Any:
+    """t ∈ [-1, 1] in single precision for states ``[n, 1]`` of the domain."""
+    ((low, high),) = basis.domain
+    return ((states[:, 0] - (low + high) / 2) / ((high - low) / 2)).clamp(-1, 1).to(torch().float32)
+
+
+def values(basis: Basis, t: Any) -> Any:
+    """φ_i at coordinates t ∈ [-1, 1] ``[n]``: ``[k, n]``, in their precision."""
+    rows = t.new_empty((basis.size, len(t)))
+    fill = {"Fourier": _fill_circle, "Legendre": _fill_legendre, "Chebyshev": _fill_chebyshev}[basis.kind]
+    rows[0] = 1.0
+    if basis.size > 1:
+        fill(rows, t)
+    rows *= rows.new_tensor(basis.sup())[:, None]
+    return rows
+
+
+def _fill_circle(rows: Any, t: Any) -> None:
+    sin, cos = torch().sin(np.pi * t), torch().cos(np.pi * t)
+    s, c = sin, cos
+    for row in range(1, len(rows), 2):
+        rows[row] = s
+        if row + 1 < len(rows):
+            rows[row + 1] = c
+        s, c = s * cos + c * sin, c * cos - s * sin
+
+
+def _fill_legendre(rows: Any, t: Any) -> None:
+    rows[1] = t
+    for n in range(2, len(rows)):
+        rows[n] = (2 - 1 / n) * t * rows[n - 1] - (1 - 1 / n) * rows[n - 2]
+
+
+def _fill_chebyshev(rows: Any, t: Any) -> None:
+    rows[1] = t
+    for n in range(2, len(rows)):
+        rows[n] = 2 * t * rows[n - 1] - rows[n - 2]
+
+
+class TensorSums:
+    """Σ φ_i(s_i) φ_j(s_j)ᵀ in the making, for every pair of several variables, on the device of the data.
+
+    Attributes:
+        bases: the basis of each variable.
+        kernels: {"triton"}, one fused kernel for each pair, where the device and the sizes allow it; else {"torch"}.
+        n: how many rows were added.
+        error: ``|error| ≤ error · n · sup|φ_i| · sup|φ_j|`` for every entry, from rounding to single precision.
+    """
+
+    def __init__(self, bases: Sequence[Basis], device: Any, *, kernel: str | None = None) -> None:
+        for basis in bases:
+            if getattr(basis, "kind", None) not in FAMILIES:
+                raise TypeError(f"on a device, sums are for {', '.join(FAMILIES)}; got {basis}")
+        self.bases, self.n = tuple(bases), 0
+        self._parts: dict[tuple[int, ...], Any] = {}
+        largest = max(basis.size for basis in self.bases)
+        counts = sorted(map(_harmonics.count, self.bases))[-2:]
+        fused = can_fuse(device) and sum(counts) <= MOST_FUSED
+        chosen = kernel or ("triton" if fused else "torch")
+        self.kernels = {chosen}
+        self._groups = list(combinations(range(len(bases)), 2)) if chosen == "triton" else [tuple(range(len(bases)))]
+        self.error = 2.0**-24 * (4 * largest**2 + (1024 if chosen == "triton" else BLOCK))
+
+    def add(self, *states: Any) -> None:
+        """Add rows, for each variable the states ``[n, 1]`` of its domain, checked before."""
+        points = torch().stack([_reference(basis, s) for basis, s in zip(self.bases, states, strict=True)])
+        for group in self._groups:
+            sums = self._fused(points, group) if self.kernels == {"triton"} else self._stacked(points)
+            self._parts[group] = self._parts[group] + sums if group in self._parts else sums
+        self.n += points.shape[1]
+
+    def _fused(self, points: Any, group: tuple[int, ...]) -> Any:
+        from certirl import _triton
+
+        bases = [self.bases[i] for i in group]
+        sizes = tuple(map(_harmonics.count, bases))
+        chosen = points if len(group) == len(points) else points[list(group)]
+        return _triton.joint_products(chosen, sizes, tuple(map(_harmonics.is_circular, bases)))
+
+    def _stacked(self, points: Any) -> Any:
+        slabs = (points[:, start : start + SLAB] for start in range(0, points.shape[1], SLAB))
+        return sum(_products(self.bases, slab) for slab in slabs)
+
+    def blocks(self) -> dict[tuple[int, int], Array]:
+        """Σ φ_i φ_jᵀ of variables i ≤ j: ``[k_i, k_j]``, as NumPy arrays."""
+        found: dict[tuple[int, int], Array] = {}
+        for group, total in self._parts.items():
+            whole, fused = total.cpu().numpy(), self.kernels == {"triton"}
+            sizes = [_harmonics.count(self.bases[i]) if fused else self.bases[i].size for i in group]
+            rows = [slice(start, end) for start, end in pairwise(np.cumsum([0, *sizes]))]
+            for i, j in combinations_with_replacement(range(len(group)), 2):
+                block = whole[rows[i], rows[j]]
+                if fused:
+                    one, other = self.bases[group[i]], self.bases[group[j]]
+                    block = _harmonics.combine(other, _harmonics.combine(one, block).T).T
+                found[group[i], group[j]] = block
+        return found
+
+
+def can_fuse(device: Any) -> bool:
+    """Whether kernels of our own run there."""
+    return device.type == "cuda" and find_spec("triton") is not None
+
+
+def _products(bases: Sequence[Basis], points: Any) -> Any:
+    """Σ ζ ζᵀ over one slab, ζ all functions side by side: short sums in single precision, their sum in double."""
+    library = torch()
+    stack = library.cat([values(basis, t) for basis, t in zip(bases, points, strict=True)])
+    size, n = stack.shape
+    whole = n // BLOCK * BLOCK
+    total = stack.new_zeros((size, size), dtype=library.float64)
+    with _ExactProducts(library):
+        if whole:
+            blocks = stack[:, :whole].unflatten(1, (-1, BLOCK)).transpose(0, 1)
+            total += library.bmm(blocks, blocks.transpose(1, 2)).sum(dim=0, dtype=library.float64)
+        if whole < n:
+            rest = stack[:, whole:]
+            total += (rest @ rest.T).to(library.float64)
+    return total
+
+
+class _ExactProducts:
+    """No shortened factors: tensor cores would cut them to ten bits."""
+
+    def __init__(self, library: Any) -> None:
+        self._settings = library.backends.cuda.matmul
+
+    def __enter__(self) -> None:
+        self._before = self._settings.allow_tf32
+        self._settings.allow_tf32 = False
+
+    def __exit__(self, *_: object) -> None:
+        self._settings.allow_tf32 = self._before
