@@ -206,13 +206,23 @@ def test_what_all_chunks_share_travels_once(client):
     assert len(_cluster.packed((itself, chunks))) < 600_000
 
 
+def pid_of_the_worker(chunk):
+    time.sleep(0.1)
+    return [os.getpid()]
+
+
+def test_everyone_has_something_to_do(client):
+    with _map.on(client):
+        assert len(set(_map.fold(pid_of_the_worker, [1, 2, 3, 4]))) == 2
+
+
+def test_a_simulator_with_a_large_table_gives_the_same(client):
+    assert_same(accumulated(Holding(np.ones(65_536)), client), accumulated(PROBLEM, 1))
+
+
 def test_a_simulator_made_on_the_way_travels(client):
     held = []
-    simulator, plain = Holding(lambda states: held), draw(PROBLEM, BASIS, 20_000, 0)
-    with _map.on(client):
-        ((found,),) = accumulate(draw(simulator, BASIS, 20_000, 0), [(BASIS, BASIS)], n_actions=3)
-    ((expected,),) = accumulate(plain, [(BASIS, BASIS)], n_actions=3)
-    assert_same(found, expected)
+    assert_same(accumulated(Holding(lambda states: held), client), accumulated(PROBLEM, 1))
 
 
 # A worker that dies --------------------------------------------------------------------------------------------------
@@ -276,7 +286,8 @@ def test_a_task_that_kills_its_workers_is_a_sentence():
 
 def accumulated(simulator, place):
     with _map.on(place):
-        return accumulate(draw(simulator, BASIS, 20_000, 0), [(BASIS, BASIS)], n_actions=3)
+        ((found,),) = accumulate(draw(simulator, BASIS, 20_000, 0), [(BASIS, BASIS)], n_actions=3)
+    return found
 
 
 def test_what_cannot_be_sent_is_a_sentence(places):
@@ -323,14 +334,25 @@ def test_a_client_that_is_closed_or_alone_is_a_sentence(monkeypatch, client):
         _map.fold(itself, [])
 
 
-def test_ctrl_c_leaves_nothing_behind(client):
+@pytest.mark.parametrize("kind", ["draws", "data", "trials"])
+def test_ctrl_c_leaves_nothing_behind(client, kind):
+    work = {
+        "draws": lambda: accumulated(Holding(lambda states: time.sleep(0.3)), client),
+        "data": lambda: slow_data(client),
+        "trials": lambda: study.Walk(progress=False)(slow_trial, [[i] for i in range(20)]),
+    }
     threading.Timer(0.6, signal.raise_signal, [signal.SIGINT]).start()
-    with pytest.raises(KeyboardInterrupt):
-        accumulated(Holding(lambda states: time.sleep(0.3)), client)
+    with _map.on(client), pytest.raises(KeyboardInterrupt):
+        work[kind]()
     deadline = time.monotonic() + 10
     while (left := client.run_on_scheduler(_tasks)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert left == 0
+
+
+def slow_trial(task):
+    time.sleep(0.2)
+    return task
 
 
 def _tasks(dask_scheduler):

@@ -11,11 +11,12 @@ import asyncio
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
 from typing import Any
+from weakref import WeakSet
 
 WAIT = 30.0  # seconds without any worker after which nobody is expected any more
 LOOK = 2.0  # seconds between looks at whether there are workers
@@ -44,16 +45,8 @@ def is_heavy(function: Any, chunks: Sequence[Any]) -> bool:
 def fold(function: Any, chunks: Sequence[Any], add: Any, client: Any) -> Any:
     """Work on light chunks and add the results up in a balanced tree, level by level, all on the workers."""
     check(client)
-    futures: list[Any] = []
-
-    def submit(*task: Any, priority: int = 0) -> Any:
-        futures.append(client.submit(*task, pure=False, priority=priority))
-        return futures[-1]
-
-    with _cancelling(futures, client), _large_graphs():
-        shared = submit(_itself, packed((function, tuple(chunks))))
-        level = [submit(_on_chunk, shared, number) for number in range(len(chunks))]
-        height = 0
+    with _cancelling(client) as submit, _large_graphs():
+        level, height = _tasks(function, chunks, submit), 0
         while len(level) > 1:
             height += 1  # what makes two results one goes before what makes one more
             pairs = zip(level[::2], level[1::2], strict=False)
@@ -61,6 +54,18 @@ def fold(function: Any, chunks: Sequence[Any], add: Any, client: Any) -> Any:
             level = [submit(add, *pair, priority=height) for pair in pairs] + last
         until(level[0].done, client)
         return _result(level[0])
+
+
+def _tasks(function: Any, chunks: Sequence[Any], submit: Callable[..., Any]) -> list[Any]:
+    """The futures of function(chunk). What is large, and then shared by all, becomes a task of its own.
+
+    What is small goes with every task instead: tasks that wait for nothing are spread over the workers at once.
+    """
+    if len(packed((function, chunks[:1]))) > LIGHT:
+        shared = submit(_itself, packed((function, tuple(chunks))))
+        return [submit(_on_chunk, shared, number) for number in range(len(chunks))]
+    code, *parts = _packed_each([function, *chunks])
+    return [submit(_on_part, code, part) for part in parts]
 
 
 class Executor:
@@ -94,17 +99,16 @@ def as_done(function: Callable[[Any], Any], tasks: Sequence[Any], client: Any) -
     from distributed import as_completed
 
     check(client)
-    futures: dict[Any, int] = {}
-    with _cancelling(futures, client), _large_graphs():
-        shared = client.submit(_itself, packed((function, tuple(tasks))), pure=False)
-        futures[shared] = -1
-        work = {client.submit(_on_chunk, shared, index, pure=False): index for index in range(len(tasks))}
-        futures |= work
+    if not tasks:
+        return
+    with _cancelling(client) as submit:
+        with _large_graphs():
+            work = {future: index for index, future in enumerate(_tasks(function, tasks, submit))}
         waiting = as_completed(list(work), loop=client.loop)
-        for _ in work:
+        for _ in range(len(work)):
             until(waiting.has_ready, client)
             future = next(waiting)
-            yield work[future], _result(future)
+            yield work.pop(future), _result(future)
 
 
 def until(ready: Callable[[], bool], client: Any) -> None:
@@ -150,10 +154,20 @@ def _result(future: Any) -> Any:
 
 
 @contextmanager
-def _cancelling(futures: Iterable[Any], client: Any) -> Iterator[None]:
-    """If anything goes wrong, Ctrl-C included, what is not begun is not wanted any more."""
+def _cancelling(client: Any) -> Iterator[Callable[..., Any]]:
+    """A way to submit; if anything goes wrong, Ctrl-C included, what was submitted is not wanted any more.
+
+    Futures are not held on to: a result that was added up leaves the memory of the workers.
+    """
+    futures: WeakSet[Any] = WeakSet()
+
+    def submit(*task: Any, priority: int = 0) -> Any:
+        future = client.submit(*task, pure=False, priority=priority)
+        futures.add(future)
+        return future
+
     try:
-        yield
+        yield submit
     except BaseException:
         with suppress(Exception):
             client.cancel(list(futures), force=True)
@@ -172,12 +186,17 @@ def _large_graphs() -> Any:
 
 def packed(thing: Any) -> bytes:
     """As bytes that a worker can open."""
+    return _packed_each([thing])[0]
+
+
+def _packed_each(things: Sequence[Any]) -> list[bytes]:
     import cloudpickle
 
     try:
         with suppress(Exception), _by_value():
-            return bytes(cloudpickle.dumps(thing))
-        return bytes(cloudpickle.dumps(thing))  # its file holds something that cannot travel, but may be there already
+            return [bytes(cloudpickle.dumps(thing)) for thing in things]
+        # A file that cannot travel, for what else is in it, may be there already.
+        return [bytes(cloudpickle.dumps(thing)) for thing in things]
     except Exception as problem:  # pickling runs code of whoever made the object
         raise TypeError(
             f"something cannot be sent to the workers of a cluster ({problem}): a simulator or reward that is to "
@@ -200,6 +219,10 @@ def _opened(content: bytes) -> Any:
 
 def _itself(content: bytes) -> bytes:
     return content
+
+
+def _on_part(function: bytes, part: bytes) -> Any:
+    return _opened(function)(_opened.__wrapped__(part))
 
 
 def _on_chunk(content: bytes, number: int) -> Any:
