@@ -13,7 +13,7 @@ import json
 import sys
 from pathlib import Path
 
-from certirl import bench
+from certirl import bench, study
 
 
 def main() -> None:
@@ -27,7 +27,8 @@ def main() -> None:
     found = bench.kernels(extent, lambda text: print(text, flush=True))
     command = " ".join(["python", "benchmarks/kernels.py", *sys.argv[1:]])
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps({"command": command, "versions": bench.versions(), **found}, indent=1) + "\n")
+    record = {"command": command, "versions": study.versions(bench.VERSIONED), **found}
+    options.out.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

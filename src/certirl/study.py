@@ -178,7 +178,7 @@ def conduct(
         "command": command,
         "arguments": asdict(arguments),
         "seconds": round(time.perf_counter() - start, 1),
-        "versions": _versions(),
+        "versions": versions(),
         "result": findings.summary,
     }
     with _Replacing(out / f"{name}.json") as path:
@@ -192,13 +192,14 @@ def conduct(
 
 def _fingerprint(arguments: Any) -> str:
     """A name for exactly these arguments of exactly this version, so that no trials of others are taken for ours."""
-    words = json.dumps(plain([asdict(arguments), _versions()["certirl"]]), sort_keys=True)
+    words = json.dumps(plain([asdict(arguments), versions()["certirl"]]), sort_keys=True)
     return hashlib.sha256(words.encode()).hexdigest()[:12]
 
 
-def _versions() -> dict[str, str]:
+def versions(packages: Sequence[str] = VERSIONED) -> dict[str, str]:
+    """Of Python, the machine and these packages, for whoever wants to repeat it."""
     known = {"python": platform.python_version(), "machine": f"{platform.system()} {platform.machine()}"}
-    for package in VERSIONED:
+    for package in packages:
         try:
             known[package] = version(package)
         except PackageNotFoundError:
