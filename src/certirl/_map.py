@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 import os
+import pickle
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,13 +17,18 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache, partial
 from multiprocessing import get_context
+from threading import Lock
 from typing import Any, TypeVar
+
+from certirl import _cluster
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 # Whatever library multiplies matrices reads one of these when it is loaded.
 THREAD_SETTINGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+_NO_DATA = "there are no data: nothing to add up"
 
 _place: ContextVar[Any] = ContextVar("certirl_place", default=None)
 
@@ -85,15 +91,21 @@ def fold(
     """Apply a function to every chunk and add the results up, in a balanced tree over the chunks.
 
     Threads of this process by default, all cores; `on` chooses another place. On a Dask cluster the tree is built on
-    the workers, so that only sums travel; elsewhere at most two chunks per worker are in the making, and memory does
-    not grow with their number.
+    the workers, so that only sums travel, unless chunks hold the data themselves; elsewhere at most two chunks per
+    worker are in the making, and memory does not grow with their number.
     """
-    place = _place.get()
-    if _is_dask(place):
-        return _fold_on_cluster(function, chunks, add, place)
+    place, alone = _place.get(), partial(_quietly, function)
+    if not chunks:
+        raise ValueError(_NO_DATA)
+    if _cluster.is_client(place):
+        if not _cluster.is_heavy(alone, chunks):
+            return _cluster.fold(alone, chunks, add, place)
+        cluster = _cluster.Executor(place)
+        return _tree(_in_order(alone, chunks, cluster, cluster.window), add)
     with one_blas_thread():
         if hasattr(place, "submit"):
-            return _tree(_in_order(partial(_quietly, function), chunks, place, 2 * cores()), add)
+            _check_travels(place, alone, chunks[0])
+            return _tree(_in_order(alone, chunks, place, 2 * cores()), add)
         count = min(check_workers(place), len(chunks))
         if count == 1 or getattr(chunks[0], "on_device", False):  # a device has its own ways to be busy
             return _tree(map(function, chunks), add)
@@ -126,34 +138,55 @@ def _tree(results: Iterable[Result], add: Callable[..., Result]) -> Result:
             size, result = size + before[0], add(before[1], result)
         held.append((size, result))
     if not held:
-        raise ValueError("there are no data: nothing to add up")
+        raise ValueError(_NO_DATA)
     _, total = held.pop()
     while held:
         total = add(held.pop()[1], total)
     return total
 
 
-def _is_dask(place: Any) -> bool:
-    return type(place).__module__.partition(".")[0] == "distributed"
-
-
-def _fold_on_cluster(function: Callable[[Task], Result], chunks: Sequence[Task], add: Any, client: Any) -> Result:
-    """The same tree, level by level, as tasks of a Dask cluster."""
-    if not chunks:
-        raise ValueError("there are no data: nothing to add up")
-    level = [client.submit(_quietly, function, chunk, pure=False) for chunk in chunks]
-    while len(level) > 1:
-        pairs = zip(level[::2], level[1::2], strict=False)
-        level = [client.submit(add, *pair, pure=False) for pair in pairs] + level[len(level) - len(level) % 2 :]
-    return level[0].result()
+def _check_travels(place: Any, function: Any, task: Any) -> None:
+    """Say in a sentence what a pool of processes would say in riddles."""
+    if isinstance(place, ProcessPoolExecutor):
+        try:
+            pickle.dumps((function, task))
+        except Exception as problem:
+            raise TypeError(
+                f"something cannot be sent to another process ({problem}): use threads, or a simulator that is "
+                "defined at the top of a module and holds no locks, open files or functions made on the way"
+            ) from None
 
 
 def _quietly(function: Callable[[Task], Result], task: Task) -> Result:
     """One task on a worker that has others beside it: with one thread, whatever library it calls."""
-    from threadpoolctl import threadpool_limits
-
-    with on(1), threadpool_limits(limits=1, user_api="blas"):
+    with on(1), _each_with_one_thread:
         return function(task)
+
+
+class _EachWithOneThread:
+    """Every library's BLAS with one thread as long as anyone is in here; those who leave first change nothing."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside = Lock(), 0
+        self._limits: Any = None
+
+    def __enter__(self) -> None:
+        from threadpoolctl import threadpool_limits
+
+        with self._lock:
+            if self._inside == 0:
+                self._limits = threadpool_limits(limits=1, user_api="blas")
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0 and self._limits is not None:
+                self._limits.restore_original_limits()
+                self._limits = None
+
+
+_each_with_one_thread = _EachWithOneThread()
 
 
 def processes(
@@ -163,7 +196,7 @@ def processes(
 
     One worker means this process. With more the function must be importable. Every task works with one thread:
     processes then use the cores once, and the last bits do not depend on how many there are. Inside `on` a Dask client
-    or an executor, they are sent there instead.
+    or an executor, they are sent there instead; to a cluster the function's file travels with it.
 
     Args:
         function: what to do.
@@ -172,7 +205,9 @@ def processes(
     """
     count = min(check_workers(workers), len(tasks))
     alone, place = partial(_quietly, function), _place.get()
-    if hasattr(place, "submit"):
+    if _cluster.is_client(place):
+        yield from _cluster.as_done(alone, tasks, place)
+    elif hasattr(place, "submit"):
         yield from _as_done(alone, tasks, place)
     elif count <= 1:
         yield from ((index, alone(task)) for index, task in enumerate(tasks))
@@ -183,15 +218,9 @@ def processes(
 
 def _as_done(function: Callable[[Task], Result], tasks: Sequence[Task], pool: Any) -> Iterator[tuple[int, Result]]:
     futures: dict[Any, int] = {}
-    waiting: Callable[[Any], Iterable[Any]] = as_completed
-    settings: dict[str, Any] = {}
-    if _is_dask(pool):
-        from distributed import as_completed as waiting
-
-        settings = {"pure": False}
     try:
-        futures = {pool.submit(function, task, **settings): index for index, task in enumerate(tasks)}
-        for future in waiting(list(futures)):
+        futures = {pool.submit(function, task): index for index, task in enumerate(tasks)}
+        for future in as_completed(futures):
             yield futures[future], future.result()
     finally:
         for future in futures:  # whatever is not begun is not wanted any more

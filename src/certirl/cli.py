@@ -1,4 +1,4 @@
-"""The command line: demo, solve, moments, merge, check, plan, reproduce."""
+"""The command line: demo, solve, moments, merge, check, plan, reproduce, bench."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from certirl import __version__, archive, moments
+from certirl._map import on
 from certirl.bases import FAMILIES, Basis, Legendre
 from certirl.domain import describe
 from certirl.problems import random_polynomial
 from certirl.recover import OBJECTIVES
+from certirl.scheduler import place
 from certirl.solution import Solution
 from certirl.solve import NO_PROOF_FROM_MOMENTS, solve
+from certirl.study import add_options, add_place
 
 _DATA = "files, folders or patterns: .parquet or .csv with columns state, action, next_state, or .npz"
 
@@ -37,16 +40,18 @@ def demo(options: argparse.Namespace) -> int:
     problem = random_polynomial(seed=options.problem, actions=3, degree=10)
     print(f"{problem}; the expert always takes action 0; the dynamics are only sampled.")
     print("Known of the dynamics: they depend on the state through its first 3 Legendre functions (tail=0).\n")
-    solution = solve(
-        problem,
-        discount=0.7,
-        basis=Legendre(11),
-        columns=3,
-        delta=0.05,
-        tail=0,
-        max_samples=options.max_samples,
-        rng=options.seed,
-    )
+    with place(options.workers, options.scheduler) as where:
+        solution = solve(
+            problem,
+            discount=0.7,
+            basis=Legendre(11),
+            columns=3,
+            delta=0.05,
+            tail=0,
+            max_samples=options.max_samples,
+            rng=options.seed,
+            map=where,
+        )
     print(solution)
     if solution.reward is None:
         return 1
@@ -67,7 +72,9 @@ def solve_file(options: argparse.Namespace) -> int:
     names = ("discount", "expert", "columns", "objective", "cover", "slack", "delta", "tail")
     asked: dict[str, Any] = {"basis": basis, **{name: getattr(options, name) for name in names}}
     kinds = [archive.kind_of(path) for path in options.data]
-    solution = _from_moments(options, asked) if any(kinds) else _from_transitions(options, asked)
+    with place(options.workers, options.scheduler) as where:
+        asked["map"] = where
+        solution = _from_moments(options, asked) if any(kinds) else _from_transitions(options, asked)
     print(solution)
     print(f"Solution: {solution.save(options.output)}")
     if solution.reward is not None and options.plot:
@@ -104,14 +111,16 @@ def measure_files(options: argparse.Namespace) -> int:
     from certirl import tables
 
     _check_output(options.output, options.data)
-    measured = tables.measure(
-        options.data,
-        basis=_basis(options.basis, options.size),
-        columns=options.columns,
-        domain=options.domain,
-        n_actions=options.actions,
-        allow_repeats=options.allow_repeats,
-    )
+    with place(options.workers, options.scheduler) as where:
+        measured = tables.measure(
+            options.data,
+            basis=_basis(options.basis, options.size),
+            columns=options.columns,
+            domain=options.domain,
+            n_actions=options.actions,
+            allow_repeats=options.allow_repeats,
+            map=where,
+        )
     print(measured)
     if options.domain is None:
         print("The domain was taken from the data; shards that are to be merged need the same --domain LOW HIGH.")
@@ -148,7 +157,16 @@ def reproduce(options: argparse.Namespace) -> int:
     """Run the paper's experiments."""
     from certirl.reproduce import STUDIES, reproduce
 
-    reproduce(STUDIES if options.study == "all" else [options.study], options)
+    with place(options.workers, options.scheduler) as where, on(where if options.scheduler else None):
+        reproduce(STUDIES if options.study == "all" else [options.study], options)
+    return 0
+
+
+def bench(options: argparse.Namespace) -> int:
+    """Measure how fast this machine is, and how fast it could be."""
+    from certirl.bench import run
+
+    run(options.out, fast=options.fast)
     return 0
 
 
@@ -187,12 +205,15 @@ def _parser() -> argparse.ArgumentParser:
     checker.set_defaults(run=check_file)
     _add_plan(commands.add_parser("plan", help="print the samples the theorems ask for"))
     _add_reproduce(commands.add_parser("reproduce", help="run the paper's experiments and draw its figures"))
+    bencher = commands.add_parser("bench", help="measure the kernels and whole passes against peers and limits")
+    bencher.add_argument("--fast", action="store_true", help="a first look, in less than 20 seconds")
+    bencher.add_argument("--out", type=Path, default=Path("certirl-bench"), help="folder (default certirl-bench)")
+    bencher.set_defaults(run=bench)
     return parser
 
 
 def _add_reproduce(command: argparse.ArgumentParser) -> None:
     from certirl.reproduce import STUDIES
-    from certirl.study import add_options
 
     command.add_argument("study", choices=[*STUDIES, "all"], help="which; samples goes beyond the paper")
     add_options(command, "certirl-reproduced")
@@ -205,6 +226,7 @@ def _add_demo(command: argparse.ArgumentParser) -> None:
     command.add_argument("--seed", type=int, default=0, help="seed of the draws (default 0)")
     command.add_argument("--output", default="certirl-demo.npz", help="where the solution goes")
     command.add_argument("--plot", default="certirl-demo.png", help="where the picture goes")
+    add_place(command, "threads")
     command.set_defaults(run=demo)
 
 
@@ -228,6 +250,7 @@ def _add_solve(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--plot", default="reward.png", help="where the picture goes (default reward.png; '' for none)"
     )
+    add_place(command, "threads")
     command.set_defaults(run=solve_file)
 
 
@@ -240,6 +263,7 @@ def _add_moments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--domain", type=float, nargs=2, metavar=("LOW", "HIGH"), help="the interval of states")
     command.add_argument("--allow-repeats", action="store_true", help="let a file and its copy both count")
     command.add_argument("-o", "--output", default="moments.npz", help="where they go (default moments.npz)")
+    add_place(command, "threads")
     command.set_defaults(run=measure_files)
 
 

@@ -23,10 +23,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from certirl._map import check_workers, processes
+from certirl._map import check_workers, on, processes
 from certirl.bases import Basis
 from certirl.moments import Moments, accumulate
 from certirl.progress import Report, watched
+from certirl.scheduler import place
 from certirl.simulator import Simulator, draw
 
 VERSIONED = ("certirl", "numpy", "scipy", "highspy")
@@ -67,7 +68,7 @@ class Walk:
 
     Attributes:
         memory: a file to which every finished trial is added; a walk that was interrupted goes on from it.
-        workers: processes; all cores if None.
+        workers: processes; all cores if None. Inside `_map.on` a Dask client, trials are sent to its cluster instead.
         progress: as in `solve`.
     """
 
@@ -79,7 +80,8 @@ class Walk:
         """Results in the order of the tasks, whoever worked on them.
 
         Args:
-            function: importable, of one task, whose result is plain data (numbers, strings, lists, dictionaries).
+            function: importable (a cluster is sent its file), of one task, whose result is plain data (numbers,
+                strings, lists, dictionaries).
             tasks: plain data too; they carry their own seeds.
             unit: what to call them in the progress line.
         """
@@ -176,7 +178,7 @@ def conduct(
         "command": command,
         "arguments": asdict(arguments),
         "seconds": round(time.perf_counter() - start, 1),
-        "versions": _versions(),
+        "versions": versions(),
         "result": findings.summary,
     }
     with _Replacing(out / f"{name}.json") as path:
@@ -190,13 +192,14 @@ def conduct(
 
 def _fingerprint(arguments: Any) -> str:
     """A name for exactly these arguments of exactly this version, so that no trials of others are taken for ours."""
-    words = json.dumps(plain([asdict(arguments), _versions()["certirl"]]), sort_keys=True)
+    words = json.dumps(plain([asdict(arguments), versions()["certirl"]]), sort_keys=True)
     return hashlib.sha256(words.encode()).hexdigest()[:12]
 
 
-def _versions() -> dict[str, str]:
+def versions(packages: Sequence[str] = VERSIONED) -> dict[str, str]:
+    """Of Python, the machine and these packages, for whoever wants to repeat it."""
     known = {"python": platform.python_version(), "machine": f"{platform.system()} {platform.machine()}"}
-    for package in VERSIONED:
+    for package in packages:
         try:
             known[package] = version(package)
         except PackageNotFoundError:
@@ -236,9 +239,19 @@ def _write_picture(stem: Path, figure: Any) -> None:
 def add_options(parser: argparse.ArgumentParser, out: str) -> None:
     """The options that every experiment takes."""
     parser.add_argument("--fast", action="store_true", help="a small version, for a first look")
-    parser.add_argument("--workers", type=int, help="processes (default: all cores); results do not depend on it")
+    add_place(parser, "processes")
     parser.add_argument("--seed", type=int, default=0, help="seed of all draws (default 0)")
     parser.add_argument("--out", type=Path, default=Path(out), help=f"folder for the results (default {out})")
+
+
+def add_place(parser: argparse.ArgumentParser, workers: str) -> None:
+    """The options that say where to work; ``workers`` says what they are without a scheduler."""
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help=f"{workers} (default: all cores); results do not depend on it"
+    )
+    parser.add_argument(
+        "--scheduler", metavar="ADDRESS", help="a Dask scheduler, tcp://host:8786; or local, to start one of processes"
+    )
 
 
 def chosen(experiment: Experiment, options: argparse.Namespace) -> Any:
@@ -253,14 +266,15 @@ def main(experiment: Experiment, words: Sequence[str] | None = None) -> int:
     add_options(parser, "experiments/results")
     options = parser.parse_args(words)
     command = f"python experiments/{name}.py " + " ".join(sys.argv[1:] if words is None else words)
-    memory = conduct(
-        experiment,
-        chosen(experiment, options),
-        name=name,
-        out=options.out,
-        command=command.strip(),
-        workers=options.workers,
-    )
+    with place(options.workers, options.scheduler) as where, on(where if options.scheduler else None):
+        memory = conduct(
+            experiment,
+            chosen(experiment, options),
+            name=name,
+            out=options.out,
+            command=command.strip(),
+            workers=options.workers,
+        )
     memory.unlink(missing_ok=True)
     print(f"{json.loads((options.out / f'{name}.json').read_text(encoding='utf-8'))['what it shows']}")
     print(f"Written: {options.out / name}.png, .pdf, .csv, .json")

@@ -9,10 +9,11 @@ depend on the file system. Every row is checked; a bad one is an error that name
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ class Chunk:
         rows: how many are in memory at a time, at most (a whole file for npz).
         first: the number of the first row.
         groups: the row groups (Parquet), from the first up to but not including the second; None for the whole file.
+        folder: from where the name of the file was given: a worker elsewhere starts there.
     """
 
     file: str
@@ -51,10 +53,12 @@ class Chunk:
     rows: int = ROWS
     first: int = 0
     groups: tuple[int, int] | None = None
+    folder: str = field(default_factory=os.getcwd, repr=False)
 
     def pieces(self) -> Iterator[Piece]:
         """Its rows, checked, one action at a time: those of a batch are sorted by action, in order otherwise."""
-        file, groups = Path(self.file), None if self.groups is None else range(*self.groups)
+        file = Path(self.file) if self.folder == os.getcwd() else Path(self.folder, self.file)
+        groups = None if self.groups is None else range(*self.groups)
         for batch in batches(file, self.rows, groups, self.first):
             states, actions, next_states = _checked(batch, file, self.domain, self.n_actions)
             yield from _by_action(states, actions, next_states)
