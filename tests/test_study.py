@@ -126,6 +126,21 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_finishes(tmp_path):
     assert not list(tmp_path.glob(".*"))
 
 
+def test_options_choose_size_seed_and_trials():
+    from argparse import Namespace
+
+    from certirl.reproduce import load
+
+    def chosen(name, **options):
+        return study.chosen(load(name), Namespace(**{"fast": False, "seed": 0, "trials": None, **options}))
+
+    assert chosen("figure3", trials=320, seed=4).trials == 320
+    assert chosen("figure3", fast=True).trials == load("figure3").FAST.trials
+    assert chosen("figure1", trials=7) == chosen("figure1")  # which has none
+    with pytest.raises(ValueError, match="trials must be at least 2"):
+        chosen("figure4", trials=1)
+
+
 def test_an_unknown_experiment_is_a_sentence():
     from certirl.reproduce import load
 

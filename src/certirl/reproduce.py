@@ -38,7 +38,9 @@ def load(name: str) -> Any:
 def reproduce(names: Sequence[str], options: argparse.Namespace) -> None:
     """Run experiments one after the other; interrupted, the same command goes on where it was."""
     memories, asked = [], " ".join(names)
-    words = [*(["--fast"] if options.fast else []), *(["--seed", str(options.seed)] if options.seed else [])]
+    given = {"--trials": options.trials, "--seed": options.seed or None}
+    words = ["--fast"] if options.fast else []
+    words += [word for name, value in given.items() if value is not None for word in (name, str(value))]
     for name in names:
         experiment, start = load(name), time.perf_counter()
         memories.append(

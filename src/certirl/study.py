@@ -240,6 +240,7 @@ def add_options(parser: argparse.ArgumentParser, out: str) -> None:
     """The options that every experiment takes."""
     parser.add_argument("--fast", action="store_true", help="a small version, for a first look")
     add_place(parser, "processes")
+    parser.add_argument("--trials", type=int, help="repetitions, where there are any (default: the paper's)")
     parser.add_argument("--seed", type=int, default=0, help="seed of all draws (default 0)")
     parser.add_argument("--out", type=Path, default=Path(out), help=f"folder for the results (default {out})")
 
@@ -256,7 +257,12 @@ def add_place(parser: argparse.ArgumentParser, workers: str) -> None:
 
 def chosen(experiment: Experiment, options: argparse.Namespace) -> Any:
     """The arguments that the options ask for."""
-    return replace(experiment.FAST if options.fast else experiment.Arguments(), seed=options.seed)
+    arguments = replace(experiment.FAST if options.fast else experiment.Arguments(), seed=options.seed)
+    if options.trials is None or not hasattr(arguments, "trials"):
+        return arguments
+    if options.trials < 2:
+        raise ValueError(f"trials must be at least 2, got {options.trials}")
+    return replace(arguments, trials=options.trials)
 
 
 def main(experiment: Experiment, words: Sequence[str] | None = None) -> int:
