@@ -39,6 +39,7 @@ class Arguments:
 
 FAST = Arguments(most=64_000, trials=16)
 SAMPLING = {"exact": None, "eight bits": 8}
+LABELS = {"exact": "exact sampling", "eight bits": "eight-bit sampling"}
 
 
 def trial(task: list[Any]) -> list[list[float]]:
@@ -96,7 +97,7 @@ def draw(table: list[dict[str, Any]], arguments: Arguments) -> Any:
             rows = [row for row in table if row["k"] == k and row["sampling"] == sampling]
             n, mean, spread = (np.array([r[name] for r in rows]) for name in ("n", "mean error", "standard deviation"))
             shift = 1.04 if sampling != "exact" else 1 / 1.04  # so that the bars of both can be seen
-            label = f"observed, {sampling} sampling"
+            label = f"observed, {LABELS[sampling]}"
             ax.errorbar(n * shift, mean, 2 * spread, color=colour, marker=marker, ms=4, lw=1.4, capsize=2, label=label)
         bound = [row["Theorem 3"] for row in rows]
         ax.plot(n, bound, color="black", ls="--", label=f"Theorem 3, δ = {arguments.delta:g}")

@@ -246,6 +246,41 @@ class Stretch:
 
 
 @dataclass(frozen=True, eq=False)
+class Selected:
+    """Some rows of a record, as a chunk: they are looked up by whoever works on it, and only then copied.
+
+    Attributes:
+        transitions: the record.
+        actions: m of them, with common states if more than one.
+        rows: where their rows are, for each action ``[n]``.
+        size: states in a piece, at most.
+    """
+
+    transitions: Transitions
+    actions: tuple[int, ...]
+    rows: tuple[NDArray[np.intp], ...]
+    size: int
+
+    @property
+    def n(self) -> int:
+        """How many states."""
+        return len(self.rows[0])
+
+    def pieces(self) -> Iterator[Piece]:
+        """Pieces of at most ``size`` states."""
+        for start in range(0, self.n, self.size):
+            yield Piece(self.actions, *self._looked_up(slice(start, start + self.size)))
+
+    def _looked_up(self, part: slice) -> tuple[Array, Array]:
+        log = self.transitions
+        ends = np.stack([log.next_states[rows[part]] for rows in self.rows])
+        return log.states[self.rows[0][part]], ends
+
+    def __reduce__(self) -> Any:  # only these rows travel, not the record
+        return Stretch, (self.actions, *self._looked_up(slice(None)), self.size)
+
+
+@dataclass(frozen=True, eq=False)
 class Record:
     """A record as a stream: all actions together if paired, else one after the other.
 
@@ -261,17 +296,16 @@ class Record:
         for chunk in self.chunks():
             yield from chunk.pieces()
 
-    def chunks(self) -> list[Stretch]:
-        """Stretches of consecutive rows."""
+    def chunks(self) -> list[Selected]:
+        """The rows of an action, or of all, in order."""
         log, found = self.transitions, []
         every = tuple(range(log.n_actions))
         for group in [every] if log.paired else [(action,) for action in every]:
-            columns = [log.of_action(action) for action in group]
-            states, ends = columns[0][0], np.stack([ends for _, ends in columns])
-            rows = self.size * pieces_per_chunk(len(states) // self.size)
-            for start in range(0, len(states), rows):
-                part = slice(start, start + rows)
-                found.append(Stretch(group, states[part], ends[:, part], self.size))
+            places = [np.flatnonzero(log.actions == action) for action in group]
+            rows = self.size * pieces_per_chunk(len(places[0]) // self.size)
+            for start in range(0, len(places[0]), rows):
+                part = tuple(place[start : start + rows] for place in places)
+                found.append(Selected(log, group, part, self.size))
         return found
 
 
