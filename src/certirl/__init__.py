@@ -11,6 +11,7 @@ from typing import Any
 from certirl import problems
 from certirl.bases import Basis, Chebyshev, Fourier, Legendre
 from certirl.bellman import Bellman, bellman
+from certirl.boxes import ProductBasis, product
 from certirl.certify import Certificate, certify
 from certirl.diagnose import Diagnosis, diagnose
 from certirl.estimate import Operators, estimate
@@ -37,6 +38,7 @@ __all__ = [
     "Legendre",
     "Moments",
     "Operators",
+    "ProductBasis",
     "Recovery",
     "Refutation",
     "Reward",
@@ -55,6 +57,7 @@ __all__ = [
     "measure",
     "plots",
     "problems",
+    "product",
     "recover",
     "refute",
     "rollout_check",

@@ -35,8 +35,6 @@ class Basis:
     interval: Any = None
 
     kind: ClassVar[str]
-    mass: ClassVar[float]  # ∫μ, the same on every interval
-    dimension: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         if isinstance(self.size, bool) or not isinstance(self.size, int | np.integer) or self.size < 1:
@@ -44,28 +42,46 @@ class Basis:
         object.__setattr__(self, "size", int(self.size))
         if self.interval is not None:
             domain = as_domain(self.interval)
-            if len(domain) != 1:
-                raise ValueError(f"{self.kind} lives on one interval, got the domain {describe(domain)}")
-            object.__setattr__(self, "interval", domain[0])
+            if len(domain) != self.dimension:
+                wanted = "one interval" if self.dimension == 1 else f"{self.dimension} intervals"
+                raise ValueError(f"{self.kind} lives on {wanted}, got the domain {describe(domain)}")
+            object.__setattr__(self, "interval", self._as_interval(domain))
 
     def __str__(self) -> str:
         return f"{self.kind}({self.size})"
+
+    @property
+    def mass(self) -> float:
+        """∫μ, the same on every interval."""
+        raise NotImplementedError
+
+    @property
+    def dimension(self) -> int:
+        """The number of coordinates of a state, d."""
+        return 1
 
     @property
     def domain(self) -> Domain:
         """The box it lives on: one interval."""
         return REFERENCE if self.interval is None else (self.interval,)
 
+    def _as_interval(self, domain: Domain) -> Any:
+        return domain[0]
+
     def on(self, domain: Domain) -> Self:
         """Place a basis without an interval on this domain; a basis that has one must already agree."""
-        if len(domain) != 1:
-            raise ValueError(f"{self} is for one coordinate, but the domain {describe(domain)} has {len(domain)}")
+        if len(domain) != self.dimension:
+            own = "one coordinate" if self.dimension == 1 else f"{self.dimension} coordinates"
+            raise ValueError(
+                f"{self} is for {own}, but the domain {describe(domain)} has {len(domain)}; "
+                "certirl.product(…) takes one family for each coordinate"
+            )
         if self.interval is not None and not np.allclose(self.domain, domain, rtol=1e-12, atol=0):
             raise ValueError(
                 f"the basis lives on {describe(self.domain)} but the problem on {describe(domain)}; "
                 f"write {self} without an interval and it is placed on the problem's domain"
             )
-        return self if self.interval is not None else replace(self, interval=domain[0])
+        return self if self.interval is not None else replace(self, interval=self._as_interval(domain))
 
     def resized(self, size: int) -> Self:
         """The same family on the same interval with another number of functions."""
@@ -77,8 +93,7 @@ class Basis:
 
     def derivative(self, states: ArrayLike, axis: int = 0) -> Array:
         """∂φ_i/∂s for each state, along one coordinate: ``[n, k]``."""
-        if axis != 0:
-            raise ValueError(f"{self} has one coordinate, axis 0; got axis {axis}")
+        self._check_axis(axis)
         return self._reference_derivative(self._to_reference(states)).T / self._half_width
 
     def weight(self, states: ArrayLike) -> Array:
@@ -110,14 +125,20 @@ class Basis:
         """sup_s |φ_i(s)| for each function: ``[k]``."""
         raise NotImplementedError
 
-    def lipschitz(self) -> Array:
-        """sup_s |φ_i'(s)| for each function: ``[k]``."""
+    def lipschitz(self, axis: int = 0) -> Array:
+        """sup_s |∂φ_i/∂s| for each function, along one coordinate: ``[k]``."""
+        self._check_axis(axis)
         return self._reference_lipschitz() / self._half_width
 
     def stationary_points(self, coefficients: ArrayLike) -> Array:
         """The states, in order, where the expansion Σ c_i φ_i has slope zero (and perhaps a few where it has not)."""
         t = self._reference_stationary_points(np.asarray(coefficients, dtype=np.float64))
         return self._from_reference(np.sort(np.clip(t, -1.0, 1.0)))
+
+    def _check_axis(self, axis: int) -> None:
+        if axis not in range(self.dimension):
+            known = "one coordinate, axis 0" if self.dimension == 1 else f"the axes 0 … {self.dimension - 1}"
+            raise ValueError(f"{self} has {known}; got axis {axis}")
 
     def spec(self) -> dict[str, Any]:
         """What `from_spec` needs to build it again; goes into saved files."""

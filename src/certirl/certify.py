@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from certirl._map import on
-from certirl.bases import Basis, from_spec
+from certirl.bases import Basis
 from certirl.bellman import check_problem
 from certirl.bounds import BAND_SHARE, LowerBound, lower_bounds
+from certirl.boxes import from_spec
 from certirl.domain import Array, as_domain, describe
 from certirl.estimate import MAX_CONDITION
 from certirl.evidence import SUMS, Evidence, Surrogate, fit_surrogate, gather

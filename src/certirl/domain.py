@@ -47,6 +47,15 @@ def describe(domain: Domain) -> str:
     return " × ".join(f"[{low:g}, {high:g}]" for low, high in domain)
 
 
+def one_coordinate(domain: Domain, what: str) -> None:
+    """Refuse, with a sentence, what is done for one coordinate only."""
+    if len(domain) != 1:
+        raise ValueError(
+            f"{what} for states of one coordinate in this version, got the domain {describe(domain)}; "
+            "certirl.solve without delta takes any box"
+        )
+
+
 def as_rows(states: ArrayLike, dimension: int, *, name: str = "states", first: int = 0) -> Array:
     """Turn ``[n]`` (one coordinate), ``[n, d]`` or a single state into a finite float array ``[n, d]``.
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from certirl import extrema_boxes
 from certirl.bases import Basis
+from certirl.boxes import ProductBasis
 from certirl.domain import Array
 
 
 def local_minima(basis: Basis, coefficients: Array, *, exact: bool = True) -> tuple[Array, Array]:
-    """Local minima of Σ c_i φ_i over the interval, the ends included.
+    """Local minima of Σ c_i φ_i over the interval, the ends included; on boxes see `extrema_boxes`.
 
     The candidates are the roots of the derivative (eigenvalues of a companion matrix), the two ends, and a grid that
     guards against a root lost to rounding; all are polished by Newton's method. A value at a stationary point is
@@ -21,10 +23,12 @@ def local_minima(basis: Basis, coefficients: Array, *, exact: bool = True) -> tu
         exact: find the roots; without them a finer grid stands in, quicker for large k and blind to narrow dips.
 
     Returns:
-        States ``[m, 1]`` in order and the values there ``[m]``; the global minimum is among them.
+        States ``[m, d]`` in order and the values there ``[m]``; the global minimum is among them.
     """
     coefficients = np.asarray(coefficients, dtype=np.float64)
     basis = basis.resized(len(coefficients))
+    if isinstance(basis, ProductBasis):
+        return extrema_boxes.local_minima(basis, coefficients, exact=exact)
     states = basis.grid((4 if exact else 8) * basis.size + 1)[:, 0]
     if exact:
         states = np.unique(np.concatenate([states, basis.stationary_points(coefficients)]))
@@ -34,7 +38,9 @@ def local_minima(basis: Basis, coefficients: Array, *, exact: bool = True) -> tu
 
 
 def minimum(basis: Basis, coefficients: Array) -> tuple[Array, float]:
-    """The state ``[d]`` at which Σ c_i φ_i is smallest, and its value there."""
+    """The state ``[d]`` at which Σ c_i φ_i is smallest, and its value there; on boxes, a proved bound below it."""
+    if isinstance(basis, ProductBasis):
+        return extrema_boxes.minimum(basis.resized(len(coefficients)), coefficients)
     states, values = local_minima(basis, coefficients)
     best = int(values.argmin())
     return states[best], float(values[best])

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from certirl import archive
 from certirl._map import fold, on
-from certirl.bases import Basis, from_spec
+from certirl.bases import Basis
+from certirl.boxes import from_spec
 from certirl.domain import Array, describe, freeze
 from certirl.simulator import CHUNK
 from certirl.sums import JointSums, StackedSums, joint_sums

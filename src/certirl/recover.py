@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 
 from certirl import program
 from certirl.bellman import Bellman
+from certirl.boxes import mesh
 from certirl.domain import Array, Domain, freeze
 from certirl.extrema import local_minima, minimum
 from certirl.reward import Reward
 
 OBJECTIVES = ("least-variance", "l1", "max-margin")
+MOST_POINTS = 1_000_000  # of a cover
 
 
 class Reason(StrEnum):
@@ -24,7 +26,7 @@ class Reason(StrEnum):
     SOFT = "the expert is explained up to the slack shown; where slack is used it is not optimal under this reward"
     COVER = (
         "the margin is 1 at the cover points but falls to zero or below between them: the cover is too coarse; "
-        "leave cover out to solve on the whole interval"
+        "leave cover out to solve on the whole domain"
     )
     CONFLICT_IN_DOUBT = (
         "the estimated constraints contradict each other, but not beyond the sampling error: neither a reward nor its "
@@ -76,7 +78,7 @@ class Recovery:
         reason: the sentence that goes with it.
         reward: R = αᵀφ, if one was found: solved, or a soft or cover answer whose margin is not positive.
         value: w with V = wᵀφ the expert's value ``[k]``; None without a reward.
-        margin: min over states and rivals of D_a(s), over the whole interval; NaN without a reward.
+        margin: min over rivals and all states of D_a(s); on boxes a proved lower bound of it; NaN without a reward.
         worst_state, worst_action: where it is reached.
         objective: what was minimised.
         states, actions, weights: the rows of the last program ``[m, d]``, ``[m]`` and their weights ``[m]``.
@@ -107,12 +109,29 @@ class Recovery:
 
 
 def cover_points(domain: Domain, radius: float) -> Array:
-    """The paper's cover: ⌈width/c⌉ even states ``[m, 1]``, every state within c of one (Algorithm 2, step 3)."""
-    ((low, high),) = domain
-    if not 0 < radius <= high - low:
-        raise ValueError(f"cover must be a radius between 0 and the width {high - low:g} of the domain, got {radius}")
-    count = int(np.ceil((high - low) / radius - 1e-9))
-    return (low + (high - low) * (np.arange(count) + 0.5) / count)[:, None]
+    """The paper's cover: ⌈√d·width/c⌉ even states along each axis ``[m, d]``, every state within c of one.
+
+    Algorithm 2, step 3, with the Euclidean distance of Section 6 in d coordinates.
+    """
+    low, high = np.array(domain).T
+    widest = float(np.linalg.norm(high - low))
+    if not 0 < radius <= widest:
+        what = f"the width {widest:g}" if len(domain) == 1 else f"the diagonal {widest:g}"
+        raise ValueError(f"cover must be a radius between 0 and {what} of the domain, got {radius}")
+    counts = np.ceil(len(domain) ** 0.5 * (high - low) / radius - 1e-9).astype(int)
+    if counts.prod() > MOST_POINTS:
+        raise ValueError(
+            f"a cover of radius {radius:g} has {counts.prod():,} points; leave cover out to solve on the whole box"
+        )
+    axes = [a + (b - a) * (np.arange(n) + 0.5) / n for a, b, n in zip(low, high, counts, strict=True)]
+    return mesh(axes)
+
+
+def _coarse_radius(domain: Domain) -> float:
+    """The radius of a cover of about a hundred points for one coordinate, a few hundred for more."""
+    low, high = np.array(domain).T
+    along = 100 if len(domain) == 1 else max(round(400 ** (1 / len(domain))), 3)
+    return float(np.linalg.norm(high - low) / along)
 
 
 def recover(
@@ -127,7 +146,8 @@ def recover(
     """Find a reward with ``D_a(s) ≥ 1`` for all states s and rivals a (Algorithm 2).
 
     On the continuum this is a semi-infinite program: solve for a few states, find the exact minimum of every D_a by
-    the roots of its derivative, add the violated minima as rows, repeat. The answer is scaled to a margin of exactly 1.
+    the roots of its derivative (on boxes, by branch and bound), add the violated minima as rows, repeat. The answer is
+    scaled to a margin of exactly 1; on boxes, to a proved lower bound of 1.
 
     Args:
         bellman: the criterion.
@@ -144,8 +164,7 @@ def recover(
     if bellman.spectral_radius >= 1:
         return _without_reward("undetermined", Reason.DIVERGES, objective, rows, 0)
     if slack is not None and cover is None:
-        ((low, high),) = bellman.basis.domain
-        cover = (high - low) / 100
+        cover = _coarse_radius(bellman.basis.domain)
     points = _first_points(bellman) if cover is None else cover_points(bellman.basis.domain, cover)
     solver = rows.program(slack)
     for rival in range(len(bellman.rivals)):
@@ -188,7 +207,7 @@ class _Rows:
         self.size = self.matrices.shape[1]
         self.columns = bellman.columns
         self.rivals, self.spread = bellman.rivals, bellman.spread
-        self.states = np.zeros((0, 1))
+        self.states = np.zeros((0, bellman.basis.dimension))
         self.which = np.zeros(0, dtype=np.intp)
 
     def program(self, slack: float | None) -> program.Program:
@@ -203,9 +222,16 @@ class _Rows:
         self.which = np.concatenate([self.which, np.full(len(states), rival)])
         return self.columns.values(states) @ self.matrices[rival].T
 
+    def of(self, rival: int) -> Array:
+        """The states of one rival's rows so far ``[m, d]``."""
+        return self.states[self.which == rival]
+
     def unseen(self, states: Array, rival: int) -> Array:
         """Those of the states that are not yet rows of this rival, to rounding."""
-        known = np.sort(self.states[self.which == rival, 0])
+        if self.columns.dimension > 1:
+            low, high = np.array(self.columns.domain).T
+            return states[_distances((states - low) / (high - low), (self.of(rival) - low) / (high - low)) > 1e-9]
+        known = np.sort(self.of(rival)[:, 0])
         place = np.clip(np.searchsorted(known, states[:, 0]), 1, len(known) - 1)
         ((low, high),) = self.columns.domain
         gap = np.minimum(np.abs(states[:, 0] - known[place - 1]), np.abs(states[:, 0] - known[place]))
@@ -236,6 +262,13 @@ class _Rows:
     def actions(self) -> NDArray[np.intp]:
         """The rival of each row, by its number among all actions."""
         return np.array(self.rivals, dtype=np.intp)[self.which]
+
+
+def _distances(points: Array, known: Array) -> Array:
+    """How far each point is from the nearest known one, in the coordinate that tells them apart best: ``[n]``."""
+    from scipy.spatial import KDTree
+
+    return np.asarray(KDTree(known).query(points, p=np.inf)[0])
 
 
 def _check(objective: str, slack: float | None, tolerance: float) -> None:

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from certirl import archive
-from certirl.bases import Basis, from_spec
+from certirl.bases import Basis
 from certirl.bellman import Bellman
+from certirl.boxes import from_spec
 from certirl.certify import Certificate
 from certirl.domain import Array, as_states, describe, freeze
 from certirl.estimate import Operators
