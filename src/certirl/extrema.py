@@ -10,7 +10,9 @@ from certirl.boxes import ProductBasis
 from certirl.domain import Array
 
 
-def local_minima(basis: Basis, coefficients: Array, *, exact: bool = True) -> tuple[Array, Array]:
+def local_minima(
+    basis: Basis, coefficients: Array, *, exact: bool = True, below: float | None = None
+) -> tuple[Array, Array]:
     """Local minima of Σ c_i φ_i over the interval, the ends included; on boxes see `extrema_boxes`.
 
     The candidates are the roots of the derivative (eigenvalues of a companion matrix), the two ends, and a grid that
@@ -21,6 +23,7 @@ def local_minima(basis: Basis, coefficients: Array, *, exact: bool = True) -> tu
         basis: the family and the interval.
         coefficients: c ``[k]``.
         exact: find the roots; without them a finer grid stands in, quicker for large k and blind to narrow dips.
+        below: on boxes, where the global minimum is dear, any minimum below this will do in its place.
 
     Returns:
         States ``[m, d]`` in order and the values there ``[m]``; the global minimum is among them.
@@ -28,7 +31,7 @@ def local_minima(basis: Basis, coefficients: Array, *, exact: bool = True) -> tu
     coefficients = np.asarray(coefficients, dtype=np.float64)
     basis = basis.resized(len(coefficients))
     if isinstance(basis, ProductBasis):
-        return extrema_boxes.local_minima(basis, coefficients, exact=exact)
+        return extrema_boxes.local_minima(basis, coefficients, exact=exact, below=below)
     states = basis.grid((4 if exact else 8) * basis.size + 1)[:, 0]
     if exact:
         states = np.unique(np.concatenate([states, basis.stationary_points(coefficients)]))

@@ -20,7 +20,7 @@ from certirl.domain import Array
 
 FIRST_REACH = np.pi / 4  # σ of the first boxes: four of them to the shortest wave
 _CLOSER = 8  # times that bounds are worked out again from what they have just proved; it costs no new values
-_BLOCK = 1 << 19  # numbers in a block of values
+_BLOCK = 1 << 17  # numbers at once on the way to values: they stay in the cache
 MOST_VALUES = 400_000  # after so many the bound proved so far must do
 _NEGLIGIBLE = 1e-10  # of the sum of all terms: may be left out, and counts as rounding
 
@@ -42,7 +42,8 @@ class Wave:
         order = np.argsort(terms)
         used = np.empty(len(terms), dtype=bool)
         used[order] = np.cumsum(terms[order]) > _NEGLIGIBLE * terms.sum()
-        self._coefficients, self._indices = coefficients[used], basis.indices[used]
+        self._dense = np.zeros([part.size for part in self.parts])
+        self._dense[tuple(basis.indices[used].T)] = coefficients[used]
         self.reach_of = np.unique(basis.degrees[used], axis=0) if used.any() else np.zeros((1, basis.dimension), int)
         own = 2.0**-50 * (1 + self.reach_of.max()) * basis.dimension
         self.rounding = float(own * terms.sum() + terms[~used].sum())
@@ -67,25 +68,23 @@ class Wave:
 
     def on_mesh(self, axes: list[Array]) -> Array:
         """f at all combinations of the angles of each coordinate: ``[n_1, …, n_d]``."""
-        tables = [self._table(j, axis) for j, axis in enumerate(axes)]
-        dense = np.zeros([len(table) for table in tables])
-        dense[tuple(self._indices.T)] = self._coefficients
-        for table in tables:  # each turn sums over the first coordinate and puts its angles last
-            dense = np.tensordot(dense, table, axes=(0, 0))
-        return dense
+        total = self._dense
+        for j, axis in enumerate(axes):  # each turn sums over the first coordinate and puts its angles last
+            total = np.tensordot(total, self._table(j, axis), axes=(0, 0))
+        return total
 
     def __call__(self, angles: Array) -> Array:
         """f at angles ``[n, d]``, a block at a time: ``[n]``."""
-        length = max(_BLOCK // max(len(self._coefficients), 1), 64)
-        found = [self._value(block) for block in _blocks(angles, length)]
-        return np.concatenate(found) if found else np.zeros(0)
+        length = max(_BLOCK * self._dense.shape[-1] // self._dense.size, 64)
+        blocks = [angles[start : start + length] for start in range(0, len(angles), length)]
+        return np.concatenate([self._sum([self._table(j, t) for j, t in enumerate(block.T)]) for block in blocks])
 
-    def _value(self, angles: Array, orders: tuple[int, ...] | None = None) -> Array:
-        """∂f of these orders in each coordinate ``[n]``."""
-        total = np.repeat(self._coefficients[:, None], len(angles), axis=1)
-        for j, angle in enumerate(angles.T):
-            total *= self._table(j, angle, 0 if orders is None else orders[j])[self._indices[:, j]]
-        return np.asarray(total.sum(axis=0))
+    def _sum(self, tables: list[Array]) -> Array:
+        """Σ_i c_i Π_j of rows of the tables ``[k_j, n]``: ``[n]``."""
+        total = self._dense @ tables[-1]
+        for table in tables[-2::-1]:  # each turn sums over the last coordinate that is left
+            total = np.einsum("...jn,jn->...n", total, table)
+        return np.asarray(total)
 
     def _table(self, axis: int, angles: Array, order: int = 0) -> Array:
         """The functions of one coordinate, or their derivatives, at angles ``[n]``: ``[k_j, n]``."""
@@ -103,12 +102,15 @@ class Wave:
     def slopes(self, angles: Array) -> tuple[Array, Array]:
         """The gradient ``[n, d]`` and the second derivatives ``[n, d, d]``."""
         n, d = angles.shape
+        tables = [[self._table(j, t, order) for order in range(3)] for j, t in enumerate(angles.T)]
         unit = np.eye(d, dtype=int)
         gradient, bend = np.empty((n, d)), np.empty((n, d, d))
         for i in range(d):
-            gradient[:, i] = self._value(angles, tuple(unit[i]))
+            gradient[:, i] = self._sum([own[order] for own, order in zip(tables, unit[i], strict=True)])
             for j in range(i, d):
-                bend[:, i, j] = bend[:, j, i] = self._value(angles, tuple(unit[i] + unit[j]))
+                orders = unit[i] + unit[j]
+                second = self._sum([own[order] for own, order in zip(tables, orders, strict=True)])
+                bend[:, i, j] = bend[:, j, i] = second
         return gradient, bend
 
     def states(self, angles: Array) -> Array:
@@ -118,11 +120,18 @@ class Wave:
         return np.column_stack([part._from_reference(own) for part, own in zip(self.parts, t.T, strict=True)])
 
 
-def local_minima(basis: ProductBasis, coefficients: Array, *, exact: bool = True) -> tuple[Array, Array]:
+def local_minima(
+    basis: ProductBasis, coefficients: Array, *, exact: bool = True, below: float | None = None
+) -> tuple[Array, Array]:
     """Local minima of Σ c_i φ_i over the box.
 
-    The lowest points of a mesh with four points to the shortest wave, polished by Newton's method; with ``exact`` also
-    the places that branch and bound could not rule out, so that the global minimum is among them.
+    The lowest points of a mesh with four points to the shortest wave, polished by Newton's method.
+
+    Args:
+        basis: a product basis.
+        coefficients: c ``[k]``.
+        exact: look for the global minimum by branch and bound as well, so that it is among them.
+        below: any minimum below this will do in its place.
 
     Returns:
         States ``[m, d]`` and the values there ``[m]``.
@@ -131,7 +140,7 @@ def local_minima(basis: ProductBasis, coefficients: Array, *, exact: bool = True
     axes, half = wave.first_boxes()
     angles = _lowest_on_mesh(wave, axes)
     if exact:
-        angles = np.concatenate([angles, branch_and_bound(wave)[0][None]])
+        angles = np.concatenate([angles, branch_and_bound(wave, below=below)[0][None]])
     angles = _polished(wave, angles, half)
     states = wave.states(angles)
     low, high = np.array(basis.domain).T
@@ -152,8 +161,12 @@ def minimum(basis: ProductBasis, coefficients: Array, *, tolerance: float | None
     return wave.states(angles[None])[0], proved
 
 
-def branch_and_bound(wave: Wave, tolerance: float | None = None) -> tuple[Array, float]:
-    """The angles ``[d]`` of the smallest value found, and a proved lower bound of all values."""
+def branch_and_bound(wave: Wave, tolerance: float | None = None, below: float | None = None) -> tuple[Array, float]:
+    """The angles ``[d]`` of the smallest value found, and a proved lower bound of all values.
+
+    Ends when the bound is within the tolerance of the smallest value, when a value lies ``below``, or when the values
+    have cost enough; the bound holds in any case.
+    """
     axes, half = wave.first_boxes()
     values, centres, reach = wave.on_mesh(axes).ravel(), mesh(axes), wave.reach(half)
     best, place = float(values.min()), centres[values.argmin()]
@@ -169,7 +182,7 @@ def branch_and_bound(wave: Wave, tolerance: float | None = None) -> tuple[Array,
         floors, floor = _floors(values - wave.rounding, reach, floor, ceiling, best - slack)
         centres = centres[floors < best - slack]
         spent += len(centres) << len(half)
-        if not len(centres) or spent > MOST_VALUES:
+        if not len(centres) or spent > MOST_VALUES or (below is not None and best < below):
             break
         half, reach = half / 2, reach / 2
         steps = np.array(list(combinations((-1.0, 1.0), repeat=len(half)))) * half
@@ -230,7 +243,3 @@ def _polished(wave: Wave, angles: Array, half: Array, steps: int = 4) -> Array:
         if not better.any():
             break
     return angles
-
-
-def _blocks(rows: Array, length: int) -> list[Array]:
-    return [rows[start : start + length] for start in range(0, len(rows), length)]

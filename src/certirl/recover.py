@@ -180,7 +180,7 @@ def recover(
             break
         violated = rows.violated(answer.x, 1.0 - tolerance, exact=exact)
         if not violated and not exact:  # the quick look found nothing more: from here on, look at every root
-            exact = True
+            exact = bellman.basis.dimension == 1  # on boxes a proof costs much more than a look
             violated = rows.violated(answer.x, 1.0 - tolerance, exact=True)
         if not violated:
             break
@@ -252,7 +252,7 @@ class _Rows:
         """The states, by rival, where a curve dips below the bound and that are not rows already."""
         found = []
         for rival, curve in enumerate(self.curves(x)):
-            states, values = local_minima(self.columns, curve, exact=exact)
+            states, values = local_minima(self.columns, curve, exact=exact, below=bound)
             states = self.unseen(states[values < bound], rival)
             if len(states):
                 found.append((rival, states))
