@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from certirl.bases import Basis
-from certirl.domain import as_domain
+from certirl.domain import as_domain, one_coordinate
 
 _OPEN_UNIT = ("strictly between 0 and 1", lambda x: 0 < x < 1)
 _POSITIVE = ("positive and finite", lambda x: 0 < x < math.inf)
@@ -156,6 +156,7 @@ def cover_limit(beta: float, rho: float) -> float:
 
 def cover_size(domain: Any, radius: float, *, literal: bool = False) -> int:
     """``⌈width/(2c)⌉`` midpoints put every state within c of one of them (Algorithm 2, step 3); printed: ⌈width/c⌉."""
+    one_coordinate(as_domain(domain), "the count is")
     ((low, high),) = as_domain(domain)
     if not radius > 0:
         raise ValueError(f"the cover radius must be positive, got {radius}")

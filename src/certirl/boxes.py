@@ -190,8 +190,8 @@ def product(*factors: Basis, index: str = "total") -> ProductBasis:
             raise ValueError(f"every coordinate needs at least two functions, got {factor}")
         if factor.kind == "Fourier" and factor.size % 2 == 0:
             raise ValueError(f"the sine and cosine of a frequency go together: {factor} needs an odd number")
-    if not factors:
-        raise ValueError("product needs a family for each coordinate, as in certirl.product(Legendre(7), Legendre(7))")
+    if len(factors) < 2:
+        raise ValueError("product needs two families or more; for one coordinate use the family itself")
     if index not in INDEX_SETS:
         raise ValueError(f"index must be one of {', '.join(map(repr, INDEX_SETS))}, got {index!r}")
     placed = [factor.interval is not None for factor in factors]

@@ -13,7 +13,7 @@ from certirl.bases import Basis
 from certirl.bellman import check_problem
 from certirl.bounds import BAND_SHARE, LowerBound, lower_bounds
 from certirl.boxes import from_spec
-from certirl.domain import Array, as_domain, describe
+from certirl.domain import Array, as_domain, describe, one_coordinate
 from certirl.estimate import MAX_CONDITION
 from certirl.evidence import SUMS, Evidence, Surrogate, fit_surrogate, gather
 from certirl.progress import Report, watched_stream
@@ -180,6 +180,7 @@ def certify(
     if not isinstance(source, Transitions):
         check_simulator(source)
     n_actions, domain = source.n_actions, as_domain(source.domain)
+    one_coordinate(domain, "a certificate is")
     check_problem(discount, expert, n_actions)
     columns = columns.on(domain)
     notes: tuple[str, ...] = ("the reward was chosen without looking at these transitions",)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from certirl.bases import Basis, Fourier, Legendre
 from certirl.bellman import bellman
+from certirl.boxes import ProductBasis, product
 from certirl.domain import Array, Domain, describe
 from certirl.estimate import MAX_CONDITION, estimate
 from certirl.extrema import minimum
@@ -27,6 +28,9 @@ ROW_SIZES = (7, 11, 15, 21)
 FAMILIES: tuple[type[Basis], ...] = (Legendre, Fourier)
 # Functions of the next state that every family of columns must predict when families are compared.
 TARGETS = 9
+# On boxes, where functions are dearer: the most columns to compare, and the most rows to start from.
+MOST_COLUMNS_ON_A_BOX = 200
+MOST_ROWS_ON_A_BOX = 70
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,8 @@ def given_basis(
         choice = as_asked(basis, columns)
         ((moments,),) = accumulate(stream, [(basis, basis.resized(columns))], n_actions=n_actions)
         return moments, choice
-    wide = basis.resized(min(basis.size, MOST_COLUMNS))
+    most = MOST_COLUMNS_ON_A_BOX if isinstance(basis, ProductBasis) else MOST_COLUMNS
+    wide = basis.resized(min(basis.size, most))
     (folds,) = accumulate(stream, [(basis, wide)], n_actions=n_actions, folds=FOLDS)
     columns = best_columns(folds)
     where = f"{basis} on {describe(basis.domain)}"
@@ -84,6 +89,8 @@ def nothing_given(
     stream: Iterable[Piece], domain: Domain, *, n_actions: int, columns: int | None, discount: float, expert: int
 ) -> tuple[Moments, Choice]:
     """Choose the family by how well its columns predict common targets, then the columns, then the rows."""
+    if len(domain) > 1:
+        return _nothing_given_on_a_box(stream, domain, n_actions, columns, discount, expert)
     bases = [family(max(ROW_SIZES)).on(domain) for family in FAMILIES]
     targets = bases[0].resized(TARGETS)
     pairs = [(basis, basis) for basis in bases] + [(targets, basis.resized(TARGETS)) for basis in bases]
@@ -101,6 +108,31 @@ def nothing_given(
     reason = "least held-out error" if chosen else "as asked"
     sentence = f"{basis.kind} ({why}), {columns} columns ({reason}), {size} rows (held-out margin)"
     return total(folds), Choice(basis, columns, sentence)
+
+
+def places(domain: Domain) -> Basis:
+    """A basis whose design says where to ask a simulator before a basis is chosen."""
+    return FAMILIES[0](1) if len(domain) == 1 else product(*[Legendre(2)] * len(domain))
+
+
+def _nothing_given_on_a_box(
+    stream: Iterable[Piece], domain: Domain, n_actions: int, columns: int | None, discount: float, expert: int
+) -> tuple[Moments, Choice]:
+    """Legendre polynomials by total degree: choose the columns, then among every other degree the rows."""
+    basis = product(*[Legendre(2)] * len(domain)).on(domain)
+    for degree in range(2, 11):
+        larger = product(*[Legendre(degree + 1)] * len(domain)).on(domain)
+        basis = larger if larger.size <= MOST_ROWS_ON_A_BOX else basis
+    (folds,) = accumulate(stream, [(basis, basis)], n_actions=n_actions, folds=FOLDS)
+    if columns is not None:
+        as_asked(basis, columns)
+    chosen = best_columns(folds) if columns is None else columns
+    sizes = sorted(basis.complete_sizes()[:2:-2]) or [basis.size]
+    size = best_size(folds, chosen, discount=discount, expert=expert, sizes=sizes)
+    basis, reason = basis.resized(size), "least held-out error" if columns is None else "as asked"
+    degree = int(basis.degrees.sum(axis=1).max())
+    sentence = f"Legendre up to total degree {degree}, {size} rows (held-out margin), {chosen} columns ({reason})"
+    return total(folds), Choice(basis, chosen, sentence)
 
 
 def best_family(compared: Sequence[Sequence[Moments]]) -> tuple[int, str]:
@@ -152,11 +184,20 @@ def _determined(gram: Array, counts: NDArray[np.int64]) -> int:
     return bisect_left(range(1, min(gram.shape[1], int(counts.min())) + 1), True, key=lambda c: not well(c))
 
 
-def _candidates(moments: Moments) -> range:
+def _candidates(moments: Moments) -> Sequence[int]:
     """The numbers of columns to compare."""
+    if isinstance(moments.columns, ProductBasis):
+        return _candidates_on_a_box(moments.columns, min(moments.rows.size, MOST_COLUMNS_ON_A_BOX))
     most = min(moments.columns.size, moments.rows.size, MOST_COLUMNS)
     step = 2 if moments.columns.kind == "Fourier" else 1  # sine and cosine of a frequency come together
     return range(min(FEWEST_COLUMNS, most), most + 1, step)
+
+
+def _candidates_on_a_box(columns: ProductBasis, most: int) -> list[int]:
+    """Complete sets of indices that are in no coordinate simpler than the fewest columns of one."""
+    sizes = [size for size in columns.complete_sizes() if size <= most]
+    fewest = [1 if factor.kind == "Fourier" else FEWEST_COLUMNS - 1 for factor in columns.factors]
+    return [size for size in sizes if (columns.degrees[:size].max(axis=0) >= fewest).all()] or sizes[-1:]
 
 
 def best_columns(folds: Sequence[Moments]) -> int:
@@ -183,9 +224,11 @@ def held_out_signal(folds: Sequence[Moments], size: int, columns: int, *, discou
     return signals
 
 
-def best_size(folds: Sequence[Moments], columns: int, *, discount: float, expert: int) -> int:
+def best_size(
+    folds: Sequence[Moments], columns: int, *, discount: float, expert: int, sizes: Sequence[int] = ROW_SIZES
+) -> int:
     """The smallest row size whose held-out signal is within one standard error of the best."""
-    sizes = [size for size in ROW_SIZES if columns <= size <= folds[0].rows.size]
+    sizes = [size for size in sizes if columns <= size <= folds[0].rows.size]
     signals = np.array([held_out_signal(folds, size, columns, discount=discount, expert=expert) for size in sizes])
     means: Array = signals.mean(axis=1)
     best = int(means.argmax())

@@ -10,7 +10,7 @@ import numpy as np
 
 from certirl.bases import Basis, Fourier, Legendre
 from certirl.choose import FOLDS, TARGETS, held_out_errors
-from certirl.domain import Array, as_domain
+from certirl.domain import Array, as_domain, one_coordinate
 from certirl.moments import accumulate
 from certirl.simulator import CHUNK, Simulator, check_simulator, draw
 from certirl.transitions import Piece, Transitions, pieces
@@ -84,6 +84,7 @@ def diagnose(
     kind = family if isinstance(family, type) else type(family)
     most = max(most, columns or 1)
     domain = as_domain(source.domain)
+    one_coordinate(domain, "a diagnosis is")
     basis, targets = kind(most).on(domain), kind(TARGETS).on(domain)
     stream: Iterable[Piece]
     if isinstance(source, Transitions):

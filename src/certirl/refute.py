@@ -23,7 +23,7 @@ from certirl.bases import Basis
 from certirl.bounds import summation_error
 from certirl.certify import FIT_SHARE, check_delta, independence, least_enough, split
 from certirl.concentration import degree, empirical_bernstein, inflation, log_term, spread_points
-from certirl.domain import Array, as_domain, freeze
+from certirl.domain import Array, as_domain, freeze, one_coordinate
 from certirl.estimate import Operators, estimate
 from certirl.moments import accumulate
 from certirl.program import least_norm
@@ -166,6 +166,7 @@ def refute(
     check_delta(delta)
     if not isinstance(source, Transitions):
         check_simulator(source)
+    one_coordinate(as_domain(source.domain), "a refutation is")
     if not isinstance(basis, Basis):
         raise TypeError(f"basis must be a basis such as certirl.Legendre(5), got {basis!r}")
     if source.n_actions < 2 or not 0 <= expert < source.n_actions:

@@ -11,8 +11,8 @@ from certirl._map import on
 from certirl.bases import Basis
 from certirl.bellman import bellman, check_problem
 from certirl.certify import check_declared, check_delta, conclude, divide
-from certirl.choose import FAMILIES, Choice, as_asked, as_measured, given_basis, nothing_given
-from certirl.domain import as_domain, describe
+from certirl.choose import Choice, as_asked, as_measured, given_basis, nothing_given, places
+from certirl.domain import as_domain, one_coordinate
 from certirl.estimate import FORMS, estimate
 from certirl.evidence import gather, surrogate_of
 from certirl.extrema import minimum
@@ -61,7 +61,8 @@ def solve(
             `Transitions`, or `Moments` measured before: these keep no transitions that a certificate could look at.
         discount: γ, strictly between 0 and 1.
         expert: the action the expert always takes.
-        basis: the functions φ of rewards and values, say ``Legendre(11)``; chosen from held-out data if left out.
+        basis: the functions φ of rewards and values, say ``Legendre(11)`` or, for two coordinates,
+            ``product(Fourier(9), Legendre(7))``; chosen from held-out data if left out.
         columns: how many of them describe the state; chosen from held-out data if left out.
         samples: transitions to draw for each action without ``delta``; for simulators only.
         rng: a seed or Generator; needed with a simulator.
@@ -70,14 +71,14 @@ def solve(
             "mean" (the paper's: independent states from the weight of the basis).
         cover: solve on the paper's cover of this radius instead of on the continuum.
         slack: soft form for experts that are only nearly optimal: the price of a shortfall.
-        delta: certify, with at most this probability of a false certificate.
+        delta: certify, with at most this probability of a false certificate; for states of one coordinate.
         tail: what is known of the dynamics beyond the columns (see `certify`); without it nothing is "certified".
         max_samples: transitions per action to stop at.
         progress: True, False, a function ``(done, total)``, or None for a line if standard error is a terminal.
         map: where to work through data: a number of threads, a Dask client or an executor; threads on all cores if
             left out. Results do not depend on it.
     """
-    _check(source, discount, expert, basis, samples, form, objective)
+    _check(source, discount, expert, basis, samples, form, objective, delta)
     if delta is not None:
         check_delta(delta)
         if isinstance(source, Moments):
@@ -112,9 +113,9 @@ def _stream(
     """The data in pieces, and how many transitions they hold."""
     if isinstance(source, Transitions):
         return pieces(source, CHUNK), len(source)
-    generator, places = as_generator(rng), basis or FAMILIES[0](1)
-    paired = better and can_pair(source, places, generator)
-    stream = draw(source, places, samples, generator, design=better, paired=paired)
+    generator, where = as_generator(rng), basis or places(as_domain(source.domain))
+    paired = better and can_pair(source, where, generator)
+    stream = draw(source, where, samples, generator, design=better, paired=paired)
     return stream, samples * source.n_actions
 
 
@@ -244,7 +245,9 @@ def _widened(moments: Moments, choice: Choice, tail: TailLike, discount: float, 
     return choice
 
 
-def _check(source: Any, discount: float, expert: int, basis: Any, samples: Any, form: str, objective: str) -> None:
+def _check(
+    source: Any, discount: float, expert: int, basis: Any, samples: Any, form: str, objective: str, delta: Any
+) -> None:
     """Refuse before drawing anything what would be refused after."""
     if form not in FORMS:
         raise ValueError(f"form must be one of {', '.join(map(repr, FORMS))}, got {form!r}")
@@ -261,5 +264,7 @@ def _check(source: Any, discount: float, expert: int, basis: Any, samples: Any, 
             raise ValueError(f"samples must be a whole number of transitions per action, got {samples!r}")
     check_problem(discount, expert, source.n_actions)
     domain = source.rows.domain if isinstance(source, Moments) else as_domain(source.domain)
-    if len(domain) != 1:
-        raise ValueError(f"states must have one coordinate in this version, got the domain {describe(domain)}")
+    if basis is not None:
+        basis.on(domain)
+    if delta is not None:
+        one_coordinate(domain, "a certificate is")

@@ -15,7 +15,7 @@ import numpy as np
 
 from certirl import _harmonics
 from certirl.bases import FAMILIES, Basis
-from certirl.domain import Array, Domain, describe
+from certirl.domain import Array, Domain, describe, one_coordinate
 
 # Rows whose products are summed up in single precision; rows whose functions are in memory at once.
 BLOCK, SLAB = 1024, 1 << 20
@@ -68,6 +68,7 @@ def generator(seed: np.random.SeedSequence, device: Any) -> Any:
 
 def draw_states(basis: Basis, n: int, rng: Any, *, design: bool) -> Any:
     """n states of a basis on the generator's device, from its weight or its design: ``[n, 1]``, single precision."""
+    one_coordinate(basis.domain, "drawing on a device is")
     ((low, high),) = basis.domain
     u = torch().rand(n, 1, generator=rng, device=rng.device)
     uneven = basis.kind == "Chebyshev" or (design and basis.kind != "Fourier")
