@@ -41,7 +41,7 @@ LAYERS = [
     ["solve"],
     ["readers"],
     ["problems", "tables", "plots", "study"],
-    ["reproduce", "bench"],
+    ["box_problems", "reproduce", "bench"],
     ["__init__"],
     ["cli"],
 ]

@@ -142,10 +142,12 @@ def test_the_mean_form_is_refused_for_a_log():
         certirl.solve(certirl.Transitions(FINE, ACTIONS, FINE[::-1]), discount=0.7, form="mean")
 
 
-def test_several_coordinates_are_refused_in_words():
+def test_a_certificate_in_several_coordinates_is_refused_in_words():
     data = certirl.Transitions(np.random.default_rng(0).random((50, 2)), np.arange(50) % 2, np.zeros((50, 2)))
-    with pytest.raises(ValueError, match="one coordinate in this version"):
-        certirl.solve(data, discount=0.7)
+    with pytest.raises(ValueError, match="a certificate is for states of one coordinate in this version"):
+        certirl.solve(data, discount=0.7, delta=0.05)
+    with pytest.raises(ValueError, match="a refutation is for states of one coordinate"):
+        certirl.refute(data, expert=0, basis=certirl.Legendre(5), delta=0.05)
 
 
 def test_records_are_read_only():

@@ -50,6 +50,7 @@ __all__ = [
     "Transitions",
     "Witness",
     "bellman",
+    "box_problems",
     "certify",
     "diagnose",
     "estimate",
@@ -67,7 +68,7 @@ __all__ = [
     "theorems",
 ]
 
-_LAZY = ("plots", "tables", "theorems")
+_LAZY = ("box_problems", "plots", "tables", "theorems")
 
 
 def __getattr__(name: str) -> Any:

@@ -48,9 +48,11 @@ def _grid(solution: Solution, count: int = 801) -> Array:
 
 
 def reward(solution: Solution, *, ax: Any = None) -> Any:
-    """Draw R(s) over the interval."""
+    """Draw R(s) over the interval; on a box, a map of it (see `field`)."""
     if solution.reward is None:
         raise ValueError(f"there is no reward to draw: {solution.reason}")
+    if solution.basis.dimension > 1:
+        return field(solution, solution.reward, label="reward R(s)", ax=ax)
     ax = ax or _pyplot().subplots(figsize=(7, 3), layout="constrained")[1]
     s = _grid(solution)
     ax.plot(s, solution.reward(s), color="black", linewidth=1.6)
@@ -63,6 +65,8 @@ def reward(solution: Solution, *, ax: Any = None) -> Any:
 def margins(solution: Solution, *, problem: Problem | None = None, ax: Any = None) -> Any:
     """Draw the advantage D_a(s) over each rival: estimate, two standard errors, binding states, the truth if known.
 
+    On a box, a map of the smallest of them (see `field`); of the true ones if a problem is given.
+
     Args:
         solution: what to draw.
         problem: a problem with known truth, for the true curves.
@@ -70,6 +74,8 @@ def margins(solution: Solution, *, problem: Problem | None = None, ax: Any = Non
     """
     if solution.reward is None:
         raise ValueError(f"there are no margins to draw: {solution.reason}")
+    if solution.basis.dimension > 1:
+        return _margin_field(solution, problem, ax)
     ax = ax or _pyplot().subplots(figsize=(7, 4), layout="constrained")[1]
     s = _grid(solution)
     curves, errors = solution.margins(s), solution.standard_errors(s)
@@ -112,6 +118,48 @@ def margins(solution: Solution, *, problem: Problem | None = None, ax: Any = Non
     return ax
 
 
+def field(solution: Solution, values: Any, *, label: str, plane: tuple[int, int] = (0, 1), ax: Any = None) -> Any:
+    """Draw a function of the state over two coordinates, with level lines and the worst state marked.
+
+    Further coordinates are held at the worst state.
+
+    Args:
+        solution: whose box and worst state.
+        values: the function, from states ``[n, d]`` to ``[n]``.
+        label: what it is, for the colour bar.
+        plane: the two coordinates.
+        ax: where.
+    """
+    ax = ax or _pyplot().subplots(figsize=(5, 4), layout="constrained")[1]
+    domain, worst = solution.basis.domain, solution.worst_state
+    if worst is None or len(set(plane)) != 2 or not all(axis in range(len(domain)) for axis in plane):
+        raise ValueError(f"plane must name two of the coordinates 0 … {len(domain) - 1}, got {plane}")
+    x, y = (np.linspace(*domain[axis], 161) for axis in plane)
+    states = np.tile(worst, (x.size * y.size, 1))
+    states[:, plane[0]], states[:, plane[1]] = np.tile(x, y.size), np.repeat(y, x.size)
+    z = np.asarray(values(states)).reshape(y.size, x.size)
+    # Cividis reads the same to every eye, and in grey.
+    image = ax.pcolormesh(x, y, z, cmap="cividis", shading="gouraud", rasterized=True)
+    ax.contour(x, y, z, levels=8, colors="white", linewidths=0.6, alpha=0.7)
+    ax.figure.colorbar(image, ax=ax, label=label)
+    mark = {"markersize": 11, "markeredgecolor": "white", "markeredgewidth": 1.5, "clip_on": False, "zorder": 3}
+    ax.plot(*worst[list(plane)], "X", color=COLOURS[1], label="worst state, as estimated", **mark)
+    ax.set_xlabel(f"coordinate s[{plane[0]}] of the state")
+    ax.set_ylabel(f"coordinate s[{plane[1]}] of the state")
+    held = [f"s[{axis}] = {worst[axis]:.3g}" for axis in range(len(domain)) if axis not in plane]
+    if held:
+        ax.set_title("at " + ", ".join(held), fontsize="small")
+    return ax
+
+
+def _margin_field(solution: Solution, problem: Any, ax: Any) -> Any:
+    if problem is None:
+        return field(solution, lambda s: solution.margins(s).min(axis=0), label="smallest advantage, estimated", ax=ax)
+    asked = {"discount": solution.discount, "expert": solution.expert}
+    true = lambda s: problem.margins(solution.reward, s, **asked).min(axis=0)  # noqa: E731
+    return field(solution, true, label="smallest advantage, true", ax=ax)
+
+
 def _legend_marks(with_truth: bool) -> list[Any]:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
@@ -126,17 +174,24 @@ def _legend_marks(with_truth: bool) -> list[Any]:
 
 
 def solution(solution: Solution, *, problem: Problem | None = None, path: Any = None) -> Any:
-    """Draw the reward above its margin curves; write the picture to ``path`` if given. Returns the two axes."""
+    """Draw the reward above its margin curves; write the picture to ``path`` if given. Returns the two axes.
+
+    On a box, maps of the reward and of the smallest margin, side by side.
+    """
     pyplot = _pyplot()
-    figure, axes = pyplot.subplots(2, 1, figsize=(7, 6.4), sharex=True, height_ratios=(2, 3), layout="constrained")
+    data = f"{solution.samples:,} transitions per action" if solution.samples else "exact operators"
+    title = f"{solution.status}: action {solution.expert} at every state, γ = {solution.discount:g}, {data}"
+    if solution.basis.dimension > 1:
+        figure, axes = pyplot.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
+        figure.suptitle(title, fontsize="medium")
+    else:
+        figure, axes = pyplot.subplots(2, 1, figsize=(7, 6.4), sharex=True, height_ratios=(2, 3), layout="constrained")
+        axes[1].set_xlabel("state s")
+        axes[0].set_title(title, fontsize="medium")
     reward(solution, ax=axes[0])
     margins(solution, problem=problem, ax=axes[1])
-    axes[1].set_xlabel("state s")
-    data = f"{solution.samples:,} transitions per action" if solution.samples else "exact operators"
-    axes[0].set_title(
-        f"{solution.status}: action {solution.expert} at every state, γ = {solution.discount:g}, {data}",
-        fontsize="medium",
-    )
+    if solution.basis.dimension > 1:
+        axes[1].legend(loc="lower left", fontsize="small", framealpha=0.9)
     if path is not None:
         figure.savefig(path, dpi=150)
         pyplot.close(figure)
