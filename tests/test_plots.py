@@ -40,3 +40,35 @@ def test_without_a_reward_there_is_nothing_to_draw():
     nothing = build(operators, criterion, certirl.recover(criterion), choice="given")
     with pytest.raises(ValueError, match="no margins to draw"):
         plots.margins(nothing)
+
+
+BOX = certirl.box_problems.whirl(dimension=3)
+BASIS = certirl.product(*[certirl.Legendre(4)] * 3)
+IN_A_BOX = certirl.solve(BOX, basis=BASIS, discount=0.7, rng=0, samples=2_000)
+
+
+def test_on_a_box_maps_are_drawn_with_the_worst_state_marked(tmp_path):
+    import matplotlib.pyplot as plt
+
+    axes = IN_A_BOX.plot(problem=BOX)
+    for ax in axes:
+        assert "s[0]" in ax.get_xlabel() and "s[1]" in ax.get_ylabel() and "s[2]" in ax.get_title()
+        np.testing.assert_array_equal(np.ravel(ax.lines[0].get_data()), IN_A_BOX.worst_state[:2])
+    assert len(axes[0].figure.axes) == 4  # two maps, two colour bars
+    plt.close("all")
+    IN_A_BOX.plot(path=tmp_path / "map.png")
+    assert (tmp_path / "map.png").stat().st_size > 1000
+
+
+def test_the_map_drawn_is_the_smallest_margin():
+    import matplotlib.pyplot as plt
+
+    ax = plots.margins(IN_A_BOX)
+    values = ax.collections[0].get_array()
+    states = np.tile(IN_A_BOX.worst_state, (4, 1))
+    states[:, :2] = [[-1, -1], [1, -1], [-1, 1], [1, 1]]
+    corners = np.asarray(values).reshape(101, 101)[[0, 0, -1, -1], [0, -1, 0, -1]]
+    np.testing.assert_allclose(corners, IN_A_BOX.margins(states).min(axis=0))
+    with pytest.raises(ValueError, match="plane must name two"):
+        plots.field(IN_A_BOX, IN_A_BOX.reward, label="R", plane=(0, 3))
+    plt.close("all")

@@ -46,7 +46,7 @@ class Wave:
         self._dense[tuple(basis.indices[used].T)] = coefficients[used]
         self.reach_of = np.unique(basis.degrees[used], axis=0) if used.any() else np.zeros((1, basis.dimension), int)
         own = 2.0**-50 * (1 + self.reach_of.max()) * basis.dimension
-        self.rounding = float(own * terms.sum() + terms[~used].sum())
+        self.rounding = float(own * terms.sum() + terms[~used].sum()) + 1e-290  # above zero even for f = 0
 
     def reach(self, half: Array) -> float:
         """σ of boxes with these half sides."""

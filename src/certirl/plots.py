@@ -134,7 +134,7 @@ def field(solution: Solution, values: Any, *, label: str, plane: tuple[int, int]
     domain, worst = solution.basis.domain, solution.worst_state
     if worst is None or len(set(plane)) != 2 or not all(axis in range(len(domain)) for axis in plane):
         raise ValueError(f"plane must name two of the coordinates 0 … {len(domain) - 1}, got {plane}")
-    x, y = (np.linspace(*domain[axis], 161) for axis in plane)
+    x, y = (np.linspace(*domain[axis], 101) for axis in plane)
     states = np.tile(worst, (x.size * y.size, 1))
     states[:, plane[0]], states[:, plane[1]] = np.tile(x, y.size), np.repeat(y, x.size)
     z = np.asarray(values(states)).reshape(y.size, x.size)
