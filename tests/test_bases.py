@@ -144,6 +144,9 @@ def test_a_basis_on_another_interval_is_refused():
 def test_a_smaller_set_of_indices_leads_the_larger_one():
     wide, narrow = product(Legendre(9), Legendre(9)), product(Legendre(4), Legendre(4))
     np.testing.assert_array_equal(wide.indices[: narrow.size], narrow.indices)
+    assert wide.resized(10) == narrow != wide and hash(wide.resized(10)) == hash(narrow)
+    assert str(wide.resized(10)) == str(narrow) == "Legendre(4) × Legendre(4) (total, 10 functions)"
+    assert narrow != product(Legendre(4), Chebyshev(4)) != product(Legendre(4), Legendre(7)).resized(10)
     assert wide.complete_sizes() == [1, 3, 6, 10, 15, 21, 28, 36, 45]
     assert (wide.indices.sum(axis=1) <= 8).all()
 

@@ -175,6 +175,9 @@ def test_moments_of_fewer_functions_are_leading_blocks():
     whole = certirl.measure(data, basis=SMALL.resized(15), columns=10)
     part = certirl.measure(data, basis=SMALL.resized(6), columns=3)
     np.testing.assert_allclose(whole.leading(6, 3).cross, part.cross, rtol=1e-12, atol=1e-10)
+    assert certirl.solve(whole, discount=0.8, basis=product(Legendre(4), Legendre(4))).basis.size == 10
+    with pytest.raises(ValueError, match="measure again"):
+        certirl.solve(whole, discount=0.8, basis=product(Legendre(4), Legendre(3)))
 
 
 @pytest.mark.parametrize(

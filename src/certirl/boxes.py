@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ INDEX_SETS = ("total", "full", "hyperbolic")
 _MOST = 1 << 22  # indices tried before giving up: a box of degrees with more is not meant
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ProductBasis(Basis):
     """The first ``size`` products of one function of each coordinate, ordered by degree.
 
@@ -44,8 +44,21 @@ class ProductBasis(Basis):
     kind = "product"
 
     def __str__(self) -> str:
-        names = " × ".join(map(str, self.factors))
+        names = " × ".join(map(str, self.parts))
         return f"{names} ({self.index}, {self.size} function{'s' * (self.size != 1)})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ProductBasis) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def _identity(self) -> tuple[Any, ...]:
+        """What tells it apart: the order of the functions depends on the proportions of the factors, not their size."""
+        kinds, degrees = tuple(factor.kind for factor in self.factors), self._degrees
+        if self.index != "hyperbolic" or len(set(degrees)) == 1:
+            degrees = tuple(degree // gcd(*degrees) for degree in degrees)
+        return self.size, self.interval, self.index, kinds, degrees
 
     @property
     def mass(self) -> float:
