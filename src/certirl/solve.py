@@ -61,8 +61,7 @@ def solve(
             `Transitions`, or `Moments` measured before: these keep no transitions that a certificate could look at.
         discount: γ, strictly between 0 and 1.
         expert: the action the expert always takes.
-        basis: the functions φ of rewards and values, say ``Legendre(11)`` or, for two coordinates,
-            ``product(Fourier(9), Legendre(7))``; chosen from held-out data if left out.
+        basis: the functions φ, say ``Legendre(11)`` or ``product(Fourier(9), Legendre(7))``; by held-out data if None.
         columns: how many of them describe the state; chosen from held-out data if left out.
         samples: transitions to draw for each action without ``delta``; for simulators only.
         rng: a seed or Generator; needed with a simulator.
