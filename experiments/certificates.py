@@ -12,20 +12,17 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
 import time
-from collections.abc import Iterable
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from scipy.stats import beta as beta_law
 
 import certirl
-from certirl import theorems
+from certirl import laws, study, theorems
 from certirl.bounds import lower_bounds
 from certirl.certify import certify
 from certirl.evidence import fit_surrogate, gather
@@ -42,7 +39,6 @@ class Arguments:
     discount_problems: int = 20
     theorem_problems: int = 5
     most: int = 2_000_000
-    workers: int = 2
 
 
 FAST = Arguments(runs=120, problems=4, discount_problems=2, theorem_problems=1, most=100_000)
@@ -123,26 +119,9 @@ def judge(seed: int) -> dict[str, Any] | None:
     }
 
 
-def remembered(seeds: Iterable[int], pool: ProcessPoolExecutor, memory: Path) -> list[dict[str, Any]]:
-    """Judge the seeds that the file does not hold yet, adding each as it comes: an interrupted study goes on."""
-    known: dict[int, Any] = {}
-    if memory.exists():
-        for line in memory.read_text().splitlines():
-            with contextlib.suppress(ValueError):  # the last line of a killed run
-                seed, run = json.loads(line)
-                known[seed] = run
-    missing = [seed for seed in seeds if seed not in known]
-    with memory.open("a") as stream:
-        for seed, run in zip(missing, pool.map(judge, missing, chunksize=5), strict=True):
-            known[seed] = run
-            stream.write(json.dumps([seed, run]) + "\n")
-            stream.flush()
-    return [known[seed] for seed in seeds if known[seed] is not None]
-
-
-def soundness(arguments: Arguments, pool: ProcessPoolExecutor, out: Path) -> dict[str, Any]:
+def soundness(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
     """Count false certificates and bounds above the truth."""
-    runs = remembered(range(arguments.runs), pool, out / f"soundness_{arguments.runs}.part")
+    runs = [run for run in walk(judge, list(range(arguments.runs)), unit="certificates") if run is not None]
     table = {}
     for delta in (0.05, 0.2):
         mine = [run for run in runs if run["delta"] == delta]
@@ -153,7 +132,7 @@ def soundness(arguments: Arguments, pool: ProcessPoolExecutor, out: Path) -> dic
             "certified": certified,
             "false certificates": false,
             "bounds above the truth": above,
-            "95 % interval of the share of wrong bounds": binomial_interval(above, len(mine)),
+            "95 % interval of the share of wrong bounds": laws.binomial_interval(above, len(mine)),
             "of which barely wrong rewards": sum(run["spoiled"] for run in mine),
         }
     kinds = sorted({run["kind"] for run in runs})
@@ -161,17 +140,10 @@ def soundness(arguments: Arguments, pool: ProcessPoolExecutor, out: Path) -> dic
     return {"by delta": table, "certified by kind": by_kind, "certified": sum(run["holds"] for run in runs)}
 
 
-def binomial_interval(count: int, n: int) -> list[float]:
-    """The exact interval of Clopper and Pearson."""
-    low = float(beta_law.ppf(0.025, count, n - count + 1)) if count else 0.0
-    high = float(beta_law.ppf(0.975, count + 1, n - count)) if count < n else 1.0
-    return [low, high]
-
-
 # --- power -----------------------------------------------------------------------------------------------------------
 
 
-def prove_one(arguments: tuple[int, float, int]) -> dict[str, Any]:
+def prove_one(arguments: Sequence[Any]) -> dict[str, Any]:
     """Transitions per action at which `solve` certifies the random problem of this seed."""
     seed, discount, most = arguments
     problem = certirl.problems.random_polynomial(seed=seed)
@@ -219,7 +191,7 @@ def attempt(problem: Problem, n: int, rng: np.random.Generator, **variant: Any) 
     return min(bound.margin for bound in bounds) > 0
 
 
-def ablate(arguments: tuple[int, str, int]) -> float:
+def ablate(arguments: Sequence[Any]) -> float:
     """The first n on a grid of ratio √2 at which a variant certifies."""
     seed, name, most = arguments
     problem, n = certirl.problems.random_polynomial(seed=seed), 2_000.0
@@ -230,30 +202,30 @@ def ablate(arguments: tuple[int, str, int]) -> float:
     return float("inf")
 
 
-def power(arguments: Arguments, pool: ProcessPoolExecutor, out: Path) -> dict[str, Any]:
+def power(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
     """How many transitions `solve` needs, and how many without each idea."""
-    runs = list(pool.map(prove_one, [(seed, 0.7, arguments.most) for seed in range(arguments.problems)]))
-    ns = np.array([run["n"] for run in runs])
+    runs = walk(prove_one, [[seed, 0.7, arguments.most] for seed in range(arguments.problems)], unit="problems")
+    ns = known(run["n"] for run in runs)
     ideas = {}
     for name in VARIANTS:
-        firsts = list(pool.map(ablate, [(seed, name, arguments.most) for seed in range(arguments.discount_problems)]))
+        firsts = known(walk(ablate, [[seed, name, arguments.most] for seed in range(arguments.discount_problems)]))
         ideas[name] = {"median n": float(np.median(firsts)), "certified": float(np.isfinite(firsts).mean())}
     return {
         "median n": float(np.median(ns)),
         "certified": float(np.isfinite(ns).mean()),
-        "false": sum(bool(np.isfinite(run["n"])) and not run["true"] for run in runs),
+        "false": sum(run["n"] is not None and not run["true"] for run in runs),
         "seconds, median and most": [float(f([run["seconds"] for run in runs])) for f in (np.median, np.max)],
         "one attempt with delta = 0.05, by variant": ideas,
         "runs": runs,
     }
 
 
-def discounts(arguments: Arguments, pool: ProcessPoolExecutor, out: Path) -> dict[str, Any]:
+def discounts(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
     """The same for larger discounts."""
     table = {}
     for discount in (0.7, 0.9, 0.95):
-        tasks = [(seed, discount, arguments.most) for seed in range(arguments.discount_problems)]
-        ns = np.array([run["n"] for run in pool.map(prove_one, tasks)])
+        tasks = [[seed, discount, arguments.most] for seed in range(arguments.discount_problems)]
+        ns = known(run["n"] for run in walk(prove_one, tasks, unit="problems"))
         table[str(discount)] = {"median n": float(np.median(ns)), "certified": float(np.isfinite(ns).mean())}
     return table
 
@@ -270,7 +242,7 @@ def succeeds(problem: Problem, n: int) -> float:
     return right / 20
 
 
-def compare(arguments: tuple[int, int]) -> dict[str, Any]:
+def compare(arguments: Sequence[int]) -> dict[str, Any]:
     """The four numbers of one problem, least n first known last."""
     seed, most = arguments
     problem, basis = certirl.problems.random_polynomial(seed=seed), certirl.Legendre(11)
@@ -293,40 +265,40 @@ def compare(arguments: tuple[int, int]) -> dict[str, Any]:
     }
 
 
-def compared(arguments: Arguments, pool: ProcessPoolExecutor, out: Path) -> list[dict[str, Any]]:
+def compared(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
     """One row for each problem."""
-    return list(pool.map(compare, [(seed, arguments.most) for seed in range(arguments.theorem_problems)]))
+    return {"problems": walk(compare, [[seed, arguments.most] for seed in range(arguments.theorem_problems)])}
 
 
-def plain(value: Any) -> Any:
-    """The same with null for infinity, which JSON does not know."""
-    if isinstance(value, dict):
-        return {key: plain(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [plain(inner) for inner in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value
+def known(numbers: Iterable[float | None]) -> np.ndarray:
+    """Trials write infinity as null; here it is infinity again."""
+    return np.array([np.inf if n is None else n for n in numbers])
+
+
+PARTS = {"soundness": soundness, "power": power, "discounts": discounts, "theorems": compared}
 
 
 def main() -> None:
     """Run the parts asked for and write their numbers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--fast", action="store_true")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--only", choices=["soundness", "power", "discounts", "theorems"])
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    study.add_options(parser, str(Path(__file__).parent / "results"))
+    parser.add_argument("--only", choices=PARTS)
     options = parser.parse_args()
-    arguments = FAST if options.fast else Arguments()
-    parts = {"soundness": soundness, "power": power, "discounts": discounts, "theorems": compared}
-    options.out.mkdir(parents=True, exist_ok=True)
-    with ProcessPoolExecutor(options.workers) as pool:
-        for name, part in parts.items():
-            if options.only in (None, name):
-                start = time.perf_counter()
-                result = part(arguments, pool, options.out)
-                record = {"arguments": asdict(arguments), "version": certirl.__version__, "result": result}
-                (options.out / f"certificates_{name}.json").write_text(json.dumps(plain(record), indent=1) + "\n")
-                shown = {k: v for k, v in result.items() if k != "runs"} if isinstance(result, dict) else result
-                print(f"{name} ({time.perf_counter() - start:.0f} s)\n{json.dumps(shown, indent=1)}", flush=True)
+    for name, part in PARTS.items():
+        if options.only in (None, name):
+            command = f"python experiments/certificates.py --only {name}{' --fast' * options.fast}"
+            experiment: Any = SimpleNamespace(__file__=__file__, run=lambda a, walk, part=part: found(part(a, walk)))
+            settings = {"name": f"certificates_{name}", "out": options.out, "command": command}
+            memory = study.conduct(
+                experiment, FAST if options.fast else Arguments(), workers=options.workers, **settings
+            )
+            memory.unlink(missing_ok=True)
+            print((options.out / f"certificates_{name}.json").read_text(encoding="utf-8"), flush=True)
+
+
+def found(numbers: dict[str, Any]) -> study.Findings:
+    """Numbers alone, without a picture."""
+    return study.Findings(numbers, [], None, "whether certificates are true, and what they cost")
 
 
 if __name__ == "__main__":

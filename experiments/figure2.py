@@ -62,16 +62,19 @@ def run(arguments: Arguments, walk: study.Walk) -> study.Findings:
     setting = [arguments.problem, list(arguments.sizes), samples, arguments.seed]
     tasks = [[sampling, *setting, number] for sampling in SAMPLING for number in range(arguments.trials)]
     errors = np.array(walk(trial, tasks)).reshape(len(SAMPLING), arguments.trials, len(samples), len(arguments.sizes))
-    table, summary = [], {}
+    table, summary, rng = [], {}, np.random.default_rng(arguments.seed)
     for which, sampling in enumerate(SAMPLING):
         for column, k in enumerate(arguments.sizes):
             own = errors[which, :, :, column]
             bound = [theorems.theorem3_error(n, arguments.delta, k) for n in samples]
             fit = laws.power_law(samples, own.mean(axis=0))
+            low, high = laws.bootstrap(
+                own, lambda errors: laws.power_law(samples, errors.mean(axis=0)).slope, rng=rng, draws=400
+            )
             below = float((own <= bound).mean())
             summary[f"{sampling}, k = {k}"] = {
                 "exponent of n": fit.slope,
-                "95 % interval": [fit.low, fit.high],
+                "95 % interval, bootstrap over trials": [low, high],
                 "R²": fit.r2,
                 "share below Theorem 3": below,
                 "Theorem 3 over the observed error": float(np.mean(bound / own.mean(axis=0))),

@@ -37,20 +37,14 @@ class Arguments:
     seed: int = 0
 
 
-FAST = Arguments(searched=0, sizes=(5, 9, 13), points=5, trials=48)
-
-
-def problem_constants(task: list[Any]) -> dict[str, float]:
-    """One problem of the search."""
-    seed, discount, cover = task
-    return methods.constants(seed, discount=discount, cover=cover)
+FAST = Arguments(searched=0, sizes=(5, 9), points=6, trials=64)
 
 
 def search(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
     """Find the problem among the seeds searched, or, if none are, look at the one given."""
     seeds = list(range(arguments.searched)) or [arguments.problem]
     tasks = [[seed, arguments.discount, arguments.cover] for seed in seeds]
-    known = dict(zip(seeds, walk(problem_constants, tasks, unit="problems"), strict=True))
+    known = dict(zip(seeds, walk(methods.problem_constants, tasks, unit="problems"), strict=True))
     near = [s for s, c in known.items() if abs((c["1/β by ‖α‖_∞"] or np.inf) - arguments.inverse_beta) < 0.1]
     return {
         "rule": "of the seeds searched, those with 1/β (‖α‖_∞) within 0.1 of the paper's; of these the largest Δ",
@@ -64,7 +58,7 @@ def search(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
 def trial(task: list[Any]) -> list[list[list[bool]]]:
     """One growing data set of one method."""
     method, problem, sizes, samples, discount, cover, *seed = task
-    seed.append(list(methods.METHODS).index(method))
+    seed += [3, 1 + list(methods.METHODS).index(method)]  # of Figure 3; a last zero would count for nothing
     return methods.judge(method, problem, sizes, samples, seed, discount=discount, cover=cover)
 
 
@@ -84,9 +78,9 @@ def run(arguments: Arguments, walk: study.Walk) -> study.Findings:
                 for i, n in enumerate(samples)
             ]
             table += rows
-            lines[f"{method}, k = {k}"] = fitted(rows)
+            lines[f"{method}, k = {k}"] = fitted(~outcomes[:, :, column, 0], samples, k, rng)
     summary = {"problem": where, "trials": arguments.trials, "lines": lines}
-    return study.Findings(summary, table, draw(table, arguments), sentence(lines))
+    return study.Findings(summary, table, draw(table, where["found"], arguments), sentence(lines))
 
 
 def shares(outcomes: Any, rng: np.random.Generator) -> dict[str, float]:
@@ -101,21 +95,31 @@ def shares(outcomes: Any, rng: np.random.Generator) -> dict[str, float]:
     }
 
 
-def fitted(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """log(1/δ) as a line in n, over the n at which some trial failed."""
-    seen = [row for row in rows if row["δ"] > 0]
-    if len(seen) < 3:
-        return {"points": len(seen), "note": "fewer than three n with a failure: no line"}
-    fit = laws.line([row["n"] for row in seen], [-np.log(row["δ"]) for row in seen])
-    k = rows[0]["k"]
+def fitted(wrong: Any, samples: list[int], k: int, rng: np.random.Generator) -> dict[str, Any]:
+    """log(1/δ) as a line in n, over the n at which some trial failed; all n share their trials, which are redrawn."""
+
+    def slope(redrawn: Any) -> float:
+        line = _line(redrawn, samples)
+        return np.nan if line is None else line.slope * 1000
+
+    fit = _line(wrong, samples)
+    if fit is None:
+        return {"note": "fewer than three n with a failure: no line"}
+    slopes = [slope(wrong[rng.integers(len(wrong), size=len(wrong))]) for _ in range(400)]
     return {
         "slope in n/k²": fit.slope * k**2,
         "slope per 1,000 samples": fit.slope * 1000,
-        "95 % interval": [fit.low * 1000, fit.high * 1000],
+        "95 % interval, bootstrap over trials": np.nanpercentile(slopes, [2.5, 97.5]),
         "intercept": fit.intercept,
         "R²": fit.r2,
         "points": fit.points,
     }
+
+
+def _line(wrong: Any, samples: list[int]) -> laws.Line | None:
+    share = wrong.mean(axis=0)
+    seen = share > 0
+    return laws.line(np.array(samples)[seen], -np.log(share[seen])) if seen.sum() >= 3 else None
 
 
 def sentence(lines: dict[str, Any]) -> str:
@@ -123,6 +127,9 @@ def sentence(lines: dict[str, Any]) -> str:
     parts = []
     for method in methods.METHODS:
         own = [line for name, line in lines.items() if name.startswith(method) and "R²" in line]
+        if not own:
+            parts.append(f"{method}: too few failures for a line")
+            continue
         R2, slopes = [line["R²"] for line in own], [line["slope per 1,000 samples"] for line in own]
         parts.append(
             f"{method}: log(1/δ) is linear in n with R² from {min(R2):.2f} to {max(R2):.2f} and slopes from "
@@ -131,7 +138,7 @@ def sentence(lines: dict[str, Any]) -> str:
     return "; ".join(parts) + "."
 
 
-def draw(table: list[dict[str, Any]], arguments: Arguments) -> Any:
+def draw(table: list[dict[str, Any]], found: int, arguments: Arguments) -> Any:
     """The paper's axes on the left, the same against n itself on the right; certirl's defaults below."""
     figure, axes = plots.panels(2, 2, size=(9.2, 7), sharey="row")
     for (left, right), method in zip(axes, methods.METHODS, strict=True):
@@ -150,12 +157,12 @@ def draw(table: list[dict[str, Any]], arguments: Arguments) -> Any:
                     ax.plot(x[check > 0], -np.log(check[check > 0]), color=colour, ls=":", lw=1.2)
         left.set_xscale("log")
         left.set_ylabel(f"{method}\nlog(1/δ)")
-        right.legend(fontsize="x-small", loc="lower right", title="judged by the truth", title_fontsize="x-small")
+        corner = "lower right" if method == "the paper" else "upper left"
+        right.legend(fontsize="x-small", loc=corner, title="judged by the truth", title_fontsize="x-small")
     (check,) = axes[0, 0].plot([], [], color="0.3", ls=":", lw=1.2)
     axes[0, 0].legend([check], ["the paper's own check"], fontsize="x-small", loc="upper left")
     for ax, label in zip(axes[-1], ("n/k²  (logarithmic)", "samples per action, n"), strict=True):
         ax.set_xlabel(label)
-    found = arguments.problem
     figure.suptitle(
         f"One problem (seed {found}, 1/β ≈ {arguments.inverse_beta:g}), {arguments.trials} trials", fontsize="medium"
     )

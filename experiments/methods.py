@@ -69,9 +69,13 @@ def _verdicts(criterion: Bellman, answer: Recovery, truth: np.ndarray) -> list[b
     return [bool((truth[:, : len(alpha)] @ alpha).min() > 0), bool(itself.min() > 0)]
 
 
-def constants(problem_seed: int, *, discount: float, cover: float) -> dict[str, float]:
-    """1/β in the two norms that the paper uses, and Δ, from exact matrices with k = 11 as in its appendix."""
-    operators = random_polynomial(seed=problem_seed).operators(Fourier(11))
+def problem_constants(task: Sequence[float]) -> dict[str, float]:
+    """1/β in the two norms that the paper uses, and Δ, from exact matrices with k = 11 as in its appendix.
+
+    The task is a problem's seed, γ and c.
+    """
+    problem_seed, discount, cover = task
+    operators = random_polynomial(seed=int(problem_seed)).operators(Fourier(11))
     found = recover(bellman(operators, discount=discount), objective="l1", cover=cover)
     alpha = np.full(1, np.inf) if found.reward is None else np.abs(found.reward.coefficients)
     return {

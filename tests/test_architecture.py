@@ -44,6 +44,7 @@ LAYERS = [
     ["box_problems", "reproduce", "bench"],
     ["__init__"],
     ["cli"],
+    ["__main__"],
 ]
 HEIGHT = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
 # A convenience that opens a surface from a record, on demand.

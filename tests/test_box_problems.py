@@ -6,6 +6,7 @@ import pytest
 import certirl
 from certirl import Legendre, box_problems, product
 from certirl.boxes import mesh
+from certirl.simulator import can_pair
 
 PROBLEMS = [
     box_problems.whirl(),
@@ -44,6 +45,12 @@ def test_exact_operators_are_what_estimates_tend_to(problem):
     rows = basis.on(problem.domain).sup().max()
     assert np.abs(estimated.Z - exact.Z).max() < 8 * rows * np.sqrt(10 / 40_000)
     np.testing.assert_allclose(estimated.noise[1, 1], exact.noise[1, 1], atol=0.1 * np.abs(exact.noise[1, 1]).max())
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_actions_share_their_random_numbers_unless_a_coin_is_tossed(problem):
+    basis = product(*[Legendre(3)] * len(problem.domain))
+    assert can_pair(problem, basis, 0) == (not isinstance(problem, box_problems.Mixed))
 
 
 def fine_grid(problem, along=41):

@@ -88,6 +88,15 @@ def test_solve_takes_a_simulator_on_a_device():
     assert PROBLEM.true_margin(solution.reward, discount=0.7) > 0
 
 
+def test_on_the_host_states_lie_in_the_domain_to_the_last_bit():
+    from certirl.transitions import Piece
+
+    edge = torch.full((2500, 1), 0.3, device=DEVICE)  # above 0.3 in double precision
+    pieces = list(tensors.on_host([Piece((0,), edge, edge[None])], ((0.0, 0.3),), 1000))
+    assert [len(piece.states) for piece in pieces] == [1000, 1000, 500]
+    assert max(piece.states.max() for piece in pieces) == 0.3 == max(piece.next_states.max() for piece in pieces)
+
+
 def test_draws_are_the_same_each_time_and_in_chunks():
     ours, basis = PROBLEM.to(DEVICE), certirl.Legendre(3)
     stream = draw(ours, basis, 1000, 7, paired=True)

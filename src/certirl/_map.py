@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import lru_cache, partial
+from functools import partial
 from multiprocessing import get_context
 from threading import Lock
 from typing import Any, TypeVar
@@ -73,18 +73,6 @@ def on(place: Any) -> Iterator[None]:
         _place.reset(token)
 
 
-@lru_cache
-def _numpys_blas() -> Any:
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController().select(user_api="blas")
-
-
-def one_blas_thread() -> Any:
-    """In here NumPy's BLAS works with one thread, so that threads of ours do not crowd each other out."""
-    return _numpys_blas().limit(limits=1)
-
-
 def fold(
     function: Callable[[Task], Result], chunks: Sequence[Task], add: Callable[..., Result] = operator.add
 ) -> Result:
@@ -102,7 +90,7 @@ def fold(
             return _cluster.fold(alone, chunks, add, place)
         cluster = _cluster.Executor(place)
         return _tree(_in_order(alone, chunks, cluster, cluster.window), add)
-    with one_blas_thread():
+    with one_blas_thread:
         if hasattr(place, "submit"):
             _check_travels(place, alone, chunks[0])
             return _tree(_in_order(alone, chunks, place, 2 * cores()), add)
@@ -159,12 +147,12 @@ def _check_travels(place: Any, function: Any, task: Any) -> None:
 
 def _quietly(function: Callable[[Task], Result], task: Task) -> Result:
     """One task on a worker that has others beside it: with one thread, whatever library it calls."""
-    with on(1), _each_with_one_thread:
+    with on(1), one_blas_thread:
         return function(task)
 
 
-class _EachWithOneThread:
-    """Every library's BLAS with one thread as long as anyone is in here; those who leave first change nothing."""
+class _OneBlasThread:
+    """Every library's BLAS with one thread as long as anyone is in here: those who leave first change nothing."""
 
     def __init__(self) -> None:
         self._lock, self._inside = Lock(), 0
@@ -186,7 +174,7 @@ class _EachWithOneThread:
                 self._limits = None
 
 
-_each_with_one_thread = _EachWithOneThread()
+one_blas_thread = _OneBlasThread()
 
 
 def processes(

@@ -118,7 +118,7 @@ def kernels(extent: Extent, say: Say) -> dict[str, Any]:
         say('numba is not installed: the kernels "fused" and "gridding" are left out (pip install "certirl[fast]").')
     machine, results = _Machine(), {family: dict[int, dict[str, float]]() for family in extent.families}
     points = [(family, k) for family in extent.families for k in extent.sizes]
-    with one_blas_thread():
+    with one_blas_thread:
         for family, k in watched(iter(points), len(points), lambda _: 1, None, unit="kernel sizes"):
             results[family][k] = _speeds_of(family, k, y, x, extent.repeats, machine)
     for family, k in points:  # only now are the limits known
@@ -278,7 +278,7 @@ def passes(extent: Extent) -> dict[str, Any]:
         "certificate": lambda: certify(reward, log, map=1, **asked),
         "recover": lambda: recover(bellman(estimate(moments), discount=0.7)),
     }
-    with one_blas_thread():
+    with one_blas_thread:
         best = _best_of(steps, extent.repeats, cpu_seconds)
     once = best.pop("recover")
     million = log.n_actions * n / 1e6

@@ -176,9 +176,11 @@ class Independent(BoxProblem):
         return np.prod([component.density(y, s, action) for component, y, s in parts], axis=0)
 
     def sample(self, states: Array, action: int, rng: np.random.Generator) -> Array:
-        """Each coordinate by itself."""
+        """Each coordinate by itself, with a generator of its own: so a row's random numbers do not depend on the others."""
         rows = as_rows(states, len(self.components))
-        drawn = [part.sample(s[:, None], action, rng) for part, s in zip(self.components, rows.T, strict=True)]
+        seeds = rng.integers(2**63, size=len(self.components))
+        parts = zip(self.components, rows.T, map(np.random.default_rng, seeds), strict=True)
+        drawn = [component.sample(s[:, None], action, own) for component, s, own in parts]
         return np.column_stack([np.reshape(own, len(rows)) for own in drawn])
 
 

@@ -154,6 +154,7 @@ def certify(
     samples: int = 100_000,
     rng: Any = None,
     reward_range: tuple[float, float] | None = None,
+    paired: bool | None = None,
     progress: bool | Report | None = None,
     map: Any = None,
 ) -> Certificate:
@@ -171,6 +172,8 @@ def certify(
         samples: fresh transitions per action to draw; for simulators only.
         rng: a seed or Generator; needed with a simulator, and for splitting a log.
         reward_range: bounds on a plain function; looked up on a grid, and added to the assumptions, if left out.
+        paired: ask a simulator with the same states and random numbers for every action, so that noise cancels between
+            actions; left out, it is done where a trial shows that rows keep their random numbers.
         progress: True, False, a function ``(done, total)``, or None for a line if standard error is a terminal.
         map: where to work through data: a number of threads, a Dask client or an executor; threads on all cores if
             left out. Results do not depend on it.
@@ -187,7 +190,7 @@ def certify(
     if reward_range is None and not (isinstance(reward, Reward) and reward.basis.resized(columns.size) == columns):
         reward_range, note = _look_up_range(reward, domain)
         notes += (note,)
-    training, fresh = split(source, columns, samples, rng, FIT_SHARE, progress)
+    training, fresh = split(source, columns, samples, rng, FIT_SHARE, progress, role="certify", paired=paired)
     problem: dict[str, Any] = {"n_actions": n_actions, "discount": discount, "expert": expert}
     with on(map):
         surrogate = fit_surrogate(reward, training, columns=columns, reward_range=reward_range, **problem)
@@ -214,14 +217,17 @@ def split(
     rng: Any,
     share: float,
     progress: bool | Report | None,
+    *,
+    role: str,
+    paired: bool | None,
 ) -> tuple[Iterable[Piece], Iterable[Piece]]:
     """Independent data for training and for the proof: two streams of draws, or a random division of a log."""
     if isinstance(source, Transitions):
         check_declared(source)
         first, second = divide(source, share, as_generator(0 if rng is None else rng))
         return pieces(first, CHUNK), pieces(second, CHUNK)
-    generator = as_generator(rng)
-    paired = can_pair(source, columns, generator)
+    generator = as_generator(rng, role)
+    paired = can_pair(source, columns, generator, asked=paired)
     training, fresh = generator.spawn(2)
     few = max(int(share * samples), 1)
     rest = max(samples - few, 1)

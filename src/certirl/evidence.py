@@ -22,7 +22,8 @@ from certirl.moments import Moments, accumulate, worthwhile
 from certirl.products import lifted
 from certirl.residuals import FusedResiduals, Guesses, StackedResiduals, residual_sums
 from certirl.reward import Reward, RewardLike
-from certirl.tensors import to_host
+from certirl.simulator import CHUNK
+from certirl.tensors import on_host
 from certirl.transitions import Chunk, Piece, chunks_of
 
 
@@ -213,7 +214,8 @@ def gather(surrogate: Surrogate, stream: Iterable[Piece], *, kernel: str | None 
 
 def _of_chunk(surrogate: Surrogate, kernel: str | None, chunk: Chunk) -> Evidence:
     sums = _Sums(surrogate, kernel)
-    for piece in map(to_host, chunk.pieces()):  # products of four functions are no work for single precision
+    # Products of four functions are no work for single precision: tensors come to the host.
+    for piece in on_host(chunk.pieces(), surrogate.columns.domain, CHUNK):
         sums.take(piece)
     return sums.evidence()
 

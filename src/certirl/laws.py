@@ -16,7 +16,7 @@ class Line:
 
     Attributes:
         slope, intercept: the line.
-        low, high: a 95 % interval for the slope (Student's t, or a bootstrap over the points).
+        low, high: a 95 % interval for the slope by Student's t, for points that scatter independently.
         r2: the share of the variance of y that the line explains.
         points: how many points it rests on.
     """

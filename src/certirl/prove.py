@@ -98,13 +98,14 @@ def prove(
     max_samples: int,
     rng: Any,
     objective: str = "least-variance",
+    paired: bool | None = None,
     watch: Watch | None = None,
 ) -> Proof:
     """Find a reward and certify it with as few transitions as it takes, at most ``max_samples`` per action."""
     if max_samples < 20 * columns + 100:
         raise ValueError(f"max_samples must be at least {20 * columns + 100} for {columns} columns, got {max_samples}")
     generator = as_generator(rng)
-    paired = can_pair(simulator, basis, generator)
+    paired = can_pair(simulator, basis, generator, asked=paired)
     training, fresh = (Pool(simulator, basis, stream, paired) for stream in generator.spawn(2))
     narrow, n_actions = basis.resized(columns), simulator.n_actions
     number = tail_number(tail, narrow) or 0.0

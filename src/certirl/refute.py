@@ -142,6 +142,7 @@ def refute(
     tail: TailLike = None,
     samples: int = 100_000,
     rng: Any = None,
+    paired: bool | None = None,
     progress: bool | Report | None = None,
     map: Any = None,
 ) -> Refutation:
@@ -159,6 +160,8 @@ def refute(
             without it.
         samples: transitions per action to draw, those for choosing the cones included; for simulators only.
         rng: a seed or Generator; needed with a simulator.
+        paired: ask a simulator with the same states and random numbers for every action, so that noise cancels between
+            actions; left out, it is done where a trial shows that rows keep their random numbers.
         progress: True, False, a function ``(done, total)``, or None for a line if standard error is a terminal.
         map: where to work through data: a number of threads, a Dask client or an executor; threads on all cores if
             left out. Results do not depend on it.
@@ -176,7 +179,7 @@ def refute(
     rows = basis.on(as_domain(source.domain))
     narrow = rows.resized(rows.size if columns is None else columns)
     number = tail_number(tail, narrow)
-    training, fresh = split(source, narrow, samples, rng, FIT_SHARE, progress)
+    training, fresh = split(source, narrow, samples, rng, FIT_SHARE, progress, role="refute", paired=paired)
     wide = rows.resized(max(rows.size, narrow.size))
     with on(map):
         ((moments,),) = accumulate(training, [(wide, narrow)], n_actions=source.n_actions)

@@ -225,7 +225,7 @@ def residual_sums(guesses: Guesses, *, kernel: str | None = None) -> StackedResi
         return StackedResiduals(guesses)
     try:
         return FusedResiduals(guesses, import_module("certirl._fused_residuals"))
-    except ImportError as missing:
+    except (ImportError, RuntimeError) as missing:  # RuntimeError: nowhere to keep what was compiled
         if kernel is None:
             return StackedResiduals(guesses)
         raise ImportError("the kernel 'fused' needs numba: pip install \"certirl[fast]\"") from missing

@@ -6,8 +6,9 @@ import copy
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from threading import Lock
+from threading import RLock
 from typing import Any, Protocol, runtime_checkable
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +20,9 @@ from certirl.transitions import Piece, Transitions, concatenate, pieces_per_chun
 
 # Rows per piece: small enough for the features of a piece to stay in cache, large enough to keep NumPy busy.
 CHUNK = 8192
+TORCH_DEVICES = ("cpu", "cuda", "mps", "xpu", "hip")
 
-_ONE_AT_A_TIME = Lock()
+_ONE_AT_A_TIME = RLock()  # a simulator may ask another
 
 
 @runtime_checkable
@@ -47,14 +49,29 @@ class Simulator(Protocol):
         ...
 
 
-def as_generator(rng: Any) -> np.random.Generator:
-    """A Generator, or a seed to make one from; never the global state."""
+def as_generator(rng: Any, role: str = "") -> np.random.Generator:
+    """A Generator, or a seed to make one from; never the global state.
+
+    Draws use generators spawned from this one, that is from its seed sequence, not from where its stream stands.
+
+    Args:
+        rng: a Generator, or a seed.
+        role: who asks. The same seed gives different roles independent numbers, so that a certificate with the seed of
+            its solution does not see the same data again.
+    """
     if rng is None:
         raise TypeError("rng is needed wherever something is drawn: pass a seed (rng=0) or a numpy Generator")
     try:
-        return np.random.default_rng(rng)
+        generator = np.random.default_rng(rng)
     except (TypeError, ValueError):
         raise TypeError(f"rng must be a seed or a numpy Generator, got {rng!r}") from None
+    seed = generator.bit_generator.seed_seq
+    if not isinstance(seed, np.random.SeedSequence):
+        raise TypeError("rng must know its seed, to spawn from: make it with np.random.default_rng(seed)")
+    if not role or isinstance(rng, np.random.Generator):
+        return generator
+    key = (*seed.spawn_key, crc32(role.encode()))
+    return np.random.default_rng(np.random.SeedSequence(seed.entropy, spawn_key=key))
 
 
 def check_simulator(simulator: Any) -> None:
@@ -113,7 +130,7 @@ class Draws:
                 answers, aligned = _ask_all(self.simulator, states, stream, domain)
                 if not aligned:
                     raise ValueError(
-                        "the simulator uses more random numbers for some actions than for others: paired=False"
+                        "the simulator uses more random numbers for some actions than for others: pass paired=False"
                     )
                 yield Piece(every, states, answers)
             else:
@@ -163,21 +180,32 @@ def draw(simulator: Simulator, basis: Basis, n: int, rng: Any, *, design: bool =
     return Draws(simulator, basis.on(as_domain(simulator.domain)), int(n), own, type(bits), design, paired)
 
 
-def can_pair(simulator: Simulator, basis: Basis, rng: Any) -> bool:
-    """Whether every action uses up equally many random numbers, tried on a few hundred states.
+def can_pair(simulator: Simulator, basis: Basis, rng: Any, *, asked: bool | None = None) -> bool:
+    """Whether rows keep their random numbers from action to action, tried on a few hundred states.
 
     If not, a row of one action shares its randomness with another row of the next (think of rejection sampling), rows
-    are no longer independent of each other, and pairs must not be formed.
+    are no longer independent of each other, and pairs must not be formed. Every action must use up equally many random
+    numbers, and must give the first states the same answers when it is asked about these alone. What was asked for is
+    not tried.
     """
     check_simulator(simulator)
+    if asked is not None:
+        return bool(asked)
     few = draw(simulator, basis, 256, rng, design=True)
-    stream = few._generator(0)
-    return _ask_all(simulator, few._states(256, stream), stream, as_domain(simulator.domain))[1]
+    stream, domain = few._generator(0), as_domain(simulator.domain)
+    states = few._states(256, stream)
+    answers, aligned = _ask_all(simulator, states, stream, domain)
+    if device_of(simulator) is not None:
+        return aligned
+    first, _ = _ask_all(simulator, states[:100].copy(), stream, domain)
+    return aligned and np.array_equal(first, answers[:, :100])
 
 
 def device_of(simulator: Any) -> Any:
-    """The device whose tensors it takes; None for NumPy."""
-    return getattr(simulator, "device", None)
+    """The device whose tensors it takes; None for NumPy, and for a device that is none of torch's."""
+    device = getattr(simulator, "device", None)
+    named = isinstance(device, str) and device.partition(":")[0] in TORCH_DEVICES
+    return device if named or tensors.is_tensor(device) else None
 
 
 def _ask_all(simulator: Simulator, states: Any, stream: Any, domain: Domain) -> tuple[Any, bool]:
@@ -187,7 +215,7 @@ def _ask_all(simulator: Simulator, states: Any, stream: Any, domain: Domain) -> 
     for action in range(simulator.n_actions):
         own = stream.clone_state() if on_device else copy.deepcopy(stream)
         answers.append(ask(simulator, states, action, own, domain))
-        following.add(own.get_state().numpy().tobytes() if on_device else int(own.integers(2**62)))
+        following.add(own.get_state().numpy().tobytes() if on_device else repr(own.bit_generator.state))
     return (tensors.torch().stack(answers) if on_device else np.stack(answers)), len(following) == 1
 
 
@@ -221,6 +249,7 @@ def sample(
     """
     check_simulator(simulator)
     domain, n_actions = as_domain(simulator.domain), simulator.n_actions
+    rng = as_generator(rng, "sample")
     return concatenate(
         Transitions(
             np.tile(piece.states, (len(piece.actions), 1)),

@@ -49,6 +49,7 @@ def solve(
     delta: float | None = None,
     tail: TailLike = None,
     max_samples: int = 1_000_000,
+    paired: bool | None = None,
     progress: bool | Report | None = None,
     map: Any = None,
 ) -> Solution:
@@ -73,6 +74,8 @@ def solve(
         delta: certify, with at most this probability of a false certificate; for states of one coordinate.
         tail: what is known of the dynamics beyond the columns (see `certify`); without it nothing is "certified".
         max_samples: transitions per action to stop at.
+        paired: ask a simulator with the same states and random numbers for every action, so that noise cancels between
+            actions; left out, it is done where a trial shows that rows keep their random numbers.
         progress: True, False, a function ``(done, total)``, or None for a line if standard error is a terminal.
         map: where to work through data: a number of threads, a Dask client or an executor; threads on all cores if
             left out. Results do not depend on it.
@@ -89,12 +92,14 @@ def solve(
         with on(map):
             if isinstance(source, Transitions):
                 return _from_log(source, basis, columns, rng, proof, asked)
-            return _from_simulator(source, basis, columns, rng, max_samples, progress, proof, asked)
+            return _from_simulator(
+                source, basis, columns, rng, max_samples, progress, proof, {**asked, "paired": paired}
+            )
     if isinstance(source, Moments):
         moments, choice = source, as_measured(source, basis, columns)
     else:
         # The paper's mean form needs independent states from the basis's weight; least squares can do better.
-        stream, count = _stream(source, basis, samples, rng, better=form == "least-squares")
+        stream, count = _stream(source, basis, samples, rng, better=form == "least-squares", paired=paired)
         if form == "mean" and columns is None and basis is not None:
             columns = basis.size  # the paper's square matrix
         with on(map):
@@ -107,13 +112,19 @@ def solve(
 
 
 def _stream(
-    source: Simulator | Transitions, basis: Basis | None, samples: int, rng: Any, *, better: bool
+    source: Simulator | Transitions,
+    basis: Basis | None,
+    samples: int,
+    rng: Any,
+    *,
+    better: bool,
+    paired: bool | None,
 ) -> tuple[Iterable[Piece], int]:
     """The data in pieces, and how many transitions they hold."""
     if isinstance(source, Transitions):
         return pieces(source, CHUNK), len(source)
     generator, where = as_generator(rng), basis or places(as_domain(source.domain))
-    paired = better and can_pair(source, where, generator)
+    paired = better and can_pair(source, where, generator, asked=paired)
     stream = draw(source, where, samples, generator, design=better, paired=paired)
     return stream, samples * source.n_actions
 
@@ -160,7 +171,7 @@ def _from_simulator(
         choice = as_asked(basis.on(as_domain(source.domain)), columns)
     else:
         pilot = min(PILOT, max(max_samples // 4, 1))
-        stream, _ = _stream(source, basis, pilot, generator.spawn(1)[0], better=True)
+        stream, _ = _stream(source, basis, pilot, generator.spawn(1)[0], better=True, paired=asked["paired"])
         choice = _settled(stream, source, basis, columns, proof["tail"], asked)
     found = prove(
         source,
@@ -177,7 +188,8 @@ def _from_simulator(
         # The attempts spent δ(1 − 2^−i); half of what they left pays for the proof that there is no reward.
         left = proof["delta"] / 2 ** (found.attempts + 1)
         rest = max(max_samples - drawn, 1)
-        refutation = _refuted(source, choice, left, proof["tail"], asked["expert"], samples=rest, rng=generator)
+        more: dict[str, Any] = {"samples": rest, "rng": generator, "paired": asked["paired"]}
+        refutation = _refuted(source, choice, left, proof["tail"], asked["expert"], **more)
         drawn += rest
     return build(
         found.operators,
@@ -222,11 +234,19 @@ def _from_log(
 
 
 def _refuted(
-    source: Any, choice: Choice, delta: float, tail: TailLike, expert: int, *, rng: Any, samples: int = 0
+    source: Any,
+    choice: Choice,
+    delta: float,
+    tail: TailLike,
+    expert: int,
+    *,
+    rng: Any,
+    samples: int = 0,
+    paired: bool | None = None,
 ) -> Refutation:
     """Whether the conflict is robust to the sampling error, on data of its own."""
     asked: dict[str, Any] = {"basis": choice.basis, "columns": choice.columns, "delta": delta, "tail": tail}
-    return refute(source, expert=expert, samples=samples, rng=rng, progress=False, **asked)
+    return refute(source, expert=expert, samples=samples, rng=rng, paired=paired, progress=False, **asked)
 
 
 def _widened(moments: Moments, choice: Choice, tail: TailLike, discount: float, expert: int) -> Choice:

@@ -111,7 +111,7 @@ def _recall(memory: Path | None) -> dict[str, Any]:
 def _remember(memory: Path | None, name: str, result: Any) -> None:
     if memory is not None:
         with memory.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps([name, result]) + "\n")
+            stream.write("\n" + json.dumps([name, result]))  # the newline first: what a killed run left stays alone
 
 
 def growing_moments(
@@ -170,7 +170,7 @@ def conduct(
     """
     check_workers(workers)
     out.mkdir(parents=True, exist_ok=True)
-    memory = out / f".{name}-{_fingerprint(arguments)}.trials"
+    memory = out / f".{name}-{_fingerprint(experiment, arguments)}.trials"
     start = time.perf_counter()
     findings = experiment.run(arguments, Walk(memory, workers, progress))
     record = {
@@ -183,17 +183,22 @@ def conduct(
     }
     with _Replacing(out / f"{name}.json") as path:
         path.write_text(json.dumps(plain(record), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    with _Replacing(out / f"{name}.csv") as path:
-        _write_table(path, findings.table)
+    if findings.table:
+        with _Replacing(out / f"{name}.csv") as path:
+            _write_table(path, findings.table)
     if findings.figure is not None:
         _write_picture(out / name, findings.figure)
     return memory
 
 
-def _fingerprint(arguments: Any) -> str:
-    """A name for exactly these arguments of exactly this version, so that no trials of others are taken for ours."""
-    words = json.dumps(plain([asdict(arguments), versions()["certirl"]]), sort_keys=True)
-    return hashlib.sha256(words.encode()).hexdigest()[:12]
+def _fingerprint(experiment: Experiment, arguments: Any) -> str:
+    """A name for exactly these arguments and exactly this code, so that no trials of others are taken for ours."""
+    digest = hashlib.sha256(json.dumps(plain([asdict(arguments), versions()]), sort_keys=True).encode())
+    own = getattr(experiment, "__file__", None)
+    for folder in (Path(__file__).parent, *([Path(own).parent] if own else [])):
+        for file in sorted(folder.glob("*.py")):
+            digest.update(file.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def versions(packages: Sequence[str] = VERSIONED) -> dict[str, str]:

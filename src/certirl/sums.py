@@ -214,7 +214,7 @@ def _choose(asked: str | None, best: str) -> tuple[str, Any]:
     wanted = asked or best
     try:
         return wanted, import_module(_MODULES[wanted])
-    except ImportError as missing:
+    except (ImportError, RuntimeError) as missing:  # RuntimeError: nowhere to keep what was compiled
         if asked is None:
             return "numpy", import_module(_MODULES["numpy"])
         raise ImportError(f'the kernel {asked!r} needs numba: pip install "certirl[fast]"') from missing

@@ -13,7 +13,8 @@ from certirl._map import fold
 from certirl.bases import Basis
 from certirl.domain import Array
 from certirl.estimate import MAX_CONDITION
-from certirl.tensors import to_host
+from certirl.simulator import CHUNK
+from certirl.tensors import on_host
 from certirl.transitions import Chunk, Piece, chunks_of
 
 
@@ -64,7 +65,7 @@ def _of_chunk(rows: Basis, columns: Basis, fits: Array, chunk: Chunk) -> Surpris
     A, p, ks = fits.shape
     counts, gram, paired = np.zeros(A, dtype=np.int64), np.zeros((A, ks, ks)), True
     first, second = np.zeros((A, ks, p)), np.zeros((A, ks * p, A, ks * p))
-    for piece in map(to_host, chunk.pieces()):
+    for piece in on_host(chunk.pieces(), columns.domain, CHUNK):
         chosen = list(piece.actions)
         x = columns.values(piece.states).T
         surprise = np.array([rows.values(s).T[1:] for s in piece.next_states]) - fits[chosen] @ x

@@ -6,7 +6,7 @@ from there on in double: `error` bounds what that costs. The same code runs on t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from itertools import combinations, combinations_with_replacement, pairwise
 from typing import Any
@@ -33,7 +33,7 @@ def torch() -> Any:
 
 
 def is_tensor(values: Any) -> bool:
-    """Whether these are torch's, without importing it."""
+    """Whether these, or a device, are torch's, without importing it."""
     return type(values).__module__.partition(".")[0] == "torch"
 
 
@@ -52,12 +52,19 @@ def as_tensor_states(states: Any, domain: Domain, *, name: str = "states") -> An
     return rows.clamp(low, high)
 
 
-def to_host(piece: Any) -> Any:
-    """A piece of data in NumPy, double precision, wherever it was."""
-    if not is_tensor(piece.states):
-        return piece
-    arrays = (part.double().cpu().numpy() for part in (piece.states, piece.next_states))
-    return type(piece)(piece.actions, *arrays)
+def on_host(pieces: Iterable[Any], domain: Domain, size: int) -> Iterator[Any]:
+    """Pieces of data in NumPy, double precision, wherever they were, of at most ``size`` rows.
+
+    The ends of a domain may lie a little inside their rounding to single precision: states are put back.
+    """
+    low, high = np.array(domain).T
+    for piece in pieces:
+        if not is_tensor(piece.states):
+            yield piece
+            continue
+        for start in range(0, len(piece.states), size):
+            parts = (piece.states[start : start + size], piece.next_states[:, start : start + size])
+            yield type(piece)(piece.actions, *(np.clip(part.double().cpu().numpy(), low, high) for part in parts))
 
 
 def generator(seed: np.random.SeedSequence, device: Any) -> Any:

@@ -1,0 +1,5 @@
+"""``python -m certirl``."""
+
+from certirl.cli import main
+
+raise SystemExit(main())
