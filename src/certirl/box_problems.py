@@ -176,7 +176,7 @@ class Independent(BoxProblem):
         return np.prod([component.density(y, s, action) for component, y, s in parts], axis=0)
 
     def sample(self, states: Array, action: int, rng: np.random.Generator) -> Array:
-        """Each coordinate by itself, with a generator of its own: so a row's random numbers do not depend on the others."""
+        """Each coordinate with a generator of its own, so that a row keeps its random numbers whoever comes with it."""
         rows = as_rows(states, len(self.components))
         seeds = rng.integers(2**63, size=len(self.components))
         parts = zip(self.components, rows.T, map(np.random.default_rng, seeds), strict=True)

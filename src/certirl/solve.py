@@ -80,21 +80,16 @@ def solve(
         map: where to work through data: a number of threads, a Dask client or an executor; threads on all cores if
             left out. Results do not depend on it.
     """
-    _check(source, discount, expert, basis, samples, form, objective, delta)
+    _check(source, discount, expert, basis, samples, form, objective)
     if delta is not None:
-        check_delta(delta)
-        if isinstance(source, Moments):
-            raise ValueError(f"{NO_PROOF_FROM_MOMENTS}: leave delta out or pass the transitions")
-        if form != "least-squares" or cover is not None or slack is not None:
-            raise ValueError("a certificate is for the hard program on the continuum: leave form, cover and slack out")
+        _check_proof(source, delta, plain=form == "least-squares" and cover is None and slack is None)
         asked: dict[str, Any] = {"discount": discount, "expert": expert, "objective": objective}
         proof: dict[str, Any] = {"delta": delta, "tail": tail}
         with on(map):
             if isinstance(source, Transitions):
                 return _from_log(source, basis, columns, rng, proof, asked)
-            return _from_simulator(
-                source, basis, columns, rng, max_samples, progress, proof, {**asked, "paired": paired}
-            )
+            asked["paired"] = paired
+            return _from_simulator(source, basis, columns, rng, max_samples, progress, proof, asked)
     if isinstance(source, Moments):
         moments, choice = source, as_measured(source, basis, columns)
     else:
@@ -264,9 +259,17 @@ def _widened(moments: Moments, choice: Choice, tail: TailLike, discount: float, 
     return choice
 
 
-def _check(
-    source: Any, discount: float, expert: int, basis: Any, samples: Any, form: str, objective: str, delta: Any
-) -> None:
+def _check_proof(source: Any, delta: float, *, plain: bool) -> None:
+    """Refuse what cannot be certified, whatever the data say."""
+    check_delta(delta)
+    if isinstance(source, Moments):
+        raise ValueError(f"{NO_PROOF_FROM_MOMENTS}: leave delta out or pass the transitions")
+    one_coordinate(as_domain(source.domain), "a certificate is")
+    if not plain:
+        raise ValueError("a certificate is for the hard program on the continuum: leave form, cover and slack out")
+
+
+def _check(source: Any, discount: float, expert: int, basis: Any, samples: Any, form: str, objective: str) -> None:
     """Refuse before drawing anything what would be refused after."""
     if form not in FORMS:
         raise ValueError(f"form must be one of {', '.join(map(repr, FORMS))}, got {form!r}")
@@ -285,5 +288,3 @@ def _check(
     domain = source.rows.domain if isinstance(source, Moments) else as_domain(source.domain)
     if basis is not None:
         basis.on(domain)
-    if delta is not None:
-        one_coordinate(domain, "a certificate is")
