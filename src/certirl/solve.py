@@ -151,7 +151,7 @@ def _settled(
 
 
 def _from_simulator(
-    source: Simulator,
+    source: Any,
     basis: Basis | None,
     columns: int | None,
     rng: Any,
