@@ -21,6 +21,7 @@ from certirl.program import VANISHING
 
 STEPS = 80  # of the interior-point method; it takes about fifteen
 GAP = 1e-10  # at which it stops, for solutions of length about 1
+STEADY = 1e-13  # added to the diagonal: a rival that decides nothing leaves its m_ja undetermined
 ACCURATE = 1e-7  # the duality gap that is called optimal, relative to the objective
 
 
@@ -142,7 +143,7 @@ def _interior_point(rows: Rows) -> Array:
         error = max(gap, residual.size)
         if error < best[0]:
             best = (error, dual)
-        if error < GAP or error > 10 * best[0]:  # solved, or rounding has taken over
+        if error < GAP or gap < 1e-3 * GAP or error > 10 * best[0]:  # solved, or rounding has taken over
             break
         system = _System(wide, real, hessian, slack, dual, sums, nu)
         ahead = system.step(residual, slack * dual, sums * nu)
@@ -212,7 +213,7 @@ class _System:
         self.real, self.slack, self.sums, self.nu, self.q, self.k = real, slack, sums, nu, q, q - B
         self.dual = np.where(real, dual, 1.0)
         self.matrix = np.zeros((J, q + M, q + M))
-        self.matrix[:, :q, :q] = np.diag(hessian)
+        self.matrix[:, :q, :q] = np.diag(hessian + STEADY)
         self.matrix[:, :q, q:] = -wide.transpose(0, 2, 1)
         self.matrix[:, q:, :q] = wide
         places = np.arange(q, q + M)

@@ -21,16 +21,17 @@ from certirl.components import AdditiveReward, Component, SideBySide
 from certirl.decompose import AdditiveRecovery, recover_jointly
 from certirl.domain import Array, freeze
 from certirl.estimate import MAX_CONDITION, Operators, estimate
-from certirl.evidence import gather_views, surrogate_of
+from certirl.evidence import Evidence, gather_views, surrogate_of
 from certirl.moments import Moments, accumulate
 from certirl.prove import FIRST, TRAINING_SHARE, Pool, Watch
 from certirl.simulator import Simulator, as_generator, can_pair
 from certirl.tail import TailLike, tail_in_words, tail_number
 from certirl.transitions import Piece
 
-# A certificate loses about this many standard errors per component; an attempt is made if it should leave something.
-STANDARD_ERRORS = 7.0
-STEPS = (1.5, 4.0)
+FORECAST = 16_384  # training transitions per action that a forecast looks at again, at most
+# An attempt is made when a forecast loses less than this share of the margin. Losses fall between 1/√n and 1/n.
+CONFIDENT, FALL = 0.9, 0.75
+STEPS, AFTER_FAILURE = (1.2, 4.0), 1.6
 
 _WORDS = ("holds", "margin", "estimated", "losses", "delta", "spending", "tail", "samples", "worst_action")
 
@@ -75,16 +76,12 @@ class AdditiveCertificate:
 
     @property
     def samples_needed(self) -> int | None:
-        """A guess at how many fresh transitions per action would do; None if none would.
-
-        The second order falls like 1/n, what the tail takes stays, and the rest falls like 1/√n.
-        """
-        fast, fixed = self.losses["second order"], self.losses["truncation tail"]
-        slow, left = sum(self.losses.values()) - fast - fixed, self.estimated - fixed
-        if not (left > 0 and np.isfinite(slow + fast)):
+        """A guess at how many fresh transitions per action would do, as losses fall; None if none would."""
+        fixed = self.losses["truncation tail"]
+        falling, left = sum(self.losses.values()) - fixed, self.estimated - fixed
+        if not (left > 0 and np.isfinite(falling)):
             return None
-        root = 2 * left / (slow + np.sqrt(slow**2 + 4 * fast * left))
-        return int(self.samples / root**2) + 1
+        return int(self.samples * (falling / left) ** (1 / FALL)) + 1
 
     @property
     def missing(self) -> str:
@@ -140,24 +137,20 @@ def certify_sum(
         tail: as in `certify`, for every component.
         others: parts of δ that belong to other attempts, by name.
     """
-    rivals = [a for a in range(moments[0].n_actions) if a != expert]
-    active = [j for j, part in enumerate(reward.parts) if part.coefficients.any()]
-    surrogates = [surrogate_of(reward.parts[j], moments[j], discount=discount, expert=expert) for j in active]
-    evidence = gather_views(surrogates, fresh, [components[j].coordinates for j in active])
-    numbers = [tail_number(tail, surrogate.columns) for surrogate in surrogates]
-    found: dict[int, list[LowerBound]] = {}
-    for j, surrogate, seen, number in zip(active, surrogates, evidence, numbers, strict=True):
+    case = _Case(components, reward, moments, discount, expert)
+    active, evidence = case.active, gather_views(case.surrogates, fresh, case.views)
+    numbers = [tail_number(tail, surrogate.columns) for surrogate in case.surrogates]
+    for j, surrogate, seen in zip(active, case.surrogates, evidence, strict=True):
         if (seen.counts < surrogate.columns.size).any() or (np.linalg.cond(seen.gram) > MAX_CONDITION).any():
             name = components[j].name
             raise ValueError(
                 f"the fresh states cannot tell the columns of {name} apart: use more data or fewer columns"
             )
-        found[j] = lower_bounds(surrogate, seen, delta=delta / len(active), tail=number or 0.0)
-    bounds = np.zeros((len(components), len(rivals)))
-    for j, own in found.items():
-        bounds[j] = [bound.margin for bound in own]
+    found = case.bounds(evidence, delta, tail)
+    bounds = np.zeros((len(components), len(found[0])))
+    bounds[active] = [[bound.margin for bound in own] for own in found]
     worst = int(bounds.sum(axis=0).argmin())
-    decisive, declared = [own[worst] for own in found.values()], tail is not None
+    decisive, declared = [own[worst] for own in found], tail is not None
     parts = f"{len(active)} component{'s' * (len(active) != 1)}, evenly"
     spending = {f"first order ({parts})": BAND_SHARE * delta, f"second order ({parts})": (1 - BAND_SHARE) * delta}
     spending |= others or {}
@@ -172,14 +165,47 @@ def certify_sum(
         spending=spending,
         assumptions=(
             "given the action, each component's next state depends on its own state alone",
-            "in each component " + tail_in_words(tail, largest, max((s.columns for s in surrogates), key=_size)),
+            "in each component " + tail_in_words(tail, largest, max((s.columns for s in case.surrogates), key=_size)),
             independence(paired=evidence[0].paired),
         ),
         tail=largest,
         bounds=bounds,
-        worst_action=rivals[worst],
+        worst_action=decisive[0].rival,
         samples=int(evidence[0].counts.min()),
     )
+
+
+class _Case:
+    """The surrogates of the components that have a reward."""
+
+    def __init__(
+        self,
+        components: Sequence[Component],
+        reward: AdditiveReward,
+        moments: Sequence[Moments],
+        discount: float,
+        expert: int,
+    ) -> None:
+        self.active = [j for j, part in enumerate(reward.parts) if part.coefficients.any()]
+        self.views = [components[j].coordinates for j in self.active]
+        self.surrogates = [
+            surrogate_of(reward.parts[j], moments[j], discount=discount, expert=expert) for j in self.active
+        ]
+
+    def bounds(self, evidence: Sequence[Evidence], delta: float, tail: TailLike) -> list[list[LowerBound]]:
+        """The lower bounds of every component, rivals in order; all hold at once with probability 1 − δ."""
+        return [
+            lower_bounds(own, seen, delta=delta / len(self.active), tail=tail_number(tail, own.columns) or 0.0)
+            for own, seen in zip(self.surrogates, evidence, strict=True)
+        ]
+
+    def forecast(self, stream: Iterable[Piece], fresh: int, delta: float, tail: TailLike) -> float:
+        """The share of the margin that a certificate from ``fresh`` transitions should lose, from training data."""
+        seen = gather_views(self.surrogates, stream, self.views)
+        bounds = self.bounds([own.forecast(fresh / int(own.counts.min())) for own in seen], delta, tail)
+        left = np.sum([[bound.margin for bound in own] for own in bounds], axis=0)
+        whole = np.sum([[bound.estimated for bound in own] for own in bounds], axis=0)
+        return float(np.max(1 - left / np.maximum(whole, 1e-300)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,7 +252,7 @@ def prove_sum(
     """Draw, recover, certify; more data until the certificate holds or ``max_samples`` per action are used up.
 
     Every draw goes for good to training or to the proof. Attempt i may fail with probability δ/2^i, so that all of them
-    together fail with δ at most; one is made when the training pool's standard errors promise success.
+    together fail with δ at most; one is made when the training pool forecasts success.
     """
     fewest = 20 * max(columns) + 100
     if max_samples < fewest:
@@ -245,11 +271,11 @@ def prove_sum(
         recovery = recover_jointly(components, criteria, objective=objective)
         certificate, growth = None, STEPS[1]
         if recovery.reward is not None:
-            share = training.size / (n - training.size)
-            lost = STANDARD_ERRORS * float(noise_of(criteria, recovery.reward).max()) * share**0.5 / recovery.margin
-            growth = float(np.clip(lost**2, *STEPS))
-            if lost < 1 or n >= max_samples:
-                spent += 1
+            case = _Case(components, recovery.reward, moments, discount, expert)
+            lost = case.forecast(training.leading(FORECAST), n - training.size, delta / 2 ** (spent + 1), tail)
+            growth = float(np.clip((lost / CONFIDENT) ** (1 / FALL), *STEPS)) if np.isfinite(lost) else STEPS[1]
+            if lost < CONFIDENT or n >= max_samples:
+                spent, growth = spent + 1, max(growth, AFTER_FAILURE)
                 fresh.grow(n - training.size)
                 given: dict[str, Any] = {"discount": discount, "expert": expert, "tail": tail}
                 earlier = {f"attempt {i}": delta / 2**i for i in range(1, spent)}
@@ -263,16 +289,6 @@ def prove_sum(
 
 def _places(components: Sequence[Component]) -> Any:
     return SideBySide(tuple(components))
-
-
-def noise_of(criteria: Sequence[Bellman], reward: AdditiveReward) -> Array:
-    """Σ_j of the largest standard error of the estimated D_ja over states, for every rival ``[A − 1]``."""
-    total = np.zeros(len(criteria[0].rivals))
-    for criterion, part in zip(criteria, reward.parts, strict=True):
-        x = criterion.columns.values(criterion.columns.grid(4 * criterion.columns.size + 1))
-        variance = np.einsum("ni,aij,nj->an", x, criterion.error_forms(part.coefficients), x)
-        total += np.sqrt(np.maximum(variance, 0.0)).max(axis=1)
-    return total
 
 
 def _size(columns: Basis) -> int:

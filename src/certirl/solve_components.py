@@ -24,7 +24,7 @@ from certirl.moments import Moments, accumulate, total
 from certirl.progress import Report, announcer, watched_stream
 from certirl.prove import TRAINING_SHARE
 from certirl.recover import Reason
-from certirl.simulator import CHUNK, as_generator, can_pair, draw
+from certirl.simulator import CHUNK, as_generator, can_pair, device_of, draw
 from certirl.tail import TailLike
 from certirl.transitions import Transitions, pieces
 
@@ -54,6 +54,8 @@ def solve_components(
     ``basis`` and ``columns`` are one for all components or one for each; if left out, ``Legendre(11)`` and as many
     columns as predict held-out data best.
     """
+    if device_of(source) is not None:
+        raise ValueError("components are not for simulators of a device yet: pass one that works with NumPy arrays")
     parts = as_components(components, DEFAULT_BASIS if basis is None else basis, as_domain(source.domain))
     sizes = _as_columns(columns, parts)
     if delta is not None and tail is not None and sizes is None:
