@@ -111,7 +111,7 @@ def test_readme_is_short():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 120
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/certificates.md", "docs/scale.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/certificates.md", "docs/components.md", "docs/scale.md"])
 def test_code_of_the_pages_runs_and_prints_what_they_say(page, tmp_path):
     text = (ROOT / page).read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.S)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import certirl
+from certirl import cli
 from certirl.components import SideBySide, as_components
 from certirl.moments import accumulate, measure
 from certirl.simulator import draw
@@ -102,6 +103,11 @@ def test_a_log_is_as_good_as_the_simulator(paired):
     assert (proved.status == "certified") == (proved.certificate.margin > 0) == paired  # pairs are worth that much
 
 
+def test_a_short_log_is_solved_without_a_test_of_independence():
+    found = certirl.solve(log_of(PROBLEM, 150, paired=True), components=NAMED, columns=3, discount=0.7)
+    assert found.status == "solved" and "too few transitions to test" in str(found)
+
+
 def test_all_components_are_measured_in_one_walk_as_if_each_were_alone():
     log = log_of(PROBLEM, 3_000, paired=True)
     walks = []
@@ -149,6 +155,11 @@ class Mirrored:
 
     def sample(self, states, action, rng):
         return self.problem.sample(states, 0, rng)
+
+
+def test_the_exact_check_says_that_it_cannot_do_sums_yet(tmp_path, capsys):
+    assert cli.main(["check", str(PROVED.save(tmp_path / "sum"))]) == 2
+    assert "holds a sum over components" in capsys.readouterr().err
 
 
 def test_dependent_components_are_warned_about_and_never_certified():

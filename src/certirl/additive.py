@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from certirl import archive, solution
+from certirl import archive, components, solution
 from certirl.certify_components import AdditiveCertificate
 from certirl.components import AdditiveReward
 from certirl.decompose import AdditiveWitness, Conflict
@@ -175,7 +175,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     """Read what `Solution.save`, `AdditiveSolution.save` or `AdditiveReward.save` wrote."""
     kind, header, arrays = archive.read(path)
     try:
-        if kind == "additive reward":
+        if kind == components.KIND:
             return AdditiveReward.unpacked(header["reward"], arrays)
         if kind == KIND:
             return _unpacked(header, arrays)

@@ -21,6 +21,8 @@ from certirl.bases import Basis, from_spec
 from certirl.domain import Array, Domain, as_states, describe, like_input
 from certirl.reward import Reward
 
+KIND = "additive reward"
+
 
 @dataclass(frozen=True)
 class Component:
@@ -190,4 +192,4 @@ class AdditiveReward:
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write it to an npz file (suffix added if missing); `certirl.load` reads it back."""
         words, numbers = self.packed()
-        return archive.write(path, "additive reward", {"reward": words}, numbers)
+        return archive.write(path, KIND, {"reward": words}, numbers)

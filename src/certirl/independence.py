@@ -25,6 +25,7 @@ from certirl.transitions import Transitions
 TARGETS = 3  # functions of each next coordinate that are compared
 SAMPLES = 4_000  # transitions per action: a dependence that these do not show can still be there, but is weak
 LEVEL = 1e-3
+FEWEST = 180  # transitions per action below which z is far from normal
 # The total degree in which a component's own state is taken out, by its number of coordinates.
 OWN_DEGREES = {1: 8, 2: 5}
 MOST_COORDINATES = 3
@@ -160,10 +161,9 @@ def _corrected(z: Any, comparisons: int) -> float:
 def _by_action(source: Any, domain: Domain, samples: int, rng: Any) -> Iterator[tuple[Array, Array]]:
     """States and next states of each action in turn, in coordinates from −1 to 1: ``[n, d]`` each."""
     low, high = np.array(domain).T
-    fewest = 20 * (OWN_DEGREES[1] + 1)
     for states, next_states in _rows(source, domain, samples, rng):
-        if len(states) < fewest:
-            raise ValueError(f"a test of independence needs {fewest} transitions of every action, got {len(states)}")
+        if len(states) < FEWEST:
+            raise ValueError(f"a test of independence needs {FEWEST} transitions of every action, got {len(states)}")
         yield 2 * (states - low) / (high - low) - 1, 2 * (next_states - low) / (high - low) - 1
 
 

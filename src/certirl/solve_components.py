@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from certirl.components import Component, SideBySide, as_components
 from certirl.decompose import AdditiveRecovery, recover_jointly
 from certirl.domain import as_domain
 from certirl.estimate import Operators, estimate
-from certirl.independence import SAMPLES, Independence, independent
+from certirl.independence import FEWEST, SAMPLES, independent
 from certirl.moments import Moments, accumulate, total
 from certirl.progress import Report, announcer, watched_stream
 from certirl.prove import TRAINING_SHARE
@@ -65,15 +65,31 @@ def solve_components(
     is_log = isinstance(source, Transitions)
     generator = as_generator(0 if is_log and rng is None else rng)
     with on(map):
-        tested = independent(source, components, samples=SAMPLES, rng=generator.spawn(1)[0])
+        tested = _tested(source, components, samples if delta is None else max_samples // 4, generator.spawn(1)[0])
         if not tested.holds:
-            warnings.warn(f"{tested}: a sum of rewards may be wrong; see certirl.find_components", stacklevel=3)
+            warnings.warn(f"{tested.words}: a sum of rewards may be wrong; see certirl.find_components", stacklevel=3)
         if delta is None:
             return walk.plain(samples, generator, tested)
         proof: dict[str, Any] = {"delta": delta, "tail": tail}
         if is_log:
             return walk.log(generator, proof, tested)
         return walk.until_proved(max_samples, generator, proof, tested)
+
+
+class _Tested(NamedTuple):
+    """What is known of the components' independence."""
+
+    holds: bool
+    words: str
+
+
+def _tested(source: Any, components: Any, samples: int, rng: np.random.Generator) -> _Tested:
+    """The test on rows of a log, or on as many fresh draws as the rest of the work can bear."""
+    at_hand = int(source.counts.min()) if isinstance(source, Transitions) else samples
+    if at_hand < FEWEST:
+        return _Tested(True, "too few transitions to test the components' independence")
+    found = independent(source, components, samples=min(SAMPLES, at_hand), rng=rng)
+    return _Tested(found.holds, str(found))
 
 
 def _as_columns(columns: Any, components: Sequence[Component]) -> list[int] | None:
@@ -101,7 +117,7 @@ class _Walk:
         self.objective, self.problem, self.progress = objective, problem, progress
         self.why = "as asked" if columns is not None else "by held-out prediction"
 
-    def plain(self, samples: int, rng: np.random.Generator, tested: Independence) -> AdditiveSolution:
+    def plain(self, samples: int, rng: np.random.Generator, tested: _Tested) -> AdditiveSolution:
         """One pass over the data, all of it for the estimate."""
         count = samples * self.source.n_actions
         stream = self._draws(samples, rng)
@@ -112,7 +128,7 @@ class _Walk:
         recovery = recover_jointly(self.components, criteria, objective=self.objective)
         return self._built(operators, criteria, recovery, tested)
 
-    def log(self, rng: np.random.Generator, proof: dict[str, Any], tested: Independence) -> AdditiveSolution:
+    def log(self, rng: np.random.Generator, proof: dict[str, Any], tested: _Tested) -> AdditiveSolution:
         """One part of a log finds the reward, the other proves it."""
         check_declared(self.source)
         training, fresh = divide(self.source, TRAINING_SHARE, rng)
@@ -127,7 +143,7 @@ class _Walk:
         return self._built(operators, criteria, recovery, tested, certificate=certificate, drawn=drawn)
 
     def until_proved(
-        self, max_samples: int, rng: np.random.Generator, proof: dict[str, Any], tested: Independence
+        self, max_samples: int, rng: np.random.Generator, proof: dict[str, Any], tested: _Tested
     ) -> AdditiveSolution:
         """A pilot settles the columns if they were left open; then draw until it is proved."""
         pilot = 0
@@ -185,7 +201,7 @@ class _Walk:
         operators: tuple[Operators, ...],
         criteria: tuple[Bellman, ...],
         recovery: AdditiveRecovery,
-        tested: Independence,
+        tested: _Tested,
         *,
         certificate: AdditiveCertificate | None = None,
         drawn: int | None = None,
@@ -219,7 +235,7 @@ class _Walk:
             rounds=recovery.rounds,
             rows=recovery.rows,
             choice=self._choice(),
-            independence=str(tested),
+            independence=tested.words,
             independent=tested.holds,
             witness=recovery.witness,
             certificate=certificate,
