@@ -23,21 +23,23 @@ LAYERS = [
     ["_spread", "_fused_residuals"],
     ["_gridding"],
     ["sums"],
-    ["simulator"],
-    ["moments"],
+    ["simulator", "components"],
+    ["moments", "independence"],
     ["estimate", "concentration"],
-    ["bellman", "program", "products", "tail", "surprises"],
-    ["residuals"],
+    ["bellman", "program", "products", "tail", "surprises", "factorised"],
+    ["residuals", "blocks"],
     ["evidence"],
     ["bounds"],
     ["recover"],
-    ["choose", "apriori"],
+    ["choose", "apriori", "decompose"],
     ["diagnose"],
     ["trigonometric"],
     ["theorems"],
     ["certify", "rational", "rollout"],
     ["check", "refute", "prove"],
-    ["solution"],
+    ["solution", "certify_components"],
+    ["additive"],
+    ["solve_components"],
     ["solve"],
     ["readers"],
     ["problems", "tables", "plots", "study"],
@@ -110,7 +112,10 @@ def test_readme_is_short():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 120
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/certificates.md", "docs/dimensions.md", "docs/scale.md"])
+PAGES = ["README.md", *(f"docs/{page}.md" for page in ("certificates", "components", "dimensions", "scale"))]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_code_of_the_pages_runs_and_prints_what_they_say(page, tmp_path):
     text = (ROOT / page).read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.S)

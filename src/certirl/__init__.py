@@ -9,19 +9,22 @@ import importlib
 from typing import Any
 
 from certirl import problems
+from certirl.additive import AdditiveSolution, load
 from certirl.bases import Basis, Chebyshev, Fourier, Legendre
 from certirl.bellman import Bellman, bellman
 from certirl.boxes import ProductBasis, product
 from certirl.certify import Certificate, certify
+from certirl.components import AdditiveReward
 from certirl.diagnose import Diagnosis, diagnose
 from certirl.estimate import Operators, estimate
+from certirl.independence import Independence, find_components, independent
 from certirl.moments import Moments, measure
 from certirl.recover import Recovery, Witness, recover
 from certirl.refute import Refutation, refute
 from certirl.reward import Reward
 from certirl.rollout import RolloutCheck, rollout_check
 from certirl.simulator import Simulator, sample
-from certirl.solution import Solution, load
+from certirl.solution import Solution
 from certirl.solve import solve
 from certirl.tail import Smooth
 from certirl.transitions import TensorTransitions, Transitions
@@ -29,12 +32,15 @@ from certirl.transitions import TensorTransitions, Transitions
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdditiveReward",
+    "AdditiveSolution",
     "Basis",
     "Bellman",
     "Certificate",
     "Chebyshev",
     "Diagnosis",
     "Fourier",
+    "Independence",
     "Legendre",
     "Moments",
     "Operators",
@@ -54,6 +60,8 @@ __all__ = [
     "certify",
     "diagnose",
     "estimate",
+    "find_components",
+    "independent",
     "load",
     "measure",
     "plots",

@@ -6,7 +6,7 @@ what every action does to V and to the column functions. The evidence then measu
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeGuard
@@ -207,17 +207,38 @@ def gather(surrogate: Surrogate, stream: Iterable[Piece], *, kernel: str | None 
         stream: the fresh data.
         kernel: one of `residuals.KERNELS`; left out, the fastest that is installed, can do it and is worth loading.
     """
-    chunks = chunks_of(stream)
-    kernel = kernel or worthwhile(chunks, 3 * surrogate.columns.size)
-    return fold(partial(_of_chunk, surrogate, kernel), chunks)
+    (evidence,) = gather_views([surrogate], stream, None, kernel=kernel)
+    return evidence
 
 
-def _of_chunk(surrogate: Surrogate, kernel: str | None, chunk: Chunk) -> Evidence:
-    sums = _Sums(surrogate, kernel)
-    # Products of four functions are no work for single precision: tensors come to the host.
-    for piece in on_host(chunk.pieces(), surrogate.columns.domain, CHUNK):
-        sums.take(piece)
-    return sums.evidence()
+def gather_views(
+    surrogates: Sequence[Surrogate],
+    stream: Iterable[Piece],
+    views: Sequence[Sequence[int]] | None,
+    *,
+    kernel: str | None = None,
+) -> list[Evidence]:
+    """The same in one walk for several surrogates, each of which looks at its own coordinates of the states."""
+    chunks, looks = chunks_of(stream), None if views is None else tuple(map(tuple, views))
+    kernel = kernel or worthwhile(chunks, 3 * max(surrogate.columns.size for surrogate in surrogates))
+    return fold(partial(_of_chunk, tuple(surrogates), looks, kernel), chunks, _side_by_side)
+
+
+def _of_chunk(
+    surrogates: tuple[Surrogate, ...], views: tuple[tuple[int, ...], ...] | None, kernel: str | None, chunk: Chunk
+) -> list[Evidence]:
+    sums = [_Sums(surrogate, kernel) for surrogate in surrogates]
+    for piece in chunk.pieces():
+        for index, part in enumerate(sums):
+            seen = piece if views is None else piece.view(views[index])
+            # Products of four functions are no work for single precision: tensors come to the host.
+            for held in on_host([seen], surrogates[index].columns.domain, CHUNK):
+                part.take(held)
+    return [part.evidence() for part in sums]
+
+
+def _side_by_side(one: list[Evidence], other: list[Evidence]) -> list[Evidence]:
+    return [a + b for a, b in zip(one, other, strict=True)]
 
 
 class _Sums:

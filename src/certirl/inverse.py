@@ -101,7 +101,7 @@ def chords(*densities: Array) -> Chords:
     return _chords(tuple(np.asarray(density, dtype=np.float64).tobytes() for density in densities))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)  # a problem of many components needs one for each and every action
 def _chords(keys: tuple[bytes, ...]) -> Chords:
     scale, offset, nodes = [], [], []
     start = 0

@@ -210,16 +210,22 @@ def measure(
 
 
 def accumulate(
-    stream: Iterable[Piece], pairs: Sequence[tuple[Basis, Basis]], *, n_actions: int, folds: int = 1
+    stream: Iterable[Piece],
+    pairs: Sequence[tuple[Basis, Basis]],
+    *,
+    n_actions: int,
+    folds: int = 1,
+    views: Sequence[Sequence[int]] | None = None,
 ) -> list[tuple[Moments, ...]]:
     """Walk a stream once and sum up the moments of several (rows, columns) pairs, each in ``folds`` disjoint parts.
 
     Row r of a piece goes to fold ``r mod folds``: every fold sees every stretch of the data. Memory does not grow with
-    the length of the stream. Chunks are worked on side by side (see `_map`).
+    the length of the stream. Chunks are worked on side by side (see `_map`). With ``views`` each pair looks at its own
+    coordinates of the states alone.
     """
-    chunks = chunks_of(stream)
+    chunks, looks = chunks_of(stream), None if views is None else tuple(map(tuple, views))
     kernel = worthwhile(chunks, max(rows.size + columns.size for rows, columns in pairs))
-    return fold(partial(_of_chunk, tuple(pairs), n_actions, folds, kernel), chunks, _side_by_side)
+    return fold(partial(_of_chunk, tuple(pairs), n_actions, folds, kernel, looks), chunks, _side_by_side)
 
 
 def worthwhile(chunks: Sequence[Chunk], functions: int) -> str | None:
@@ -229,19 +235,25 @@ def worthwhile(chunks: Sequence[Chunk], functions: int) -> str | None:
 
 
 def _of_chunk(
-    pairs: tuple[tuple[Basis, Basis], ...], n_actions: int, folds: int, kernel: str | None, chunk: Chunk
+    pairs: tuple[tuple[Basis, Basis], ...],
+    n_actions: int,
+    folds: int,
+    kernel: str | None,
+    views: tuple[tuple[int, ...], ...] | None,
+    chunk: Chunk,
 ) -> list[tuple[Moments, ...]]:
     sums = [[_Sums(rows, columns, n_actions, kernel) for _ in range(folds)] for rows, columns in pairs]
     for piece in chunk.pieces():
-        for parts in sums:
+        for index, parts in enumerate(sums):
+            seen = piece if views is None else piece.view(views[index])
             for number, part in enumerate(parts):
-                part.take(Piece(piece.actions, piece.states[number::folds], piece.next_states[:, number::folds]))
+                part.take(Piece(seen.actions, seen.states[number::folds], seen.next_states[:, number::folds]))
     return [tuple(part.moments() for part in parts) for parts in sums]
 
 
 def of_chunk(rows: Basis, columns: Basis, n_actions: int, chunk: Chunk) -> Moments:
     """The moments of one chunk, here and now."""
-    return _of_chunk(((rows, columns),), n_actions, 1, None, chunk)[0][0]
+    return _of_chunk(((rows, columns),), n_actions, 1, None, None, chunk)[0][0]
 
 
 def _side_by_side(one: list[tuple[Moments, ...]], other: list[tuple[Moments, ...]]) -> list[tuple[Moments, ...]]:

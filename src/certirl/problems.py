@@ -6,7 +6,7 @@ Nyström method on Gauss points of the interval, so that it can contradict the r
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +17,7 @@ from certirl.bases import Basis, gauss_legendre
 from certirl.concentration import spread_points
 from certirl.domain import Array, Domain, as_rows, as_states, describe
 from certirl.estimate import Operators
+from certirl.factorised import Factorised
 from certirl.inverse import DeviceChords, bisect, chords
 from certirl.reward import RewardLike
 from certirl.simulator import as_generator
@@ -130,8 +131,8 @@ class Problem:
         own = self._kernel(s, expert) @ values
         return np.array([own - self._kernel(s, a) @ values for a in range(self.n_actions) if a != expert])
 
-    def true_margin(self, reward: RewardLike, *, discount: float, expert: int = 0) -> float:
-        """min over states and rivals of the true D_a(s): positive exactly when the expert is strictly optimal.
+    def true_margins(self, reward: RewardLike, *, discount: float, expert: int = 0) -> Array:
+        """min over states of the true D_a(s) for the rivals in order: ``[A − 1]``.
 
         A fine grid, then two zooms around its lowest point for each rival.
         """
@@ -141,14 +142,19 @@ class Problem:
         def curve(s: Array, rival: int) -> Array:
             return np.asarray((self._kernel(s[:, None], expert) - self._kernel(s[:, None], rival)) @ value)
 
-        lowest = np.inf
+        found = []
         for rival in (a for a in range(self.n_actions) if a != expert):
-            grid = np.linspace(low, high, 2001)
+            grid, lowest = np.linspace(low, high, 2001), np.inf
             for _ in range(3):
                 at = int(curve(grid, rival).argmin())
                 lowest = min(lowest, float(curve(grid[at : at + 1], rival)[0]))
                 grid = np.linspace(grid[max(at - 1, 0)], grid[min(at + 1, len(grid) - 1)], 201)
-        return lowest
+            found.append(lowest)
+        return np.array(found)
+
+    def true_margin(self, reward: RewardLike, *, discount: float, expert: int = 0) -> float:
+        """min over states and rivals of the true D_a(s): positive exactly when the expert is strictly optimal."""
+        return float(self.true_margins(reward, discount=discount, expert=expert).min())
 
     def _quadrature(self) -> tuple[Array, Array]:
         ((low, high),) = self.domain
@@ -277,6 +283,21 @@ def unsolvable(*, seed: int, degree: int = 10) -> PolynomialProblem:
     centre = np.concatenate([rivals.centre.mean(axis=0, keepdims=True), rivals.centre])
     edge = np.concatenate([rivals.edge.mean(axis=0, keepdims=True), rivals.edge])
     return PolynomialProblem(f"unsolvable {seed}", centre, edge)
+
+
+def factorised(
+    *, seed: int, components: int = 3, actions: int = 3, unaffected: float = 0.3, solvable: bool = True
+) -> Factorised:
+    """Random polynomial problems side by side; a rival acts on a component as action 0 with probability ``unaffected``.
+
+    With ``solvable=False`` there are three actions, of which 0 is the even mixture of the others in every component.
+    """
+    rng, parts = np.random.default_rng([seed, components]), []
+    for _ in range(components):
+        own, acts = int(rng.integers(2**62)), np.where(rng.random(actions) < unaffected, 0, np.arange(actions))
+        part = random_polynomial(seed=own, actions=actions) if solvable else unsolvable(seed=own)
+        parts.append(replace(part, centre=part.centre[acts], edge=part.edge[acts]) if solvable else part)
+    return Factorised(f"{'' if solvable else 'unsolvable '}factorised {seed}", tuple(parts))
 
 
 @dataclass(frozen=True, eq=False)

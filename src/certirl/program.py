@@ -116,13 +116,7 @@ class LeastVariance:
     """
 
     def __init__(self, spread: Array, *, slack: float | None = None) -> None:
-        size = len(spread)
-        eigenvalues, vectors = np.linalg.eigh(spread)
-        top = float(eigenvalues.max(initial=0.0))
-        if top < 1e-12:  # deterministic dynamics: no noise to weigh, only rounding
-            eigenvalues, top = np.ones(size), 1.0
-        floored = (vectors * np.maximum(eigenvalues, 1e-9 * top)) @ vectors.T
-        self._factor = np.linalg.cholesky((floored + floored.T) / 2)
+        self._factor, size = whitening(spread), len(spread)
         self._rows, self._slack = np.zeros((0, size)), slack
         self._working = np.zeros(0, dtype=bool)  # rows in play: the others were met with room to spare
         self._distance: float | None = None  # 1/‖u‖ of the last solve: where the next one starts
@@ -155,6 +149,16 @@ class LeastVariance:
         self._working = weights > 0
         w = solve_triangular(self._factor.T, u[: len(self._factor)] / scale, lower=False)
         return Answer("optimal", w, weights, zeros if self._slack is None else np.maximum(1.0 - self._rows @ w, 0.0))
+
+
+def whitening(spread: Array) -> Array:
+    """L with C = LLᵀ ``[k, k]``, where directions without noise count as having a little."""
+    eigenvalues, vectors = np.linalg.eigh(spread)
+    top = float(eigenvalues.max(initial=0.0))
+    if top < 1e-12:  # deterministic dynamics: no noise to weigh, only rounding
+        eigenvalues, top = np.ones(len(spread)), 1.0
+    floored = (vectors * np.maximum(eigenvalues, 1e-9 * top)) @ vectors.T
+    return np.linalg.cholesky((floored + floored.T) / 2)
 
 
 def least_norm(rows: Array, guess: float | None = None) -> tuple[Array | None, Array]:

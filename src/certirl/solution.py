@@ -21,7 +21,7 @@ from certirl.recover import Reason, Recovery, Witness
 from certirl.refute import Refutation
 from certirl.reward import Reward
 
-_HEADLINES = {
+HEADLINES = {
     "certified": "Certified with probability {sure:g}: action {expert} is strictly optimal at every state.",
     "solved": "Solved, not certified{noise}: action {expert} is strictly optimal under the {origin} dynamics.",
     "infeasible": "Infeasible: no reward in this class explains action {expert} under the {origin} dynamics.",
@@ -130,7 +130,7 @@ class Solution:
         words = {"expert": self.expert, "origin": origin, "reason": self.reason, "noise": noise, "sure": sure}
         if self.status == "infeasible" and self.refutation is not None:
             return self.refutation.splitlines()[0] + "."
-        return _HEADLINES[self.status].format(**words)
+        return HEADLINES[self.status].format(**words)
 
     def _lines(self) -> list[tuple[str, str]]:
         counts = f"{self.samples:,}" + (f" to {self.most_samples:,}" if self.most_samples > self.samples else "")

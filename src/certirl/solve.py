@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from certirl._map import on
+from certirl.additive import AdditiveSolution
 from certirl.bases import Basis
 from certirl.bellman import bellman, check_problem
 from certirl.certify import check_declared, check_delta, conclude, divide
@@ -23,6 +24,7 @@ from certirl.recover import OBJECTIVES, recover
 from certirl.refute import Refutation, refute
 from certirl.simulator import CHUNK, Simulator, as_generator, can_pair, check_simulator, draw
 from certirl.solution import Solution, build
+from certirl.solve_components import solve_components
 from certirl.tail import TailLike, tail_number
 from certirl.transitions import Piece, Transitions, pieces
 
@@ -33,13 +35,19 @@ NO_PROOF_FROM_MOMENTS = (
 )
 
 
-def solve(
+@overload
+def solve(source: Any, *, components: None = None, **settings: Any) -> Solution: ...
+@overload
+def solve(source: Any, *, components: Any, **settings: Any) -> AdditiveSolution: ...
+
+
+def solve(  # type: ignore[misc]  # a wrong keyword is an error here
     source: Simulator | Transitions | Moments,
     *,
     discount: float,
     expert: int = 0,
-    basis: Basis | None = None,
-    columns: int | None = None,
+    basis: Any = None,
+    columns: Any = None,
     samples: int = 10_000,
     rng: Any = None,
     objective: str = "least-variance",
@@ -52,7 +60,8 @@ def solve(
     paired: bool | None = None,
     progress: bool | Report | None = None,
     map: Any = None,
-) -> Solution:
+    components: Any = None,
+) -> Solution | AdditiveSolution:
     """Find a reward under which the expert's action is strictly optimal: ``min_s D_a(s) ≥ 1`` for every rival a.
 
     With ``delta`` it goes on until this is proved for the true dynamics, or the data or ``max_samples`` are used up.
@@ -79,30 +88,57 @@ def solve(
         progress: True, False, a function ``(done, total)``, or None for a line if standard error is a terminal.
         map: where to work through data: a number of threads, a Dask client or an executor; threads on all cores if
             left out. Results do not depend on it.
+        components: groups of coordinates that move independently, ``[[0], [1]]`` or ``{"speed": [0], …}``: the reward
+            is a sum over them; basis and columns are one for all or one for each.
     """
-    _check(source, discount, expert, basis, samples, form, objective)
+    asked: dict[str, Any] = {"discount": discount, "expert": expert, "objective": objective}
+    proof: dict[str, Any] = {"delta": delta, "tail": tail}
+    _check(source, discount, expert, basis, samples, form, objective, several=components is not None)
+    plain = form == "least-squares" and cover is None and slack is None
     if delta is not None:
-        _check_proof(source, delta, plain=form == "least-squares" and cover is None and slack is None)
-        asked: dict[str, Any] = {"discount": discount, "expert": expert, "objective": objective}
-        proof: dict[str, Any] = {"delta": delta, "tail": tail}
-        with on(map):
-            if isinstance(source, Transitions):
-                return _from_log(source, basis, columns, rng, proof, asked)
-            asked["paired"] = paired
-            return _from_simulator(source, basis, columns, rng, max_samples, progress, proof, asked)
+        _check_proof(source, delta, plain=plain, several=components is not None)
+    if components is not None:
+        _check_for_components(source, plain=plain)
+        given: dict[str, Any] = {"basis": basis, "columns": columns, "samples": samples, "rng": rng, "map": map}
+        given |= {"max_samples": max_samples, "progress": progress, "paired": paired}
+        return solve_components(source, components, **given, **asked, **proof)
+    with on(map):
+        if delta is None:
+            program = {"cover": cover, "slack": slack}
+            return _estimated(
+                source, basis, columns, samples, rng, form, progress, {**asked, "paired": paired}, program
+            )
+        if isinstance(source, Transitions):
+            return _from_log(source, basis, columns, rng, proof, asked)
+        asked["paired"] = paired
+        return _from_simulator(source, basis, columns, rng, max_samples, progress, proof, asked)
+
+
+def _estimated(
+    source: Any,
+    basis: Basis | None,
+    columns: int | None,
+    samples: int,
+    rng: Any,
+    form: str,
+    progress: Any,
+    asked: dict[str, Any],
+    program: dict[str, Any],
+) -> Solution:
+    """One pass over the data, all of it for the estimate."""
+    discount, expert = asked["discount"], asked["expert"]
     if isinstance(source, Moments):
         moments, choice = source, as_measured(source, basis, columns)
     else:
         # The paper's mean form needs independent states from the basis's weight; least squares can do better.
-        stream, count = _stream(source, basis, samples, rng, better=form == "least-squares", paired=paired)
+        stream, count = _stream(source, basis, samples, rng, better=form == "least-squares", paired=asked["paired"])
         if form == "mean" and columns is None and basis is not None:
             columns = basis.size  # the paper's square matrix
-        with on(map):
-            stream = watched_stream(stream, count, progress)
-            moments, choice = _choose(stream, source, basis, columns, discount, expert)
+        stream = watched_stream(stream, count, progress)
+        moments, choice = _choose(stream, source, basis, columns, discount, expert)
     operators = estimate(moments.leading(choice.basis.size, choice.columns), form=form)
     criterion = bellman(operators, discount=discount, expert=expert)
-    recovery = recover(criterion, objective=objective, cover=cover, slack=slack)
+    recovery = recover(criterion, objective=asked["objective"], **program)
     return build(operators, criterion, recovery, choice=choice.why)
 
 
@@ -259,23 +295,44 @@ def _widened(moments: Moments, choice: Choice, tail: TailLike, discount: float, 
     return choice
 
 
-def _check_proof(source: Any, delta: float, *, plain: bool) -> None:
+def _check_proof(source: Any, delta: float, *, plain: bool, several: bool) -> None:
     """Refuse what cannot be certified, whatever the data say."""
     check_delta(delta)
     if isinstance(source, Moments):
         raise ValueError(f"{NO_PROOF_FROM_MOMENTS}: leave delta out or pass the transitions")
-    one_coordinate(as_domain(source.domain), "a certificate is")
+    if not several:
+        one_coordinate(as_domain(source.domain), "a certificate is")
     if not plain:
         raise ValueError("a certificate is for the hard program on the continuum: leave form, cover and slack out")
 
 
-def _check(source: Any, discount: float, expert: int, basis: Any, samples: Any, form: str, objective: str) -> None:
+def _check_for_components(source: Any, *, plain: bool) -> None:
+    """Refuse what the joint program has not learnt."""
+    if isinstance(source, Moments):
+        raise ValueError("components need transitions or a simulator: moments keep one coordinate alone")
+    if not plain:
+        raise ValueError(
+            "components are solved by least squares, hard and on the continuum: leave form, cover and slack out"
+        )
+
+
+def _check(
+    source: Any,
+    discount: float,
+    expert: int,
+    basis: Any,
+    samples: Any,
+    form: str,
+    objective: str,
+    *,
+    several: bool = False,
+) -> None:
     """Refuse before drawing anything what would be refused after."""
     if form not in FORMS:
         raise ValueError(f"form must be one of {', '.join(map(repr, FORMS))}, got {form!r}")
     if objective not in OBJECTIVES:
         raise ValueError(f"objective must be one of {', '.join(map(repr, OBJECTIVES))}, got {objective!r}")
-    if basis is not None and not isinstance(basis, Basis):
+    if basis is not None and not several and not isinstance(basis, Basis):
         raise TypeError(f"basis must be a basis such as certirl.Legendre(11), got {basis!r}")
     if isinstance(source, Transitions | Moments):
         if form == "mean":
@@ -286,5 +343,5 @@ def _check(source: Any, discount: float, expert: int, basis: Any, samples: Any, 
             raise ValueError(f"samples must be a whole number of transitions per action, got {samples!r}")
     check_problem(discount, expert, source.n_actions)
     domain = source.rows.domain if isinstance(source, Moments) else as_domain(source.domain)
-    if basis is not None:
+    if basis is not None and not several:
         basis.on(domain)

@@ -187,6 +187,11 @@ class Piece(NamedTuple):
         """How many transitions it holds."""
         return len(self.actions) * len(self.states)
 
+    def view(self, coordinates: Sequence[int]) -> Piece:
+        """The same with some coordinates of the states only."""
+        chosen = list(coordinates)
+        return Piece(self.actions, self.states[:, chosen], self.next_states[:, :, chosen])
+
 
 class Chunk(Protocol):
     """A part of the data that can be walked through by itself; small when it is sent to another machine."""

@@ -1,0 +1,203 @@
+"""The record a person reads when the state has components: what was found, how sure it is, and who contributes."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from certirl import archive, components, solution
+from certirl.certify_components import AdditiveCertificate
+from certirl.components import AdditiveReward
+from certirl.decompose import AdditiveWitness, Conflict
+from certirl.domain import Array, as_states, freeze
+from certirl.solution import HEADLINES
+
+KIND = "additive solution"
+SHOWN = 3  # components named in the print
+_ARRAYS = ("minima", "standard_errors")
+
+
+@dataclass(frozen=True, eq=False)
+class AdditiveSolution:
+    """The answer of `solve` with components.
+
+    Attributes:
+        status: "certified", "solved", "infeasible" or "undetermined".
+        reason: the status in a sentence: what happened and what to change.
+        reward: R = Σ_j R_j, callable on states ``[n, d]``; None if there is none.
+        margin: the smallest estimated D_a(s) over all states and rivals, NaN without a reward.
+        worst_state, worst_action: where it is reached ``[d]``.
+        minima: the estimated min D_ja of every component and rival ``[J, A − 1]``; their sums are the margins.
+        standard_errors: of these, at their places ``[J, A − 1]``.
+        curves: coefficients of each D_ja in the columns, one array ``[A − 1, k_s]`` per component.
+        names: of the components.
+        samples, most_samples: transitions per action used: the fewest and the most.
+        discount, expert, n_actions: the problem.
+        columns: the number of functions of the state, for each component.
+        objective, rounds, rows: the program, how often it was solved, and with how many rows.
+        choice: how bases and columns came about.
+        independence: what the data say about the independence of the components, in words.
+        independent: whether they let it stand.
+        witness: the conflict, if infeasible.
+        certificate: the proof, or the attempt at one; None if none was asked for.
+    """
+
+    status: str
+    reason: str
+    reward: AdditiveReward | None
+    margin: float
+    worst_state: Array | None
+    worst_action: int | None
+    minima: Array
+    standard_errors: Array
+    curves: tuple[Array, ...]
+    names: tuple[str, ...]
+    samples: int
+    most_samples: int
+    discount: float
+    expert: int
+    n_actions: int
+    columns: tuple[int, ...]
+    objective: str
+    rounds: int
+    rows: int
+    choice: str
+    independence: str
+    independent: bool
+    witness: AdditiveWitness | None = None
+    certificate: AdditiveCertificate | None = None
+
+    def __post_init__(self) -> None:
+        freeze(self)
+
+    @property
+    def rivals(self) -> tuple[int, ...]:
+        """The actions the expert does not take, in order."""
+        return tuple(a for a in range(self.n_actions) if a != self.expert)
+
+    def margins(self, states: ArrayLike) -> Array:
+        """The estimated D_a(s) = Σ_j D_ja(s_j) of each rival at states ``[n, d]``: ``[A − 1, n]``."""
+        if self.reward is None:
+            raise ValueError(f"there is no reward: {self.reason}")
+        rows, total = as_states(states, self.reward.domain), np.zeros(1)
+        for own, part, curve in zip(self.reward.coordinates, self.reward.parts, self.curves, strict=True):
+            total = total + curve @ part.basis.resized(curve.shape[1]).values(rows[:, list(own)]).T
+        return total
+
+    @property
+    def standard_error(self) -> float:
+        """Of the margin; NaN without a reward."""
+        if self.worst_action is None:
+            return float("nan")
+        return float(np.linalg.norm(self.standard_errors[:, self.rivals.index(self.worst_action)]))
+
+    @property
+    def within_noise(self) -> bool:
+        """The margin is positive but below three of its standard errors: it may well be an accident of the data."""
+        return bool(0 < self.margin < 3 * self.standard_error)
+
+    def __str__(self) -> str:
+        return "\n".join([self._headline(), *(f"  {name:<9}{text}" for name, text in self._lines())])
+
+    def _headline(self) -> str:
+        sure = 1 - self.certificate.delta if self.certificate else 0.0
+        noise = ", within the noise" if self.within_noise else ""
+        words = {"expert": self.expert, "origin": "estimated", "reason": self.reason, "noise": noise, "sure": sure}
+        return HEADLINES[self.status].format(**words)
+
+    def _lines(self) -> list[tuple[str, str]]:
+        counts = f"{self.samples:,}" + (f" to {self.most_samples:,}" if self.most_samples > self.samples else "")
+        lines = [
+            ("reward", str(self.reward) if self.reward else f"none that adds up over {len(self.names)} components")
+        ]
+        if self.reward is not None:
+            lines.append(("parts", self._contributions()))
+        lines.append(self._margin_line())
+        lines.append(("data", f"{counts} transitions for each of {self.n_actions} actions, discount {self.discount:g}"))
+        if self.certificate is None:
+            lines.append(("basis", self.choice))
+        else:
+            lines.append(("assumed", "; ".join(self.certificate.assumptions)))
+        solves = f"{self.rounds} solve{'s' * (self.rounds != 1)}, {self.rows} rows"
+        program = f"joint {self.objective} program over {len(self.names)} components exact on the continuum, {solves}"
+        return [*lines, ("checks", f"{self.independence}; {program}")]
+
+    def _contributions(self) -> str:
+        """The components that do most, and what each adds to the margin against every rival."""
+        order = np.argsort(-np.abs(self.minima).sum(axis=1), kind="stable")
+        each = []
+        for j in order[:SHOWN]:
+            against = ", ".join(f"{value:+.2g}" for value in np.round(self.minima[j], 3) + 0.0)
+            each.append(f"{self.names[j]} {against}")
+        rest = f"; {len(order) - SHOWN} more" if len(order) > SHOWN else ""
+        rivals = " and ".join(map(str, self.rivals)) if len(self.rivals) < 3 else "each rival"
+        return f"what each adds against {rivals}: {'; '.join(each)}{rest}"
+
+    def _margin_line(self) -> tuple[str, str]:
+        if self.witness is not None:
+            return "witness", str(self.witness)
+        if self.certificate is not None:
+            proof = self.certificate
+            more = "" if proof.holds else f" ({proof.missing})"
+            return "margin", f"at least {proof.margin:.3g}: estimated {proof.estimated:.3g}, less {proof.taken}{more}"
+        if self.worst_state is None:
+            return "margin", "none"
+        place = ", ".join(f"{x:.4g}" for x in self.worst_state[:4]) + (" …" if len(self.worst_state) > 4 else "")
+        error = f"; standard error {self.standard_error:.2g}" if self.standard_error > 0 else ""
+        more = ": more samples are needed" if self.within_noise else ""
+        return "margin", f"{self.margin:.4g} at worst, at s = ({place}) against action {self.worst_action}{error}{more}"
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write everything to an npz file (suffix added if missing); `certirl.load` reads it back."""
+        packed = (*_ARRAYS, "reward", "worst_state", "curves", "witness", "certificate")
+        header: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in packed}
+        arrays: dict[str, Any] = {name: getattr(self, name) for name in _ARRAYS}
+        arrays |= {f"curve_{j}": curve for j, curve in enumerate(self.curves)}
+        if self.reward is not None:
+            header["reward"], numbers = self.reward.packed()
+            arrays |= numbers | {"worst_state": self.worst_state}
+        if self.witness is not None:
+            rows = [[row.component, row.state.tolist(), row.action, row.weight] for row in self.witness.rows]
+            shares = [[action, share] for action, share in self.witness.shares.items()]
+            header["witness"] = {"shares": shares, "rows": rows, "residual": self.witness.residual}
+        if self.certificate is not None:
+            header["certificate"], numbers = self.certificate.packed()
+            arrays |= {f"certificate_{name}": value for name, value in numbers.items()}
+        return archive.write(path, KIND, header, arrays)
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read what `Solution.save`, `AdditiveSolution.save` or `AdditiveReward.save` wrote."""
+    kind, header, arrays = archive.read(path)
+    try:
+        if kind == components.KIND:
+            return AdditiveReward.unpacked(header["reward"], arrays)
+        if kind == KIND:
+            return _unpacked(header, arrays)
+    except (KeyError, TypeError, ValueError) as problem:
+        raise ValueError(f"{path} is damaged: a field is missing or wrong ({problem})") from None
+    return solution.load(path)
+
+
+def _unpacked(header: dict[str, Any], arrays: dict[str, Any]) -> AdditiveSolution:
+    reward = witness = certificate = None
+    if "reward" in header:
+        reward = AdditiveReward.unpacked(header["reward"], arrays)
+    if "witness" in header:
+        words = header["witness"]
+        rows = tuple(Conflict(name, np.array(state), action, weight) for name, state, action, weight in words["rows"])
+        witness = AdditiveWitness({int(a): share for a, share in words["shares"]}, rows, words["residual"])
+    if "certificate" in header:
+        numbers = {name[12:]: value for name, value in arrays.items() if name.startswith("certificate_")}
+        certificate = AdditiveCertificate.unpacked(header["certificate"], numbers)
+    known = {f.name for f in fields(AdditiveSolution)}
+    given = {name: value for name, value in (header | arrays).items() if name in known}
+    given |= {name: tuple(given[name]) for name in ("names", "columns")}
+    given["curves"] = tuple(arrays[f"curve_{j}"] for j in range(len(given["names"]) if reward is not None else 0))
+    given |= {"reward": reward, "witness": witness, "certificate": certificate}
+    return AdditiveSolution(**given | {"worst_state": arrays.get("worst_state")})

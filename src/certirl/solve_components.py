@@ -1,0 +1,273 @@
+"""The walk for states with independent components: data in, a sum of rewards out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from certirl._map import on
+from certirl.additive import AdditiveSolution
+from certirl.bases import Basis, Legendre
+from certirl.bellman import Bellman, bellman
+from certirl.certify import check_declared, divide
+from certirl.certify_components import AdditiveCertificate, certify_sum, measure_components, prove_sum
+from certirl.choose import FOLDS, MOST_COLUMNS, as_asked, best_columns
+from certirl.components import Component, SideBySide, as_components
+from certirl.decompose import AdditiveRecovery, recover_jointly
+from certirl.domain import as_domain
+from certirl.estimate import Operators, estimate
+from certirl.independence import FEWEST, SAMPLES, independent
+from certirl.moments import Moments, accumulate, total
+from certirl.progress import Report, announcer, watched_stream
+from certirl.prove import TRAINING_SHARE
+from certirl.recover import Reason
+from certirl.simulator import CHUNK, as_generator, can_pair, device_of, draw
+from certirl.tail import TailLike
+from certirl.transitions import Transitions, pieces
+
+DEFAULT_BASIS = Legendre(11)
+PILOT = 4_000  # transitions per action that choose columns before a certificate is sought
+
+
+def solve_components(
+    source: Any,
+    components: Any,
+    *,
+    discount: float,
+    expert: int,
+    basis: Basis | Sequence[Basis] | None,
+    columns: int | Sequence[int] | None,
+    samples: int,
+    rng: Any,
+    objective: str,
+    delta: float | None,
+    tail: TailLike,
+    max_samples: int,
+    paired: bool | None,
+    progress: bool | Report | None,
+    map: Any,
+) -> AdditiveSolution:
+    """Find R = Σ_j R_j with ``Σ_j min D_ja(s_j) ≥ 1`` for every rival a; the arguments are those of `solve`.
+
+    ``basis`` and ``columns`` are one for all components or one for each; if left out, ``Legendre(11)`` and as many
+    columns as predict held-out data best.
+    """
+    if device_of(source) is not None:
+        raise ValueError("components are not for simulators of a device yet: pass one that works with NumPy arrays")
+    parts = as_components(components, DEFAULT_BASIS if basis is None else basis, as_domain(source.domain))
+    sizes = _as_columns(columns, parts)
+    if delta is not None and tail is not None and sizes is None:
+        raise ValueError("a tail speaks of so many columns: pass columns as well")
+    problem: dict[str, Any] = {"discount": discount, "expert": expert}
+    walk = _Walk(source, parts, sizes, objective, problem, paired, progress)
+    is_log = isinstance(source, Transitions)
+    generator = as_generator(0 if is_log and rng is None else rng)
+    with on(map):
+        tested = _tested(source, components, samples if delta is None else max_samples // 4, generator.spawn(1)[0])
+        if not tested.holds:
+            warnings.warn(f"{tested.words}: a sum of rewards may be wrong; see certirl.find_components", stacklevel=3)
+        if delta is None:
+            return walk.plain(samples, generator, tested)
+        proof: dict[str, Any] = {"delta": delta, "tail": tail}
+        if is_log:
+            return walk.log(generator, proof, tested)
+        return walk.until_proved(max_samples, generator, proof, tested)
+
+
+class _Tested(NamedTuple):
+    """What is known of the components' independence."""
+
+    holds: bool
+    words: str
+
+
+def _tested(source: Any, components: Any, samples: int, rng: np.random.Generator) -> _Tested:
+    """The test on rows of a log, or on as many fresh draws as the rest of the work can bear."""
+    at_hand = int(source.counts.min()) if isinstance(source, Transitions) else samples
+    if at_hand < FEWEST:
+        return _Tested(True, "too few transitions to test the components' independence")
+    found = independent(source, components, samples=min(SAMPLES, at_hand), rng=rng)
+    return _Tested(found.holds, str(found))
+
+
+def _as_columns(columns: Any, components: Sequence[Component]) -> list[int] | None:
+    if columns is None:
+        return None
+    each = [columns] * len(components) if isinstance(columns, int | np.integer) else list(columns)
+    if len(each) != len(components):
+        raise ValueError(f"there are {len(components)} components but {len(each)} numbers of columns")
+    return [as_asked(component.basis, int(size)).columns for component, size in zip(components, each, strict=True)]
+
+
+class _Walk:
+    """The same problem by three ways: one draw, a log that is divided, draws until it is proved."""
+
+    def __init__(
+        self,
+        source: Any,
+        components: tuple[Component, ...],
+        columns: list[int] | None,
+        objective: str,
+        problem: dict[str, Any],
+        paired: bool | None,
+        progress: Any,
+    ) -> None:
+        self.source, self.components, self.columns = source, components, columns
+        self.objective, self.problem, self.paired, self.progress = objective, problem, paired, progress
+        self.why = "as asked" if columns is not None else "by held-out prediction"
+
+    def plain(self, samples: int, rng: np.random.Generator, tested: _Tested) -> AdditiveSolution:
+        """One pass over the data, all of it for the estimate."""
+        count = samples * self.source.n_actions
+        stream = self._draws(samples, rng)
+        if isinstance(self.source, Transitions):
+            stream, count = pieces(self.source, CHUNK), len(self.source)
+        moments = self._measured(watched_stream(stream, count, self.progress))
+        operators, criteria = self._criteria(moments)
+        recovery = recover_jointly(self.components, criteria, objective=self.objective)
+        return self._built(operators, criteria, recovery, tested)
+
+    def log(self, rng: np.random.Generator, proof: dict[str, Any], tested: _Tested) -> AdditiveSolution:
+        """One part of a log finds the reward, the other proves it."""
+        check_declared(self.source)
+        training, fresh = divide(self.source, TRAINING_SHARE, rng)
+        moments = self._measured(pieces(training, CHUNK))
+        operators, criteria = self._criteria(moments)
+        recovery = recover_jointly(self.components, criteria, objective=self.objective)
+        certificate = None
+        if recovery.reward is not None:
+            stream = pieces(fresh, CHUNK)
+            certificate = certify_sum(self.components, recovery.reward, moments, stream, **self.problem, **proof)
+        drawn = int((training.counts + fresh.counts).min())
+        return self._built(operators, criteria, recovery, tested, certificate=certificate, drawn=drawn)
+
+    def until_proved(
+        self, max_samples: int, rng: np.random.Generator, proof: dict[str, Any], tested: _Tested
+    ) -> AdditiveSolution:
+        """A pilot settles the columns if they were left open; then draw until it is proved."""
+        pilot = 0
+        if self.columns is None:
+            pilot = min(PILOT, max(max_samples // 4, 1))
+            self._measured(self._draws(pilot, rng.spawn(1)[0]))
+        assert self.columns is not None
+        found = prove_sum(
+            self.source,
+            self.components,
+            columns=self.columns,
+            max_samples=max(max_samples - pilot, 1),
+            rng=rng,
+            objective=self.objective,
+            paired=self.paired,
+            watch=announcer(self.progress),
+            **self.problem,
+            **proof,
+        )
+        drawn = found.samples + pilot
+        given: dict[str, Any] = {"certificate": found.certificate, "drawn": drawn}
+        return self._built(found.operators, found.criteria, found.recovery, tested, **given)
+
+    def _draws(self, samples: int, rng: np.random.Generator) -> Any:
+        if isinstance(self.source, Transitions):
+            return None
+        places: Any = SideBySide(self.components)
+        paired = can_pair(self.source, places, rng, asked=self.paired)
+        return draw(self.source, places, samples, rng, design=True, paired=paired)
+
+    def _measured(self, stream: Any) -> list[Moments]:
+        """The moments of every component in one walk; columns that were left open are chosen by the way."""
+        n_actions = self.source.n_actions
+        if self.columns is not None:
+            return measure_components(stream, self.components, self.columns, n_actions=n_actions)
+        pairs = [(c.basis, c.basis.resized(min(c.basis.size, MOST_COLUMNS))) for c in self.components]
+        views = [component.coordinates for component in self.components]
+        folds = accumulate(stream, pairs, n_actions=n_actions, folds=FOLDS, views=views)
+        self.columns = [best_columns(own) for own in folds]
+        wide = [total(own) for own in folds]
+        return [own.leading(own.rows.size, size) for own, size in zip(wide, self.columns, strict=True)]
+
+    def _criteria(self, moments: list[Moments]) -> tuple[tuple[Operators, ...], tuple[Bellman, ...]]:
+        operators = tuple(_named(component, own) for component, own in zip(self.components, moments, strict=True))
+        return operators, tuple(bellman(own, **self.problem) for own in operators)
+
+    def _choice(self) -> str:
+        assert self.columns is not None
+        bases = sorted({str(component.basis) for component in self.components})
+        sizes = sorted(set(self.columns))
+        spread = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+        return f"{', '.join(bases)} for each component, {spread} columns {self.why}"
+
+    def _built(
+        self,
+        operators: tuple[Operators, ...],
+        criteria: tuple[Bellman, ...],
+        recovery: AdditiveRecovery,
+        tested: _Tested,
+        *,
+        certificate: AdditiveCertificate | None = None,
+        drawn: int | None = None,
+    ) -> AdditiveSolution:
+        """Gather what the steps found; data that contradict independence take the word "certified" away."""
+        status, reason = recovery.status, str(recovery.reason)
+        if certificate is not None and certificate.holds and tested.holds:
+            status = "certified"
+        elif status == "infeasible" and drawn is not None:  # asked for a proof, and there is none of a conflict
+            status, reason = "undetermined", str(Reason.CONFLICT_IN_DOUBT)
+        reward, counts = recovery.reward, operators[0].counts
+        parts = () if reward is None else tuple(part.coefficients for part in reward.parts)
+        return AdditiveSolution(
+            status=status,
+            reason=reason,
+            reward=reward,
+            margin=recovery.margin,
+            worst_state=None if reward is None else _whole(self.components, criteria, recovery),
+            worst_action=recovery.worst_action,
+            minima=recovery.minima,
+            standard_errors=_standard_errors(criteria, recovery),
+            curves=tuple(criterion.margins(alpha) for criterion, alpha in zip(criteria, parts, strict=False)),
+            names=tuple(component.name for component in self.components),
+            samples=int(counts.min()) if drawn is None else drawn,
+            most_samples=int(counts.max()) if drawn is None else drawn,
+            discount=criteria[0].discount,
+            expert=criteria[0].expert,
+            n_actions=operators[0].n_actions,
+            columns=tuple(own.columns for own in operators),
+            objective=recovery.objective,
+            rounds=recovery.rounds,
+            rows=recovery.rows,
+            choice=self._choice(),
+            independence=tested.words,
+            independent=tested.holds,
+            witness=recovery.witness,
+            certificate=certificate,
+        )
+
+
+def _named(component: Component, moments: Moments) -> Operators:
+    try:
+        return estimate(moments)
+    except ValueError as problem:
+        raise ValueError(f"component {component.name}: {problem}") from None
+
+
+def _whole(components: Sequence[Component], criteria: Sequence[Bellman], recovery: AdditiveRecovery) -> Any:
+    """The whole state at which the worst rival's D_a is least: the components' own places put together ``[d]``."""
+    assert recovery.worst_action is not None
+    rival = criteria[0].rivals.index(recovery.worst_action)
+    state = np.zeros(sum(len(component.coordinates) for component in components))
+    for component, own in zip(components, recovery.states, strict=True):
+        state[list(component.coordinates)] = own[rival]
+    return state
+
+
+def _standard_errors(criteria: Sequence[Bellman], recovery: AdditiveRecovery) -> Any:
+    """Of every min D_ja, at its place ``[J, A − 1]``."""
+    errors = np.zeros_like(recovery.minima)
+    if recovery.reward is not None:
+        for j, (criterion, states) in enumerate(zip(criteria, recovery.states, strict=True)):
+            x = criterion.columns.values(states)
+            forms = criterion.error_forms(recovery.reward.parts[j].coefficients)
+            errors[j] = np.sqrt(np.maximum(np.einsum("ai,aij,aj->a", x, forms, x), 0.0))
+    return errors
