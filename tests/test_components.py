@@ -241,7 +241,7 @@ def test_wrong_types_are_sentences():
     with pytest.raises(TypeError, match="rng is needed"):
         certirl.solve(PROBLEM, **SETTINGS | {"rng": None})
     with pytest.raises(ValueError, match=r"write components=\[\[0\], \[1\], \[2\]\]"):
-        certirl.solve(PROBLEM, discount=0.7, rng=0)
+        certirl.solve(PROBLEM, discount=0.7, rng=0, delta=0.05)
     data = certirl.sample(PROBLEM.parts[0], basis=certirl.Legendre(5), samples=500, rng=0)
     moments = certirl.measure(data, basis=certirl.Legendre(5))
     with pytest.raises(ValueError, match="moments keep one coordinate alone"):

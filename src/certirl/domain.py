@@ -51,8 +51,9 @@ def one_coordinate(domain: Domain, what: str) -> None:
     """Refuse, with a sentence, what is done for one coordinate only."""
     if len(domain) != 1:
         raise ValueError(
-            f"{what} for states of one coordinate in this version, got the domain {describe(domain)}; "
-            "certirl.solve without delta takes any box"
+            f"{what} for states of one coordinate in this version, got the domain {describe(domain)}; certirl.solve "
+            f"takes any box without delta, and with it if all coordinates move independently: "
+            f"write components={[[c] for c in range(len(domain))]}"
         )
 
 
