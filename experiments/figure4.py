@@ -44,7 +44,7 @@ class Arguments:
         return [least * 2**i for i in range(int(np.log2(most / least)) + 1)]
 
 
-FAST = Arguments(searched=40, problems=6, hardest=60.0, trials=16, most=16_384)
+FAST = Arguments(searched=60, problems=8, hardest=100.0, trials=12, most=65_536)
 
 
 def choose_problems(arguments: Arguments, walk: study.Walk) -> dict[int, dict[str, float]]:
