@@ -165,7 +165,7 @@ def test_a_sweep_whose_files_the_workers_do_not_have(client, tmp_path, monkeypat
     with _map.on(client):
         walk = study.Walk(tmp_path / "memory", progress=lambda done, total: seen.append((done, total)))
         assert walk(trials_of_a_sweep.trial, tasks) == expected
-    assert seen[-1] == (12, 12) and len((tmp_path / "memory").read_text().splitlines()) == 12
+    assert seen[-1] == (12, 12) and len(study._recall(tmp_path / "memory")) == 12
     assert client.submit(_can_import, "trials_of_a_sweep").result() is False
 
 
