@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -284,14 +284,15 @@ def main() -> None:
     study.add_options(parser, str(Path(__file__).parent / "results"))
     parser.add_argument("--only", choices=PARTS)
     options = parser.parse_args()
+    arguments = FAST if options.fast else Arguments()
+    if options.trials is not None:
+        arguments = replace(arguments, runs=options.trials)
     for name, part in PARTS.items():
         if options.only in (None, name):
             command = f"python experiments/certificates.py --only {name}{' --fast' * options.fast}"
             experiment: Any = SimpleNamespace(__file__=__file__, run=lambda a, walk, part=part: found(part(a, walk)))
             settings = {"name": f"certificates_{name}", "out": options.out, "command": command}
-            memory = study.conduct(
-                experiment, FAST if options.fast else Arguments(), workers=options.workers, **settings
-            )
+            memory = study.conduct(experiment, arguments, workers=options.workers, **settings)
             memory.unlink(missing_ok=True)
             print((options.out / f"certificates_{name}.json").read_text(encoding="utf-8"), flush=True)
 
