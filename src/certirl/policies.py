@@ -32,6 +32,7 @@ class Policy:
     assumption: str = ""
 
     def __call__(self, states: Array) -> NDArray[np.intp]:
+        """The action at each state."""
         return self.actions(states)
 
     def actions(self, states: Array) -> NDArray[np.intp]:
