@@ -20,8 +20,15 @@ Bounds = tuple[tuple[float, float], ...]
 class Physics(Protocol):
     """What an environment does in state coordinates, for states ``[n, d]`` that are not terminal."""
 
-    periodic: tuple[int, ...]
-    thread_safe: bool
+    @property
+    def periodic(self) -> tuple[int, ...]:
+        """Coordinates that go around."""
+        ...
+
+    @property
+    def thread_safe(self) -> bool:
+        """Vectorised, and a function of its arguments alone."""
+        ...
 
     @property
     def bounds(self) -> Bounds:

@@ -11,18 +11,28 @@ Everything here works in state coordinates: what ``env.unwrapped.state`` holds, 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from certirl.classic import Physics, physics_of, placed
-from certirl.domain import Array, Domain, as_domain, as_states, describe
-from certirl.environments import Handle, Stepped, Transitioned, handle, known_bounds
+from certirl.domain import Array, Domain, as_domain, describe
+from certirl.environments import (
+    EnvSimulator,
+    Reader,
+    Stepped,
+    Transitioned,
+    controls_of,
+    read_state,
+    space_bounds,
+    state_of,
+    unwrapped,
+    write_state,
+)
 from certirl.episodes import Episode
-from certirl.policies import Policy, as_policy
+from certirl.playing import play, wrapped_reader
 from certirl.reward import unpack
 from certirl.simulator import as_generator
 
@@ -33,98 +43,7 @@ except ImportError:
 
 PROBES = 64  # states at which vectorised physics must agree with the environment's own step
 AGREEMENT = 1e-9  # of the width of a coordinate
-SIDE_BY_SIDE = 64  # episodes played at once, so that a policy is asked about many states in one call
 _TRIAL_EPISODES, _TRIAL_STEPS, _WIDER = 100, 500, 1.2  # where bounds come from random play
-
-
-@dataclass(frozen=True, eq=False)
-class EnvSimulator:
-    """An environment as a simulator: s' for any state and action, without its clock.
-
-    Terminal states are absorbing. Without noise the dynamics are deterministic: P_a(·|s) is a point, not a density, so
-    nothing that rests on a density or on its smoothness (a `Smooth` tail) can be claimed, and a certificate would need
-    a tail declared by hand; what is left is a validated statement. A little noise makes the theory whole, for the noisy
-    environment. Even then states next to the edge of the terminal set are sent to either side of a jump.
-
-    Attributes:
-        name: of the environment.
-        physics: its dynamics in state coordinates.
-        controls: what the environment is given for each action ``[A]``.
-        domain: one (low, high) per coordinate; next states beyond are stopped at the edge (see ``notes``).
-        periodic: coordinates that go around.
-        noise: standard deviation of what is added to each coordinate of a next state; mirrored at the edges.
-        notes: what was estimated or changed, in sentences.
-    """
-
-    name: str
-    physics: Physics
-    controls: tuple[Any, ...]
-    domain: Domain
-    periodic: tuple[int, ...]
-    noise: tuple[float, ...]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def n_actions(self) -> int:
-        """The number of actions."""
-        return len(self.controls)
-
-    @property
-    def thread_safe(self) -> bool:
-        """Vectorised physics may be asked by several threads at once, an environment that is stepped may not."""
-        return self.physics.thread_safe
-
-    @property
-    def deterministic(self) -> bool:
-        """No noise was asked for, and the physics is written as a function; a stepped environment may be random."""
-        return not any(self.noise) and self.physics.thread_safe
-
-    def __str__(self) -> str:
-        how = "vectorised" if self.physics.thread_safe else "stepped row by row"
-        lines = [f"{self.name}: {self.n_actions} actions on {describe(self.domain)}, {how}"]
-        if self.periodic:
-            lines.append(f"  coordinates {', '.join(map(str, self.periodic))} go around")
-        if any(self.noise):
-            lines.append(f"  noise of standard deviation {', '.join(f'{value:.3g}' for value in self.noise)}")
-        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
-
-    def terminal(self, states: Any) -> NDArray[np.bool_]:
-        """Which states end an episode ``[n]``; they are absorbing."""
-        return self.physics.terminal(as_states(states, self.domain))
-
-    def step(self, states: Any, action: int, rng: Any = None) -> tuple[Array, Array]:
-        """Next states ``[n, d]`` before noise, and the environment's own rewards ``[n]``; 0 from terminal states on."""
-        rows = as_states(states, self.domain)
-        alive = ~self.physics.terminal(rows)
-        after, rewards = rows.copy(), np.zeros(len(rows))
-        if alive.any():
-            moved, rewards[alive] = self.physics.step(rows[alive], self.controls[action], rng)
-            after[alive] = placed(moved, self.domain, self.periodic)
-        return after, rewards
-
-    def sample(self, states: Array, action: int, rng: np.random.Generator) -> Array:
-        """One next state for each state ``[n, d]``."""
-        after, _ = self.step(states, action, rng)
-        if not any(self.noise):
-            return after
-        shaken = after + rng.standard_normal(after.shape) * self.noise
-        shaken = placed(shaken, self.domain, self.periodic, reflect=True)
-        return np.where(self.terminal(states)[:, None], after, shaken)
-
-    def outcomes(self, states: Array, action: int, rng: Any = None) -> tuple[Array, Array]:
-        """Next states ``[m, n, d]`` with weights ``[m]`` for expectations: exact to third order in the noise."""
-        after, _ = self.step(states, action, rng)
-        d, shift = len(self.domain), np.diag(self.noise)[np.array(self.noise) > 0]
-        if not len(shift):
-            return after[None], np.ones(1)
-        ended = self.terminal(states)[:, None]
-        shift = np.concatenate([shift, -shift]) * np.sqrt(len(shift))
-        moved = [placed(after + one, self.domain, self.periodic, reflect=True) for one in shift]
-        return np.where(ended, after, np.stack(moved).reshape(-1, len(after), d)), np.full(len(shift), 1 / len(shift))
-
-    def reward(self, states: Array, action: int, next_states: Any = None) -> Array:
-        """The environment's own reward for a step ``[n]``; 0 in terminal states."""
-        return self.step(states, action, np.random.default_rng(0))[1]
 
 
 def simulator(
@@ -159,25 +78,245 @@ def simulator(
         terminal: states ``[n, d]`` to whether they end an episode ``[n]``; known for the environments named above.
         rng: for the random play behind estimated bounds, and the states at which physics is compared.
     """
-    owned = handle(env, actions=actions, get_state=get_state, set_state=set_state, own=True)
-    stepped = owned.physics(terminal)
-    written = None if terminal or set_state or owned.transition else physics_of(owned.env)
-    generator, notes = as_generator(rng, "gym.simulator"), []
-    around = _coordinates(periodic, written)
-    box, estimated = _box(domain, known_bounds(owned, written), around, owned, generator)
-    notes += estimated
+    made = _opened(env)
+    controls = controls_of(made.action_space, actions)
+    around = None if periodic is None else tuple(int(axis) for axis in periodic)
+    stepped = _stepped(made, get_state or read_state, set_state or write_state, terminal, around, domain)
+    generator = as_generator(rng, "gym.simulator")
+    written = physics_of(stepped.env) if terminal is None and isinstance(stepped, Stepped) else None
+    box, notes = _box(domain, stepped if written is None else written, stepped, controls, generator)
+    around = around if around is not None else () if written is None else written.periodic
+    if any(axis not in range(len(box)) for axis in around):
+        raise ValueError(f"periodic must name coordinates among 0 … {len(box) - 1}, got {periodic!r}")
     physics: Physics = stepped
     if written is not None:
-        agrees = _agrees(written, stepped, owned, box, around, generator)
-        physics = written if agrees else Stepped(owned, written.terminal)
-        if not agrees:
-            notes.append("its step is not that of the environment it is made from: stepped row by row")
+        physics = _trusted(written, stepped, controls, box, generator)
+        if physics is not written:
+            notes.append("its step is not that of the environment it is made from, so that it is stepped row by row")
+    name = type(stepped.env).__name__.removesuffix("Env")
+    found = EnvSimulator(name, physics, controls, box, around, _deviations(noise, box), tuple(notes))
+    return replace(found, notes=(*notes, *_stopped(found, generator)))
+
+
+def _opened(env: Any) -> Any:
+    """The environment by its name, or a copy of the one given; itself if it cannot be copied."""
+    if isinstance(env, str):
+        return gymnasium.make(env)
+    if not hasattr(env, "action_space"):
+        raise TypeError(f"{type(env).__name__} is no environment: it has no action_space")
+    try:
+        return copy.deepcopy(env)
+    except (TypeError, AttributeError, RuntimeError):  # windows, sockets, compiled engines
+        return env
+
+
+def _stepped(
+    env: Any, read: Reader, write: Any, terminal: Any, periodic: tuple[int, ...] | None, domain: Any
+) -> Stepped | Transitioned:
+    """The environment behind the interface of physics."""
+    inner, around = unwrapped(env), periodic or ()
+    known = physics_of(inner)
+    if hasattr(inner, "transition"):
+        space = getattr(inner, "state_space", inner.observation_space)
+        dimension = len(as_domain(domain)) if domain is not None else int(np.prod(space.shape or (1,)))
+        bounds = as_domain(domain) if domain is not None else space_bounds(space, dimension)
+        return Transitioned(inner, terminal, bounds, around)
+    observation, _ = env.reset(seed=0)
+    state = state_of(env, read)
+    if known is not None and terminal is None:
+        return Stepped(inner, read, write, known.terminal, known.bounds, known.periodic)
+    if domain is not None:
+        return Stepped(inner, read, write, terminal, as_domain(domain), around)
+    bounds = space_bounds(env.observation_space, len(state))
+    if not np.allclose(np.ravel(observation), state, rtol=1e-5, atol=1e-6):
+        raise ValueError(
+            f"the state {state.tolist()} of {type(inner).__name__} is not what is observed, "
+            f"{np.ravel(observation).tolist()}: pass domain=((low, high), …) of the state"
+        )
+    return Stepped(inner, read, write, terminal, bounds, around)
+
+
+def _box(
+    domain: Any, physics: Physics, stepped: Physics, controls: Sequence[Any], rng: np.random.Generator
+) -> tuple[Domain, list[str]]:
+    """The domain given or known, and what random play says where nothing is known."""
+    if domain is not None:
+        box = as_domain(domain)
+        if len(box) != len(physics.bounds):
+            raise ValueError(f"the state has {len(physics.bounds)} coordinates but the domain {describe(box)} does not")
+        return box, []
+    bounds = np.array(physics.bounds)
+    free = np.flatnonzero(~np.isfinite(bounds).all(axis=1))
+    if not free.size:
+        return as_domain(bounds), []
+    if isinstance(stepped, Transitioned):
+        raise ValueError(f"coordinate {free[0]} of the state is unbounded: pass domain=((low, high), …)")
+    low, high = _seen(stepped, controls, rng)
+    reach = _WIDER * np.maximum(np.abs(low), np.abs(high))  # even around zero, as boxes without bounds mostly are
+    for axis in free:
+        bounds[axis] = np.where(np.isfinite(bounds[axis]), bounds[axis], [-reach[axis], reach[axis]])
+    found = as_domain(bounds)
+    told = ", ".join(f"coordinate {axis} in [{found[axis][0]:.4g}, {found[axis][1]:.4g}]" for axis in free)
+    return found, [f"bounds estimated from {_TRIAL_EPISODES} episodes of random play: {told}; domain=… sets them"]
+
+
+def _seen(stepped: Any, controls: Sequence[Any], rng: np.random.Generator) -> tuple[Array, Array]:
+    """The least and largest coordinates of states met by random play."""
+    states = []
+    for _ in range(_TRIAL_EPISODES):
+        stepped.env.reset(seed=int(rng.integers(2**31)))
+        for _ in range(_TRIAL_STEPS):
+            _, _, terminated, truncated, _ = stepped.env.step(controls[int(rng.integers(len(controls)))])
+            states.append(state_of(stepped.env, stepped.read))
+            if terminated or truncated:
+                break
+    return np.min(states, axis=0), np.max(states, axis=0)
+
+
+def _uniform(box: Domain, count: int, rng: np.random.Generator) -> Array:
+    low, high = np.array(box).T
+    return low + (high - low) * rng.random((count, len(box)))
+
+
+def _trusted(written: Physics, stepped: Any, controls: Sequence[Any], box: Domain, rng: np.random.Generator) -> Physics:
+    """The vectorised physics if it does what the environment's own step does at random states, else the latter."""
+    states = _uniform(box, PROBES, rng)
+    states = states[~written.terminal(states)]
     width = np.diff(np.array(box), axis=1)[:, 0]
+    for control in controls:
+        ours, our_rewards = written.step(states, control)
+        for row, state in enumerate(states):
+            stepped.write(stepped.env, state.copy())
+            _, reward, terminated, _, _ = stepped.env.step(control)
+            theirs = state_of(stepped.env, stepped.read)
+            alike = np.abs(theirs - ours[row]) <= AGREEMENT * width
+            ends = bool(written.terminal(theirs[None])[0])
+            if not alike.all() or abs(reward - our_rewards[row]) > AGREEMENT or bool(terminated) != ends:
+                return stepped
+    return written
+
+
+def _deviations(noise: Any, box: Domain) -> tuple[float, ...]:
     spread = np.asarray(noise, dtype=np.float64)
     if spread.shape not in {(), (len(box),)} or not np.isfinite(spread).all() or (spread < 0).any():
         raise ValueError(f"noise must be a share ≥ 0 of the widths, one number or {len(box)} of them, got {noise!r}")
-    deviations = tuple((spread * width).tolist())
-    made = EnvSimulator(owned.name, physics, owned.controls, box, around, deviations, tuple(notes))
-    return EnvSimulator(
-        made.name, physics, made.controls, box, around, deviations, (*notes, *_stopped(made, owned, generator))
-    )
+    return tuple((spread * np.diff(np.array(box), axis=1)[:, 0]).tolist())
+
+
+def _stopped(found: EnvSimulator, rng: np.random.Generator) -> list[str]:
+    """What share of next states leaves the box by which coordinate, from states drawn evenly."""
+    states = _uniform(found.domain, 4096 if found.thread_safe else 128, rng)
+    states = states[~found.terminal(states)]
+    low, high = np.array(found.domain).T
+    beyond = np.zeros(len(low))
+    for control in found.controls if len(states) else ():
+        moved, _ = found.physics.step(states, control, rng)
+        outside = (moved < low - 1e-9 * (high - low)) | (moved > high + 1e-9 * (high - low))
+        ended = found.physics.terminal(placed(moved, found.domain, found.periodic))
+        beyond += (outside & ~ended[:, None]).mean(axis=0) / found.n_actions
+    return [
+        f"{share:.1%} of next states leave the box in coordinate {axis} and are stopped at its edge"
+        for axis, share in enumerate(beyond)
+        if share > 0 and axis not in found.periodic
+    ]
+
+
+def rollouts(
+    env: Any,
+    policy: Any = None,
+    *,
+    episodes: int,
+    rng: Any,
+    steps: int | None = None,
+    actions: int | Sequence[Any] | None = None,
+    get_state: Reader | None = None,
+    on: str = "state",
+) -> tuple[Episode, ...]:
+    """Play episodes and keep them: states with the last one included, actions, rewards, and whether the last is final.
+
+    ``certirl.Transitions.from_episodes`` makes logged transitions of them.
+
+    Args:
+        env: a gymnasium environment, with its time limit; it is copied.
+        policy: an action, a function of states ``[n, d]``, an object with ``predict``; None plays at random.
+        episodes: how many.
+        rng: a seed or Generator; an episode does not depend on how many there are.
+        steps: cut episodes off after so many, if the environment does not do so earlier.
+        actions: as for `simulator`.
+        get_state: as for `simulator`.
+        on: "state" or "observation": what the policy is asked about.
+    """
+    made = gymnasium.make(env) if isinstance(env, str) else env
+    asked = {"steps": steps, "actions": actions, "get_state": get_state, "on": on}
+    return play(made, policy, episodes=episodes, rng=rng, **asked)  # type: ignore[arg-type]
+
+
+def episode_returns(
+    env: Any,
+    policy: Any = None,
+    *,
+    episodes: int = 100,
+    rng: Any,
+    steps: int | None = None,
+    actions: int | Sequence[Any] | None = None,
+    get_state: Reader | None = None,
+    on: str = "state",
+) -> Array:
+    """The undiscounted sum of the environment's own rewards, for each of many episodes: ``[episodes]``.
+
+    With the same seed all policies start from the same states. Arguments as for `rollouts`.
+    """
+    asked = {"steps": steps, "actions": actions, "get_state": get_state, "on": on}
+    played = rollouts(env, policy, episodes=episodes, rng=rng, **asked)  # type: ignore[arg-type]
+    return np.array([episode.total for episode in played])
+
+
+class RewardWrapper(gymnasium.Wrapper):  # type: ignore[misc]
+    """The environment with a learned reward in place of its own, for any library that trains on gymnasium.
+
+    A step is paid R(s'), the reward of the state it leads to; this orders policies as R does. A terminal state is
+    absorbing for the learned reward, which goes on paying R there, while training stops: the last step is paid
+    ``R(s')/(1 − γ)``, the whole rest. Otherwise a reward that is negative everywhere would teach to end it all soon.
+    """
+
+    def __init__(
+        self,
+        env: Any,
+        reward: Any,
+        *,
+        discount: float | None = None,
+        domain: Any = None,
+        get_state: Reader | None = None,
+    ) -> None:
+        """Wrap an environment.
+
+        Args:
+            env: the environment.
+            reward: a `Solution`, a `Reward`, or any function of states ``[n, d]``.
+            discount: γ, of the training; known from a solution. 0 pays R(s') once at the end.
+            domain: the box on which the reward is known; states beyond are put on its edge. The reward's own if left
+                out, and for a plain function none.
+            get_state: as for `simulator`.
+        """
+        super().__init__(env)
+        self._learned, self._discount, _ = unpack(reward, discount, None)
+        basis = getattr(self._learned, "basis", None)
+        box = domain if domain is not None else getattr(basis, "domain", None)
+        self._domain = None if box is None else as_domain(box)
+        self._read = wrapped_reader(env, get_state)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """The environment's own step, paid by the learned reward; its own is in ``info["own_reward"]``."""
+        seen, own, terminated, truncated, info = self.env.step(action)
+        state = self._read(self.env)[None]
+        if self._domain is not None:
+            state = placed(state, self._domain, ())
+        paid = float(np.ravel(self._learned(state))[0])
+        if terminated:
+            if self._discount is None:
+                raise ValueError(
+                    "the episode ended in a terminal state, where the learned reward is paid for ever: pass discount=γ "
+                    "to RewardWrapper, or discount=0 to pay it once"
+                )
+            paid /= 1 - self._discount
+        return seen, paid, terminated, truncated, {**info, "own_reward": own}
