@@ -64,6 +64,7 @@ __all__ = [
     "independent",
     "load",
     "measure",
+    "planning",
     "plots",
     "problems",
     "product",
@@ -76,7 +77,7 @@ __all__ = [
     "theorems",
 ]
 
-_LAZY = ("box_problems", "plots", "tables", "theorems")
+_LAZY = ("box_problems", "gym", "planning", "plots", "tables", "theorems")
 
 
 def __getattr__(name: str) -> Any:
