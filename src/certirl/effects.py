@@ -77,7 +77,9 @@ def value_basis(domain: Domain, periodic: tuple[int, ...] = (), most: int = MOST
 
 def richer(basis: Basis, factor: float) -> Basis:
     """The same kind of basis with degrees larger by a factor, within what a regression can bear."""
-    degrees = basis._degrees if isinstance(basis, ProductBasis) else (basis.size // (2 if basis.kind == "Fourier" else 1),)
+    degrees = (
+        basis._degrees if isinstance(basis, ProductBasis) else (basis.size // (2 if basis.kind == "Fourier" else 1),)
+    )
     degree = max(round(factor * max(degrees)), 1)
     if not isinstance(basis, ProductBasis):
         return basis.resized(2 * degree + 1 if basis.kind == "Fourier" else degree)
@@ -176,7 +178,12 @@ class Regression:
 
 
 def regress(
-    log: Transitions, basis: Basis, *, ended: Ended | None = None, over: NDArray[np.bool_] | None = None, factor: Any = None
+    log: Transitions,
+    basis: Basis,
+    *,
+    ended: Ended | None = None,
+    over: NDArray[np.bool_] | None = None,
+    factor: Any = None,
 ) -> Regression:
     """Fit (P_aφ)(s) by least squares; the columns that predict every fifth row best from the others are taken.
 
@@ -197,9 +204,7 @@ def regress(
     for columns in affordable if len(affordable) > 1 else ():
         values = columns.values(log.states)
         fitted = [_least_squares(values[rows & ~fold], moved[rows & ~fold]) for rows in _rows_of(log)]
-        missed = [
-            moved[rows & fold] - values[rows & fold] @ B for rows, B in zip(_rows_of(log), fitted, strict=True)
-        ]
+        missed = [moved[rows & fold] - values[rows & fold] @ B for rows, B in zip(_rows_of(log), fitted, strict=True)]
         errors[columns.size] = float(np.mean(np.concatenate(missed) ** 2) / max(moved.var(axis=0).mean(), 1e-300))
     best = min(affordable, key=lambda one: errors.get(one.size, 0.0))
     values = best.values(log.states)
