@@ -38,19 +38,20 @@ LAYERS = [
     ["certify", "rational", "rollout"],
     ["check", "refute", "prove"],
     ["solution", "certify_components"],
-    ["additive"],
+    ["policy_solution"],
+    ["additive", "solve_policy"],
     ["solve_components"],
     ["solve"],
     ["readers"],
     ["problems", "tables", "plots", "study", "gym"],
-    ["box_problems", "reproduce", "bench"],
+    ["box_problems", "reproduce", "bench", "policy_plots"],
     ["__init__"],
     ["cli"],
     ["__main__"],
 ]
 HEIGHT = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
 # A convenience that opens a surface from a record, on demand.
-ALLOWED = {("solution", "plots")}
+ALLOWED = {("solution", "plots"), ("policy_solution", "policy_plots")}
 
 
 def imports(path: Path) -> set[str]:

@@ -28,7 +28,8 @@ SMOOTH = 1e-3  # of squared second differences of a piecewise-linear reward, bes
 SMALL = 1e-6  # of ‖w‖², in units of the functions' own size
 TIE = 1e-9  # actions whose effects differ by less, relative to the typical difference, are the same to V
 FIRST = 4_000  # rows of a first solve, from which the whole starts
-ENOUGH = 1e-7  # a step that gains less than this share of the objective is the last
+ENOUGH = 1e-6  # a step that gains less than this share of the objective is the last
+ROUGH = 1e-2  # the same for the first solve
 _STEPS = 100  # of Newton's method, at most
 
 Margin = float | Callable[[Array], Any] | None
@@ -105,7 +106,7 @@ def comparisons(effects: Effects, policy: Policy, *, margin: Margin = None) -> C
     """
     chances = policy.probabilities(effects.states)
     expert = effects.of_policy(chances)
-    profile = _profile(effects, chances > 0, margin)
+    profile = profile_at(effects.states, effects, policy, margin=margin)
     gains, margins, which, rivals = [], [], [], []
     for action in range(effects.n_actions):
         difference = expert - effects.after[action]
@@ -122,34 +123,32 @@ def comparisons(effects: Effects, policy: Policy, *, margin: Margin = None) -> C
     return Comparisons(all_gains[kept], all_margins[kept], places, losers, profile, int((~kept).sum()), expert)
 
 
-def _profile(effects: Effects, support: NDArray[np.bool_], margin: Margin) -> Array:
-    """m(s) ``[n]``: from 0 at a switch to 1 beyond the tube."""
+def profile_at(states: Array, effects: Effects, policy: Policy, *, margin: Margin = None) -> Array:
+    """m(s) ``[n]`` at any states: from 0 at a switch to 1 beyond the tube; arguments as for `comparisons`."""
     if callable(margin):
-        given = np.asarray(margin(effects.states), dtype=np.float64).reshape(-1)
-        if given.shape != (len(effects),) or not np.isfinite(given).all() or (given < 0).any():
-            raise ValueError(f"margin must give one number ≥ 0 for each of {len(effects)} states")
+        given = np.asarray(margin(states), dtype=np.float64).reshape(-1)
+        if given.shape != (len(states),) or not np.isfinite(given).all() or (given < 0).any():
+            raise ValueError(f"margin must give one number ≥ 0 for each of {len(states)} states")
         return given
     if margin is not None and not margin > 0:
         raise ValueError(f"margin is the half-width of a tube, a positive share of the box, got {margin!r}")
-    away = distance_to_switch(effects, support)
     if margin is None:
         # Finer than the states lie, the distance to the nearest other one says nothing about the switch.
-        spacing = len(effects) ** (-1.0 / effects.states.shape[1])
-        margin = max(TUBE, spacing)
-    return np.clip(away / margin, 0.0, 1.0)
+        margin = max(TUBE, len(effects) ** (-1.0 / effects.states.shape[1]))
+    return np.clip(distance_to_switch(states, effects, policy) / margin, 0.0, 1.0)
 
 
-def distance_to_switch(effects: Effects, support: NDArray[np.bool_]) -> Array:
-    """How far the nearest state is at which the expert does something else ``[n]``, in units of the box."""
+def distance_to_switch(states: Array, effects: Effects, policy: Policy) -> Array:
+    """How far the nearest known state is at which the expert does something else ``[n]``, in units of the box."""
     from scipy.spatial import KDTree
 
-    labels = support @ (1 << np.arange(support.shape[1]))
-    places = unit_chart(effects.states, effects.basis.domain, effects.periodic)
-    away = np.full(len(labels), np.inf)
-    for label in np.unique(labels):
-        own = labels == label
-        if not own.all():
-            away[own] = KDTree(places[~own]).query(places[own])[0]
+    bits = 1 << np.arange(policy.n_actions)
+    own, known = policy.support(states) @ bits, policy.support(effects.states) @ bits
+    chart = [unit_chart(rows, effects.basis.domain, effects.periodic) for rows in (states, effects.states)]
+    away = np.full(len(states), np.inf)
+    for label in np.unique(own):
+        if (known != label).any():
+            away[own == label] = KDTree(chart[1][known != label]).query(chart[0][own == label])[0]
     return away
 
 
@@ -218,14 +217,16 @@ def _newton(gains: Array, margins: Array, curvature: Array, price: float) -> tup
     w, taken = np.zeros(gains.shape[1]), 0
     if not len(gains):
         return w, taken
-    stride = max(len(gains) // FIRST, 1)
-    for part in sorted({stride, 1}, reverse=True):
-        w, more = _descend(gains[::part], margins[::part], curvature, price, w)
-        taken += more
-    return w, taken
+    stride = len(gains) // FIRST
+    if stride > 1:
+        w, taken = _descend(gains[::stride], margins[::stride], curvature, price, w, ROUGH)
+    w, more = _descend(gains, margins, curvature, price, w, ENOUGH)
+    return w, taken + more
 
 
-def _descend(gains: Array, margins: Array, curvature: Array, price: float, w: Array) -> tuple[Array, int]:
+def _descend(
+    gains: Array, margins: Array, curvature: Array, price: float, w: Array, enough: float
+) -> tuple[Array, int]:
     weight, ahead = price / len(gains), gains @ w
     missing = np.maximum(margins - ahead, 0.0)
     value = weight * float(missing @ missing) + float(w @ curvature @ w)
@@ -244,7 +245,7 @@ def _descend(gains: Array, margins: Array, curvature: Array, price: float, w: Ar
         if found >= value:  # rounding is all that is left
             return w, step
         w, ahead, gained, value = found_w, found_ahead, value - found, found
-        if gained <= ENOUGH * value:
+        if gained <= enough * value:
             return w, step
     return w, _STEPS
 
