@@ -23,14 +23,16 @@ from certirl.effects import Effects, unit_chart
 from certirl.policies import Policy
 
 TUBE = 0.05  # half-width over which margins rise from 0 to 1 beside a switch, as a share of the box
-PRICE = 1e3  # of a squared shortfall, in units of a squared residual over 1 − γ
+PRICE = 10.0  # of a squared shortfall, in units of a squared residual
 SMOOTH = 1e-3  # of squared second differences of a piecewise-linear reward, beside its squared residuals
-SMALL = 1e-6  # of ‖w‖², in units of the functions' own size
+SMALL = 1e-8  # of ‖w‖², in units of the functions' own size
 TIE = 1e-9  # actions whose effects differ by less, relative to the typical difference, are the same to V
 FIRST = 4_000  # rows of a first solve, from which the whole starts
 ENOUGH = 1e-6  # a step that gains less than this share of the objective is the last
 ROUGH = 1e-2  # the same for the first solve
 _STEPS = 100  # of Newton's method, at most
+
+FOLLOW = ("best", "expert")
 
 Margin = float | Callable[[Array], Any] | None
 
@@ -73,9 +75,9 @@ class ValueFit:
         reward: ρ, coefficients of R in its own basis.
         reward_basis: that basis.
         shortfall: ξ of every comparison ``[m]``.
-        residuals: R − (V − γP_πV) at every state ``[n]``.
+        residuals: R − (V − γ max_a P_aV), or − (V − γP_πV), at every state ``[n]``.
         steps: Newton steps, or solves of the linear program.
-        objective: "least-squares" or "minimax".
+        follow: whom R was fitted to in the end, see `fit_value`.
     """
 
     value: Array
@@ -84,7 +86,7 @@ class ValueFit:
     shortfall: Array
     residuals: Array
     steps: int
-    objective: str
+    follow: str
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -160,11 +162,16 @@ def fit_value(
     reward_basis: Basis | Cells,
     price: float = PRICE,
     smooth: float = SMOOTH,
+    follow: str = "best",
 ) -> ValueFit:
-    """``min price·mean ξ² + mean (R − R_V)²/(1 − γ)² + small·‖w‖²``, all rows at once.
+    """``min price·mean ξ² + mean (R − R_V)² + small·‖w‖²``, all rows at once.
 
     For given w the best R is linear in w, so that it is eliminated first; what remains is a smooth convex problem in
     the few coefficients of V, which Newton's method ends in some tens of steps.
+
+    Where a rival looks better than the expert, R_V pays for doing what the expert does, and planning on R would come
+    back again and again to collect: a shortfall ξ is worth up to ξ/(1 − γ). So R is fitted anew in the end, to
+    ``V − γ max_a P_aV``, under which V itself is the best value. Where the expert is explained nothing changes.
 
     Args:
         effects: what the actions do.
@@ -173,43 +180,49 @@ def fit_value(
         reward_basis: functions ψ of the reward.
         price: of a shortfall.
         smooth: weight of squared second differences, for cells.
+        follow: "best" for that last fit, "expert" to keep R with V as the expert's own value everywhere.
     """
+    if follow not in FOLLOW:
+        raise ValueError(f"follow must be one of {', '.join(map(repr, FOLLOW))}, got {follow!r}")
     target = effects.now - discount * rows.expert  # (V − γP_πV)(s) = target @ w
-    reward_of, missed = _eliminated(target, reward_basis, effects.states, smooth)
-    scale = np.sqrt(np.mean(effects.now**2, axis=0)) + 1e-300
-    curvature = missed / (len(effects) * (1 - discount) ** 2) + SMALL * np.diag(scale**2)
+    fitted = _least_squares(reward_basis, effects.states, smooth)
+    features, solved = fitted(target)
+    missed = target.T @ target - np.asarray(features.T @ target).T @ solved
+    scale = np.mean(effects.now**2, axis=0) + 1e-300
+    curvature = (missed + missed.T) / (2 * len(effects)) + SMALL * np.diag(scale)
     w, steps = _newton(rows.gains, rows.margins, curvature, price)
-    reward = reward_of(w)
-    residuals = expanded(reward_basis, effects.states, reward) - target @ w
+    wanted = target @ w
+    if follow == "best":
+        wanted = effects.now @ w - discount * (effects.after @ w).max(axis=0)
+    reward = fitted(wanted)[1]
+    residuals = expanded(reward_basis, effects.states, reward) - wanted
     shortfall = np.maximum(rows.margins - rows.gains @ w, 0.0)
-    return ValueFit(w, reward, reward_basis, shortfall, residuals, steps, "least-squares")
+    return ValueFit(w, reward, reward_basis, shortfall, residuals, steps, follow)
 
 
-def _eliminated(
-    target: Array, basis: Basis | Cells, states: Array, smooth: float
-) -> tuple[Callable[[Array], Array], Array]:
-    """The best reward as a function of w, and the matrix of its squared residual, both for R_V = target @ w."""
+def _least_squares(basis: Basis | Cells, states: Array, smooth: float) -> Callable[[Array], tuple[Any, Array]]:
+    """Goals at the states ``[n, …]`` to the functions there and the coefficients that fit the goals best."""
     from scipy.linalg import cho_factor, cho_solve
 
-    if isinstance(basis, Cells):
-        features = basis.matrix(states)
-        normal = (features.T @ features + basis.roughness() * (smooth * len(states) / basis.size)).tocsc()
-    else:
-        features = basis.values(states)
-        normal = features.T @ features
-    cross = np.asarray(features.T @ target)
     ridge = 1e-9 * len(states) / basis.size
-    if isinstance(basis, Cells) and basis.dimension <= 2:
+    if not isinstance(basis, Cells):
+        dense = basis.values(states)
+        normal = dense.T @ dense
+        normal[np.diag_indices(basis.size)] += ridge
+        factor = cho_factor(normal, lower=True)
+        return lambda goals: (dense, cho_solve(factor, dense.T @ goals))
+    hats = basis.matrix(states)
+    gram = (hats.T @ hats + basis.roughness() * (smooth * len(states) / basis.size)).tocsc()
+    if basis.dimension <= 2:
         from scipy.sparse import eye_array
         from scipy.sparse.linalg import splu
 
-        solved = splu((normal + ridge * eye_array(basis.size)).tocsc()).solve(cross)
-    else:
-        dense = normal.toarray() if isinstance(basis, Cells) else normal
-        dense[np.diag_indices(basis.size)] += ridge
-        solved = cho_solve(cho_factor(dense, lower=True, overwrite_a=True), cross)
-    missed = target.T @ target - cross.T @ solved
-    return (lambda w: solved @ w), (missed + missed.T) / 2
+        sparse = splu((gram + ridge * eye_array(basis.size)).tocsc())
+        return lambda goals: (hats, sparse.solve(np.asarray(hats.T @ goals)))
+    normal = gram.toarray()
+    normal[np.diag_indices(basis.size)] += ridge
+    factor = cho_factor(normal, lower=True, overwrite_a=True)
+    return lambda goals: (hats, cho_solve(factor, np.asarray(hats.T @ goals)))
 
 
 def _newton(gains: Array, margins: Array, curvature: Array, price: float) -> tuple[Array, int]:
