@@ -42,6 +42,7 @@ LAYERS = [
     ["solve_components"],
     ["solve"],
     ["readers"],
+    ["episode_tables"],
     ["problems", "tables", "plots", "study", "gym"],
     ["box_problems", "reproduce", "bench"],
     ["__init__"],

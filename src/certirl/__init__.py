@@ -16,6 +16,7 @@ from certirl.boxes import ProductBasis, product
 from certirl.certify import Certificate, certify
 from certirl.components import AdditiveReward
 from certirl.diagnose import Diagnosis, diagnose
+from certirl.episodes import Episode, from_episodes
 from certirl.estimate import Operators, estimate
 from certirl.independence import Independence, find_components, independent
 from certirl.moments import Moments, measure
@@ -39,6 +40,7 @@ __all__ = [
     "Certificate",
     "Chebyshev",
     "Diagnosis",
+    "Episode",
     "Fourier",
     "Independence",
     "Legendre",
@@ -61,6 +63,7 @@ __all__ = [
     "diagnose",
     "estimate",
     "find_components",
+    "from_episodes",
     "independent",
     "load",
     "measure",
