@@ -32,7 +32,7 @@ LAYERS = [
     ["bounds"],
     ["recover"],
     ["choose", "apriori", "decompose"],
-    ["diagnose"],
+    ["diagnose", "coverage"],
     ["trigonometric"],
     ["theorems"],
     ["certify", "rational", "rollout"],

@@ -15,6 +15,7 @@ from certirl.bellman import Bellman, bellman
 from certirl.boxes import ProductBasis, product
 from certirl.certify import Certificate, certify
 from certirl.components import AdditiveReward
+from certirl.coverage import Coverage, coverage
 from certirl.diagnose import Diagnosis, diagnose
 from certirl.episodes import Episode, from_episodes
 from certirl.estimate import Operators, estimate
@@ -39,6 +40,7 @@ __all__ = [
     "Bellman",
     "Certificate",
     "Chebyshev",
+    "Coverage",
     "Diagnosis",
     "Episode",
     "Fourier",
@@ -60,6 +62,7 @@ __all__ = [
     "bellman",
     "box_problems",
     "certify",
+    "coverage",
     "diagnose",
     "estimate",
     "find_components",

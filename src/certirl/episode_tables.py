@@ -1,6 +1,6 @@
 """Tables with a column that says which episode a row is from: CSV and Parquet.
 
-Columns: ``episode``; ``state``, or ``state_0``, ``state_1``, …; ``action``; where they exist, ``step`` (the order within
+Columns: ``episode``; ``state``, or ``state_0``, ``state_1``, …; ``action``; where they exist, ``step`` (the order in
 an episode, else that of the rows), ``terminated``, ``next_state`` or ``next_state_0``, …. Others are ignored.
 """
 
