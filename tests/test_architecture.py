@@ -24,7 +24,7 @@ LAYERS = [
     ["_gridding"],
     ["sums"],
     ["simulator", "components", "policies"],
-    ["moments", "independence", "playing"],
+    ["moments", "independence", "playing", "demonstrations"],
     ["estimate", "concentration"],
     ["bellman", "program", "products", "tail", "surprises", "factorised"],
     ["residuals", "blocks", "planning"],

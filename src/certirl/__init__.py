@@ -16,6 +16,7 @@ from certirl.boxes import ProductBasis, product
 from certirl.certify import Certificate, certify
 from certirl.components import AdditiveReward
 from certirl.coverage import Coverage, coverage
+from certirl.demonstrations import Demonstrated, policy_from
 from certirl.diagnose import Diagnosis, diagnose
 from certirl.episodes import Episode, from_episodes
 from certirl.estimate import Operators, estimate
@@ -41,6 +42,7 @@ __all__ = [
     "Certificate",
     "Chebyshev",
     "Coverage",
+    "Demonstrated",
     "Diagnosis",
     "Episode",
     "Fourier",
@@ -72,6 +74,7 @@ __all__ = [
     "measure",
     "planning",
     "plots",
+    "policy_from",
     "problems",
     "product",
     "recover",
