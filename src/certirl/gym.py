@@ -234,7 +234,7 @@ def rollouts(
 ) -> tuple[Episode, ...]:
     """Play episodes and keep them: states with the last one included, actions, rewards, and whether the last is final.
 
-    ``certirl.Transitions.from_episodes`` makes logged transitions of them.
+    `certirl.from_episodes` makes logged transitions of them.
 
     Args:
         env: a gymnasium environment, with its time limit; it is copied.
