@@ -23,7 +23,7 @@ from certirl.transitions import Transitions
 
 Ended = Callable[[Array], Any]
 
-MOST_FUNCTIONS = 200  # in V
+MOST_FUNCTIONS = 220  # in V
 MOST_ALONE = 25  # in V, of one coordinate
 MOST_COLUMNS = 600  # functions of the state in a regression
 RICHER = (1.0, 1.6, 2.3)  # degrees of these, in units of that of V
