@@ -18,7 +18,6 @@ from certirl.estimate import FORMS, estimate
 from certirl.evidence import gather, surrogate_of
 from certirl.extrema import minimum
 from certirl.moments import Moments
-from certirl.policies import Policy
 from certirl.policy_solution import PolicySolution
 from certirl.progress import Report, announcer, watched_stream
 from certirl.prove import TRAINING_SHARE, prove
@@ -65,11 +64,8 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
     map: Any = None,
     components: Any = None,
     margin: Any = None,
-    reward_basis: Any = None,
 ) -> Solution | AdditiveSolution | PolicySolution:
     """Find a reward under which the expert's action is strictly optimal: ``min_s D_a(s) ≥ 1`` for every rival a.
-
-    With ``delta`` it goes on until this is proved for the true dynamics, or the data or ``max_samples`` are used up.
 
     Args:
         source: a simulator (anything with ``n_actions``, ``domain`` and ``sample(states, action, rng)``), logged
@@ -82,33 +78,27 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
         samples: transitions to draw for each action without ``delta``; for simulators only.
         rng: a seed or Generator; needed with a simulator.
         objective: "least-variance", "l1" (the paper's) or "max-margin".
-        form: "least-squares", for which a simulator is asked with common random numbers at well-placed states, or
-            "mean" (the paper's: independent states from the weight of the basis).
+        form: "least-squares" (well-placed states) or "mean" (the paper's: states from the weight of the basis).
         cover: solve on the paper's cover of this radius instead of on the continuum.
         slack: soft form for experts that are only nearly optimal: the price of a shortfall.
-        delta: certify, with at most this probability of a false certificate; for states of one coordinate.
+        delta: certify, with at most this probability of a false certificate; for states of one coordinate. It goes on
+            until it is proved for the true dynamics, or the data or ``max_samples`` are used up.
         tail: what is known of the dynamics beyond the columns (see `certify`); without it nothing is "certified".
         max_samples: transitions per action to stop at.
-        paired: ask a simulator with the same states and random numbers for every action, so that noise cancels between
-            actions; left out, it is done where a trial shows that rows keep their random numbers.
+        paired: the same states and random numbers for every action, so that noise cancels; by a trial if left out.
         progress: True, False, a function ``(done, total)``, or None for a line if standard error is a terminal.
-        map: where to work through data: a number of threads, a Dask client or an executor; threads on all cores if
-            left out. Results do not depend on it.
+        map: a number of threads, a Dask client or an executor; all cores if left out. Results do not depend on it.
         components: groups of coordinates that move independently, ``[[0], [1]]`` or ``{"speed": [0], …}``: the reward
             is a sum over them; basis and columns are one for all or one for each.
-        margin: for experts that depend on the state, the half-width of the tube beside a switch over which margins
-            rise to 1, as a share of the box, or a function of states; by rule if left out.
-        reward_basis: likewise, functions of the reward; ``Cells`` by rule if left out.
+        margin: if the expert depends on the state, the half-width of the tube beside a switch; see `solve_policy`.
     """
     if not _is_one_action(expert):
-        for name, value in {"delta": delta, "components": components, "cover": cover, "columns": columns}.items():
-            if value is not None:
-                raise ValueError(f"{name} is for experts that always take one action; leave it out for a policy")
-        own: dict[str, Any] = {"basis": basis, "reward_basis": reward_basis, "samples": samples, "price": slack}
-        return solve_policy(source, expert, discount=discount, margin=margin, rng=rng, **own)
+        _check_for_policy(delta=delta, components=components, cover=cover, columns=columns, tail=tail)
+        own: dict[str, Any] = {"basis": basis, "samples": samples, "rng": rng, "margin": margin, "price": slack}
+        return solve_policy(source, expert, discount=discount, **own)
     asked: dict[str, Any] = {"discount": discount, "expert": expert, "objective": objective}
     proof: dict[str, Any] = {"delta": delta, "tail": tail}
-    _check(source, discount, expert, basis, samples, form, objective, several=components is not None)
+    _check(source, discount, expert, basis, samples, form, objective, several=components is not None, margin=margin)
     plain = form == "least-squares" and cover is None and slack is None
     if delta is not None:
         _check_proof(source, delta, plain=plain, several=components is not None)
@@ -119,10 +109,8 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
         return solve_components(source, components, **given, **asked, **proof)
     with on(map):
         if delta is None:
-            program = {"cover": cover, "slack": slack}
-            return _estimated(
-                source, basis, columns, samples, rng, form, progress, {**asked, "paired": paired}, program
-            )
+            program, asked["paired"] = {"cover": cover, "slack": slack}, paired
+            return _estimated(source, basis, columns, samples, rng, form, progress, asked, program)
         if isinstance(source, Transitions):
             return _from_log(source, basis, columns, rng, proof, asked)
         asked["paired"] = paired
@@ -130,9 +118,14 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
 
 
 def _is_one_action(expert: Any) -> bool:
-    if isinstance(expert, Policy):
-        return False
     return not (callable(expert) or hasattr(expert, "predict"))
+
+
+def _check_for_policy(**given: Any) -> None:
+    """Refuse what is for one action alone."""
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(f"{name} is for experts that always take one action: leave it out for a policy")
 
 
 def _estimated(
@@ -346,9 +339,12 @@ def _check(
     form: str,
     objective: str,
     *,
-    several: bool = False,
+    several: bool,
+    margin: Any,
 ) -> None:
     """Refuse before drawing anything what would be refused after."""
+    if margin is not None:
+        raise ValueError("margin is for experts that depend on the state; of one action it is 1 at every state")
     if form not in FORMS:
         raise ValueError(f"form must be one of {', '.join(map(repr, FORMS))}, got {form!r}")
     if objective not in OBJECTIVES:

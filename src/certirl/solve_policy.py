@@ -60,7 +60,21 @@ def solve_policy(
     margin: Margin = None,
     price: float | None = None,
 ) -> PolicySolution:
-    """Find R under which what the expert does is best wherever it can be; the arguments are those of `solve`."""
+    """Find R under which what the expert does is best wherever it can be: ``(P_π − P_a)V(s) ≥ m(s) − ξ(s)``.
+
+    Args:
+        source: a simulator, which may say ``terminal(states)`` and ``periodic``, or logged `Transitions`.
+        expert: a function of states ``[n, d]`` giving actions ``[n]`` or probabilities ``[n, A]``; a `Policy`; or an
+            object with ``predict``.
+        discount: γ.
+        basis: the functions of V; by rule if left out.
+        reward_basis: the functions of R; `Cells` on a grid that the states can fill if left out.
+        samples: states to ask a simulator about, or transitions of every action if it is noisy.
+        rng: a seed or Generator; needed with a simulator.
+        margin: half-width of the tube beside a switch over which margins rise from 0 to 1, as a share of the box; or a
+            function of states giving m(s); by rule if left out.
+        price: of a squared shortfall, in units of a squared residual of R.
+    """
     log = isinstance(source, Transitions)
     if not log:
         check_simulator(source)
