@@ -62,7 +62,7 @@ def test_newton_finds_what_a_general_solver_finds():
         w, rho = x[:7], x[7:]
         short = np.maximum(rows.margins - rows.gains @ w, 0)
         missed = hats @ rho - target @ w
-        penalty = 1e-3 / cells.size * rho @ rough @ rho
+        penalty = 1e-2 / cells.size * rho @ rough @ rho
         return 10 * np.mean(short**2) + np.mean(missed**2) + penalty + 1e-6 * (scale * w**2).sum()
 
     ours = cost(np.concatenate([found.value, found.reward]))

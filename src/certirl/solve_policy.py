@@ -25,6 +25,7 @@ from certirl.effects import (
     is_deterministic,
     live_states,
     next_states,
+    placed_states,
     regress,
     regressed_effects,
     richer,
@@ -87,7 +88,7 @@ def solve_policy(
     if log or not is_deterministic(source, generator):
         seen = _regressed(world, phi, samples, generator)
     else:
-        states = live_states(source, min(samples, MOST_STATES), generator)
+        states = placed_states(source, phi, min(samples, MOST_STATES), generator)
         seen = _Seen(seen_effects(source, phi, states, generator), None, None, len(states))
     rows = comparisons(seen.effects, policy, margin=margin)
     psi = _reward_basis(domain, periodic, len(seen.effects)) if reward_basis is None else reward_basis.on(domain)
@@ -129,7 +130,7 @@ def _regressed(world: _World, phi: Basis, samples: int, rng: np.random.Generator
     log = world.source
     if not isinstance(log, Transitions):
         paired = can_pair(log, phi, rng.spawn(1)[0])
-        log = sample(log, basis=phi, samples=samples, rng=rng.spawn(1)[0], paired=paired)
+        log = sample(log, basis=phi, samples=samples, rng=rng.spawn(1)[0], design=True, paired=paired)
     if log.counts.min() == 0:
         never = ", ".join(map(str, np.flatnonzero(log.counts == 0)))
         raise ValueError(f"action {never} was never taken in the log, so that nothing is known of what it does")

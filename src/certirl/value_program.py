@@ -24,7 +24,7 @@ from certirl.policies import Policy
 
 TUBE = 0.05  # half-width over which margins rise from 0 to 1 beside a switch, as a share of the box
 PRICE = 10.0  # of a squared shortfall, in units of a squared residual
-SMOOTH = 1e-3  # of squared second differences of a piecewise-linear reward, beside its squared residuals
+SMOOTH = 1e-2  # of squared second differences of a piecewise-linear reward, beside its squared residuals
 SMALL = 1e-6  # of ‖w‖², in units of the functions' own size
 TIE = 1e-9  # actions whose effects differ by less, relative to the typical difference, are the same to V
 FIRST = 4_000  # rows of a first solve, from which the whole starts
