@@ -81,8 +81,7 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
         form: "least-squares" (well-placed states) or "mean" (the paper's: states from the weight of the basis).
         cover: solve on the paper's cover of this radius instead of on the continuum.
         slack: soft form for experts that are only nearly optimal: the price of a shortfall.
-        delta: certify, with at most this probability of a false certificate; for states of one coordinate. It goes on
-            until it is proved for the true dynamics, or the data or ``max_samples`` are used up.
+        delta: go on until it is proved, with at most this probability of a false certificate; for one coordinate.
         tail: what is known of the dynamics beyond the columns (see `certify`); without it nothing is "certified".
         max_samples: transitions per action to stop at.
         paired: the same states and random numbers for every action, so that noise cancels; by a trial if left out.

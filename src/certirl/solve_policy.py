@@ -240,7 +240,8 @@ def _regression_error(world: _World, seen: _Seen, fit: ValueFit, fitted: Array) 
     """Model error over action effect where next states are random.
 
     What a fit misses at two neighbouring states agrees in its own error and not in their noise, so that the mean
-    product of held-out misses of neighbours estimates the squared error without the noise.
+    product of held-out misses of neighbours estimates the squared error without the noise; it is at least what
+    sampling leaves in a row.
     """
     from scipy.spatial import KDTree
 
@@ -260,7 +261,9 @@ def _regression_error(world: _World, seen: _Seen, fit: ValueFit, fitted: Array) 
         total, count = total + float(missed @ missed[neighbours[:, 1]]), count + len(missed)
     found = np.stack([expanded(seen.regression.columns, seen.effects.states, own) for own in fitted])
     effect = float(np.sqrt(np.mean((found - found.mean(axis=0)) ** 2) * 2))
-    return float(np.sqrt(max(total / count, 0.0) / 2)) / max(effect, 1e-300)  # half the data: twice the variance
+    # A difference of two actions has the errors of both; a fit on half of the data has twice that of the whole.
+    squared = max(total / count, float(fit.value @ seen.regression.noise @ fit.value))
+    return float(np.sqrt(squared)) / max(effect, 1e-300)
 
 
 def _spectral_radius(effects: Effects, rows: Comparisons) -> float:
