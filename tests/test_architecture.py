@@ -27,7 +27,7 @@ LAYERS = [
     ["moments", "independence", "playing", "effects", "demonstrations"],
     ["estimate", "concentration"],
     ["bellman", "program", "products", "tail", "surprises", "factorised", "value_program"],
-    ["residuals", "blocks", "planning"],
+    ["residuals", "blocks", "planning", "minimax_program"],
     ["evidence"],
     ["bounds"],
     ["recover"],
@@ -114,7 +114,7 @@ def test_readme_is_short():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 120
 
 
-PAGES = ["README.md", *(f"docs/{page}.md" for page in ("certificates", "components", "dimensions", "scale"))]
+PAGES = ["README.md", *(f"docs/{page}.md" for page in ("certificates", "components", "dimensions", "experts", "scale"))]
 
 
 @pytest.mark.parametrize("page", PAGES)
