@@ -2,8 +2,8 @@
 
 ``min price·mean ξ + ε/(1 − γ) + small·‖w‖₁`` subject to ``(P_π − P_a)V(s) ≥ m(s) − ξ`` and ``|R − (V − γP_πV)| ≤ ε`` at
 every state. The advantage under R is then at least the margin less 2ε/(1 − γ), which is what a proof can use; for
-planning the mean-square form of `value_program` does better and is faster. HiGHS is given few rows, those that bind at the
-mean-square solution, and gets the violated ones round by round, warm; what it returns is checked with plain arithmetic.
+planning the mean-square form of `value_program` does better and is faster. HiGHS is given few rows, those that bind at
+the mean-square solution, and gets the violated ones round by round, warm; its answer is checked by plain arithmetic.
 """
 
 from __future__ import annotations
