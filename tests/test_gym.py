@@ -1,6 +1,8 @@
 """Environments other people wrote, as simulators: against their own step, row by row."""
 
 import copy
+import subprocess
+import sys
 
 import gymnasium
 import numpy as np
@@ -309,3 +311,17 @@ def test_a_reward_on_angles_sees_the_state_not_the_observation():
         seen, paid, *_ = env.step(np.array([2.0], dtype=np.float32))
         state = np.array([[np.arctan2(seen[1], seen[0]), seen[2]]])
         assert paid == pytest.approx(float(reward(np.clip(state, [-np.pi, -8], [np.pi, 8]))[0]), rel=1e-3, abs=1e-3)
+
+
+def test_the_wrapper_passes_gymnasiums_own_checks():
+    env = certirl.gym.RewardWrapper(gymnasium.make("CartPole-v1"), lambda s: -(s[:, 0] ** 2), discount=0.9)
+    checked = gymnasium.wrappers.PassiveEnvChecker(env)
+    checked.reset(seed=0)
+    for _ in range(5):
+        checked.step(checked.action_space.sample())
+
+
+def test_without_gymnasium_it_says_what_to_install():
+    code = "import sys; sys.modules['gymnasium'] = None; import certirl; certirl.gym"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert 'ImportError: certirl.gym needs gymnasium, 1.0 or later: pip install "certirl[gym]"' in done.stderr
