@@ -95,7 +95,7 @@ def simulator(
             notes.append("its step is not that of the environment it is made from, so that it is stepped row by row")
     name = type(stepped.env).__name__.removesuffix("Env")
     found = EnvSimulator(name, physics, controls, box, around, _deviations(noise, box), tuple(notes))
-    return replace(found, notes=(*notes, *_stopped(found, generator)))
+    return replace(found, notes=(*notes, *_stopped(found, generator)), random=_is_random(found, generator))
 
 
 def _opened(env: Any) -> Any:
@@ -203,6 +203,18 @@ def _deviations(noise: Any, box: Domain) -> tuple[float, ...]:
     return tuple((spread * np.diff(np.array(box), axis=1)[:, 0]).tolist())
 
 
+def _is_random(found: EnvSimulator, rng: np.random.Generator) -> bool:
+    """Whether the environment's own step answers differently when it is asked again."""
+    if found.thread_safe:
+        return False
+    states = _uniform(found.domain, 16, rng)
+    for action in range(found.n_actions):
+        one, other = (found.step(states, action, stream)[0] for stream in rng.spawn(2))
+        if not np.array_equal(one, other):
+            return True
+    return False
+
+
 def _stopped(found: EnvSimulator, rng: np.random.Generator) -> list[str]:
     """What share of next states leaves the box by which coordinate, from states drawn evenly."""
     states = _uniform(found.domain, 4096 if found.thread_safe else 128, rng)
@@ -213,6 +225,12 @@ def _stopped(found: EnvSimulator, rng: np.random.Generator) -> list[str]:
         moved, _ = found.physics.step(states, control, rng)
         outside = (moved < low - 1e-9 * (high - low)) | (moved > high + 1e-9 * (high - low))
         ended = found.physics.terminal(placed(moved, found.domain, found.periodic))
+        lost = found.physics.terminal(moved) & ~ended
+        if lost.any():
+            raise ValueError(
+                f"the domain {describe(found.domain)} has no room for terminal states such as "
+                f"{moved[lost.argmax()].tolist()}: put on its edge it would be no longer terminal; widen the domain"
+            )
         beyond += (outside & ~ended[:, None]).mean(axis=0) / found.n_actions
     return [
         f"{share:.1%} of next states leave the box in coordinate {axis} and are stopped at its edge"

@@ -172,7 +172,7 @@ def plan(
     Args:
         simulator: the dynamics, up to four coordinates. Coordinates in its attribute ``periodic`` go around. One with
             ``outcomes(states, action)`` gives next states ``[m, n, d]`` and weights ``[m]`` for expectations; of any
-            other one ``draws`` next states are drawn, the same whenever a state is asked about again.
+            other one, or if it answers None, ``draws`` next states are drawn with common random numbers.
         reward: R(s), a function of states ``[n, d]``.
         discount: γ.
         step_reward: instead, a function of states, an action and next states; if neither is given, the simulator's own
@@ -214,8 +214,9 @@ class _World:
         return np.asarray(self.simulator.terminal(states), dtype=bool)
 
     def outcomes(self, states: Array, action: int) -> tuple[Array, Array]:
-        if hasattr(self.simulator, "outcomes"):
-            return self.simulator.outcomes(states, action)
+        known = self.simulator.outcomes(states, action) if hasattr(self.simulator, "outcomes") else None
+        if known is not None:
+            return known
         seeds = self.rng.bit_generator.seed_seq.entropy, self.rng.bit_generator.seed_seq.spawn_key  # type: ignore[attr-defined]
         found = []
         for number in range(self.draws):
