@@ -233,6 +233,11 @@ def test_objects_with_a_transition_are_simulators():
         (lambda: gymnasium.make("Pendulum-v1"), {"actions": 1}, "list the actions themselves"),
         (lambda: gymnasium.make("CartPole-v1"), {"actions": [0, 2]}, "actions must be some of 0 … 1"),
         (lambda: gymnasium.make("CartPole-v1"), {"domain": (-1, 1)}, "the state has 4 coordinates"),
+        (
+            lambda: gymnasium.wrappers.RescaleAction(gymnasium.make("Pendulum-v1"), np.float32(-1), np.float32(1)),
+            {"actions": 3},
+            "RescaleAction may change what a step does",
+        ),
         (lambda: gymnasium.make("CartPole-v1"), {"noise": -0.1}, "noise must be a share"),
         (
             lambda: gymnasium.make("CartPole-v1"),

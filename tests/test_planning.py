@@ -127,10 +127,21 @@ def test_a_plan_looks_one_step_ahead_as_bellman_says():
     assert "50 points" in str(found)
 
 
+def test_a_solution_brings_its_reward_and_discount():
+    problem = certirl.problems.random_polynomial(seed=7)
+    solution = certirl.solve(problem, discount=0.7, expert=0, samples=20_000, rng=0)
+    found = plan(problem, solution, points=201, draws=200)
+    assert found.discount == 0.7
+    # Under its own reward the expert's action is the best: against the exact margins, which know no grid.
+    assert problem.true_margin(solution.reward, discount=0.7) > 0
+    assert (found(np.linspace(-1, 1, 50)) == 0).mean() > 0.9
+
+
 @pytest.mark.parametrize(
     ("asked", "sentence"),
     [
         ({"discount": 1.0}, "discount must be"),
+        ({"discount": None}, "pass discount, say"),
         ({"points": 2}, "points must be whole numbers of at least 3"),
         ({"draws": 0}, "draws must be a positive"),
         ({"reward": None}, "has no reward of its own"),

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from certirl.bellman import check_problem
 from certirl.boxes import mesh
 from certirl.domain import Array, Domain, as_domain, as_rows, describe, freeze, like_input
-from certirl.reward import RewardLike
+from certirl.reward import RewardLike, unpack
 from certirl.simulator import Simulator, as_generator, check_simulator
 
 StepReward = Callable[[Array, int, Array], Any]
@@ -157,7 +157,7 @@ def plan(
     simulator: Simulator,
     reward: RewardLike | None = None,
     *,
-    discount: float,
+    discount: float | None = None,
     step_reward: StepReward | None = None,
     points: int | tuple[int, ...] | None = None,
     draws: int = 1,
@@ -173,8 +173,8 @@ def plan(
         simulator: the dynamics, up to four coordinates. Coordinates in its attribute ``periodic`` go around. One with
             ``outcomes(states, action)`` gives next states ``[m, n, d]`` and weights ``[m]`` for expectations; of any
             other one, or if it answers None, ``draws`` next states are drawn with common random numbers.
-        reward: R(s), a function of states ``[n, d]``.
-        discount: γ.
+        reward: R(s), a function of states ``[n, d]``; or a `Solution`.
+        discount: γ; known from a solution.
         step_reward: instead, a function of states, an action and next states; if neither is given, the simulator's own
             ``reward``.
         points: along each coordinate, one number for all or one each.
@@ -183,11 +183,11 @@ def plan(
         rng: a seed or Generator, for the draws.
     """
     check_simulator(simulator)
+    own, of_steps, discount = _chosen_reward(simulator, reward, step_reward, discount)
     check_problem(discount, 0, simulator.n_actions)
     domain = as_domain(simulator.domain)
     periodic = tuple(int(axis) for axis in getattr(simulator, "periodic", ()))
     grid = Grid(domain, _counts(points, len(domain)), periodic)
-    own, of_steps = _chosen_reward(simulator, reward, step_reward)
     if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
         raise ValueError(f"draws must be a positive whole number, got {draws!r}")
     world = _World(simulator, own, of_steps, float(discount), int(draws), as_generator(rng, "plan"))
@@ -252,19 +252,20 @@ def _numbers(values: Any, n: int) -> Array:
     return found.reshape(n)
 
 
-def _chosen_reward(simulator: Any, reward: Any, step_reward: Any) -> tuple[RewardLike | None, StepReward | None]:
+def _chosen_reward(
+    simulator: Any, reward: Any, step_reward: Any, discount: float | None
+) -> tuple[RewardLike | None, StepReward | None, float]:
     if reward is not None and step_reward is not None:
         raise ValueError("give reward, a function of states, or step_reward, a function of steps, not both")
-    if reward is None and step_reward is None:
-        step_reward = getattr(simulator, "reward", None)
-        if step_reward is None:
+    if reward is not None:
+        reward, discount, _ = unpack(reward, discount, None)
+    else:
+        step_reward = getattr(simulator, "reward", None) if step_reward is None else step_reward
+        if not callable(step_reward):
             raise ValueError(f"{type(simulator).__name__} has no reward of its own: pass one, a function of states")
-    if hasattr(reward, "reward"):  # a solution
-        reward = reward.reward
-    for one in (reward, step_reward):
-        if one is not None and not callable(one):
-            raise TypeError(f"a reward must be a function, got {type(one).__name__}")
-    return reward, step_reward
+    if discount is None:
+        raise ValueError("a reward alone does not know the problem: pass discount, say discount=0.9")
+    return reward, step_reward, discount
 
 
 def _counts(points: Any, dimension: int) -> tuple[int, ...]:
