@@ -93,7 +93,7 @@ def test_vectorised_simulators_travel_to_other_processes():
 def test_a_random_environment_is_planned_by_drawing():
     simulator = certirl.gym.simulator(Spring(), **hooks())
     assert simulator.outcomes(np.array([[0.0]]), 0) is None
-    plan = certirl.planning.plan(simulator, lambda s: -np.abs(s[:, 0] - 0.1), discount=0.5, points=41, draws=4)
+    plan = certirl.planning.plan(simulator, lambda s: -np.abs(s[:, 0] - 0.1), discount=0.5, points=41)
     assert plan(np.array([[-1.0], [0.8]])).tolist() == [1, 0]
 
 
