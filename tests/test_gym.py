@@ -300,6 +300,8 @@ def test_policies_are_asked_about_states_or_observations_and_wrong_ones_are_refu
         certirl.gym.rollouts("CartPole-v1", lambda states: np.full(len(states), 2), episodes=2, rng=0)
     with pytest.raises(ValueError, match="nothing says when an episode"):
         certirl.gym.rollouts(gymnasium.make("CartPole-v1").unwrapped, episodes=1, rng=0)
+    limited = gymnasium.wrappers.TimeLimit(gymnasium.make("MountainCar-v0").unwrapped, 9)
+    assert len(certirl.gym.rollouts(limited, episodes=1, rng=0)[0]) == 9
     with pytest.raises(ValueError, match="on must be"):
         certirl.gym.rollouts("CartPole-v1", episodes=1, rng=0, on="pixels")
 
