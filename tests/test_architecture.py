@@ -114,7 +114,13 @@ def test_readme_is_short():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 120
 
 
-PAGES = ["README.md", *(f"docs/{page}.md" for page in ("certificates", "components", "dimensions", "experts", "scale"))]
+PAGES = [
+    "README.md",
+    *(
+        f"docs/{page}.md"
+        for page in ("certificates", "components", "demonstrations", "dimensions", "experts", "environments", "scale")
+    ),
+]
 
 
 @pytest.mark.parametrize("page", PAGES)

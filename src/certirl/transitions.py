@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl import tensors
-from certirl.domain import Array, Domain, as_domain, as_rows, as_states, describe, freeze
-
-LARGEST_ACTION = 2**31  # beyond it, what looks like an action is something else
+from certirl.domain import Array, Domain, as_domain, as_rows, as_states, bounding_box, describe, freeze
+from certirl.domain import as_actions as as_actions  # others look for it here
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +56,7 @@ class Transitions:
             )
         if len(states) == 0:
             raise ValueError("there are no transitions: states, actions and next_states are empty")
-        domain = _bounding_box(states, next_states) if self.domain is None else as_domain(self.domain)
+        domain = bounding_box(states, next_states) if self.domain is None else as_domain(self.domain)
         if len(domain) != dimension:
             raise ValueError(f"states have {dimension} coordinates but the domain {describe(domain)} has {len(domain)}")
         n_actions = int(actions.max()) + 1 if self.n_actions is None else int(self.n_actions)
@@ -102,17 +101,17 @@ class Transitions:
 
     def where(self, chosen: NDArray[np.bool_]) -> Transitions:
         """The transitions for which ``chosen`` is true, on the same domain."""
-        return Transitions(
-            self.states[chosen],
-            self.actions[chosen],
-            self.next_states[chosen],
-            domain=self.domain,
-            n_actions=self.n_actions,
-            paired=self.paired,
-            terminal=None if self.terminal is None else self.terminal[chosen],
-            episodes=None if self.episodes is None else self.episodes[chosen],
-            notes=self.notes,
-        )
+        rows = np.flatnonzero(chosen)
+        if len(chosen) != len(self) or not rows.size:
+            raise ValueError(f"chosen must be true for some of the {len(self)} transitions, got {rows.size}")
+        part = object.__new__(Transitions)  # what was checked once stays right
+        names = ("states", "actions", "next_states", "terminal", "episodes")
+        columns = {name: None if getattr(self, name) is None else getattr(self, name)[rows] for name in names}
+        kept = {name: getattr(self, name) for name in ("domain", "n_actions", "paired", "domain_from_data", "notes")}
+        part._keep(**columns, **kept)
+        if part.paired:
+            part._check_pairs()
+        return part
 
     def of_action(self, action: int) -> tuple[Array, Array]:
         """The states ``[m, d]`` and next states ``[m, d]`` of one action, in order."""
@@ -249,7 +248,7 @@ class _Plain:
 
 def pieces_per_chunk(pieces: int) -> int:
     """How many pieces make a chunk: enough chunks for every core, and enough in each to be worth sending."""
-    return min(max(pieces // 8, 1), 64)
+    return min(max(-(-pieces // 8), 1), 64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,43 +273,89 @@ class Stretch:
 
 
 @dataclass(frozen=True, eq=False)
-class Selected:
-    """Some rows of a record, as a chunk: they are looked up by whoever works on it, and only then copied.
+class Rows:
+    """Consecutive rows of a log as they come, as a chunk: whoever works on it sorts them by action.
+
+    Attributes:
+        states: ``[n, d]``.
+        actions: ``[n]``.
+        next_states: ``[n, d]``.
+        size: states in a piece, at most.
+    """
+
+    states: Array
+    actions: NDArray[np.intp]
+    next_states: Array
+    size: int
+
+    @property
+    def n(self) -> int:
+        """How many transitions."""
+        return len(self.actions)
+
+    def pieces(self) -> Iterator[Piece]:
+        """One action after the other."""
+        return by_action(self.states, self.actions, self.next_states, self.size)
+
+
+def by_action(states: Array, actions: NDArray[np.intp], next_states: Array, size: int) -> Iterator[Piece]:
+    """Sort rows by action, otherwise in their order, and cut them into pieces of at most ``size`` states."""
+    if (actions == actions[0]).all():  # a log that is sorted already needs no copies
+        order, counts = None, {int(actions[0]): len(actions)}
+    else:
+        # Sixteen bits are sorted digit by digit, many times as fast as by comparison.
+        keys = actions.astype(np.uint16) if actions.max() < 2**16 else actions
+        order = np.argsort(keys, kind="stable")
+        counts = {action: int(count) for action, count in enumerate(np.bincount(actions)) if count}
+    start = 0
+    for action, count in counts.items():
+        end = start + count
+        for place in range(start, end, size):
+            part = slice(place, min(place + size, end))
+            rows = part if order is None else order[part]
+            yield Piece((action,), states[rows], next_states[rows][None])
+        start = end
+
+
+@dataclass(frozen=True, eq=False)
+class Paired:
+    """Some rows of a paired log, as a chunk: they are looked up by whoever works on it, and only then copied.
 
     Attributes:
         transitions: the record.
-        actions: m of them, with common states if more than one.
-        rows: where their rows are, for each action ``[n]``.
+        rows: where the rows of each action are: ``[A, n]``.
         size: states in a piece, at most.
     """
 
     transitions: Transitions
-    actions: tuple[int, ...]
-    rows: tuple[NDArray[np.intp], ...]
+    rows: NDArray[np.intp]
     size: int
 
     @property
     def n(self) -> int:
         """How many states."""
-        return len(self.rows[0])
+        return self.rows.shape[1]
 
     def pieces(self) -> Iterator[Piece]:
         """Pieces of at most ``size`` states."""
         for start in range(0, self.n, self.size):
-            yield Piece(self.actions, *self._looked_up(slice(start, start + self.size)))
+            yield Piece(self._actions, *self._looked_up(slice(start, start + self.size)))
+
+    @property
+    def _actions(self) -> tuple[int, ...]:
+        return tuple(range(len(self.rows)))
 
     def _looked_up(self, part: slice) -> tuple[Array, Array]:
-        log = self.transitions
-        ends = np.stack([log.next_states[rows[part]] for rows in self.rows])
-        return log.states[self.rows[0][part]], ends
+        log, rows = self.transitions, self.rows[:, part]
+        return log.states[rows[0]], log.next_states[rows]
 
     def __reduce__(self) -> Any:  # only these rows travel, not the record
-        return Stretch, (self.actions, *self._looked_up(slice(None)), self.size)
+        return Stretch, (self._actions, *self._looked_up(slice(None)), self.size)
 
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """A record as a stream: all actions together if paired, else one after the other.
+    """A record as a stream: all actions together if paired, else rows in their order.
 
     Attributes:
         transitions: the record.
@@ -324,51 +369,18 @@ class Record:
         for chunk in self.chunks():
             yield from chunk.pieces()
 
-    def chunks(self) -> list[Selected]:
-        """The rows of an action, or of all, in order."""
-        log, found = self.transitions, []
-        every = tuple(range(log.n_actions))
-        for group in [every] if log.paired else [(action,) for action in every]:
-            places = [np.flatnonzero(log.actions == action) for action in group]
-            rows = self.size * pieces_per_chunk(len(places[0]) // self.size)
-            for start in range(0, len(places[0]), rows):
-                part = tuple(place[start : start + rows] for place in places)
-                found.append(Selected(log, group, part, self.size))
-        return found
+    def chunks(self) -> Sequence[Rows | Paired]:
+        """Rows that follow each other."""
+        log = self.transitions
+        states = int(log.counts[0]) if log.paired else len(log)
+        step = self.size * pieces_per_chunk(states // self.size)
+        parts = [slice(start, start + step) for start in range(0, states, step)]
+        if not log.paired:
+            return [Rows(log.states[part], log.actions[part], log.next_states[part], self.size) for part in parts]
+        rows = np.stack([np.flatnonzero(log.actions == action) for action in range(log.n_actions)])
+        return [Paired(log, rows[:, part], self.size) for part in parts]
 
 
 def pieces(transitions: Transitions, size: int) -> Record:
     """Walk a record in pieces of at most ``size`` states."""
     return Record(transitions, size)
-
-
-def as_actions(actions: Any, *, n_actions: int | None = None, first: int = 0) -> NDArray[np.intp]:
-    """Turn ``[n]`` or ``[n, 1]`` into whole numbers 0, 1, … below ``n_actions``; rows are counted from ``first``."""
-    raw = np.asarray(actions)
-    if raw.ndim == 2 and raw.shape[1] == 1:
-        raw = raw[:, 0]
-    if raw.ndim != 1:
-        raise ValueError(f"actions must have shape [n], got {list(raw.shape)}")
-    if raw.size and not np.issubdtype(raw.dtype, np.number):
-        raise ValueError("actions must be whole numbers 0, 1, …; map names or torques to numbers first")
-    whole = np.isfinite(raw) & (raw == np.round(raw)) & (raw >= 0) & (raw < LARGEST_ACTION)
-    if not whole.all():
-        row = int(whole.argmin())
-        raise ValueError(
-            f"actions must be whole numbers 0, 1, …, got {float(raw[row]):.12g} in row {first + row}; "
-            "map names or torques to numbers first"
-        )
-    if n_actions is not None and raw.size and raw.max() >= n_actions:
-        row = int((raw >= n_actions).argmax())
-        raise ValueError(
-            f"action {int(raw[row])} in row {first + row} is not among the {n_actions} actions 0 … {n_actions - 1}"
-        )
-    return raw.astype(np.intp)
-
-
-def _bounding_box(states: Array, next_states: Array) -> Domain:
-    low = np.minimum(states.min(axis=0), next_states.min(axis=0))
-    high = np.maximum(states.max(axis=0), next_states.max(axis=0))
-    if not (low < high).all():
-        raise ValueError("some coordinate never changes, so the data spans no box; pass domain=((low, high), …)")
-    return as_domain(np.stack([low, high], axis=1))
