@@ -13,6 +13,7 @@ from certirl.additive import AdditiveSolution, load
 from certirl.bases import Basis, Chebyshev, Fourier, Legendre
 from certirl.bellman import Bellman, bellman
 from certirl.boxes import ProductBasis, product
+from certirl.cells import Cells
 from certirl.certify import Certificate, certify
 from certirl.components import AdditiveReward
 from certirl.coverage import Coverage, coverage
@@ -22,6 +23,7 @@ from certirl.episodes import Episode, from_episodes
 from certirl.estimate import Operators, estimate
 from certirl.independence import Independence, find_components, independent
 from certirl.moments import Moments, measure
+from certirl.policy_solution import PolicySolution
 from certirl.recover import Recovery, Witness, recover
 from certirl.refute import Refutation, refute
 from certirl.reward import Reward
@@ -39,6 +41,7 @@ __all__ = [
     "AdditiveSolution",
     "Basis",
     "Bellman",
+    "Cells",
     "Certificate",
     "Chebyshev",
     "Coverage",
@@ -50,6 +53,7 @@ __all__ = [
     "Legendre",
     "Moments",
     "Operators",
+    "PolicySolution",
     "ProductBasis",
     "Recovery",
     "Refutation",
