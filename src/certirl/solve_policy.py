@@ -22,6 +22,7 @@ from certirl.effects import (
     Effects,
     Ended,
     Regression,
+    circular_axes,
     features,
     is_deterministic,
     live_states,
@@ -37,7 +38,7 @@ from certirl.effects import (
 from certirl.planning import plan
 from certirl.policies import Policy, as_policy
 from certirl.policy_solution import DISTRUST, Diagnostics, PolicySolution, Share, StateFunction
-from certirl.simulator import as_generator, can_pair, check_simulator, sample
+from certirl.simulator import as_generator, can_pair, check_simulator, device_of, sample
 from certirl.transitions import Transitions
 from certirl.value_program import (
     PRICE,
@@ -52,6 +53,7 @@ from certirl.value_program import (
 )
 
 MOST_STATES = 30_000  # at which the expert is compared: more cost time and change nothing
+FEWEST = 100  # states that can say anything
 FRESH = 5_000  # states of the validated statement
 MOST_POINTS, MOST_ALONE = 6_400, 200  # of the reward's grid; of one coordinate
 STATES_PER_POINT = 1.5
@@ -79,7 +81,7 @@ def solve_policy(
         expert: a function of states ``[n, d]`` giving actions ``[n]`` or probabilities ``[n, A]``; a `Policy`; or an
             object with ``predict``.
         discount: γ.
-        basis: the functions of V; by rule if left out.
+        basis: the functions of V, which say what goes around: a log does not; by rule if left out.
         reward_basis: the functions of R; `Cells` on a grid that the states can fill if left out.
         samples: states to ask a simulator about, or transitions of every action if it is noisy.
         rng: a seed or Generator; needed with a simulator.
@@ -89,12 +91,13 @@ def solve_policy(
     """
     log = isinstance(source, Transitions)
     if not log:
-        check_simulator(source)
+        _check_source(source, samples)
     check_problem(discount, 0, source.n_actions)
     policy, domain = as_policy(expert, source.n_actions), as_domain(source.domain)
     generator = as_generator(0 if log and rng is None else rng, "solve_policy")
     periodic = tuple(int(axis) for axis in getattr(source, "periodic", ()))
     phi = value_basis(domain, periodic) if basis is None else basis.on(domain)
+    periodic = periodic if basis is None else circular_axes(phi)
     world = _World(source, policy, domain, periodic, terminal_of(source), discount)
     # Many small products: with several threads they wait for each other more than they work.
     with one_blas_thread:
@@ -108,6 +111,15 @@ def solve_policy(
         paid = PRICE if price is None else price
         fit = fit_value(seen.effects, rows, discount=discount, reward_basis=psi, price=paid)
         return _concluded(world, seen, rows, fit, generator, margin)
+
+
+def _check_source(simulator: Any, samples: Any) -> None:
+    """Refuse what cannot be asked, or too seldom."""
+    check_simulator(simulator)
+    if device_of(simulator) is not None:
+        raise ValueError("a policy is not for simulators of a device yet: pass one that works with NumPy arrays")
+    if isinstance(samples, bool) or not isinstance(samples, int | np.integer) or samples < FEWEST:
+        raise ValueError(f"samples must be a whole number of states, at least {FEWEST}, got {samples!r}")
 
 
 class _World(NamedTuple):
