@@ -119,8 +119,12 @@ def run(arguments: Arguments, walk: study.Walk) -> study.Findings:
 
 def draw(runs: list[dict[str, Any]], arguments: Arguments) -> Any:
     """The share of the expert's return on the left, agreement on the right: one dot for each seed."""
-    figure, axes = plots.panels(1, 2, size=(10, 3.6))
-    names = [f"{name}\nγ = {discount:g}" for name in arguments.environments for discount in arguments.discounts]
+    figure, axes = plots.panels(1, 2, size=(12, 3.8))
+    names = [
+        f"{name.partition('-')[0]}\nγ = {discount:g}"
+        for name in arguments.environments
+        for discount in arguments.discounts
+    ]
     kinds = [(name, discount) for name in arguments.environments for discount in arguments.discounts]
     for ax, key in zip(axes[0], ("share", "agreement"), strict=True):
         for place, (name, discount) in enumerate(kinds):
