@@ -13,12 +13,15 @@ from certirl.additive import AdditiveSolution, load
 from certirl.bases import Basis, Chebyshev, Fourier, Legendre
 from certirl.bellman import Bellman, bellman
 from certirl.boxes import ProductBasis, product
-from certirl.certify import Certificate, certify
+from certirl.certify import Certificate
+from certirl.certify_policies import certify
 from certirl.components import AdditiveReward
 from certirl.diagnose import Diagnosis, diagnose
 from certirl.estimate import Operators, estimate
 from certirl.independence import Independence, find_components, independent
 from certirl.moments import Moments, measure
+from certirl.policies import Policy, as_policy
+from certirl.policy_certificate import PolicyCertificate
 from certirl.recover import Recovery, Witness, recover
 from certirl.refute import Refutation, refute
 from certirl.reward import Reward
@@ -44,6 +47,8 @@ __all__ = [
     "Legendre",
     "Moments",
     "Operators",
+    "Policy",
+    "PolicyCertificate",
     "ProductBasis",
     "Recovery",
     "Refutation",
@@ -55,6 +60,7 @@ __all__ = [
     "TensorTransitions",
     "Transitions",
     "Witness",
+    "as_policy",
     "bellman",
     "box_problems",
     "certify",
@@ -72,11 +78,12 @@ __all__ = [
     "rollout_check",
     "sample",
     "solve",
+    "switching_problems",
     "tables",
     "theorems",
 ]
 
-_LAZY = ("box_problems", "plots", "tables", "theorems")
+_LAZY = ("box_problems", "plots", "switching_problems", "tables", "theorems")
 
 
 def __getattr__(name: str) -> Any:
