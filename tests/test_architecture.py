@@ -27,6 +27,7 @@ LAYERS = [
     ["moments", "independence"],
     ["estimate", "concentration"],
     ["bellman", "program", "products", "tail", "surprises", "factorised"],
+    ["tabular"],
     ["residuals", "blocks"],
     ["evidence", "policy_evidence"],
     ["bounds"],

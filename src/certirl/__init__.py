@@ -80,10 +80,11 @@ __all__ = [
     "solve",
     "switching_problems",
     "tables",
+    "tabular",
     "theorems",
 ]
 
-_LAZY = ("box_problems", "plots", "switching_problems", "tables", "theorems")
+_LAZY = ("box_problems", "plots", "switching_problems", "tables", "tabular", "theorems")
 
 
 def __getattr__(name: str) -> Any:
