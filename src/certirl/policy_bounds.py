@@ -87,12 +87,12 @@ class _Workings:
         self.f_low, self.f_high = self._ranges()
 
     def _ranges(self) -> tuple[Array, Array]:
-        """Least and largest value of every f_i: at each state it is an average of its A polynomials."""
-        parts = self.s.mix.reshape(-1, self.A, self.k)
-        columns = self.s.columns
-        low = np.array([min(minimum(columns, row)[1] for row in rows) for rows in parts])
-        high = np.array([-min(minimum(columns, -row)[1] for row in rows) for rows in parts])
-        return low, high
+        """Between what every f_i lies ``[m]``: at each state it is an average of its A polynomials."""
+        values = self.s.mix.reshape(-1, self.A, self.k) @ self.dense.T
+        low, high = values.min(axis=(1, 2)), values.max(axis=(1, 2))
+        # A polynomial less the middle is bounded between the dense states as at them, up to the factor.
+        middle, half = (low + high) / 2, self.dense_factor * (high - low) / 2
+        return middle - half, middle + half
 
     def weights(self, b: int, a: int, phi: Array) -> Array:
         """What (P_b − P_a)V depends on at states with features phi: ``[n, A, k]``, times G⁻¹."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from certirl.policy_evidence import POLICY_SUMS, PolicyEvidence, PolicySurrogate
 from certirl.tail import TailLike, tail_in_words, tail_number
 from certirl.tubes import Lookup, Tube, read_tube
 
-_WORDS = ("holds", "delta", "spending", "tail", "samples", "samples_needed", "allowed")
+_WORDS = ("holds", "delta", "spending", "tail", "samples", "allowed")
 _GUESSES = ("fits", "Z", "mix", "switches", "widths", "tent_fits", "drop")
 _NUMBERS = ("discount", "low", "high", "dropped")
 
@@ -46,7 +47,6 @@ class PolicyCertificate:
         tail: τ, or None if none was declared; then the word is "validated", never "certified".
         worst_state, worst_action: where the margin is lowest.
         samples: fresh transitions per action.
-        samples_needed: an estimate of how many would do; None if no number would.
         surrogate, evidence, lookup: the numbers it rests on.
     """
 
@@ -68,7 +68,6 @@ class PolicyCertificate:
     worst_state: Array
     worst_action: int
     samples: int
-    samples_needed: int | None
     surrogate: PolicySurrogate
     evidence: PolicyEvidence
     lookup: Lookup
@@ -82,6 +81,19 @@ class PolicyCertificate:
     def relative_regret(self) -> float:
         """The regret as a share of the value's span; infinite where neither is known."""
         return self.regret / self.value_span if self.value_span > 0 else float("inf")
+
+    @cached_property
+    def samples_needed(self) -> int | None:
+        """How many fresh transitions per action should do, if the curves stay what they are; None if none would."""
+        s, have, tail = self.surrogate, int(self.evidence.counts.min()), self.tail or 0.0
+        now = bands(s, self.evidence, delta=_own(self.spending), tail=tail)
+
+        def enough(n: int) -> bool:
+            then = bands(s, self.evidence.forecast(n / have), delta=_own(self.spending), tail=tail)
+            same = [replace(later, curve=band.curve) for later, band in zip(then.pairs, now.pairs, strict=True)]
+            return _read(s, replace(then, pairs=tuple(same)), self.lookup, self.allowed).margin > 0
+
+        return least_enough(enough, 10 * s.columns.size, have * 2**12)
 
     @property
     def missing(self) -> str:
@@ -212,7 +224,6 @@ def conclude_policy(
         ),
         tail=number,
         samples=int(evidence.counts.min()),
-        samples_needed=_samples_needed(surrogate, evidence, found, lookup, allowed, delta, number or 0.0),
         surrogate=surrogate,
         evidence=evidence,
         lookup=lookup,
@@ -251,23 +262,3 @@ def _of_tube(tube: Tube) -> dict[str, Any]:
 def _own(spending: dict[str, float]) -> float:
     """The part of δ that this certificate spends itself."""
     return sum(spending[name] for name in SHARES)
-
-
-def _samples_needed(
-    surrogate: PolicySurrogate,
-    evidence: PolicyEvidence,
-    now: Bands,
-    lookup: Lookup,
-    allowed: float,
-    delta: float,
-    tail: float,
-) -> int | None:
-    """How many fresh transitions per action should do, if the curves stay what they are; None if none would."""
-    have = int(evidence.counts.min())
-
-    def enough(n: int) -> bool:
-        then = bands(surrogate, evidence.forecast(n / have), delta=delta, tail=tail)
-        same = [replace(later, curve=band.curve) for later, band in zip(then.pairs, now.pairs, strict=True)]
-        return _read(surrogate, replace(then, pairs=tuple(same)), lookup, allowed).margin > 0
-
-    return least_enough(enough, 10 * surrogate.columns.size, have * 2**12)

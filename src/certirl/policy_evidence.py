@@ -82,11 +82,15 @@ class PolicySurrogate:
 
     def value(self, states: Array) -> Array:
         """V at states ``[n]``."""
+        return self.value_of(states, self.pieces(states))
+
+    def value_of(self, states: Array, pieces: Array) -> Array:
+        """The same where π_dφ_j is known already."""
         assert self.reward is not None
         gained = np.asarray(self.reward(states), dtype=np.float64).reshape(len(states))
         if not np.isfinite(gained).all():
             raise ValueError("the reward must be finite at every state of the domain")
-        return gained + self.discount * self.pieces(states) @ self.fits.ravel()
+        return gained + self.discount * pieces @ self.fits.ravel()
 
     def tents(self, states: Array) -> Array:
         """1 at a switch, falling to 0 at each half-width from it ``[w, n]``."""
@@ -283,8 +287,9 @@ def _add(surrogate: PolicySurrogate, piece: Piece, sums: dict[str, Array]) -> No
     x, chi = surrogate.columns.values(piece.states), product_basis(surrogate.columns).values(piece.states)
     ends = piece.next_states.reshape(len(chosen) * len(x), -1)
     functions = np.vstack([surrogate.mix, np.zeros((1, surrogate.mix.shape[1]))])
-    values = functions @ surrogate.pieces(ends).T
-    values[-1] = surrogate.value(ends)
+    pieces = surrogate.pieces(ends)
+    values = functions @ pieces.T
+    values[-1] = surrogate.value_of(ends, pieces)
     values = values.reshape(len(functions), len(chosen), len(x))
     near = surrogate.tents(ends).reshape(-1, len(chosen), len(x))
     residuals = []
