@@ -16,7 +16,10 @@ from certirl.boxes import ProductBasis, product
 from certirl.certify import Certificate
 from certirl.certify_policies import certify
 from certirl.components import AdditiveReward
+from certirl.coverage import Coverage, coverage
+from certirl.demonstrations import Demonstrated, policy_from
 from certirl.diagnose import Diagnosis, diagnose
+from certirl.episodes import Episode, from_episodes
 from certirl.estimate import Operators, estimate
 from certirl.independence import Independence, find_components, independent
 from certirl.moments import Moments, measure
@@ -41,7 +44,10 @@ __all__ = [
     "Bellman",
     "Certificate",
     "Chebyshev",
+    "Coverage",
+    "Demonstrated",
     "Diagnosis",
+    "Episode",
     "Fourier",
     "Independence",
     "Legendre",
@@ -64,13 +70,17 @@ __all__ = [
     "bellman",
     "box_problems",
     "certify",
+    "coverage",
     "diagnose",
     "estimate",
     "find_components",
+    "from_episodes",
     "independent",
     "load",
     "measure",
+    "planning",
     "plots",
+    "policy_from",
     "problems",
     "product",
     "recover",
@@ -84,7 +94,7 @@ __all__ = [
     "theorems",
 ]
 
-_LAZY = ("box_problems", "plots", "switching_problems", "tables", "tabular", "theorems")
+_LAZY = ("box_problems", "gym", "planning", "plots", "switching_problems", "tables", "tabular", "theorems")
 
 
 def __getattr__(name: str) -> Any:

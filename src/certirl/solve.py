@@ -18,6 +18,8 @@ from certirl.estimate import FORMS, estimate
 from certirl.evidence import gather, surrogate_of
 from certirl.extrema import minimum
 from certirl.moments import Moments
+from certirl.policies import Policy
+from certirl.policy_solution import PolicySolution
 from certirl.progress import Report, announcer, watched_stream
 from certirl.prove import TRAINING_SHARE, prove
 from certirl.recover import OBJECTIVES, recover
@@ -25,6 +27,7 @@ from certirl.refute import Refutation, refute
 from certirl.simulator import CHUNK, Simulator, as_generator, can_pair, check_simulator, draw
 from certirl.solution import Solution, build
 from certirl.solve_components import solve_components
+from certirl.solve_policy import solve_policy
 from certirl.tail import TailLike, tail_number
 from certirl.transitions import Piece, Transitions, pieces
 
@@ -45,7 +48,7 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
     source: Simulator | Transitions | Moments,
     *,
     discount: float,
-    expert: int = 0,
+    expert: Any = 0,
     basis: Any = None,
     columns: Any = None,
     samples: int = 10_000,
@@ -61,7 +64,9 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
     progress: bool | Report | None = None,
     map: Any = None,
     components: Any = None,
-) -> Solution | AdditiveSolution:
+    margin: Any = None,
+    reward_basis: Any = None,
+) -> Solution | AdditiveSolution | PolicySolution:
     """Find a reward under which the expert's action is strictly optimal: ``min_s D_a(s) ≥ 1`` for every rival a.
 
     With ``delta`` it goes on until this is proved for the true dynamics, or the data or ``max_samples`` are used up.
@@ -70,7 +75,8 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
         source: a simulator (anything with ``n_actions``, ``domain`` and ``sample(states, action, rng)``), logged
             `Transitions`, or `Moments` measured before: these keep no transitions that a certificate could look at.
         discount: γ, strictly between 0 and 1.
-        expert: the action the expert always takes.
+        expert: the action the expert always takes; or a function of states ``[n, d]`` giving actions ``[n]`` or
+            probabilities ``[n, A]``, or an object with ``predict``: see docs/experts.md.
         basis: the functions φ, say ``Legendre(11)`` or ``product(Fourier(9), Legendre(7))``; by held-out data if None.
         columns: how many of them describe the state; chosen from held-out data if left out.
         samples: transitions to draw for each action without ``delta``; for simulators only.
@@ -90,7 +96,22 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
             left out. Results do not depend on it.
         components: groups of coordinates that move independently, ``[[0], [1]]`` or ``{"speed": [0], …}``: the reward
             is a sum over them; basis and columns are one for all or one for each.
+        margin: for experts that depend on the state, the half-width of the tube beside a switch over which margins
+            rise to 1, as a share of the box, or a function of states; by rule if left out.
+        reward_basis: likewise, functions of the reward; ``Cells`` by rule if left out.
     """
+    if not _is_one_action(expert):
+        for name, value in {"delta": delta, "components": components, "cover": cover, "columns": columns}.items():
+            if value is not None:
+                raise ValueError(f"{name} is for experts that always take one action; leave it out for a policy")
+        own: dict[str, Any] = {
+            "basis": basis,
+            "reward_basis": reward_basis,
+            "samples": samples,
+            "rng": rng,
+            "price": slack,
+        }
+        return solve_policy(source, expert, discount=discount, margin=margin, rng=rng, **own)
     asked: dict[str, Any] = {"discount": discount, "expert": expert, "objective": objective}
     proof: dict[str, Any] = {"delta": delta, "tail": tail}
     _check(source, discount, expert, basis, samples, form, objective, several=components is not None)
@@ -112,6 +133,12 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
             return _from_log(source, basis, columns, rng, proof, asked)
         asked["paired"] = paired
         return _from_simulator(source, basis, columns, rng, max_samples, progress, proof, asked)
+
+
+def _is_one_action(expert: Any) -> bool:
+    if isinstance(expert, Policy):
+        return False
+    return not (callable(expert) or hasattr(expert, "predict"))
 
 
 def _estimated(

@@ -28,6 +28,9 @@ class Transitions:
         paired: row i of every action has the same state and was drawn with the same random numbers, so that differences
             between actions can be estimated row by row; checked as far as it can be.
         domain_from_data: nobody declared the domain.
+        terminal: which next states end an episode ``[n]``; None if nobody knows.
+        episodes: the number of the episode each row is from ``[n]``, -1 for rows of none; None if nobody knows.
+        notes: what was done to the data before, in sentences.
     """
 
     states: Array
@@ -37,6 +40,9 @@ class Transitions:
     n_actions: int = None  # type: ignore[assignment]
     paired: bool = False
     domain_from_data: bool = field(default=False, init=False)
+    terminal: NDArray[np.bool_] | None = field(default=None, kw_only=True)
+    episodes: NDArray[np.intp] | None = field(default=None, kw_only=True)
+    notes: tuple[str, ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         shape = np.shape(self.states)
@@ -63,6 +69,11 @@ class Transitions:
             n_actions=n_actions,
             domain_from_data=self.domain is None,
         )
+        for name, kind in (("terminal", np.bool_), ("episodes", np.intp)):
+            column = getattr(self, name)
+            if column is not None and np.shape(column) != (len(states),):
+                raise ValueError(f"{name} must have one entry for each of {len(states)} rows, got {np.shape(column)}")
+            self._keep(**{name: None if column is None else np.asarray(column, dtype=kind)})
         if self.paired:
             self._check_pairs()
 
@@ -81,7 +92,8 @@ class Transitions:
 
     def __str__(self) -> str:
         counts = ", ".join(f"{count:,}" for count in self.counts)
-        return f"{len(self):,} transitions on {describe(self.domain)}; per action: {counts}"
+        line = f"{len(self):,} transitions on {describe(self.domain)}; per action: {counts}"
+        return "\n  ".join([line, *self.notes])
 
     @property
     def counts(self) -> NDArray[np.intp]:
@@ -97,6 +109,9 @@ class Transitions:
             domain=self.domain,
             n_actions=self.n_actions,
             paired=self.paired,
+            terminal=None if self.terminal is None else self.terminal[chosen],
+            episodes=None if self.episodes is None else self.episodes[chosen],
+            notes=self.notes,
         )
 
     def of_action(self, action: int) -> tuple[Array, Array]:
@@ -166,7 +181,15 @@ def concatenate(parts: Iterable[Transitions]) -> Transitions:
         domain=parts[0].domain,
         n_actions=parts[0].n_actions,
         paired=parts[0].paired,
+        terminal=_joined([part.terminal for part in parts]),
+        # The same number in two records is not the same episode.
+        episodes=parts[0].episodes if len(parts) == 1 else None,
+        notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
     )
+
+
+def _joined(columns: list[Any]) -> Any:
+    return None if any(column is None for column in columns) else np.concatenate(columns)
 
 
 class Piece(NamedTuple):
