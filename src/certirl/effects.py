@@ -23,7 +23,7 @@ from certirl.transitions import Transitions
 
 Ended = Callable[[Array], Any]
 
-MOST_FUNCTIONS = 200  # in V
+MOST_FUNCTIONS = 220  # in V
 MOST_ALONE = 25  # in V, of one coordinate
 MOST_COLUMNS = 600  # functions of the state in a regression
 RICHER = (1.0, 1.6, 2.3)  # degrees of these, in units of that of V
@@ -42,6 +42,7 @@ class Effects:
         periodic: coordinates that go around.
         seen: next states were looked at directly, so that ``after`` has no error; False if it was regressed.
         columns: the functions of the state of the regression; None if it was not needed.
+        noise: the covariance ``[k, k]`` that sampling leaves in a difference of two actions' rows; None if none.
     """
 
     basis: Basis
@@ -51,6 +52,7 @@ class Effects:
     periodic: tuple[int, ...] = ()
     seen: bool = True
     columns: Basis | None = None
+    noise: Array | None = None
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -165,12 +167,14 @@ class Regression:
         columns: χ, of the state.
         weights: B ``[A, m, k]``.
         held_out: for each candidate number of columns its mean square error on held-out data, in units of the spread.
+        noise: the covariance ``[k, k]`` of a difference of two actions' rows, on average over the states.
     """
 
     basis: Basis
     columns: Basis
     weights: Array
     held_out: dict[int, float]
+    noise: Array
 
     def at(self, states: Array) -> Array:
         """(P̂_aφ)(s) ``[A, n, k]``."""
@@ -209,7 +213,20 @@ def regress(
     best = min(affordable, key=lambda one: errors.get(one.size, 0.0))
     values = best.values(log.states)
     weights = np.stack([_least_squares(values[rows], moved[rows]) for rows in _rows_of(log)])
-    return Regression(basis, best, weights, errors)
+    return Regression(basis, best, weights, errors, _row_noise(log, values, moved, weights))
+
+
+def _row_noise(log: Transitions, values: Array, moved: Array, weights: Array) -> Array:
+    """What is left in a difference of two actions: at a state, m/n of the covariance of the misses of each.
+
+    Common random numbers move all actions alike, and what they share cancels.
+    """
+    missed = [moved[rows] - values[rows] @ B for rows, B in zip(_rows_of(log), weights, strict=True)]
+    m = values.shape[1]
+    if log.paired:
+        pairs = [(missed[a] - missed[0]) for a in range(1, len(missed))]
+        return np.asarray(sum(d.T @ d * (m / len(d) ** 2) for d in pairs) / max(len(pairs), 1))
+    return np.asarray(2 * sum(own.T @ own * (m / len(own) ** 2) for own in missed) / len(missed))
 
 
 def _rows_of(log: Transitions) -> list[NDArray[np.bool_]]:
@@ -225,7 +242,8 @@ def _least_squares(values: Array, goals: Array) -> Array:
 def regressed_effects(regression: Regression, states: Array, ended: Ended | None, periodic: tuple[int, ...]) -> Effects:
     """The regression at some states, as effects."""
     now = features(regression.basis, states, ended)
-    return Effects(regression.basis, states, now, regression.at(states), periodic, False, regression.columns)
+    after, columns = regression.at(states), regression.columns
+    return Effects(regression.basis, states, now, after, periodic, False, columns, regression.noise)
 
 
 def unit_chart(states: Array, domain: Domain, periodic: tuple[int, ...]) -> Array:

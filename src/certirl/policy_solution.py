@@ -85,7 +85,8 @@ class Diagnostics:
             of `PolicySolution.greedy`, and of the rows too if these were regressed.
         growth: γ·ρ(T̂), of the policy's matrix on V's functions; at 1 or more the series behind the matrix form
             diverges. The value form does not use it.
-        uncovered: the share of the reward's grid points without a state nearby.
+        uncovered: the share of the box where data are missing: grid points of the reward without a state nearby, or,
+            for a log, where the effects of some action are extrapolated.
         ties: the share of comparisons left out since both actions do the same there.
         unexplained: the share of states at which some action would be better than the expert's.
         residual, largest_residual: of R against V − γP_πV, root mean square and at most.
@@ -105,11 +106,11 @@ class Diagnostics:
         """Each number with what it means."""
         trust = "good" if self.model_error < GOOD else "distrust it" if self.model_error > DISTRUST else "usable"
         grows = "the matrix form would diverge silently" if self.growth >= 1 else "the matrix form would converge"
-        where = f"R rests on its neighbours at {self.uncovered:.1%} of its grid points, where there are no states"
+        missing = f"no data for {self.uncovered:.1%} of the box: what is said there is extrapolated"
         return {
             "model": f"estimated effects are off by {self.model_error:.2g} of an action's effect: {trust}",
             "growth": f"γ·ρ(T̂) = {self.growth:.3g}: {grows}; the value form needs no such series",
-            "coverage": where if self.uncovered else "states near every grid point of R",
+            "coverage": missing if self.uncovered else "data everywhere in the box",
             "ties": f"{self.ties:.1%} of comparisons left out: both actions do the same there",
             "slack": f"at {self.unexplained:.1%} of states some other action looks better than the expert's",
             "residual": f"R misses V − γP_πV by {self.residual:.2g} (rms), {self.largest_residual:.2g} at most",

@@ -104,13 +104,7 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
         for name, value in {"delta": delta, "components": components, "cover": cover, "columns": columns}.items():
             if value is not None:
                 raise ValueError(f"{name} is for experts that always take one action; leave it out for a policy")
-        own: dict[str, Any] = {
-            "basis": basis,
-            "reward_basis": reward_basis,
-            "samples": samples,
-            "rng": rng,
-            "price": slack,
-        }
+        own: dict[str, Any] = {"basis": basis, "reward_basis": reward_basis, "samples": samples, "price": slack}
         return solve_policy(source, expert, discount=discount, margin=margin, rng=rng, **own)
     asked: dict[str, Any] = {"discount": discount, "expert": expert, "objective": objective}
     proof: dict[str, Any] = {"delta": delta, "tail": tail}

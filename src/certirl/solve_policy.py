@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from certirl.bases import Basis
 from certirl.bellman import check_problem
 from certirl.cells import MOST_COORDINATES, Cells, expanded
+from certirl.coverage import coverage
 from certirl.domain import Array, Domain, as_domain
 from certirl.effects import (
     Effects,
@@ -40,8 +41,8 @@ from certirl.value_program import PRICE, Comparisons, Margin, ValueFit, comparis
 
 MOST_STATES = 30_000  # at which the expert is compared: more cost time and change nothing
 FRESH = 5_000  # states of the validated statement
-MOST_POINTS, MOST_ALONE = 3_600, 200  # of the reward's grid; of one coordinate
-STATES_PER_POINT = 2.5
+MOST_POINTS, MOST_ALONE = 6_400, 200  # of the reward's grid; of one coordinate
+STATES_PER_POINT = 1.5
 DRAWS = 32  # next states of each fresh state, where they are random
 PLANNED_COORDINATES = 2  # up to which planning on R takes a second
 NEAR = 0.05  # a grid point with less weight of states around it rests on its neighbours
@@ -103,7 +104,7 @@ class _Seen(NamedTuple):
 def _reward_basis(domain: Domain, periodic: tuple[int, ...], n: int) -> Cells | Basis:
     """Piecewise linear on a grid as fine as the states can fill; beyond four coordinates polynomials."""
     if len(domain) > MOST_COORDINATES:
-        return value_basis(domain, periodic, MOST_POINTS // 6)
+        return value_basis(domain, periodic, MOST_POINTS // 10)
     points = min(MOST_POINTS, n / STATES_PER_POINT)
     along = max(int(points ** (1 / len(domain))), 3)
     return Cells((min(along, MOST_ALONE),) * len(domain), periodic).on(domain)
@@ -118,13 +119,21 @@ def _regressed(world: _World, phi: Basis, samples: int, rng: np.random.Generator
     if log.counts.min() == 0:
         never = ", ".join(map(str, np.flatnonzero(log.counts == 0)))
         raise ValueError(f"action {never} was never taken in the log, so that nothing is known of what it does")
-    regression = regress(log, phi, ended=world.ended)
+    log = _without_standing(log)
+    regression = regress(log, phi, ended=world.ended, over=log.terminal)
     states = log.states if world.ended is None else log.states[~np.asarray(world.ended(log.states), dtype=bool)]
     if log.paired:
         states = states[: len(states) // log.n_actions]
     states = states[rng.permutation(len(states))[:MOST_STATES]]
     effects = regressed_effects(regression, states, world.ended, world.periodic)
     return _Seen(effects, regression, log, int(log.counts.min()))
+
+
+def _without_standing(log: Transitions) -> Transitions:
+    """Without the rows that lead from terminal states to themselves: V is 0 there, whatever the action."""
+    if log.terminal is None:
+        return log
+    return log.where(~(log.terminal & (log.states == log.next_states).all(axis=1)))
 
 
 def _concluded(
@@ -142,7 +151,7 @@ def _concluded(
     diagnostics = Diagnostics(
         model_error=model_error,
         growth=world.discount * _spectral_radius(effects, rows),
-        uncovered=_uncovered(fit.reward_basis, effects.states),
+        uncovered=_uncovered(world, seen, fit),
         ties=rows.ties / compared,
         unexplained=float(worse.mean()),
         residual=float(np.sqrt(np.mean(fit.residuals**2))),
@@ -223,9 +232,9 @@ def _regression_error(world: _World, seen: _Seen, fit: ValueFit, fitted: Array) 
     assert seen.regression is not None and seen.log is not None
     log, low, total, count = seen.log, np.array(world.domain)[:, 0], 0.0, 0
     width = np.diff(np.array(world.domain), axis=1)[:, 0]
+    ends = features(seen.regression.basis, log.next_states, world.ended, log.terminal) @ fit.value
     for action in range(log.n_actions):
-        states, moved = log.of_action(action)
-        goals = features(seen.regression.basis, moved, world.ended) @ fit.value
+        states, goals = log.states[log.actions == action], ends[log.actions == action]
         fold = np.arange(len(states)) % 2 == 0
         values = seen.regression.columns.values(states)
         gram = values[~fold].T @ values[~fold]
@@ -246,11 +255,14 @@ def _spectral_radius(effects: Effects, rows: Comparisons) -> float:
     return float(np.abs(np.linalg.eigvals(np.linalg.solve(gram, effects.now.T @ rows.expert))).max())
 
 
-def _uncovered(basis: Basis | Cells, states: Array) -> float:
-    if not isinstance(basis, Cells):
+def _uncovered(world: _World, seen: _Seen, fit: ValueFit) -> float:
+    """The share of R's grid points without states around them; of a log, of the box where an action is extrapolated."""
+    if isinstance(world.source, Transitions) and seen.regression is not None and seen.log is not None:
+        return float(coverage(seen.log, basis=seen.regression.columns).blind_share.max())
+    if not isinstance(fit.reward_basis, Cells):
         return 0.0
-    index, value = basis.corners(states)
-    return float((np.bincount(index.ravel(), value.ravel(), basis.size) < NEAR).mean())
+    index, value = fit.reward_basis.corners(seen.effects.states)
+    return float((np.bincount(index.ravel(), value.ravel(), fit.reward_basis.size) < NEAR).mean())
 
 
 def _validated(

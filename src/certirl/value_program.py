@@ -25,7 +25,7 @@ from certirl.policies import Policy
 TUBE = 0.05  # half-width over which margins rise from 0 to 1 beside a switch, as a share of the box
 PRICE = 10.0  # of a squared shortfall, in units of a squared residual
 SMOOTH = 1e-3  # of squared second differences of a piecewise-linear reward, beside its squared residuals
-SMALL = 1e-8  # of ‖w‖², in units of the functions' own size
+SMALL = 1e-6  # of ‖w‖², in units of the functions' own size
 TIE = 1e-9  # actions whose effects differ by less, relative to the typical difference, are the same to V
 FIRST = 4_000  # rows of a first solve, from which the whole starts
 ENOUGH = 1e-6  # a step that gains less than this share of the objective is the last
@@ -190,6 +190,8 @@ def fit_value(
     missed = target.T @ target - np.asarray(features.T @ target).T @ solved
     scale = np.mean(effects.now**2, axis=0) + 1e-300
     curvature = (missed + missed.T) / (2 * len(effects)) + SMALL * np.diag(scale)
+    if effects.noise is not None:
+        curvature = curvature + price * effects.noise  # a noisy row misses its mark by that much on average
     w, steps = _newton(rows.gains, rows.margins, curvature, price)
     wanted = target @ w
     if follow == "best":
