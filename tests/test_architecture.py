@@ -43,6 +43,7 @@ LAYERS = [
     ["solution", "certify_components", "certify_policies"],
     ["policy_solution"],
     ["additive", "solve_policy"],
+    ["prove_policy"],
     ["solve_components"],
     ["solve"],
     ["readers"],

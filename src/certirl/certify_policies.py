@@ -9,9 +9,11 @@ import numpy as np
 from certirl._map import on
 from certirl.bases import Basis
 from certirl.bellman import check_problem
+from certirl.cells import Cells
 from certirl.certify import FIT_SHARE, Certificate, check_delta, look_up_range, split
 from certirl.certify import certify as certify_constant
 from certirl.domain import Domain, as_domain, one_coordinate
+from certirl.extrema import minimum
 from certirl.policies import Policy, as_policy
 from certirl.policy_certificate import PolicyCertificate, conclude_policy
 from certirl.policy_evidence import fit_policy_surrogate, gather
@@ -92,8 +94,8 @@ def certify(
     lookup, allowed = look_up(policy, columns.domain), allowed_tube(tube, columns.domain)
     notes: tuple[str, ...] = ("the reward was chosen without looking at these transitions",)
     if reward_range is None:
-        reward_range, note = look_up_range(function, columns.domain)
-        notes += (note,)
+        reward_range, note = reward_bounds(function, columns.domain)
+        notes += (note,) if note else ()
     training, fresh = split(source, columns, samples, rng, FIT_SHARE, progress, role="certify", paired=paired)
     problem: dict[str, Any] = {"columns": columns, "discount": discount, "reward_range": reward_range}
     problem |= {"switches": lookup.switches, "widths": allowed * np.array(WIDTHS)}
@@ -107,8 +109,6 @@ def _what_is_asked(
     reward: Any, source: Any, expert: Any, columns: Basis | None, discount: float | None
 ) -> tuple[RewardLike, Policy, Basis, float]:
     """The reward as a function, π, the columns on the domain, and γ, from a solution where not given."""
-    if columns is None and hasattr(reward, "columns"):
-        columns = reward.basis.resized(reward.columns)
     function, discount, _ = unpack(reward, discount, 0)
     if discount is None or columns is None:
         raise ValueError(
@@ -129,3 +129,15 @@ def allowed_tube(tube: float | None, domain: Domain) -> float:
     if not 0 < allowed < high - low:
         raise ValueError(f"tube must be a half-width between 0 and {high - low:g}, the width of the domain, got {tube}")
     return allowed
+
+
+def reward_bounds(reward: RewardLike, domain: Domain) -> tuple[tuple[float, float], str]:
+    """Bounds on a reward, and what has to be assumed for them: nothing if it is an expansion or piecewise linear."""
+    basis, coefficients = getattr(reward, "basis", None), getattr(reward, "coefficients", None)
+    if coefficients is None or getattr(reward, "ended", None) is not None:
+        return look_up_range(reward, domain)
+    if isinstance(basis, Cells):  # between its grid points, at which it is its coefficients
+        return (float(coefficients.min()), float(coefficients.max())), ""
+    if isinstance(basis, Basis):
+        return (minimum(basis, coefficients)[1], -minimum(basis, -coefficients)[1]), ""
+    return look_up_range(reward, domain)

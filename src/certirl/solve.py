@@ -22,6 +22,7 @@ from certirl.policies import Policy
 from certirl.policy_solution import PolicySolution
 from certirl.progress import Report, announcer, watched_stream
 from certirl.prove import TRAINING_SHARE, prove
+from certirl.prove_policy import prove_policy
 from certirl.recover import OBJECTIVES, recover
 from certirl.refute import Refutation, refute
 from certirl.simulator import CHUNK, Simulator, as_generator, can_pair, check_simulator, draw
@@ -66,6 +67,7 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
     components: Any = None,
     margin: Any = None,
     reward_basis: Any = None,
+    tube: float | None = None,
 ) -> Solution | AdditiveSolution | PolicySolution:
     """Find a reward under which the expert's action is strictly optimal: ``min_s D_a(s) ≥ 1`` for every rival a.
 
@@ -99,15 +101,26 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
         margin: for experts that depend on the state, the half-width of the tube beside a switch over which margins
             rise to 1, as a share of the box, or a function of states; by rule if left out.
         reward_basis: likewise, functions of the reward; ``Cells`` by rule if left out.
+        tube: likewise, how far from a switch strict optimality must be proved; a fortieth of the domain if left out.
     """
     if not _is_one_action(expert):
-        for name, value in {"delta": delta, "components": components, "cover": cover, "columns": columns}.items():
+        for name, value in {"components": components, "cover": cover}.items():
             if value is not None:
                 raise ValueError(f"{name} is for experts that always take one action; leave it out for a policy")
-        own: dict[str, Any] = {"basis": basis, "reward_basis": reward_basis, "samples": samples, "price": slack}
-        return solve_policy(source, expert, discount=discount, margin=margin, rng=rng, **own)
+        own: dict[str, Any] = {"basis": basis, "reward_basis": reward_basis, "price": slack, "margin": margin}
+        if delta is None:
+            if columns is not None or tube is not None:
+                raise ValueError("columns and tube are for the certificate of a policy: pass delta too")
+            return solve_policy(source, expert, discount=discount, samples=samples, rng=rng, **own)
+        proof: dict[str, Any] = {"delta": delta, "tail": tail, "columns": columns, "tube": tube, "paired": paired}
+        watch = announcer(progress)
+        with on(map):
+            limits: dict[str, Any] = {"max_samples": max_samples, "rng": rng, "watch": watch}
+            return prove_policy(source, expert, discount=discount, **proof, **limits, **own)
+    if tube is not None:
+        raise ValueError("an expert who always takes one action never switches: leave tube out")
     asked: dict[str, Any] = {"discount": discount, "expert": expert, "objective": objective}
-    proof: dict[str, Any] = {"delta": delta, "tail": tail}
+    proof = {"delta": delta, "tail": tail}
     _check(source, discount, expert, basis, samples, form, objective, several=components is not None)
     plain = form == "least-squares" and cover is None and slack is None
     if delta is not None:
