@@ -26,6 +26,7 @@ from certirl.policy_certificate import PolicyCertificate
 from certirl.switching_problems import Steps, SwitchingProblem, comfort, outcomes, plan, regret
 
 GRID = np.linspace(-1.0, 1.0, 1601)
+POLYNOMIAL, THERMAL = 100_000, 250_000  # transitions per action of a certificate
 
 
 @dataclass(frozen=True)
@@ -62,33 +63,34 @@ def a_problem(seed: int) -> SwitchingProblem:
             return problem
 
 
-def advantages(problem: SwitchingProblem, reward: Any, expert: Steps) -> np.ndarray:
-    """The least true D_a(s) over the rivals at the states of the grid."""
+def gaps(problem: SwitchingProblem, reward: Any, expert: Steps) -> np.ndarray:
+    """The true D_a(s) of every action at the states of the grid ``[A, n]``, infinite for the expert's own."""
     ahead = outcomes(problem.dynamics, reward, expert, GRID, discount=problem.discount)
     own = expert(GRID)
     gap = ahead[own, np.arange(len(GRID))] - ahead
     gap[own, np.arange(len(GRID))] = np.inf
-    return gap.min(axis=0)
+    return gap
+
+
+def advantages(problem: SwitchingProblem, reward: Any, expert: Steps) -> np.ndarray:
+    """The least of these ``[n]``."""
+    return gaps(problem, reward, expert).min(axis=0)
 
 
 def barely_wrong(problem: SwitchingProblem, tube: float, rng: np.random.Generator) -> Any:
-    """The known reward mixed with a random polynomial until the expert is just not optimal outside the tube."""
+    """The known reward mixed with a random polynomial until the expert is just not optimal outside the tube.
+
+    For a given expert D_a is linear in the reward, so two curves are enough to find the mixture.
+    """
     other = certirl.Reward(certirl.Legendre(7), rng.normal(size=7))
     outside = problem.expert.away(GRID) > tube
-
-    def mixed(share: float) -> Any:
-        return lambda states: (1 - share) * np.asarray(problem.reward(states)) + share * np.asarray(other(states))
-
-    def wrong(share: float) -> bool:
-        return bool(advantages(problem, mixed(share), problem.expert)[outside].min() <= 0)
-
+    ours, theirs = (gaps(problem, reward, problem.expert)[:, outside] for reward in (problem.reward, other))
     low, high = 0.0, 1.0
-    if not wrong(high):
-        return mixed(1.0)
-    for _ in range(12):
+    for _ in range(14):
         middle = (low + high) / 2
-        low, high = (low, middle) if wrong(middle) else (middle, high)
-    return mixed(high)
+        right = ((1 - middle) * ours + middle * theirs).min() > 0
+        low, high = (middle, high) if right else (low, middle)
+    return lambda states: (1 - high) * np.asarray(problem.reward(states)) + high * np.asarray(other(states))
 
 
 def judge(seed: int) -> dict[str, Any]:
@@ -112,7 +114,7 @@ def judge(seed: int) -> dict[str, Any]:
         tail=problem.dynamics.tail,
         tube=tube,
         delta=delta,
-        samples=250_000 if thermal else 100_000,
+        samples=THERMAL if thermal else POLYNOMIAL,
         paired=thermal or bool(rng.integers(2)),
         rng=rng,
     )
