@@ -1,4 +1,4 @@
-"""The certificate for an expert who switches: strictly optimal outside a tube, with a bound on regret inside it."""
+"""The certificate for an expert who switches: strictly best outside a tube, with a bound on regret inside it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ _NUMBERS = ("discount", "low", "high", "dropped")
 
 @dataclass(frozen=True, eq=False)
 class PolicyCertificate:
-    """With probability at least 1 − δ the expert is strictly optimal at every state outside the tube.
+    """With probability at least 1 − δ the expert's action is strictly best at every state outside the tube.
+
+    Best: taking it and then following the expert is worth more than taking any other and then following the expert.
 
     Attributes:
         holds: the margin is positive and the tail was declared.
@@ -36,10 +38,12 @@ class PolicyCertificate:
         estimated: the same before the losses.
         losses: what is taken off, by name; they add up.
         allowed: the half-width of the tube that was asked for.
-        tube: intervals in which the expert is not proved strictly optimal ``[t, 2]``.
+        tube: intervals in which that is not proved ``[t, 2]``.
         half_width: the farthest that a state of the tube is from a switch.
         share: of the domain that the tube takes up.
         regret: the value lost at worst, at any state, by following the expert instead of the best policy.
+        settled: farther than this from a switch the expert does what every best policy does, who need not follow the
+            expert afterwards; infinite if that is nowhere known.
         value_span: how far the expert's value reaches at least, from its lowest to its highest state.
         ties: how far actions that the expert mixes can differ, divided by γ; 0 if it never mixes.
         delta, spending: the probability of a false statement and how it was split, by name.
@@ -59,6 +63,7 @@ class PolicyCertificate:
     half_width: float
     share: float
     regret: float
+    settled: float
     value_span: float
     ties: float
     delta: float
@@ -121,19 +126,28 @@ class PolicyCertificate:
             f"  margin   at least {self.margin:.3g} there: estimated {self.estimated:.3g} at s = {place} against "
             f"action {self.worst_action}, less {self.taken}",
             f"  tube     {places or 'empty'}{more}: half-width {self.half_width:.3g}, {self.share:.2%} of the domain",
-            f"  regret   at most {self.relative_regret:.2%} of the span of the value, at every state",
+            f"  regret   at most {self.relative_regret:.2%} of the span of the value, at every state{self._settled}",
             f"  data     {self.samples:,} fresh transitions per action" + ("" if self.holds else f"; {self.missing}"),
         ]
         if self.ties > 0:
             lines.insert(3, f"  ties     actions that the expert mixes differ by {self.ties:.3g} at most")
         return "\n".join([*lines, *(f"  assumed: {assumption}" for assumption in self.assumptions)])
 
+    @property
+    def _settled(self) -> str:
+        ((low, high),) = self.lookup.domain
+        known = f"; farther than {self.settled:.3g} from a switch the best policy does as the expert"
+        return known if 0 < self.settled < (high - low) / 2 else ""
+
     def _headline(self) -> str:
         count = len(self.lookup.switches)
         where = f"farther than {self.allowed:.3g} from its {count} switch{'es' * (count != 1)}"
         where = where if count else "everywhere"
         if self.holds:
-            return f"Certified with probability {1 - self.delta:g}: the expert is strictly optimal {where}"
+            best = (
+                "what the expert does is strictly best" if self.ties == 0 else "what the expert may do beats the rest"
+            )
+            return f"Certified with probability {1 - self.delta:g}: {best} {where}"
         condition = "" if self.tail is not None else ", were the tail zero,"
         known = f"with probability {1 - self.delta:g}{condition} the margin {where} is at least {self.margin:.3g}"
         return f"{self.word.capitalize()}: {known}"
@@ -253,6 +267,7 @@ def _of_tube(tube: Tube) -> dict[str, Any]:
         "half_width": tube.half_width,
         "share": tube.share,
         "regret": tube.regret,
+        "settled": tube.settled,
         "ties": tube.ties,
         "worst_state": np.array([tube.state]),
         "worst_action": tube.action,

@@ -88,6 +88,8 @@ class Tube:
         share: of the domain that is undecided.
         shortfall: how much better than the expert's another action can be at worst, divided by γ.
         regret: the value lost at worst by following the expert instead of the best policy.
+        settled: farther than this from a switch the expert does what every best policy does; infinite if that is
+            nowhere known. Elsewhere its action is compared with others on the premise that it is followed afterwards.
         ties: how far actions that the expert mixes can differ; 0 if it never mixes.
     """
 
@@ -103,6 +105,7 @@ class Tube:
     share: float
     shortfall: float
     regret: float
+    settled: float
     ties: float
 
 
@@ -141,6 +144,9 @@ def read_tube(columns: Basis, bands: Bands, lookup: Lookup, *, allowed: float, w
     worst = (int(first), int(second)) if first != second else (0, 1)
     short = np.maximum(0.0, np.where(taken[:, None], -lower, -np.inf).max(axis=(0, 1)))
     mixed = np.where(taken[:, None] & taken[None] & lookup.steady & ~np.eye(A, dtype=bool)[:, :, None], -lower, 0.0)
+    lost = _regret(lookup, short, bands.visits, widths, discount)
+    # The best policy's value exceeds the expert's by the regret at most, so a margin above it survives the exchange.
+    disputed = ~lookup.steady | (proved.min(axis=(0, 1)) <= lost)
     return Tube(
         margin=float(np.where(outside, proved, np.inf).min()),
         allowed=allowed,
@@ -153,7 +159,8 @@ def read_tube(columns: Basis, bands: Bands, lookup: Lookup, *, allowed: float, w
         half_width=float(np.max(lookup.away[~decided] + lookup.width, initial=0.0)),
         share=float(np.mean(~decided)),
         shortfall=float(short.max()),
-        regret=_regret(lookup, short, bands.visits, widths, discount),
+        regret=lost,
+        settled=float(np.max(lookup.away[disputed] + lookup.width, initial=0.0)),
         ties=float(mixed.max()),
     )
 
