@@ -260,3 +260,15 @@ def test_solve_draws_until_it_is_proved_and_keeps_the_proof(problem, tmp_path):
     with pytest.raises(ValueError, match="belongs to the columns it was computed for"):
         certirl.solve(problem.dynamics, rng=0, **settings | {"columns": None})
     assert replace(solution, certificate=None).certificate is None
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_a_log_is_divided_and_certified_too(problem, paired):
+    columns = COLUMNS.on(problem.dynamics.domain)
+    log = certirl.sample(problem.dynamics, basis=columns, samples=60_000, rng=3, design=True, paired=paired)
+    settings = {"expert": problem.expert, "discount": problem.discount, "columns": columns, "tail": 0, "tube": 0.2}
+    found = certirl.certify(problem.reward, log, **settings)
+    assert found.evidence.paired == paired and found.samples in range(47_000, 48_500)
+    truth = experiment.advantages(problem, problem.reward, problem.expert)
+    assert found.margin < truth[problem.expert.away(experiment.GRID) > 0.2].min()
+    assert found.holds == paired  # noise does not cancel between actions without pairs
