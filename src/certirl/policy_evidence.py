@@ -23,12 +23,12 @@ from certirl.moments import Moments, accumulate
 from certirl.policies import Policy
 from certirl.products import lifted, product_basis
 from certirl.reward import RewardLike
-from certirl.simulator import CHUNK
 from certirl.tensors import on_host
 from certirl.transitions import Chunk, Piece, chunks_of
 
 # Directions in which û hardly varies still need a size to be measured in: a share of the largest.
 _FLOOR = 1e-3
+_BLOCK = 2048  # rows worked on at once: in cache, and well below what `bounds` allows for in one chain of additions
 _GRID = 2001  # states at which the highest and the lowest value are looked for
 
 
@@ -272,7 +272,7 @@ def _of_chunk(surrogate: PolicySurrogate, chunk: Chunk) -> PolicyEvidence:
     }
     sums = {name: np.zeros(shape) for name, shape in shapes.items()}
     counts, groups = np.zeros(A, dtype=np.int64), set()
-    for piece in on_host(chunk.pieces(), surrogate.columns.domain, CHUNK):
+    for piece in on_host(chunk.pieces(), surrogate.columns.domain, _BLOCK):
         groups.add(len(piece.actions))
         counts[list(piece.actions)] += len(piece.states)
         _add(surrogate, piece, sums)
