@@ -32,9 +32,9 @@ class Arguments:
 
     environments: tuple[str, ...] = ("MountainCar-v0", "Pendulum-v1", "CartPole-v1")
     discounts: tuple[float, ...] = (0.9, 0.99)
-    seeds: int = 6
+    seeds: int = 5
     first: int = 1000
-    episodes: int = 200
+    episodes: int = 100
     seed: int = 0
 
 

@@ -135,6 +135,21 @@ def live_states(source: Any, n: int, rng: np.random.Generator) -> Array:
     raise ValueError(f"fewer than 1 in 100 states of the box go on: only {kept} of {100 * n} drawn were not terminal")
 
 
+def placed_states(source: Any, basis: Basis, n: int, rng: np.random.Generator) -> Array:
+    """n states that are not terminal ``[n, d]``: half drawn evenly, half where polynomials swing fastest, at the edges.
+
+    Even states alone leave the corners to extrapolation; edge states alone leave the middle thin.
+    """
+    even, ended, found, kept = live_states(source, n - n // 2, rng), terminal_of(source), [], 0
+    for _ in range(100):
+        states = basis.design(max(n // 2, 1), rng)
+        found.append(states if ended is None else states[~np.asarray(ended(states), dtype=bool)])
+        kept += len(found[-1])
+        if kept >= n // 2:
+            break
+    return np.concatenate([even, *found])[:n]
+
+
 def is_deterministic(simulator: Simulator, rng: np.random.Generator, count: int = 256) -> bool:
     """Whether two different streams of random numbers give the same next states, for every action."""
     states, domain = live_states(simulator, count, rng), as_domain(simulator.domain)

@@ -18,7 +18,6 @@ from certirl.estimate import FORMS, estimate
 from certirl.evidence import gather, surrogate_of
 from certirl.extrema import minimum
 from certirl.moments import Moments
-from certirl.policies import Policy
 from certirl.policy_solution import PolicySolution
 from certirl.progress import Report, announcer, watched_stream
 from certirl.prove import TRAINING_SHARE, prove
@@ -66,12 +65,9 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
     map: Any = None,
     components: Any = None,
     margin: Any = None,
-    reward_basis: Any = None,
     tube: float | None = None,
 ) -> Solution | AdditiveSolution | PolicySolution:
     """Find a reward under which the expert's action is strictly optimal: ``min_s D_a(s) ≥ 1`` for every rival a.
-
-    With ``delta`` it goes on until this is proved for the true dynamics, or the data or ``max_samples`` are used up.
 
     Args:
         source: a simulator (anything with ``n_actions``, ``domain`` and ``sample(states, action, rng)``), logged
@@ -84,44 +80,33 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
         samples: transitions to draw for each action without ``delta``; for simulators only.
         rng: a seed or Generator; needed with a simulator.
         objective: "least-variance", "l1" (the paper's) or "max-margin".
-        form: "least-squares", for which a simulator is asked with common random numbers at well-placed states, or
-            "mean" (the paper's: independent states from the weight of the basis).
+        form: "least-squares" (well-placed states) or "mean" (the paper's: states from the weight of the basis).
         cover: solve on the paper's cover of this radius instead of on the continuum.
         slack: soft form for experts that are only nearly optimal: the price of a shortfall.
-        delta: certify, with at most this probability of a false certificate; for states of one coordinate.
+        delta: go on until it is proved, with at most this probability of a false certificate; for one coordinate.
         tail: what is known of the dynamics beyond the columns (see `certify`); without it nothing is "certified".
         max_samples: transitions per action to stop at.
-        paired: ask a simulator with the same states and random numbers for every action, so that noise cancels between
-            actions; left out, it is done where a trial shows that rows keep their random numbers.
+        paired: the same states and random numbers for every action, so that noise cancels; by a trial if left out.
         progress: True, False, a function ``(done, total)``, or None for a line if standard error is a terminal.
-        map: where to work through data: a number of threads, a Dask client or an executor; threads on all cores if
-            left out. Results do not depend on it.
+        map: a number of threads, a Dask client or an executor; all cores if left out. Results do not depend on it.
         components: groups of coordinates that move independently, ``[[0], [1]]`` or ``{"speed": [0], …}``: the reward
             is a sum over them; basis and columns are one for all or one for each.
-        margin: for experts that depend on the state, the half-width of the tube beside a switch over which margins
-            rise to 1, as a share of the box, or a function of states; by rule if left out.
-        reward_basis: likewise, functions of the reward; ``Cells`` by rule if left out.
-        tube: likewise, how far from a switch strict optimality must be proved; a fortieth of the domain if left out.
+        margin: if the expert depends on the state, the half-width of the tube beside a switch; see `solve_policy`.
+        tube: with ``delta``, how far from a switch that must be proved, in units of the state; see `certify`.
     """
     if not _is_one_action(expert):
-        for name, value in {"components": components, "cover": cover}.items():
-            if value is not None:
-                raise ValueError(f"{name} is for experts that always take one action; leave it out for a policy")
-        own: dict[str, Any] = {"basis": basis, "reward_basis": reward_basis, "price": slack, "margin": margin}
+        _check_for_policy(delta, columns=columns, tube=tube, tail=tail, components=components, cover=cover)
+        own: dict[str, Any] = {"basis": basis, "rng": rng, "margin": margin, "price": slack, "discount": discount}
         if delta is None:
-            if columns is not None or tube is not None:
-                raise ValueError("columns and tube are for the certificate of a policy: pass delta too")
-            return solve_policy(source, expert, discount=discount, samples=samples, rng=rng, **own)
+            return solve_policy(source, expert, samples=samples, **own)
         proof: dict[str, Any] = {"delta": delta, "tail": tail, "columns": columns, "tube": tube, "paired": paired}
-        watch = announcer(progress)
         with on(map):
-            limits: dict[str, Any] = {"max_samples": max_samples, "rng": rng, "watch": watch}
-            return prove_policy(source, expert, discount=discount, **proof, **limits, **own)
-    if tube is not None:
-        raise ValueError("an expert who always takes one action never switches: leave tube out")
+            return prove_policy(source, expert, max_samples=max_samples, watch=announcer(progress), **proof, **own)
     asked: dict[str, Any] = {"discount": discount, "expert": expert, "objective": objective}
     proof = {"delta": delta, "tail": tail}
-    _check(source, discount, expert, basis, samples, form, objective, several=components is not None)
+    if tube is not None:
+        raise ValueError("an expert who always takes one action never switches: leave tube out")
+    _check(source, discount, expert, basis, samples, form, objective, several=components is not None, margin=margin)
     plain = form == "least-squares" and cover is None and slack is None
     if delta is not None:
         _check_proof(source, delta, plain=plain, several=components is not None)
@@ -132,10 +117,8 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
         return solve_components(source, components, **given, **asked, **proof)
     with on(map):
         if delta is None:
-            program = {"cover": cover, "slack": slack}
-            return _estimated(
-                source, basis, columns, samples, rng, form, progress, {**asked, "paired": paired}, program
-            )
+            program, asked["paired"] = {"cover": cover, "slack": slack}, paired
+            return _estimated(source, basis, columns, samples, rng, form, progress, asked, program)
         if isinstance(source, Transitions):
             return _from_log(source, basis, columns, rng, proof, asked)
         asked["paired"] = paired
@@ -143,9 +126,18 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
 
 
 def _is_one_action(expert: Any) -> bool:
-    if isinstance(expert, Policy):
-        return False
     return not (callable(expert) or hasattr(expert, "predict"))
+
+
+def _check_for_policy(delta: float | None, *, columns: Any, tube: float | None, tail: TailLike, **others: Any) -> None:
+    """Refuse what an expert that depends on the state has no use for."""
+    for name, value in others.items():
+        if value is not None:
+            raise ValueError(f"{name} is for experts that always take one action: leave it out for a policy")
+    if delta is None:
+        for name, value in {"columns": columns, "tube": tube, "tail": tail}.items():
+            if value is not None:
+                raise ValueError(f"{name} is for the certificate of a policy: pass delta too, or leave it out")
 
 
 def _estimated(
@@ -359,9 +351,12 @@ def _check(
     form: str,
     objective: str,
     *,
-    several: bool = False,
+    several: bool,
+    margin: Any,
 ) -> None:
     """Refuse before drawing anything what would be refused after."""
+    if margin is not None:
+        raise ValueError("margin is for experts that depend on the state; of one action it is 1 at every state")
     if form not in FORMS:
         raise ValueError(f"form must be one of {', '.join(map(repr, FORMS))}, got {form!r}")
     if objective not in OBJECTIVES:

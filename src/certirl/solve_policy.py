@@ -25,6 +25,7 @@ from certirl.effects import (
     is_deterministic,
     live_states,
     next_states,
+    placed_states,
     regress,
     regressed_effects,
     richer,
@@ -60,7 +61,21 @@ def solve_policy(
     margin: Margin = None,
     price: float | None = None,
 ) -> PolicySolution:
-    """Find R under which what the expert does is best wherever it can be; the arguments are those of `solve`."""
+    """Find R under which what the expert does is best wherever it can be: ``(P_π − P_a)V(s) ≥ m(s) − ξ(s)``.
+
+    Args:
+        source: a simulator, which may say ``terminal(states)`` and ``periodic``, or logged `Transitions`.
+        expert: a function of states ``[n, d]`` giving actions ``[n]`` or probabilities ``[n, A]``; a `Policy`; or an
+            object with ``predict``.
+        discount: γ.
+        basis: the functions of V; by rule if left out.
+        reward_basis: the functions of R; `Cells` on a grid that the states can fill if left out.
+        samples: states to ask a simulator about, or transitions of every action if it is noisy.
+        rng: a seed or Generator; needed with a simulator.
+        margin: half-width of the tube beside a switch over which margins rise from 0 to 1, as a share of the box; or a
+            function of states giving m(s); by rule if left out.
+        price: of a squared shortfall, in units of a squared residual of R.
+    """
     log = isinstance(source, Transitions)
     if not log:
         check_simulator(source)
@@ -73,7 +88,7 @@ def solve_policy(
     if log or not is_deterministic(source, generator):
         seen = _regressed(world, phi, samples, generator)
     else:
-        states = live_states(source, min(samples, MOST_STATES), generator)
+        states = placed_states(source, phi, min(samples, MOST_STATES), generator)
         seen = _Seen(seen_effects(source, phi, states, generator), None, None, len(states))
     rows = comparisons(seen.effects, policy, margin=margin)
     psi = _reward_basis(domain, periodic, len(seen.effects)) if reward_basis is None else reward_basis.on(domain)
@@ -115,7 +130,7 @@ def _regressed(world: _World, phi: Basis, samples: int, rng: np.random.Generator
     log = world.source
     if not isinstance(log, Transitions):
         paired = can_pair(log, phi, rng.spawn(1)[0])
-        log = sample(log, basis=phi, samples=samples, rng=rng.spawn(1)[0], paired=paired)
+        log = sample(log, basis=phi, samples=samples, rng=rng.spawn(1)[0], design=True, paired=paired)
     if log.counts.min() == 0:
         never = ", ".join(map(str, np.flatnonzero(log.counts == 0)))
         raise ValueError(f"action {never} was never taken in the log, so that nothing is known of what it does")
@@ -225,7 +240,8 @@ def _regression_error(world: _World, seen: _Seen, fit: ValueFit, fitted: Array) 
     """Model error over action effect where next states are random.
 
     What a fit misses at two neighbouring states agrees in its own error and not in their noise, so that the mean
-    product of held-out misses of neighbours estimates the squared error without the noise.
+    product of held-out misses of neighbours estimates the squared error without the noise; it is at least what
+    sampling leaves in a row.
     """
     from scipy.spatial import KDTree
 
@@ -245,7 +261,9 @@ def _regression_error(world: _World, seen: _Seen, fit: ValueFit, fitted: Array) 
         total, count = total + float(missed @ missed[neighbours[:, 1]]), count + len(missed)
     found = np.stack([expanded(seen.regression.columns, seen.effects.states, own) for own in fitted])
     effect = float(np.sqrt(np.mean((found - found.mean(axis=0)) ** 2) * 2))
-    return float(np.sqrt(max(total / count, 0.0) / 2)) / max(effect, 1e-300)  # half the data: twice the variance
+    # A difference of two actions has the errors of both; a fit on half of the data has twice that of the whole.
+    squared = max(total / count, float(fit.value @ seen.regression.noise @ fit.value))
+    return float(np.sqrt(squared)) / max(effect, 1e-300)
 
 
 def _spectral_radius(effects: Effects, rows: Comparisons) -> float:

@@ -24,8 +24,9 @@ from certirl.policies import Policy
 
 TUBE = 0.05  # half-width over which margins rise from 0 to 1 beside a switch, as a share of the box
 PRICE = 10.0  # of a squared shortfall, in units of a squared residual
-SMOOTH = 1e-3  # of squared second differences of a piecewise-linear reward, beside its squared residuals
+SMOOTH = 1e-2  # of squared second differences of a piecewise-linear reward, beside its squared residuals
 SMALL = 1e-6  # of ‖w‖², in units of the functions' own size
+NEIGHBOURS = 15  # whose majority says what the expert does around a state
 TIE = 1e-9  # actions whose effects differ by less, relative to the typical difference, are the same to V
 FIRST = 4_000  # rows of a first solve, from which the whole starts
 ENOUGH = 1e-6  # a step that gains less than this share of the objective is the last
@@ -141,17 +142,30 @@ def profile_at(states: Array, effects: Effects, policy: Policy, *, margin: Margi
 
 
 def distance_to_switch(states: Array, effects: Effects, policy: Policy) -> Array:
-    """How far the nearest known state is at which the expert does something else ``[n]``, in units of the box."""
+    """How far the nearest known state is at which the expert does something else ``[n]``, in units of the box.
+
+    What it does at a state is what it does at most of the nearest known states: single errors of an expert that is only
+    nearly optimal are no switches, and must not take away the margin around them.
+    """
     from scipy.spatial import KDTree
 
-    bits = 1 << np.arange(policy.n_actions)
-    own, known = policy.support(states) @ bits, policy.support(effects.states) @ bits
-    chart = [unit_chart(rows, effects.basis.domain, effects.periodic) for rows in (states, effects.states)]
+    places, known = (unit_chart(rows, effects.basis.domain, effects.periodic) for rows in (states, effects.states))
+    kinds, labels = np.unique(policy.support(effects.states) @ (1 << np.arange(policy.n_actions)), return_inverse=True)
+    tree, count = KDTree(known), min(NEIGHBOURS, len(known))
+    smooth, own = (
+        _majority(labels[tree.query(rows, k=count)[1].reshape(len(rows), count)], len(kinds))
+        for rows in (known, places)
+    )
     away = np.full(len(states), np.inf)
     for label in np.unique(own):
-        if (known != label).any():
-            away[own == label] = KDTree(chart[1][known != label]).query(chart[0][own == label])[0]
+        if (smooth != label).any():
+            away[own == label] = KDTree(known[smooth != label]).query(places[own == label])[0]
     return away
+
+
+def _majority(labels: NDArray[np.intp], kinds: int) -> NDArray[np.intp]:
+    """The commonest of each row's labels ``[n]``."""
+    return np.stack([(labels == kind).sum(axis=1) for kind in range(kinds)]).argmax(axis=0)
 
 
 def fit_value(
