@@ -271,4 +271,4 @@ def test_a_log_is_divided_and_certified_too(problem, paired):
     assert found.evidence.paired == paired and found.samples in range(47_000, 48_500)
     truth = experiment.advantages(problem, problem.reward, problem.expert)
     assert found.margin < truth[problem.expert.away(experiment.GRID) > 0.2].min()
-    assert found.holds == paired  # noise does not cancel between actions without pairs
+    assert found.holds

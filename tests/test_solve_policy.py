@@ -166,7 +166,7 @@ def test_actions_that_never_differ_leave_it_undetermined():
         ({"cover": 0.1}, "cover is for experts that always take one action"),
         ({"tail": 0.0}, "tail is for the certificate of a policy: pass delta too"),
         ({"components": [[0]]}, "components is for experts"),
-        ({"columns": 3}, "columns is for experts"),
+        ({"columns": 3}, "columns is for the certificate of a policy"),
         ({"rng": None}, "rng is needed"),
         ({"discount": 1.5}, "discount"),
         ({"margin": -1.0}, "half-width of a tube"),
