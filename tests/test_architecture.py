@@ -28,7 +28,7 @@ LAYERS = [
     ["estimate", "concentration"],
     ["bellman", "program", "products", "tail", "surprises", "factorised", "value_program"],
     ["tabular"],
-    ["residuals", "blocks", "planning"],
+    ["residuals", "blocks", "planning", "minimax_program"],
     ["evidence", "policy_evidence"],
     ["bounds"],
     ["policy_bounds"],
@@ -118,7 +118,13 @@ def test_readme_is_short():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 120
 
 
-PAGES = ["README.md", *(f"docs/{page}.md" for page in ("certificates", "components", "dimensions", "scale"))]
+PAGES = [
+    "README.md",
+    *(
+        f"docs/{page}.md"
+        for page in ("certificates", "components", "demonstrations", "dimensions", "experts", "environments", "scale")
+    ),
+]
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -1,6 +1,9 @@
 """Environments other people wrote, as simulators: against their own step, row by row."""
 
 import copy
+import pickle
+import subprocess
+import sys
 
 import gymnasium
 import numpy as np
@@ -77,6 +80,21 @@ def test_changed_constants_are_read_and_a_changed_step_is_noticed():
     moved = windy.sample(states, 0, rng) - still.sample(states, 0, rng)
     assert np.allclose(moved, [[0.0, 0.01]])
     assert not np.allclose(moon.sample(states, 0, rng), still.sample(states, 0, rng))
+
+
+def test_vectorised_simulators_travel_to_other_processes():
+    simulator = certirl.gym.simulator("Pendulum-v1", actions=3, noise=0.01)
+    again = pickle.loads(pickle.dumps(simulator))
+    states = even(simulator, 10)
+    one, two = (each.sample(states, 1, np.random.default_rng(0)) for each in (simulator, again))
+    assert np.array_equal(one, two)
+
+
+def test_a_random_environment_is_planned_by_drawing():
+    simulator = certirl.gym.simulator(Spring(), **hooks())
+    assert simulator.outcomes(np.array([[0.0]]), 0) is None
+    plan = certirl.planning.plan(simulator, lambda s: -np.abs(s[:, 0] - 0.1), discount=0.5, points=41)
+    assert plan(np.array([[-1.0], [0.8]])).tolist() == [1, 0]
 
 
 def test_the_environment_given_is_left_as_it_is():
@@ -172,6 +190,9 @@ def test_hooks_reach_a_state_that_is_kept_elsewhere_and_its_noise_is_the_callers
     assert np.array_equal(one, two)
     assert one[:2, 0] == pytest.approx([0.3, -0.4], abs=0.05)
     assert one[2, 0] == 1.5
+    assert simulator.random
+    assert not simulator.deterministic
+    assert certirl.gym.simulator("CartPole-v1").deterministic
     with pytest.raises(ValueError, match="has no attribute state to read: pass get_state"):
         certirl.gym.simulator(Spring())
     with pytest.raises(ValueError, match=r"ended its episode in state .* pass terminal"):
@@ -212,7 +233,17 @@ def test_objects_with_a_transition_are_simulators():
         (lambda: gymnasium.make("Pendulum-v1"), {"actions": 1}, "list the actions themselves"),
         (lambda: gymnasium.make("CartPole-v1"), {"actions": [0, 2]}, "actions must be some of 0 … 1"),
         (lambda: gymnasium.make("CartPole-v1"), {"domain": (-1, 1)}, "the state has 4 coordinates"),
+        (
+            lambda: gymnasium.wrappers.RescaleAction(gymnasium.make("Pendulum-v1"), np.float32(-1), np.float32(1)),
+            {"actions": 3},
+            "RescaleAction may change what a step does",
+        ),
         (lambda: gymnasium.make("CartPole-v1"), {"noise": -0.1}, "noise must be a share"),
+        (
+            lambda: gymnasium.make("CartPole-v1"),
+            {"domain": ((-2.4, 2.4), (-3, 3), (-0.2, 0.2), (-3, 3))},
+            "has no room for terminal states",
+        ),
         (lambda: gymnasium.make("CartPole-v1"), {"periodic": [4]}, "periodic must name coordinates"),
         (lambda: gymnasium.make("Acrobot-v1"), {}, "the state has 4 coordinates but the observation 6"),
         (lambda: Spring(gymnasium.spaces.Discrete(4)), hooks(), "states must come from a Box"),
@@ -269,6 +300,8 @@ def test_policies_are_asked_about_states_or_observations_and_wrong_ones_are_refu
         certirl.gym.rollouts("CartPole-v1", lambda states: np.full(len(states), 2), episodes=2, rng=0)
     with pytest.raises(ValueError, match="nothing says when an episode"):
         certirl.gym.rollouts(gymnasium.make("CartPole-v1").unwrapped, episodes=1, rng=0)
+    limited = gymnasium.wrappers.TimeLimit(gymnasium.make("MountainCar-v0").unwrapped, 9)
+    assert len(certirl.gym.rollouts(limited, episodes=1, rng=0)[0]) == 9
     with pytest.raises(ValueError, match="on must be"):
         certirl.gym.rollouts("CartPole-v1", episodes=1, rng=0, on="pixels")
 
@@ -309,3 +342,17 @@ def test_a_reward_on_angles_sees_the_state_not_the_observation():
         seen, paid, *_ = env.step(np.array([2.0], dtype=np.float32))
         state = np.array([[np.arctan2(seen[1], seen[0]), seen[2]]])
         assert paid == pytest.approx(float(reward(np.clip(state, [-np.pi, -8], [np.pi, 8]))[0]), rel=1e-3, abs=1e-3)
+
+
+def test_the_wrapper_passes_gymnasiums_own_checks():
+    env = certirl.gym.RewardWrapper(gymnasium.make("CartPole-v1"), lambda s: -(s[:, 0] ** 2), discount=0.9)
+    checked = gymnasium.wrappers.PassiveEnvChecker(env)
+    checked.reset(seed=0)
+    for _ in range(5):
+        checked.step(checked.action_space.sample())
+
+
+def test_without_gymnasium_it_says_what_to_install():
+    code = "import sys; sys.modules['gymnasium'] = None; import certirl; certirl.gym"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert 'ImportError: certirl.gym needs gymnasium, 1.0 or later: pip install "certirl[gym]"' in done.stderr

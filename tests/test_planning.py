@@ -97,6 +97,11 @@ def test_noise_is_averaged_over():
     states = np.array([-0.3, 0.0, 0.3])
     assert found.value(states) == pytest.approx(states / 0.6 + 0.16 / 0.6 / 0.2, abs=0.03)
     assert (found(states) == 1).all()
+    mixed = np.random.default_rng(1).permutation(np.repeat(np.linspace(-1, 1, 21), 5))
+    assert np.array_equal(found.action_values(mixed), np.stack([found.action_values([s])[0] for s in mixed]))
+    assert plan(Noisy(), lambda s: s[:, 0], discount=0.8, points=101).value(states) == pytest.approx(
+        found.value(states), abs=0.1
+    )
 
 
 def test_four_coordinates_agree_with_four_separate_ones():
@@ -127,15 +132,27 @@ def test_a_plan_looks_one_step_ahead_as_bellman_says():
     assert "50 points" in str(found)
 
 
+def test_a_solution_brings_its_reward_and_discount():
+    problem = certirl.problems.random_polynomial(seed=7)
+    solution = certirl.solve(problem, discount=0.7, expert=0, samples=20_000, rng=0)
+    found = plan(problem, solution, points=201, draws=200)
+    assert found.discount == 0.7
+    # Under its own reward the expert's action is the best: against the exact margins, which know no grid.
+    assert problem.true_margin(solution.reward, discount=0.7) > 0
+    assert (found(np.linspace(-1, 1, 50)) == 0).mean() > 0.9
+
+
 @pytest.mark.parametrize(
     ("asked", "sentence"),
     [
         ({"discount": 1.0}, "discount must be"),
+        ({"discount": None}, "pass discount, say"),
         ({"points": 2}, "points must be whole numbers of at least 3"),
         ({"draws": 0}, "draws must be a positive"),
         ({"reward": None}, "has no reward of its own"),
         ({"step_reward": lambda s, a, t: s[:, 0]}, "not both"),
         ({"reward": lambda s: np.zeros(3)}, "one finite number for each of"),
+        ({"points": (10, 10)}, "points must be whole numbers"),
     ],
 )
 def test_wrong_calls_are_told_what_to_write_instead(asked, sentence):

@@ -70,27 +70,36 @@ def certify(
             left out. Results do not depend on it.
         tube: a half-width, for experts who switch; a fortieth of the domain's width if left out.
     """
+    settings: dict[str, Any] = {"delta": delta, "tail": tail, "samples": samples, "rng": rng, "paired": paired}
+    settings |= {"reward_range": reward_range, "progress": progress, "map": map, "discount": discount}
     known = getattr(reward, "expert", None) if expert is None else expert
     if known is None or isinstance(known, int | np.integer):
         if tube is not None:
             raise ValueError("an expert who always takes one action never switches: leave tube out")
-        return certify_constant(
-            reward,
-            source,
-            delta=delta,
-            tail=tail,
-            discount=discount,
-            expert=expert,
-            columns=columns,
-            samples=samples,
-            rng=rng,
-            reward_range=reward_range,
-            paired=paired,
-            progress=progress,
-            map=map,
-        )
+        return certify_constant(reward, source, expert=expert, columns=columns, **settings)
+    return _certify_policy(reward, source, known, columns, tube, **settings)
+
+
+def _certify_policy(
+    reward: Any,
+    source: Any,
+    expert: Any,
+    columns: Basis | None,
+    tube: float | None,
+    *,
+    delta: float,
+    tail: TailLike,
+    discount: float | None,
+    samples: int,
+    rng: Any,
+    reward_range: tuple[float, float] | None,
+    paired: bool | None,
+    progress: bool | Report | None,
+    map: Any,
+) -> PolicyCertificate:
+    """The same for experts who switch or mix."""
     check_delta(delta)
-    function, policy, columns, discount = _what_is_asked(reward, source, known, columns, discount)
+    function, policy, columns, discount = _what_is_asked(reward, source, expert, columns, discount)
     lookup, allowed = look_up(policy, columns.domain), allowed_tube(tube, columns.domain)
     notes: tuple[str, ...] = ("the reward was chosen without looking at these transitions",)
     if reward_range is None:

@@ -216,6 +216,7 @@ class EnvSimulator:
         periodic: coordinates that go around.
         noise: standard deviation of what is added to each coordinate of a next state; mirrored at the edges.
         notes: what was estimated or changed, in sentences.
+        random: the environment's own step is: asked twice about the same state, it answered differently.
     """
 
     name: str
@@ -225,6 +226,7 @@ class EnvSimulator:
     periodic: tuple[int, ...]
     noise: tuple[float, ...]
     notes: tuple[str, ...] = ()
+    random: bool = False
 
     @property
     def n_actions(self) -> int:
@@ -238,8 +240,8 @@ class EnvSimulator:
 
     @property
     def deterministic(self) -> bool:
-        """No noise was asked for, and the physics is written as a function; a stepped environment may be random."""
-        return not any(self.noise) and self.physics.thread_safe
+        """One state and one action lead to one next state."""
+        return not any(self.noise) and not self.random
 
     def __str__(self) -> str:
         how = "vectorised" if self.physics.thread_safe else "stepped row by row"
@@ -273,9 +275,14 @@ class EnvSimulator:
         shaken = placed(shaken, self.domain, self.periodic, reflect=True)
         return np.where(self.terminal(states)[:, None], after, shaken)
 
-    def outcomes(self, states: Array, action: int, rng: Any = None) -> tuple[Array, Array]:
-        """Next states ``[m, n, d]`` with weights ``[m]`` for expectations: exact to third order in the noise."""
-        after, _ = self.step(states, action, rng)
+    def outcomes(self, states: Array, action: int) -> tuple[Array, Array] | None:
+        """Next states ``[m, n, d]`` with weights ``[m]`` for expectations: exact to third order in the noise.
+
+        None if the environment itself is random: its next states can only be drawn.
+        """
+        if self.random:
+            return None
+        after, _ = self.step(states, action)
         d, shift = len(self.domain), np.diag(self.noise)[np.array(self.noise) > 0]
         if not len(shift):
             return after[None], np.ones(1)

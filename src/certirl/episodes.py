@@ -362,11 +362,12 @@ def _account(beyond: Array, ends: list[Array], domain: Domain, rows: NDArray[np.
 def _absorbed(steps: Steps, n_actions: int) -> Steps:
     final = np.repeat(steps.next_states[steps.terminal], n_actions, axis=0)
     count = int(steps.terminal.sum())
+    told = f"{count:,} terminal state{'s were' if count > 1 else ' was'} made absorbing"
     return Steps(
         np.concatenate([steps.states, final]),
         np.concatenate([steps.actions, np.tile(np.arange(n_actions), count)]),
         np.concatenate([steps.next_states, final]),
         np.concatenate([steps.terminal, np.ones(len(final), dtype=bool)]),
         np.concatenate([steps.episodes, np.full(len(final), -1)]),
-        (*steps.notes, f"{count:,} terminal states were made absorbing, by {len(final):,} rows from each to itself"),
+        (*steps.notes, f"{told}, by {len(final):,} rows from each to itself"),
     )

@@ -41,6 +41,20 @@ try:
 except ImportError:
     raise ImportError('certirl.gym needs gymnasium, 1.0 or later: pip install "certirl[gym]"') from None
 
+# Wrappers that leave the dynamics alone.
+HARMLESS = (
+    "Autoreset",
+    "HumanRendering",
+    "NormalizeReward",
+    "OrderEnforcing",
+    "PassiveEnvChecker",
+    "RecordEpisodeStatistics",
+    "RecordVideo",
+    "RenderCollection",
+    "RewardWrapper",
+    "TimeLimit",
+    "TransformReward",
+)
 PROBES = 64  # states at which vectorised physics must agree with the environment's own step
 AGREEMENT = 1e-9  # of the width of a coordinate
 _TRIAL_EPISODES, _TRIAL_STEPS, _WIDER = 100, 500, 1.2  # where bounds come from random play
@@ -62,7 +76,7 @@ def simulator(
 
     MountainCar, Pendulum and CartPole are vectorised; the physics is compared with the environment's own ``step``
     first, and an environment that disagrees is stepped row by row, as is every other one (about 10 µs a row). The
-    environment itself is copied and stays as it is.
+    environment is copied, if it can be, and stays as it is; its wrappers are left out.
 
     Args:
         env: a gymnasium environment or the name of one; or an object with ``transition(state, action)``, as in seals.
@@ -81,9 +95,11 @@ def simulator(
     made = _opened(env)
     controls = controls_of(made.action_space, actions)
     around = None if periodic is None else tuple(int(axis) for axis in periodic)
-    stepped = _stepped(made, get_state or read_state, set_state or write_state, terminal, around, domain)
+    # With hooks of its own an environment has coordinates of its own.
+    written = None if terminal or get_state or set_state else physics_of(unwrapped(made))
+    hooks = get_state or read_state, set_state or write_state, terminal
+    stepped = _stepped(made, written, *hooks, around, domain)
     generator = as_generator(rng, "gym.simulator")
-    written = physics_of(stepped.env) if terminal is None and isinstance(stepped, Stepped) else None
     box, notes = _box(domain, stepped if written is None else written, stepped, controls, generator)
     around = around if around is not None else () if written is None else written.periodic
     if any(axis not in range(len(box)) for axis in around):
@@ -95,7 +111,7 @@ def simulator(
             notes.append("its step is not that of the environment it is made from, so that it is stepped row by row")
     name = type(stepped.env).__name__.removesuffix("Env")
     found = EnvSimulator(name, physics, controls, box, around, _deviations(noise, box), tuple(notes))
-    return replace(found, notes=(*notes, *_stopped(found, generator)))
+    return replace(found, notes=(*notes, *_stopped(found, generator)), random=_is_random(found, generator))
 
 
 def _opened(env: Any) -> Any:
@@ -104,6 +120,14 @@ def _opened(env: Any) -> Any:
         return gymnasium.make(env)
     if not hasattr(env, "action_space"):
         raise TypeError(f"{type(env).__name__} is no environment: it has no action_space")
+    layer = env
+    while layer is not unwrapped(env) and hasattr(layer, "env"):
+        if type(layer).__name__ not in HARMLESS:
+            raise ValueError(
+                f"{type(layer).__name__} may change what a step does, and a simulator asks the environment inside: "
+                "pass env.unwrapped, with actions as it takes them"
+            )
+        layer = layer.env
     try:
         return copy.deepcopy(env)
     except (TypeError, AttributeError, RuntimeError):  # windows, sockets, compiled engines
@@ -111,11 +135,16 @@ def _opened(env: Any) -> Any:
 
 
 def _stepped(
-    env: Any, read: Reader, write: Any, terminal: Any, periodic: tuple[int, ...] | None, domain: Any
+    env: Any,
+    known: Physics | None,
+    read: Reader,
+    write: Any,
+    terminal: Any,
+    periodic: tuple[int, ...] | None,
+    domain: Any,
 ) -> Stepped | Transitioned:
     """The environment behind the interface of physics."""
     inner, around = unwrapped(env), periodic or ()
-    known = physics_of(inner)
     if hasattr(inner, "transition"):
         space = getattr(inner, "state_space", inner.observation_space)
         dimension = len(as_domain(domain)) if domain is not None else int(np.prod(space.shape or (1,)))
@@ -123,7 +152,7 @@ def _stepped(
         return Transitioned(inner, terminal, bounds, around)
     observation, _ = env.reset(seed=0)
     state = state_of(env, read)
-    if known is not None and terminal is None:
+    if known is not None:
         return Stepped(inner, read, write, known.terminal, known.bounds, known.periodic)
     if domain is not None:
         return Stepped(inner, read, write, terminal, as_domain(domain), around)
@@ -203,6 +232,18 @@ def _deviations(noise: Any, box: Domain) -> tuple[float, ...]:
     return tuple((spread * np.diff(np.array(box), axis=1)[:, 0]).tolist())
 
 
+def _is_random(found: EnvSimulator, rng: np.random.Generator) -> bool:
+    """Whether the environment's own step answers differently when it is asked again."""
+    if found.thread_safe:
+        return False
+    states = _uniform(found.domain, 16, rng)
+    for action in range(found.n_actions):
+        one, other = (found.step(states, action, stream)[0] for stream in rng.spawn(2))
+        if not np.array_equal(one, other):
+            return True
+    return False
+
+
 def _stopped(found: EnvSimulator, rng: np.random.Generator) -> list[str]:
     """What share of next states leaves the box by which coordinate, from states drawn evenly."""
     states = _uniform(found.domain, 4096 if found.thread_safe else 128, rng)
@@ -213,6 +254,12 @@ def _stopped(found: EnvSimulator, rng: np.random.Generator) -> list[str]:
         moved, _ = found.physics.step(states, control, rng)
         outside = (moved < low - 1e-9 * (high - low)) | (moved > high + 1e-9 * (high - low))
         ended = found.physics.terminal(placed(moved, found.domain, found.periodic))
+        lost = found.physics.terminal(moved) & ~ended
+        if lost.any():
+            raise ValueError(
+                f"the domain {describe(found.domain)} has no room for terminal states such as "
+                f"{moved[lost.argmax()].tolist()}: put on its edge it would be no longer terminal; widen the domain"
+            )
         beyond += (outside & ~ended[:, None]).mean(axis=0) / found.n_actions
     return [
         f"{share:.1%} of next states leave the box in coordinate {axis} and are stopped at its edge"

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from certirl.bellman import check_problem
 from certirl.boxes import mesh
 from certirl.domain import Array, Domain, as_domain, as_rows, describe, freeze, like_input
-from certirl.reward import RewardLike
+from certirl.reward import RewardLike, unpack
 from certirl.simulator import Simulator, as_generator, check_simulator
 
 StepReward = Callable[[Array, int, Array], Any]
@@ -106,6 +106,7 @@ class Plan:
     residual: float
     rounds: int
     _world: _World
+    _on_grid: Array | None = None
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -125,8 +126,14 @@ class Plan:
         return like_input(self._world.continued(self.grid, self.values, rows), states, len(self.grid.domain))
 
     def action_values(self, states: ArrayLike) -> Array:
-        """Q*(s, a), one step ahead through the simulator: ``[n, A]``. States beyond the box are put on its edge."""
+        """Q*(s, a), one step ahead through the simulator: ``[n, A]``. States beyond the box are put on its edge.
+
+        Where next states were drawn it is interpolated between the points instead: drawn again, a policy would not be a
+        function of the state.
+        """
         rows = self.grid.place(states)
+        if self._on_grid is not None:
+            return np.stack([self.grid.interpolate(values, rows) for values in self._on_grid], axis=1)
         found = np.empty((len(rows), self.n_actions))
         for start in range(0, len(rows), _BLOCK):
             part = rows[start : start + _BLOCK]
@@ -157,10 +164,10 @@ def plan(
     simulator: Simulator,
     reward: RewardLike | None = None,
     *,
-    discount: float,
+    discount: float | None = None,
     step_reward: StepReward | None = None,
     points: int | tuple[int, ...] | None = None,
-    draws: int = 1,
+    draws: int | None = None,
     tolerance: float = 1e-5,
     rng: Any = 0,
 ) -> Plan:
@@ -172,29 +179,31 @@ def plan(
     Args:
         simulator: the dynamics, up to four coordinates. Coordinates in its attribute ``periodic`` go around. One with
             ``outcomes(states, action)`` gives next states ``[m, n, d]`` and weights ``[m]`` for expectations; of any
-            other one ``draws`` next states are drawn, the same whenever a state is asked about again.
-        reward: R(s), a function of states ``[n, d]``.
-        discount: γ.
+            other one, or if it answers None, ``draws`` next states are drawn with common random numbers.
+        reward: R(s), a function of states ``[n, d]``; or a `Solution`.
+        discount: γ; known from a solution.
         step_reward: instead, a function of states, an action and next states; if neither is given, the simulator's own
             ``reward``.
         points: along each coordinate, one number for all or one each.
-        draws: how many next states stand for the distribution; one is enough for deterministic dynamics.
+        draws: how many next states stand for the distribution. Left out, the simulator is asked twice about the same
+            states: one if it answers alike, else 32, or 8 in three and four coordinates.
         tolerance: of V*, as a share of its span.
         rng: a seed or Generator, for the draws.
     """
     check_simulator(simulator)
+    own, of_steps, discount = _chosen_reward(simulator, reward, step_reward, discount)
     check_problem(discount, 0, simulator.n_actions)
     domain = as_domain(simulator.domain)
     periodic = tuple(int(axis) for axis in getattr(simulator, "periodic", ()))
     grid = Grid(domain, _counts(points, len(domain)), periodic)
-    own, of_steps = _chosen_reward(simulator, reward, step_reward)
-    if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
-        raise ValueError(f"draws must be a positive whole number, got {draws!r}")
-    world = _World(simulator, own, of_steps, float(discount), int(draws), as_generator(rng, "plan"))
+    generator = as_generator(rng, "plan")
+    number = _number_of_draws(simulator, domain, draws, generator)
+    world = _World(simulator, own, of_steps, float(discount), number, generator)
     matrices, rewards = _model(world, grid)
     values, rounds = _policy_iteration(matrices, rewards, tolerance * (1 - discount), discount)
-    residual = np.abs(_improved(matrices, rewards, values).max(axis=0) - values).max()
-    return Plan(grid, values, float(discount), float(residual), rounds, world)
+    ahead = _improved(matrices, rewards, values)
+    residual = float(np.abs(ahead.max(axis=0) - values).max())
+    return Plan(grid, values, float(discount), residual, rounds, world, ahead if number > 1 else None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,8 +223,9 @@ class _World:
         return np.asarray(self.simulator.terminal(states), dtype=bool)
 
     def outcomes(self, states: Array, action: int) -> tuple[Array, Array]:
-        if hasattr(self.simulator, "outcomes"):
-            return self.simulator.outcomes(states, action)
+        known = self.simulator.outcomes(states, action) if hasattr(self.simulator, "outcomes") else None
+        if known is not None:
+            return known
         seeds = self.rng.bit_generator.seed_seq.entropy, self.rng.bit_generator.seed_seq.spawn_key  # type: ignore[attr-defined]
         found = []
         for number in range(self.draws):
@@ -251,28 +261,45 @@ def _numbers(values: Any, n: int) -> Array:
     return found.reshape(n)
 
 
-def _chosen_reward(simulator: Any, reward: Any, step_reward: Any) -> tuple[RewardLike | None, StepReward | None]:
+def _chosen_reward(
+    simulator: Any, reward: Any, step_reward: Any, discount: float | None
+) -> tuple[RewardLike | None, StepReward | None, float]:
     if reward is not None and step_reward is not None:
         raise ValueError("give reward, a function of states, or step_reward, a function of steps, not both")
-    if reward is None and step_reward is None:
-        step_reward = getattr(simulator, "reward", None)
-        if step_reward is None:
+    if reward is not None:
+        reward, discount, _ = unpack(reward, discount, None)
+    else:
+        step_reward = getattr(simulator, "reward", None) if step_reward is None else step_reward
+        if not callable(step_reward):
             raise ValueError(f"{type(simulator).__name__} has no reward of its own: pass one, a function of states")
-    if hasattr(reward, "reward"):  # a solution
-        reward = reward.reward
-    for one in (reward, step_reward):
-        if one is not None and not callable(one):
-            raise TypeError(f"a reward must be a function, got {type(one).__name__}")
-    return reward, step_reward
+    if discount is None:
+        raise ValueError("a reward alone does not know the problem: pass discount, say discount=0.9")
+    return reward, step_reward, discount
+
+
+def _number_of_draws(simulator: Any, domain: Domain, draws: Any, rng: np.random.Generator) -> int:
+    if draws is not None:
+        if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
+            raise ValueError(f"draws must be a positive whole number, got {draws!r}")
+        return int(draws)
+    low, high = np.array(domain).T
+    states = low + (high - low) * rng.random((64, len(domain)))
+    if hasattr(simulator, "outcomes") and simulator.outcomes(states, 0) is not None:
+        return 1
+    for action in range(simulator.n_actions):
+        one, other = (np.asarray(simulator.sample(states, action, stream)) for stream in rng.spawn(2))
+        if not np.array_equal(one, other):
+            return 32 if len(domain) <= 2 else 8
+    return 1
 
 
 def _counts(points: Any, dimension: int) -> tuple[int, ...]:
     if dimension not in POINTS:
         raise ValueError(f"a grid serves one to four coordinates, these states have {dimension}")
-    chosen = np.broadcast_to(POINTS[dimension] if points is None else points, dimension)
-    if not np.issubdtype(chosen.dtype, np.integer) or (chosen < 3).any():
+    chosen = np.asarray(POINTS[dimension] if points is None else points)
+    if chosen.shape not in {(), (dimension,)} or chosen.dtype.kind != "i" or (chosen < 3).any():
         raise ValueError(f"points must be whole numbers of at least 3, one or {dimension} of them, got {points!r}")
-    return tuple(chosen.tolist())
+    return tuple(np.broadcast_to(chosen, dimension).tolist())
 
 
 def _model(world: _World, grid: Grid) -> tuple[list[Any], Array]:

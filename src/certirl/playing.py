@@ -70,7 +70,7 @@ def play(
         raise ValueError(f"on must be 'state' or 'observation': what the policy looks at; got {on!r}")
     controls = controls_of(env.action_space, actions)
     chosen = _uniform(len(controls)) if policy is None else as_policy(policy, len(controls))
-    if steps is None and getattr(getattr(env, "spec", None), "max_episode_steps", None) is None:
+    if steps is None and not _has_limit(env):
         raise ValueError("nothing says when an episode of this environment is cut off: pass steps, say steps=200")
     read = wrapped_reader(env, get_state)
     streams = as_generator(rng, "gym.play").spawn(int(episodes))
@@ -80,6 +80,15 @@ def play(
         batch = zip(copies, streams[start : start + len(copies)], strict=False)
         found += _together([_started(one, stream, read) for one, stream in batch], chosen, controls, read, steps, on)
     return tuple(found)
+
+
+def _has_limit(env: Any) -> bool:
+    """Whether episodes are cut off some time."""
+    while hasattr(env, "env"):
+        if type(env).__name__ == "TimeLimit":
+            return True
+        env = env.env
+    return False
 
 
 def _uniform(n_actions: int) -> Policy:

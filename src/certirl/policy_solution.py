@@ -90,7 +90,7 @@ class Diagnostics:
             for a log, where the effects of some action are extrapolated.
         ties: the share of comparisons left out since both actions do the same there.
         unexplained: the share of states at which some action would be better than the expert's.
-        residual, largest_residual: of R against V − γP_πV, root mean square and at most.
+        residual, largest_residual: of R against V − γ max_a P_aV: root mean square, and at most.
         seen: next states were looked at directly.
     """
 
@@ -114,7 +114,7 @@ class Diagnostics:
             "coverage": missing if self.uncovered else "data everywhere in the box",
             "ties": f"{self.ties:.1%} of comparisons left out: both actions do the same there",
             "slack": f"at {self.unexplained:.1%} of states some other action looks better than the expert's",
-            "residual": f"R misses V − γP_πV by {self.residual:.2g} (rms), {self.largest_residual:.2g} at most",
+            "residual": f"R misses V − γ max P_aV by {self.residual:.2g} (rms), {self.largest_residual:.2g} at most",
         }
 
 

@@ -96,17 +96,14 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
     """
     if not _is_one_action(expert):
         _check_for_policy(delta, columns=columns, tube=tube, tail=tail, components=components, cover=cover)
-        own: dict[str, Any] = {"basis": basis, "rng": rng, "margin": margin, "price": slack, "discount": discount}
-        if delta is None:
-            return solve_policy(source, expert, samples=samples, **own)
+        form_of_value: dict[str, Any] = {"basis": basis, "margin": margin, "price": slack, "discount": discount}
         proof: dict[str, Any] = {"delta": delta, "tail": tail, "columns": columns, "tube": tube, "paired": paired}
         with on(map):
-            return prove_policy(source, expert, max_samples=max_samples, watch=announcer(progress), **proof, **own)
+            return _for_policy(source, expert, samples, max_samples, rng, progress, proof, form_of_value)
     asked: dict[str, Any] = {"discount": discount, "expert": expert, "objective": objective}
     proof = {"delta": delta, "tail": tail}
-    if tube is not None:
-        raise ValueError("an expert who always takes one action never switches: leave tube out")
-    _check(source, discount, expert, basis, samples, form, objective, several=components is not None, margin=margin)
+    beside = {"margin": margin, "tube": tube}
+    _check(source, discount, expert, basis, samples, form, objective, several=components is not None, **beside)
     plain = form == "least-squares" and cover is None and slack is None
     if delta is not None:
         _check_proof(source, delta, plain=plain, several=components is not None)
@@ -127,6 +124,22 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
 
 def _is_one_action(expert: Any) -> bool:
     return not (callable(expert) or hasattr(expert, "predict"))
+
+
+def _for_policy(
+    source: Any,
+    expert: Any,
+    samples: int,
+    most: int,
+    rng: Any,
+    progress: Any,
+    proof: dict[str, Any],
+    form: dict[str, Any],
+) -> PolicySolution:
+    """The value form, until it is proved if that is asked for."""
+    if proof["delta"] is None:
+        return solve_policy(source, expert, samples=samples, rng=rng, **form)
+    return prove_policy(source, expert, max_samples=most, rng=rng, watch=announcer(progress), **proof, **form)
 
 
 def _check_for_policy(delta: float | None, *, columns: Any, tube: float | None, tail: TailLike, **others: Any) -> None:

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl import tensors
-from certirl.domain import Array, Domain, as_domain, as_rows, as_states, describe, freeze
-
-LARGEST_ACTION = 2**31  # beyond it, what looks like an action is something else
+from certirl.domain import Array, Domain, as_domain, as_rows, as_states, bounding_box, describe, freeze
+from certirl.domain import as_actions as as_actions  # others look for it here
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +56,7 @@ class Transitions:
             )
         if len(states) == 0:
             raise ValueError("there are no transitions: states, actions and next_states are empty")
-        domain = _bounding_box(states, next_states) if self.domain is None else as_domain(self.domain)
+        domain = bounding_box(states, next_states) if self.domain is None else as_domain(self.domain)
         if len(domain) != dimension:
             raise ValueError(f"states have {dimension} coordinates but the domain {describe(domain)} has {len(domain)}")
         n_actions = int(actions.max()) + 1 if self.n_actions is None else int(self.n_actions)
@@ -106,11 +105,9 @@ class Transitions:
         if len(chosen) != len(self) or not rows.size:
             raise ValueError(f"chosen must be true for some of the {len(self)} transitions, got {rows.size}")
         part = object.__new__(Transitions)  # what was checked once stays right
-        columns = {name: getattr(self, name)[rows] for name in ("states", "actions", "next_states")}
+        names = ("states", "actions", "next_states", "terminal", "episodes")
+        columns = {name: None if getattr(self, name) is None else getattr(self, name)[rows] for name in names}
         kept = {name: getattr(self, name) for name in ("domain", "n_actions", "paired", "domain_from_data", "notes")}
-        for name in ("terminal", "episodes"):
-            whole = getattr(self, name)
-            kept[name] = None if whole is None else whole[rows]
         part._keep(**columns, **kept)
         if part.paired:
             part._check_pairs()
@@ -387,35 +384,3 @@ class Record:
 def pieces(transitions: Transitions, size: int) -> Record:
     """Walk a record in pieces of at most ``size`` states."""
     return Record(transitions, size)
-
-
-def as_actions(actions: Any, *, n_actions: int | None = None, first: int = 0) -> NDArray[np.intp]:
-    """Turn ``[n]`` or ``[n, 1]`` into whole numbers 0, 1, … below ``n_actions``; rows are counted from ``first``."""
-    raw = np.asarray(actions)
-    if raw.ndim == 2 and raw.shape[1] == 1:
-        raw = raw[:, 0]
-    if raw.ndim != 1:
-        raise ValueError(f"actions must have shape [n], got {list(raw.shape)}")
-    if raw.size and not np.issubdtype(raw.dtype, np.number):
-        raise ValueError("actions must be whole numbers 0, 1, …; map names or torques to numbers first")
-    whole = np.isfinite(raw) & (raw == np.round(raw)) & (raw >= 0) & (raw < LARGEST_ACTION)
-    if not whole.all():
-        row = int(whole.argmin())
-        raise ValueError(
-            f"actions must be whole numbers 0, 1, …, got {float(raw[row]):.12g} in row {first + row}; "
-            "map names or torques to numbers first"
-        )
-    if n_actions is not None and raw.size and raw.max() >= n_actions:
-        row = int((raw >= n_actions).argmax())
-        raise ValueError(
-            f"action {int(raw[row])} in row {first + row} is not among the {n_actions} actions 0 … {n_actions - 1}"
-        )
-    return raw.astype(np.intp)
-
-
-def _bounding_box(states: Array, next_states: Array) -> Domain:
-    low = np.minimum(states.min(axis=0), next_states.min(axis=0))
-    high = np.maximum(states.max(axis=0), next_states.max(axis=0))
-    if not (low < high).all():
-        raise ValueError("some coordinate never changes, so the data spans no box; pass domain=((low, high), …)")
-    return as_domain(np.stack([low, high], axis=1))

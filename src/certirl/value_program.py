@@ -280,15 +280,20 @@ def _descend(
 
 
 def _best_length(room: Array, along: Array, linear: float, quadratic: float, weight: float) -> float:
-    """Where ``weight·Σ max(0, room − t·along)² + 2t·linear + t²·quadratic`` is least: its slope grows with t."""
-
-    def slope(t: float) -> float:
-        return linear + t * quadratic - weight * float(along @ np.maximum(room - t * along, 0.0))
-
-    low, high = 0.0, 1.0
-    while slope(high) < 0 and high < 1e6:
-        low, high = high, 2 * high
-    for _ in range(30):
-        middle = (low + high) / 2
-        low, high = (middle, high) if slope(middle) < 0 else (low, middle)
-    return (low + high) / 2
+    """Where ``weight·Σ max(0, room − t·along)² + 2t·linear + t²·quadratic`` is least, by Newton steps in a bracket."""
+    low, high, t = 0.0, np.inf, 1.0
+    for _ in range(40):
+        left = room - t * along
+        short = left > 0
+        own = along[short]
+        # Plain sums: threads of a matrix library cost more than they bring here.
+        slope = linear + t * quadratic - weight * float((own * left[short]).sum())
+        bend = quadratic + weight * float((own * own).sum())
+        low, high = (t, high) if slope < 0 else (low, t)
+        found = t - slope / bend if bend > 0 else 2 * t
+        if not low < found < high:
+            found = (low + high) / 2 if np.isfinite(high) else 2 * t
+        if abs(found - t) <= 1e-9 * t:
+            return found
+        t = found
+    return t
