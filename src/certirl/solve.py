@@ -73,8 +73,7 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
         source: a simulator (anything with ``n_actions``, ``domain`` and ``sample(states, action, rng)``), logged
             `Transitions`, or `Moments` measured before: these keep no transitions that a certificate could look at.
         discount: γ, strictly between 0 and 1.
-        expert: the action the expert always takes; or a function of states ``[n, d]`` giving actions ``[n]`` or
-            probabilities ``[n, A]``, or an object with ``predict``: see docs/experts.md.
+        expert: the action it always takes, or a function of states, or a model that predicts: see docs/experts.md.
         basis: the functions φ, say ``Legendre(11)`` or ``product(Fourier(9), Legendre(7))``; by held-out data if None.
         columns: how many of them describe the state; chosen from held-out data if left out.
         samples: transitions to draw for each action without ``delta``; for simulators only.
@@ -89,36 +88,32 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
         paired: the same states and random numbers for every action, so that noise cancels; by a trial if left out.
         progress: True, False, a function ``(done, total)``, or None for a line if standard error is a terminal.
         map: a number of threads, a Dask client or an executor; all cores if left out. Results do not depend on it.
-        components: groups of coordinates that move independently, ``[[0], [1]]`` or ``{"speed": [0], …}``: the reward
-            is a sum over them; basis and columns are one for all or one for each.
+        components: groups of coordinates that move independently, ``[[0], [1]]``; basis and columns for all or each.
         margin: if the expert depends on the state, the half-width of the tube beside a switch; see `solve_policy`.
         tube: with ``delta``, how far from a switch that must be proved, in units of the state; see `certify`.
     """
+    proof: dict[str, Any] = {"delta": delta, "tail": tail}
+    given: dict[str, Any] = {"basis": basis, "columns": columns, "samples": samples, "rng": rng, "map": map}
+    given |= {"max_samples": max_samples, "progress": progress, "paired": paired}
+    beside = {"margin": margin, "tube": tube}
     if not _is_one_action(expert):
         _check_for_policy(delta, columns=columns, tube=tube, tail=tail, components=components, cover=cover)
-        form_of_value: dict[str, Any] = {"basis": basis, "margin": margin, "price": slack, "discount": discount}
-        proof: dict[str, Any] = {"delta": delta, "tail": tail, "columns": columns, "tube": tube, "paired": paired}
-        with on(map):
-            return _for_policy(source, expert, samples, max_samples, rng, progress, proof, form_of_value)
+        return _for_policy(source, expert, discount=discount, price=slack, **given, **proof, **beside)
     asked: dict[str, Any] = {"discount": discount, "expert": expert, "objective": objective}
-    proof = {"delta": delta, "tail": tail}
-    beside = {"margin": margin, "tube": tube}
     _check(source, discount, expert, basis, samples, form, objective, several=components is not None, **beside)
     plain = form == "least-squares" and cover is None and slack is None
     if delta is not None:
         _check_proof(source, delta, plain=plain, several=components is not None)
     if components is not None:
         _check_for_components(source, plain=plain)
-        given: dict[str, Any] = {"basis": basis, "columns": columns, "samples": samples, "rng": rng, "map": map}
-        given |= {"max_samples": max_samples, "progress": progress, "paired": paired}
         return solve_components(source, components, **given, **asked, **proof)
     with on(map):
-        if delta is None:
-            program, asked["paired"] = {"cover": cover, "slack": slack}, paired
-            return _estimated(source, basis, columns, samples, rng, form, progress, asked, program)
-        if isinstance(source, Transitions):
+        if isinstance(source, Transitions) and delta is not None:
             return _from_log(source, basis, columns, rng, proof, asked)
         asked["paired"] = paired
+        if delta is None:
+            program = {"cover": cover, "slack": slack}
+            return _estimated(source, basis, columns, samples, rng, form, progress, asked, program)
         return _from_simulator(source, basis, columns, rng, max_samples, progress, proof, asked)
 
 
@@ -129,17 +124,24 @@ def _is_one_action(expert: Any) -> bool:
 def _for_policy(
     source: Any,
     expert: Any,
+    *,
+    delta: float | None,
     samples: int,
-    most: int,
-    rng: Any,
+    max_samples: int,
     progress: Any,
-    proof: dict[str, Any],
-    form: dict[str, Any],
+    map: Any,
+    columns: Any,
+    tail: TailLike,
+    tube: float | None,
+    paired: bool | None,
+    **form: Any,
 ) -> PolicySolution:
     """The value form, until it is proved if that is asked for."""
-    if proof["delta"] is None:
-        return solve_policy(source, expert, samples=samples, rng=rng, **form)
-    return prove_policy(source, expert, max_samples=most, rng=rng, watch=announcer(progress), **proof, **form)
+    with on(map):
+        if delta is None:
+            return solve_policy(source, expert, samples=samples, **form)
+        form |= {"columns": columns, "tail": tail, "tube": tube, "paired": paired, "watch": announcer(progress)}
+        return prove_policy(source, expert, delta=delta, max_samples=max_samples, **form)
 
 
 def _check_for_policy(delta: float | None, *, columns: Any, tube: float | None, tail: TailLike, **others: Any) -> None:
@@ -366,8 +368,11 @@ def _check(
     *,
     several: bool,
     margin: Any,
+    tube: float | None,
 ) -> None:
     """Refuse before drawing anything what would be refused after."""
+    if tube is not None:
+        raise ValueError("an expert who always takes one action never switches: leave tube out")
     if margin is not None:
         raise ValueError("margin is for experts that depend on the state; of one action it is 1 at every state")
     if form not in FORMS:
