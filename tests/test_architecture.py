@@ -18,40 +18,45 @@ LAYERS = [
     ["laws", "scheduler"],
     ["bases"],
     ["boxes", "_harmonics", "_triton"],
-    ["extrema_boxes", "tensors"],
+    ["extrema_boxes", "tensors", "cells"],
     ["extrema", "inverse", "reward", "transitions", "_blocked", "_fused", "classic"],
     ["_spread", "_fused_residuals", "episodes", "environments"],
     ["_gridding"],
     ["sums"],
     ["simulator", "components", "policies"],
-    ["moments", "independence", "playing", "demonstrations"],
+    ["moments", "independence", "playing", "effects", "demonstrations"],
     ["estimate", "concentration"],
-    ["bellman", "program", "products", "tail", "surprises", "factorised"],
-    ["residuals", "blocks", "planning"],
-    ["evidence"],
+    ["bellman", "program", "products", "tail", "surprises", "factorised", "value_program"],
+    ["tabular"],
+    ["residuals", "blocks", "planning", "minimax_program"],
+    ["evidence", "policy_evidence"],
     ["bounds"],
+    ["policy_bounds"],
+    ["tubes"],
     ["recover"],
     ["choose", "apriori", "decompose"],
     ["diagnose", "coverage"],
     ["trigonometric"],
     ["theorems"],
     ["certify", "rational", "rollout"],
-    ["check", "refute", "prove"],
-    ["solution", "certify_components"],
-    ["additive"],
+    ["check", "refute", "prove", "policy_certificate"],
+    ["solution", "certify_components", "certify_policies"],
+    ["policy_solution"],
+    ["additive", "solve_policy"],
+    ["prove_policy"],
     ["solve_components"],
     ["solve"],
     ["readers"],
     ["episode_tables"],
     ["problems", "tables", "plots", "study", "gym"],
-    ["box_problems", "reproduce", "bench"],
+    ["box_problems", "switching_problems", "reproduce", "bench", "policy_plots"],
     ["__init__"],
     ["cli"],
     ["__main__"],
 ]
 HEIGHT = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
 # A convenience that opens a surface from a record, on demand.
-ALLOWED = {("solution", "plots")}
+ALLOWED = {("solution", "plots"), ("policy_solution", "policy_plots")}
 
 
 def imports(path: Path) -> set[str]:
@@ -117,7 +122,7 @@ PAGES = [
     "README.md",
     *(
         f"docs/{page}.md"
-        for page in ("certificates", "components", "demonstrations", "dimensions", "environments", "scale")
+        for page in ("certificates", "components", "demonstrations", "dimensions", "experts", "environments", "scale")
     ),
 ]
 

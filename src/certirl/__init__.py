@@ -13,7 +13,8 @@ from certirl.additive import AdditiveSolution, load
 from certirl.bases import Basis, Chebyshev, Fourier, Legendre
 from certirl.bellman import Bellman, bellman
 from certirl.boxes import ProductBasis, product
-from certirl.certify import Certificate, certify
+from certirl.certify import Certificate
+from certirl.certify_policies import certify
 from certirl.components import AdditiveReward
 from certirl.coverage import Coverage, coverage
 from certirl.demonstrations import Demonstrated, policy_from
@@ -22,6 +23,8 @@ from certirl.episodes import Episode, from_episodes
 from certirl.estimate import Operators, estimate
 from certirl.independence import Independence, find_components, independent
 from certirl.moments import Moments, measure
+from certirl.policies import Policy, as_policy
+from certirl.policy_certificate import PolicyCertificate
 from certirl.recover import Recovery, Witness, recover
 from certirl.refute import Refutation, refute
 from certirl.reward import Reward
@@ -50,6 +53,8 @@ __all__ = [
     "Legendre",
     "Moments",
     "Operators",
+    "Policy",
+    "PolicyCertificate",
     "ProductBasis",
     "Recovery",
     "Refutation",
@@ -61,6 +66,7 @@ __all__ = [
     "TensorTransitions",
     "Transitions",
     "Witness",
+    "as_policy",
     "bellman",
     "box_problems",
     "certify",
@@ -82,11 +88,13 @@ __all__ = [
     "rollout_check",
     "sample",
     "solve",
+    "switching_problems",
     "tables",
+    "tabular",
     "theorems",
 ]
 
-_LAZY = ("box_problems", "gym", "planning", "plots", "tables", "theorems")
+_LAZY = ("box_problems", "gym", "planning", "plots", "switching_problems", "tables", "tabular", "theorems")
 
 
 def __getattr__(name: str) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from certirl import archive, components, solution
+from certirl import archive, components, policy_solution, solution
 from certirl.certify_components import AdditiveCertificate
 from certirl.components import AdditiveReward
 from certirl.decompose import AdditiveWitness, Conflict
@@ -172,13 +172,15 @@ class AdditiveSolution:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Read what `Solution.save`, `AdditiveSolution.save` or `AdditiveReward.save` wrote."""
+    """Read what `save` of a solution of any kind, or of an additive reward, wrote."""
     kind, header, arrays = archive.read(path)
     try:
         if kind == components.KIND:
             return AdditiveReward.unpacked(header["reward"], arrays)
         if kind == KIND:
             return _unpacked(header, arrays)
+        if kind == policy_solution.KIND:
+            return policy_solution.unpacked(header, arrays)
     except (KeyError, TypeError, ValueError) as problem:
         raise ValueError(f"{path} is damaged: a field is missing or wrong ({problem})") from None
     return solution.load(path)

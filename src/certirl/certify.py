@@ -188,7 +188,7 @@ def certify(
     columns = columns.on(domain)
     notes: tuple[str, ...] = ("the reward was chosen without looking at these transitions",)
     if reward_range is None and not (isinstance(reward, Reward) and reward.basis.resized(columns.size) == columns):
-        reward_range, note = _look_up_range(reward, domain)
+        reward_range, note = look_up_range(reward, domain)
         notes += (note,)
     training, fresh = split(source, columns, samples, rng, FIT_SHARE, progress, role="certify", paired=paired)
     problem: dict[str, Any] = {"n_actions": n_actions, "discount": discount, "expert": expert}
@@ -355,7 +355,8 @@ def _what_is_asked(
     return function, discount, expert, columns
 
 
-def _look_up_range(reward: RewardLike, domain: Any) -> tuple[tuple[float, float], str]:
+def look_up_range(reward: RewardLike, domain: Any) -> tuple[tuple[float, float], str]:
+    """Bounds on a plain function from a grid, a twentieth added, and the assumption that makes of them."""
     ((low, high),) = domain
     values = np.asarray(reward(np.linspace(low, high, 4001)[:, None]), dtype=np.float64)
     if not np.isfinite(values).all():

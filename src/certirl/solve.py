@@ -18,13 +18,16 @@ from certirl.estimate import FORMS, estimate
 from certirl.evidence import gather, surrogate_of
 from certirl.extrema import minimum
 from certirl.moments import Moments
+from certirl.policy_solution import PolicySolution
 from certirl.progress import Report, announcer, watched_stream
 from certirl.prove import TRAINING_SHARE, prove
+from certirl.prove_policy import prove_policy
 from certirl.recover import OBJECTIVES, recover
 from certirl.refute import Refutation, refute
 from certirl.simulator import CHUNK, Simulator, as_generator, can_pair, check_simulator, draw
 from certirl.solution import Solution, build
 from certirl.solve_components import solve_components
+from certirl.solve_policy import solve_policy
 from certirl.tail import TailLike, tail_number
 from certirl.transitions import Piece, Transitions, pieces
 
@@ -45,7 +48,7 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
     source: Simulator | Transitions | Moments,
     *,
     discount: float,
-    expert: int = 0,
+    expert: Any = 0,
     basis: Any = None,
     columns: Any = None,
     samples: int = 10_000,
@@ -61,57 +64,95 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
     progress: bool | Report | None = None,
     map: Any = None,
     components: Any = None,
-) -> Solution | AdditiveSolution:
+    margin: Any = None,
+    tube: float | None = None,
+) -> Solution | AdditiveSolution | PolicySolution:
     """Find a reward under which the expert's action is strictly optimal: ``min_s D_a(s) ≥ 1`` for every rival a.
-
-    With ``delta`` it goes on until this is proved for the true dynamics, or the data or ``max_samples`` are used up.
 
     Args:
         source: a simulator (anything with ``n_actions``, ``domain`` and ``sample(states, action, rng)``), logged
             `Transitions`, or `Moments` measured before: these keep no transitions that a certificate could look at.
         discount: γ, strictly between 0 and 1.
-        expert: the action the expert always takes.
+        expert: the action it always takes, or a function of states, or a model that predicts: see docs/experts.md.
         basis: the functions φ, say ``Legendre(11)`` or ``product(Fourier(9), Legendre(7))``; by held-out data if None.
         columns: how many of them describe the state; chosen from held-out data if left out.
         samples: transitions to draw for each action without ``delta``; for simulators only.
         rng: a seed or Generator; needed with a simulator.
         objective: "least-variance", "l1" (the paper's) or "max-margin".
-        form: "least-squares", for which a simulator is asked with common random numbers at well-placed states, or
-            "mean" (the paper's: independent states from the weight of the basis).
+        form: "least-squares" (well-placed states) or "mean" (the paper's: states from the weight of the basis).
         cover: solve on the paper's cover of this radius instead of on the continuum.
         slack: soft form for experts that are only nearly optimal: the price of a shortfall.
-        delta: certify, with at most this probability of a false certificate; for states of one coordinate.
+        delta: go on until it is proved, with at most this probability of a false certificate; for one coordinate.
         tail: what is known of the dynamics beyond the columns (see `certify`); without it nothing is "certified".
         max_samples: transitions per action to stop at.
-        paired: ask a simulator with the same states and random numbers for every action, so that noise cancels between
-            actions; left out, it is done where a trial shows that rows keep their random numbers.
+        paired: the same states and random numbers for every action, so that noise cancels; by a trial if left out.
         progress: True, False, a function ``(done, total)``, or None for a line if standard error is a terminal.
-        map: where to work through data: a number of threads, a Dask client or an executor; threads on all cores if
-            left out. Results do not depend on it.
-        components: groups of coordinates that move independently, ``[[0], [1]]`` or ``{"speed": [0], …}``: the reward
-            is a sum over them; basis and columns are one for all or one for each.
+        map: a number of threads, a Dask client or an executor; all cores if left out. Results do not depend on it.
+        components: groups of coordinates that move independently, ``[[0], [1]]``; basis and columns for all or each.
+        margin: if the expert depends on the state, the half-width of the tube beside a switch; see `solve_policy`.
+        tube: with ``delta``, how far from a switch that must be proved, in units of the state; see `certify`.
     """
-    asked: dict[str, Any] = {"discount": discount, "expert": expert, "objective": objective}
     proof: dict[str, Any] = {"delta": delta, "tail": tail}
-    _check(source, discount, expert, basis, samples, form, objective, several=components is not None)
+    given: dict[str, Any] = {"basis": basis, "columns": columns, "samples": samples, "rng": rng, "map": map}
+    given |= {"max_samples": max_samples, "progress": progress, "paired": paired}
+    beside = {"margin": margin, "tube": tube}
+    if not _is_one_action(expert):
+        _check_for_policy(delta, columns=columns, tube=tube, tail=tail, components=components, cover=cover)
+        return _for_policy(source, expert, discount=discount, price=slack, **given, **proof, **beside)
+    asked: dict[str, Any] = {"discount": discount, "expert": expert, "objective": objective}
+    _check(source, discount, expert, basis, samples, form, objective, several=components is not None, **beside)
     plain = form == "least-squares" and cover is None and slack is None
     if delta is not None:
         _check_proof(source, delta, plain=plain, several=components is not None)
     if components is not None:
         _check_for_components(source, plain=plain)
-        given: dict[str, Any] = {"basis": basis, "columns": columns, "samples": samples, "rng": rng, "map": map}
-        given |= {"max_samples": max_samples, "progress": progress, "paired": paired}
         return solve_components(source, components, **given, **asked, **proof)
     with on(map):
-        if delta is None:
-            program = {"cover": cover, "slack": slack}
-            return _estimated(
-                source, basis, columns, samples, rng, form, progress, {**asked, "paired": paired}, program
-            )
-        if isinstance(source, Transitions):
+        if isinstance(source, Transitions) and delta is not None:
             return _from_log(source, basis, columns, rng, proof, asked)
         asked["paired"] = paired
+        if delta is None:
+            program = {"cover": cover, "slack": slack}
+            return _estimated(source, basis, columns, samples, rng, form, progress, asked, program)
         return _from_simulator(source, basis, columns, rng, max_samples, progress, proof, asked)
+
+
+def _is_one_action(expert: Any) -> bool:
+    return not (callable(expert) or hasattr(expert, "predict"))
+
+
+def _for_policy(
+    source: Any,
+    expert: Any,
+    *,
+    delta: float | None,
+    samples: int,
+    max_samples: int,
+    progress: Any,
+    map: Any,
+    columns: Any,
+    tail: TailLike,
+    tube: float | None,
+    paired: bool | None,
+    **form: Any,
+) -> PolicySolution:
+    """The value form, until it is proved if that is asked for."""
+    with on(map):
+        if delta is None:
+            return solve_policy(source, expert, samples=samples, **form)
+        form |= {"columns": columns, "tail": tail, "tube": tube, "paired": paired, "watch": announcer(progress)}
+        return prove_policy(source, expert, delta=delta, max_samples=max_samples, **form)
+
+
+def _check_for_policy(delta: float | None, *, columns: Any, tube: float | None, tail: TailLike, **others: Any) -> None:
+    """Refuse what an expert that depends on the state has no use for."""
+    for name, value in others.items():
+        if value is not None:
+            raise ValueError(f"{name} is for experts that always take one action: leave it out for a policy")
+    if delta is None:
+        for name, value in {"columns": columns, "tube": tube, "tail": tail}.items():
+            if value is not None:
+                raise ValueError(f"{name} is for the certificate of a policy: pass delta too, or leave it out")
 
 
 def _estimated(
@@ -325,9 +366,15 @@ def _check(
     form: str,
     objective: str,
     *,
-    several: bool = False,
+    several: bool,
+    margin: Any,
+    tube: float | None,
 ) -> None:
     """Refuse before drawing anything what would be refused after."""
+    if tube is not None:
+        raise ValueError("an expert who always takes one action never switches: leave tube out")
+    if margin is not None:
+        raise ValueError("margin is for experts that depend on the state; of one action it is 1 at every state")
     if form not in FORMS:
         raise ValueError(f"form must be one of {', '.join(map(repr, FORMS))}, got {form!r}")
     if objective not in OBJECTIVES:

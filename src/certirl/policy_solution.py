@@ -1,0 +1,263 @@
+"""The record a person reads when the expert depends on the state: a reward, what it explains, and where it does not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from certirl import archive
+from certirl.bases import Basis
+from certirl.cells import Cells, expanded, from_spec
+from certirl.domain import Array, Domain, as_states, describe, freeze, like_input
+from certirl.laws import binomial_interval
+from certirl.policy_certificate import PolicyCertificate
+
+KIND = "policy solution"
+GOOD, DISTRUST = 0.1, 0.7  # model error over action effect
+_ARRAYS = ("states", "shortfall", "profile", "action_values")
+
+
+@dataclass(frozen=True, eq=False)
+class StateFunction:
+    """``f(s) = Σ c_i φ_i(s)``, and 0 in terminal states: a learned reward, or its value.
+
+    Attributes:
+        basis: the functions.
+        coefficients: ``[k]``.
+        ended: states ``[n, d]`` to whether they are terminal ``[n]``; None if none is, or if it was read from a file,
+            which cannot keep it.
+    """
+
+    basis: Basis | Cells
+    coefficients: Array
+    ended: Callable[[Array], Any] | None = None
+
+    def __post_init__(self) -> None:
+        freeze(self)
+
+    @property
+    def domain(self) -> Domain:
+        """The box of the states."""
+        return self.basis.domain
+
+    def __call__(self, states: ArrayLike) -> Any:
+        """A float for one state, ``[n]`` for many. States must lie in the domain."""
+        rows = as_states(states, self.basis.domain)
+        values = expanded(self.basis, rows, self.coefficients)
+        if self.ended is not None:
+            values = np.where(np.asarray(self.ended(rows), dtype=bool), 0.0, values)
+        return like_input(values, states, self.basis.dimension)
+
+
+@dataclass(frozen=True)
+class Share:
+    """How often something held on fresh states, with an exact 95 % interval (Clopper and Pearson)."""
+
+    count: int
+    n: int
+
+    @property
+    def low(self) -> float:
+        """The lower end."""
+        return binomial_interval(self.count, self.n)[0] if self.n else 0.0
+
+    @property
+    def high(self) -> float:
+        """The upper end."""
+        return binomial_interval(self.count, self.n)[1] if self.n else 1.0
+
+    def __str__(self) -> str:
+        share = self.count / max(self.n, 1)
+        return f"{share:.1%} of {self.n:,} fresh states (95 % interval {self.low:.1%} to {self.high:.1%})"
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """What the data say about how far to trust the answer.
+
+    Attributes:
+        model_error: of the estimated effects, over the effect of an action, both as root mean squares of V; it is that
+            of `PolicySolution.greedy`, and of the rows too if these were regressed.
+        growth: γ·ρ(T̂), of the policy's matrix on V's functions; at 1 or more the series behind the matrix form
+            diverges. The value form does not use it.
+        uncovered: the share of the box where data are missing: grid points of the reward without a state nearby, or,
+            for a log, where the effects of some action are extrapolated.
+        ties: the share of comparisons left out since both actions do the same there.
+        unexplained: the share of states at which some action would be better than the expert's.
+        residual, largest_residual: of R against V − γ max_a P_aV: root mean square, and at most.
+        seen: next states were looked at directly.
+    """
+
+    model_error: float
+    growth: float
+    uncovered: float
+    ties: float
+    unexplained: float
+    residual: float
+    largest_residual: float
+    seen: bool
+
+    def sentences(self) -> dict[str, str]:
+        """Each number with what it means."""
+        trust = "good" if self.model_error < GOOD else "distrust it" if self.model_error > DISTRUST else "usable"
+        grows = "the matrix form would diverge silently" if self.growth >= 1 else "the matrix form would converge"
+        missing = f"no data for {self.uncovered:.1%} of the box: what is said there is extrapolated"
+        return {
+            "model": f"estimated effects are off by {self.model_error:.2g} of an action's effect: {trust}",
+            "growth": f"γ·ρ(T̂) = {self.growth:.3g}: {grows}; the value form needs no such series",
+            "coverage": missing if self.uncovered else "data everywhere in the box",
+            "ties": f"{self.ties:.1%} of comparisons left out: both actions do the same there",
+            "slack": f"at {self.unexplained:.1%} of states some other action looks better than the expert's",
+            "residual": f"R misses V − γ max P_aV by {self.residual:.2g} (rms), {self.largest_residual:.2g} at most",
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class PolicySolution:
+    """The answer of `solve` for an expert that depends on the state.
+
+    Attributes:
+        status: "validated" (checked on fresh states), "solved" (nothing fresh to check on) or "undetermined".
+        reason: the status in a sentence.
+        reward: R, callable; 0 in terminal states, and scaled so that the expert's margin is 1 away from switches.
+        value: V, callable, the expert's value under R up to the residual.
+        discount, n_actions: the problem.
+        states: where the expert was compared with its rivals ``[n, d]``.
+        shortfall: by how much the expert's advantage stays below what was asked for, at these states ``[n]``.
+        profile: the margin asked for at these states ``[n]``: 0 at a switch, 1 beyond the tube.
+        columns: functions of the state of the estimated effects.
+        action_values: (P̂_aV)(s) in these functions ``[A, m]``.
+        greedy_share: fresh states at which no action has a better V than the expert's.
+        outside_share: the same among states outside the tube.
+        planned_share: fresh states at which planning on R alone chooses as the expert; None if it was not tried.
+        diagnostics: how far to trust it.
+        samples: states at which every action was seen, or the fewest transitions of an action.
+        choice: how bases came about.
+        assumption: what must be believed of the expert.
+        periodic: coordinates that go around.
+        certificate: the proof, or the attempt at one; None if none was asked for.
+    """
+
+    status: str
+    reason: str
+    reward: StateFunction
+    value: StateFunction
+    discount: float
+    n_actions: int
+    states: Array
+    shortfall: Array
+    profile: Array
+    columns: Basis | Cells
+    action_values: Array
+    greedy_share: Share | None
+    outside_share: Share | None
+    planned_share: Share | None
+    diagnostics: Diagnostics
+    samples: int
+    choice: str
+    assumption: str = ""
+    periodic: tuple[int, ...] = ()
+    certificate: PolicyCertificate | None = None
+
+    def __post_init__(self) -> None:
+        freeze(self)
+
+    def greedy(self, states: ArrayLike) -> NDArray[np.intp]:
+        """The action with the best estimated (P̂_aV)(s) at each state ``[n]``."""
+        rows = as_states(states, self.columns.domain)
+        return np.stack([expanded(self.columns, rows, own) for own in self.action_values]).argmax(axis=0)
+
+    def unexplained(self, count: int = 10) -> tuple[Array, Array]:
+        """The states where the expert is explained worst ``[m, d]``, and by how much it falls short there ``[m]``."""
+        order = np.argsort(-self.shortfall, kind="stable")[:count]
+        order = order[self.shortfall[order] > 0]
+        return self.states[order], self.shortfall[order]
+
+    def with_terminal(self, ended: Callable[[Array], Any]) -> PolicySolution:
+        """The same, told again which states are terminal: a file does not keep that."""
+        return replace(self, reward=replace(self.reward, ended=ended), value=replace(self.value, ended=ended))
+
+    def __str__(self) -> str:
+        own = [f"  {name:<9}{text}" for name, text in self._lines()]
+        if self.certificate is None:
+            return "\n".join([self._headline(), *own])
+        headline, *proof = str(self.certificate).splitlines()
+        return "\n".join([headline, own[0], *proof])
+
+    def _headline(self) -> str:
+        if self.status == "undetermined":
+            return f"Undetermined: {self.reason}."
+        if self.greedy_share is None:
+            return f"Solved, not certified: {self.reason}."
+        best = self.outside_share if self.outside_share is not None else self.greedy_share
+        where = "outside the switching tube " if self.outside_share is not None else ""
+        return f"Validated, not certified: {where}the expert does what is best for the learned value at {best}."
+
+    def _lines(self) -> list[tuple[str, str]]:
+        told = self.diagnostics.sentences()
+        lines = [("reward", f"{self.reward.basis} on {describe(self.reward.domain)}; {told['residual']}")]
+        shares = [f"everywhere, the tube included: {self.greedy_share}"] if self.greedy_share is not None else []
+        if self.planned_share is not None:
+            shares.append(f"planning on R alone does as the expert at {self.planned_share}")
+        lines.append(("expert", "; ".join([*shares, told["slack"]])))
+        kind = "every action at each, seen without noise" if self.diagnostics.seen else "transitions of each action"
+        unit = "states, " if self.diagnostics.seen else ""
+        lines.append(("data", f"{self.samples:,} {unit}{kind}; discount {self.discount:g}; {self.choice}"))
+        lines.append(("checks", "; ".join(told[name] for name in ("model", "growth", "coverage", "ties"))))
+        return [*lines, ("assumed", self._assumed())]
+
+    def _assumed(self) -> str:
+        """What no number above covers."""
+        own = f"{self.assumption}; " if self.assumption else ""
+        if self.diagnostics.seen:
+            return (
+                f"{own}dynamics without noise have no density, so nothing can be certified beyond the states looked "
+                "at; a little process noise makes the theory whole, for the noisy dynamics"
+            )
+        return f"{own}estimated effects stand for the true ones; shares speak of states as they were drawn"
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write everything but the terminal set to an npz file (suffix added if missing); `certirl.load` reads it."""
+        packed = (*_ARRAYS, "reward", "value", "columns", "diagnostics", "greedy_share", "outside_share", "certificate")
+        header: dict[str, Any] = {
+            f.name: getattr(self, f.name) for f in fields(self) if f.name not in (*packed, "planned_share")
+        }
+        arrays: dict[str, Any] = {name: getattr(self, name) for name in _ARRAYS}
+        for name in ("reward", "value"):
+            own = getattr(self, name)
+            header[f"{name}_basis"], arrays[name] = own.basis.spec(), own.coefficients
+        header["columns"], header["diagnostics"] = self.columns.spec(), asdict(self.diagnostics)
+        for name in ("greedy_share", "outside_share", "planned_share"):
+            share = getattr(self, name)
+            header[name] = None if share is None else [share.count, share.n]
+        if self.certificate is not None:
+            header["certificate"], numbers = self.certificate.packed()
+            arrays |= {f"certificate_{name}": value for name, value in numbers.items()}
+        return archive.write(path, KIND, header, arrays)
+
+    def plot(self, *, path: Any = None, plane: tuple[int, int] = (0, 1)) -> Any:
+        """Draw the reward beside the map of what is not explained; write it to ``path`` if given."""
+        from certirl import policy_plots
+
+        return policy_plots.policy(self, path=path, plane=plane)
+
+
+def unpacked(header: dict[str, Any], arrays: dict[str, Any]) -> PolicySolution:
+    """What `PolicySolution.save` wrote, as read from its file."""
+    known = {f.name for f in fields(PolicySolution)}
+    given = {name: value for name, value in (header | arrays).items() if name in known}
+    for name in ("reward", "value"):
+        given[name] = StateFunction(from_spec(header[f"{name}_basis"]), arrays[name])
+    given |= {"columns": from_spec(header["columns"]), "diagnostics": Diagnostics(**header["diagnostics"])}
+    for name in ("greedy_share", "outside_share", "planned_share"):
+        given[name] = None if header[name] is None else Share(*header[name])
+    if "certificate" in header:
+        numbers = {name[12:]: value for name, value in arrays.items() if name.startswith("certificate_")}
+        given["certificate"] = PolicyCertificate.unpacked(header["certificate"], numbers)
+    return PolicySolution(**given | {"periodic": tuple(header["periodic"])})
