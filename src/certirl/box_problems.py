@@ -15,6 +15,7 @@ from certirl.bases import Basis, gauss_legendre
 from certirl.boxes import mesh
 from certirl.domain import Array, Domain, as_rows, as_states, describe
 from certirl.estimate import Operators
+from certirl.factorised import Factorised
 from certirl.problems import Problem, random_polynomial
 from certirl.reward import RewardLike
 
@@ -87,25 +88,29 @@ class BoxProblem:
         value = self.values(reward, discount=discount, expert=expert)
         return self._gaps(as_states(states, self.domain), value, expert)
 
-    def true_margin(self, reward: RewardLike, *, discount: float, expert: int = 0) -> float:
-        """min over states and rivals of the true D_a(s): positive exactly when the expert is strictly optimal.
+    def true_margins(self, reward: RewardLike, *, discount: float, expert: int = 0) -> Array:
+        """min over states of the true D_a(s) for the rivals in order: ``[A − 1]``.
 
         A mesh of states, then three zooms around its lowest point for each rival.
         """
         value = self.values(reward, discount=discount, expert=expert)
         low, high = np.array(self.domain).T
-        along, lowest = _MESH[len(self.domain)], np.inf
+        along = _MESH[len(self.domain)]
         whole = mesh([np.linspace(a, b, along) for a, b in zip(low, high, strict=True)])
         everywhere = self._gaps(whole, value, expert)
+        found = everywhere.min(axis=1)
         for rival, gaps in enumerate(everywhere):
             place, reach = whole[gaps.argmin()], (high - low) / (along - 1)
-            lowest = min(lowest, float(gaps.min()))
             for _ in range(3):
                 around = mesh([np.linspace(-r, r, 9) for r in reach]) + place
                 around = np.clip(around, low, high)
                 near = self._gaps(around, value, expert)[rival]
-                lowest, place, reach = min(lowest, float(near.min())), around[near.argmin()], reach / 4
-        return lowest
+                found[rival], place, reach = min(found[rival], near.min()), around[near.argmin()], reach / 4
+        return found
+
+    def true_margin(self, reward: RewardLike, *, discount: float, expert: int = 0) -> float:
+        """min over states and rivals of the true D_a(s): positive exactly when the expert is strictly optimal."""
+        return float(self.true_margins(reward, discount=discount, expert=expert).min())
 
     def _gaps(self, states: Array, value: Array, expert: int) -> Array:
         own = self._apply(states, expert, value)
@@ -288,6 +293,13 @@ class Mixed(BoxProblem):
 def independent(*components: Problem) -> Independent:
     """Problems of one coordinate side by side, moved by the same action; solvable if each of them is."""
     return Independent(components)
+
+
+def side_by_side(*parts: BoxProblem | Problem) -> Factorised:
+    """Problems of any number of coordinates next to each other, moved by the same action: components of one problem."""
+    if len({part.n_actions for part in parts}) != 1:
+        raise ValueError("side_by_side needs problems with the same number of actions")
+    return Factorised("side by side", parts)
 
 
 def random_independent(*, seed: int, dimension: int = 2, actions: int = 3, degree: int = 4) -> Independent:

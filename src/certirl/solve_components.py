@@ -10,16 +10,17 @@ import numpy as np
 
 from certirl._map import on
 from certirl.additive import AdditiveSolution
-from certirl.bases import Basis, Legendre
+from certirl.bases import Basis
+from certirl.boxes import ProductBasis
 from certirl.bellman import Bellman, bellman
 from certirl.certify import check_declared, divide
 from certirl.certify_components import AdditiveCertificate, certify_sum, measure_components, prove_sum
-from certirl.choose import FOLDS, MOST_COLUMNS, as_asked, best_columns
-from certirl.components import Component, SideBySide, as_components
+from certirl.choose import FOLDS, MOST_COLUMNS, MOST_COLUMNS_ON_A_BOX, as_asked, best_columns
+from certirl.components import Component, SideBySide, as_components, as_groups
 from certirl.decompose import AdditiveRecovery, recover_jointly
 from certirl.domain import as_domain
 from certirl.estimate import Operators, estimate
-from certirl.independence import FEWEST, SAMPLES, independent
+from certirl.independence import FEWEST, MOST_COORDINATES, SAMPLES, independent
 from certirl.moments import Moments, accumulate, total
 from certirl.progress import Report, announcer, watched_stream
 from certirl.prove import TRAINING_SHARE
@@ -28,7 +29,6 @@ from certirl.simulator import CHUNK, as_generator, can_pair, device_of, draw
 from certirl.tail import TailLike
 from certirl.transitions import Transitions, pieces
 
-DEFAULT_BASIS = Legendre(11)
 PILOT = 4_000  # transitions per action that choose columns before a certificate is sought
 
 
@@ -52,13 +52,15 @@ def solve_components(
 ) -> AdditiveSolution:
     """Find R = Σ_j R_j with ``Σ_j min D_ja(s_j) ≥ 1`` for every rival a; the arguments are those of `solve`.
 
-    ``basis`` and ``columns`` are one for all components or one for each; if left out, ``Legendre(11)`` and as many
-    columns as predict held-out data best.
+    ``basis`` and ``columns`` are one for all components or one for each; if left out, Legendre polynomials (see
+    `as_components`) and as many columns as predict held-out data best.
     """
     if device_of(source) is not None:
         raise ValueError("components are not for simulators of a device yet: pass one that works with NumPy arrays")
-    parts = as_components(components, DEFAULT_BASIS if basis is None else basis, as_domain(source.domain))
+    parts = as_components(components, basis, as_domain(source.domain))
     sizes = _as_columns(columns, parts)
+    if delta is not None:
+        _check_sizes(parts)
     if delta is not None and tail is not None and sizes is None:
         raise ValueError("a tail speaks of so many columns: pass columns as well")
     problem: dict[str, Any] = {"discount": discount, "expert": expert}
@@ -77,6 +79,15 @@ def solve_components(
         return walk.until_proved(max_samples, generator, proof, tested)
 
 
+def _check_sizes(components: Sequence[Component]) -> None:
+    for component in components:
+        if len(component.coordinates) > 1:
+            raise ValueError(
+                f"a certificate is for components of one coordinate, but {component.name} has "
+                f"{len(component.coordinates)}: leave delta out"
+            )
+
+
 class _Tested(NamedTuple):
     """What is known of the components' independence."""
 
@@ -86,6 +97,8 @@ class _Tested(NamedTuple):
 
 def _tested(source: Any, components: Any, samples: int, rng: np.random.Generator) -> _Tested:
     """The test on rows of a log, or on as many fresh draws as the rest of the work can bear."""
+    if max(map(len, as_groups(components, len(as_domain(source.domain))).values())) > MOST_COORDINATES:
+        return _Tested(True, f"independence is not tested for components of more than {MOST_COORDINATES} coordinates")
     at_hand = int(source.counts.min()) if isinstance(source, Transitions) else samples
     if at_hand < FEWEST:
         return _Tested(True, "too few transitions to test the components' independence")
@@ -181,7 +194,7 @@ class _Walk:
         n_actions = self.source.n_actions
         if self.columns is not None:
             return measure_components(stream, self.components, self.columns, n_actions=n_actions)
-        pairs = [(c.basis, c.basis.resized(min(c.basis.size, MOST_COLUMNS))) for c in self.components]
+        pairs = [(c.basis, c.basis.resized(min(c.basis.size, _most_columns(c.basis)))) for c in self.components]
         views = [component.coordinates for component in self.components]
         folds = accumulate(stream, pairs, n_actions=n_actions, folds=FOLDS, views=views)
         self.columns = [best_columns(own) for own in folds]
@@ -243,6 +256,10 @@ class _Walk:
             witness=recovery.witness,
             certificate=certificate,
         )
+
+
+def _most_columns(basis: Basis) -> int:
+    return MOST_COLUMNS_ON_A_BOX if isinstance(basis, ProductBasis) else MOST_COLUMNS
 
 
 def _named(component: Component, moments: Moments) -> Operators:
