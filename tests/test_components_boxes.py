@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from test_decompose import product_rows
 
 import certirl
 from certirl import box_problems, problems, program
 from certirl.components import SideBySide, as_components
 from certirl.decompose import recover_jointly
+from test_decompose import product_rows
 
 PROBLEM = box_problems.side_by_side(problems.random_polynomial(seed=3, degree=4), box_problems.whirl())
 BASES = [certirl.Legendre(5), certirl.product(certirl.Legendre(4), certirl.Legendre(4))]

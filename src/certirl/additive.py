@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from certirl import archive, components, solution
+from certirl.bellman import rivals_of
 from certirl.certify_components import AdditiveCertificate
 from certirl.components import AdditiveReward
 from certirl.decompose import AdditiveWitness, Conflict
@@ -78,7 +79,7 @@ class AdditiveSolution:
     @property
     def rivals(self) -> tuple[int, ...]:
         """The actions the expert does not take, in order."""
-        return tuple(a for a in range(self.n_actions) if a != self.expert)
+        return rivals_of(self.expert, self.n_actions)
 
     def margins(self, states: ArrayLike) -> Array:
         """The estimated D_a(s) = Σ_j D_ja(s_j) of each rival at states ``[n, d]``: ``[A − 1, n]``."""
@@ -142,9 +143,7 @@ class AdditiveSolution:
         if self.witness is not None:
             return "witness", str(self.witness)
         if self.certificate is not None:
-            proof = self.certificate
-            more = "" if proof.holds else f" ({proof.missing})"
-            return "margin", f"at least {proof.margin:.3g}: estimated {proof.estimated:.3g}, less {proof.taken}{more}"
+            return "margin", self.certificate.proved
         if self.worst_state is None:
             return "margin", "none"
         place = ", ".join(f"{x:.4g}" for x in self.worst_state[:4]) + (" …" if len(self.worst_state) > 4 else "")
@@ -192,9 +191,9 @@ def _unpacked(header: dict[str, Any], arrays: dict[str, Any]) -> AdditiveSolutio
         words = header["witness"]
         rows = tuple(Conflict(name, np.array(state), action, weight) for name, state, action, weight in words["rows"])
         witness = AdditiveWitness({int(a): share for a, share in words["shares"]}, rows, words["residual"])
-    if "certificate" in header:
+    if "certificate" in header and reward is not None:
         numbers = {name[12:]: value for name, value in arrays.items() if name.startswith("certificate_")}
-        certificate = AdditiveCertificate.unpacked(header["certificate"], numbers)
+        certificate = AdditiveCertificate.unpacked(header["certificate"], numbers, reward)
     known = {f.name for f in fields(AdditiveSolution)}
     given = {name: value for name, value in (header | arrays).items() if name in known}
     given |= {name: tuple(given[name]) for name in ("names", "columns")}

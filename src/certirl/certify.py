@@ -13,6 +13,7 @@ from certirl.bases import Basis
 from certirl.bellman import check_problem
 from certirl.bounds import BAND_SHARE, LowerBound, lower_bounds
 from certirl.boxes import from_spec
+from certirl.claim import Claim
 from certirl.domain import Array, as_domain, describe, one_coordinate
 from certirl.estimate import MAX_CONDITION
 from certirl.evidence import SUMS, Evidence, Surrogate, fit_surrogate, gather
@@ -42,7 +43,7 @@ _WORDS = (
 
 
 @dataclass(frozen=True, eq=False)
-class Certificate:
+class Certificate(Claim):
     """With probability at least 1 − δ, min over states and rivals of D_a(s) is at least ``margin``.
 
     Attributes:
@@ -77,45 +78,17 @@ class Certificate:
     surrogate: Surrogate
     evidence: Evidence
 
-    @property
-    def word(self) -> str:
-        """One of "certified", "validated" (no tail declared) and "not certified"."""
-        return "not certified" if not self.margin > 0 else "certified" if self.tail is not None else "validated"
-
-    @property
-    def missing(self) -> str:
-        """What keeps it from being certified, in words; empty if it is."""
-        if self.holds:
-            return ""
-        if self.margin > 0:
-            return "validated only: declare a tail to make it a certificate"
-        if self.samples_needed is None:
-            return "no number of samples would do: the estimated margin is not positive or the tail is too large"
-        return f"about {self.samples_needed:,} fresh transitions per action should do"
-
-    @property
-    def taken(self) -> str:
-        """The losses worth telling, in words."""
-        telling = 5e-4 * abs(self.estimated)
-        return ", ".join(f"{name} {value:.2g}" for name, value in self.losses.items() if value > telling) or "nothing"
-
     def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Words for a JSON header and numbers for arrays: enough to derive the verdict again."""
         words = {name: getattr(self, name) for name in _WORDS}
-        words |= {"assumptions": list(self.assumptions), "paired": self.evidence.paired}
-        words |= {"columns": self.surrogate.columns.spec(), "low": self.surrogate.low, "high": self.surrogate.high}
-        words |= {"discount": self.surrogate.discount, "expert": self.surrogate.expert}
-        numbers = {name: getattr(self.evidence, name) for name in SUMS}
-        numbers |= {name: getattr(self.surrogate, name) for name in ("g", "fits", "Z")}
+        grounds, numbers = packed_grounds(self.surrogate, self.evidence)
+        words |= {"assumptions": list(self.assumptions), **grounds}
         return words, numbers | {"worst_state": self.worst_state}
 
     @staticmethod
     def unpacked(words: dict[str, Any], numbers: dict[str, Array], reward: Any) -> Certificate:
         """The inverse of `packed`."""
-        fixed: dict[str, Any] = {name: words[name] for name in ("discount", "expert", "low", "high")}
-        fixed |= {name: numbers[name] for name in ("g", "fits", "Z")}
-        surrogate = Surrogate(columns=from_spec(words["columns"]), reward=reward, **fixed)
-        evidence = Evidence(**{name: numbers[name] for name in SUMS}, paired=words["paired"])
+        surrogate, evidence = unpacked_grounds(words, numbers, reward)
         return Certificate(
             **{name: words[name] for name in _WORDS},
             assumptions=tuple(words["assumptions"]),
@@ -140,6 +113,22 @@ class Certificate:
         ]
         lines += [f"  assumed: {assumption}" for assumption in self.assumptions]
         return "\n".join(lines)
+
+
+def packed_grounds(surrogate: Surrogate, evidence: Evidence) -> tuple[dict[str, Any], dict[str, Array]]:
+    """What a bound rests on, the reward left out: words for a JSON header and numbers for arrays."""
+    words: dict[str, Any] = {"paired": evidence.paired, "columns": surrogate.columns.spec()}
+    words |= {name: getattr(surrogate, name) for name in ("low", "high", "discount", "expert")}
+    numbers = {name: getattr(evidence, name) for name in SUMS}
+    return words, numbers | {name: getattr(surrogate, name) for name in ("g", "fits", "Z")}
+
+
+def unpacked_grounds(words: dict[str, Any], numbers: dict[str, Array], reward: Any) -> tuple[Surrogate, Evidence]:
+    """The inverse of `packed_grounds`."""
+    fixed: dict[str, Any] = {name: words[name] for name in ("discount", "expert", "low", "high")}
+    fixed |= {name: numbers[name] for name in ("g", "fits", "Z")}
+    evidence = Evidence(**{name: numbers[name] for name in SUMS}, paired=words["paired"])
+    return Surrogate(columns=from_spec(words["columns"]), reward=reward, **fixed), evidence
 
 
 def certify(

@@ -50,7 +50,7 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
     columns: Any = None,
     samples: int = 10_000,
     rng: Any = None,
-    objective: str = "least-variance",
+    objective: str | None = None,
     form: str = "least-squares",
     cover: float | None = None,
     slack: float | None = None,
@@ -75,7 +75,8 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
         columns: how many of them describe the state; chosen from held-out data if left out.
         samples: transitions to draw for each action without ``delta``; for simulators only.
         rng: a seed or Generator; needed with a simulator.
-        objective: "least-variance", "l1" (the paper's) or "max-margin".
+        objective: "least-variance" (if left out), "l1" (the paper's) or "max-margin"; left out with components and
+            ``delta``, of the first two the one whose reward should be easier to prove.
         form: "least-squares", for which a simulator is asked with common random numbers at well-placed states, or
             "mean" (the paper's: independent states from the weight of the basis).
         cover: solve on the paper's cover of this radius instead of on the continuum.
@@ -93,7 +94,7 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
     """
     asked: dict[str, Any] = {"discount": discount, "expert": expert, "objective": objective}
     proof: dict[str, Any] = {"delta": delta, "tail": tail}
-    _check(source, discount, expert, basis, samples, form, objective, several=components is not None)
+    _check(source, discount, expert, basis, samples, form, objective or OBJECTIVES[0], several=components is not None)
     plain = form == "least-squares" and cover is None and slack is None
     if delta is not None:
         _check_proof(source, delta, plain=plain, several=components is not None)
@@ -102,6 +103,7 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
         given: dict[str, Any] = {"basis": basis, "columns": columns, "samples": samples, "rng": rng, "map": map}
         given |= {"max_samples": max_samples, "progress": progress, "paired": paired}
         return solve_components(source, components, **given, **asked, **proof)
+    asked["objective"] = objective or OBJECTIVES[0]
     with on(map):
         if delta is None:
             program = {"cover": cover, "slack": slack}

@@ -11,10 +11,10 @@ import numpy as np
 from certirl._map import on
 from certirl.additive import AdditiveSolution
 from certirl.bases import Basis
-from certirl.boxes import ProductBasis
 from certirl.bellman import Bellman, bellman
+from certirl.boxes import ProductBasis
 from certirl.certify import check_declared, divide
-from certirl.certify_components import AdditiveCertificate, certify_sum, measure_components, prove_sum
+from certirl.certify_components import AdditiveCertificate, certify_sum
 from certirl.choose import FOLDS, MOST_COLUMNS, MOST_COLUMNS_ON_A_BOX, as_asked, best_columns
 from certirl.components import Component, SideBySide, as_components, as_groups
 from certirl.decompose import AdditiveRecovery, recover_jointly
@@ -24,7 +24,8 @@ from certirl.independence import FEWEST, MOST_COORDINATES, SAMPLES, independent
 from certirl.moments import Moments, accumulate, total
 from certirl.progress import Report, announcer, watched_stream
 from certirl.prove import TRAINING_SHARE
-from certirl.recover import Reason
+from certirl.prove_components import best_of, candidates, measure_components, prove_sum
+from certirl.recover import OBJECTIVES, Reason
 from certirl.simulator import CHUNK, as_generator, can_pair, device_of, draw
 from certirl.tail import TailLike
 from certirl.transitions import Transitions, pieces
@@ -42,7 +43,7 @@ def solve_components(
     columns: int | Sequence[int] | None,
     samples: int,
     rng: Any,
-    objective: str,
+    objective: str | None,
     delta: float | None,
     tail: TailLike,
     max_samples: int,
@@ -123,7 +124,7 @@ class _Walk:
         source: Any,
         components: tuple[Component, ...],
         columns: list[int] | None,
-        objective: str,
+        objective: str | None,
         problem: dict[str, Any],
         paired: bool | None,
         progress: Any,
@@ -140,7 +141,7 @@ class _Walk:
             stream, count = pieces(self.source, CHUNK), len(self.source)
         moments = self._measured(watched_stream(stream, count, self.progress))
         operators, criteria = self._criteria(moments)
-        recovery = recover_jointly(self.components, criteria, objective=self.objective)
+        recovery = recover_jointly(self.components, criteria, objective=self.objective or OBJECTIVES[0])
         return self._built(operators, criteria, recovery, tested)
 
     def log(self, rng: np.random.Generator, proof: dict[str, Any], tested: _Tested) -> AdditiveSolution:
@@ -149,13 +150,13 @@ class _Walk:
         training, fresh = divide(self.source, TRAINING_SHARE, rng)
         moments = self._measured(pieces(training, CHUNK))
         operators, criteria = self._criteria(moments)
-        recovery = recover_jointly(self.components, criteria, objective=self.objective)
+        found = candidates(self.components, criteria, moments, self.objective, **self.problem)
+        best = best_of(found, pieces(training, CHUNK), int(fresh.counts.min()), **proof)
         certificate = None
-        if recovery.reward is not None:
-            stream = pieces(fresh, CHUNK)
-            certificate = certify_sum(self.components, recovery.reward, moments, stream, **self.problem, **proof)
+        if best.case is not None:
+            certificate = certify_sum(best.case, pieces(fresh, CHUNK), **proof)
         drawn = int((training.counts + fresh.counts).min())
-        return self._built(operators, criteria, recovery, tested, certificate=certificate, drawn=drawn)
+        return self._built(operators, criteria, best.recovery, tested, certificate=certificate, drawn=drawn)
 
     def until_proved(
         self, max_samples: int, rng: np.random.Generator, proof: dict[str, Any], tested: _Tested
