@@ -21,6 +21,7 @@ from certirl.independence import Independence, find_components, independent
 from certirl.moments import Moments, measure
 from certirl.recover import Recovery, Witness, recover
 from certirl.refute import Refutation, refute
+from certirl.refute_components import AdditiveRefutation, refute_sum
 from certirl.reward import Reward
 from certirl.rollout import RolloutCheck, rollout_check
 from certirl.simulator import Simulator, sample
@@ -32,6 +33,7 @@ from certirl.transitions import TensorTransitions, Transitions
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdditiveRefutation",
     "AdditiveReward",
     "AdditiveSolution",
     "Basis",
@@ -69,6 +71,7 @@ __all__ = [
     "product",
     "recover",
     "refute",
+    "refute_sum",
     "rollout_check",
     "sample",
     "solve",

@@ -46,6 +46,7 @@ class AdditiveSolution:
         independent: whether they let it stand.
         witness: the conflict, if infeasible.
         certificate: the proof, or the attempt at one; None if none was asked for.
+        refutation: what was proved about the absence of any sum, in words; None if that was not tried.
     """
 
     status: str
@@ -72,6 +73,7 @@ class AdditiveSolution:
     independent: bool
     witness: AdditiveWitness | None = None
     certificate: AdditiveCertificate | None = None
+    refutation: str | None = None
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -109,6 +111,8 @@ class AdditiveSolution:
         sure = 1 - self.certificate.delta if self.certificate else 0.0
         noise = ", within the noise" if self.within_noise else ""
         words = {"expert": self.expert, "origin": "estimated", "reason": self.reason, "noise": noise, "sure": sure}
+        if self.status == "infeasible" and self.refutation is not None:
+            return self.refutation.splitlines()[0] + "."
         return HEADLINES[self.status].format(**words)
 
     def _lines(self) -> list[tuple[str, str]]:
@@ -122,6 +126,8 @@ class AdditiveSolution:
         lines.append(("data", f"{counts} transitions for each of {self.n_actions} actions, discount {self.discount:g}"))
         if self.certificate is None:
             lines.append(("basis", self.choice))
+            marked = [line.strip() for line in (self.refutation or "").splitlines() if "assumed: " in line]
+            lines += [("assumed", "; ".join(line.removeprefix("assumed: ") for line in marked))] if marked else []
         else:
             lines.append(("assumed", "; ".join(self.certificate.assumptions)))
         solves = f"{self.rounds} solve{'s' * (self.rounds != 1)}, {self.rows} rows"

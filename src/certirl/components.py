@@ -100,6 +100,14 @@ def as_components(components: Any, bases: Basis | Sequence[Basis] | None, domain
     )
 
 
+def as_columns(columns: int | Sequence[int], components: Sequence[Component]) -> list[int]:
+    """One number of columns for each component, from one for all or one for each."""
+    each = [columns] * len(components) if isinstance(columns, int | np.integer) else list(columns)
+    if len(each) != len(components):
+        raise ValueError(f"there are {len(components)} components but {len(each)} numbers of columns")
+    return [int(size) for size in each]
+
+
 def _spread_over(basis: Basis, group: tuple[int, ...]) -> Basis:
     """The basis, or its product with itself if it is a family without an interval and the component is a box."""
     alone = basis.dimension == 1 and basis.interval is None

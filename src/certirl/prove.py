@@ -134,7 +134,7 @@ def pursue(quest: Quest, *, delta: float, fewest: int, max_samples: int, watch: 
         max_samples: transitions per action, training and fresh.
         watch: is told about every round.
     """
-    spent, failed, n = 0, 0, min(FIRST, max_samples)
+    spent, failed, n = 0, 0, min(FIRST, max_samples // 2)
     while True:
         quest.training.grow(max(int(TRAINING_SHARE * n), fewest))
         quest.learn()

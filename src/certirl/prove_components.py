@@ -92,14 +92,15 @@ def candidates(
 
 def best_of(found: Sequence[Candidate], seen: Iterable[Piece], fresh: int, delta: float, tail: TailLike) -> Candidate:
     """The candidate whose certificate should leave most of the margin, judged by training data, in one walk."""
-    cases = [one.case for one in found if one.case is not None]
-    walked = iter(_Together(cases).gather(seen))
+    pairs = [(one.recovery, one.case) for one in found if one.case is not None]
+    if not pairs:
+        return found[0]
+    walked = iter(_Together([case for _, case in pairs]).gather(seen))
     judged = []
-    for one in found:
-        if one.case is not None:
-            own = [next(walked) for _ in one.case.active]
-            judged.append(Candidate(one.recovery, one.case, one.case.left(own, fresh, delta, tail)))
-    return max(judged, key=lambda one: one.left, default=found[0])
+    for recovery, case in pairs:
+        own = [next(walked) for _ in case.active]
+        judged.append(Candidate(recovery, case, case.left(own, fresh, delta, tail)))
+    return max(judged, key=lambda one: one.left)
 
 
 class _Together(Case):

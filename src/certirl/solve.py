@@ -75,8 +75,7 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
         columns: how many of them describe the state; chosen from held-out data if left out.
         samples: transitions to draw for each action without ``delta``; for simulators only.
         rng: a seed or Generator; needed with a simulator.
-        objective: "least-variance" (if left out), "l1" (the paper's) or "max-margin"; left out with components and
-            ``delta``, of the first two the one whose reward should be easier to prove.
+        objective: "least-variance", the default but for proofs of sums, "l1" (the paper's) or "max-margin".
         form: "least-squares", for which a simulator is asked with common random numbers at well-placed states, or
             "mean" (the paper's: independent states from the weight of the basis).
         cover: solve on the paper's cover of this radius instead of on the continuum.

@@ -16,7 +16,7 @@ from certirl.boxes import ProductBasis
 from certirl.certify import check_declared, divide
 from certirl.certify_components import AdditiveCertificate, certify_sum
 from certirl.choose import FOLDS, MOST_COLUMNS, MOST_COLUMNS_ON_A_BOX, as_asked, best_columns
-from certirl.components import Component, SideBySide, as_components, as_groups
+from certirl.components import Component, SideBySide, as_columns, as_components, as_groups
 from certirl.decompose import AdditiveRecovery, recover_jointly
 from certirl.domain import as_domain
 from certirl.estimate import Operators, estimate
@@ -26,6 +26,7 @@ from certirl.progress import Report, announcer, watched_stream
 from certirl.prove import TRAINING_SHARE
 from certirl.prove_components import best_of, candidates, measure_components, prove_sum
 from certirl.recover import OBJECTIVES, Reason
+from certirl.refute_components import AdditiveRefutation, refute_sum
 from certirl.simulator import CHUNK, as_generator, can_pair, device_of, draw
 from certirl.tail import TailLike
 from certirl.transitions import Transitions, pieces
@@ -110,10 +111,8 @@ def _tested(source: Any, components: Any, samples: int, rng: np.random.Generator
 def _as_columns(columns: Any, components: Sequence[Component]) -> list[int] | None:
     if columns is None:
         return None
-    each = [columns] * len(components) if isinstance(columns, int | np.integer) else list(columns)
-    if len(each) != len(components):
-        raise ValueError(f"there are {len(components)} components but {len(each)} numbers of columns")
-    return [as_asked(component.basis, int(size)).columns for component, size in zip(components, each, strict=True)]
+    pairs = zip(components, as_columns(columns, components), strict=True)
+    return [as_asked(component.basis, size).columns for component, size in pairs]
 
 
 class _Walk:
@@ -152,11 +151,12 @@ class _Walk:
         operators, criteria = self._criteria(moments)
         found = candidates(self.components, criteria, moments, self.objective, **self.problem)
         best = best_of(found, pieces(training, CHUNK), int(fresh.counts.min()), **proof)
-        certificate = None
+        given: dict[str, Any] = {"drawn": int((training.counts + fresh.counts).min())}
         if best.case is not None:
-            certificate = certify_sum(best.case, pieces(fresh, CHUNK), **proof)
-        drawn = int((training.counts + fresh.counts).min())
-        return self._built(operators, criteria, best.recovery, tested, certificate=certificate, drawn=drawn)
+            given["certificate"] = certify_sum(best.case, pieces(fresh, CHUNK), **proof)
+        elif best.recovery.status == "infeasible":
+            given["refutation"] = self._refuted(fresh, rng=rng, **proof)
+        return self._built(operators, criteria, best.recovery, tested, **given)
 
     def until_proved(
         self, max_samples: int, rng: np.random.Generator, proof: dict[str, Any], tested: _Tested
@@ -179,9 +179,20 @@ class _Walk:
             **self.problem,
             **proof,
         )
-        drawn = found.samples + pilot
-        given: dict[str, Any] = {"certificate": found.certificate, "drawn": drawn}
+        given: dict[str, Any] = {"certificate": found.certificate, "drawn": found.samples + pilot}
+        if found.recovery.status == "infeasible":
+            # The attempts spent δ(1 − 2^−i); half of what they left pays for the proof that there is no reward.
+            left = proof | {"delta": proof["delta"] / 2 ** (found.attempts + 1)}
+            rest = max(max_samples - given["drawn"], 1)
+            given["refutation"] = self._refuted(self.source, rng=rng, samples=rest, paired=self.paired, **left)
+            given["drawn"] += rest
         return self._built(found.operators, found.criteria, found.recovery, tested, **given)
+
+    def _refuted(self, source: Any, **asked: Any) -> AdditiveRefutation:
+        """Whether the conflict is robust to the sampling error, on data of its own."""
+        groups = {component.name: list(component.coordinates) for component in self.components}
+        asked |= {"basis": [component.basis for component in self.components], "columns": self.columns}
+        return refute_sum(source, groups, expert=self.problem["expert"], progress=False, **asked)
 
     def _draws(self, samples: int, rng: np.random.Generator) -> Any:
         if isinstance(self.source, Transitions):
@@ -221,13 +232,14 @@ class _Walk:
         tested: _Tested,
         *,
         certificate: AdditiveCertificate | None = None,
+        refutation: AdditiveRefutation | None = None,
         drawn: int | None = None,
     ) -> AdditiveSolution:
         """Gather what the steps found; data that contradict independence take the word "certified" away."""
         status, reason = recovery.status, str(recovery.reason)
         if certificate is not None and certificate.holds and tested.holds:
             status = "certified"
-        elif status == "infeasible" and drawn is not None:  # asked for a proof, and there is none of a conflict
+        elif refutation is not None and not (refutation.holds and tested.holds):
             status, reason = "undetermined", str(Reason.CONFLICT_IN_DOUBT)
         reward, counts = recovery.reward, operators[0].counts
         parts = () if reward is None else tuple(part.coefficients for part in reward.parts)
@@ -256,6 +268,7 @@ class _Walk:
             independent=tested.holds,
             witness=recovery.witness,
             certificate=certificate,
+            refutation=None if refutation is None else str(refutation),
         )
 
 
