@@ -23,7 +23,7 @@ LAYERS = [
     ["_spread", "_fused_residuals"],
     ["_gridding"],
     ["sums"],
-    ["simulator", "components"],
+    ["simulator", "components", "policies"],
     ["moments", "independence"],
     ["estimate", "concentration"],
     ["bellman", "program", "products", "tail", "surprises", "factorised"],
