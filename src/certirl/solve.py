@@ -105,10 +105,8 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
     asked["objective"] = objective or OBJECTIVES[0]
     with on(map):
         if delta is None:
-            program = {"cover": cover, "slack": slack}
-            return _estimated(
-                source, basis, columns, samples, rng, form, progress, {**asked, "paired": paired}, program
-            )
+            way, program = {**asked, "paired": paired}, {"cover": cover, "slack": slack}
+            return _estimated(source, basis, columns, samples, rng, form, progress, way, program)
         if isinstance(source, Transitions):
             return _from_log(source, basis, columns, rng, proof, asked)
         asked["paired"] = paired
