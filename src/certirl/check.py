@@ -376,6 +376,8 @@ def check(path: str | os.PathLike[str]) -> Verdict:
     claim = header.get("certificate")
     if claim is None:
         return Verdict("nothing claimed", math.nan, math.nan, ("the file holds no certificate",))
+    if isinstance(claim, dict) and '"product"' in json.dumps(claim.get("columns")):
+        raise ValueError(f"{path} certifies a box of states: certirl check derives certificates of one coordinate only")
     try:
         holds, claimed = bool(claim["holds"]), float(claim["margin"])
         parts, reasons = _derive(header, arrays)

@@ -17,15 +17,16 @@ import numpy as np
 
 from certirl.bases import Basis
 from certirl.bellman import Bellman, bellman
-from certirl.bounds import lower_bounds
 from certirl.certify import Certificate, conclude, least_enough
+from certirl.domain import as_domain
 from certirl.estimate import Operators, estimate
-from certirl.evidence import Evidence, Surrogate, gather, surrogate_of
+from certirl.evidence import Surrogate, surrogate_of
 from certirl.moments import Moments, accumulate
 from certirl.recover import Recovery, recover
 from certirl.simulator import Draws, Simulator, as_generator, can_pair, draw
 from certirl.tail import TailLike, tail_number
 from certirl.transitions import Piece
+from certirl.weigh import AnyEvidence, check_columns, forecast_bounds, gather
 
 FIRST = 4_000  # transitions per action in the first round
 TRAINING_SHARE = 0.3
@@ -108,6 +109,7 @@ def prove(
     paired = can_pair(simulator, basis, generator, asked=paired)
     training, fresh = (Pool(simulator, basis, stream, paired) for stream in generator.spawn(2))
     narrow, n_actions = basis.resized(columns), simulator.n_actions
+    check_columns(narrow.on(as_domain(simulator.domain)))
     number = tail_number(tail, narrow) or 0.0
     moments: Moments | None = None
     certificate, spent, failed, n = None, 0, 0, min(FIRST, max_samples)
@@ -143,14 +145,13 @@ def prove(
         failed, n = spent, min(int(np.clip(needed, least * n, STEPS[1] * n)) + 1, most)
 
 
-def _forecast(surrogate: Surrogate, seen: Evidence, fresh: int, delta: float, tail: float) -> float:
+def _forecast(surrogate: Surrogate, seen: AnyEvidence, fresh: int, delta: float, tail: float) -> float:
     """The margin a certificate from ``fresh`` transitions should leave, as a share of the estimated one."""
-    evidence = seen.forecast(fresh / int(seen.counts.min()))
-    bounds = lower_bounds(surrogate, evidence, delta=delta, tail=tail)
+    bounds = forecast_bounds(surrogate, seen, fresh / int(seen.counts.min()), delta=delta, tail=tail)
     return min(bound.margin / max(bound.estimated, 1e-300) for bound in bounds)
 
 
-def _needed(surrogate: Surrogate, seen: Evidence, n: int, most: int, delta: float, tail: float) -> int:
+def _needed(surrogate: Surrogate, seen: AnyEvidence, n: int, most: int, delta: float, tail: float) -> int:
     """The next n for which the forecast leaves what we aim for; ``most`` if none does."""
 
     def enough(n: int) -> bool:
