@@ -75,7 +75,7 @@ class _Workings:
         self.gram, self.spread, self.wobble = (
             lifted_all(self.level, sums) for sums in (evidence.gram, evidence.spread, evidence.wobble)
         )
-        self.precision = np.linalg.inv(self.gram)
+        self.precision, self.condition = np.linalg.inv(self.gram), condition(self.gram)
         T = self.Z[self.expert]
         self.resolvent = np.linalg.inv(np.eye(columns.size) - surrogate.discount * T)
         self.F = {a: self.resolvent @ (T - self.Z[a]) for a in surrogate.rivals}
@@ -117,13 +117,13 @@ class _Workings:
         """û, and how far one step of the recursion moves u: the weights W of Σ W x Y and Σ W x hᵀ."""
         pi, e = self.expert, self.e
         W = self.s.discount * (self.resolvent.T @ self.precision[pi])[1:]
-        length = self.leverage[pi] ** 0.5 * np.linalg.norm(W @ np.linalg.cholesky(self.gram[pi]), 2)
+        length = self.leverage[pi] ** 0.5 * _size(W @ np.linalg.cholesky(self.gram[pi]))
         self.u_seen = float(np.linalg.norm(W @ e.surprise[pi]))
         self.u_observed = float(np.einsum("ij,jk,ik->", W, self.spread[pi, pi], W))
         self.u_bound = float(length * self.reach[pi])
-        self.step_seen = float(np.linalg.norm(W @ e.drift[pi].T, 2))
-        self.step_left = float(np.linalg.norm(W @ self.wobble[pi, pi] @ W.T, 2))
-        self.step_right = float(length**2 * np.linalg.norm(e.noise, 2))
+        self.step_seen = _size(W @ e.drift[pi].T)
+        self.step_left = _largest_eigenvalue(W @ self.wobble[pi, pi] @ W.T)
+        self.step_right = float(length**2 * _largest_eigenvalue(e.noise))
         self.step_bound = float(length * self.length[pi])
 
     def minimum(self, curve: Array) -> tuple[Array, Array, float]:
@@ -208,7 +208,7 @@ def _rounding(work: _Workings, radii: float) -> float:
     unit = (CHUNK + n / CHUNK + 2 * max(work.level.doubled) ** 2) * np.finfo(float).eps
     s = work.s
     scale = s.high - s.low + max(abs(s.low), abs(s.high))
-    solved = unit * ks**2 * np.linalg.cond(work.gram).max() * np.abs(work.resolvent).sum(axis=1).max()
+    solved = unit * ks**2 * work.condition * np.abs(work.resolvent).sum(axis=1).max()
     second = unit * (2 ** len(work.level.doubled) * wide) ** 0.5 * n * float(work.leverage.max())
     return float(solved * scale + second * radii)
 
@@ -226,6 +226,22 @@ def band_counts(columns: ProductBasis, rivals: int) -> tuple[int, ...]:
         if cost < best:
             best, found = cost, counts
     return found
+
+
+def condition(gram: Array) -> float:
+    """The worst condition number of symmetric matrices ``[A, k, k]``; infinite where one is not positive."""
+    eigenvalues = np.linalg.eigvalsh(gram)
+    least = float(eigenvalues[:, 0].min())
+    return float((eigenvalues[:, -1] / eigenvalues[:, 0]).max()) if least > 0 else float("inf")
+
+
+def _largest_eigenvalue(matrix: Array) -> float:
+    return max(float(np.linalg.eigvalsh((matrix + matrix.T) / 2)[-1]), 0.0)
+
+
+def _size(matrix: Array) -> float:
+    """The spectral norm."""
+    return _largest_eigenvalue(matrix @ matrix.T) ** 0.5
 
 
 def _norms(weights: Array, gram: Array) -> Array:

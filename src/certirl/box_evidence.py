@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl._map import fold
-from certirl.box_products import Level, level, tensor_sums
+from certirl.box_products import Level, closed, level, tensor_sums
 from certirl.boxes import ProductBasis
 from certirl.domain import Array, freeze
 from certirl.evidence import Surrogate, split_value
@@ -88,12 +88,16 @@ class _Sums:
         assert isinstance(surrogate.columns, ProductBasis)
         self.s, self.level = surrogate, level(surrogate.columns)
         self.Z, self.fits = self.level.matrix(surrogate.Z), self.level.coefficients(surrogate.fits)
-        self.value = split_value(surrogate)
+        rows, weights, self.rest = split_value(surrogate)
+        assert isinstance(rows, ProductBasis)
+        # One evaluation serves V and the columns, which come first among the rows.
+        self.rows = level(closed(rows))
+        self.value = self.rows.coefficients(np.pad(weights, (0, self.rows.columns.size - rows.size)))
         A, ks, wide = len(surrogate.Z), surrogate.columns.size, self.level.doubled
         self.counts, self.together = np.zeros(A, dtype=np.int64), set[bool]()
         self.gram, self.spread, self.wobble = np.zeros((A, *wide)), np.zeros((A, A, *wide)), np.zeros((A, A, *wide))
         self.surprise, self.drift, self.noise = np.zeros((A, ks)), np.zeros((A, ks, ks)), np.zeros((ks, ks))
-        numbers = (A + 2) * (ks + self.value[0].size)
+        numbers = (A + 2) * (ks + self.value.size)
         self._length = int(np.clip(_WORKSPACE // numbers, _SHORTEST, _LONGEST))
 
     def take(self, piece: Piece) -> None:
@@ -133,14 +137,14 @@ class _Sums:
 
     def _surprises(self, action: int, x: Array, ends: Array) -> tuple[Array, Array]:
         """Y ``[n]`` and h but for its first entry ``[k_s − 1, n]``."""
-        rows, weights, rest = self.value
-        value = rows.values(ends) @ weights
-        if rest is not None:
-            value += np.asarray(rest(ends), dtype=np.float64).reshape(len(ends))
+        p = self.rows.values(ends).T
+        value = self.value @ p
+        if self.rest is not None:
+            value += np.asarray(self.rest(ends), dtype=np.float64).reshape(len(ends))
         if not np.isfinite(value).all():
             raise ValueError("the reward must be finite at every state of the domain")
         h = self.Z[action, 1:] @ x
-        np.subtract(self.level.values(ends).T[1:], h, out=h)
+        np.subtract(p[1 : len(x)], h, out=h)
         return value - self.fits[action] @ x, h
 
     def evidence(self) -> BoxEvidence:

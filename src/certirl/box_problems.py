@@ -22,7 +22,7 @@ from certirl.reward import RewardLike
 
 _NODES = {1: 200, 2: 32, 3: 12}  # Gauss points along each coordinate
 _MESH = {1: 801, 2: 61, 3: 17}  # states along each coordinate, where the true margin is looked for
-_PROJECTION = {1: 60, 2: 40, 3: 20}  # nodes along each coordinate for the projection behind a tail
+_PROJECTION, _TAIL_MESH = {2: 28, 3: 14}, {2: 41, 3: 13}  # nodes of the projection behind a tail, states it is tried at
 _BLOCK = 1 << 21  # numbers of a kernel at once
 
 
@@ -88,7 +88,7 @@ class BoxProblem:
         frame, d = level(columns.on(self.domain)), len(self.domain)  # type: ignore[arg-type]
         # Chebyshev points for polynomials and even ones for waves, all of one weight: exact far beyond the columns.
         nodes = mesh([spread_points(part, _PROJECTION[d])[:, 0] for part in frame.basis.parts])
-        fine, missed = on_box(self.domain, _MESH), 0.0
+        fine, missed = on_box(self.domain, _TAIL_MESH), 0.0
         blend = frame.values(fine) @ frame.values(nodes).T / len(nodes)
         for action in range(self.n_actions):
             kernel = np.concatenate(self._kernels(nodes, action))

@@ -8,11 +8,11 @@ import numpy as np
 
 from certirl import bounds, evidence
 from certirl.bounds import BAND_SHARE, LowerBound
-from certirl.box_bounds import lower_bounds_on_box
+from certirl.box_bounds import condition, lower_bounds_on_box
 from certirl.box_evidence import BoxEvidence, gather_on_box, lifted_all
 from certirl.box_products import check_closed, level
 from certirl.boxes import ProductBasis
-from certirl.domain import Array, Domain, describe
+from certirl.domain import Domain, describe
 from certirl.evidence import Evidence, Surrogate
 from certirl.transitions import Piece
 
@@ -43,13 +43,6 @@ def gather(surrogate: Surrogate, stream: Iterable[Piece]) -> AnyEvidence:
     return evidence.gather(surrogate, stream)
 
 
-def gram_of(surrogate: Surrogate, found: AnyEvidence) -> Array:
-    """Σ x xᵀ for every action ``[A, k_s, k_s]``, on boxes in level functions."""
-    if isinstance(found, BoxEvidence) and isinstance(surrogate.columns, ProductBasis):
-        return lifted_all(level(surrogate.columns), found.gram)
-    return found.gram
-
-
 def lower_bounds(surrogate: Surrogate, found: AnyEvidence, *, delta: float, tail: float) -> list[LowerBound]:
     """With probability 1 − δ over the fresh data, D_a(s) ≥ margin for every state and every rival a."""
     if isinstance(found, BoxEvidence):
@@ -75,7 +68,10 @@ def spending_of(found: AnyEvidence, delta: float) -> dict[str, float]:
     return {"first order": first, "second order": second}
 
 
-def well_determined(surrogate: Surrogate, found: AnyEvidence, condition: float) -> bool:
+def well_determined(surrogate: Surrogate, found: AnyEvidence, most: float) -> bool:
     """Whether the fresh states tell the columns apart."""
-    enough = (found.counts >= surrogate.columns.size).all()
-    return bool(enough and (np.linalg.cond(gram_of(surrogate, found)) <= condition).all())
+    if (found.counts < surrogate.columns.size).any():
+        return False
+    if isinstance(found, BoxEvidence) and isinstance(surrogate.columns, ProductBasis):
+        return condition(lifted_all(level(surrogate.columns), found.gram)) <= most
+    return bool((np.linalg.cond(found.gram) <= most).all())
