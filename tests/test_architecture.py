@@ -37,7 +37,7 @@ LAYERS = [
     ["diagnose"],
     ["trigonometric"],
     ["theorems"],
-    ["certify", "rational", "rollout"],
+    ["certify", "rational", "rollout", "scenario"],
     ["check", "refute", "prove"],
     ["solution", "certify_components"],
     ["additive"],

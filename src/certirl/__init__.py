@@ -23,6 +23,7 @@ from certirl.recover import Recovery, Witness, recover
 from certirl.refute import Refutation, refute
 from certirl.reward import Reward
 from certirl.rollout import RolloutCheck, rollout_check
+from certirl.scenario import Scenario, scenario
 from certirl.simulator import Simulator, sample
 from certirl.solution import Solution
 from certirl.solve import solve
@@ -49,6 +50,7 @@ __all__ = [
     "Refutation",
     "Reward",
     "RolloutCheck",
+    "Scenario",
     "Simulator",
     "Smooth",
     "Solution",
@@ -71,6 +73,7 @@ __all__ = [
     "refute",
     "rollout_check",
     "sample",
+    "scenario",
     "solve",
     "tables",
     "theorems",
