@@ -24,6 +24,7 @@ from certirl.refute import Refutation, refute
 from certirl.refute_components import AdditiveRefutation, refute_sum
 from certirl.reward import Reward
 from certirl.rollout import RolloutCheck, rollout_check
+from certirl.scenario import Scenario, scenario
 from certirl.simulator import Simulator, sample
 from certirl.solution import Solution
 from certirl.solve import solve
@@ -51,6 +52,7 @@ __all__ = [
     "Refutation",
     "Reward",
     "RolloutCheck",
+    "Scenario",
     "Simulator",
     "Smooth",
     "Solution",
@@ -74,6 +76,7 @@ __all__ = [
     "refute_sum",
     "rollout_check",
     "sample",
+    "scenario",
     "solve",
     "tables",
     "theorems",

@@ -12,7 +12,9 @@ from typing import ClassVar
 import numpy as np
 
 from certirl.bases import Basis, gauss_legendre
+from certirl.box_products import level, on_box
 from certirl.boxes import mesh
+from certirl.concentration import spread_points
 from certirl.domain import Array, Domain, as_rows, as_states, describe
 from certirl.estimate import Operators
 from certirl.factorised import Factorised
@@ -21,6 +23,7 @@ from certirl.reward import RewardLike
 
 _NODES = {1: 200, 2: 32, 3: 12}  # Gauss points along each coordinate
 _MESH = {1: 801, 2: 61, 3: 17}  # states along each coordinate, where the true margin is looked for
+_PROJECTION, _TAIL_MESH = {2: 28, 3: 14}, {2: 41, 3: 13}  # nodes of the projection behind a tail, states it is tried at
 _BLOCK = 1 << 21  # numbers of a kernel at once
 
 
@@ -77,6 +80,25 @@ class BoxProblem:
             condition=1.0,
         )
 
+    def tail(self, columns: Basis) -> float:
+        """τ of a certificate: the largest ∫|p_a(s'|s) − approximation by the columns| ds' over states and actions.
+
+        The approximation is the projection for the law of `Basis.design`; any one gives an upper bound. The largest
+        value over a mesh of states is taken, with one part in a hundred added: accurate, not a proof.
+        """
+        frame, d = level(columns.on(self.domain)), len(self.domain)
+        # Chebyshev points for polynomials and even ones for waves, all of one weight: exact far beyond the columns.
+        nodes = mesh([spread_points(part, _PROJECTION[d])[:, 0] for part in frame.basis.parts])
+        fine, missed = on_box(self.domain, _TAIL_MESH), 0.0
+        blend = frame.values(fine) @ frame.values(nodes).T / len(nodes)
+        for action in range(self.n_actions):
+            kernel = np.concatenate(self._kernels(nodes, action))
+            start = 0
+            for own in self._kernels(fine, action):
+                gap = own - blend[start : start + len(own)] @ kernel
+                missed, start = max(missed, float(np.abs(gap).sum(axis=1).max())), start + len(own)
+        return 0.0 if missed < 1e-10 else 1.01 * missed
+
     def values(self, reward: RewardLike, *, discount: float, expert: int = 0) -> Array:
         """The expert's value function at the Gauss points: V = (I − γP_π)⁻¹R."""
         y, _ = self._quadrature()
@@ -96,7 +118,7 @@ class BoxProblem:
         value = self.values(reward, discount=discount, expert=expert)
         low, high = np.array(self.domain).T
         along = _MESH[len(self.domain)]
-        whole = mesh([np.linspace(a, b, along) for a, b in zip(low, high, strict=True)])
+        whole = on_box(self.domain, _MESH)
         everywhere = self._gaps(whole, value, expert)
         found = everywhere.min(axis=1)
         for rival, gaps in enumerate(everywhere):

@@ -11,20 +11,34 @@ import numpy as np
 from certirl._map import on
 from certirl.bases import Basis
 from certirl.bellman import check_problem
-from certirl.bounds import BAND_SHARE, LowerBound, lower_bounds
-from certirl.boxes import from_spec
+from certirl.bounds import LowerBound
+from certirl.box_evidence import BOX_SUMS, BoxEvidence
+from certirl.box_products import on_box
+from certirl.boxes import ProductBasis, from_spec
 from certirl.claim import Claim
-from certirl.domain import Array, as_domain, describe, one_coordinate
+from certirl.domain import Array, as_domain, describe
 from certirl.estimate import MAX_CONDITION
-from certirl.evidence import SUMS, Evidence, Surrogate, fit_surrogate, gather
+from certirl.evidence import SUMS, Evidence, Surrogate, fit_surrogate
 from certirl.progress import Report, watched_stream
 from certirl.reward import Reward, RewardLike, unpack
 from certirl.simulator import CHUNK, Simulator, as_generator, can_pair, check_simulator, draw
 from certirl.tail import TailLike, tail_in_words, tail_number
 from certirl.transitions import Piece, Transitions, pieces
+from certirl.weigh import (
+    AnyEvidence,
+    check_box,
+    check_columns,
+    forecast_bounds,
+    gather,
+    lower_bounds,
+    spending_of,
+    well_determined,
+)
 
 # The surrogate only takes out what is predictable; the proof lives on the rest of the data.
 FIT_SHARE = 0.2
+# States along each coordinate where the range of a plain function is looked up.
+_LOOKED_UP = {1: 4001, 2: 301, 3: 61}
 
 # What a saved certificate says in words; the rest is arrays.
 _WORDS = (
@@ -76,7 +90,7 @@ class Certificate(Claim):
     samples_needed: int | None
     level: int
     surrogate: Surrogate
-    evidence: Evidence
+    evidence: AnyEvidence
 
     def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Words for a JSON header and numbers for arrays: enough to derive the verdict again."""
@@ -115,20 +129,23 @@ class Certificate(Claim):
         return "\n".join(lines)
 
 
-def packed_grounds(surrogate: Surrogate, evidence: Evidence) -> tuple[dict[str, Any], dict[str, Array]]:
+def packed_grounds(surrogate: Surrogate, evidence: AnyEvidence) -> tuple[dict[str, Any], dict[str, Array]]:
     """What a bound rests on, the reward left out: words for a JSON header and numbers for arrays."""
     words: dict[str, Any] = {"paired": evidence.paired, "columns": surrogate.columns.spec()}
     words |= {name: getattr(surrogate, name) for name in ("low", "high", "discount", "expert")}
-    numbers = {name: getattr(evidence, name) for name in SUMS}
+    names = BOX_SUMS if isinstance(evidence, BoxEvidence) else SUMS
+    numbers = {name: getattr(evidence, name) for name in names}
     return words, numbers | {name: getattr(surrogate, name) for name in ("g", "fits", "Z")}
 
 
-def unpacked_grounds(words: dict[str, Any], numbers: dict[str, Array], reward: Any) -> tuple[Surrogate, Evidence]:
+def unpacked_grounds(words: dict[str, Any], numbers: dict[str, Array], reward: Any) -> tuple[Surrogate, AnyEvidence]:
     """The inverse of `packed_grounds`."""
     fixed: dict[str, Any] = {name: words[name] for name in ("discount", "expert", "low", "high")}
     fixed |= {name: numbers[name] for name in ("g", "fits", "Z")}
-    evidence = Evidence(**{name: numbers[name] for name in SUMS}, paired=words["paired"])
-    return Surrogate(columns=from_spec(words["columns"]), reward=reward, **fixed), evidence
+    surrogate = Surrogate(columns=from_spec(words["columns"]), reward=reward, **fixed)
+    on_a_box = isinstance(surrogate.columns, ProductBasis)
+    kind, names = (BoxEvidence, BOX_SUMS) if on_a_box else (Evidence, SUMS)
+    return surrogate, kind(**{name: numbers[name] for name in names}, paired=words["paired"])
 
 
 def certify(
@@ -172,9 +189,10 @@ def certify(
     if not isinstance(source, Transitions):
         check_simulator(source)
     n_actions, domain = source.n_actions, as_domain(source.domain)
-    one_coordinate(domain, "a certificate is")
+    check_box(domain)
     check_problem(discount, expert, n_actions)
     columns = columns.on(domain)
+    check_columns(columns)
     notes: tuple[str, ...] = ("the reward was chosen without looking at these transitions",)
     if reward_range is None and not (isinstance(reward, Reward) and reward.basis.resized(columns.size) == columns):
         reward_range, note = _look_up_range(reward, domain)
@@ -245,7 +263,7 @@ def divide(transitions: Transitions, share: float, rng: np.random.Generator) -> 
 
 def conclude(
     surrogate: Surrogate,
-    evidence: Evidence,
+    evidence: AnyEvidence,
     *,
     delta: float,
     tail: TailLike,
@@ -263,10 +281,10 @@ def conclude(
         others: parts of δ that belong to other attempts, by name.
     """
     number = tail_number(tail, surrogate.columns)
-    if (evidence.counts < surrogate.columns.size).any() or (np.linalg.cond(evidence.gram) > MAX_CONDITION).any():
+    if not well_determined(surrogate, evidence, MAX_CONDITION):
         raise ValueError("the fresh states cannot tell the columns apart: use more data or fewer columns")
     worst = min(lower_bounds(surrogate, evidence, delta=delta, tail=number or 0.0), key=lambda bound: bound.margin)
-    spending = {"first order": BAND_SHARE * delta, "second order": (1 - BAND_SHARE) * delta, **(others or {})}
+    spending = {**spending_of(evidence, delta), **(others or {})}
     return Certificate(
         holds=bool(worst.margin > 0 and number is not None),
         margin=float(worst.margin),
@@ -287,7 +305,7 @@ def conclude(
 
 
 def samples_needed(
-    surrogate: Surrogate, evidence: Evidence, now: LowerBound, *, delta: float, tail: float
+    surrogate: Surrogate, evidence: AnyEvidence, now: LowerBound, *, delta: float, tail: float
 ) -> int | None:
     """How many fresh transitions per action should do, if the estimate stays what it is; None if none would.
 
@@ -298,7 +316,7 @@ def samples_needed(
     have = int(evidence.counts.min())
 
     def enough(n: int) -> bool:
-        bounds = lower_bounds(surrogate, evidence.forecast(n / have), delta=delta, tail=tail)
+        bounds = forecast_bounds(surrogate, evidence, n / have, delta=delta, tail=tail)
         return now.estimated > max(bound.estimated - bound.margin for bound in bounds)
 
     return least_enough(enough, 10 * surrogate.columns.size, have * 2**20)
@@ -345,8 +363,7 @@ def _what_is_asked(
 
 
 def _look_up_range(reward: RewardLike, domain: Any) -> tuple[tuple[float, float], str]:
-    ((low, high),) = domain
-    values = np.asarray(reward(np.linspace(low, high, 4001)[:, None]), dtype=np.float64)
+    values = np.asarray(reward(on_box(domain, _LOOKED_UP)), dtype=np.float64)
     if not np.isfinite(values).all():
         raise ValueError("the reward must be finite at every state of the domain")
     room = 0.05 * float(np.ptp(values)) + 1e-12

@@ -7,23 +7,25 @@ and needs no proof.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from certirl.bases import Basis
-from certirl.bounds import BAND_SHARE, LowerBound, lower_bounds
+from certirl.bounds import LowerBound
+from certirl.boxes import ProductBasis
 from certirl.certify import LOSSES, independence, packed_grounds, unpacked_grounds
 from certirl.claim import Claim
 from certirl.components import AdditiveReward, Component
 from certirl.domain import Array, freeze
 from certirl.estimate import MAX_CONDITION
-from certirl.evidence import Evidence, Surrogate, gather_views, surrogate_of
+from certirl.evidence import Surrogate, gather_views, surrogate_of
 from certirl.moments import Moments
 from certirl.tail import TailLike, tail_in_words, tail_number
-from certirl.transitions import Piece
+from certirl.transitions import Chunk, Piece, chunks_of
+from certirl.weigh import AnyEvidence, forecast_bounds, gather, lower_bounds, spending_of, well_determined
 
 FALL = 0.75  # losses fall about as n to minus this: between 1/√n and 1/n
 SEPARATE = "given the action, each component's next state depends on its own state alone"
@@ -46,7 +48,7 @@ class Grounds:
     spending: dict[str, float]
     tail: float | None
     surrogate: Surrogate
-    evidence: Evidence
+    evidence: AnyEvidence
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +121,29 @@ class AdditiveCertificate(Claim):
         return AdditiveCertificate(**given, bounds=numbers["bounds"])
 
 
+@dataclass(frozen=True, eq=False)
+class _Viewed:
+    """A stream of which some coordinates are seen."""
+
+    stream: Iterable[Piece]
+    coordinates: tuple[int, ...]
+
+    def __iter__(self) -> Iterator[Piece]:
+        return (piece.view(self.coordinates) for piece in self.stream)
+
+    def chunks(self) -> list[_ViewedChunk]:
+        return [_ViewedChunk(chunk, self.coordinates) for chunk in chunks_of(self.stream)]
+
+
+@dataclass(frozen=True, eq=False)
+class _ViewedChunk:
+    chunk: Chunk
+    coordinates: tuple[int, ...]
+
+    def pieces(self) -> Iterator[Piece]:
+        return (piece.view(self.coordinates) for piece in self.chunk.pieces())
+
+
 class Case:
     """A sum of rewards to be judged: the surrogates of the components that have a reward.
 
@@ -137,21 +162,37 @@ class Case:
         self.views = [components[j].coordinates for j in self.active]
         self.surrogates = [surrogate_of(reward.parts[j], moments[j], **problem) for j in self.active]
 
-    def gather(self, stream: Iterable[Piece]) -> list[Evidence]:
-        """What the data say about every component, in one walk."""
-        return gather_views(self.surrogates, stream, self.views)
+    def gather(self, stream: Iterable[Piece]) -> list[AnyEvidence]:
+        """What the data say about every component: one walk for those of one coordinate, one for each of the others."""
+        found: dict[int, AnyEvidence] = {}
+        boxes = [i for i, own in enumerate(self.surrogates) if isinstance(own.columns, ProductBasis)]
+        lines = [i for i in range(len(self.surrogates)) if i not in boxes]
+        if lines:
+            chosen = [self.surrogates[i] for i in lines]
+            found |= dict(zip(lines, gather_views(chosen, stream, [self.views[i] for i in lines]), strict=True))
+        for i in boxes:
+            found[i] = gather(self.surrogates[i], _Viewed(stream, self.views[i]))
+        return [found[i] for i in range(len(self.surrogates))]
 
-    def bounds(self, evidence: Sequence[Evidence], delta: float, tail: TailLike) -> list[list[LowerBound]]:
-        """The lower bounds of every component, rivals in order; all hold at once with probability 1 − δ."""
-        return [
-            lower_bounds(own, seen, delta=delta / len(self.active), tail=tail_number(tail, own.columns) or 0.0)
-            for own, seen in zip(self.surrogates, evidence, strict=True)
-        ]
+    def bounds(
+        self, evidence: Sequence[AnyEvidence], delta: float, tail: TailLike, growth: float | None = None
+    ) -> list[list[LowerBound]]:
+        """The lower bounds of every component, rivals in order; all hold at once with probability 1 − δ.
 
-    def left(self, seen: Sequence[Evidence], fresh: int, delta: float, tail: TailLike) -> float:
+        With ``growth`` they are what so many times as much data would give, for planning only.
+        """
+        found = []
+        for own, seen in zip(self.surrogates, evidence, strict=True):
+            asked = {"delta": delta / len(self.active), "tail": tail_number(tail, own.columns) or 0.0}
+            if growth is None:
+                found.append(lower_bounds(own, seen, **asked))
+            else:
+                found.append(forecast_bounds(own, seen, growth, **asked))
+        return found
+
+    def left(self, seen: Sequence[AnyEvidence], fresh: int, delta: float, tail: TailLike) -> float:
         """The share of the margin that a certificate from ``fresh`` transitions should leave, from training data."""
-        grown = [own.forecast(fresh / int(own.counts.min())) for own in seen]
-        bounds = self.bounds(grown, delta, tail)
+        bounds = self.bounds(seen, delta, tail, growth=fresh / int(seen[0].counts.min()))
         left = np.sum([[bound.margin for bound in own] for own in bounds], axis=0)
         whole = np.sum([[bound.estimated for bound in own] for own in bounds], axis=0)
         return float(np.min(left / np.maximum(whole, 1e-300)))
@@ -171,7 +212,7 @@ def certify_sum(
     """
     evidence = case.gather(fresh)
     for j, surrogate, seen in zip(case.active, case.surrogates, evidence, strict=True):
-        if (seen.counts < surrogate.columns.size).any() or (np.linalg.cond(seen.gram) > MAX_CONDITION).any():
+        if not well_determined(surrogate, seen, MAX_CONDITION):
             name = case.components[j].name
             raise ValueError(
                 f"the fresh states cannot tell the columns of {name} apart: use more data or fewer columns"
@@ -183,11 +224,12 @@ def certify_sum(
     decisive, margin = [own[worst] for own in found], float(bounds[:, worst].sum())
     tails = [tail_number(tail, surrogate.columns) for surrogate in case.surrogates]
     number = None if tail is None else max(own or 0.0 for own in tails)
-    each = {"first order": BAND_SHARE * delta / len(found), "second order": (1 - BAND_SHARE) * delta / len(found)}
+    each = [spending_of(seen, delta / len(found)) for seen in evidence]
     parts = f"{len(found)} component{'s' * (len(found) != 1)}, evenly"
-    spending = {f"{name} ({parts})": part * len(found) for name, part in each.items()} | (others or {})
+    names = dict.fromkeys(name for own in each for name in own)
+    spending = {f"{name} ({parts})": sum(own.get(name, 0.0) for own in each) for name in names} | (others or {})
     widest = max((surrogate.columns for surrogate in case.surrogates), key=_size)
-    grounds = map(Grounds, case.active, [each] * len(found), tails, case.surrogates, evidence)
+    grounds = map(Grounds, case.active, each, tails, case.surrogates, evidence)
     return AdditiveCertificate(
         holds=bool(margin > 0 and number is not None),
         margin=margin,

@@ -24,8 +24,7 @@ from certirl import rational
 from certirl.rational import Grid, Table, eliminate, identity
 
 EVENTS = 3  # of probability e^−L each: the second moment, above, below
-SLACK = Fraction(1, 10**6)  # what claims computed in floating point may be off by
-ALIKE = Fraction(1, 10**4)  # how well the parts of the margin must agree, relatively
+SLACK, ALIKE = Fraction(1, 10**6), Fraction(1, 10**4)  # how far off claims in floating point may be, and their parts
 KINDS = ("Legendre", "Chebyshev", "Fourier")
 _STRETCH = 8192  # the sums were taken over stretches of this length
 
@@ -376,9 +375,10 @@ def check(path: str | os.PathLike[str], *, by: Derive = derive) -> Verdict:
         by: how to derive the parts of the margin against every rival, or why there are none.
     """
     header, arrays = read(path)
-    claim = header.get("certificate")
-    if claim is None:
+    if (claim := header.get("certificate")) is None:
         return Verdict("nothing claimed", math.nan, math.nan, ("the file holds no certificate",))
+    if '"product"' in json.dumps(claim):
+        raise ValueError(f"{path} certifies a box of states: certirl check derives certificates of one coordinate only")
     try:
         holds, claimed = bool(claim["holds"]), float(claim["margin"])
         parts, reasons = by(header, arrays)

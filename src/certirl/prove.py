@@ -17,16 +17,17 @@ import numpy as np
 
 from certirl.bases import Basis
 from certirl.bellman import Bellman, bellman
-from certirl.bounds import lower_bounds
 from certirl.certify import Certificate, conclude, least_enough
 from certirl.claim import Claim
+from certirl.domain import as_domain
 from certirl.estimate import Operators, estimate
-from certirl.evidence import gather, surrogate_of
+from certirl.evidence import surrogate_of
 from certirl.moments import Moments, accumulate
 from certirl.recover import Recovery, recover
 from certirl.simulator import Draws, Simulator, as_generator, can_pair, draw
 from certirl.tail import TailLike, tail_number
 from certirl.transitions import Piece
+from certirl.weigh import check_columns, forecast_bounds, gather
 
 FIRST = 4_000  # transitions per action in the first round
 TRAINING_SHARE = 0.3
@@ -184,6 +185,7 @@ def prove(
     generator = as_generator(rng)
     paired = can_pair(simulator, basis, generator, asked=paired)
     training, fresh = (Pool(simulator, basis, stream, paired) for stream in generator.spawn(2))
+    check_columns(basis.resized(columns).on(as_domain(simulator.domain)))
     problem = {"discount": discount, "expert": expert}
     quest = _Single(training, fresh, basis, columns, simulator.n_actions, problem, objective, tail)
     ended = pursue(quest, delta=delta, fewest=columns + 2, max_samples=max_samples, watch=watch)
@@ -231,8 +233,8 @@ class _Single:
         return self._left(fresh, delta)
 
     def _left(self, fresh: int, delta: float) -> float:
-        evidence = self._seen.forecast(fresh / int(self._seen.counts.min()))
-        bounds = lower_bounds(self._surrogate, evidence, delta=delta, tail=self._number)
+        factor = fresh / int(self._seen.counts.min())
+        bounds = forecast_bounds(self._surrogate, self._seen, factor, delta=delta, tail=self._number)
         return min(bound.margin / max(bound.estimated, 1e-300) for bound in bounds)
 
     def certify(self, delta: float, others: dict[str, float]) -> Certificate:

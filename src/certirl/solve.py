@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, overload
 
 import numpy as np
@@ -12,21 +13,30 @@ from certirl.additive import AdditiveSolution
 from certirl.bases import Basis
 from certirl.bellman import bellman, check_problem
 from certirl.certify import check_declared, check_delta, conclude, divide
-from certirl.choose import Choice, as_asked, as_measured, given_basis, nothing_given, places
-from certirl.domain import as_domain, one_coordinate
+from certirl.choose import (
+    MOST_COLUMNS_ON_A_BOX,
+    Choice,
+    as_asked,
+    as_measured,
+    given_basis,
+    nothing_given,
+    places,
+)
+from certirl.domain import as_domain
 from certirl.estimate import FORMS, estimate
-from certirl.evidence import gather, surrogate_of
+from certirl.evidence import surrogate_of
 from certirl.extrema import minimum
 from certirl.moments import Moments
 from certirl.progress import Report, announcer, watched_stream
 from certirl.prove import TRAINING_SHARE, prove
-from certirl.recover import OBJECTIVES, recover
+from certirl.recover import OBJECTIVES, Reason, recover
 from certirl.refute import Refutation, refute
 from certirl.simulator import CHUNK, Simulator, as_generator, can_pair, check_simulator, draw
 from certirl.solution import Solution, build
 from certirl.solve_components import solve_components
 from certirl.tail import TailLike, tail_number
 from certirl.transitions import Piece, Transitions, pieces
+from certirl.weigh import check_box, check_columns, gather
 
 PILOT = 4_000  # transitions per action that choose basis and columns before a certificate is sought
 MOST_COLUMNS_FOR_A_TAIL = 60
@@ -80,7 +90,7 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
             "mean" (the paper's: independent states from the weight of the basis).
         cover: solve on the paper's cover of this radius instead of on the continuum.
         slack: soft form for experts that are only nearly optimal: the price of a shortfall.
-        delta: certify, with at most this probability of a false certificate; for states of one coordinate.
+        delta: certify, with at most this probability of a false certificate; for three coordinates at most.
         tail: what is known of the dynamics beyond the columns (see `certify`); without it nothing is "certified".
         max_samples: transitions per action to stop at.
         paired: ask a simulator with the same states and random numbers for every action, so that noise cancels between
@@ -203,6 +213,7 @@ def _from_simulator(
         pilot = min(PILOT, max(max_samples // 4, 1))
         stream, _ = _stream(source, basis, pilot, generator.spawn(1)[0], better=True, paired=asked["paired"])
         choice = _settled(stream, source, basis, columns, proof["tail"], asked)
+    check_columns(choice.basis.resized(choice.columns))
     found = prove(
         source,
         basis=choice.basis,
@@ -214,21 +225,23 @@ def _from_simulator(
         **asked,
     )
     refutation, drawn = None, found.samples + pilot
-    if found.recovery.status == "infeasible":
+    if found.recovery.status == "infeasible" and len(as_domain(source.domain)) == 1:
         # The attempts spent δ(1 − 2^−i); half of what they left pays for the proof that there is no reward.
         left = proof["delta"] / 2 ** (found.attempts + 1)
         rest = max(max_samples - drawn, 1)
         more: dict[str, Any] = {"samples": rest, "rng": generator, "paired": asked["paired"]}
         refutation = _refuted(source, choice, left, proof["tail"], asked["expert"], **more)
         drawn += rest
-    return build(
-        found.operators,
-        found.criterion,
-        found.recovery,
-        choice=choice.why,
-        certificate=found.certificate,
-        refutation=refutation,
-        drawn=drawn,
+    return _in_doubt(
+        build(
+            found.operators,
+            found.criterion,
+            found.recovery,
+            choice=choice.why,
+            certificate=found.certificate,
+            refutation=refutation,
+            drawn=drawn,
+        )
     )
 
 
@@ -247,20 +260,28 @@ def _from_log(
         choice = as_asked(basis.on(source.domain), columns)
     else:
         choice = _settled(pieces(training, CHUNK), source, basis, columns, proof["tail"], asked)
+    check_columns(choice.basis.resized(choice.columns))
     n_actions, problem = source.n_actions, {name: asked[name] for name in ("discount", "expert")}
     moments, _ = given_basis(pieces(training, CHUNK), choice.basis, n_actions=n_actions, columns=choice.columns)
     operators = estimate(moments)
     criterion = bellman(operators, **problem)
     recovery = recover(criterion, objective=asked["objective"])
     certificate = refutation = None
-    if recovery.status == "infeasible":
+    if recovery.status == "infeasible" and len(source.domain) == 1:
         refutation = _refuted(fresh, choice, proof["delta"], proof["tail"], asked["expert"], rng=rng)
     if recovery.status == "solved" and recovery.reward is not None:
         surrogate = surrogate_of(recovery.reward, moments, **problem)
         certificate = conclude(surrogate, gather(surrogate, pieces(fresh, CHUNK)), **proof)
     drawn = int((training.counts + fresh.counts).min())
     proofs: dict[str, Any] = {"certificate": certificate, "refutation": refutation}
-    return build(operators, criterion, recovery, choice=choice.why, drawn=drawn, **proofs)
+    return _in_doubt(build(operators, criterion, recovery, choice=choice.why, drawn=drawn, **proofs))
+
+
+def _in_doubt(solution: Solution) -> Solution:
+    """An estimated conflict that nobody tried to prove, as on boxes, settles nothing where a proof was asked for."""
+    if solution.status != "infeasible" or solution.refutation is not None:
+        return solution
+    return replace(solution, status="undetermined", reason=str(Reason.CONFLICT_IN_DOUBT))
 
 
 def _refuted(
@@ -286,12 +307,20 @@ def _widened(moments: Moments, choice: Choice, tail: TailLike, discount: float, 
     if found.value is None:
         return choice
     span = -minimum(choice.basis, found.value)[1] - minimum(choice.basis, -found.value)[1]
-    for columns in range(choice.columns, MOST_COLUMNS_FOR_A_TAIL):
+    for columns in _wider(choice):
         basis = choice.basis.resized(max(choice.basis.size, columns))
         number = tail_number(tail, basis.resized(columns)) or 0.0
         if number * span * (1 + (2 * columns) ** 0.5) / (1 - discount) < 0.1:
             return Choice(basis, columns, f"{choice.why}; {columns} columns make the tail {number:.2g}")
     return choice
+
+
+def _wider(choice: Choice) -> Iterable[int]:
+    """Numbers of columns from the chosen one on; on boxes those that complete a degree."""
+    if len(choice.basis.domain) == 1:
+        return range(choice.columns, MOST_COLUMNS_FOR_A_TAIL)
+    sizes = choice.basis.resized(MOST_COLUMNS_ON_A_BOX).complete_sizes()[:-1]  # type: ignore[attr-defined]
+    return [size for size in sizes if size >= choice.columns]
 
 
 def _check_proof(source: Any, delta: float, *, plain: bool, several: bool) -> None:
@@ -300,7 +329,7 @@ def _check_proof(source: Any, delta: float, *, plain: bool, several: bool) -> No
     if isinstance(source, Moments):
         raise ValueError(f"{NO_PROOF_FROM_MOMENTS}: leave delta out or pass the transitions")
     if not several:
-        one_coordinate(as_domain(source.domain), "a certificate is")
+        check_box(as_domain(source.domain))
     if not plain:
         raise ValueError("a certificate is for the hard program on the continuum: leave form, cover and slack out")
 

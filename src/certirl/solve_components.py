@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from certirl import weigh
 from certirl._map import on
 from certirl.additive import AdditiveSolution
 from certirl.bases import Basis
@@ -83,10 +84,10 @@ def solve_components(
 
 def _check_sizes(components: Sequence[Component]) -> None:
     for component in components:
-        if len(component.coordinates) > 1:
+        if len(component.coordinates) > weigh.MOST_COORDINATES:
             raise ValueError(
-                f"a certificate is for components of one coordinate, but {component.name} has "
-                f"{len(component.coordinates)}: leave delta out"
+                f"a certificate is for components of {weigh.MOST_COORDINATES} coordinates at most, but "
+                f"{component.name} has {len(component.coordinates)}: leave delta out"
             )
 
 
@@ -148,6 +149,7 @@ class _Walk:
         check_declared(self.source)
         training, fresh = divide(self.source, TRAINING_SHARE, rng)
         moments = self._measured(pieces(training, CHUNK))
+        self._check_columns()
         operators, criteria = self._criteria(moments)
         found = candidates(self.components, criteria, moments, self.objective, **self.problem)
         best = best_of(found, pieces(training, CHUNK), int(fresh.counts.min()), **proof)
@@ -167,6 +169,7 @@ class _Walk:
             pilot = min(PILOT, max(max_samples // 4, 1))
             self._measured(self._draws(pilot, rng.spawn(1)[0]))
         assert self.columns is not None
+        self._check_columns()
         found = prove_sum(
             self.source,
             self.components,
@@ -216,6 +219,10 @@ class _Walk:
     def _criteria(self, moments: list[Moments]) -> tuple[tuple[Operators, ...], tuple[Bellman, ...]]:
         operators = tuple(_named(component, own) for component, own in zip(self.components, moments, strict=True))
         return operators, tuple(bellman(own, **self.problem) for own in operators)
+
+    def _check_columns(self) -> None:
+        for component, size in zip(self.components, self.columns or (), strict=True):
+            weigh.check_columns(component.basis.resized(size))
 
     def _choice(self) -> str:
         assert self.columns is not None

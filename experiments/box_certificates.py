@@ -1,0 +1,180 @@
+"""Are certificates on boxes true, and do planners agree with them? Two and three coordinates, in one command.
+
+    python experiments/box_certificates.py [--fast] [--workers 2] [--out experiments/results]
+
+Random problems with known truth (factorised polynomials, turning and drifting with noise, an angle beside a
+temperature), rewards that are right and rewards spoiled until their true margin is just below zero; paired and unpaired
+data; δ = 0.05 and 0.2. False certificates and bounds above the truth are counted. Where a certificate holds in two
+coordinates, a fine-grid MDP is solved by policy iteration under the same reward, and the share of its states where the
+optimal action is the expert's is reported.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+import certirl
+from certirl import box_problems, product, study
+from certirl.box_problems import BoxProblem
+from certirl.boxes import mesh
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The full size; ``--fast`` shrinks it."""
+
+    runs: int = 900
+
+
+FAST = Arguments(runs=12)
+GRID = 41  # cells along each coordinate of the fine-grid MDP
+
+
+def a_problem(seed: int) -> tuple[BoxProblem, certirl.ProductBasis, float, int]:
+    """One of four kinds in turn, with random settings: problem, columns, discount, transitions per action."""
+    rng = np.random.default_rng([seed, 1])
+    discount, kind = float(rng.choice([0.3, 0.5, 0.7])), seed % 10
+    Legendre, Fourier = certirl.Legendre, certirl.Fourier
+    if kind < 5:
+        problem = box_problems.random_independent(seed=seed)
+        return problem, product(Legendre(3), Legendre(3), index="full"), discount, 200_000
+    if kind < 8:
+        drift = tuple(tuple(row) for row in rng.uniform(-0.4, 0.4, (3, 2)))
+        settings = {"angle": float(rng.uniform(0, 1.5)), "noise": float(rng.uniform(0.8, 1.1)), "shrink": 0.6}
+        return box_problems.Whirl(drift=drift, **settings), product(Legendre(6), Legendre(6)), discount, 100_000
+    if kind == 8:
+        homes = (0.0, float(rng.uniform(1.0, 3.0)), float(-rng.uniform(1.0, 3.0)))
+        angle = certirl.problems.circle(homes=homes, pull=float(rng.uniform(0.1, 0.2)), noise=1.2)
+        room = certirl.problems.thermostat(power=(2.0, 0.0, -1.0), leak=0.4, noise=4.0)
+        return box_problems.independent(angle, room), product(Fourier(9), Legendre(9)), discount, 100_000
+    problem = box_problems.random_independent(seed=seed, dimension=3)
+    return problem, product(*[Legendre(3)] * 3, index="full"), 0.3, 500_000
+
+
+def barely_wrong(
+    problem: BoxProblem, reward: certirl.Reward, discount: float, rng: np.random.Generator
+) -> certirl.Reward:
+    """Mix a reward with a random one until its true margin is just below zero: the hardest reward to judge."""
+    other = certirl.Reward(reward.basis, rng.normal(size=reward.basis.size) * np.abs(reward.coefficients).mean())
+    along = 31 if len(problem.domain) == 2 else 11
+    grid = mesh([np.linspace(low, high, along) for low, high in problem.domain])
+    ours, theirs = (problem.margins(r, grid, discount=discount) for r in (reward, other))
+    low, high = 0.0, 1.0
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if ((1 - middle) * ours + middle * theirs).min() > 0 else (low, middle)
+    share = min(high + 1e-3, 1.0)
+    return certirl.Reward(reward.basis, (1 - share) * reward.coefficients + share * other.coefficients)
+
+
+def agreement(problem: BoxProblem, reward: certirl.Reward, discount: float) -> float:
+    """The share of cells of a fine-grid MDP in which policy iteration under the reward takes the expert's action."""
+    axes = [low + (high - low) * (np.arange(GRID) + 0.5) / GRID for low, high in problem.domain]
+    states = mesh(axes)
+    moves = np.array([problem.density(states, states, action) for action in range(problem.n_actions)])
+    moves /= moves.sum(axis=2, keepdims=True)
+    gained, policy = np.asarray(reward(states)), np.full(len(states), 1)
+    while True:
+        own = moves[policy, np.arange(len(states))]
+        value = np.linalg.solve(np.eye(len(states)) - discount * own, gained)
+        best = np.argmax(moves @ value, axis=0)
+        if (best == policy).all():
+            return float((policy == 0).mean())
+        policy = best
+
+
+def judge(seed: int) -> dict[str, Any] | None:
+    """One run: a reward from the exact operators, perhaps spoiled, certified on fresh data, compared with the truth."""
+    problem, columns, discount, samples = a_problem(seed)
+    rng = np.random.default_rng([seed, 2])
+    delta, paired, spoil = float(rng.choice([0.05, 0.2])), bool(rng.random() < 0.7), bool(rng.random() < 0.35)
+    exact = certirl.bellman(problem.operators(columns), discount=discount)
+    reward = certirl.recover(exact).reward
+    if reward is None:
+        return None
+    if spoil:
+        reward = barely_wrong(problem, reward, discount, rng)
+    found = certirl.certify(
+        reward,
+        problem,
+        delta=delta,
+        tail=0 if columns.index == "full" else problem.tail,  # polynomials of degree two in every coordinate
+        discount=discount,
+        columns=columns,
+        samples=samples,
+        rng=rng,
+        paired=paired,
+        progress=False,
+        map=1,
+    )
+    truth = problem.true_margin(reward, discount=discount)
+    look = found.holds and len(problem.domain) == 2 and seed % 3 == 0
+    return {
+        "kind": problem.name,
+        "coordinates": len(problem.domain),
+        "delta": delta,
+        "paired": paired,
+        "spoiled": spoil,
+        "holds": found.holds,
+        "false": bool(found.holds and truth <= 0),
+        "above": bool(truth < found.margin),  # the bound itself is wrong, whether or not it is positive
+        "share": found.margin / truth if found.holds else None,
+        "agreement": agreement(problem, reward, discount) if look else None,
+    }
+
+
+def soundness(arguments: Arguments, walk: study.Walk) -> study.Findings:
+    """Count false certificates, bounds above the truth, and states on which a planner disagrees."""
+    runs = [run for run in walk(judge, list(range(arguments.runs)), unit="certificates") if run is not None]
+    kinds = sorted({f"{run['kind']}, {run['coordinates']} coordinates" for run in runs})
+    by_kind = {
+        kind: _count([run for run in runs if f"{run['kind']}, {run['coordinates']} coordinates" == kind])
+        for kind in kinds
+    }
+    agreements = [run["agreement"] for run in runs if run["agreement"] is not None]
+    numbers = {
+        "all": _count(runs),
+        "by kind": by_kind,
+        "by delta": {str(delta): _count([run for run in runs if run["delta"] == delta]) for delta in (0.05, 0.2)},
+        "spoiled": _count([run for run in runs if run["spoiled"]]),
+        "fine-grid MDPs solved": len(agreements),
+        "policy agreement, least and mean": [float(f(agreements)) for f in (np.min, np.mean)] if agreements else None,
+    }
+    return study.Findings(numbers, [], None, "whether certificates on boxes are true")
+
+
+def _count(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    shares = [run["share"] for run in runs if run["share"] is not None]
+    return {
+        "runs": len(runs),
+        "certified": sum(run["holds"] for run in runs),
+        "false certificates": sum(run["false"] for run in runs),
+        "bounds above the truth": sum(run["above"] for run in runs),
+        "median share of the true margin that is certified": float(np.median(shares)) if shares else None,
+    }
+
+
+def main() -> None:
+    """Run and write the numbers."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    study.add_options(parser, str(Path(__file__).parent / "results"))
+    options = parser.parse_args()
+    arguments = FAST if options.fast else Arguments()
+    if options.trials is not None:
+        arguments = replace(arguments, runs=options.trials)
+    experiment: Any = SimpleNamespace(__file__=__file__, run=soundness)
+    command = f"python experiments/box_certificates.py{' --fast' * options.fast}"
+    settings = {"name": "box_certificates", "out": options.out, "command": command}
+    memory = study.conduct(experiment, arguments, workers=options.workers, **settings)
+    memory.unlink(missing_ok=True)
+    print((options.out / "box_certificates.json").read_text(encoding="utf-8"), flush=True)
+
+
+if __name__ == "__main__":
+    main()
