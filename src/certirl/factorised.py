@@ -13,6 +13,7 @@ from certirl.components import AdditiveReward, as_components
 from certirl.domain import Array, Domain, describe
 from certirl.estimate import Operators
 from certirl.reward import RewardLike
+from certirl.tensors import torch
 
 
 class _Part(Protocol):
@@ -70,6 +71,11 @@ class Factorised:
         drawn = [part.sample(states[:, own], action, rng).reshape(-1, len(own)) for part, own in pairs]
         return np.concatenate(drawn, axis=1)
 
+    def to(self, device: Any) -> DeviceFactorised:
+        """The same problem as a simulator of torch tensors on a device, if its parts can be."""
+        parts: list[Any] = list(self.parts)
+        return DeviceFactorised(self, [part.to(device) for part in parts], device)
+
     def operators(
         self, basis: Basis | Sequence[Basis] | None, columns: int | Sequence[int] | None = None
     ) -> list[Operators]:
@@ -100,3 +106,27 @@ class Factorised:
     def true_margin(self, reward: AdditiveReward, *, discount: float, expert: int = 0) -> float:
         """min over states and rivals of the true D_a(s): positive exactly when the expert is strictly optimal."""
         return float(self.true_margins(reward, discount=discount, expert=expert).min())
+
+
+class DeviceFactorised:
+    """Problems side by side whose states are torch tensors on a device.
+
+    Attributes:
+        problem: the problem, which knows the truth.
+        device: where tensors live.
+    """
+
+    thread_safe = True
+
+    def __init__(self, problem: Factorised, parts: Sequence[Any], device: Any) -> None:
+        self.problem, self.device, self._parts = problem, device, parts
+        self.n_actions, self.domain = problem.n_actions, problem.domain
+
+    def __str__(self) -> str:
+        return f"{self.problem} on {self.device}"
+
+    def sample(self, states: Any, action: int, rng: Any) -> Any:
+        """As `Factorised.sample`, with a torch Generator."""
+        pairs = zip(self._parts, self.problem.components, strict=True)
+        drawn = [part.sample(states[:, own], action, rng).reshape(-1, len(own)) for part, own in pairs]
+        return torch().cat(drawn, dim=1)

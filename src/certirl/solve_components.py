@@ -28,7 +28,7 @@ from certirl.prove import TRAINING_SHARE
 from certirl.prove_components import best_of, candidates, measure_components, prove_sum
 from certirl.recover import OBJECTIVES, Reason
 from certirl.refute_components import AdditiveRefutation, refute_sum
-from certirl.simulator import CHUNK, as_generator, can_pair, device_of, draw
+from certirl.simulator import CHUNK, as_generator, can_pair, draw
 from certirl.tail import TailLike
 from certirl.transitions import Transitions, pieces
 
@@ -58,8 +58,6 @@ def solve_components(
     ``basis`` and ``columns`` are one for all components or one for each; if left out, Legendre polynomials (see
     `as_components`) and as many columns as predict held-out data best.
     """
-    if device_of(source) is not None:
-        raise ValueError("components are not for simulators of a device yet: pass one that works with NumPy arrays")
     parts = as_components(components, basis, as_domain(source.domain))
     sizes = _as_columns(columns, parts)
     if delta is not None:
