@@ -295,7 +295,7 @@ def test_the_truth_of_a_factorised_problem_is_the_minimum_over_whole_states():
         ({"components": [[0], [1], ["x"]]}, "names coordinate 'x'"),
         ({"components": []}, "components must be lists of coordinates"),
         ({"components": [0, 1, 2]}, "a component is a list of coordinates such as"),
-        ({"components": [[0], [1, 2]], "delta": 0.1}, "cannot be told without"),
+        ({"components": [[0], [1, 2]], "columns": [3, 5], "delta": 0.1}, "hold every simpler product"),
         ({"components": [[0], [1, 2]], "basis": certirl.Legendre(5, (-1, 1))}, "is for one coordinate, but the domain"),
         ({"basis": [certirl.Legendre(5)] * 2}, "3 components but 2 bases"),
         ({"columns": [3, 3]}, "3 components but 2 numbers of columns"),

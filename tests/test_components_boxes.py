@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import certirl
-from certirl import box_problems, problems, program
+from certirl import box_problems, check, check_components, problems, program
 from certirl.components import SideBySide, as_components
 from certirl.decompose import recover_jointly
 from test_decompose import product_rows
@@ -113,3 +113,36 @@ def test_the_truth_of_problems_side_by_side_is_the_minimum_over_whole_states():
     assert (truth <= whole + 1e-9).all() and (whole - truth < 0.02).all()
     with pytest.raises(ValueError, match="same number of actions"):
         box_problems.side_by_side(problems.random_polynomial(seed=1, actions=2), box_problems.whirl())
+
+
+def test_a_certificate_adds_up_the_bounds_of_lines_and_boxes(tmp_path):
+    parts = [problems.random_polynomial(seed=5, degree=4), box_problems.random_independent(seed=4)]
+    problem = box_problems.side_by_side(*parts)
+    full = certirl.product(certirl.Legendre(3), certirl.Legendre(3), index="full")  # exact for these dynamics
+    asked = {"basis": [certirl.Legendre(5), full], "columns": [3, 9], "discount": 0.7, "delta": 0.05, "tail": 0}
+    found = certirl.solve(problem, components=GROUPS, max_samples=100_000, rng=0, **asked)
+    assert found.status == "certified" and len(found.certificate.grounds) == 2
+    for part, own, bounds in zip(parts, found.reward.parts, found.certificate.bounds, strict=True):
+        assert (bounds <= part.true_margins(own, discount=0.7)).all()
+    assert found.certificate.delta == pytest.approx(0.05)
+    assert found.certificate.margin == pytest.approx(found.certificate.bounds.sum(axis=0).min())
+    assert "Legendre × Legendre functions of the state" in str(found)
+    path = found.save(tmp_path / "sum")
+    again = certirl.load(path)
+    assert str(again) == str(found)
+    np.testing.assert_array_equal(
+        again.certificate.grounds[1].evidence.noise, found.certificate.grounds[1].evidence.noise
+    )
+    with pytest.raises(ValueError, match="of one coordinate only"):
+        check.check(path, by=check_components.derive)
+
+
+def test_components_too_large_for_a_certificate_are_refused():
+    class Four:
+        n_actions, domain = 2, ((-1.0, 1.0),) * 4
+
+        def sample(self, states, action, rng):
+            return states
+
+    with pytest.raises(ValueError, match="of 3 coordinates at most, but s0 s1 s2 s3 has 4: leave delta out"):
+        certirl.solve(Four(), components=[[0, 1, 2, 3]], discount=0.7, delta=0.1, rng=0)
