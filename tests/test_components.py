@@ -11,6 +11,7 @@ from certirl.simulator import draw
 from certirl.transitions import Transitions, pieces
 
 PROBLEM = certirl.problems.factorised(seed=0, components=3)
+FULL = [certirl.Legendre(5), certirl.product(certirl.Legendre(3), certirl.Legendre(3), index="full")]
 NAMED = {"place": [0], "speed": [1], "heat": [2]}
 SETTINGS = {"components": NAMED, "discount": 0.7, "columns": 3, "rng": 0}
 SOLUTION = certirl.solve(PROBLEM, samples=10_000, **SETTINGS)
@@ -295,7 +296,7 @@ def test_the_truth_of_a_factorised_problem_is_the_minimum_over_whole_states():
         ({"components": [[0], [1], ["x"]]}, "names coordinate 'x'"),
         ({"components": []}, "components must be lists of coordinates"),
         ({"components": [0, 1, 2]}, "a component is a list of coordinates such as"),
-        ({"components": [[0], [1, 2]], "columns": [3, 5], "delta": 0.1}, "hold every simpler product"),
+        ({"components": [[0], [1, 2]], "basis": FULL, "columns": [3, 8], "delta": 0.1}, "hold every simpler product"),
         ({"components": [[0], [1, 2]], "basis": certirl.Legendre(5, (-1, 1))}, "is for one coordinate, but the domain"),
         ({"basis": [certirl.Legendre(5)] * 2}, "3 components but 2 bases"),
         ({"columns": [3, 3]}, "3 components but 2 numbers of columns"),
