@@ -26,7 +26,7 @@ from certirl.rational import Grid, Table, eliminate, identity
 EVENTS = 3  # of probability e^−L each: the second moment, above, below
 SLACK, ALIKE = Fraction(1, 10**6), Fraction(1, 10**4)  # how far off claims in floating point may be, and their parts
 KINDS = ("Legendre", "Chebyshev", "Fourier")
-_STRETCH = 8192  # the sums were taken over stretches of this length
+_STRETCH = 8192  # the sums were taken over blocks of at most this length
 
 Numbers = list[Fraction]
 Derive = Callable[[dict[str, Any], dict[str, Any]], "tuple[list[Parts], list[str]]"]

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from certirl._blocked import LONGEST
 from certirl._map import fold
 from certirl.bases import Basis
 from certirl.domain import Array
 from certirl.estimate import MAX_CONDITION
-from certirl.simulator import CHUNK
 from certirl.tensors import on_host
 from certirl.transitions import Chunk, Piece, chunks_of
 
@@ -96,7 +96,7 @@ def _of_piece(expected: Expected, whole: Piece) -> Surprises:
     counts, gram = np.zeros(A, dtype=np.int64), np.zeros((A, ks, ks))
     first, second = np.zeros((A, ks, p)), np.zeros((A, ks * p, A, ks * p))
     chosen = list(whole.actions)
-    for piece in on_host([whole], columns.domain, CHUNK):
+    for piece in on_host([whole], columns.domain, LONGEST):
         x = columns.values(piece.states).T
         surprise = np.array([rows.values(s).T[1:] for s in piece.next_states]) - fits[chosen] @ x
         z = (x[:, None] * surprise[:, None]).reshape(len(chosen) * ks * p, -1)
