@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from certirl.bases import Basis
 from certirl.bounds import LowerBound
 from certirl.boxes import ProductBasis
 from certirl.certify import LOSSES, independence, packed_grounds, unpacked_grounds
@@ -228,7 +227,6 @@ def certify_sum(
     parts = f"{len(found)} component{'s' * (len(found) != 1)}, evenly"
     names = dict.fromkeys(name for own in each for name in own)
     spending = {f"{name} ({parts})": sum(own.get(name, 0.0) for own in each) for name in names} | (others or {})
-    widest = max((surrogate.columns for surrogate in case.surrogates), key=_size)
     grounds = map(Grounds, case.active, each, tails, case.surrogates, evidence)
     return AdditiveCertificate(
         holds=bool(margin > 0 and number is not None),
@@ -237,11 +235,7 @@ def certify_sum(
         losses={name: sum(float(of(bound)) for bound in decisive) for name, of in LOSSES.items()},
         delta=sum(spending.values()),
         spending=spending,
-        assumptions=(
-            SEPARATE,
-            f"in each component {tail_in_words(tail, number, widest)}",
-            independence(paired=evidence[0].paired),
-        ),
+        assumptions=(SEPARATE, *_tails_in_words(case, tail, tails), independence(paired=evidence[0].paired)),
         tail=number,
         bounds=bounds,
         worst_action=decisive[0].rival,
@@ -250,5 +244,11 @@ def certify_sum(
     )
 
 
-def _size(columns: Basis) -> int:
-    return columns.size
+def _tails_in_words(case: Case, tail: TailLike, tails: Sequence[float | None]) -> list[str]:
+    """What is assumed of the components' dynamics: once for all of which the same is assumed."""
+    told: dict[str, list[str]] = {}
+    for j, number, surrogate in zip(case.active, tails, case.surrogates, strict=True):
+        told.setdefault(tail_in_words(tail, number, surrogate.columns), []).append(case.components[j].name)
+    if len(told) == 1:
+        return [f"in each component {words}" for words in told]
+    return [f"in {', '.join(names)} {words}" for words, names in told.items()]
