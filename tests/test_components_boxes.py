@@ -146,3 +146,16 @@ def test_components_too_large_for_a_certificate_are_refused():
 
     with pytest.raises(ValueError, match="of 3 coordinates at most, but s0 s1 s2 s3 has 4: leave delta out"):
         certirl.solve(Four(), components=[[0, 1, 2, 3]], discount=0.7, delta=0.1, rng=0)
+
+
+def test_a_conflict_in_boxes_stays_undetermined_when_a_proof_is_asked_for():
+    class Alike:
+        n_actions, domain = 2, ((-1.0, 1.0),) * 3
+
+        def sample(self, states, action, rng):
+            return np.clip(0.5 * states + 0.3 * rng.normal(size=states.shape), -1, 1)
+
+    asked = {"components": [[0], [1, 2]], "discount": 0.7, "columns": [3, 6], "rng": 0}
+    assert certirl.solve(Alike(), samples=2_000, **asked).status == "infeasible"
+    found = certirl.solve(Alike(), delta=0.1, tail=0, max_samples=4_000, **asked)
+    assert found.status == "undetermined" and found.refutation is None and "cannot be told" in str(found)

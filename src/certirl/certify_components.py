@@ -143,6 +143,21 @@ class _ViewedChunk:
         return (piece.view(self.coordinates) for piece in self.chunk.pieces())
 
 
+def gather_all(
+    surrogates: Sequence[Surrogate], views: Sequence[tuple[int, ...]], stream: Iterable[Piece]
+) -> list[AnyEvidence]:
+    """What the data say about every component: one walk for those of one coordinate, one for each of the others."""
+    found: dict[int, AnyEvidence] = {}
+    boxes = [i for i, own in enumerate(surrogates) if isinstance(own.columns, ProductBasis)]
+    lines = [i for i in range(len(surrogates)) if i not in boxes]
+    if lines:
+        seen = gather_views([surrogates[i] for i in lines], stream, [views[i] for i in lines])
+        found |= dict(zip(lines, seen, strict=True))
+    for i in boxes:
+        found[i] = gather(surrogates[i], _Viewed(stream, views[i]))
+    return [found[i] for i in range(len(surrogates))]
+
+
 class Case:
     """A sum of rewards to be judged: the surrogates of the components that have a reward.
 
@@ -160,18 +175,6 @@ class Case:
         self.active = [j for j, part in enumerate(reward.parts) if part.coefficients.any()]
         self.views = [components[j].coordinates for j in self.active]
         self.surrogates = [surrogate_of(reward.parts[j], moments[j], **problem) for j in self.active]
-
-    def gather(self, stream: Iterable[Piece]) -> list[AnyEvidence]:
-        """What the data say about every component: one walk for those of one coordinate, one for each of the others."""
-        found: dict[int, AnyEvidence] = {}
-        boxes = [i for i, own in enumerate(self.surrogates) if isinstance(own.columns, ProductBasis)]
-        lines = [i for i in range(len(self.surrogates)) if i not in boxes]
-        if lines:
-            chosen = [self.surrogates[i] for i in lines]
-            found |= dict(zip(lines, gather_views(chosen, stream, [self.views[i] for i in lines]), strict=True))
-        for i in boxes:
-            found[i] = gather(self.surrogates[i], _Viewed(stream, self.views[i]))
-        return [found[i] for i in range(len(self.surrogates))]
 
     def bounds(
         self, evidence: Sequence[AnyEvidence], delta: float, tail: TailLike, growth: float | None = None
@@ -194,7 +197,7 @@ class Case:
         bounds = self.bounds(seen, delta, tail, growth=fresh / int(seen[0].counts.min()))
         left = np.sum([[bound.margin for bound in own] for own in bounds], axis=0)
         whole = np.sum([[bound.estimated for bound in own] for own in bounds], axis=0)
-        return float(np.min(left / np.maximum(whole, 1e-300)))
+        return float(np.min(left / whole)) if (whole > 0).all() else -np.inf
 
 
 def certify_sum(
@@ -209,7 +212,7 @@ def certify_sum(
         tail: as in `certify`, for every component.
         others: parts of δ that belong to other attempts, by name.
     """
-    evidence = case.gather(fresh)
+    evidence = gather_all(case.surrogates, case.views, fresh)
     for j, surrogate, seen in zip(case.active, case.surrogates, evidence, strict=True):
         if not well_determined(surrogate, seen, MAX_CONDITION):
             name = case.components[j].name

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from certirl.bellman import Bellman, bellman
-from certirl.certify_components import FALL, AdditiveCertificate, Case, certify_sum
+from certirl.certify_components import FALL, AdditiveCertificate, Case, certify_sum, gather_all
 from certirl.components import Component, SideBySide
 from certirl.decompose import AdditiveRecovery, recover_jointly
 from certirl.estimate import Operators, estimate
@@ -95,20 +95,12 @@ def best_of(found: Sequence[Candidate], seen: Iterable[Piece], fresh: int, delta
     pairs = [(one.recovery, one.case) for one in found if one.case is not None]
     if not pairs:
         return found[0]
-    walked = iter(_Together([case for _, case in pairs]).gather(seen))
-    judged = []
+    surrogates = [own for _, case in pairs for own in case.surrogates]
+    walked, judged = iter(gather_all(surrogates, [own for _, case in pairs for own in case.views], seen)), []
     for recovery, case in pairs:
         own = [next(walked) for _ in case.active]
         judged.append(Candidate(recovery, case, case.left(own, fresh, delta, tail)))
     return max(judged, key=lambda one: one.left)
-
-
-class _Together(Case):
-    """Several cases as one, for a walk through data."""
-
-    def __init__(self, cases: Sequence[Case]) -> None:
-        self.surrogates = [own for case in cases for own in case.surrogates]
-        self.views = [own for case in cases for own in case.views]
 
 
 def prove_sum(

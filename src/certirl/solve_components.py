@@ -189,8 +189,10 @@ class _Walk:
             given["drawn"] += rest
         return self._built(found.operators, found.criteria, found.recovery, tested, **given)
 
-    def _refuted(self, source: Any, **asked: Any) -> AdditiveRefutation:
-        """Whether the conflict is robust to the sampling error, on data of its own."""
+    def _refuted(self, source: Any, **asked: Any) -> AdditiveRefutation | None:
+        """Whether the conflict is robust to the sampling error, on data of its own; None where boxes forbid to tell."""
+        if any(len(component.coordinates) > 1 for component in self.components):
+            return None
         groups = {component.name: list(component.coordinates) for component in self.components}
         asked |= {"basis": [component.basis for component in self.components], "columns": self.columns}
         return refute_sum(source, groups, expert=self.problem["expert"], progress=False, **asked)
@@ -242,9 +244,10 @@ class _Walk:
     ) -> AdditiveSolution:
         """Gather what the steps found; data that contradict independence take the word "certified" away."""
         status, reason = recovery.status, str(recovery.reason)
+        refuted = refutation is not None and refutation.holds and tested.holds
         if certificate is not None and certificate.holds and tested.holds:
             status = "certified"
-        elif refutation is not None and not (refutation.holds and tested.holds):
+        elif status == "infeasible" and drawn is not None and not refuted:  # an estimated conflict is no proof
             status, reason = "undetermined", str(Reason.CONFLICT_IN_DOUBT)
         reward, counts = recovery.reward, operators[0].counts
         parts = () if reward is None else tuple(part.coefficients for part in reward.parts)
