@@ -42,7 +42,7 @@ class Arguments:
     problems: int = 50
     sizes: tuple[int, ...] = (2, 4, 10)
     timed: tuple[int, ...] = (5, 10, 25, 50, 100, 200)
-    repeats: int = 5
+    repeats: int = 3
     samples: int = 100_000
     certified: dict[str, int] = field(default_factory=lambda: {"2": 20, "4": 20, "10": 20, "50": 10})
     unsolvable: int = 10

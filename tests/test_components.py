@@ -320,8 +320,8 @@ def test_wrong_types_are_sentences():
         certirl.solve(PROBLEM, **SETTINGS, basis=["Legendre"] * 3)
     with pytest.raises(TypeError, match="rng is needed"):
         certirl.solve(PROBLEM, **SETTINGS | {"rng": None})
-    with pytest.raises(ValueError, match=r"write components=\[\[0\], \[1\], \[2\]\]"):
-        certirl.solve(PROBLEM, discount=0.7, rng=0, delta=0.05)
+    with pytest.raises(ValueError, match=r"components=\[\[0\], \[1\], \[2\], \[3\]\]"):
+        certirl.solve(certirl.problems.factorised(seed=0, components=4), discount=0.7, rng=0, delta=0.05)
     data = certirl.sample(PROBLEM.parts[0], basis=certirl.Legendre(5), samples=500, rng=0)
     moments = certirl.measure(data, basis=certirl.Legendre(5))
     with pytest.raises(ValueError, match="moments keep one coordinate alone"):
