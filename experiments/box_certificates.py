@@ -29,7 +29,7 @@ from certirl.boxes import mesh
 class Arguments:
     """The full size; ``--fast`` shrinks it."""
 
-    runs: int = 900
+    runs: int = 700
 
 
 FAST = Arguments(runs=12)

@@ -85,7 +85,7 @@ class BoxProblem:
         The approximation is the projection for the law of `Basis.design`; any one gives an upper bound. The largest
         value over a mesh of states is taken, with one part in a hundred added: accurate, not a proof.
         """
-        frame, d = level(columns.on(self.domain)), len(self.domain)  # type: ignore[arg-type]
+        frame, d = level(columns.on(self.domain)), len(self.domain)
         # Chebyshev points for polynomials and even ones for waves, all of one weight: exact far beyond the columns.
         nodes = mesh([spread_points(part, _PROJECTION[d])[:, 0] for part in frame.basis.parts])
         fine, missed = on_box(self.domain, _TAIL_MESH), 0.0
