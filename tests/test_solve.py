@@ -4,7 +4,7 @@ import pytest
 import certirl
 from certirl.choose import best_columns
 from certirl.moments import accumulate
-from certirl.simulator import can_pair, draw
+from certirl.simulator import CHUNK, can_pair, draw
 
 PROBLEM = certirl.problems.random_polynomial(seed=7, actions=3, degree=10)
 SETTINGS = {"basis": certirl.Legendre(11), "discount": 0.7, "expert": 0, "rng": 0, "samples": 10_000}
@@ -214,8 +214,9 @@ def test_a_simulator_that_writes_in_place_is_told():
 
 def test_progress_is_reported():
     seen = []
-    certirl.solve(PROBLEM, **SETTINGS, progress=lambda done, total: seen.append((done, total)))
-    assert seen[-1] == (30_000, 30_000) and len(seen) == 2
+    settings = SETTINGS | {"samples": CHUNK + 1}
+    certirl.solve(PROBLEM, **settings, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(3 * CHUNK, 3 * CHUNK + 3), (3 * CHUNK + 3, 3 * CHUNK + 3)]
 
 
 def test_a_pipe_stays_silent(capfd):

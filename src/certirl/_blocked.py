@@ -8,9 +8,15 @@ from certirl.domain import Array
 
 # Values of both sides that stay in the second-level cache; rows per block follow from the number of functions.
 _VALUES = 1 << 18
-_SHORTEST, _LONGEST = 512, 8192
+_SHORTEST, LONGEST = 512, 8192  # certificates count on sums over no more rows than that (`bounds`)
 # Blocks are summed up in stretches and stretches in a total, so that rounding grows with neither.
 _STRETCH = 256
+
+
+def within(t: Array) -> bool:
+    """Whether every number lies in [-1, 1]; what is not a number does not."""
+    parts = (t[start : start + LONGEST] for start in range(0, t.size, LONGEST))  # in cache for both ends
+    return all(part.min() >= -1.0 and part.max() <= 1.0 for part in parts)
 
 
 class Side:
@@ -77,7 +83,7 @@ class Pairs:
     """Σ h(y) h(x)ᵀ for two sets of harmonics."""
 
     def __init__(self, counts: tuple[int, int], circular: tuple[bool, bool]) -> None:
-        self._length = int(np.clip(_VALUES // sum(counts), _SHORTEST, _LONGEST))
+        self._length = int(np.clip(_VALUES // sum(counts), _SHORTEST, LONGEST))
         self._rows = Side(counts[0], circular[0], self._length)
         self._columns = Side(counts[1], circular[1], self._length)
         self._total, self._part, self._block = np.zeros((3, *counts))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import fft
 
+from certirl._fused import within  # noqa: F401  # part of what a kernel offers
 from certirl._spread import (
     PARTS,
     TABLE,

@@ -57,8 +57,8 @@ class Extent:
         repeats: turns, of which the best counts.
     """
 
-    pairs: int = 300_000
-    sizes: tuple[int, ...] = (5, 11, 25, 51, 101, 201)
+    pairs: int = 1_000_000
+    sizes: tuple[int, ...] = (5, 11, 25, 51, 101, 201, 401)
     families: tuple[str, ...] = tuple(FAMILIES)
     transitions: int = 1_000_000
     repeats: int = 3

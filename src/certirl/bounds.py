@@ -16,12 +16,12 @@ from functools import lru_cache
 
 import numpy as np
 
+from certirl._blocked import LONGEST
 from certirl.bases import Basis
 from certirl.concentration import EVENTS, degree, empirical_bernstein, inflation, log_term, spread_points
 from certirl.domain import Array
 from certirl.evidence import Evidence, Surrogate
 from certirl.extrema import minimum
-from certirl.simulator import CHUNK
 
 # The first-order band decides; the second-order terms are small and can do with little of δ.
 BAND_SHARE = 0.85
@@ -134,19 +134,19 @@ def lower_bounds(
 
 
 def summation_error(counts: Array, gram: Array) -> float:
-    """The relative error of a least-squares answer from sums taken in pieces of CHUNK: generous, not a proof."""
+    """The relative error of a least-squares answer from sums taken in blocks: generous, not a proof."""
     columns = gram.shape[-1]
     return float(_sum_error(counts, columns) * columns**2 * np.linalg.cond(gram).max())
 
 
 def _sum_error(counts: Array, columns: int) -> float:
-    """The error of Σ χ f taken in pieces of CHUNK, relative to sup|χ| Σ|f|.
+    """The error of Σ χ f taken in blocks, relative to sup|χ| Σ|f|.
 
-    No number goes through more than CHUNK additions within a piece and one for each piece. The compiled kernel's chains
-    are shorter: 256 in a block, 256 blocks in a stretch, one for each stretch of 2^16. Products with 2k − 1 harmonics,
-    which come by recurrences, are off by 2(2k − 1)² roundings at most before they are added.
+    No number goes through more than LONGEST additions within a block and one for each block. The compiled kernel's
+    chains are shorter: 256 in a block, 256 blocks in a stretch, one for each stretch of 2^16. Products with 2k − 1
+    harmonics, which come by recurrences, are off by 2(2k − 1)² roundings at most before they are added.
     """
-    return float((CHUNK + float(counts.max()) / CHUNK + 2 * (2 * columns - 1) ** 2) * np.finfo(float).eps)
+    return float((LONGEST + float(counts.max()) / LONGEST + 2 * (2 * columns - 1) ** 2) * np.finfo(float).eps)
 
 
 def _lifting_error(work: _Workings) -> float:

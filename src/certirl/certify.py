@@ -261,7 +261,7 @@ def divide(transitions: Transitions, share: float, rng: np.random.Generator) -> 
     """Two disjoint random parts of a log, whole pairs together."""
     n = int(transitions.counts[0]) if transitions.paired else len(transitions)
     chosen = np.zeros(n, dtype=bool)
-    chosen[rng.permutation(n)[: max(int(share * n), 1)]] = True
+    chosen[rng.choice(n, max(int(share * n), 1), replace=False, shuffle=False)] = True
     if transitions.paired:
         rank = np.empty(len(transitions), dtype=np.intp)
         for action in range(transitions.n_actions):

@@ -26,7 +26,7 @@ EVENTS = 3  # of probability e^−L each: the second moment, above, below
 SLACK = Fraction(1, 10**6)  # what claims computed in floating point may be off by
 ALIKE = Fraction(1, 10**4)  # how well the parts of the margin must agree, relatively
 KINDS = ("Legendre", "Chebyshev", "Fourier")
-_STRETCH = 8192  # the sums were taken over stretches of this length
+_STRETCH = 8192  # the sums were taken over blocks of at most this length
 
 Numbers = list[Fraction]
 

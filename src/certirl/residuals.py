@@ -15,12 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl import _harmonics
-from certirl._blocked import Side
+from certirl._blocked import LONGEST, Side
 from certirl.bases import FAMILIES, Basis
 from certirl.domain import Array
 from certirl.products import lifted, product_basis
 from certirl.reward import RewardLike
-from certirl.simulator import CHUNK
 
 KERNELS = ("numpy", "fused")
 # Numbers worked on at once: few enough for functions, residuals and squares of the same states to meet in cache; but
@@ -79,7 +78,7 @@ class StackedResiduals:
         self._first = np.zeros((m * rows, _harmonics.count(columns)))
         self._second = np.zeros((m * ks + len(guesses.pairs[0]), self._chi.size))
         numbers = m * guesses.rows.size + len(self._first) + len(self._second) + self._chi.size
-        self._length = int(np.clip(_WORKSPACE // numbers, _BUSY, CHUNK))
+        self._length = int(np.clip(_WORKSPACE // numbers, _BUSY, LONGEST))
         self._side = Side(self._chi.size, _harmonics.is_circular(columns), self._length)
         self._room = [np.empty(len(total) * self._length) for total in (self._first, self._second)]
 

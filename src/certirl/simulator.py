@@ -18,8 +18,9 @@ from certirl.bases import Basis
 from certirl.domain import Array, Domain, as_domain, as_states
 from certirl.transitions import Piece, Transitions, concatenate, pieces_per_chunk
 
-# Rows per piece: small enough for the features of a piece to stay in cache, large enough to keep NumPy busy.
-CHUNK = 8192
+# Rows per piece: kernels cut it into blocks that stay in cache; between two of their calls a thread must wait for its
+# turn in the interpreter, so that calls on shorter pieces would keep several threads from working side by side.
+CHUNK = 1 << 16
 TORCH_DEVICES = ("cpu", "cuda", "mps", "xpu", "hip")
 
 _ONE_AT_A_TIME = RLock()  # a simulator may ask another

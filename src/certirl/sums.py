@@ -8,7 +8,7 @@ row over a small grid at a cost that does not depend on the number of functions,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from itertools import combinations, combinations_with_replacement, pairwise
 from typing import Any, ClassVar
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from certirl import _harmonics
+from certirl._blocked import LONGEST
 from certirl.bases import FAMILIES, Basis
 from certirl.domain import Array
 
@@ -26,7 +27,6 @@ _MODULES = {"numpy": "certirl._blocked", "fused": "certirl._fused", "gridding": 
 # single points, fewer around the circle, where a point is placed without an arccos.
 _MOST_TILES = 4
 _MOST_HARMONICS = {True: 13, False: 21}
-_CHECKED_AT_ONCE = 1 << 15  # rows: in cache from the least to the greatest, so that memory is read once
 _STACKED = 1 << 18  # values of a block that stay in the second-level cache
 
 
@@ -44,12 +44,13 @@ class PairSums:
     def __init__(self, rows: Basis, columns: Basis, kernel: str, module: Any) -> None:
         self.rows, self.columns, self.kernel, self.n = rows, columns, kernel, 0
         counts = (_harmonics.count(rows), _harmonics.count(columns))
+        self._within = module.within
         self._sums = module.Pairs(counts, (_harmonics.is_circular(rows), _harmonics.is_circular(columns)))
         self.error = _error(kernel, module, max(counts))
 
     def add(self, y: ArrayLike, x: ArrayLike) -> None:
         """Add pairs (y_r, x_r), each a coordinate t ∈ [-1, 1]: ``[n]`` and ``[n]``."""
-        y, x = _checked(y, "y"), _checked(x, "x")
+        y, x = _checked(y, "y", self._within), _checked(x, "x", self._within)
         if y.size != x.size:
             raise ValueError(f"y and x must be equally long, got {y.size} and {x.size}")
         self.take(y, x)
@@ -79,12 +80,13 @@ class SelfSums:
     def __init__(self, basis: Basis, kernel: str, module: Any) -> None:
         self.basis, self.kernel, self.n = basis, kernel, 0
         count = _harmonics.doubled(basis)
+        self._within = module.within
         self._sums = module.Singles(count, _harmonics.is_circular(basis))
         self.error = _error(kernel, module, count)
 
     def add(self, x: ArrayLike) -> None:
         """Add points x_r, each a coordinate t ∈ [-1, 1]: ``[n]``."""
-        self.take(_checked(x, "x"))
+        self.take(_checked(x, "x", self._within))
 
     def take(self, x: Array) -> None:
         """Add points that were checked before."""
@@ -120,7 +122,9 @@ class JointSums:
 
     def add(self, *states: Array) -> None:
         """Add rows, for each variable the states ``[n, 1]`` of its domain."""
-        checked = [_checked(basis.to_reference(s), "states") for basis, s in zip(self.bases, states, strict=True)]
+        within = self._singles[0]._within
+        places = (basis.to_reference(s) for basis, s in zip(self.bases, states, strict=True))
+        checked = [_checked(t, "states", within) for t in places]
         for (i, j), pair in self._pairs.items():
             pair.take(checked[i], checked[j])
         for single, t in zip(self._singles, checked, strict=True):
@@ -147,7 +151,7 @@ class StackedSums:
     def __init__(self, bases: Sequence[Any]) -> None:
         self.bases, self.n = tuple(bases), 0
         self._ends = np.cumsum([0, *(basis.size for basis in self.bases)])
-        self._length = int(np.clip(_STACKED // self._ends[-1], 512, 8192))
+        self._length = int(np.clip(_STACKED // self._ends[-1], 512, LONGEST))
         self._total = np.zeros((self._ends[-1], self._ends[-1]))
 
     def add(self, *states: Array) -> None:
@@ -225,7 +229,7 @@ def _error(kernel: str, module: Any, count: int) -> float:
     return float(module.ERROR) if kernel == "gridding" else 2.0**-52 * (2 * count**2 + 2**14)
 
 
-def _checked(t: ArrayLike, name: str) -> Array:
+def _checked(t: ArrayLike, name: str, within: Callable[[Array], bool]) -> Array:
     """A contiguous float array ``[n]`` of numbers in [-1, 1]: compiled kernels use them as addresses."""
     try:
         values = np.ascontiguousarray(t, dtype=np.float64)
@@ -233,9 +237,7 @@ def _checked(t: ArrayLike, name: str) -> Array:
         raise ValueError(f"{name} must be numbers, got {type(t).__name__}") from None
     if np.ndim(t) != 1:
         raise ValueError(f"{name} must have shape [n], got {list(np.shape(t))}")
-    for start in range(0, values.size, _CHECKED_AT_ONCE):
-        part = values[start : start + _CHECKED_AT_ONCE]
-        if not (part.min() >= -1.0 and part.max() <= 1.0):  # not a number fails both
-            first = start + int(np.argmin(np.abs(part) <= 1.0))
-            raise ValueError(f"{name} must be coordinates in [-1, 1]: row {first} is {values[first]}")
+    if not within(values):
+        first = int(np.argmin(np.abs(values) <= 1.0))
+        raise ValueError(f"{name} must be coordinates in [-1, 1]: row {first} is {values[first]}")
     return values

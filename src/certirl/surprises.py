@@ -9,11 +9,11 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from certirl._blocked import LONGEST
 from certirl._map import fold
 from certirl.bases import Basis
 from certirl.domain import Array
 from certirl.estimate import MAX_CONDITION
-from certirl.simulator import CHUNK
 from certirl.tensors import on_host
 from certirl.transitions import Chunk, Piece, chunks_of
 
@@ -65,7 +65,7 @@ def _of_chunk(rows: Basis, columns: Basis, fits: Array, chunk: Chunk) -> Surpris
     A, p, ks = fits.shape
     counts, gram, paired = np.zeros(A, dtype=np.int64), np.zeros((A, ks, ks)), True
     first, second = np.zeros((A, ks, p)), np.zeros((A, ks * p, A, ks * p))
-    for piece in on_host(chunk.pieces(), columns.domain, CHUNK):
+    for piece in on_host(chunk.pieces(), columns.domain, LONGEST):
         chosen = list(piece.actions)
         x = columns.values(piece.states).T
         surprise = np.array([rows.values(s).T[1:] for s in piece.next_states]) - fits[chosen] @ x

@@ -28,7 +28,7 @@ from certirl.moments import Moments, Source, check_repeats, of_chunk
 from certirl.progress import Report, watched_stream
 from certirl.readers import Batch, Paths, batches, count_rows, extremes, find_files, fingerprint, layout
 from certirl.simulator import CHUNK
-from certirl.transitions import Piece, Transitions, as_actions
+from certirl.transitions import Piece, Transitions, as_actions, by_action
 
 ROWS = 2**18  # of a batch: some ten megabytes, however large the files are
 
@@ -61,7 +61,7 @@ class Chunk:
         groups = None if self.groups is None else range(*self.groups)
         for batch in batches(file, self.rows, groups, self.first):
             states, actions, next_states = _checked(batch, file, self.domain, self.n_actions)
-            yield from _by_action(states, actions, next_states)
+            yield from by_action(states, actions, next_states, CHUNK)
 
 
 @dataclass(frozen=True)
@@ -339,13 +339,3 @@ def _widened_back(values: Array, stored: Array, domain: Domain) -> Array:
     beyond_low = (values < low) & (values >= low.astype(np.float32))
     beyond_high = (values > high) & (values <= high.astype(np.float32))
     return np.where(beyond_low, low, np.where(beyond_high, high, values))
-
-
-def _by_action(states: Array, actions: NDArray[np.intp], next_states: Array) -> Iterator[Piece]:
-    order = np.argsort(actions, kind="stable")
-    ends = np.cumsum(np.bincount(actions))
-    for action, end in enumerate(ends):
-        start = 0 if action == 0 else ends[action - 1]
-        for place in range(start, end, CHUNK):  # a piece no larger than the cache likes
-            rows = order[place : min(place + CHUNK, end)]
-            yield Piece((action,), states[rows], next_states[None, rows])

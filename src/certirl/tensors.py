@@ -59,12 +59,11 @@ def on_host(pieces: Iterable[Any], domain: Domain, size: int) -> Iterator[Any]:
     """
     low, high = np.array(domain).T
     for piece in pieces:
-        if not is_tensor(piece.states):
-            yield piece
-            continue
         for start in range(0, len(piece.states), size):
             parts = (piece.states[start : start + size], piece.next_states[:, start : start + size])
-            yield type(piece)(piece.actions, *(np.clip(part.double().cpu().numpy(), low, high) for part in parts))
+            if is_tensor(piece.states):
+                parts = tuple(np.clip(part.double().cpu().numpy(), low, high) for part in parts)
+            yield type(piece)(piece.actions, *parts)
 
 
 def generator(seed: np.random.SeedSequence, device: Any) -> Any:

@@ -90,14 +90,16 @@ class Transitions:
 
     def where(self, chosen: NDArray[np.bool_]) -> Transitions:
         """The transitions for which ``chosen`` is true, on the same domain."""
-        return Transitions(
-            self.states[chosen],
-            self.actions[chosen],
-            self.next_states[chosen],
-            domain=self.domain,
-            n_actions=self.n_actions,
-            paired=self.paired,
-        )
+        rows = np.flatnonzero(chosen)
+        if len(chosen) != len(self) or not rows.size:
+            raise ValueError(f"chosen must be true for some of the {len(self)} transitions, got {rows.size}")
+        part = object.__new__(Transitions)  # what was checked once stays right
+        columns = {name: getattr(self, name)[rows] for name in ("states", "actions", "next_states")}
+        kept = {name: getattr(self, name) for name in ("domain", "n_actions", "paired", "domain_from_data")}
+        part._keep(**columns, **kept)
+        if part.paired:
+            part._check_pairs()
+        return part
 
     def of_action(self, action: int) -> tuple[Array, Array]:
         """The states ``[m, d]`` and next states ``[m, d]`` of one action, in order."""
@@ -226,7 +228,7 @@ class _Plain:
 
 def pieces_per_chunk(pieces: int) -> int:
     """How many pieces make a chunk: enough chunks for every core, and enough in each to be worth sending."""
-    return min(max(pieces // 8, 1), 64)
+    return min(max(-(-pieces // 8), 1), 64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,43 +253,89 @@ class Stretch:
 
 
 @dataclass(frozen=True, eq=False)
-class Selected:
-    """Some rows of a record, as a chunk: they are looked up by whoever works on it, and only then copied.
+class Rows:
+    """Consecutive rows of a log as they come, as a chunk: whoever works on it sorts them by action.
+
+    Attributes:
+        states: ``[n, d]``.
+        actions: ``[n]``.
+        next_states: ``[n, d]``.
+        size: states in a piece, at most.
+    """
+
+    states: Array
+    actions: NDArray[np.intp]
+    next_states: Array
+    size: int
+
+    @property
+    def n(self) -> int:
+        """How many transitions."""
+        return len(self.actions)
+
+    def pieces(self) -> Iterator[Piece]:
+        """One action after the other."""
+        return by_action(self.states, self.actions, self.next_states, self.size)
+
+
+def by_action(states: Array, actions: NDArray[np.intp], next_states: Array, size: int) -> Iterator[Piece]:
+    """Sort rows by action, otherwise in their order, and cut them into pieces of at most ``size`` states."""
+    if (actions == actions[0]).all():  # a log that is sorted already needs no copies
+        order, counts = None, {int(actions[0]): len(actions)}
+    else:
+        # Sixteen bits are sorted digit by digit, many times as fast as by comparison.
+        keys = actions.astype(np.uint16) if actions.max() < 2**16 else actions
+        order = np.argsort(keys, kind="stable")
+        counts = {action: int(count) for action, count in enumerate(np.bincount(actions)) if count}
+    start = 0
+    for action, count in counts.items():
+        end = start + count
+        for place in range(start, end, size):
+            part = slice(place, min(place + size, end))
+            rows = part if order is None else order[part]
+            yield Piece((action,), states[rows], next_states[rows][None])
+        start = end
+
+
+@dataclass(frozen=True, eq=False)
+class Paired:
+    """Some rows of a paired log, as a chunk: they are looked up by whoever works on it, and only then copied.
 
     Attributes:
         transitions: the record.
-        actions: m of them, with common states if more than one.
-        rows: where their rows are, for each action ``[n]``.
+        rows: where the rows of each action are: ``[A, n]``.
         size: states in a piece, at most.
     """
 
     transitions: Transitions
-    actions: tuple[int, ...]
-    rows: tuple[NDArray[np.intp], ...]
+    rows: NDArray[np.intp]
     size: int
 
     @property
     def n(self) -> int:
         """How many states."""
-        return len(self.rows[0])
+        return self.rows.shape[1]
 
     def pieces(self) -> Iterator[Piece]:
         """Pieces of at most ``size`` states."""
         for start in range(0, self.n, self.size):
-            yield Piece(self.actions, *self._looked_up(slice(start, start + self.size)))
+            yield Piece(self._actions, *self._looked_up(slice(start, start + self.size)))
+
+    @property
+    def _actions(self) -> tuple[int, ...]:
+        return tuple(range(len(self.rows)))
 
     def _looked_up(self, part: slice) -> tuple[Array, Array]:
-        log = self.transitions
-        ends = np.stack([log.next_states[rows[part]] for rows in self.rows])
-        return log.states[self.rows[0][part]], ends
+        log, rows = self.transitions, self.rows[:, part]
+        return log.states[rows[0]], log.next_states[rows]
 
     def __reduce__(self) -> Any:  # only these rows travel, not the record
-        return Stretch, (self.actions, *self._looked_up(slice(None)), self.size)
+        return Stretch, (self._actions, *self._looked_up(slice(None)), self.size)
 
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """A record as a stream: all actions together if paired, else one after the other.
+    """A record as a stream: all actions together if paired, else rows in their order.
 
     Attributes:
         transitions: the record.
@@ -301,17 +349,16 @@ class Record:
         for chunk in self.chunks():
             yield from chunk.pieces()
 
-    def chunks(self) -> list[Selected]:
-        """The rows of an action, or of all, in order."""
-        log, found = self.transitions, []
-        every = tuple(range(log.n_actions))
-        for group in [every] if log.paired else [(action,) for action in every]:
-            places = [np.flatnonzero(log.actions == action) for action in group]
-            rows = self.size * pieces_per_chunk(len(places[0]) // self.size)
-            for start in range(0, len(places[0]), rows):
-                part = tuple(place[start : start + rows] for place in places)
-                found.append(Selected(log, group, part, self.size))
-        return found
+    def chunks(self) -> Sequence[Rows | Paired]:
+        """Rows that follow each other."""
+        log = self.transitions
+        states = int(log.counts[0]) if log.paired else len(log)
+        step = self.size * pieces_per_chunk(states // self.size)
+        parts = [slice(start, start + step) for start in range(0, states, step)]
+        if not log.paired:
+            return [Rows(log.states[part], log.actions[part], log.next_states[part], self.size) for part in parts]
+        rows = np.stack([np.flatnonzero(log.actions == action) for action in range(log.n_actions)])
+        return [Paired(log, rows[:, part], self.size) for part in parts]
 
 
 def pieces(transitions: Transitions, size: int) -> Record:
