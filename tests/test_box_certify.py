@@ -196,7 +196,7 @@ def test_without_noise_the_inequality_holds_at_every_state(problem, columns):
     assert (tail == 0) == (columns.index == "full")
     states = mesh([np.linspace(low, high, 15) for low, high in problem.domain])
     shares = []
-    for trial in range(4):
+    for trial in range(3):
         s = a_surrogate(problem, rows, columns, seed=trial, samples=300, discount=float(rng.uniform(0.2, 0.9)))
         s = spoiled(s, float(rng.choice([0.01, 0.1])), rng)
         bounds = lower_bounds_on_box(s, without_noise(problem, s), delta=0.05, tail=tail)
@@ -248,7 +248,7 @@ def test_certificates_of_logs_and_functions_never_lie(solved):
     """The same reward as a plain function, paired and not; turned upside down; and with a wrong tail left out."""
     asked = {"discount": 0.7, "columns": BASIS.resized(15)}
     for paired in (True, False):
-        log = certirl.sample(PROBLEM, basis=BASIS, samples=60_000, rng=3, design=True, paired=paired)
+        log = certirl.sample(PROBLEM, basis=BASIS, samples=30_000, rng=3, design=True, paired=paired)
         found = certirl.certify(lambda s: solved.reward(s), log, tail=0, **asked)
         assert found.evidence.paired == paired
         assert found.margin <= PROBLEM.true_margin(solved.reward, discount=0.7)
@@ -259,45 +259,50 @@ def test_certificates_of_logs_and_functions_never_lie(solved):
 
 
 def test_no_false_certificate_on_a_box():
-    """Rewards that are right, wrong, or barely wrong, at δ = 0.5: a bound above the truth is rarer than that."""
-    false = above = held = 0
-    for seed in range(12):
-        problem, rng = box_problems.random_independent(seed=seed), np.random.default_rng(seed)
-        exact = certirl.bellman(problem.operators(BASIS, 15), discount=0.5)
-        reward = certirl.recover(exact).reward
-        if reward is None:
-            continue
+    """Rewards that are right or barely wrong, at δ = 0.5: a bound above the truth is rarer than that."""
+    held = above = 0
+    for seed in range(6):
+        problem, rng = box_problems.whirl(noise=1.0 + 0.1 * seed), np.random.default_rng(seed)
+        reward = certirl.recover(certirl.bellman(problem.operators(BASIS, 15), discount=0.5)).reward
+        if seed % 2:
+            noise = Reward(reward.basis, rng.normal(size=reward.basis.size) - reward.coefficients)
+            reward = barely_wrong(problem, reward, noise, 0.5)
         truth = problem.true_margin(reward, discount=0.5)
-        if seed % 2:  # a constant share of noise pushes the margin to just below zero
-            noise = Reward(reward.basis, rng.normal(size=reward.basis.size))
-            reward, truth = barely_wrong(problem, reward, noise, 0.5)
+        assert (truth > 0) == (seed % 2 == 0)
         found = certirl.certify(
-            reward, problem, discount=0.5, columns=BASIS.resized(15), tail=0, delta=0.5, samples=60_000, rng=seed
+            reward, problem, discount=0.5, columns=BASIS, tail=problem.tail, delta=0.5, samples=30_000, rng=seed
         )
-        held, false, above = held + found.holds, false + (found.holds and truth <= 0), above + (found.margin > truth)
-    assert held >= 3 and false == 0 and above <= 1
+        assert not (found.holds and truth <= 0)
+        held, above = held + found.holds, above + (found.margin > truth)
+    assert held >= 2 and above == 0
 
 
 def barely_wrong(problem, reward, noise, discount):
-    """The mixture whose true margin is just below zero, and that margin: margins are linear in the reward."""
-    states = mesh([np.linspace(low, high, 25) for low, high in problem.domain])
+    """The mixture whose true margin is just below zero: margins are linear in the reward."""
+    states = mesh([np.linspace(low, high, 17) for low, high in problem.domain])
     ours, theirs = (problem.margins(r, states, discount=discount) for r in (reward, noise))
     shares = np.linspace(0, 1, 2001)
     margins = np.array([((1 - share) * ours + share * theirs).min() for share in shares])
-    share = shares[np.argmax(margins < -1e-3)]
-    mixed = Reward(reward.basis, (1 - share) * reward.coefficients + share * noise.coefficients)
-    return mixed, problem.true_margin(mixed, discount=discount)
+    share = shares[np.argmax(margins < -1e-2)]
+    return Reward(reward.basis, (1 - share) * reward.coefficients + share * noise.coefficients)
 
 
 def test_wrong_calls_are_refused_in_a_sentence():
     full = product(Legendre(3), Legendre(3), index="full")
     with pytest.raises(ValueError, match="every simpler product"):
         certirl.solve(PROBLEM, discount=0.7, basis=full, columns=8, delta=0.05, rng=0)
-    with pytest.raises(ValueError, match="three coordinates|3 coordinates at most.*scenario"):
+    with pytest.raises(ValueError, match=r"3 coordinates at most.*certirl\.scenario"):
         certirl.solve(Four(), discount=0.7, delta=0.05, rng=0)
     with pytest.raises(ValueError, match="a tail from derivatives is for states of one coordinate"):
         certirl.certify(
-            np.sum, PROBLEM, discount=0.7, columns=full, tail=certirl.Smooth(1, 1.0), reward_range=(0, 1), rng=0
+            lambda s: s[:, 0],
+            PROBLEM,
+            discount=0.7,
+            columns=full,
+            tail=certirl.Smooth(1, 1.0),
+            reward_range=(-1, 1),
+            samples=900,
+            rng=0,
         )
 
 
@@ -317,10 +322,14 @@ def test_an_estimated_conflict_on_a_box_settles_nothing():
 
 
 def test_three_coordinates_are_certified():
-    problem = box_problems.random_independent(seed=0, dimension=3)
-    basis = product(*[Legendre(3)] * 3, index="full")
-    exact = certirl.bellman(problem.operators(basis), discount=0.3)
-    reward = certirl.recover(exact).reward
-    found = certirl.certify(reward, problem, discount=0.3, columns=basis, tail=0, samples=400_000, rng=0)
-    assert found.margin <= problem.true_margin(reward, discount=0.3)
-    assert found.samples_needed is None or found.holds or found.samples_needed < 10_000_000
+    """The corner reward of a whirl with much noise; the tail is that of the problem."""
+    problem, columns = box_problems.whirl(dimension=3, noise=1.5), product(*[Legendre(4)] * 3)
+
+    def corner(states):
+        return 3 * states.sum(axis=1)
+
+    found = certirl.certify(
+        corner, problem, discount=0.5, columns=columns, tail=problem.tail, samples=150_000, rng=0, reward_range=(-9, 9)
+    )
+    assert found.holds and 0 < found.tail < 1e-3
+    assert found.margin <= problem.true_margin(corner, discount=0.5)

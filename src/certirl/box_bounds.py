@@ -3,7 +3,7 @@
 As in `bounds`, D_a = D̂_a + [first order](V) + [first order](u) with the same linear functional of the errors P_c − P̂_c
 in both brackets: applied to V it is a mean of numbers, applied to the unknown u = (I − γP_π)⁻¹e it is a mean of vectors
 times u. Vectors are bounded by their length, which costs nothing for their number, and between the points of a mesh by
-`box_products.inflation`. docs/notes/certificate.md, section 14, has statements and proofs.
+`box_products.inflation`. docs/notes/boxes.md has statements and proofs.
 """
 
 from __future__ import annotations

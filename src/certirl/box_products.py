@@ -2,8 +2,8 @@
 
 The *level functions* p span the same space as the columns and are orthonormal for the law of `Basis.design`: products
 of ``1, √2 cos kθ`` with t = cos θ (of ``1, √2 sin kπt, √2 cos kπt`` on a circle). Products of two of them lie in the
-product of the one-coordinate families of twice the degree, so that Σ p pᵀ f over data is a fixed image of a small tensor
-Σ χ f, which a matrix product of tables sums up.
+product of the one-coordinate families of twice the degree, so that Σ p pᵀ f over data is a fixed image of a small
+tensor Σ χ f, which a matrix product of tables sums up.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def empirical_bernstein(observed: Any, bound: Any, log_term: float) -> Any:
     return bernstein(second_moment(observed, bound, log_term), bound, log_term)
 
 
-# Slopes λ tried by `self_bounded`, each at its own cost in probability; below the last, `empirical_bernstein` is as good.
+# Slopes λ tried by `self_bounded`, each at its cost in probability; below the last, `empirical_bernstein` is as good.
 SLOPES = (0.9, 0.6, 0.3, 0.15, 0.075)
 SELF_EVENTS = 2 * len(SLOPES) + EVENTS
 

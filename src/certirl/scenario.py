@@ -1,9 +1,9 @@
 """A statement about almost all states, where no proof reaches every one: boxes of many coordinates.
 
-States are drawn from a stated law and each is put to a test that a wrong reward passes with probability β at most. If D(s),
-the smallest true D_a(s), lay below m at more than a share ε of states, a test would say "at least m" with probability
-1 − ε(1 − β) at most; so many tests in agreement would be luck. Nothing is assumed of bases, columns or tails: the tests
-play the dynamics. Nothing is said about the states that are left out.
+States are drawn from a stated law and each is put to a test that a wrong reward passes with probability β at most. If
+D(s), the smallest true D_a(s), lay below m at more than a share ε of states, a test would say "at least m" with
+probability 1 − ε(1 − β) at most; so many tests in agreement would be luck. Nothing is assumed of bases, columns or
+tails: the tests play the dynamics. Nothing is said about the states that are left out.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Scenario:
             [
                 first,
                 f"  tested at {tests}; {lowest}",
-                "  not said: which states are the exceptions, and how wrong the reward is there; this is no certificate",
+                "  not said: which states are exceptions, and how wrong the reward is there; this is no certificate",
                 *(f"  assumed: {assumption}" for assumption in self.assumptions),
             ]
         )
