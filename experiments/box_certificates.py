@@ -30,8 +30,8 @@ from certirl.boxes import mesh
 class Arguments:
     """The full size; ``--fast`` shrinks it."""
 
-    problems: int = 60
-    corners: int = 600
+    problems: int = 30
+    corners: int = 300
 
 
 FAST = Arguments(problems=2, corners=6)

@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 
 from certirl.bounds import BAND_SHARE, LowerBound
-from certirl.box_evidence import BoxEvidence, lifted_all
+from certirl.box_evidence import LONGEST, SHORTEST, BoxEvidence, lifted_all
 from certirl.box_products import Mesh, counts_of, dense_mesh, half_steps, inflation, level
 from certirl.boxes import ProductBasis
 from certirl.concentration import (
@@ -28,7 +28,6 @@ from certirl.concentration import (
 from certirl.domain import Array
 from certirl.evidence import Surrogate
 from certirl.extrema import minimum
-from certirl.simulator import CHUNK
 
 MOST_POINTS = 30_000  # of the band
 MOST_DENSE = 40_000  # of suprema that enter ranges only
@@ -205,7 +204,7 @@ def _residual_size(work: _Workings, delta: float, more: float, loud: float) -> f
 def _rounding(work: _Workings, radii: float) -> float:
     """Generous, not a proof, as in `bounds`; level functions have no large values, and few of them meet in a sum."""
     n, wide, ks = float(work.e.counts.max()), prod(work.level.doubled), work.s.columns.size
-    unit = (CHUNK + n / CHUNK + 2 * max(work.level.doubled) ** 2) * np.finfo(float).eps
+    unit = (LONGEST + n / SHORTEST + 2 * max(work.level.doubled) ** 2) * np.finfo(float).eps  # blocks, then their sums
     s = work.s
     scale = s.high - s.low + max(abs(s.low), abs(s.high))
     solved = unit * ks**2 * work.condition * np.abs(work.resolvent).sum(axis=1).max()

@@ -23,7 +23,7 @@ from certirl.tensors import on_host
 from certirl.transitions import Chunk, Piece, chunks_of
 
 # Numbers worked on at once: few enough for functions and residuals of the same states to meet in cache.
-_WORKSPACE, _SHORTEST, _LONGEST = 2**19, 512, 4096
+_WORKSPACE, SHORTEST, LONGEST = 2**19, 512, 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +98,7 @@ class _Sums:
         self.gram, self.spread, self.wobble = np.zeros((A, *wide)), np.zeros((A, A, *wide)), np.zeros((A, A, *wide))
         self.surprise, self.drift, self.noise = np.zeros((A, ks)), np.zeros((A, ks, ks)), np.zeros((ks, ks))
         numbers = (A + 2) * (ks + self.value.size)
-        self._length = int(np.clip(_WORKSPACE // numbers, _SHORTEST, _LONGEST))
+        self._length = int(np.clip(_WORKSPACE // numbers, SHORTEST, LONGEST))
 
     def take(self, piece: Piece) -> None:
         """Add a piece that holds one action, or all of them in order."""
