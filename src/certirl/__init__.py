@@ -27,8 +27,10 @@ from certirl.policies import Policy, as_policy
 from certirl.policy_certificate import PolicyCertificate
 from certirl.recover import Recovery, Witness, recover
 from certirl.refute import Refutation, refute
+from certirl.refute_components import AdditiveRefutation, refute_sum
 from certirl.reward import Reward
 from certirl.rollout import RolloutCheck, rollout_check
+from certirl.scenario import Scenario, scenario
 from certirl.simulator import Simulator, sample
 from certirl.solution import Solution
 from certirl.solve import solve
@@ -38,6 +40,7 @@ from certirl.transitions import TensorTransitions, Transitions
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdditiveRefutation",
     "AdditiveReward",
     "AdditiveSolution",
     "Basis",
@@ -60,6 +63,7 @@ __all__ = [
     "Refutation",
     "Reward",
     "RolloutCheck",
+    "Scenario",
     "Simulator",
     "Smooth",
     "Solution",
@@ -85,8 +89,10 @@ __all__ = [
     "product",
     "recover",
     "refute",
+    "refute_sum",
     "rollout_check",
     "sample",
+    "scenario",
     "solve",
     "switching_problems",
     "tables",
