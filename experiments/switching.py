@@ -33,7 +33,7 @@ POLYNOMIAL, THERMAL = 100_000, 250_000  # transitions per action of a certificat
 class Arguments:
     """The full size; ``--fast`` shrinks it."""
 
-    runs: int = 165
+    runs: int = 300
     recovered: int = 40
     samples: int = 10_000
     certified: int = 10
