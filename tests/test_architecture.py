@@ -19,22 +19,22 @@ LAYERS = [
     ["bases"],
     ["boxes", "_harmonics", "_triton"],
     ["extrema_boxes", "tensors"],
-    ["extrema", "inverse", "reward", "transitions", "_blocked", "_fused"],
-    ["_spread", "_fused_residuals"],
+    ["extrema", "inverse", "reward", "transitions", "_blocked", "_fused", "classic"],
+    ["_spread", "_fused_residuals", "episodes", "environments"],
     ["_gridding"],
     ["sums"],
     ["simulator", "components", "policies"],
-    ["moments", "independence"],
+    ["moments", "independence", "playing", "demonstrations"],
     ["estimate", "concentration"],
     ["bellman", "program", "products", "tail", "surprises", "factorised"],
-    ["residuals", "blocks", "box_products"],
+    ["residuals", "blocks", "planning", "box_products"],
     ["evidence"],
     ["bounds", "box_evidence"],
     ["box_bounds"],
     ["weigh"],
     ["recover"],
     ["choose", "apriori", "decompose"],
-    ["diagnose"],
+    ["diagnose", "coverage"],
     ["trigonometric"],
     ["theorems"],
     ["certify", "rational", "rollout", "scenario"],
@@ -44,7 +44,8 @@ LAYERS = [
     ["solve_components"],
     ["solve"],
     ["readers"],
-    ["problems", "tables", "plots", "study"],
+    ["episode_tables"],
+    ["problems", "tables", "plots", "study", "gym"],
     ["box_problems", "reproduce", "bench"],
     ["__init__"],
     ["cli"],
@@ -100,7 +101,7 @@ def run(code: str, *arguments: str) -> str:
 
 
 def test_importing_is_light():
-    heavy = ("scipy", "highspy", "matplotlib", "torch", "pandas", "dask", "pyarrow", "numba")
+    heavy = ("scipy", "highspy", "matplotlib", "torch", "pandas", "dask", "pyarrow", "numba", "gymnasium", "sklearn")
     loaded = run(f"import certirl, sys; print([m for m in {heavy!r} if m in sys.modules])")
     assert loaded.strip() == "[]"
 
@@ -114,7 +115,13 @@ def test_readme_is_short():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 120
 
 
-PAGES = ["README.md", *(f"docs/{page}.md" for page in ("certificates", "components", "dimensions", "scale"))]
+PAGES = [
+    "README.md",
+    *(
+        f"docs/{page}.md"
+        for page in ("certificates", "components", "demonstrations", "dimensions", "environments", "scale")
+    ),
+]
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -15,7 +15,10 @@ from certirl.bellman import Bellman, bellman
 from certirl.boxes import ProductBasis, product
 from certirl.certify import Certificate, certify
 from certirl.components import AdditiveReward
+from certirl.coverage import Coverage, coverage
+from certirl.demonstrations import Demonstrated, policy_from
 from certirl.diagnose import Diagnosis, diagnose
+from certirl.episodes import Episode, from_episodes
 from certirl.estimate import Operators, estimate
 from certirl.independence import Independence, find_components, independent
 from certirl.moments import Moments, measure
@@ -39,7 +42,10 @@ __all__ = [
     "Bellman",
     "Certificate",
     "Chebyshev",
+    "Coverage",
+    "Demonstrated",
     "Diagnosis",
+    "Episode",
     "Fourier",
     "Independence",
     "Legendre",
@@ -60,13 +66,17 @@ __all__ = [
     "bellman",
     "box_problems",
     "certify",
+    "coverage",
     "diagnose",
     "estimate",
     "find_components",
+    "from_episodes",
     "independent",
     "load",
     "measure",
+    "planning",
     "plots",
+    "policy_from",
     "problems",
     "product",
     "recover",
@@ -79,7 +89,7 @@ __all__ = [
     "theorems",
 ]
 
-_LAZY = ("box_problems", "plots", "tables", "theorems")
+_LAZY = ("box_problems", "gym", "planning", "plots", "tables", "theorems")
 
 
 def __getattr__(name: str) -> Any:

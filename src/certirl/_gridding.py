@@ -12,6 +12,7 @@ from scipy import fft
 
 from certirl._fused import within  # noqa: F401  # part of what a kernel offers
 from certirl._spread import (
+    BATCH,
     PARTS,
     TABLE,
     WIDTH,
@@ -75,8 +76,8 @@ class Axis:
         spectrum = fft.rfft(around, axis=-1)[..., : self._gain.size]
         gain = self._gain * (-1.0) ** np.arange(self._gain.size)  # the first node is t = −1
         sums = np.empty((*around.shape[:-1], self.count))
-        sums[..., 0::2] = spectrum.real * gain
-        sums[..., 1::2] = -(spectrum.imag * gain)[..., 1:]
+        np.multiply(spectrum.real, gain, out=sums[..., 0::2])
+        np.multiply(spectrum.imag[..., 1:], -gain[1:], out=sums[..., 1::2])
         return sums
 
 
@@ -87,11 +88,27 @@ class Pairs:
         self._rows, self._columns = (Axis(*axis) for axis in zip(counts, circular, strict=True))
         self._parts, self._circular = (self._rows.parts, self._columns.parts), circular
         self._grid = aligned(self._rows.length * self._columns.length)
-        self._spread = add_pairs if self._grid.size <= _IN_CACHE else add_pairs_in_bands
+        self._in_bands = self._grid.size > _IN_CACHE
+        self._spread = add_pairs_in_bands if self._in_bands else add_pairs
         self._total, self._waiting = np.zeros(counts), 0
+        self._held: list[tuple[Array, Array]] = []
 
     def add(self, y: Array, x: Array) -> None:
         """Add pairs that were checked before."""
+        if self._in_bands:  # every batch walks through the whole grid: few long ones
+            self._held.append((y.copy(), x.copy()))
+            if sum(part.size for part, _ in self._held) >= BATCH:
+                self._let_go()
+        else:
+            self._add(y, x)
+
+    def _let_go(self) -> None:
+        if self._held:
+            y, x = map(np.concatenate, zip(*self._held, strict=True))
+            self._held = []
+            self._add(y, x)
+
+    def _add(self, y: Array, x: Array) -> None:
         while y.size:
             room = FLUSH - self._waiting
             self._spread(y[:room], x[:room], self._parts, self._circular, TABLE, self._grid, self._columns.length)
@@ -103,6 +120,7 @@ class Pairs:
 
     def sums(self) -> Array:
         """Σ h(y) h(x)ᵀ so far."""
+        self._let_go()
         return self._total + self._read()
 
     def _read(self) -> Array:

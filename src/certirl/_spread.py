@@ -23,7 +23,7 @@ _BETA = 20.75
 PARTS, _PART_BITS, _DEGREE = 32, 5, 4
 _ROW = WIDTH * (_DEGREE + 1)
 # Points of a large grid are put in order of bands of rows that fit the second-level cache, so many at a time.
-_BAND_BITS, BATCH = 4, 1 << 15
+_BAND_BITS, BATCH = 4, 1 << 18
 _BLOCK = 256
 _ARCCOS_TERMS = 20
 # arccos(u)/√(1 − u) is smooth on [0, 1]: expanded in 2u − 1, the remainder is below 1e-15 and rounding as large.

@@ -30,10 +30,9 @@ from certirl.moments import measure
 from certirl.problems import random_polynomial
 from certirl.progress import watched
 from certirl.recover import recover
-from certirl.simulator import draw, sample
+from certirl.simulator import CHUNK, draw, sample
 from certirl.sums import KERNELS, pair_sums, self_sums
 
-PIECE = 1 << 15  # rows added at a time, as a stream brings them: checked and summed up while in cache
 ENOUGH_SECONDS = 10.0  # a contender that needs more for all pairs is timed on a tenth or less of them
 SLOW_SECONDS = 3.0  # and one that needs more than this only once
 VERSIONED = (*study.VERSIONED, "numba", "finufft", "deeptime")
@@ -171,8 +170,8 @@ def _kernels() -> tuple[str, ...]:
 def _ours(family: str, k: int, kernel: str) -> Contender:
     def total(y: Array, x: Array) -> Array:
         sums = pair_sums(FAMILIES[family](k), FAMILIES[family](k), kernel=kernel)
-        for start in range(0, y.size, PIECE):
-            sums.add(y[start : start + PIECE], x[start : start + PIECE])
+        for start in range(0, y.size, CHUNK):
+            sums.add(y[start : start + CHUNK], x[start : start + CHUNK])
         return sums.sums()
 
     return total
@@ -181,8 +180,8 @@ def _ours(family: str, k: int, kernel: str) -> Contender:
 def _alone(family: str, k: int) -> Contender:
     def total(y: Array, x: Array) -> Array:
         sums = self_sums(FAMILIES[family](k))
-        for start in range(0, x.size, PIECE):
-            sums.add(x[start : start + PIECE])
+        for start in range(0, x.size, CHUNK):
+            sums.add(x[start : start + CHUNK])
         return sums.sums()
 
     return total

@@ -14,6 +14,8 @@ Domain = tuple[tuple[float, float], ...]
 # States this far outside (relative to the width) are rounding, not mistakes: they are moved to the edge.
 _ROUNDING = 1e-9
 
+LARGEST_ACTION = 2**31  # beyond it, what looks like an action is something else
+
 
 def freeze(record: Any) -> None:
     """Make every array of a frozen dataclass read-only, without touching the caller's own array."""
@@ -92,6 +94,39 @@ def as_states(states: ArrayLike, domain: Domain, *, name: str = "states", first:
             f"row {first + worst} is {rows[worst].tolist()}; widen the domain or remove them"
         )
     return np.clip(rows, low, high)
+
+
+def as_actions(actions: Any, *, n_actions: int | None = None, first: int = 0) -> NDArray[np.intp]:
+    """Turn ``[n]`` or ``[n, 1]`` into whole numbers 0, 1, … below ``n_actions``; rows are counted from ``first``."""
+    raw = np.asarray(actions)
+    if raw.ndim == 2 and raw.shape[1] == 1:
+        raw = raw[:, 0]
+    if raw.ndim != 1:
+        raise ValueError(f"actions must have shape [n], got {list(raw.shape)}")
+    if raw.size and not np.issubdtype(raw.dtype, np.number):
+        raise ValueError("actions must be whole numbers 0, 1, …; map names or torques to numbers first")
+    whole = np.isfinite(raw) & (raw == np.round(raw)) & (raw >= 0) & (raw < LARGEST_ACTION)
+    if not whole.all():
+        row = int(whole.argmin())
+        raise ValueError(
+            f"actions must be whole numbers 0, 1, …, got {float(raw[row]):.12g} in row {first + row}; "
+            "map names or torques to numbers first"
+        )
+    if n_actions is not None and raw.size and raw.max() >= n_actions:
+        row = int((raw >= n_actions).argmax())
+        raise ValueError(
+            f"action {int(raw[row])} in row {first + row} is not among the {n_actions} actions 0 … {n_actions - 1}"
+        )
+    return raw.astype(np.intp)
+
+
+def bounding_box(states: Array, next_states: Array) -> Domain:
+    """The smallest box that holds all of them ``[n, d]``."""
+    low = np.minimum(states.min(axis=0), next_states.min(axis=0))
+    high = np.maximum(states.max(axis=0), next_states.max(axis=0))
+    if not (low < high).all():
+        raise ValueError("some coordinate never changes, so the data spans no box; pass domain=((low, high), …)")
+    return as_domain(np.stack([low, high], axis=1))
 
 
 def like_input(values: Array, states: ArrayLike, dimension: int) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 from certirl.domain import Array
 
 if TYPE_CHECKING:
+    from certirl.coverage import Coverage
     from certirl.problems import Problem
     from certirl.solution import Solution
 
@@ -196,3 +197,80 @@ def solution(solution: Solution, *, problem: Problem | None = None, path: Any = 
         figure.savefig(path, dpi=150)
         pyplot.close(figure)
     return axes
+
+
+def coverage(coverage: Coverage, *, action: int | None = None, plane: tuple[int, int] = (0, 1), ax: Any = None) -> Any:
+    """Draw how many transitions start where, and where predictions are extrapolated.
+
+    Over an interval the transitions of each action in each cell; on a box a map, for one action or, in each cell, for
+    the one seen least. Further coordinates are summed over, and then nothing is said about extrapolation.
+
+    Args:
+        coverage: what to draw.
+        action: of one action only.
+        plane: the two coordinates of the map.
+        ax: where.
+    """
+    if coverage.cells.ndim == 2:
+        return _coverage_line(coverage, range(coverage.n_actions) if action is None else [action], ax)
+    others = tuple(1 + axis for axis in range(len(coverage.domain)) if axis not in plane)
+    counts = coverage.cells.sum(axis=others) if others else coverage.cells
+    counts = counts if plane[0] < plane[1] else counts.swapaxes(1, 2)
+    shown = counts.min(axis=0) if action is None else counts[action]
+    ax = ax or _pyplot().subplots(figsize=(5.4, 4.2), layout="constrained")[1]
+    x, y = (np.linspace(*coverage.domain[axis], shown.shape[0] + 1) for axis in plane)
+    image = ax.pcolormesh(x, y, np.log10(np.maximum(shown, 0.5)).T, cmap="cividis", rasterized=True)
+    bar = ax.figure.colorbar(image, ax=ax, label=f"transitions {'of the rarest action' if action is None else 'seen'}")
+    top = int(np.log10(max(int(shown.max()), 1)))
+    bar.set_ticks([np.log10(0.5), *range(top + 1)], labels=["0", *(f"{10**power:,}" for power in range(top + 1))])
+    if not others:
+        _hatched(coverage, action, plane, ax)
+    ax.set_xlabel(f"coordinate s[{plane[0]}] of the state")
+    ax.set_ylabel(f"coordinate s[{plane[1]}] of the state")
+    return ax
+
+
+def _coverage_line(coverage: Coverage, actions: Any, ax: Any) -> Any:
+    ax = ax or _pyplot().subplots(figsize=(7, 3.2), layout="constrained")[1]
+    ((low, high),) = coverage.domain
+    s = np.linspace(low, high, 801)
+    edges = np.linspace(low, high, coverage.cells.shape[1] + 1)
+    for action in actions:
+        colour = COLOURS[action % len(COLOURS)]
+        ax.stairs(coverage.cells[action], edges, color=colour, linewidth=1.6, label=f"action {action}")
+    blind = coverage.leverage(s)[list(actions)].max(axis=0) > 1
+    if blind.any():
+        ax.fill_between(
+            s,
+            0,
+            1,
+            where=blind,
+            transform=ax.get_xaxis_transform(),
+            color="0.5",
+            alpha=0.25,
+            lw=0,
+            label="extrapolated",
+        )
+    ax.set_ylabel("transitions in a cell")
+    ax.set_xlabel("state s")
+    ax.legend(fontsize="small")
+    ax.margins(x=0)
+    ax.grid(alpha=0.25)
+    return ax
+
+
+def _hatched(coverage: Coverage, action: int | None, plane: tuple[int, int], ax: Any) -> None:
+    """Hatch where a prediction is worse than one transition."""
+    from matplotlib.patches import Patch
+
+    u, v = (np.linspace(*coverage.domain[axis], 121) for axis in plane)
+    states = np.empty((u.size * v.size, 2))
+    states[:, plane[0]], states[:, plane[1]] = np.tile(u, v.size), np.repeat(v, u.size)
+    leverage = coverage.leverage(states)
+    height = (leverage.max(axis=0) if action is None else leverage[action]).reshape(v.size, u.size)
+    if (height > 1).any():
+        region = ax.contourf(u, v, height, levels=[1.0, np.inf], colors="none", hatches=["///"])
+        region.set_edgecolor("white")
+        region.set_linewidth(0.0)
+        patch = Patch(facecolor="#00224e", edgecolor="white", hatch="///", label="extrapolated")
+        ax.legend(handles=[patch], fontsize="small", loc="best")

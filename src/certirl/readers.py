@@ -83,7 +83,7 @@ def find_files(paths: Paths) -> tuple[Path, ...]:
 def layout(file: Path) -> Layout:
     """Check the columns of a file, from its head or foot alone."""
     if file.suffix.lower() == ".parquet":
-        with _open_parquet(file) as table:
+        with open_parquet(file) as table:
             wanted = _numeric_columns(table.schema_arrow, file)
             meta = table.metadata
             groups = tuple(meta.row_group(i).num_rows for i in range(meta.num_row_groups))
@@ -133,7 +133,7 @@ def extremes(file: Path) -> tuple[Array, Array] | None:
     """
     if file.suffix.lower() != ".parquet":
         return None
-    with _open_parquet(file) as table:
+    with open_parquet(file) as table:
         wanted, meta = _numeric_columns(table.schema_arrow, file), table.metadata
         bounds = []
         for group in (meta.row_group(i) for i in range(meta.num_row_groups)):
@@ -192,7 +192,7 @@ def _empty(file: Path) -> ValueError:
 
 def _wanted_columns(names: Sequence[str], file: Path) -> list[str]:
     """The columns of states, then the action, then the next states."""
-    states, next_states = _coordinates(names, "state"), _coordinates(names, "next_state")
+    states, next_states = coordinates(names, "state"), coordinates(names, "next_state")
     if "action" not in names or not states or len(states) != len(next_states):
         raise ValueError(
             f"{file} needs the columns state, action, next_state (or state_0, …, next_state_0, …); "
@@ -205,7 +205,7 @@ def _wanted_columns(names: Sequence[str], file: Path) -> list[str]:
     return wanted
 
 
-def _coordinates(names: Sequence[str], name: str) -> list[str]:
+def coordinates(names: Sequence[str], name: str) -> list[str]:
     """``name`` if there is such a column, else ``name_0, name_1, …`` as far as they go."""
     if name in names:
         return [name]
@@ -218,7 +218,8 @@ def _coordinates(names: Sequence[str], name: str) -> list[str]:
 # Parquet, through pyarrow, which not everyone has.
 
 
-def _open_parquet(file: Path) -> Any:
+def open_parquet(file: Path) -> Any:
+    """A Parquet file, opened, or a sentence."""
     try:
         parquet = importlib.import_module("pyarrow.parquet")
     except ImportError:
@@ -247,7 +248,7 @@ def _numeric_columns(schema: Any, file: Path) -> list[str]:
 
 
 def _parquet_batches(file: Path, rows: int, groups: range | None, first: int) -> Iterator[Batch]:
-    with _open_parquet(file) as table:
+    with open_parquet(file) as table:
         wanted = _numeric_columns(table.schema_arrow, file)
         chosen = range(table.metadata.num_row_groups) if groups is None else groups
         found = table.iter_batches(batch_size=rows, row_groups=list(chosen), columns=wanted)

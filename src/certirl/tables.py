@@ -24,11 +24,14 @@ from numpy.typing import NDArray
 from certirl._map import fold, on
 from certirl.bases import Basis
 from certirl.domain import Array, Domain, as_domain, as_rows, as_states, describe
+from certirl.episode_tables import read_episodes
 from certirl.moments import Moments, Source, check_repeats, of_chunk
 from certirl.progress import Report, watched_stream
 from certirl.readers import Batch, Paths, batches, count_rows, extremes, find_files, fingerprint, layout
 from certirl.simulator import CHUNK
 from certirl.transitions import Piece, Transitions, as_actions, by_action
+
+__all__ = ["chunks", "measure", "read_episodes", "read_transitions", "stream", "survey"]
 
 ROWS = 2**18  # of a batch: some ten megabytes, however large the files are
 

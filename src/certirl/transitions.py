@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl import tensors
-from certirl.domain import Array, Domain, as_domain, as_rows, as_states, describe, freeze
-
-LARGEST_ACTION = 2**31  # beyond it, what looks like an action is something else
+from certirl.domain import Array, Domain, as_domain, as_rows, as_states, bounding_box, describe, freeze
+from certirl.domain import as_actions as as_actions  # others look for it here
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +27,9 @@ class Transitions:
         paired: row i of every action has the same state and was drawn with the same random numbers, so that differences
             between actions can be estimated row by row; checked as far as it can be.
         domain_from_data: nobody declared the domain.
+        terminal: which next states end an episode ``[n]``; None if nobody knows.
+        episodes: the number of the episode each row is from ``[n]``, -1 for rows of none; None if nobody knows.
+        notes: what was done to the data before, in sentences.
     """
 
     states: Array
@@ -37,6 +39,9 @@ class Transitions:
     n_actions: int = None  # type: ignore[assignment]
     paired: bool = False
     domain_from_data: bool = field(default=False, init=False)
+    terminal: NDArray[np.bool_] | None = field(default=None, kw_only=True)
+    episodes: NDArray[np.intp] | None = field(default=None, kw_only=True)
+    notes: tuple[str, ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         shape = np.shape(self.states)
@@ -51,7 +56,7 @@ class Transitions:
             )
         if len(states) == 0:
             raise ValueError("there are no transitions: states, actions and next_states are empty")
-        domain = _bounding_box(states, next_states) if self.domain is None else as_domain(self.domain)
+        domain = bounding_box(states, next_states) if self.domain is None else as_domain(self.domain)
         if len(domain) != dimension:
             raise ValueError(f"states have {dimension} coordinates but the domain {describe(domain)} has {len(domain)}")
         n_actions = int(actions.max()) + 1 if self.n_actions is None else int(self.n_actions)
@@ -63,6 +68,11 @@ class Transitions:
             n_actions=n_actions,
             domain_from_data=self.domain is None,
         )
+        for name, kind in (("terminal", np.bool_), ("episodes", np.intp)):
+            column = getattr(self, name)
+            if column is not None and np.shape(column) != (len(states),):
+                raise ValueError(f"{name} must have one entry for each of {len(states)} rows, got {np.shape(column)}")
+            self._keep(**{name: None if column is None else np.asarray(column, dtype=kind)})
         if self.paired:
             self._check_pairs()
 
@@ -81,7 +91,8 @@ class Transitions:
 
     def __str__(self) -> str:
         counts = ", ".join(f"{count:,}" for count in self.counts)
-        return f"{len(self):,} transitions on {describe(self.domain)}; per action: {counts}"
+        line = f"{len(self):,} transitions on {describe(self.domain)}; per action: {counts}"
+        return "\n  ".join([line, *self.notes])
 
     @property
     def counts(self) -> NDArray[np.intp]:
@@ -94,8 +105,9 @@ class Transitions:
         if len(chosen) != len(self) or not rows.size:
             raise ValueError(f"chosen must be true for some of the {len(self)} transitions, got {rows.size}")
         part = object.__new__(Transitions)  # what was checked once stays right
-        columns = {name: getattr(self, name)[rows] for name in ("states", "actions", "next_states")}
-        kept = {name: getattr(self, name) for name in ("domain", "n_actions", "paired", "domain_from_data")}
+        names = ("states", "actions", "next_states", "terminal", "episodes")
+        columns = {name: None if getattr(self, name) is None else getattr(self, name)[rows] for name in names}
+        kept = {name: getattr(self, name) for name in ("domain", "n_actions", "paired", "domain_from_data", "notes")}
         part._keep(**columns, **kept)
         if part.paired:
             part._check_pairs()
@@ -168,7 +180,15 @@ def concatenate(parts: Iterable[Transitions]) -> Transitions:
         domain=parts[0].domain,
         n_actions=parts[0].n_actions,
         paired=parts[0].paired,
+        terminal=_joined([part.terminal for part in parts]),
+        # The same number in two records is not the same episode.
+        episodes=parts[0].episodes if len(parts) == 1 else None,
+        notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
     )
+
+
+def _joined(columns: list[Any]) -> Any:
+    return None if any(column is None for column in columns) else np.concatenate(columns)
 
 
 class Piece(NamedTuple):
@@ -364,35 +384,3 @@ class Record:
 def pieces(transitions: Transitions, size: int) -> Record:
     """Walk a record in pieces of at most ``size`` states."""
     return Record(transitions, size)
-
-
-def as_actions(actions: Any, *, n_actions: int | None = None, first: int = 0) -> NDArray[np.intp]:
-    """Turn ``[n]`` or ``[n, 1]`` into whole numbers 0, 1, … below ``n_actions``; rows are counted from ``first``."""
-    raw = np.asarray(actions)
-    if raw.ndim == 2 and raw.shape[1] == 1:
-        raw = raw[:, 0]
-    if raw.ndim != 1:
-        raise ValueError(f"actions must have shape [n], got {list(raw.shape)}")
-    if raw.size and not np.issubdtype(raw.dtype, np.number):
-        raise ValueError("actions must be whole numbers 0, 1, …; map names or torques to numbers first")
-    whole = np.isfinite(raw) & (raw == np.round(raw)) & (raw >= 0) & (raw < LARGEST_ACTION)
-    if not whole.all():
-        row = int(whole.argmin())
-        raise ValueError(
-            f"actions must be whole numbers 0, 1, …, got {float(raw[row]):.12g} in row {first + row}; "
-            "map names or torques to numbers first"
-        )
-    if n_actions is not None and raw.size and raw.max() >= n_actions:
-        row = int((raw >= n_actions).argmax())
-        raise ValueError(
-            f"action {int(raw[row])} in row {first + row} is not among the {n_actions} actions 0 … {n_actions - 1}"
-        )
-    return raw.astype(np.intp)
-
-
-def _bounding_box(states: Array, next_states: Array) -> Domain:
-    low = np.minimum(states.min(axis=0), next_states.min(axis=0))
-    high = np.maximum(states.max(axis=0), next_states.max(axis=0))
-    if not (low < high).all():
-        raise ValueError("some coordinate never changes, so the data spans no box; pass domain=((low, high), …)")
-    return as_domain(np.stack([low, high], axis=1))

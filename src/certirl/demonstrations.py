@@ -1,0 +1,227 @@
+"""An expert who is only seen: a policy estimated from demonstrations, with a held-out estimate of its error."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from certirl.domain import Array, Domain, as_domain, as_rows, as_states
+from certirl.laws import binomial_interval
+from certirl.policies import Policy
+from certirl.simulator import as_generator
+from certirl.transitions import Transitions, as_actions
+
+NEIGHBOURS = (1, 3, 9, 27)  # numbers tried, where none is given
+LEVEL = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class Demonstrated(Policy):
+    """A policy estimated from demonstrations: a `Policy`, to be passed as ``expert=``.
+
+    It was fitted to one part of them, and its errors were counted on the other: the interval is about this very policy,
+    at states that come about as the demonstrations did. Elsewhere nothing is known of the expert.
+
+    Attributes:
+        demonstrations: how many it was fitted to.
+        held_out: how many it was tried on.
+        errors: the share of those it got wrong; the mean of these shares over episodes, where episodes are known.
+        interval: that holds the true share with probability 95 %: exact for single demonstrations that are independent
+            (Clopper and Pearson), and for whole episodes that are (Chernoff's bound, with one number for each).
+        groups: the number of episodes held out; None if demonstrations count singly.
+        method: how it was estimated.
+    """
+
+    demonstrations: int = 0
+    held_out: int = 0
+    errors: float = 0.0
+    interval: tuple[float, float] = (0.0, 1.0)
+    groups: int | None = None
+    method: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.assumption[0].upper()}{self.assumption[1:]}."
+
+
+def policy_from(
+    states: ArrayLike | Transitions,
+    actions: ArrayLike | None = None,
+    *,
+    method: Any = "neighbours",
+    n_actions: int | None = None,
+    episodes: ArrayLike | None = None,
+    domain: Any = None,
+    periodic: Sequence[int] = (),
+    neighbours: int | None = None,
+    held_out: float = 0.2,
+    rng: Any = 0,
+) -> Demonstrated:
+    """Estimate the expert's policy from states and the actions taken there, and count its errors on data held out.
+
+    Args:
+        states: ``[n]`` or ``[n, d]``; or `Transitions`, whose actions, episodes and domain are then used.
+        actions: ``[n]``.
+        method: "neighbours", the majority of the nearest demonstrations; or a classifier with ``fit`` and ``predict``,
+            as in scikit-learn, which is copied and given coordinates scaled to [-1, 1], angles as cosine and sine.
+        n_actions: the number of actions; the largest seen plus one if left out.
+        episodes: the number of the episode of each demonstration ``[n]``: whole episodes are then held out, since the
+            states of one are no independent tests.
+        domain: by whose widths distances are measured; that of the data if left out.
+        periodic: coordinates that go around the domain.
+        neighbours: how many vote; chosen among 1, 3, 9 and 27 by leaving one out of the fitted part, if left out.
+        held_out: the share to count errors on.
+        rng: a seed or Generator, for what is held out.
+    """
+    rows, taken, groups, box, count = _checked(states, actions, episodes, domain, n_actions)
+    if any(axis not in range(len(box)) for axis in periodic) or (periodic and domain is None and actions is not None):
+        raise ValueError(f"periodic needs a domain and some of its coordinates 0 … {len(box) - 1}, got {periodic!r}")
+    tried = _held_out(len(rows) if groups is None else groups, held_out, as_generator(rng, "policy_from"))
+    around = tuple(int(axis) for axis in periodic)
+    fitted, told = _fit(method, rows[~tried], taken[~tried], box, around, neighbours)
+    wrong = fitted(rows[tried]) != taken[tried]
+    errors, interval, blocks = _counted(wrong, None if groups is None else groups[tried])
+    number, tests = int((~tried).sum()), int(tried.sum())
+    unit = f"{tests:,} held out" if blocks is None else f"{tests:,} held out in {blocks} episodes, which count alike"
+    assumption = (
+        f"the expert's policy was estimated from {number:,} demonstrations ({told}): wrong at {errors:.2%} of {unit}, "
+        f"at {interval[0]:.2%} to {interval[1]:.2%} of states like these with confidence {1 - LEVEL:.0%}; of other "
+        "states nothing is known"
+    )
+    return Demonstrated(
+        count,
+        fitted,
+        assumption=assumption,
+        demonstrations=number,
+        held_out=tests,
+        errors=errors,
+        interval=interval,
+        groups=blocks,
+        method=told,
+    )
+
+
+def _checked(
+    states: Any, actions: Any, episodes: Any, domain: Any, n_actions: int | None
+) -> tuple[Array, NDArray[np.intp], NDArray[Any] | None, Domain, int]:
+    if isinstance(states, Transitions):
+        if actions is not None:
+            raise TypeError("transitions hold their actions: leave actions out")
+        log = states
+        real = np.ones(len(log), bool) if log.episodes is None else log.episodes >= 0  # not the absorbing rows
+        groups = log.episodes[real] if episodes is None and log.episodes is not None else episodes
+        box = log.domain if domain is None else domain
+        count = log.n_actions if n_actions is None else n_actions
+        return _checked(log.states[real], log.actions[real], groups, box, count)
+    if actions is None:
+        raise TypeError("policy_from needs states and the actions taken there")
+    shape = np.shape(states)
+    rows = as_rows(states, shape[1] if len(shape) == 2 else 1)
+    taken = as_actions(actions, n_actions=n_actions)
+    if len(rows) != len(taken) or len(rows) < 2:
+        raise ValueError(f"states and actions must be equally long, two or more; got {len(rows)} and {len(taken)}")
+    widths = np.stack([rows.min(axis=0), rows.max(axis=0)], axis=1)
+    widths[widths[:, 0] == widths[:, 1]] += [-0.5, 0.5]  # a coordinate that never changes says nothing
+    box = as_domain(widths if domain is None else domain)
+    groups = None if episodes is None else np.asarray(episodes)
+    if groups is not None and groups.shape != taken.shape:
+        raise ValueError(f"episodes must have one number for each of {len(taken)} demonstrations, got {groups.shape}")
+    return as_states(rows, box), taken, groups, box, int(taken.max()) + 1 if n_actions is None else int(n_actions)
+
+
+def _held_out(units: int | NDArray[Any], share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Which demonstrations are held out: some of them, or those of some episodes."""
+    names, which = (np.arange(units),) * 2 if isinstance(units, int) else np.unique(units, return_inverse=True)
+    kept = round(len(names) * share) if 0 < share < 1 else 0
+    if not 1 <= kept < len(names):
+        what = "demonstrations" if isinstance(units, int) else "episodes"
+        raise ValueError(f"held_out must leave some of {len(names)} {what} on either side, got {share!r}")
+    return np.isin(which.reshape(-1), rng.permutation(len(names))[:kept])
+
+
+def _fit(
+    method: Any, states: Array, actions: NDArray[np.intp], box: Domain, periodic: tuple[int, ...], count: int | None
+) -> tuple[Callable[[Array], NDArray[np.intp]], str]:
+    if isinstance(method, str) and method == "neighbours":
+        return _nearest(states, actions, box, periodic, count)
+    if isinstance(method, str) or not (hasattr(method, "fit") and hasattr(method, "predict")):
+        raise TypeError(f'method must be "neighbours" or a classifier with fit and predict, got {method!r}')
+    low, high = np.array(box).T
+    straight = [axis for axis in range(len(box)) if axis not in periodic]
+
+    def features(rows: Array) -> Array:
+        scaled = 2 * (rows - low) / (high - low) - 1
+        turns = np.pi * scaled[:, list(periodic)]
+        return np.hstack([scaled[:, straight], np.cos(turns), np.sin(turns)])
+
+    fitted = copy.deepcopy(method)
+    fitted.fit(features(states), actions)
+    return lambda rows: np.asarray(fitted.predict(features(rows))).astype(np.intp), type(method).__name__
+
+
+def _nearest(
+    states: Array, actions: NDArray[np.intp], box: Domain, periodic: tuple[int, ...], count: int | None
+) -> tuple[Callable[[Array], NDArray[np.intp]], str]:
+    from scipy.spatial import cKDTree
+
+    low, high = np.array(box).T
+    sizes = np.array([1.0 if axis in periodic else 0.0 for axis in range(len(box))])
+
+    def scaled(rows: Array) -> Array:
+        unit = (rows - low) / (high - low)
+        return np.where(sizes > 0, unit % 1.0 % 1.0, unit)  # twice: -1e-17 % 1 is 1.0
+
+    tree, highest = cKDTree(scaled(states), boxsize=sizes if periodic else None), int(actions.max()) + 1
+
+    def vote(near: NDArray[np.intp]) -> NDArray[np.intp]:
+        ballots = np.zeros((len(near), highest))
+        np.add.at(ballots, (np.arange(len(near))[:, None], actions[near]), 1.0)
+        # Of actions with equally many votes the nearest demonstration's wins.
+        ballots[np.arange(len(near)), actions[near[:, 0]]] += 0.5
+        return ballots.argmax(axis=1)
+
+    def asked(rows: Array, k: int) -> NDArray[np.intp]:
+        return np.asarray(tree.query(scaled(rows), k=range(1, k + 1))[1]).reshape(len(rows), k)
+
+    if count is None:
+        most = [k for k in NEIGHBOURS if k < len(states)]
+        others = asked(states, most[-1] + 1)[:, 1:]  # the nearest is the state itself
+        count = min(most, key=lambda k: float((vote(others[:, :k]) != actions).mean()))
+    if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 1 <= count <= len(states):
+        raise ValueError(f"neighbours must be a whole number from 1 to {len(states)}, got {count!r}")
+    chosen = int(count)
+    told = "nearest neighbour" if chosen == 1 else f"{chosen} nearest neighbours"
+    return lambda rows: vote(asked(as_rows(rows, len(box)), chosen)), told
+
+
+def _counted(wrong: NDArray[np.bool_], groups: NDArray[Any] | None) -> tuple[float, tuple[float, float], int | None]:
+    """The share of errors, an interval for it, and the number of episodes."""
+    if groups is None:
+        return float(wrong.mean()), binomial_interval(int(wrong.sum()), len(wrong)), None
+    names, which = np.unique(groups, return_inverse=True)
+    share = np.bincount(which.reshape(-1), wrong) / np.bincount(which.reshape(-1))
+    mean = float(share.mean())
+    return mean, chernoff_interval(mean, len(names)), len(names)
+
+
+def chernoff_interval(mean: float, n: int) -> tuple[float, float]:
+    """All p with n·kl(mean, p) ≤ log(2/0.05): holds the expectation of n independent numbers in [0, 1] with 95 %."""
+    limit = float(np.log(2 / LEVEL)) / n
+
+    def divergence(p: float) -> float:
+        parts = [a * np.log(a / b) if a > 0 else 0.0 for a, b in ((mean, p), (1 - mean, 1 - p))]
+        return float(sum(parts))
+
+    ends = []
+    for far in (0.0, 1.0):
+        inner, outer = mean, far
+        for _ in range(60):
+            middle = (inner + outer) / 2
+            inside = 0 < middle < 1 and divergence(middle) <= limit
+            inner, outer = (middle, outer) if inside else (inner, middle)
+        ends.append(outer)
+    return ends[0], ends[1]

@@ -1,0 +1,382 @@
+"""What is best under a reward, when the dynamics can be asked: planning on a fine grid.
+
+It makes experts (from an environment's own reward) and it is the independent check of a learned one: plan on the
+learned reward alone, then see what the plan earns. No basis, matrix or program of the rest of the library is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from certirl.bellman import check_problem
+from certirl.boxes import mesh
+from certirl.domain import Array, Domain, as_domain, as_rows, describe, freeze, like_input
+from certirl.reward import RewardLike, unpack
+from certirl.simulator import Simulator, as_generator, check_simulator
+
+StepReward = Callable[[Array, int, Array], Any]
+
+# Grid points along each coordinate: as many as take a second or two.
+POINTS = {1: 2001, 2: 201, 3: 61, 4: 21}
+_ROUNDS = 10_000  # of policy iteration, at most: it ends after ten to thirty
+_SWEEPS = 200  # of substitution in a round, at most
+_BLOCK = 1 << 16  # states looked at at once
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Points on a box and multilinear interpolation between them.
+
+    Attributes:
+        domain: one (low, high) per coordinate.
+        counts: points along each coordinate.
+        periodic: coordinates whose ends are the same place.
+    """
+
+    domain: Domain
+    counts: tuple[int, ...]
+    periodic: tuple[int, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """The number of points."""
+        return prod(self.counts)
+
+    def points(self) -> Array:
+        """All points, the last coordinate varying fastest: ``[N, d]``."""
+        axes = [
+            np.linspace(low, high, count, endpoint=axis not in self.periodic)
+            for axis, ((low, high), count) in enumerate(zip(self.domain, self.counts, strict=True))
+        ]
+        return mesh(axes)
+
+    def place(self, states: ArrayLike) -> Array:
+        """States put into the box ``[n, d]``: periodic coordinates go around, others stop at the edge."""
+        rows = np.array(as_rows(states, len(self.domain)))
+        for axis, (low, high) in enumerate(self.domain):
+            turned = low + (rows[:, axis] - low) % (high - low)
+            rows[:, axis] = turned if axis in self.periodic else np.clip(rows[:, axis], low, high)
+        return rows
+
+    def weights(self, states: ArrayLike) -> tuple[NDArray[np.intp], Array]:
+        """The corners of the cell of each state ``[n, 2ᵈ]`` and their weights ``[n, 2ᵈ]``, which add up to 1."""
+        rows = self.place(states)
+        index, weight = np.zeros((len(rows), 1), dtype=np.intp), np.ones((len(rows), 1))
+        for axis, ((low, high), count) in enumerate(zip(self.domain, self.counts, strict=True)):
+            cells = count if axis in self.periodic else count - 1
+            place = (rows[:, axis] - low) / (high - low) * cells
+            left = np.clip(place.astype(np.intp), 0, cells - 1)
+            share = np.clip(place - left, 0.0, 1.0)
+            ends = np.stack([left, (left + 1) % count], axis=1)
+            parts = np.stack([1 - share, share], axis=1)
+            index = (index[:, :, None] * count + ends[:, None, :]).reshape(len(rows), -1)
+            weight = (weight[:, :, None] * parts[:, None, :]).reshape(len(rows), -1)
+        return index, weight
+
+    def interpolate(self, values: Array, states: ArrayLike) -> Array:
+        """The function with these values ``[N]`` at the points, at other states: ``[n]``."""
+        index, weight = self.weights(states)
+        return np.einsum("nc,nc->n", values[index], weight)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The best value function on a grid, and the policy that looks one step ahead with it.
+
+    A plan is a policy: called with states it returns actions, so that it can be passed as ``expert=``.
+
+    Attributes:
+        grid: where the values are known.
+        values: V* at the points ``[N]``; in a terminal state what it pays for ever (0 under a reward of steps).
+        discount: γ.
+        residual: the largest change one more improvement would make to V at a point; V is exact on the grid up to
+            residual/(1 − γ). What interpolation adds is not in it: compare two numbers of points.
+        rounds: of policy iteration.
+    """
+
+    grid: Grid
+    values: Array
+    discount: float
+    residual: float
+    rounds: int
+    _world: _World
+    _on_grid: Array | None = None
+
+    def __post_init__(self) -> None:
+        freeze(self)
+
+    @property
+    def n_actions(self) -> int:
+        """The number of actions."""
+        return self._world.simulator.n_actions
+
+    def __call__(self, states: ArrayLike) -> NDArray[np.intp]:
+        """The best action at each state ``[n]``."""
+        return self.policy(states)
+
+    def value(self, states: ArrayLike) -> Any:
+        """V*(s): interpolated, exact in terminal states; a float for one state, ``[n]`` for many."""
+        rows = self.grid.place(states)
+        return like_input(self._world.continued(self.grid, self.values, rows), states, len(self.grid.domain))
+
+    def action_values(self, states: ArrayLike) -> Array:
+        """Q*(s, a), one step ahead through the simulator: ``[n, A]``. States beyond the box are put on its edge.
+
+        Where next states were drawn it is interpolated between the points instead: drawn again, a policy would not be a
+        function of the state.
+        """
+        rows = self.grid.place(states)
+        if self._on_grid is not None:
+            return np.stack([self.grid.interpolate(values, rows) for values in self._on_grid], axis=1)
+        found = np.empty((len(rows), self.n_actions))
+        for start in range(0, len(rows), _BLOCK):
+            part = rows[start : start + _BLOCK]
+            for action in range(self.n_actions):
+                found[start : start + _BLOCK, action] = self._ahead(part, action)
+        return found
+
+    def policy(self, states: ArrayLike) -> NDArray[np.intp]:
+        """The best action at each state ``[n]``; the first of those that tie."""
+        return self.action_values(states).argmax(axis=1)
+
+    def _ahead(self, states: Array, action: int) -> Array:
+        after, weights = self._world.outcomes(states, action)
+        total = self._world.rewards(states, action, after, weights)
+        for one, weight in zip(after, weights, strict=True):
+            total = total + self.discount * weight * self._world.continued(self.grid, self.values, one)
+        return total
+
+    def __str__(self) -> str:
+        counts = " × ".join(map(str, self.grid.counts))
+        return (
+            f"Plan on {counts} points of {describe(self.grid.domain)}, γ = {self.discount:g}: "
+            f"{self.rounds} rounds, residual {self.residual:.2g}"
+        )
+
+
+def plan(
+    simulator: Simulator,
+    reward: RewardLike | None = None,
+    *,
+    discount: float | None = None,
+    step_reward: StepReward | None = None,
+    points: int | tuple[int, ...] | None = None,
+    draws: int | None = None,
+    tolerance: float = 1e-5,
+    rng: Any = 0,
+) -> Plan:
+    """Find V* = max_a R + γP_aV* on a grid by policy iteration, with multilinear interpolation between the points.
+
+    Terminal states (``simulator.terminal(states)``, if it has that) are absorbing: under a reward of states they pay
+    R(s) for ever, so V(s) = R(s)/(1 − γ), under a reward of steps nothing any more. Their values are not interpolated.
+
+    Args:
+        simulator: the dynamics, up to four coordinates. Coordinates in its attribute ``periodic`` go around. One with
+            ``outcomes(states, action)`` gives next states ``[m, n, d]`` and weights ``[m]`` for expectations; of any
+            other one, or if it answers None, ``draws`` next states are drawn with common random numbers.
+        reward: R(s), a function of states ``[n, d]``; or a `Solution`.
+        discount: γ; known from a solution.
+        step_reward: instead, a function of states, an action and next states; if neither is given, the simulator's own
+            ``reward``.
+        points: along each coordinate, one number for all or one each.
+        draws: how many next states stand for the distribution. Left out, the simulator is asked twice about the same
+            states: one if it answers alike, else 32, or 8 in three and four coordinates.
+        tolerance: of V*, as a share of its span.
+        rng: a seed or Generator, for the draws.
+    """
+    check_simulator(simulator)
+    own, of_steps, discount = _chosen_reward(simulator, reward, step_reward, discount)
+    check_problem(discount, 0, simulator.n_actions)
+    domain = as_domain(simulator.domain)
+    periodic = tuple(int(axis) for axis in getattr(simulator, "periodic", ()))
+    grid = Grid(domain, _counts(points, len(domain)), periodic)
+    generator = as_generator(rng, "plan")
+    number = _number_of_draws(simulator, domain, draws, generator)
+    world = _World(simulator, own, of_steps, float(discount), number, generator)
+    matrices, rewards = _model(world, grid)
+    values, rounds = _policy_iteration(matrices, rewards, tolerance * (1 - discount), discount)
+    ahead = _improved(matrices, rewards, values)
+    residual = float(np.abs(ahead.max(axis=0) - values).max())
+    return Plan(grid, values, float(discount), residual, rounds, world, ahead if number > 1 else None)
+
+
+@dataclass(frozen=True, eq=False)
+class _World:
+    """The MDP that is planned in: dynamics, reward, terminal states."""
+
+    simulator: Any
+    reward: RewardLike | None
+    step_reward: StepReward | None
+    discount: float
+    draws: int
+    rng: np.random.Generator
+
+    def ended(self, states: Array) -> NDArray[np.bool_]:
+        if not hasattr(self.simulator, "terminal"):
+            return np.zeros(len(states), dtype=bool)
+        return np.asarray(self.simulator.terminal(states), dtype=bool)
+
+    def outcomes(self, states: Array, action: int) -> tuple[Array, Array]:
+        known = self.simulator.outcomes(states, action) if hasattr(self.simulator, "outcomes") else None
+        if known is not None:
+            return known
+        seeds = self.rng.bit_generator.seed_seq.entropy, self.rng.bit_generator.seed_seq.spawn_key  # type: ignore[attr-defined]
+        found = []
+        for number in range(self.draws):
+            stream = np.random.default_rng(np.random.SeedSequence(seeds[0], spawn_key=(*seeds[1], number)))
+            answer = np.asarray(self.simulator.sample(states, action, stream), dtype=np.float64)
+            found.append(answer.reshape(states.shape))
+        return np.stack(found), np.full(self.draws, 1 / self.draws)
+
+    def rewards(self, states: Array, action: int, after: Array, weights: Array) -> Array:
+        if self.reward is not None:
+            return _numbers(self.reward(states), len(states))
+        assert self.step_reward is not None
+        paid = [_numbers(self.step_reward(states, action, one), len(states)) for one in after]
+        return np.where(self.ended(states), 0.0, np.tensordot(weights, np.stack(paid), axes=1))
+
+    def end_values(self, states: Array) -> Array:
+        """What terminal states pay from now on."""
+        if self.reward is None or not len(states):
+            return np.zeros(len(states))
+        return _numbers(self.reward(states), len(states)) / (1 - self.discount)
+
+    def continued(self, grid: Grid, values: Array, states: Array) -> Array:
+        """V at states: interpolated, or what a terminal state pays."""
+        ended, found = self.ended(states), grid.interpolate(values, states)
+        found[ended] = self.end_values(states[ended])
+        return found
+
+
+def _numbers(values: Any, n: int) -> Array:
+    found = np.asarray(values, dtype=np.float64)
+    if found.size != n or not np.isfinite(found).all():
+        raise ValueError(f"a reward must give one finite number for each of {n} states, got shape {list(found.shape)}")
+    return found.reshape(n)
+
+
+def _chosen_reward(
+    simulator: Any, reward: Any, step_reward: Any, discount: float | None
+) -> tuple[RewardLike | None, StepReward | None, float]:
+    if reward is not None and step_reward is not None:
+        raise ValueError("give reward, a function of states, or step_reward, a function of steps, not both")
+    if reward is not None:
+        reward, discount, _ = unpack(reward, discount, None)
+    else:
+        step_reward = getattr(simulator, "reward", None) if step_reward is None else step_reward
+        if not callable(step_reward):
+            raise ValueError(f"{type(simulator).__name__} has no reward of its own: pass one, a function of states")
+    if discount is None:
+        raise ValueError("a reward alone does not know the problem: pass discount, say discount=0.9")
+    return reward, step_reward, discount
+
+
+def _number_of_draws(simulator: Any, domain: Domain, draws: Any, rng: np.random.Generator) -> int:
+    if draws is not None:
+        if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
+            raise ValueError(f"draws must be a positive whole number, got {draws!r}")
+        return int(draws)
+    low, high = np.array(domain).T
+    states = low + (high - low) * rng.random((64, len(domain)))
+    if hasattr(simulator, "outcomes") and simulator.outcomes(states, 0) is not None:
+        return 1
+    for action in range(simulator.n_actions):
+        one, other = (np.asarray(simulator.sample(states, action, stream)) for stream in rng.spawn(2))
+        if not np.array_equal(one, other):
+            return 32 if len(domain) <= 2 else 8
+    return 1
+
+
+def _counts(points: Any, dimension: int) -> tuple[int, ...]:
+    if dimension not in POINTS:
+        raise ValueError(f"a grid serves one to four coordinates, these states have {dimension}")
+    chosen = np.asarray(POINTS[dimension] if points is None else points)
+    if chosen.shape not in {(), (dimension,)} or chosen.dtype.kind != "i" or (chosen < 3).any():
+        raise ValueError(f"points must be whole numbers of at least 3, one or {dimension} of them, got {points!r}")
+    return tuple(np.broadcast_to(chosen, dimension).tolist())
+
+
+def _model(world: _World, grid: Grid) -> tuple[list[Any], Array]:
+    """For each action γP_a on the points ``[N, N]``, without terminal states, and what is paid besides ``[A, N]``."""
+    from scipy.sparse import csr_array, vstack
+
+    nodes, matrices = grid.points(), []
+    ended = world.ended(nodes)
+    rewards = np.empty((world.simulator.n_actions, grid.size))
+    for action in range(world.simulator.n_actions):
+        blocks = []
+        for start in range(0, grid.size, _BLOCK):
+            part = slice(start, start + _BLOCK)
+            after, weights = world.outcomes(nodes[part], action)
+            rewards[action, part] = world.rewards(nodes[part], action, after, weights)
+            columns, shares = [], []
+            for one, weight in zip(after, world.discount * weights, strict=True):
+                over = world.ended(one)
+                live = ~over & ~ended[part]
+                index, share = grid.weights(one)
+                columns.append(index)
+                shares.append(weight * share * live[:, None])
+                rewards[action, part] += weight * np.where(over, _at(world.end_values, one, over), 0.0)
+            index, share = np.concatenate(columns, axis=1), np.concatenate(shares, axis=1)
+            ends = np.arange(0, index.size + 1, index.shape[1])
+            # Half as wide indices, and no zeros, take half the time.
+            small = (share.ravel(), index.ravel().astype(np.int32), ends.astype(np.int32))
+            block = csr_array(small, shape=(len(index), grid.size))
+            block.eliminate_zeros()
+            blocks.append(block)
+        matrices.append(vstack(blocks, format="csr"))
+        rewards[action, ended] = world.end_values(nodes[ended])
+    return matrices, rewards
+
+
+def _at(function: Callable[[Array], Array], states: Array, chosen: NDArray[np.bool_]) -> Array:
+    values = np.zeros(len(states))
+    values[chosen] = function(states[chosen])
+    return values
+
+
+def _improved(matrices: list[Any], rewards: Array, values: Array) -> Array:
+    """Q(s, a) at the points ``[A, N]``."""
+    return np.stack([own + P @ values for P, own in zip(matrices, rewards, strict=True)])
+
+
+def _policy_iteration(matrices: list[Any], rewards: Array, tolerance: float, discount: float) -> tuple[Array, int]:
+    """V* with V* = max_a r_a + γP_aV* at the points ``[N]``, and the rounds it took: modified policy iteration."""
+    from scipy.sparse import vstack
+
+    stacked, own = vstack(matrices, format="csr"), np.arange(rewards.shape[1])
+    values = rewards.max(axis=0)
+    for turn in range(1, _ROUNDS + 1):
+        ahead = _improved(matrices, rewards, values)
+        best = ahead.max(axis=0)
+        if np.abs(best - values).max() <= tolerance * max(float(np.ptp(best)), 1e-300):
+            return best, turn
+        policy = ahead.argmax(axis=0)
+        values = _evaluated(stacked[policy * own.size + own], rewards[policy, own], best, discount)
+    return values, _ROUNDS
+
+
+def _evaluated(P: Any, reward: Array, values: Array, discount: float) -> Array:
+    """Closer to V = r + γPV, by a factor of five: substitution, with a jump along the error where it is steady."""
+    first, last = np.inf, values
+    for sweep in range(_SWEEPS):
+        change = reward + P @ values - values
+        size = float(np.abs(change).max())
+        values, first = values + change, first if sweep else size
+        if size <= 0.2 * first or size == 0:
+            break
+        if sweep % 8 == 7:
+            # Shrinking steadily by ρ, all changes to come add up to ρ/(1 − ρ) times this one (Aitken).
+            ratio = float(change @ last) / float(last @ last)
+            if 0 < ratio < 1:
+                jumped = values + change * min(ratio / (1 - ratio), discount / (1 - discount))
+                if np.abs(reward + P @ jumped - jumped).max() < ratio * size:
+                    values = jumped
+        last = change
+    return values
