@@ -30,8 +30,8 @@ from certirl.boxes import mesh
 class Arguments:
     """The full size; ``--fast`` shrinks it."""
 
-    problems: int = 30
-    corners: int = 300
+    problems: int = 28
+    corners: int = 200
 
 
 FAST = Arguments(problems=2, corners=6)
@@ -185,7 +185,7 @@ def judge_corners(seed: int) -> list[dict[str, Any]]:
     if spoil:
         other = certirl.Reward(reward.basis, rng.normal(size=basis.size) - reward.coefficients)
         ours, theirs = (problem.margins(r, discount).ravel() for r in (reward, other))
-        share = float((ours / np.maximum(ours - theirs, 1e-300))[theirs < 0].min())  # where the first margin is zero
+        share = float((ours / np.maximum(ours - theirs, 1e-300))[theirs < 0].min(initial=1.0))  # where a margin is zero
         share = min(share + 1e-3, 1.0)
         reward = certirl.Reward(reward.basis, (1 - share) * reward.coefficients + share * other.coefficients)
     truth = float(problem.margins(reward, discount).min())

@@ -173,7 +173,7 @@ def lower_bounds_on_box(
                 rival=rival,
                 curve=curve,
                 state=state,
-                estimated=estimated,
+                estimated=float(estimated),
                 estimation=band,
                 grid=(work.factor - 1) * band,
                 second_order=second,
