@@ -102,6 +102,23 @@ def test_too_little_data_is_distrusted_and_missing_data_are_told():
     assert found.diagnostics.uncovered > 0.1 and "extrapolated" in str(found)
 
 
+def test_an_angle_in_a_log_is_known_by_its_basis():
+    class Wheel(Room):
+        def sample(self, states, action, rng):
+            moved = states + 0.2 * (action - 1) + 0.05 * rng.standard_normal(states.shape)
+            return (moved + 1) % 2 - 1
+
+    def home(states):
+        return np.where(states[:, 0] < 0, 2, 0)  # the shorter way to 0: it switches at 0 and at ±1
+
+    log = certirl.sample(Wheel(), basis=certirl.Fourier(5), samples=4000, rng=0)
+    found = certirl.solve(log, expert=home, discount=0.9, basis=certirl.Fourier(15))
+    assert found.periodic == (0,) and found.reward(-1.0) == pytest.approx(found.reward(1.0))
+    states = np.linspace(-0.9, 0.9, 181)[:, None]
+    away = np.abs(states[:, 0]) > 0.12  # nearer than half a step, resting is as good
+    assert (found.greedy(states) == home(states))[away].mean() > 0.97
+
+
 def test_a_log_without_an_action_is_refused():
     log = certirl.Transitions([0.0, 0.1], [0, 1], [0.1, 0.2], domain=(-1, 1), n_actions=3)
     with pytest.raises(ValueError, match="action 2 was never taken"):
@@ -168,6 +185,8 @@ def test_actions_that_never_differ_leave_it_undetermined():
         ({"components": [[0]]}, "components is for experts"),
         ({"columns": 3}, "columns is for the certificate of a policy"),
         ({"rng": None}, "rng is needed"),
+        ({"samples": 2.5}, "whole number of states"),
+        ({"samples": 10}, "at least 100"),
         ({"discount": 1.5}, "discount"),
         ({"margin": -1.0}, "half-width of a tube"),
     ],

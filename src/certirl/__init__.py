@@ -13,6 +13,7 @@ from certirl.additive import AdditiveSolution, load
 from certirl.bases import Basis, Chebyshev, Fourier, Legendre
 from certirl.bellman import Bellman, bellman
 from certirl.boxes import ProductBasis, product
+from certirl.cells import Cells
 from certirl.certify import Certificate
 from certirl.certify_policies import certify
 from certirl.components import AdditiveReward
@@ -25,6 +26,7 @@ from certirl.independence import Independence, find_components, independent
 from certirl.moments import Moments, measure
 from certirl.policies import Policy, as_policy
 from certirl.policy_certificate import PolicyCertificate
+from certirl.policy_solution import PolicySolution
 from certirl.recover import Recovery, Witness, recover
 from certirl.refute import Refutation, refute
 from certirl.refute_components import AdditiveRefutation, refute_sum
@@ -45,6 +47,7 @@ __all__ = [
     "AdditiveSolution",
     "Basis",
     "Bellman",
+    "Cells",
     "Certificate",
     "Chebyshev",
     "Coverage",
@@ -58,6 +61,7 @@ __all__ = [
     "Operators",
     "Policy",
     "PolicyCertificate",
+    "PolicySolution",
     "ProductBasis",
     "Recovery",
     "Refutation",

@@ -77,6 +77,12 @@ def value_basis(domain: Domain, periodic: tuple[int, ...] = (), most: int = MOST
     return _of_degree(domain, periodic, max(d for d in range(1, most) if _count(len(domain), periodic, d) <= most))
 
 
+def circular_axes(basis: Basis) -> tuple[int, ...]:
+    """The coordinates that a basis takes for angles."""
+    factors = basis.factors if isinstance(basis, ProductBasis) else (basis,)
+    return tuple(axis for axis, factor in enumerate(factors) if factor.kind == "Fourier")
+
+
 def richer(basis: Basis, factor: float) -> Basis:
     """The same kind of basis with degrees larger by a factor, within what a regression can bear."""
     degrees = (
@@ -85,7 +91,7 @@ def richer(basis: Basis, factor: float) -> Basis:
     degree = max(round(factor * max(degrees)), 1)
     if not isinstance(basis, ProductBasis):
         return basis.resized(2 * degree + 1 if basis.kind == "Fourier" else degree)
-    around = tuple(axis for axis, circular in enumerate(basis._circular) if circular)
+    around = circular_axes(basis)
     while degree > 1 and _count(basis.dimension, around, degree) > MOST_COLUMNS:
         degree -= 1
     return _of_degree(basis.domain, around, degree)

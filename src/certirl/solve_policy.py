@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from certirl._map import one_blas_thread
 from certirl.bases import Basis
 from certirl.bellman import check_problem
 from certirl.cells import MOST_COORDINATES, Cells, expanded
@@ -21,6 +22,7 @@ from certirl.effects import (
     Effects,
     Ended,
     Regression,
+    circular_axes,
     features,
     is_deterministic,
     live_states,
@@ -36,11 +38,22 @@ from certirl.effects import (
 from certirl.planning import plan
 from certirl.policies import Policy, as_policy
 from certirl.policy_solution import DISTRUST, Diagnostics, PolicySolution, Share, StateFunction
-from certirl.simulator import as_generator, can_pair, check_simulator, sample
+from certirl.simulator import as_generator, can_pair, check_simulator, device_of, sample
 from certirl.transitions import Transitions
-from certirl.value_program import PRICE, Comparisons, Margin, ValueFit, comparisons, fit_value, profile_at
+from certirl.value_program import (
+    PRICE,
+    SMOOTH,
+    Comparisons,
+    Margin,
+    ValueFit,
+    comparisons,
+    fit_value,
+    least_squares,
+    profile_at,
+)
 
 MOST_STATES = 30_000  # at which the expert is compared: more cost time and change nothing
+FEWEST = 100  # states that can say anything
 FRESH = 5_000  # states of the validated statement
 MOST_POINTS, MOST_ALONE = 6_400, 200  # of the reward's grid; of one coordinate
 STATES_PER_POINT = 1.5
@@ -68,7 +81,7 @@ def solve_policy(
         expert: a function of states ``[n, d]`` giving actions ``[n]`` or probabilities ``[n, A]``; a `Policy`; or an
             object with ``predict``.
         discount: γ.
-        basis: the functions of V; by rule if left out.
+        basis: the functions of V, which say what goes around: a log does not; by rule if left out.
         reward_basis: the functions of R; `Cells` on a grid that the states can fill if left out.
         samples: states to ask a simulator about, or transitions of every action if it is noisy.
         rng: a seed or Generator; needed with a simulator.
@@ -78,22 +91,35 @@ def solve_policy(
     """
     log = isinstance(source, Transitions)
     if not log:
-        check_simulator(source)
+        _check_source(source, samples)
     check_problem(discount, 0, source.n_actions)
     policy, domain = as_policy(expert, source.n_actions), as_domain(source.domain)
     generator = as_generator(0 if log and rng is None else rng, "solve_policy")
     periodic = tuple(int(axis) for axis in getattr(source, "periodic", ()))
     phi = value_basis(domain, periodic) if basis is None else basis.on(domain)
+    periodic = periodic if basis is None else circular_axes(phi)
     world = _World(source, policy, domain, periodic, terminal_of(source), discount)
-    if log or not is_deterministic(source, generator):
-        seen = _regressed(world, phi, samples, generator)
-    else:
-        states = placed_states(source, phi, min(samples, MOST_STATES), generator)
-        seen = _Seen(seen_effects(source, phi, states, generator), None, None, len(states))
-    rows = comparisons(seen.effects, policy, margin=margin)
-    psi = _reward_basis(domain, periodic, len(seen.effects)) if reward_basis is None else reward_basis.on(domain)
-    fit = fit_value(seen.effects, rows, discount=discount, reward_basis=psi, price=PRICE if price is None else price)
-    return _concluded(world, seen, rows, fit, generator, margin)
+    # Many small products: with several threads they wait for each other more than they work.
+    with one_blas_thread:
+        if log or not is_deterministic(source, generator):
+            seen = _regressed(world, phi, samples, generator)
+        else:
+            states = placed_states(source, phi, min(samples, MOST_STATES), generator)
+            seen = _Seen(seen_effects(source, phi, states, generator), None, None, len(states))
+        rows = comparisons(seen.effects, policy, margin=margin)
+        psi = _reward_basis(domain, periodic, len(seen.effects)) if reward_basis is None else reward_basis.on(domain)
+        paid = PRICE if price is None else price
+        fit = fit_value(seen.effects, rows, discount=discount, reward_basis=psi, price=paid)
+        return _concluded(world, seen, rows, fit, generator, margin)
+
+
+def _check_source(simulator: Any, samples: Any) -> None:
+    """Refuse what cannot be asked, or too seldom."""
+    check_simulator(simulator)
+    if device_of(simulator) is not None:
+        raise ValueError("a policy is not for simulators of a device yet: pass one that works with NumPy arrays")
+    if isinstance(samples, bool) or not isinstance(samples, int | np.integer) or samples < FEWEST:
+        raise ValueError(f"samples must be a whole number of states, at least {FEWEST}, got {samples!r}")
 
 
 class _World(NamedTuple):
@@ -212,27 +238,13 @@ def _action_values(world: _World, seen: _Seen, fit: ValueFit) -> tuple[Basis | C
     errors = [_missed(one, effects.states, goals, fold) for one in candidates]
     best = candidates[int(np.argmin(errors))]
     effect = float(np.sqrt(np.mean((goals - goals.mean(axis=0)) ** 2) * 2))
-    return best, _fitted(best, effects.states, goals), min(errors) / max(effect, 1e-300)
-
-
-def _fitted(columns: Basis | Cells, states: Array, goals: Array) -> Array:
-    """Least squares of goals ``[A, n]`` on functions of the state: ``[A, m]``."""
-    if isinstance(columns, Cells):
-        from scipy.sparse.linalg import splu
-
-        own = columns.matrix(states)
-        normal = own.T @ own + columns.roughness() * (1e-3 * len(states) / columns.size)
-        return np.asarray(splu(normal.tocsc()).solve(np.asarray(own.T @ goals.T))).T
-    values = columns.values(states)
-    gram = values.T @ values
-    gram[np.diag_indices(len(gram))] += 1e-9 * np.trace(gram) / len(gram)
-    return np.linalg.solve(gram, values.T @ goals.T).T
+    return best, least_squares(best, effects.states, SMOOTH)(goals.T)[1].T, min(errors) / max(effect, 1e-300)
 
 
 def _missed(columns: Basis | Cells, states: Array, goals: Array, fold: NDArray[np.bool_]) -> float:
     """The root mean square error on a fold that the fit has not seen."""
-    fitted = _fitted(columns, states[~fold], goals[:, ~fold])
-    found = np.stack([expanded(columns, states[fold], own) for own in fitted])
+    _, fitted = least_squares(columns, states[~fold], SMOOTH)(goals[:, ~fold].T)
+    found = np.stack([expanded(columns, states[fold], own) for own in fitted.T])
     return float(np.sqrt(np.mean((found - goals[:, fold]) ** 2)))
 
 

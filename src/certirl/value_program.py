@@ -199,7 +199,7 @@ def fit_value(
     if follow not in FOLLOW:
         raise ValueError(f"follow must be one of {', '.join(map(repr, FOLLOW))}, got {follow!r}")
     target = effects.now - discount * rows.expert  # (V − γP_πV)(s) = target @ w
-    fitted = _least_squares(reward_basis, effects.states, smooth)
+    fitted = least_squares(reward_basis, effects.states, smooth)
     features, solved = fitted(target)
     missed = target.T @ target - np.asarray(features.T @ target).T @ solved
     scale = np.mean(effects.now**2, axis=0) + 1e-300
@@ -216,7 +216,7 @@ def fit_value(
     return ValueFit(w, reward, reward_basis, shortfall, residuals, steps, follow)
 
 
-def _least_squares(basis: Basis | Cells, states: Array, smooth: float) -> Callable[[Array], tuple[Any, Array]]:
+def least_squares(basis: Basis | Cells, states: Array, smooth: float) -> Callable[[Array], tuple[Any, Array]]:
     """Goals at the states ``[n, …]`` to the functions there and the coefficients that fit the goals best."""
     from scipy.linalg import cho_factor, cho_solve
 
