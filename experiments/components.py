@@ -1,6 +1,11 @@
 """Components: what the joint program solves that Theorem 8 does not, what it costs, and whether certificates are true.
 
-python experiments/components.py [--fast] [--only solvable|time|certified] [--out FOLDER]
+    python experiments/components.py [--fast] [--only solvable|time|certified|soundness] [--workers 2] [--out FOLDER]
+
+- solvable: random problems from exact operators, by the joint program and by Theorem 8.
+- time: seconds of the joint program by the number of components.
+- certified: transitions per action until `solve` certifies, by the number of components and the objective.
+- soundness: certificates of few components, rewards that are right, wrong, and wrong by as little as can be.
 """
 
 from __future__ import annotations
@@ -8,18 +13,23 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 import certirl
+from certirl import laws, study
 from certirl.bellman import Bellman
+from certirl.certify_components import Case, certify_sum
 from certirl.components import Component, SideBySide, as_components
 from certirl.decompose import recover_jointly, recover_separately
 from certirl.estimate import estimate
 from certirl.moments import accumulate
+from certirl.prove_components import measure_components
 from certirl.simulator import draw
 
 BASIS, COLUMNS, DISCOUNT, DELTA = certirl.Legendre(11), 3, 0.7, 0.05
@@ -32,17 +42,16 @@ class Arguments:
 
     problems: int = 50
     sizes: tuple[int, ...] = (2, 4, 10)
-    timed: tuple[int, ...] = (5, 10, 25, 50, 100)
-    repeats: int = 5
-    components: int = 50
+    timed: tuple[int, ...] = (5, 10, 25, 50, 100, 200)
+    repeats: int = 3
     samples: int = 100_000
-    certified: int = 10
+    certified: dict[str, int] = field(default_factory=lambda: {"2": 20, "4": 20, "10": 20, "50": 10})
     unsolvable: int = 10
-    small: int = 100
+    runs: int = 900
 
 
 FAST = Arguments(
-    problems=8, timed=(5, 10, 20), repeats=2, components=10, samples=30_000, certified=2, unsolvable=2, small=4
+    problems=8, timed=(5, 10, 20), repeats=2, samples=30_000, certified={"3": 2, "10": 2}, unsolvable=2, runs=8
 )
 
 
@@ -61,7 +70,7 @@ def estimated(problem: Any, samples: int, rng: int) -> Pair:
     return parts, [certirl.bellman(estimate(own), discount=DISCOUNT) for (own,) in moments]
 
 
-def solvable(arguments: Arguments) -> dict[str, Any]:
+def solvable(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
     """How many random problems each route solves from exact operators; truth is checked without the solver."""
     table = {}
     for size in arguments.sizes:
@@ -84,23 +93,26 @@ def solvable(arguments: Arguments) -> dict[str, Any]:
     return table
 
 
-def timed(arguments: Arguments) -> dict[str, Any]:
-    """Seconds of the joint program alone, by the number of components, from 10,000 samples."""
+def timed(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
+    """Seconds of one core for the joint program alone, by the number of components, from 10,000 samples."""
     table = {}
     for size in arguments.timed:
         seconds: dict[str, list[float]] = {"least-variance": [], "l1": []}
         for seed in range(arguments.repeats):
             parts, criteria = estimated(certirl.problems.factorised(seed=seed, components=size), 10_000, seed)
             for objective, taken in seconds.items():
-                start = time.perf_counter()
-                recover_jointly(parts, criteria, objective=objective)
-                taken.append(time.perf_counter() - start)
+                with threadpool_limits(1):
+                    start = time.process_time()
+                    recover_jointly(parts, criteria, objective=objective)
+                    taken.append(time.process_time() - start)
         table[str(size)] = {name: [float(np.median(taken)), max(taken)] for name, taken in seconds.items()}
     return table
 
 
-def attempt(problem: Any, samples: int, rng: int, objective: str = "least-variance") -> dict[str, Any]:
+def attempt(task: Sequence[Any]) -> dict[str, Any]:
     """Solve until certified, with at most so many transitions per action, and compare with the truth."""
+    components, seed, objective, samples, solvable = task
+    problem = certirl.problems.factorised(seed=seed, components=components, solvable=solvable)
     start = time.perf_counter()
     found = certirl.solve(
         problem,
@@ -112,7 +124,7 @@ def attempt(problem: Any, samples: int, rng: int, objective: str = "least-varian
         tail=0,
         max_samples=samples,
         objective=objective,
-        rng=rng,
+        rng=seed,
         progress=False,
     )
     seconds, proof = time.perf_counter() - start, found.certificate
@@ -120,6 +132,7 @@ def attempt(problem: Any, samples: int, rng: int, objective: str = "least-varian
     holds = proof is not None and proof.holds
     return {
         "certified": holds,
+        "objective": found.objective,
         "n": found.samples,
         "margin": None if proof is None else proof.margin,
         "false": bool(holds and truth is not None and truth.min() <= 0),
@@ -128,49 +141,140 @@ def attempt(problem: Any, samples: int, rng: int, objective: str = "least-varian
     }
 
 
-def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Counts and medians."""
-    ns = [run["n"] for run in runs if run["certified"]]
+def summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Counts and medians; runs without a certificate count as more than any."""
+    ns = [run["n"] if run["certified"] else np.inf for run in runs]
     return {
         "runs": len(runs),
-        "certified": len(ns),
-        "median n when certified": float(np.median(ns)) if ns else None,
+        "certified": sum(run["certified"] for run in runs),
+        "median n": float(np.median(ns)),
+        "largest n": max((n for n in ns if np.isfinite(n)), default=None),
         "false certificates": sum(run["false"] for run in runs),
         "bounds above the truth": sum(run["above"] for run in runs),
         "seconds, median": float(np.median([run["seconds"] for run in runs])),
     }
 
 
-def certified(arguments: Arguments) -> dict[str, Any]:
-    """Certificates with the full remainder: many components, unsolvable ones, and many small runs for soundness."""
-    make, table = certirl.problems.factorised, {}
-    for objective in ("least-variance", "l1"):
-        problems = [make(seed=seed, components=arguments.components) for seed in range(arguments.certified)]
-        runs = [attempt(problem, arguments.samples, seed, objective) for seed, problem in enumerate(problems)]
-        table[f"{arguments.components} components, {objective}"] = summary(runs)
-    hopeless = [make(seed=seed, components=4, solvable=False) for seed in range(arguments.unsolvable)]
-    table["4 components, unsolvable"] = summary([attempt(p, 50_000, seed) for seed, p in enumerate(hopeless)])
-    mixed = [make(seed=seed, components=2 + seed % 4) for seed in range(arguments.small)]
-    table["2 to 5 components"] = summary([attempt(p, 50_000, seed) for seed, p in enumerate(mixed)])
-    return table
+def certified(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
+    """Certificates with the full remainder, by the number of components and the objective; and hopeless problems."""
+    table = {}
+    for size, count in arguments.certified.items():
+        for objective in (None, "least-variance", "l1"):
+            runs = walk(attempt, [[int(size), seed, objective, arguments.samples, True] for seed in range(count)])
+            table[f"{size} components, {objective or 'the better of both'}"] = summary(runs)
+    hopeless = walk(attempt, [[4, seed, None, arguments.samples, False] for seed in range(arguments.unsolvable)])
+    return table | {"4 components, unsolvable": summary(hopeless)}
+
+
+def barely_wrong(problem: Any, reward: Any, discount: float, rng: np.random.Generator) -> Any:
+    """Mix a reward with a random one until its true margin is just below zero: the hardest reward to judge."""
+    sizes = [np.abs(part.coefficients).mean() for part in reward.parts]
+    noise = [rng.normal(size=BASIS.size) * (size or np.mean(sizes)) for size in sizes]
+    other = replace(
+        reward, parts=tuple(certirl.Reward(BASIS.on(part.domain), own) for part, own in _pairs(problem, noise))
+    )
+    grid = np.linspace(-1, 1, 401)
+    ours, theirs = (
+        [part.margins(own, grid, discount=discount) for part, own in _pairs(problem, given.parts)]
+        for given in (reward, other)
+    )
+
+    def margin(share: float) -> float:
+        mixed = [((1 - share) * a + share * b).min(axis=1) for a, b in zip(ours, theirs, strict=True)]
+        return float(np.sum(mixed, axis=0).min())
+
+    low, high = 0.0, 1.0
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if margin(middle) > 0 else (low, middle)
+    share = min(high + 1e-3, 1.0)
+    parts = [
+        certirl.Reward(a.basis, (1 - share) * a.coefficients + share * b.coefficients)
+        for a, b in zip(reward.parts, other.parts, strict=True)
+    ]
+    return replace(reward, parts=tuple(parts))
+
+
+def _pairs(problem: Any, values: Sequence[Any]) -> list[tuple[Any, Any]]:
+    return list(zip(problem.parts, values, strict=True))
+
+
+def judge(seed: int) -> dict[str, Any] | None:
+    """One run: find a sum of rewards, perhaps spoil it, certify it on fresh data, compare with the truth."""
+    rng = np.random.default_rng([seed, 2])
+    problem = certirl.problems.factorised(seed=seed, components=2 + seed % 4, solvable=seed % 16 != 0)
+    discount, delta = float(rng.choice([0.5, 0.7, 0.9])), float(rng.choice([0.05, 0.2]))
+    paired, spoil, samples = bool(rng.random() < 0.7), bool(rng.random() < 0.4), int(10 ** rng.uniform(4.3, 5.1))
+    parts = as_components(problem.components, BASIS, problem.domain)
+    places, streams = SideBySide(parts), rng.spawn(2)
+    drawn = [
+        draw(problem, places, int(n), own, design=True, paired=paired)
+        for n, own in zip((0.3 * samples, 0.7 * samples), streams, strict=True)
+    ]
+    moments = measure_components(drawn[0], parts, [COLUMNS] * len(parts), n_actions=3)
+    criteria = [certirl.bellman(estimate(own), discount=discount) for own in moments]
+    found = recover_jointly(parts, criteria, objective=("least-variance", "l1")[int(rng.integers(2))])
+    if found.reward is None:
+        return None
+    reward = barely_wrong(problem, found.reward, discount, rng) if spoil else found.reward
+    proof = certify_sum(Case(parts, reward, moments, discount=discount, expert=0), drawn[1], delta=delta, tail=0)
+    own = np.array([part.true_margins(r, discount=discount) for part, r in _pairs(problem, reward.parts)])
+    truth = own.sum(axis=0)
+    return {
+        "components": len(parts),
+        "delta": delta,
+        "paired": paired,
+        "spoiled": spoil,
+        "holds": proof.holds,
+        "false": bool(proof.holds and truth.min() <= 0),
+        "above": bool((proof.bounds.sum(axis=0) > truth).any()),
+        "component above": bool((proof.bounds > own + 1e-9).any()),
+        "truth": float(truth.min()),
+        "margin": proof.margin,
+    }
+
+
+def soundness(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
+    """Count false certificates and bounds above the truth on problems of two to five components."""
+    runs = [run for run in walk(judge, list(range(arguments.runs)), unit="certificates") if run is not None]
+    table = {}
+    for delta in (0.05, 0.2):
+        mine = [run for run in runs if run["delta"] == delta]
+        above = sum(run["above"] for run in mine)
+        table[str(delta)] = {
+            "runs": len(mine),
+            "of which barely wrong rewards": sum(run["spoiled"] for run in mine),
+            "certified": sum(run["holds"] for run in mine),
+            "false certificates": sum(run["false"] for run in mine),
+            "bounds above the truth": above,
+            "95 % interval of the share of wrong bounds": laws.binomial_interval(above, len(mine)),
+            "with a component's bound above its truth": sum(run["component above"] for run in mine),
+        }
+    return {"by delta": table, "certified": sum(run["holds"] for run in runs)}
+
+
+PARTS = {"solvable": solvable, "time": timed, "certified": certified, "soundness": soundness}
 
 
 def main() -> None:
-    """Run the parts asked for and write their numbers."""
+    """Run the parts asked for and write their numbers; a part that was interrupted goes on where it was."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fast", action="store_true")
-    parser.add_argument("--only", choices=["solvable", "time", "certified"])
+    parser.add_argument("--only", choices=PARTS)
+    parser.add_argument("--workers", type=int, help="processes; results do not depend on it")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     options = parser.parse_args()
     arguments = FAST if options.fast else Arguments()
     options.out.mkdir(parents=True, exist_ok=True)
-    for name, part in {"solvable": solvable, "time": timed, "certified": certified}.items():
-        if options.only in (None, name):
-            start = time.perf_counter()
-            result = part(arguments)
-            record = {"arguments": asdict(arguments), "version": certirl.__version__, "result": result}
-            (options.out / f"components_{name}.json").write_text(json.dumps(record, indent=1) + "\n")
-            print(f"{name} ({time.perf_counter() - start:.0f} s)\n{json.dumps(result, indent=1)}", flush=True)
+    for name in PARTS if options.only is None else (options.only,):
+        start, memory = time.perf_counter(), options.out / f".components_{name}.trials"
+        walk = study.Walk(memory, options.workers)
+        result = PARTS[name](arguments, walk)
+        record = {"arguments": asdict(arguments), "versions": study.versions(), "result": result}
+        text = json.dumps(study.plain(record), indent=1, ensure_ascii=False)
+        (options.out / f"components_{name}.json").write_text(text + "\n", encoding="utf-8")
+        memory.unlink(missing_ok=True)
+        print(f"{name} ({time.perf_counter() - start:.0f} s)\n{text}", flush=True)
 
 
 if __name__ == "__main__":

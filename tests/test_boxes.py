@@ -188,7 +188,7 @@ def test_moments_of_fewer_functions_are_leading_blocks():
         ({"basis": product(Legendre(3, (0, 1)), Legendre(3, (0, 1)))}, "the basis lives on .* but the problem on"),
         ({"basis": SMALL, "columns": 99}, "columns must lie between 1 and the 15"),
         ({"columns": 99}, "columns must lie between 1 and the 66"),
-        ({"basis": SMALL, "delta": 0.05}, "a certificate is for states of one coordinate in this version"),
+        ({"basis": SMALL, "delta": 0.05, "tail": 0.01}, "a tail given as a number speaks of so many columns"),
     ],
 )
 def test_bad_input_is_one_sentence(settings, sentence):
@@ -198,8 +198,6 @@ def test_bad_input_is_one_sentence(settings, sentence):
 
 def test_what_is_for_one_coordinate_says_so():
     solution = certirl.solve(WHIRL, discount=0.8, basis=SMALL, samples=1_000, rng=0)
-    with pytest.raises(ValueError, match="a certificate is for states of one coordinate"):
-        certirl.certify(solution, WHIRL, delta=0.05, samples=1_000, rng=1)
     with pytest.raises(ValueError, match="a diagnosis is for states of one coordinate"):
         certirl.diagnose(WHIRL, samples=1_000, rng=1)
     with pytest.raises(ValueError, match="row 0 is"):

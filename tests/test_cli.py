@@ -35,6 +35,19 @@ def test_solve_reads_a_table_and_writes_reward_and_picture(folder, capsys):
     assert (folder / "reward.png").exists()
 
 
+def test_solve_takes_an_interval_for_each_coordinate(folder, capsys):
+    problem, basis = certirl.box_problems.whirl(noise=1.0), certirl.product(certirl.Legendre(3), certirl.Legendre(3))
+    data = certirl.sample(problem, basis=basis, samples=4_000, rng=0, design=True)
+    table = np.column_stack([data.states, data.actions, data.next_states])
+    header = "state_0,state_1,action,next_state_0,next_state_1"
+    np.savetxt("log.csv", table, delimiter=",", header=header, comments="")
+    box = ["--domain", "-1", "1", "--domain", "-1", "1"]
+    asked = ["--discount", "0.5", "--basis", "legendre", "--size", "4", "--columns", "10"]
+    assert main(["solve", *box, *asked, "log.csv"]) == 0
+    assert "Legendre(4) × Legendre(4) (total, 10 functions) on [-1, 1] × [-1, 1]" in capsys.readouterr().out
+    assert problem.true_margin(certirl.load("reward.npz").reward, discount=0.5) > 0
+
+
 def test_solve_without_a_domain_says_where_it_came_from(folder, capsys):
     data = certirl.sample(PROBLEM, basis=certirl.Legendre(3), samples=2_000, rng=0)
     np.savez("log.npz", states=data.states, actions=data.actions, next_states=data.next_states)

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 import certirl
-from certirl import cli
+from certirl import archive, check, check_components, cli
 from certirl.components import SideBySide, as_components
 from certirl.moments import accumulate, measure
 from certirl.simulator import draw
 from certirl.transitions import Transitions, pieces
 
 PROBLEM = certirl.problems.factorised(seed=0, components=3)
+FULL = [certirl.Legendre(5), certirl.product(certirl.Legendre(3), certirl.Legendre(3), index="full")]
 NAMED = {"place": [0], "speed": [1], "heat": [2]}
 SETTINGS = {"components": NAMED, "discount": 0.7, "columns": 3, "rng": 0}
 SOLUTION = certirl.solve(PROBLEM, samples=10_000, **SETTINGS)
@@ -65,7 +66,10 @@ def test_a_certificate_is_true_and_prints_what_it_assumes():
         own = part.true_margins(PROVED.reward.parts[j], discount=0.7)
         assert (PROVED.certificate.bounds[j] <= own + 1e-12).all()
     assert PROVED.certificate.delta == pytest.approx(0.05)
-    assert any("3 components, evenly" in name for name in PROVED.certificate.spending)
+    count = len(PROVED.certificate.grounds)
+    assert count > 1 and any(f"({count} components, evenly)" in name for name in PROVED.certificate.spending)
+    parts = sum(sum(own.spending.values()) for own in PROVED.certificate.grounds)
+    assert parts == pytest.approx(sum(v for name, v in PROVED.certificate.spending.items() if "evenly" in name))
     assert "depends on its own state alone" in str(PROVED)
     losses = sum(PROVED.certificate.losses.values())
     assert PROVED.certificate.estimated - losses == pytest.approx(PROVED.certificate.margin)
@@ -157,9 +161,84 @@ class Mirrored:
         return self.problem.sample(states, 0, rng)
 
 
-def test_the_exact_check_says_that_it_cannot_do_sums_yet(tmp_path, capsys):
-    assert cli.main(["check", str(PROVED.save(tmp_path / "sum"))]) == 2
-    assert "holds a sum over components" in capsys.readouterr().err
+def test_the_exact_check_derives_a_sum_again(tmp_path, capsys):
+    path = PROVED.save(tmp_path / "sum")
+    assert cli.main(["check", str(path)]) == 0
+    assert capsys.readouterr().out.startswith("Confirmed: margin at least")
+    found = check.check(path, by=check_components.derive)
+    assert found.margin == pytest.approx(PROVED.certificate.margin, rel=1e-6)
+    assert found.margin <= PROBLEM.true_margin(PROVED.reward, discount=0.7)
+    assert cli.main(["check", str(SOLUTION.save(tmp_path / "plain"))]) == 0
+    assert "Nothing claimed" in capsys.readouterr().out
+
+
+def _raise_margin(header, arrays):
+    header["certificate"]["margin"] += 0.01
+
+
+def _forget_a_component(header, arrays):
+    header["certificate"]["components"].pop()
+
+
+def _count_one_twice(header, arrays):
+    header["certificate"]["components"].append(header["certificate"]["components"][0])
+
+
+def _share_a_coordinate(header, arrays):
+    header["reward"]["coordinates"] = [[0], [0], [2]]
+
+
+def _spend_more(header, arrays):
+    for own in header["certificate"]["components"]:
+        own["spending"] = {name: 1.2 * value for name, value in own["spending"].items()}
+
+
+def _change_a_reward(header, arrays):
+    arrays["reward_1"] = arrays["reward_1"] * 1.01 + 0.1 * np.eye(11)[2]
+
+
+def _look_at_less(header, arrays):
+    j = header["certificate"]["components"][0]["component"]
+    arrays[f"certificate_{j}_counts"] = arrays[f"certificate_{j}_counts"] * 2
+
+
+def _smaller_tail(header, arrays):
+    header["certificate"]["components"][0]["tail"] = 0.1
+
+
+def _louder_surprise(header, arrays):
+    j = header["certificate"]["components"][0]["component"]
+    arrays[f"certificate_{j}_surprise"] = arrays[f"certificate_{j}_surprise"] * 3 + 5
+
+
+TAMPERED = [
+    (_raise_margin, "larger than what follows"),
+    (_forget_a_component, "has no bound"),
+    (_count_one_twice, "not those of different components"),
+    (_share_a_coordinate, "do not hold every coordinate once"),
+    (_spend_more, "spend more of δ"),
+    (_change_a_reward, "beyond its bounds"),
+    (_look_at_less, "not looked at in the same transitions"),
+    (_smaller_tail, "not what is claimed of all"),
+    (_louder_surprise, "what follows"),
+]
+
+
+@pytest.mark.parametrize(("change", "reason"), TAMPERED, ids=[change.__name__ for change, _ in TAMPERED])
+def test_no_changed_sum_is_confirmed(change, reason, tmp_path):
+    kind, header, arrays = archive.read(PROVED.save(tmp_path / "sum"))
+    change(header, arrays)
+    words = {name: value for name, value in header.items() if name not in ("format", "version", "kind")}
+    found = check.check(archive.write(tmp_path / "changed", kind, words, arrays), by=check_components.derive)
+    assert found.verdict == "refuted" and reason in str(found)
+
+
+def test_damaged_sums_are_a_sentence(tmp_path):
+    kind, header, arrays = archive.read(PROVED.save(tmp_path / "sum"))
+    del header["certificate"]["components"][0]["low"]
+    words = {name: value for name, value in header.items() if name not in ("format", "version", "kind")}
+    with pytest.raises(ValueError, match="is damaged"):
+        check.check(archive.write(tmp_path / "changed", kind, words, arrays), by=check_components.derive)
 
 
 def test_dependent_components_are_warned_about_and_never_certified():
@@ -217,7 +296,8 @@ def test_the_truth_of_a_factorised_problem_is_the_minimum_over_whole_states():
         ({"components": [[0], [1], ["x"]]}, "names coordinate 'x'"),
         ({"components": []}, "components must be lists of coordinates"),
         ({"components": [0, 1, 2]}, "a component is a list of coordinates such as"),
-        ({"components": [[0], [1, 2]]}, "is for one coordinate, but the domain"),
+        ({"components": [[0], [1, 2]], "basis": FULL, "columns": [3, 8], "delta": 0.1}, "hold every simpler product"),
+        ({"components": [[0], [1, 2]], "basis": certirl.Legendre(5, (-1, 1))}, "is for one coordinate, but the domain"),
         ({"basis": [certirl.Legendre(5)] * 2}, "3 components but 2 bases"),
         ({"columns": [3, 3]}, "3 components but 2 numbers of columns"),
         ({"columns": 30}, "columns must lie between 1 and the 11"),
@@ -240,8 +320,8 @@ def test_wrong_types_are_sentences():
         certirl.solve(PROBLEM, **SETTINGS, basis=["Legendre"] * 3)
     with pytest.raises(TypeError, match="rng is needed"):
         certirl.solve(PROBLEM, **SETTINGS | {"rng": None})
-    with pytest.raises(ValueError, match=r"write components=\[\[0\], \[1\], \[2\]\]"):
-        certirl.solve(PROBLEM, discount=0.7, rng=0, delta=0.05)
+    with pytest.raises(ValueError, match=r"components=\[\[0\], \[1\], \[2\], \[3\]\]"):
+        certirl.solve(certirl.problems.factorised(seed=0, components=4), discount=0.7, rng=0, delta=0.05)
     data = certirl.sample(PROBLEM.parts[0], basis=certirl.Legendre(5), samples=500, rng=0)
     moments = certirl.measure(data, basis=certirl.Legendre(5))
     with pytest.raises(ValueError, match="moments keep one coordinate alone"):

@@ -142,10 +142,13 @@ def test_the_mean_form_is_refused_for_a_log():
         certirl.solve(certirl.Transitions(FINE, ACTIONS, FINE[::-1]), discount=0.7, form="mean")
 
 
-def test_a_certificate_in_several_coordinates_is_refused_in_words():
+def test_what_is_not_proved_in_several_coordinates_is_refused_in_words():
     data = certirl.Transitions(np.random.default_rng(0).random((50, 2)), np.arange(50) % 2, np.zeros((50, 2)))
-    with pytest.raises(ValueError, match="a certificate is for states of one coordinate in this version"):
+    with pytest.raises(ValueError, match="a certificate needs a declared domain"):
         certirl.solve(data, discount=0.7, delta=0.05)
+    many = certirl.Transitions(np.zeros((50, 4)), np.arange(50) % 2, np.zeros((50, 4)), domain=((-1, 1),) * 4)
+    with pytest.raises(ValueError, match="3 coordinates at most"):
+        certirl.solve(many, discount=0.7, delta=0.05)
     with pytest.raises(ValueError, match="a refutation is for states of one coordinate"):
         certirl.refute(data, expert=0, basis=certirl.Legendre(5), delta=0.05)
 

@@ -91,7 +91,7 @@ def test_all_numbers_of_a_plan_lie_below_their_bounds():
     for seed in range(100):
         paired = seed % 2 == 0
         data = certirl.sample(problem, basis=plan.columns, samples=400, rng=seed, design=True, paired=paired)
-        sums = module.gather(plan.rows, plan.columns, plan.fits, pieces(data, 150))
+        (sums,) = module.gather([module.Expected(plan.rows, plan.columns, plan.fits)], pieces(data, 150))
         bounds = module._Bounds(plan, sums, 0.0)
         error = bounds.errors(module.log_term(module.EVENTS * len(plan.which), 0.5)).sum(axis=0)
         misses += bool((truth > bounds.estimate + error).any())

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import certirl
-from certirl.bounds import _sum_error
+from certirl.bounds import sum_error
 from certirl.evidence import SUMS, Surrogate, _Sums, fit_surrogate, gather
 from certirl.residuals import KERNELS, Guesses, residual_sums
 from certirl.simulator import draw
@@ -111,7 +111,7 @@ def test_rounding_stays_within_what_certificates_allow_for(family, kernel):
     seen = np.vstack([y, value @ y])
     r, sizes = seen - wide @ x, np.abs(seen) + np.abs(wide) @ np.abs(x)
     total, squares = sizes.sum(axis=1)[:, None], (sizes**2).sum(axis=1)[:, None]
-    u, peaks, tops = _sum_error(np.array([n]), 11), columns.sup(), guesses.products.sup()
+    u, peaks, tops = sum_error(np.array([n]), 11), columns.sup(), guesses.products.sup()
     assert (np.abs(gram - x @ x.T) <= u * n * np.outer(peaks, peaks)).all()
     assert (np.abs(first[0] - r @ x.T) <= u * total * peaks).all()
     assert (np.abs(wobble[0] - r[:-1] ** 2 @ chi.T) <= u * squares[:-1] * tops).all()

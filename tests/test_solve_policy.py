@@ -180,9 +180,10 @@ def test_actions_that_never_differ_leave_it_undetermined():
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"delta": 0.05}, "delta is for experts that always take one action"),
+        ({"cover": 0.1}, "cover is for experts that always take one action"),
+        ({"tail": 0.0}, "tail is for the certificate of a policy: pass delta too"),
         ({"components": [[0]]}, "components is for experts"),
-        ({"columns": 3}, "columns is for experts"),
+        ({"columns": 3}, "columns is for the certificate of a policy"),
         ({"rng": None}, "rng is needed"),
         ({"samples": 2.5}, "whole number of states"),
         ({"samples": 10}, "at least 100"),

@@ -5,6 +5,7 @@ import pytest
 
 import certirl
 from certirl import tensors
+from certirl.components import SideBySide, as_components
 from certirl.moments import accumulate
 from certirl.problems import random_polynomial
 from certirl.simulator import can_pair, draw
@@ -185,3 +186,39 @@ def test_bits_and_other_bases_are_refused_on_a_device():
         random_polynomial(seed=0, bits=8).to(DEVICE)
     with pytest.raises(TypeError, match="on a device, sums are for"):
         tensors.TensorSums([object()], DEVICE)
+
+
+SUMS = certirl.problems.factorised(seed=2, components=3)
+
+
+def test_states_of_several_coordinates_are_drawn_from_the_law_of_each():
+    bases = [certirl.Legendre(5), certirl.Fourier(5), certirl.Chebyshev(5)]
+    places = SideBySide(as_components([[2], [0], [1]], bases, ((0.0, 1.0), (2.0, 4.0), (-1.0, 1.0))))
+    rng = torch.Generator(DEVICE).manual_seed(0)
+    drawn = tensors.draw_states(places, 200_000, rng, design=True).double().cpu().numpy()
+    expected = places.design(200_000, np.random.default_rng(0))
+    for own, other in zip(drawn.T, expected.T, strict=True):
+        assert np.abs(np.quantile(own, np.linspace(0, 1, 21)) - np.quantile(other, np.linspace(0, 1, 21))).max() < 0.02
+    assert np.abs(np.corrcoef(drawn.T) - np.eye(3)).max() < 0.01
+
+
+def test_components_are_solved_and_certified_on_a_device():
+    settings = {"components": SUMS.components, "columns": 3, "discount": 0.7, "rng": 0}
+    plain = certirl.solve(SUMS.to(DEVICE), samples=10_000, **settings)
+    assert plain.status == "solved" and SUMS.true_margin(plain.reward, discount=0.7) > 0
+    assert plain.independent and "components independent" in str(plain)
+    proved = certirl.solve(SUMS.to(DEVICE), delta=0.05, tail=0, max_samples=60_000, **settings)
+    truth = SUMS.true_margins(proved.reward, discount=0.7)
+    assert proved.status == "certified" and (proved.certificate.bounds.sum(axis=0) <= truth).all()
+
+
+def test_a_component_of_two_coordinates_is_measured_on_the_host():
+    class Drift:
+        n_actions, domain, device = 2, ((-1.0, 1.0),) * 3, DEVICE
+
+        def sample(self, states, action, rng):
+            noise = torch.randn(states.shape, generator=rng, device=rng.device)
+            return (0.5 * states + 0.2 * (1 - 2 * action) + 0.3 * noise).clamp(-1, 1)
+
+    found = certirl.solve(Drift(), components=[[0], [1, 2]], discount=0.7, samples=5_000, columns=[3, 6], rng=0)
+    assert found.status == "solved" and found.reward([1.0, 1.0, 1.0]) > found.reward([-1.0, -1.0, -1.0])

@@ -14,7 +14,8 @@ from certirl.bases import Basis, Chebyshev, Fourier, Legendre
 from certirl.bellman import Bellman, bellman
 from certirl.boxes import ProductBasis, product
 from certirl.cells import Cells
-from certirl.certify import Certificate, certify
+from certirl.certify import Certificate
+from certirl.certify_policies import certify
 from certirl.components import AdditiveReward
 from certirl.coverage import Coverage, coverage
 from certirl.demonstrations import Demonstrated, policy_from
@@ -23,11 +24,15 @@ from certirl.episodes import Episode, from_episodes
 from certirl.estimate import Operators, estimate
 from certirl.independence import Independence, find_components, independent
 from certirl.moments import Moments, measure
+from certirl.policies import Policy, as_policy
+from certirl.policy_certificate import PolicyCertificate
 from certirl.policy_solution import PolicySolution
 from certirl.recover import Recovery, Witness, recover
 from certirl.refute import Refutation, refute
+from certirl.refute_components import AdditiveRefutation, refute_sum
 from certirl.reward import Reward
 from certirl.rollout import RolloutCheck, rollout_check
+from certirl.scenario import Scenario, scenario
 from certirl.simulator import Simulator, sample
 from certirl.solution import Solution
 from certirl.solve import solve
@@ -37,6 +42,7 @@ from certirl.transitions import TensorTransitions, Transitions
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdditiveRefutation",
     "AdditiveReward",
     "AdditiveSolution",
     "Basis",
@@ -53,18 +59,22 @@ __all__ = [
     "Legendre",
     "Moments",
     "Operators",
+    "Policy",
+    "PolicyCertificate",
     "PolicySolution",
     "ProductBasis",
     "Recovery",
     "Refutation",
     "Reward",
     "RolloutCheck",
+    "Scenario",
     "Simulator",
     "Smooth",
     "Solution",
     "TensorTransitions",
     "Transitions",
     "Witness",
+    "as_policy",
     "bellman",
     "box_problems",
     "certify",
@@ -83,14 +93,18 @@ __all__ = [
     "product",
     "recover",
     "refute",
+    "refute_sum",
     "rollout_check",
     "sample",
+    "scenario",
     "solve",
+    "switching_problems",
     "tables",
+    "tabular",
     "theorems",
 ]
 
-_LAZY = ("box_problems", "gym", "planning", "plots", "tables", "theorems")
+_LAZY = ("box_problems", "gym", "planning", "plots", "switching_problems", "tables", "tabular", "theorems")
 
 
 def __getattr__(name: str) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from certirl import archive, components, policy_solution, solution
+from certirl.bellman import rivals_of
 from certirl.certify_components import AdditiveCertificate
 from certirl.components import AdditiveReward
 from certirl.decompose import AdditiveWitness, Conflict
@@ -45,6 +46,7 @@ class AdditiveSolution:
         independent: whether they let it stand.
         witness: the conflict, if infeasible.
         certificate: the proof, or the attempt at one; None if none was asked for.
+        refutation: what was proved about the absence of any sum, in words; None if that was not tried.
     """
 
     status: str
@@ -71,6 +73,7 @@ class AdditiveSolution:
     independent: bool
     witness: AdditiveWitness | None = None
     certificate: AdditiveCertificate | None = None
+    refutation: str | None = None
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -78,7 +81,7 @@ class AdditiveSolution:
     @property
     def rivals(self) -> tuple[int, ...]:
         """The actions the expert does not take, in order."""
-        return tuple(a for a in range(self.n_actions) if a != self.expert)
+        return rivals_of(self.expert, self.n_actions)
 
     def margins(self, states: ArrayLike) -> Array:
         """The estimated D_a(s) = Σ_j D_ja(s_j) of each rival at states ``[n, d]``: ``[A − 1, n]``."""
@@ -108,6 +111,8 @@ class AdditiveSolution:
         sure = 1 - self.certificate.delta if self.certificate else 0.0
         noise = ", within the noise" if self.within_noise else ""
         words = {"expert": self.expert, "origin": "estimated", "reason": self.reason, "noise": noise, "sure": sure}
+        if self.status == "infeasible" and self.refutation is not None:
+            return self.refutation.splitlines()[0] + "."
         return HEADLINES[self.status].format(**words)
 
     def _lines(self) -> list[tuple[str, str]]:
@@ -121,6 +126,8 @@ class AdditiveSolution:
         lines.append(("data", f"{counts} transitions for each of {self.n_actions} actions, discount {self.discount:g}"))
         if self.certificate is None:
             lines.append(("basis", self.choice))
+            marked = [line.strip() for line in (self.refutation or "").splitlines() if "assumed: " in line]
+            lines += [("assumed", "; ".join(line.removeprefix("assumed: ") for line in marked))] if marked else []
         else:
             lines.append(("assumed", "; ".join(self.certificate.assumptions)))
         solves = f"{self.rounds} solve{'s' * (self.rounds != 1)}, {self.rows} rows"
@@ -142,9 +149,7 @@ class AdditiveSolution:
         if self.witness is not None:
             return "witness", str(self.witness)
         if self.certificate is not None:
-            proof = self.certificate
-            more = "" if proof.holds else f" ({proof.missing})"
-            return "margin", f"at least {proof.margin:.3g}: estimated {proof.estimated:.3g}, less {proof.taken}{more}"
+            return "margin", self.certificate.proved
         if self.worst_state is None:
             return "margin", "none"
         place = ", ".join(f"{x:.4g}" for x in self.worst_state[:4]) + (" …" if len(self.worst_state) > 4 else "")
@@ -194,9 +199,9 @@ def _unpacked(header: dict[str, Any], arrays: dict[str, Any]) -> AdditiveSolutio
         words = header["witness"]
         rows = tuple(Conflict(name, np.array(state), action, weight) for name, state, action, weight in words["rows"])
         witness = AdditiveWitness({int(a): share for a, share in words["shares"]}, rows, words["residual"])
-    if "certificate" in header:
+    if "certificate" in header and reward is not None:
         numbers = {name[12:]: value for name, value in arrays.items() if name.startswith("certificate_")}
-        certificate = AdditiveCertificate.unpacked(header["certificate"], numbers)
+        certificate = AdditiveCertificate.unpacked(header["certificate"], numbers, reward)
     known = {f.name for f in fields(AdditiveSolution)}
     given = {name: value for name, value in (header | arrays).items() if name in known}
     given |= {name: tuple(given[name]) for name in ("names", "columns")}

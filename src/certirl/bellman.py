@@ -99,7 +99,7 @@ def bellman(operators: Operators, *, discount: float, expert: int = 0) -> Bellma
         expert: the action the expert always takes.
     """
     check_problem(discount, expert, operators.n_actions)
-    rivals = tuple(a for a in range(operators.n_actions) if a != expert)
+    rivals = rivals_of(expert, operators.n_actions)
     order = [expert, *rivals]
     T = operators.Z[expert]
     advantage = T - operators.Z[list(rivals)]
@@ -118,6 +118,11 @@ def bellman(operators: Operators, *, discount: float, expert: int = 0) -> Bellma
         condition=float(np.linalg.cond(inner[1:, 1:])) if len(T) > 1 else 1.0,
         spectral_radius=float(discount * np.abs(eigenvalues).max()),
     )
+
+
+def rivals_of(expert: int, n_actions: int) -> tuple[int, ...]:
+    """The actions that the expert does not take, in order."""
+    return tuple(a for a in range(n_actions) if a != expert)
 
 
 def check_problem(discount: float, expert: int, n_actions: int) -> None:

@@ -136,10 +136,10 @@ def lower_bounds(
 def summation_error(counts: Array, gram: Array) -> float:
     """The relative error of a least-squares answer from sums taken in blocks: generous, not a proof."""
     columns = gram.shape[-1]
-    return float(_sum_error(counts, columns) * columns**2 * np.linalg.cond(gram).max())
+    return float(sum_error(counts, columns) * columns**2 * np.linalg.cond(gram).max())
 
 
-def _sum_error(counts: Array, columns: int) -> float:
+def sum_error(counts: Array, columns: int) -> float:
     """The error of Σ χ f taken in blocks, relative to sup|χ| Σ|f|.
 
     No number goes through more than LONGEST additions within a block and one for each block. The compiled kernel's
@@ -151,7 +151,7 @@ def _sum_error(counts: Array, columns: int) -> float:
 
 def _lifting_error(work: _Workings) -> float:
     """The relative error of radii: second moments are off by (2k − 1)·nℓ times the error of a sum, ℓ = sup φᵀG⁻¹φ."""
-    return float(_sum_error(work.e.counts, work.ks) * (2 * work.ks - 1) * ((work.lebesgue - 1) ** 2).max())
+    return float(sum_error(work.e.counts, work.ks) * (2 * work.ks - 1) * ((work.lebesgue - 1) ** 2).max())
 
 
 def _points(work: _Workings, delta: float) -> tuple[Array, float, float]:

@@ -12,14 +12,18 @@ from typing import ClassVar
 import numpy as np
 
 from certirl.bases import Basis, gauss_legendre
+from certirl.box_products import level, on_box
 from certirl.boxes import mesh
+from certirl.concentration import spread_points
 from certirl.domain import Array, Domain, as_rows, as_states, describe
 from certirl.estimate import Operators
+from certirl.factorised import Factorised
 from certirl.problems import Problem, random_polynomial
 from certirl.reward import RewardLike
 
 _NODES = {1: 200, 2: 32, 3: 12}  # Gauss points along each coordinate
 _MESH = {1: 801, 2: 61, 3: 17}  # states along each coordinate, where the true margin is looked for
+_PROJECTION, _TAIL_MESH = {2: 28, 3: 14}, {2: 41, 3: 13}  # nodes of the projection behind a tail, states it is tried at
 _BLOCK = 1 << 21  # numbers of a kernel at once
 
 
@@ -76,6 +80,25 @@ class BoxProblem:
             condition=1.0,
         )
 
+    def tail(self, columns: Basis) -> float:
+        """τ of a certificate: the largest ∫|p_a(s'|s) − approximation by the columns| ds' over states and actions.
+
+        The approximation is the projection for the law of `Basis.design`; any one gives an upper bound. The largest
+        value over a mesh of states is taken, with one part in a hundred added: accurate, not a proof.
+        """
+        frame, d = level(columns.on(self.domain)), len(self.domain)
+        # Chebyshev points for polynomials and even ones for waves, all of one weight: exact far beyond the columns.
+        nodes = mesh([spread_points(part, _PROJECTION[d])[:, 0] for part in frame.basis.parts])
+        fine, missed = on_box(self.domain, _TAIL_MESH), 0.0
+        blend = frame.values(fine) @ frame.values(nodes).T / len(nodes)
+        for action in range(self.n_actions):
+            kernel = np.concatenate(self._kernels(nodes, action))
+            start = 0
+            for own in self._kernels(fine, action):
+                gap = own - blend[start : start + len(own)] @ kernel
+                missed, start = max(missed, float(np.abs(gap).sum(axis=1).max())), start + len(own)
+        return 0.0 if missed < 1e-10 else 1.01 * missed
+
     def values(self, reward: RewardLike, *, discount: float, expert: int = 0) -> Array:
         """The expert's value function at the Gauss points: V = (I − γP_π)⁻¹R."""
         y, _ = self._quadrature()
@@ -87,25 +110,29 @@ class BoxProblem:
         value = self.values(reward, discount=discount, expert=expert)
         return self._gaps(as_states(states, self.domain), value, expert)
 
-    def true_margin(self, reward: RewardLike, *, discount: float, expert: int = 0) -> float:
-        """min over states and rivals of the true D_a(s): positive exactly when the expert is strictly optimal.
+    def true_margins(self, reward: RewardLike, *, discount: float, expert: int = 0) -> Array:
+        """min over states of the true D_a(s) for the rivals in order: ``[A − 1]``.
 
         A mesh of states, then three zooms around its lowest point for each rival.
         """
         value = self.values(reward, discount=discount, expert=expert)
         low, high = np.array(self.domain).T
-        along, lowest = _MESH[len(self.domain)], np.inf
-        whole = mesh([np.linspace(a, b, along) for a, b in zip(low, high, strict=True)])
+        along = _MESH[len(self.domain)]
+        whole = on_box(self.domain, _MESH)
         everywhere = self._gaps(whole, value, expert)
+        found = everywhere.min(axis=1)
         for rival, gaps in enumerate(everywhere):
             place, reach = whole[gaps.argmin()], (high - low) / (along - 1)
-            lowest = min(lowest, float(gaps.min()))
             for _ in range(3):
                 around = mesh([np.linspace(-r, r, 9) for r in reach]) + place
                 around = np.clip(around, low, high)
                 near = self._gaps(around, value, expert)[rival]
-                lowest, place, reach = min(lowest, float(near.min())), around[near.argmin()], reach / 4
-        return lowest
+                found[rival], place, reach = min(found[rival], near.min()), around[near.argmin()], reach / 4
+        return found
+
+    def true_margin(self, reward: RewardLike, *, discount: float, expert: int = 0) -> float:
+        """min over states and rivals of the true D_a(s): positive exactly when the expert is strictly optimal."""
+        return float(self.true_margins(reward, discount=discount, expert=expert).min())
 
     def _gaps(self, states: Array, value: Array, expert: int) -> Array:
         own = self._apply(states, expert, value)
@@ -288,6 +315,13 @@ class Mixed(BoxProblem):
 def independent(*components: Problem) -> Independent:
     """Problems of one coordinate side by side, moved by the same action; solvable if each of them is."""
     return Independent(components)
+
+
+def side_by_side(*parts: BoxProblem | Problem) -> Factorised:
+    """Problems of any number of coordinates next to each other, moved by the same action: components of one problem."""
+    if len({part.n_actions for part in parts}) != 1:
+        raise ValueError("side_by_side needs problems with the same number of actions")
+    return Factorised("side by side", parts)
 
 
 def random_independent(*, seed: int, dimension: int = 2, actions: int = 3, degree: int = 4) -> Independent:

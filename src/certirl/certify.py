@@ -11,19 +11,34 @@ import numpy as np
 from certirl._map import on
 from certirl.bases import Basis
 from certirl.bellman import check_problem
-from certirl.bounds import BAND_SHARE, LowerBound, lower_bounds
-from certirl.boxes import from_spec
-from certirl.domain import Array, as_domain, describe, one_coordinate
+from certirl.bounds import LowerBound
+from certirl.box_evidence import BOX_SUMS, BoxEvidence
+from certirl.box_products import on_box
+from certirl.boxes import ProductBasis, from_spec
+from certirl.claim import Claim
+from certirl.domain import Array, as_domain, describe
 from certirl.estimate import MAX_CONDITION
-from certirl.evidence import SUMS, Evidence, Surrogate, fit_surrogate, gather
+from certirl.evidence import SUMS, Evidence, Surrogate, fit_surrogate
 from certirl.progress import Report, watched_stream
 from certirl.reward import Reward, RewardLike, unpack
 from certirl.simulator import CHUNK, Simulator, as_generator, can_pair, check_simulator, draw
 from certirl.tail import TailLike, tail_in_words, tail_number
 from certirl.transitions import Piece, Transitions, pieces
+from certirl.weigh import (
+    AnyEvidence,
+    check_box,
+    check_columns,
+    forecast_bounds,
+    gather,
+    lower_bounds,
+    spending_of,
+    well_determined,
+)
 
 # The surrogate only takes out what is predictable; the proof lives on the rest of the data.
 FIT_SHARE = 0.2
+# States along each coordinate where the range of a plain function is looked up.
+_LOOKED_UP = {1: 4001, 2: 301, 3: 61}
 
 # What a saved certificate says in words; the rest is arrays.
 _WORDS = (
@@ -42,7 +57,7 @@ _WORDS = (
 
 
 @dataclass(frozen=True, eq=False)
-class Certificate:
+class Certificate(Claim):
     """With probability at least 1 − δ, min over states and rivals of D_a(s) is at least ``margin``.
 
     Attributes:
@@ -75,47 +90,19 @@ class Certificate:
     samples_needed: int | None
     level: int
     surrogate: Surrogate
-    evidence: Evidence
-
-    @property
-    def word(self) -> str:
-        """One of "certified", "validated" (no tail declared) and "not certified"."""
-        return "not certified" if not self.margin > 0 else "certified" if self.tail is not None else "validated"
-
-    @property
-    def missing(self) -> str:
-        """What keeps it from being certified, in words; empty if it is."""
-        if self.holds:
-            return ""
-        if self.margin > 0:
-            return "validated only: declare a tail to make it a certificate"
-        if self.samples_needed is None:
-            return "no number of samples would do: the estimated margin is not positive or the tail is too large"
-        return f"about {self.samples_needed:,} fresh transitions per action should do"
-
-    @property
-    def taken(self) -> str:
-        """The losses worth telling, in words."""
-        telling = 5e-4 * abs(self.estimated)
-        return ", ".join(f"{name} {value:.2g}" for name, value in self.losses.items() if value > telling) or "nothing"
+    evidence: AnyEvidence
 
     def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Words for a JSON header and numbers for arrays: enough to derive the verdict again."""
         words = {name: getattr(self, name) for name in _WORDS}
-        words |= {"assumptions": list(self.assumptions), "paired": self.evidence.paired}
-        words |= {"columns": self.surrogate.columns.spec(), "low": self.surrogate.low, "high": self.surrogate.high}
-        words |= {"discount": self.surrogate.discount, "expert": self.surrogate.expert}
-        numbers = {name: getattr(self.evidence, name) for name in SUMS}
-        numbers |= {name: getattr(self.surrogate, name) for name in ("g", "fits", "Z")}
+        grounds, numbers = packed_grounds(self.surrogate, self.evidence)
+        words |= {"assumptions": list(self.assumptions), **grounds}
         return words, numbers | {"worst_state": self.worst_state}
 
     @staticmethod
     def unpacked(words: dict[str, Any], numbers: dict[str, Array], reward: Any) -> Certificate:
         """The inverse of `packed`."""
-        fixed: dict[str, Any] = {name: words[name] for name in ("discount", "expert", "low", "high")}
-        fixed |= {name: numbers[name] for name in ("g", "fits", "Z")}
-        surrogate = Surrogate(columns=from_spec(words["columns"]), reward=reward, **fixed)
-        evidence = Evidence(**{name: numbers[name] for name in SUMS}, paired=words["paired"])
+        surrogate, evidence = unpacked_grounds(words, numbers, reward)
         return Certificate(
             **{name: words[name] for name in _WORDS},
             assumptions=tuple(words["assumptions"]),
@@ -140,6 +127,25 @@ class Certificate:
         ]
         lines += [f"  assumed: {assumption}" for assumption in self.assumptions]
         return "\n".join(lines)
+
+
+def packed_grounds(surrogate: Surrogate, evidence: AnyEvidence) -> tuple[dict[str, Any], dict[str, Array]]:
+    """What a bound rests on, the reward left out: words for a JSON header and numbers for arrays."""
+    words: dict[str, Any] = {"paired": evidence.paired, "columns": surrogate.columns.spec()}
+    words |= {name: getattr(surrogate, name) for name in ("low", "high", "discount", "expert")}
+    names = BOX_SUMS if isinstance(evidence, BoxEvidence) else SUMS
+    numbers = {name: getattr(evidence, name) for name in names}
+    return words, numbers | {name: getattr(surrogate, name) for name in ("g", "fits", "Z")}
+
+
+def unpacked_grounds(words: dict[str, Any], numbers: dict[str, Array], reward: Any) -> tuple[Surrogate, AnyEvidence]:
+    """The inverse of `packed_grounds`."""
+    fixed: dict[str, Any] = {name: words[name] for name in ("discount", "expert", "low", "high")}
+    fixed |= {name: numbers[name] for name in ("g", "fits", "Z")}
+    surrogate = Surrogate(columns=from_spec(words["columns"]), reward=reward, **fixed)
+    on_a_box = isinstance(surrogate.columns, ProductBasis)
+    kind, names = (BoxEvidence, BOX_SUMS) if on_a_box else (Evidence, SUMS)
+    return surrogate, kind(**{name: numbers[name] for name in names}, paired=words["paired"])
 
 
 def certify(
@@ -183,12 +189,13 @@ def certify(
     if not isinstance(source, Transitions):
         check_simulator(source)
     n_actions, domain = source.n_actions, as_domain(source.domain)
-    one_coordinate(domain, "a certificate is")
+    check_box(domain)
     check_problem(discount, expert, n_actions)
     columns = columns.on(domain)
+    check_columns(columns)
     notes: tuple[str, ...] = ("the reward was chosen without looking at these transitions",)
     if reward_range is None and not (isinstance(reward, Reward) and reward.basis.resized(columns.size) == columns):
-        reward_range, note = _look_up_range(reward, domain)
+        reward_range, note = look_up_range(reward, domain)
         notes += (note,)
     training, fresh = split(source, columns, samples, rng, FIT_SHARE, progress, role="certify", paired=paired)
     problem: dict[str, Any] = {"n_actions": n_actions, "discount": discount, "expert": expert}
@@ -256,7 +263,7 @@ def divide(transitions: Transitions, share: float, rng: np.random.Generator) -> 
 
 def conclude(
     surrogate: Surrogate,
-    evidence: Evidence,
+    evidence: AnyEvidence,
     *,
     delta: float,
     tail: TailLike,
@@ -274,10 +281,10 @@ def conclude(
         others: parts of δ that belong to other attempts, by name.
     """
     number = tail_number(tail, surrogate.columns)
-    if (evidence.counts < surrogate.columns.size).any() or (np.linalg.cond(evidence.gram) > MAX_CONDITION).any():
+    if not well_determined(surrogate, evidence, MAX_CONDITION):
         raise ValueError("the fresh states cannot tell the columns apart: use more data or fewer columns")
     worst = min(lower_bounds(surrogate, evidence, delta=delta, tail=number or 0.0), key=lambda bound: bound.margin)
-    spending = {"first order": BAND_SHARE * delta, "second order": (1 - BAND_SHARE) * delta, **(others or {})}
+    spending = {**spending_of(evidence, delta), **(others or {})}
     return Certificate(
         holds=bool(worst.margin > 0 and number is not None),
         margin=float(worst.margin),
@@ -298,7 +305,7 @@ def conclude(
 
 
 def samples_needed(
-    surrogate: Surrogate, evidence: Evidence, now: LowerBound, *, delta: float, tail: float
+    surrogate: Surrogate, evidence: AnyEvidence, now: LowerBound, *, delta: float, tail: float
 ) -> int | None:
     """How many fresh transitions per action should do, if the estimate stays what it is; None if none would.
 
@@ -309,7 +316,7 @@ def samples_needed(
     have = int(evidence.counts.min())
 
     def enough(n: int) -> bool:
-        bounds = lower_bounds(surrogate, evidence.forecast(n / have), delta=delta, tail=tail)
+        bounds = forecast_bounds(surrogate, evidence, n / have, delta=delta, tail=tail)
         return now.estimated > max(bound.estimated - bound.margin for bound in bounds)
 
     return least_enough(enough, 10 * surrogate.columns.size, have * 2**20)
@@ -355,9 +362,9 @@ def _what_is_asked(
     return function, discount, expert, columns
 
 
-def _look_up_range(reward: RewardLike, domain: Any) -> tuple[tuple[float, float], str]:
-    ((low, high),) = domain
-    values = np.asarray(reward(np.linspace(low, high, 4001)[:, None]), dtype=np.float64)
+def look_up_range(reward: RewardLike, domain: Any) -> tuple[tuple[float, float], str]:
+    """Bounds on a plain function from a grid, a twentieth added, and the assumption that makes of them."""
+    values = np.asarray(reward(on_box(domain, _LOOKED_UP)), dtype=np.float64)
     if not np.isfinite(values).all():
         raise ValueError("the reward must be finite at every state of the domain")
     room = 0.05 * float(np.ptp(values)) + 1e-12

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import zip_longest
@@ -23,12 +24,12 @@ from certirl import rational
 from certirl.rational import Grid, Table, eliminate, identity
 
 EVENTS = 3  # of probability e^−L each: the second moment, above, below
-SLACK = Fraction(1, 10**6)  # what claims computed in floating point may be off by
-ALIKE = Fraction(1, 10**4)  # how well the parts of the margin must agree, relatively
+SLACK, ALIKE = Fraction(1, 10**6), Fraction(1, 10**4)  # how far off claims in floating point may be, and their parts
 KINDS = ("Legendre", "Chebyshev", "Fourier")
 _STRETCH = 8192  # the sums were taken over blocks of at most this length
 
 Numbers = list[Fraction]
+Derive = Callable[[dict[str, Any], dict[str, Any]], "tuple[list[Parts], list[str]]"]
 
 
 class _ImpossibleError(Exception):
@@ -93,7 +94,7 @@ class _Record:
 
 
 @dataclass(frozen=True)
-class _Parts:
+class Parts:
     """The margin against one rival: what is estimated, and what is taken off."""
 
     estimated: Fraction
@@ -104,12 +105,12 @@ class _Parts:
 
     @property
     def margin(self) -> Fraction:
+        """What is left."""
         return self.estimated - self.band - self.second - self.tail - self.rounding
 
     def __str__(self) -> str:
-        names = {"band": self.band, "second order": self.second, "tail": self.tail, "rounding": self.rounding}
-        taken = ", ".join(f"{name} {float(value):.2g}" for name, value in names.items())
-        return f"estimated {float(self.estimated):.4g}, less {taken}"
+        taken = f"band {float(self.band):.2g}, second order {float(self.second):.2g}, tail {float(self.tail):.2g}"
+        return f"estimated {float(self.estimated):.4g}, less {taken}, rounding {float(self.rounding):.2g}"
 
 
 class _Derivation:
@@ -136,7 +137,7 @@ class _Derivation:
         self.leverage = [self.grid.sup((dense @ G).times(dense).sums())[0] for G in self.precision]
         self.lebesgue = [1 + rational.root_above(n * x) for n, x in zip(record.counts, self.leverage, strict=True)]
 
-    def parts(self) -> list[_Parts]:
+    def parts(self) -> list[Parts]:
         """D_a(s) ≥ estimated − band − second − tail − rounding for every state; one for every rival a."""
         r, events, second, found = self.r, EVENTS * len(self.r.rivals) / self.r.first, self._second_order(), []
         count = rational.good_count(r.kind, r.degree, float(events), 20 * r.size + 1)
@@ -146,7 +147,7 @@ class _Derivation:
             own, other = (r.tail * (r.high - r.low) / 2 * self.lebesgue[c] for c in (r.expert, rival))
             rounding = self._rounding(rival, band + second[rival])
             estimated = rational.minimum_below(r.kind, self._curve(rival))
-            found.append(_Parts(estimated, band, second[rival], own * (1 + self.later) + other, rounding))
+            found.append(Parts(estimated, band, second[rival], own * (1 + self.later) + other, rounding))
         return found
 
     def _points(self, count: int) -> tuple[Table, Fraction]:
@@ -243,7 +244,7 @@ class _Derivation:
         return missed[pi] * (1 + self.later) + missed[rival] + self.later * apart + worst * radii
 
 
-def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The header and the arrays of a file; nothing in it is run."""
     source = Path(path)
     if not source.exists():
@@ -333,7 +334,7 @@ def _contradictions(r: _Record, claim: dict[str, Any]) -> list[str]:
     return wrong
 
 
-def _unlike(parts: _Parts, claim: dict[str, Any]) -> list[str]:
+def _unlike(parts: Parts, claim: dict[str, Any]) -> list[str]:
     """Names of the parts that are not those in the file."""
     losses = claim["losses"]
     pairs = {
@@ -345,7 +346,7 @@ def _unlike(parts: _Parts, claim: dict[str, Any]) -> list[str]:
     return [name for name, (own, told) in pairs.items() if not abs(own - Fraction(told)) <= ALIKE * abs(own) + SLACK]
 
 
-def _derive(header: dict[str, Any], arrays: dict[str, Any]) -> tuple[list[_Parts], list[str]]:
+def derive(header: dict[str, Any], arrays: dict[str, Any]) -> tuple[list[Parts], list[str]]:
     """The margin against every rival, or why there is none."""
     try:
         record, wrong = _record(header, arrays)
@@ -354,7 +355,7 @@ def _derive(header: dict[str, Any], arrays: dict[str, Any]) -> tuple[list[_Parts
         return [], [str(problem)]
 
 
-def _objections(parts: list[_Parts], own: Fraction, claim: dict[str, Any]) -> list[str]:
+def objections(parts: list[Parts], own: Fraction, claim: dict[str, Any]) -> list[str]:
     """Why the claim does not follow, if it does not."""
     unlike = min((_unlike(part, claim) for part in parts), key=len)
     found = {
@@ -366,22 +367,24 @@ def _objections(parts: list[_Parts], own: Fraction, claim: dict[str, Any]) -> li
     return [sentence for sentence, true in found.items() if true]
 
 
-def check(path: str | os.PathLike[str]) -> Verdict:
+def check(path: str | os.PathLike[str], *, by: Derive = derive) -> Verdict:
     """Derive the margin of a saved certificate again, and see whether the claim D_a(s) ≥ margin > 0 follows from it.
 
     Args:
         path: a file written by `Solution.save`.
+        by: how to derive the parts of the margin against every rival, or why there are none.
     """
-    header, arrays = _read(path)
-    claim = header.get("certificate")
-    if claim is None:
+    header, arrays = read(path)
+    if (claim := header.get("certificate")) is None:
         return Verdict("nothing claimed", math.nan, math.nan, ("the file holds no certificate",))
+    if '"product"' in json.dumps(claim):
+        raise ValueError(f"{path} certifies a box of states: certirl check derives certificates of one coordinate only")
     try:
         holds, claimed = bool(claim["holds"]), float(claim["margin"])
-        parts, reasons = _derive(header, arrays)
+        parts, reasons = by(header, arrays)
         worst = min(parts, key=lambda part: part.margin, default=None)
         if holds and worst is not None:
-            reasons += _objections(parts, worst.margin, claim)
+            reasons += objections(parts, worst.margin, claim)
         elif worst is not None:
             reasons.append("no tail was declared" if claim["tail"] is None else "the margin is not positive")
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError, IndexError) as problem:
@@ -391,8 +394,7 @@ def check(path: str | os.PathLike[str]) -> Verdict:
     return Verdict(verdict, margin, claimed, (*reasons, *([] if worst is None else [str(worst)])))
 
 
-def main(path: str | os.PathLike[str]) -> int:
+def main(path: str | os.PathLike[str], *, by: Derive = derive) -> int:
     """Print the verdict: 1 if D_a(s) ≥ margin is claimed and does not follow, else 0."""
-    verdict = check(path)
-    print(verdict)
+    print(verdict := check(path, by=by))
     return int(verdict.verdict == "refuted")

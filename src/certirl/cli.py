@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from certirl import __version__, additive, archive, components, moments
+from certirl import __version__, additive, archive, moments
 from certirl._map import on
 from certirl.bases import FAMILIES, Basis, Legendre
+from certirl.boxes import product
 from certirl.domain import describe
 from certirl.problems import random_polynomial
 from certirl.recover import OBJECTIVES
@@ -20,6 +21,9 @@ from certirl.solve import NO_PROOF_FROM_MOMENTS, solve
 from certirl.study import add_options, add_place
 
 _DATA = "files, folders or patterns: .parquet or .csv with columns state, action, next_state, or .npz"
+
+# One pair of numbers for each coordinate.
+_INTERVALS: dict[str, Any] = {"type": float, "nargs": 2, "metavar": ("LOW", "HIGH"), "action": "append"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -68,7 +72,7 @@ def solve_file(options: argparse.Namespace) -> int:
     if options.size is not None and options.basis is None:
         raise ValueError("--size goes with --basis; without a basis both are chosen from the data")
     _check_output(options.output, options.data)
-    basis = None if options.basis is None else _basis(options.basis, options.size)
+    basis = None if options.basis is None else _basis(options)
     names = ("discount", "expert", "columns", "objective", "cover", "slack", "delta", "tail")
     asked: dict[str, Any] = {"basis": basis, **{name: getattr(options, name) for name in names}}
     kinds = [archive.kind_of(path) for path in options.data]
@@ -114,7 +118,7 @@ def measure_files(options: argparse.Namespace) -> int:
     with place(options.workers, options.scheduler) as where:
         measured = tables.measure(
             options.data,
-            basis=_basis(options.basis, options.size),
+            basis=_basis(options),
             columns=options.columns,
             domain=options.domain,
             n_actions=options.actions,
@@ -141,9 +145,11 @@ def check_file(options: argparse.Namespace) -> int:
     """Derive a saved certificate again, with other arithmetic."""
     from certirl import check
 
-    if archive.kind_of(options.file) in (additive.KIND, components.KIND):
-        raise ValueError(f"{options.file} holds a sum over components, whose certificate cannot be derived again yet")
-    return check.main(options.file)
+    if archive.kind_of(options.file) != additive.KIND:
+        return check.main(options.file)
+    from certirl import check_components
+
+    return check.main(options.file, by=check_components.derive)
 
 
 def plan(options: argparse.Namespace) -> int:
@@ -172,8 +178,11 @@ def bench(options: argparse.Namespace) -> int:
     return 0
 
 
-def _basis(family: str, size: int | None) -> Basis:
-    return FAMILIES[family.capitalize()](11 if size is None else size)
+def _basis(options: argparse.Namespace) -> Basis:
+    """The family asked for; with several intervals, its products by total degree."""
+    family = FAMILIES[options.basis.capitalize()](11 if options.size is None else options.size)
+    coordinates = len(options.domain or [None])
+    return family if coordinates == 1 else product(*[family] * coordinates)
 
 
 def _check_output(output: str, inputs: Sequence[str]) -> None:
@@ -237,7 +246,7 @@ def _add_solve(command: argparse.ArgumentParser) -> None:
     command.add_argument("--discount", type=float, required=True, help="γ, strictly between 0 and 1")
     command.add_argument("--expert", type=int, default=0, help="the action the expert always takes (default 0)")
     command.add_argument("--actions", type=int, help="number of actions (default: largest seen plus one)")
-    command.add_argument("--domain", type=float, nargs=2, metavar=("LOW", "HIGH"), help="the interval of states")
+    command.add_argument("--domain", help="the interval of states; once for each coordinate", **_INTERVALS)
     command.add_argument(
         "--basis", choices=[name.lower() for name in FAMILIES], help="default: chosen from held-out data"
     )
@@ -262,7 +271,7 @@ def _add_moments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--size", type=int, default=11, help="functions in the basis (default 11)")
     command.add_argument("--columns", type=int, help="functions of the state (default: as many)")
     command.add_argument("--actions", type=int, help="number of actions (default: largest seen plus one)")
-    command.add_argument("--domain", type=float, nargs=2, metavar=("LOW", "HIGH"), help="the interval of states")
+    command.add_argument("--domain", help="the interval of states; once for each coordinate", **_INTERVALS)
     command.add_argument("--allow-repeats", action="store_true", help="let a file and its copy both count")
     command.add_argument("-o", "--output", default="moments.npz", help="where they go (default moments.npz)")
     add_place(command, "threads")

@@ -17,11 +17,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from certirl import archive
-from certirl.bases import Basis, from_spec
+from certirl.bases import Basis, Legendre
+from certirl.boxes import ProductBasis, from_spec, product
 from certirl.domain import Array, Domain, as_states, describe, like_input
 from certirl.reward import Reward
 
 KIND = "additive reward"
+# Degrees of the functions that a component gets if nobody says otherwise, by its number of coordinates; 2 for more.
+DEGREES = {1: 10, 2: 6, 3: 4}
 
 
 @dataclass(frozen=True)
@@ -76,9 +79,15 @@ def as_groups(components: Any, dimension: int) -> dict[str, tuple[int, ...]]:
     return groups
 
 
-def as_components(components: Any, bases: Basis | Sequence[Basis], domain: Domain) -> tuple[Component, ...]:
-    """Place one basis for all, or one for each, on the boxes of the components."""
+def as_components(components: Any, bases: Basis | Sequence[Basis] | None, domain: Domain) -> tuple[Component, ...]:
+    """Place one basis for all, or one for each, on the boxes of the components.
+
+    A family of one coordinate stands for its product with itself, by total degree, where a component has several. Left
+    out, it is Legendre's, of degree 10 in one coordinate, 6 in two, 4 in three.
+    """
     groups = as_groups(components, len(domain))
+    if bases is None:
+        bases = [Legendre(DEGREES.get(len(group), 2) + 1) for group in groups.values()]
     each = [bases] * len(groups) if isinstance(bases, Basis) else list(bases)
     if len(each) != len(groups):
         raise ValueError(f"there are {len(groups)} components but {len(each)} bases; pass one for all or one for each")
@@ -86,9 +95,23 @@ def as_components(components: Any, bases: Basis | Sequence[Basis], domain: Domai
         if not isinstance(basis, Basis):
             raise TypeError(f"basis must be a basis such as certirl.Legendre(11), or a list of them, got {basis!r}")
     return tuple(
-        Component(name, group, basis.on(tuple(domain[c] for c in group)))
+        Component(name, group, _spread_over(basis, group).on(tuple(domain[c] for c in group)))
         for (name, group), basis in zip(groups.items(), each, strict=True)
     )
+
+
+def as_columns(columns: int | Sequence[int], components: Sequence[Component]) -> list[int]:
+    """One number of columns for each component, from one for all or one for each."""
+    each = [columns] * len(components) if isinstance(columns, int | np.integer) else list(columns)
+    if len(each) != len(components):
+        raise ValueError(f"there are {len(components)} components but {len(each)} numbers of columns")
+    return [int(size) for size in each]
+
+
+def _spread_over(basis: Basis, group: tuple[int, ...]) -> Basis:
+    """The basis, or its product with itself if it is a family without an interval and the component is a box."""
+    alone = basis.dimension == 1 and basis.interval is None
+    return product(*[basis] * len(group)) if alone and len(group) > 1 else basis
 
 
 @dataclass(frozen=True)
@@ -100,6 +123,15 @@ class SideBySide:
     """
 
     components: tuple[Component, ...]
+
+    @property
+    def parts(self) -> tuple[Basis, ...]:
+        """The family of every coordinate, in the order of the coordinates."""
+        found: dict[int, Basis] = {}
+        for component in self.components:
+            own = component.basis.parts if isinstance(component.basis, ProductBasis) else (component.basis,)
+            found |= dict(zip(component.coordinates, own, strict=True))
+        return tuple(found[c] for c in sorted(found))
 
     def on(self, domain: Domain) -> Self:
         """Itself: the components are placed already."""

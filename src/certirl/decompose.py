@@ -22,6 +22,8 @@ from certirl.program import whitening
 from certirl.recover import OBJECTIVES, Reason, recover
 from certirl.reward import Reward
 
+ROUNDING = 1e-12  # of the operators, which sums over data carry
+
 
 @dataclass(frozen=True, eq=False)
 class Conflict:
@@ -173,7 +175,7 @@ class _Rows:
     def __init__(self, criteria: Sequence[Bellman], *, in_values: bool) -> None:
         self.in_values, self.first = in_values, 1 if in_values else 0  # in values the constant is free
         self.criteria, self.rivals = criteria, len(criteria[0].rivals)
-        self.matrices = [(c.advantage if in_values else c.F)[:, self.first :, :] for c in criteria]
+        self.matrices = [_told_apart(c, c.advantage if in_values else c.F)[:, self.first :, :] for c in criteria]
         self.states = {
             (j, rival): criterion.columns.grid(criterion.columns.size + 1)
             for j, criterion in enumerate(criteria)
@@ -207,6 +209,12 @@ class _Rows:
 
     def add(self, j: int, rival: int, states: Array) -> None:
         self.states[j, rival] = np.concatenate([self.states[j, rival], states])
+
+
+def _told_apart(criterion: Bellman, matrices: Array) -> Array:
+    """The matrices, without those of rivals that differ from the expert by no more than rounding."""
+    apart = np.abs(criterion.advantage).max(axis=(1, 2)) > ROUNDING * np.abs(criterion.T).max()
+    return matrices * apart[:, None, None]
 
 
 def _unseen(states: Array, known: Array) -> Array:

@@ -54,7 +54,7 @@ def one_coordinate(domain: Domain, what: str) -> None:
     if len(domain) != 1:
         raise ValueError(
             f"{what} for states of one coordinate in this version, got the domain {describe(domain)}; certirl.solve "
-            f"takes any box without delta, and with it if all coordinates move independently: "
+            f"takes any box, with delta up to three coordinates, or more if all of them move independently: "
             f"write components={[[c] for c in range(len(domain))]}"
         )
 

@@ -277,7 +277,7 @@ class _Sums:
             Z = s.Z[s.expert] - Z
             Z[s.expert] = s.Z[s.expert]
         fits = np.concatenate([Z, s.fits[chosen, None]], axis=1)
-        return Guesses(s.columns, *_split_value(s), fits, s.expert if together else None)
+        return Guesses(s.columns, *split_value(s), fits, s.expert if together else None)
 
     def evidence(self) -> Evidence:
         if any(len(group) == len(self.counts) for group in self._sums) and not self.paired:
@@ -298,7 +298,7 @@ class _Sums:
         return Evidence(self.counts, gram, first[:, -1], spread, drift, wobble, paired=self.paired)
 
 
-def _split_value(surrogate: Surrogate) -> tuple[Basis, Array, RewardLike | None]:
+def split_value(surrogate: Surrogate) -> tuple[Basis, Array, RewardLike | None]:
     """V = Σ weights_j φ_j + rest, where a reward of the columns' family leaves no rest: one evaluation serves both."""
     reward, columns = surrogate.reward, surrogate.columns
     added = surrogate.discount * surrogate.g

@@ -9,6 +9,8 @@ from certirl.bases import Basis
 from certirl.boxes import ProductBasis
 from certirl.domain import Array
 
+TIE = 1e-6  # relative to the largest value: above rounding and the tolerances of the solvers
+
 
 def local_minima(
     basis: Basis, coefficients: Array, *, exact: bool = True, below: float | None = None
@@ -45,8 +47,12 @@ def minimum(basis: Basis, coefficients: Array) -> tuple[Array, float]:
     if isinstance(basis, ProductBasis):
         return extrema_boxes.minimum(basis.resized(len(coefficients)), coefficients)
     states, values = local_minima(basis, coefficients)
-    best = int(values.argmin())
-    return states[best], float(values[best])
+    return states[first_of_least(values)], float(values.min())
+
+
+def first_of_least(values: Array) -> int:
+    """Which is the least; the first of those that tie but for rounding, as minima of a solved program do."""
+    return int((values <= values.min() + TIE * np.abs(values).max()).argmax())
 
 
 def _lowest(basis: Basis, coefficients: Array, states: Array) -> tuple[Array, Array]:

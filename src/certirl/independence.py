@@ -20,6 +20,7 @@ from certirl.bases import Legendre
 from certirl.components import Component, SideBySide, as_groups
 from certirl.domain import Array, Domain, as_domain, freeze
 from certirl.simulator import Simulator, as_generator, check_simulator, draw
+from certirl.tensors import on_host
 from certirl.transitions import Transitions
 
 TARGETS = 3  # functions of each next coordinate that are compared
@@ -176,7 +177,7 @@ def _rows(source: Any, domain: Domain, samples: int, rng: Any) -> Iterator[tuple
         return
     each = tuple(Component(f"s{c}", (c,), Legendre(1).on((side,))) for c, side in enumerate(domain))
     places: Any = SideBySide(each)
-    stream = list(draw(source, places, samples, as_generator(rng), design=True))
+    stream = list(on_host(draw(source, places, samples, as_generator(rng), design=True), domain, samples))
     for action in range(source.n_actions):
         mine = [piece for piece in stream if piece.actions == (action,)]
         yield np.concatenate([p.states for p in mine]), np.concatenate([p.next_states[0] for p in mine])

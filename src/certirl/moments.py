@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from certirl import archive
 from certirl._map import fold, on
 from certirl.bases import Basis
-from certirl.boxes import from_spec
+from certirl.boxes import ProductBasis, from_spec
 from certirl.domain import Array, describe, freeze
 from certirl.simulator import CHUNK
 from certirl.sums import JointSums, StackedSums, joint_sums
-from certirl.tensors import TensorSums, is_tensor
+from certirl.tensors import TensorSums, is_tensor, on_host
 from certirl.transitions import Chunk, Piece, TensorTransitions, Transitions, chunks_of, pieces
 
 # Function values below which loading compiled kernels (about a second) takes longer than they save.
@@ -269,7 +269,11 @@ class _Sums:
         self._sums: dict[tuple[int, ...], JointSums | StackedSums | TensorSums] = {}
 
     def take(self, piece: Piece) -> None:
-        group = tuple(piece.actions)
+        group, boxes = tuple(piece.actions), isinstance(self.rows, ProductBasis)
+        if is_tensor(piece.states) and boxes:  # sums of products of functions are the host's work
+            for held in on_host([piece], self.rows.domain, CHUNK):
+                self.take(held)
+            return
         if group not in self._sums:
             bases = [self.rows] * len(group) + [self.columns]
             if is_tensor(piece.states):

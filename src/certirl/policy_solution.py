@@ -16,6 +16,7 @@ from certirl.bases import Basis
 from certirl.cells import Cells, expanded, from_spec
 from certirl.domain import Array, Domain, as_states, describe, freeze, like_input
 from certirl.laws import binomial_interval
+from certirl.policy_certificate import PolicyCertificate
 
 KIND = "policy solution"
 GOOD, DISTRUST = 0.1, 0.7  # model error over action effect
@@ -140,6 +141,7 @@ class PolicySolution:
         choice: how bases came about.
         assumption: what must be believed of the expert.
         periodic: coordinates that go around.
+        certificate: the proof, or the attempt at one; None if none was asked for.
     """
 
     status: str
@@ -161,6 +163,7 @@ class PolicySolution:
     choice: str
     assumption: str = ""
     periodic: tuple[int, ...] = ()
+    certificate: PolicyCertificate | None = None
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -181,7 +184,11 @@ class PolicySolution:
         return replace(self, reward=replace(self.reward, ended=ended), value=replace(self.value, ended=ended))
 
     def __str__(self) -> str:
-        return "\n".join([self._headline(), *(f"  {name:<9}{text}" for name, text in self._lines())])
+        own = [f"  {name:<9}{text}" for name, text in self._lines()]
+        if self.certificate is None:
+            return "\n".join([self._headline(), *own])
+        headline, *proof = str(self.certificate).splitlines()
+        return "\n".join([headline, own[0], *proof])
 
     def _headline(self) -> str:
         if self.status == "undetermined":
@@ -217,7 +224,7 @@ class PolicySolution:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write everything but the terminal set to an npz file (suffix added if missing); `certirl.load` reads it."""
-        packed = (*_ARRAYS, "reward", "value", "columns", "diagnostics", "greedy_share", "outside_share")
+        packed = (*_ARRAYS, "reward", "value", "columns", "diagnostics", "greedy_share", "outside_share", "certificate")
         header: dict[str, Any] = {
             f.name: getattr(self, f.name) for f in fields(self) if f.name not in (*packed, "planned_share")
         }
@@ -229,6 +236,9 @@ class PolicySolution:
         for name in ("greedy_share", "outside_share", "planned_share"):
             share = getattr(self, name)
             header[name] = None if share is None else [share.count, share.n]
+        if self.certificate is not None:
+            header["certificate"], numbers = self.certificate.packed()
+            arrays |= {f"certificate_{name}": value for name, value in numbers.items()}
         return archive.write(path, KIND, header, arrays)
 
     def plot(self, *, path: Any = None, plane: tuple[int, int] = (0, 1)) -> Any:
@@ -247,4 +257,7 @@ def unpacked(header: dict[str, Any], arrays: dict[str, Any]) -> PolicySolution:
     given |= {"columns": from_spec(header["columns"]), "diagnostics": Diagnostics(**header["diagnostics"])}
     for name in ("greedy_share", "outside_share", "planned_share"):
         given[name] = None if header[name] is None else Share(*header[name])
+    if "certificate" in header:
+        numbers = {name[12:]: value for name, value in arrays.items() if name.startswith("certificate_")}
+        given["certificate"] = PolicyCertificate.unpacked(header["certificate"], numbers)
     return PolicySolution(**given | {"periodic": tuple(header["periodic"])})

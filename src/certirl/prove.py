@@ -11,21 +11,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from certirl.bases import Basis
 from certirl.bellman import Bellman, bellman
-from certirl.bounds import lower_bounds
 from certirl.certify import Certificate, conclude, least_enough
+from certirl.claim import Claim
+from certirl.domain import as_domain
 from certirl.estimate import Operators, estimate
-from certirl.evidence import Evidence, Surrogate, gather, surrogate_of
+from certirl.evidence import surrogate_of
 from certirl.moments import Moments, accumulate
 from certirl.recover import Recovery, recover
 from certirl.simulator import Draws, Simulator, as_generator, can_pair, draw
 from certirl.tail import TailLike, tail_number
 from certirl.transitions import Piece
+from certirl.weigh import check_columns, forecast_bounds, gather
 
 FIRST = 4_000  # transitions per action in the first round
 TRAINING_SHARE = 0.3
@@ -86,6 +88,83 @@ class Pool:
         return [chunk for part in self.parts for chunk in part.chunks()]
 
 
+class Quest(Protocol):
+    """What a search for a certificate needs to know how to do; whatever it certifies.
+
+    Attributes:
+        training, fresh: the two pools.
+        status: of the program, after `learn`.
+    """
+
+    training: Pool
+    fresh: Pool
+    status: str
+
+    def learn(self) -> None:
+        """Take the newest training draws in and find a reward."""
+        ...
+
+    def forecast(self, fresh: int, delta: float) -> float:
+        """The margin a certificate from so many fresh transitions should leave, as a share of the estimated one."""
+        ...
+
+    def certify(self, delta: float, others: dict[str, float]) -> Any:
+        """The certificate that all fresh draws give."""
+        ...
+
+    def needed(self, n: int, most: int, delta: float) -> int:
+        """The next n for which the forecast leaves what we aim for; ``most`` if none does."""
+        ...
+
+
+class Ended(NamedTuple):
+    """How a search ended: the certificate of the last round, transitions per action, attempts made."""
+
+    certificate: Any
+    samples: int
+    attempts: int
+
+
+def pursue(quest: Quest, *, delta: float, fewest: int, max_samples: int, watch: Watch | None) -> Ended:
+    """Rounds of learning and forecasting, with an attempt whenever one should succeed, until one does or n is spent.
+
+    Args:
+        quest: what is searched for.
+        delta: of all attempts together.
+        fewest: training draws that `learn` cannot do without.
+        max_samples: transitions per action, training and fresh.
+        watch: is told about every round.
+    """
+    spent, failed, n = 0, 0, min(FIRST, max_samples // 2)
+    while True:
+        quest.training.grow(max(int(TRAINING_SHARE * n), fewest))
+        quest.learn()
+        certificate = None  # an earlier attempt was about an earlier reward
+        needed, forecast = int(STEPS[1] * n), float("nan")
+        if quest.status == "solved":
+            allowed, fresh = delta / 2 ** (spent + 1), n - quest.training.size
+            forecast = quest.forecast(fresh, allowed)
+            if forecast > CONFIDENT or n >= max_samples:
+                spent += 1
+                quest.fresh.grow(fresh)
+                certificate = quest.certify(allowed, _other_attempts(delta, spent))
+            needed = quest.needed(n, max_samples, allowed / 2)
+        if watch is not None:
+            watch(_line(n, forecast, certificate))
+        # A conflict is for `refute` to settle, on the other half of the budget.
+        most = max_samples // 2 if quest.status == "infeasible" else max_samples
+        if n >= most or (certificate is not None and certificate.margin > 0):
+            return Ended(certificate, n, spent)
+        least = AFTER_FAILURE if spent > failed else STEPS[0]
+        failed, n = spent, min(int(np.clip(needed, least * n, STEPS[1] * n)) + 1, most)
+
+
+def check_budget(max_samples: int, columns: int) -> None:
+    """Refuse a budget that no certificate could come of."""
+    if max_samples < 20 * columns + 100:
+        raise ValueError(f"max_samples must be at least {20 * columns + 100} for {columns} columns, got {max_samples}")
+
+
 def prove(
     simulator: Simulator,
     *,
@@ -102,61 +181,74 @@ def prove(
     watch: Watch | None = None,
 ) -> Proof:
     """Find a reward and certify it with as few transitions as it takes, at most ``max_samples`` per action."""
-    if max_samples < 20 * columns + 100:
-        raise ValueError(f"max_samples must be at least {20 * columns + 100} for {columns} columns, got {max_samples}")
+    check_budget(max_samples, columns)
     generator = as_generator(rng)
     paired = can_pair(simulator, basis, generator, asked=paired)
     training, fresh = (Pool(simulator, basis, stream, paired) for stream in generator.spawn(2))
-    narrow, n_actions = basis.resized(columns), simulator.n_actions
-    number = tail_number(tail, narrow) or 0.0
-    moments: Moments | None = None
-    certificate, spent, failed, n = None, 0, 0, min(FIRST, max_samples)
-    while True:
-        training.grow(max(int(TRAINING_SHARE * n), columns + 2))
-        ((new,),) = accumulate(training.parts[-1], [(basis, narrow)], n_actions=n_actions)
-        moments = new if moments is None else moments + new
-        operators = estimate(moments)
-        criterion = bellman(operators, discount=discount, expert=expert)
-        recovery = recover(criterion, objective=objective)
-        certificate = None  # an earlier attempt was about an earlier reward
-        needed, forecast = int(STEPS[1] * n), float("nan")
-        if recovery.reward is not None and recovery.status == "solved":
-            surrogate = surrogate_of(recovery.reward, moments, discount=discount, expert=expert)
-            allowed = delta / 2 ** (spent + 1)
-            seen = gather(surrogate, training.leading(FORECAST))
-            forecast = _forecast(surrogate, seen, n - training.size, allowed, number)
-            if forecast > CONFIDENT or n >= max_samples:
-                spent += 1
-                fresh.grow(n - training.size)
-                evidence = gather(surrogate, fresh)
-                certificate = conclude(
-                    surrogate, evidence, delta=allowed, tail=tail, others=_other_attempts(delta, spent)
-                )
-            needed = _needed(surrogate, seen, n, max_samples, allowed / 2, number)
-        if watch is not None:
-            watch(_line(n, forecast, certificate))
-        # A conflict is for `refute` to settle, on the other half of the budget.
-        most = max_samples // 2 if recovery.status == "infeasible" else max_samples
-        if n >= most or (certificate is not None and certificate.margin > 0):
-            return Proof(operators, criterion, recovery, certificate, n, spent)
-        least = AFTER_FAILURE if spent > failed else STEPS[0]
-        failed, n = spent, min(int(np.clip(needed, least * n, STEPS[1] * n)) + 1, most)
+    check_columns(basis.resized(columns).on(as_domain(simulator.domain)))
+    problem = {"discount": discount, "expert": expert}
+    quest = _Single(training, fresh, basis, columns, simulator.n_actions, problem, objective, tail)
+    ended = pursue(quest, delta=delta, fewest=columns + 2, max_samples=max_samples, watch=watch)
+    return Proof(quest.operators, quest.criterion, quest.recovery, *ended)
 
 
-def _forecast(surrogate: Surrogate, seen: Evidence, fresh: int, delta: float, tail: float) -> float:
-    """The margin a certificate from ``fresh`` transitions should leave, as a share of the estimated one."""
-    evidence = seen.forecast(fresh / int(seen.counts.min()))
-    bounds = lower_bounds(surrogate, evidence, delta=delta, tail=tail)
-    return min(bound.margin / max(bound.estimated, 1e-300) for bound in bounds)
+class _Single:
+    """The quest for a certificate of one reward; see `Quest`."""
 
+    operators: Operators
+    criterion: Bellman
+    recovery: Recovery
 
-def _needed(surrogate: Surrogate, seen: Evidence, n: int, most: int, delta: float, tail: float) -> int:
-    """The next n for which the forecast leaves what we aim for; ``most`` if none does."""
+    def __init__(
+        self,
+        training: Pool,
+        fresh: Pool,
+        basis: Basis,
+        columns: int,
+        n_actions: int,
+        problem: dict[str, Any],
+        objective: str,
+        tail: TailLike,
+    ) -> None:
+        self.training, self.fresh, self.status = training, fresh, "undetermined"
+        self._basis, self._columns, self._n_actions = basis, basis.resized(columns), n_actions
+        self._problem, self._objective, self._tail = problem, objective, tail
+        self._number = tail_number(tail, self._columns) or 0.0
+        self._moments: Moments | None = None
 
-    def enough(n: int) -> bool:
-        return _forecast(surrogate, seen, int((1 - TRAINING_SHARE) * n), delta, tail) > AIM
+    def learn(self) -> None:
+        """Estimate and recover."""
+        ((new,),) = accumulate(self.training.parts[-1], [(self._basis, self._columns)], n_actions=self._n_actions)
+        self._moments = new if self._moments is None else self._moments + new
+        self.operators = estimate(self._moments)
+        self.criterion = bellman(self.operators, **self._problem)
+        self.recovery = recover(self.criterion, objective=self._objective)
+        self.status = self.recovery.status
 
-    return least_enough(enough, n, most) or most
+    def forecast(self, fresh: int, delta: float) -> float:
+        """From some of the training draws, seen again."""
+        assert self.recovery.reward is not None and self._moments is not None
+        self._surrogate = surrogate_of(self.recovery.reward, self._moments, **self._problem)
+        self._seen = gather(self._surrogate, self.training.leading(FORECAST))
+        return self._left(fresh, delta)
+
+    def _left(self, fresh: int, delta: float) -> float:
+        factor = fresh / int(self._seen.counts.min())
+        bounds = forecast_bounds(self._surrogate, self._seen, factor, delta=delta, tail=self._number)
+        return min(bound.margin / max(bound.estimated, 1e-300) for bound in bounds)
+
+    def certify(self, delta: float, others: dict[str, float]) -> Certificate:
+        """From all fresh draws."""
+        evidence = gather(self._surrogate, self.fresh)
+        return conclude(self._surrogate, evidence, delta=delta, tail=self._tail, others=others)
+
+    def needed(self, n: int, most: int, delta: float) -> int:
+        """By forecasts for other n."""
+
+        def enough(n: int) -> bool:
+            return self._left(int((1 - TRAINING_SHARE) * n), delta) > AIM
+
+        return least_enough(enough, n, most) or most
 
 
 def _other_attempts(delta: float, attempt: int) -> dict[str, float]:
@@ -165,7 +257,7 @@ def _other_attempts(delta: float, attempt: int) -> dict[str, float]:
     return earlier | {"later attempts": delta / 2**attempt}
 
 
-def _line(n: int, forecast: float, certificate: Certificate | None) -> str:
+def _line(n: int, forecast: float, certificate: Claim | None) -> str:
     if certificate is not None:
         losses = sum(certificate.losses.values())
         return f"{n:,} per action: margin {certificate.estimated:.3g}, band {losses:.3g}, {certificate.word}"

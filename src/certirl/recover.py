@@ -12,7 +12,7 @@ from certirl import program
 from certirl.bellman import Bellman
 from certirl.boxes import mesh
 from certirl.domain import Array, Domain, freeze
-from certirl.extrema import local_minima, minimum
+from certirl.extrema import first_of_least, local_minima, minimum
 from certirl.reward import Reward
 
 OBJECTIVES = ("least-variance", "l1", "max-margin")
@@ -285,8 +285,9 @@ def _check(objective: str, slack: float | None, tolerance: float) -> None:
 def _worst(bellman: Bellman, alpha: Array) -> tuple[float, Array, int]:
     """The exact minimum of D_a over states and rivals, with its place."""
     minima = [minimum(bellman.columns, curve) for curve in bellman.margins(alpha)]
-    rival = int(np.argmin([value for _, value in minima]))
-    return minima[rival][1], minima[rival][0], bellman.rivals[rival]
+    values = np.array([value for _, value in minima])
+    rival = first_of_least(values)
+    return float(values.min()), minima[rival][0], bellman.rivals[rival]
 
 
 def _finished(

@@ -9,9 +9,6 @@ they are is settled before the fresh data are seen. docs/notes/refutation.md has
 
 from __future__ import annotations
 
-import contextlib
-import heapq
-import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,20 +20,18 @@ from certirl.bases import Basis
 from certirl.bounds import summation_error
 from certirl.certify import FIT_SHARE, check_delta, independence, least_enough, split
 from certirl.concentration import degree, empirical_bernstein, inflation, log_term, spread_points
+from certirl.cones import CONES, Fan
 from certirl.domain import Array, as_domain, freeze, one_coordinate
 from certirl.estimate import Operators, estimate
 from certirl.moments import accumulate
-from certirl.program import least_norm
 from certirl.progress import Report
 from certirl.simulator import Simulator, check_simulator
-from certirl.surprises import Surprises, gather
+from certirl.surprises import Expected, Surprises, gather
 from certirl.tail import TailLike, tail_in_words, tail_number
 from certirl.transitions import Transitions
 
 # Each number pays for two failures of probability e^−L: of the second moment, and of the mean on one side.
 EVENTS = 2
-# Cones are halved until the training data clear the forecast error this many times over, or there are so many.
-COMFORT, CONES = 2.0, 300
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,12 +179,24 @@ def refute(
     with on(map):
         ((moments,),) = accumulate(training, [(wide, narrow)], n_actions=source.n_actions)
         plan = choose(estimate(moments), rows=rows, expert=expert, delta=delta, tail=number or 0.0)
-        seen = gather(plan.rows, plan.columns, plan.fits, fresh)
-    return _conclude(plan, seen, delta=delta, tail=tail, number=number)
+        (seen,) = gather([Expected(plan.rows, plan.columns, plan.fits)], fresh)
+    return conclude(plan, seen, numbers=len(plan.which), delta=delta, tail=tail)
 
 
-def choose(operators: Operators, *, rows: Basis, expert: int, delta: float, tail: float) -> Plan:
-    """Cut the w-space into cones and find for each the mixture of rows that refutes it with the least error."""
+def choose(
+    operators: Operators,
+    *,
+    rows: Basis,
+    expert: int,
+    delta: float,
+    tail: float,
+    shares: Array | None = None,
+    most: int | None = None,
+) -> Plan:
+    """Cut the w-space into ``most`` cones and find for each the mixture of rows that refutes it with the least error.
+
+    With ``shares`` ν ``[A − 1]`` the weights of every mixture add up to ν_a over the rows of rival a.
+    """
     columns, p = operators.basis.resized(operators.columns), rows.size - 1
     rivals = np.array([a for a in range(operators.n_actions) if a != expert], dtype=np.intp)
     grid = columns.grid(4 * columns.size + 1)
@@ -200,7 +207,7 @@ def choose(operators: Operators, *, rows: Basis, expert: int, delta: float, tail
     variances, vectors = np.linalg.eigh(np.einsum("aaij->ij", contrast) / len(rivals))
     top = variances[-1] if variances[-1] > 1e-12 else np.inf  # next to nothing is rounding: deterministic dynamics
     whitener = np.linalg.inv(np.linalg.cholesky((vectors * np.maximum(variances / top, 1e-9)) @ vectors.T))
-    fan = _Fan(
+    fan = Fan(
         points=np.concatenate([features @ (fits[expert] - fits[a]).T for a in rivals]) @ whitener.T,
         lever=np.linalg.cholesky(operators.precision[expert] * FIT_SHARE / (1 - FIT_SHARE)).T @ features.T,
         noise=np.einsum("xi,abij,yj->abxy", whitener, contrast, whitener),
@@ -208,6 +215,8 @@ def choose(operators: Operators, *, rows: Basis, expert: int, delta: float, tail
         tail=tail if np.isfinite(tail) else 0.0,
         samples=operators.counts.min() * (1 - FIT_SHARE) / FIT_SHARE,
         L=log_term(EVENTS * p * (CONES + 2), delta),
+        shares=shares,
+        most=CONES if most is None else most,
     )
     cones, mixtures = fan.grown()
     axes = np.vstack([np.eye(p), -np.eye(p)])
@@ -223,84 +232,6 @@ def choose(operators: Operators, *, rows: Basis, expert: int, delta: float, tail
         directions=directions / np.abs(directions).sum(axis=1, keepdims=True),
         fits=fits,
     )
-
-
-@dataclass(frozen=True, eq=False)
-class _Fan:
-    """Cones that cover the w-space, in coordinates in which the noise is round; forecasts only, nothing is proved."""
-
-    points: Array  # the rows ρ_i [m, p], rival by rival
-    lever: Array  # [k_s, n]; squared lengths are the variances of fits at the n states, for unit noise
-    noise: Array  # covariances of the contrasts with two rivals [R, R, p, p]
-    values: Array  # φ at some states [p, …], for the range of w·φ
-    tail: float  # this and the next two will enter the bounds
-    samples: float
-    L: float
-
-    def grown(self) -> tuple[Array, Array]:
-        """Halve the least clear cone of a simplex, and so on: cones ``[F, p, p]``, a direction a row, and mixtures."""
-        p, corners, number = self.points.shape[1], self._simplex(), itertools.count()
-        heap, new = list[tuple[float, int, Array, Array]](), [np.delete(corners, v, axis=0) for v in range(p + 1)]
-        while True:
-            for cone in new:
-                clearance, mixture = self._against(cone)
-                heapq.heappush(heap, (clearance, next(number), cone, mixture))
-            clearance, _, cone, _ = heap[0]
-            known = (self.points @ cone.T).min(axis=0).max() >= 0  # one direction is a reward, on training data
-            if p == 1 or known or clearance > COMFORT or len(heap) >= CONES:
-                return np.array([entry[2] for entry in heap]), np.array([entry[3] for entry in heap])
-            heapq.heappop(heap)
-            i, j = divmod(int((cone @ cone.T).argmin()), p)  # the widest angle
-            new = [cone.copy(), cone.copy()]
-            new[0][i] = new[1][j] = (cone[i] + cone[j]) / np.linalg.norm(cone[i] + cone[j])
-
-    def _simplex(self) -> Array:
-        """p + 1 unit vectors with sum zero; the first one is a reward, if the training data allow any."""
-        p = self.points.shape[1]
-        corners = np.linalg.svd(np.eye(p + 1) - 1 / (p + 1))[0][:, :p] * np.sqrt(1 + 1 / p)
-        reward, _ = least_norm(self.points / (float(np.linalg.norm(self.points, axis=1).max()) or 1.0))
-        if reward is not None:  # reflect the first corner into it
-            mirror = corners[0] - reward / np.linalg.norm(reward)
-            corners = corners - 2 * np.outer(corners @ mirror, mirror) / max(float(mirror @ mirror), 1e-30)
-        return corners
-
-    def _against(self, cone: Array) -> tuple[float, Array]:
-        """How many errors x(λ) clears zero by, and the λ ≥ 0 with w_v·x(λ) ≤ −1 in every direction and least error."""
-        p, forms = len(cone), self._forms(cone)
-        error = np.kron(np.linalg.cholesky(forms.mean(axis=0)).T, self.lever)
-        pull = cone @ self.points.T + self.tail * np.ptp(cone @ self.values, axis=1)[:, None]
-        unit, heavy = float(np.abs(pull).max()) or 1.0, 1e3 * float(np.abs(error).max())
-        system = np.block([[error, np.zeros((len(error), p))], [heavy / unit * pull, heavy * np.eye(p)]])
-        goal = np.concatenate([np.zeros(len(error)), np.full(p, -heavy)])
-        mixture = _least(system, goal, slack=p)
-        h = mixture.reshape(len(self.noise), -1) @ self.lever.T
-        return -float((pull @ mixture / np.sqrt(np.einsum("vab,ab->v", forms, h @ h.T))).max()), mixture
-
-    def vanishing(self, axes: Array) -> Array:
-        """The mixture that is shortest, along the axes ``[v, p]`` and with its error: ``[m]``."""
-        error = np.kron(np.linalg.cholesky(self._forms(axes).mean(axis=0)).T, self.lever)
-        system = np.vstack([axes @ self.points.T, error])
-        heavy = 1e3 * float(np.abs(system).max())
-        return _least(np.vstack([system, np.full(len(self.points), heavy)]), np.append(np.zeros(len(system)), heavy))
-
-    def _forms(self, cone: Array) -> Array:
-        """C_v ``[R, R]`` with Σ_ab C_v,ab h_a·h_b about the squared error of w_v·x, h_a = Σ λ_i lever_i over a."""
-        rivals, square = len(self.noise), np.ptp(cone @ self.values, axis=1)[:, None, None] ** 2
-        largest = (2.3 * self.L) ** 2 * float((self.lever**2).sum(axis=0).max())
-        missed = self.tail**2 / 4 * self.samples * (rivals + 1)
-        estimation = 2 * self.L * np.einsum("vi,abij,vj->vab", cone, self.noise, cone)
-        return np.asarray(estimation + square * ((largest + missed) * np.eye(rivals) + missed))
-
-
-def _least(system: Array, goal: Array, slack: int = 0) -> Array:
-    """The λ ≥ 0 that brings system @ λ closest to the goal, without its slack and scaled to sum 1; even if none is."""
-    from scipy.optimize import nnls
-
-    weights = np.zeros(system.shape[1])
-    with contextlib.suppress(RuntimeError):  # the solver gave up
-        weights, _ = nnls(system, goal, maxiter=30 * sum(system.shape))
-    weights = weights[: len(weights) - slack]
-    return weights / weights.sum() if weights.any() else np.full(len(weights), 1 / len(weights))
 
 
 class _Bounds:
@@ -343,10 +274,14 @@ def _largest_term(plan: Plan, q: Array, middle: Array, half: Array, *, paired: b
     return np.asarray(inflation(plan.columns.kind, 2 * degree(plan.columns), count) * total.max(axis=1))
 
 
-def _conclude(plan: Plan, sums: Surprises, *, delta: float, tail: TailLike, number: float | None) -> Refutation:
-    """Compare the estimates with their errors: the cones refute, the last directions give the ceiling."""
+def conclude(plan: Plan, sums: Surprises, *, numbers: int, delta: float, tail: TailLike) -> Refutation:
+    """Compare the estimates with their errors: the cones refute, the last directions give the ceiling.
+
+    So many ``numbers`` share δ, those of other plans included.
+    """
+    number = tail_number(tail, plan.columns)
     bounds, cones = _Bounds(plan, sums, number or 0.0), slice(None, -2 * (plan.rows.size - 1))
-    L, samples = log_term(EVENTS * len(plan.which), delta), int(sums.counts.min())
+    L, samples = log_term(EVENTS * numbers, delta), int(sums.counts.min())
     parts = bounds.errors(L)
     above, errors = bounds.estimate + parts.sum(axis=0), parts.sum(axis=0)
     worst = int((bounds.estimate / errors)[cones].argmax())

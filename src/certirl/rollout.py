@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from certirl.bellman import check_problem
+from certirl.bellman import check_problem, rivals_of
 from certirl.domain import Array, Domain, as_domain, as_states, describe, freeze
 from certirl.extrema import minimum
 from certirl.reward import Reward, unpack
@@ -126,7 +126,7 @@ def rollout_check(
         _check_count(name, value, least)
     generator, domain = as_generator(rng), as_domain(simulator.domain)
     start = _start_states(states, domain, generator)
-    rivals = tuple(a for a in range(simulator.n_actions) if a != expert)
+    rivals = rivals_of(expert, simulator.n_actions)
     play = _Play(simulator, function, domain, discount, expert, steps)
     first, second = np.zeros((2, len(rivals), len(start)))
     for begin in range(0, len(start) * samples, ROWS):

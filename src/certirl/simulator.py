@@ -147,7 +147,7 @@ class Draws:
 
     @property
     def _piece(self) -> int:
-        return CHUNK if device_of(self.simulator) is None else tensors.PIECE
+        return CHUNK if not self.on_device else tensors.PIECE // len(as_domain(self.simulator.domain))
 
     def _generator(self, *key: int) -> Any:
         child = np.random.SeedSequence(self.seed.entropy, spawn_key=(*self.seed.spawn_key, *key))

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from certirl import archive
 from certirl.bases import Basis
-from certirl.bellman import Bellman
+from certirl.bellman import Bellman, rivals_of
 from certirl.boxes import from_spec
 from certirl.certify import Certificate
 from certirl.domain import Array, as_states, describe, freeze
@@ -94,7 +94,7 @@ class Solution:
     @property
     def rivals(self) -> tuple[int, ...]:
         """The actions the expert does not take, in order."""
-        return tuple(a for a in range(self.n_actions) if a != self.expert)
+        return rivals_of(self.expert, self.n_actions)
 
     def margins(self, states: ArrayLike) -> Array:
         """The estimated D_a(s) of each rival at states ``[n]``: ``[A − 1, n]``."""
@@ -142,7 +142,7 @@ class Solution:
             where += f", slack up to {self.slack[worst]:.3g} (action {self.actions[worst]} at s = {place})"
         return [
             ("reward", str(self.reward) if self.reward else f"none in {self.basis} on {describe(self.basis.domain)}"),
-            self._margin_line() if self.certificate is None else ("margin", _proved(self.certificate)),
+            self._margin_line() if self.certificate is None else ("margin", self.certificate.proved),
             ("data", f"{data} {self.n_actions} actions, discount {self.discount:g}, {self.form}"),
             ("basis", self.choice)
             if self.certificate is None
@@ -195,11 +195,6 @@ class Solution:
         from certirl import plots
 
         return plots.solution(self, **settings)
-
-
-def _proved(certificate: Certificate) -> str:
-    more = "" if certificate.holds else f" ({certificate.missing})"
-    return f"at least {certificate.margin:.3g}: estimated {certificate.estimated:.3g}, less {certificate.taken}{more}"
 
 
 def build(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, overload
 
 import numpy as np
@@ -10,28 +9,24 @@ import numpy as np
 from certirl._map import on
 from certirl.additive import AdditiveSolution
 from certirl.bases import Basis
-from certirl.bellman import bellman, check_problem
-from certirl.certify import check_declared, check_delta, conclude, divide
-from certirl.choose import Choice, as_asked, as_measured, given_basis, nothing_given, places
-from certirl.domain import as_domain, one_coordinate
-from certirl.estimate import FORMS, estimate
-from certirl.evidence import gather, surrogate_of
-from certirl.extrema import minimum
+from certirl.bellman import check_problem
+from certirl.certify import check_delta
+from certirl.domain import as_domain
+from certirl.estimate import FORMS
 from certirl.moments import Moments
 from certirl.policy_solution import PolicySolution
-from certirl.progress import Report, announcer, watched_stream
-from certirl.prove import TRAINING_SHARE, prove
-from certirl.recover import OBJECTIVES, recover
-from certirl.refute import Refutation, refute
-from certirl.simulator import CHUNK, Simulator, as_generator, can_pair, check_simulator, draw
-from certirl.solution import Solution, build
+from certirl.progress import Report, announcer
+from certirl.prove_policy import prove_policy
+from certirl.recover import OBJECTIVES
+from certirl.simulator import Simulator, check_simulator
+from certirl.solution import Solution
+from certirl.solve_action import estimated, proved_by_draws, proved_by_log
 from certirl.solve_components import solve_components
 from certirl.solve_policy import solve_policy
-from certirl.tail import TailLike, tail_number
-from certirl.transitions import Piece, Transitions, pieces
+from certirl.tail import TailLike
+from certirl.transitions import Transitions
+from certirl.weigh import check_box
 
-PILOT = 4_000  # transitions per action that choose basis and columns before a certificate is sought
-MOST_COLUMNS_FOR_A_TAIL = 60
 NO_PROOF_FROM_MOMENTS = (
     "a certificate needs transitions, since it must look at data that the reward has not seen, and moments keep none"
 )
@@ -52,7 +47,7 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
     columns: Any = None,
     samples: int = 10_000,
     rng: Any = None,
-    objective: str = "least-variance",
+    objective: str | None = None,
     form: str = "least-squares",
     cover: float | None = None,
     slack: float | None = None,
@@ -64,6 +59,7 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
     map: Any = None,
     components: Any = None,
     margin: Any = None,
+    tube: float | None = None,
 ) -> Solution | AdditiveSolution | PolicySolution:
     """Find a reward under which the expert's action is strictly optimal: ``min_s D_a(s) ≥ 1`` for every rival a.
 
@@ -71,241 +67,107 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
         source: a simulator (anything with ``n_actions``, ``domain`` and ``sample(states, action, rng)``), logged
             `Transitions`, or `Moments` measured before: these keep no transitions that a certificate could look at.
         discount: γ, strictly between 0 and 1.
-        expert: the action the expert always takes; or a function of states ``[n, d]`` giving actions ``[n]`` or
-            probabilities ``[n, A]``, or an object with ``predict``: see docs/experts.md.
+        expert: the action it always takes, or a function of states, or a model that predicts: see docs/experts.md.
         basis: the functions φ, say ``Legendre(11)`` or ``product(Fourier(9), Legendre(7))``; by held-out data if None.
         columns: how many of them describe the state; chosen from held-out data if left out.
         samples: transitions to draw for each action without ``delta``; for simulators only.
         rng: a seed or Generator; needed with a simulator.
-        objective: "least-variance", "l1" (the paper's) or "max-margin".
+        objective: "least-variance", the default but for proofs of sums, "l1" (the paper's) or "max-margin".
         form: "least-squares" (well-placed states) or "mean" (the paper's: states from the weight of the basis).
         cover: solve on the paper's cover of this radius instead of on the continuum.
         slack: soft form for experts that are only nearly optimal: the price of a shortfall.
-        delta: go on until it is proved, with at most this probability of a false certificate; for one coordinate.
+        delta: go on until it is proved, with at most this probability of a false certificate; on boxes see `certify`.
         tail: what is known of the dynamics beyond the columns (see `certify`); without it nothing is "certified".
         max_samples: transitions per action to stop at.
         paired: the same states and random numbers for every action, so that noise cancels; by a trial if left out.
         progress: True, False, a function ``(done, total)``, or None for a line if standard error is a terminal.
         map: a number of threads, a Dask client or an executor; all cores if left out. Results do not depend on it.
-        components: groups of coordinates that move independently, ``[[0], [1]]`` or ``{"speed": [0], …}``: the reward
-            is a sum over them; basis and columns are one for all or one for each.
+        components: groups of coordinates that move independently, ``[[0], [1]]``; basis and columns for all or each.
         margin: if the expert depends on the state, the half-width of the tube beside a switch; see `solve_policy`.
+        tube: with ``delta``, how far from a switch that must be proved, in units of the state; see `certify`.
     """
-    if not _is_one_action(expert):
-        _check_for_policy(delta=delta, components=components, cover=cover, columns=columns, tail=tail)
-        own: dict[str, Any] = {"basis": basis, "samples": samples, "rng": rng, "margin": margin, "price": slack}
-        return solve_policy(source, expert, discount=discount, **own)
-    asked: dict[str, Any] = {"discount": discount, "expert": expert, "objective": objective}
     proof: dict[str, Any] = {"delta": delta, "tail": tail}
-    _check(source, discount, expert, basis, samples, form, objective, several=components is not None, margin=margin)
-    plain = form == "least-squares" and cover is None and slack is None
+    given: dict[str, Any] = {"basis": basis, "columns": columns, "samples": samples, "rng": rng, "map": map}
+    given |= {"max_samples": max_samples, "progress": progress, "paired": paired}
+    beside = {"margin": margin, "tube": tube}
+    if not _is_one_action(expert):
+        _check_for_policy(delta, columns=columns, tube=tube, tail=tail, components=components, cover=cover)
+        return _for_policy(source, expert, discount=discount, price=slack, **given, **proof, **beside)
+    asked: dict[str, Any] = {"discount": discount, "expert": expert, "objective": objective}
+    beside |= {"several": components is not None}
+    _check(source, discount, expert, basis, samples, form, objective or OBJECTIVES[0], **beside)
+    plain, several = form == "least-squares" and cover is None and slack is None, components is not None
     if delta is not None:
-        _check_proof(source, delta, plain=plain, several=components is not None)
-    if components is not None:
+        _check_proof(source, delta, plain=plain, several=several)
+    if several:
         _check_for_components(source, plain=plain)
-        given: dict[str, Any] = {"basis": basis, "columns": columns, "samples": samples, "rng": rng, "map": map}
-        given |= {"max_samples": max_samples, "progress": progress, "paired": paired}
         return solve_components(source, components, **given, **asked, **proof)
+    asked |= {"objective": objective or OBJECTIVES[0]}
+    return _for_action(source, form=form, program={"cover": cover, "slack": slack}, asked=asked, proof=proof, **given)
+
+
+def _for_action(
+    source: Any,
+    *,
+    basis: Any,
+    columns: Any,
+    samples: int,
+    max_samples: int,
+    rng: Any,
+    map: Any,
+    paired: bool | None,
+    progress: Any,
+    form: str,
+    program: dict[str, Any],
+    asked: dict[str, Any],
+    proof: dict[str, Any],
+) -> Solution:
+    """One action at every state: by one pass, or until it is proved if that is asked for."""
     with on(map):
-        if delta is None:
-            program, asked["paired"] = {"cover": cover, "slack": slack}, paired
-            return _estimated(source, basis, columns, samples, rng, form, progress, asked, program)
-        if isinstance(source, Transitions):
-            return _from_log(source, basis, columns, rng, proof, asked)
+        if isinstance(source, Transitions) and proof["delta"] is not None:
+            return proved_by_log(source, basis, columns, rng, proof, asked)
         asked["paired"] = paired
-        return _from_simulator(source, basis, columns, rng, max_samples, progress, proof, asked)
+        if proof["delta"] is None:
+            return estimated(source, basis, columns, samples, rng, form, progress, asked, program)
+        return proved_by_draws(source, basis, columns, rng, max_samples, progress, proof, asked)
 
 
 def _is_one_action(expert: Any) -> bool:
     return not (callable(expert) or hasattr(expert, "predict"))
 
 
-def _check_for_policy(**given: Any) -> None:
-    """Refuse what is for one action alone."""
-    for name, value in given.items():
-        if value is not None:
-            raise ValueError(f"{name} is for experts that always take one action: leave it out for a policy")
-
-
-def _estimated(
+def _for_policy(
     source: Any,
-    basis: Basis | None,
-    columns: int | None,
-    samples: int,
-    rng: Any,
-    form: str,
-    progress: Any,
-    asked: dict[str, Any],
-    program: dict[str, Any],
-) -> Solution:
-    """One pass over the data, all of it for the estimate."""
-    discount, expert = asked["discount"], asked["expert"]
-    if isinstance(source, Moments):
-        moments, choice = source, as_measured(source, basis, columns)
-    else:
-        # The paper's mean form needs independent states from the basis's weight; least squares can do better.
-        stream, count = _stream(source, basis, samples, rng, better=form == "least-squares", paired=asked["paired"])
-        if form == "mean" and columns is None and basis is not None:
-            columns = basis.size  # the paper's square matrix
-        stream = watched_stream(stream, count, progress)
-        moments, choice = _choose(stream, source, basis, columns, discount, expert)
-    operators = estimate(moments.leading(choice.basis.size, choice.columns), form=form)
-    criterion = bellman(operators, discount=discount, expert=expert)
-    recovery = recover(criterion, objective=asked["objective"], **program)
-    return build(operators, criterion, recovery, choice=choice.why)
-
-
-def _stream(
-    source: Simulator | Transitions,
-    basis: Basis | None,
-    samples: int,
-    rng: Any,
+    expert: Any,
     *,
-    better: bool,
-    paired: bool | None,
-) -> tuple[Iterable[Piece], int]:
-    """The data in pieces, and how many transitions they hold."""
-    if isinstance(source, Transitions):
-        return pieces(source, CHUNK), len(source)
-    generator, where = as_generator(rng), basis or places(as_domain(source.domain))
-    paired = better and can_pair(source, where, generator, asked=paired)
-    stream = draw(source, where, samples, generator, design=better, paired=paired)
-    return stream, samples * source.n_actions
-
-
-def _choose(
-    stream: Iterable[Piece], source: Any, basis: Basis | None, columns: int | None, discount: float, expert: int
-) -> tuple[Moments, Choice]:
-    domain, n_actions = as_domain(source.domain), source.n_actions
-    if basis is None:
-        return nothing_given(stream, domain, n_actions=n_actions, columns=columns, discount=discount, expert=expert)
-    return given_basis(stream, basis.on(domain), n_actions=n_actions, columns=columns)
-
-
-def _settled(
-    stream: Iterable[Piece],
-    source: Any,
-    basis: Basis | None,
-    columns: int | None,
-    tail: TailLike,
-    asked: dict[str, Any],
-) -> Choice:
-    """Basis and columns from data that no certificate will rest on."""
-    if columns is None and isinstance(tail, int | float):
-        raise ValueError("a tail given as a number speaks of so many columns: pass columns as well")
-    moments, choice = _choose(stream, source, basis, columns, asked["discount"], asked["expert"])
-    if columns is None and tail is not None:
-        choice = _widened(moments, choice, tail, asked["discount"], asked["expert"])
-    return choice
-
-
-def _from_simulator(
-    source: Any,
-    basis: Basis | None,
-    columns: int | None,
-    rng: Any,
+    delta: float | None,
+    samples: int,
     max_samples: int,
     progress: Any,
-    proof: dict[str, Any],
-    asked: dict[str, Any],
-) -> Solution:
-    """A pilot settles what was left open; then draw until it is proved."""
-    generator, pilot = as_generator(rng), 0
-    if basis is not None and columns is not None:
-        choice = as_asked(basis.on(as_domain(source.domain)), columns)
-    else:
-        pilot = min(PILOT, max(max_samples // 4, 1))
-        stream, _ = _stream(source, basis, pilot, generator.spawn(1)[0], better=True, paired=asked["paired"])
-        choice = _settled(stream, source, basis, columns, proof["tail"], asked)
-    found = prove(
-        source,
-        basis=choice.basis,
-        columns=choice.columns,
-        max_samples=max(max_samples - pilot, 1),
-        rng=generator,
-        watch=announcer(progress),
-        **proof,
-        **asked,
-    )
-    refutation, drawn = None, found.samples + pilot
-    if found.recovery.status == "infeasible":
-        # The attempts spent δ(1 − 2^−i); half of what they left pays for the proof that there is no reward.
-        left = proof["delta"] / 2 ** (found.attempts + 1)
-        rest = max(max_samples - drawn, 1)
-        more: dict[str, Any] = {"samples": rest, "rng": generator, "paired": asked["paired"]}
-        refutation = _refuted(source, choice, left, proof["tail"], asked["expert"], **more)
-        drawn += rest
-    return build(
-        found.operators,
-        found.criterion,
-        found.recovery,
-        choice=choice.why,
-        certificate=found.certificate,
-        refutation=refutation,
-        drawn=drawn,
-    )
-
-
-def _from_log(
-    source: Transitions,
-    basis: Basis | None,
-    columns: int | None,
-    rng: Any,
-    proof: dict[str, Any],
-    asked: dict[str, Any],
-) -> Solution:
-    """A log is divided once: one part finds the reward, the other proves it."""
-    check_declared(source)
-    training, fresh = divide(source, TRAINING_SHARE, as_generator(0 if rng is None else rng))
-    if basis is not None and columns is not None:
-        choice = as_asked(basis.on(source.domain), columns)
-    else:
-        choice = _settled(pieces(training, CHUNK), source, basis, columns, proof["tail"], asked)
-    n_actions, problem = source.n_actions, {name: asked[name] for name in ("discount", "expert")}
-    moments, _ = given_basis(pieces(training, CHUNK), choice.basis, n_actions=n_actions, columns=choice.columns)
-    operators = estimate(moments)
-    criterion = bellman(operators, **problem)
-    recovery = recover(criterion, objective=asked["objective"])
-    certificate = refutation = None
-    if recovery.status == "infeasible":
-        refutation = _refuted(fresh, choice, proof["delta"], proof["tail"], asked["expert"], rng=rng)
-    if recovery.status == "solved" and recovery.reward is not None:
-        surrogate = surrogate_of(recovery.reward, moments, **problem)
-        certificate = conclude(surrogate, gather(surrogate, pieces(fresh, CHUNK)), **proof)
-    drawn = int((training.counts + fresh.counts).min())
-    proofs: dict[str, Any] = {"certificate": certificate, "refutation": refutation}
-    return build(operators, criterion, recovery, choice=choice.why, drawn=drawn, **proofs)
-
-
-def _refuted(
-    source: Any,
-    choice: Choice,
-    delta: float,
+    map: Any,
+    columns: Any,
     tail: TailLike,
-    expert: int,
-    *,
-    rng: Any,
-    samples: int = 0,
-    paired: bool | None = None,
-) -> Refutation:
-    """Whether the conflict is robust to the sampling error, on data of its own."""
-    asked: dict[str, Any] = {"basis": choice.basis, "columns": choice.columns, "delta": delta, "tail": tail}
-    return refute(source, expert=expert, samples=samples, rng=rng, paired=paired, progress=False, **asked)
+    tube: float | None,
+    paired: bool | None,
+    **form: Any,
+) -> PolicySolution:
+    """The value form, until it is proved if that is asked for."""
+    with on(map):
+        if delta is None:
+            return solve_policy(source, expert, samples=samples, **form)
+        form |= {"columns": columns, "tail": tail, "tube": tube, "paired": paired, "watch": announcer(progress)}
+        return prove_policy(source, expert, delta=delta, max_samples=max_samples, **form)
 
 
-def _widened(moments: Moments, choice: Choice, tail: TailLike, discount: float, expert: int) -> Choice:
-    """More columns, and rows with them, until what lies beyond costs less than a tenth of the margin."""
-    operators = estimate(moments.leading(choice.basis.size, choice.columns))
-    found = recover(bellman(operators, discount=discount, expert=expert))
-    if found.value is None:
-        return choice
-    span = -minimum(choice.basis, found.value)[1] - minimum(choice.basis, -found.value)[1]
-    for columns in range(choice.columns, MOST_COLUMNS_FOR_A_TAIL):
-        basis = choice.basis.resized(max(choice.basis.size, columns))
-        number = tail_number(tail, basis.resized(columns)) or 0.0
-        if number * span * (1 + (2 * columns) ** 0.5) / (1 - discount) < 0.1:
-            return Choice(basis, columns, f"{choice.why}; {columns} columns make the tail {number:.2g}")
-    return choice
+def _check_for_policy(delta: float | None, *, columns: Any, tube: float | None, tail: TailLike, **others: Any) -> None:
+    """Refuse what an expert that depends on the state has no use for."""
+    for name, value in others.items():
+        if value is not None:
+            raise ValueError(f"{name} is for experts that always take one action: leave it out for a policy")
+    if delta is None:
+        for name, value in {"columns": columns, "tube": tube, "tail": tail}.items():
+            if value is not None:
+                raise ValueError(f"{name} is for the certificate of a policy: pass delta too, or leave it out")
 
 
 def _check_proof(source: Any, delta: float, *, plain: bool, several: bool) -> None:
@@ -314,7 +176,7 @@ def _check_proof(source: Any, delta: float, *, plain: bool, several: bool) -> No
     if isinstance(source, Moments):
         raise ValueError(f"{NO_PROOF_FROM_MOMENTS}: leave delta out or pass the transitions")
     if not several:
-        one_coordinate(as_domain(source.domain), "a certificate is")
+        check_box(as_domain(source.domain))
     if not plain:
         raise ValueError("a certificate is for the hard program on the continuum: leave form, cover and slack out")
 
@@ -340,8 +202,11 @@ def _check(
     *,
     several: bool,
     margin: Any,
+    tube: float | None,
 ) -> None:
     """Refuse before drawing anything what would be refused after."""
+    if tube is not None:
+        raise ValueError("an expert who always takes one action never switches: leave tube out")
     if margin is not None:
         raise ValueError("margin is for experts that depend on the state; of one action it is 1 at every state")
     if form not in FORMS:

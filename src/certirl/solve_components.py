@@ -8,27 +8,30 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from certirl import weigh
 from certirl._map import on
 from certirl.additive import AdditiveSolution
-from certirl.bases import Basis, Legendre
+from certirl.bases import Basis
 from certirl.bellman import Bellman, bellman
+from certirl.boxes import ProductBasis
 from certirl.certify import check_declared, divide
-from certirl.certify_components import AdditiveCertificate, certify_sum, measure_components, prove_sum
-from certirl.choose import FOLDS, MOST_COLUMNS, as_asked, best_columns
-from certirl.components import Component, SideBySide, as_components
+from certirl.certify_components import AdditiveCertificate, certify_sum
+from certirl.choose import FOLDS, MOST_COLUMNS, MOST_COLUMNS_ON_A_BOX, as_asked, best_columns
+from certirl.components import Component, SideBySide, as_columns, as_components, as_groups
 from certirl.decompose import AdditiveRecovery, recover_jointly
 from certirl.domain import as_domain
 from certirl.estimate import Operators, estimate
-from certirl.independence import FEWEST, SAMPLES, independent
+from certirl.independence import FEWEST, MOST_COORDINATES, SAMPLES, independent
 from certirl.moments import Moments, accumulate, total
 from certirl.progress import Report, announcer, watched_stream
 from certirl.prove import TRAINING_SHARE
-from certirl.recover import Reason
-from certirl.simulator import CHUNK, as_generator, can_pair, device_of, draw
+from certirl.prove_components import best_of, candidates, measure_components, prove_sum
+from certirl.recover import OBJECTIVES, Reason
+from certirl.refute_components import AdditiveRefutation, refute_sum
+from certirl.simulator import CHUNK, as_generator, can_pair, draw
 from certirl.tail import TailLike
 from certirl.transitions import Transitions, pieces
 
-DEFAULT_BASIS = Legendre(11)
 PILOT = 4_000  # transitions per action that choose columns before a certificate is sought
 
 
@@ -42,7 +45,7 @@ def solve_components(
     columns: int | Sequence[int] | None,
     samples: int,
     rng: Any,
-    objective: str,
+    objective: str | None,
     delta: float | None,
     tail: TailLike,
     max_samples: int,
@@ -52,13 +55,13 @@ def solve_components(
 ) -> AdditiveSolution:
     """Find R = Σ_j R_j with ``Σ_j min D_ja(s_j) ≥ 1`` for every rival a; the arguments are those of `solve`.
 
-    ``basis`` and ``columns`` are one for all components or one for each; if left out, ``Legendre(11)`` and as many
-    columns as predict held-out data best.
+    ``basis`` and ``columns`` are one for all components or one for each; if left out, Legendre polynomials (see
+    `as_components`) and as many columns as predict held-out data best.
     """
-    if device_of(source) is not None:
-        raise ValueError("components are not for simulators of a device yet: pass one that works with NumPy arrays")
-    parts = as_components(components, DEFAULT_BASIS if basis is None else basis, as_domain(source.domain))
+    parts = as_components(components, basis, as_domain(source.domain))
     sizes = _as_columns(columns, parts)
+    if delta is not None:
+        _check_sizes(parts)
     if delta is not None and tail is not None and sizes is None:
         raise ValueError("a tail speaks of so many columns: pass columns as well")
     problem: dict[str, Any] = {"discount": discount, "expert": expert}
@@ -77,6 +80,15 @@ def solve_components(
         return walk.until_proved(max_samples, generator, proof, tested)
 
 
+def _check_sizes(components: Sequence[Component]) -> None:
+    for component in components:
+        if len(component.coordinates) > weigh.MOST_COORDINATES:
+            raise ValueError(
+                f"a certificate is for components of {weigh.MOST_COORDINATES} coordinates at most, but "
+                f"{component.name} has {len(component.coordinates)}: leave delta out"
+            )
+
+
 class _Tested(NamedTuple):
     """What is known of the components' independence."""
 
@@ -86,6 +98,8 @@ class _Tested(NamedTuple):
 
 def _tested(source: Any, components: Any, samples: int, rng: np.random.Generator) -> _Tested:
     """The test on rows of a log, or on as many fresh draws as the rest of the work can bear."""
+    if max(map(len, as_groups(components, len(as_domain(source.domain))).values())) > MOST_COORDINATES:
+        return _Tested(True, f"independence is not tested for components of more than {MOST_COORDINATES} coordinates")
     at_hand = int(source.counts.min()) if isinstance(source, Transitions) else samples
     if at_hand < FEWEST:
         return _Tested(True, "too few transitions to test the components' independence")
@@ -96,10 +110,8 @@ def _tested(source: Any, components: Any, samples: int, rng: np.random.Generator
 def _as_columns(columns: Any, components: Sequence[Component]) -> list[int] | None:
     if columns is None:
         return None
-    each = [columns] * len(components) if isinstance(columns, int | np.integer) else list(columns)
-    if len(each) != len(components):
-        raise ValueError(f"there are {len(components)} components but {len(each)} numbers of columns")
-    return [as_asked(component.basis, int(size)).columns for component, size in zip(components, each, strict=True)]
+    pairs = zip(components, as_columns(columns, components), strict=True)
+    return [as_asked(component.basis, size).columns for component, size in pairs]
 
 
 class _Walk:
@@ -110,7 +122,7 @@ class _Walk:
         source: Any,
         components: tuple[Component, ...],
         columns: list[int] | None,
-        objective: str,
+        objective: str | None,
         problem: dict[str, Any],
         paired: bool | None,
         progress: Any,
@@ -127,7 +139,7 @@ class _Walk:
             stream, count = pieces(self.source, CHUNK), len(self.source)
         moments = self._measured(watched_stream(stream, count, self.progress))
         operators, criteria = self._criteria(moments)
-        recovery = recover_jointly(self.components, criteria, objective=self.objective)
+        recovery = recover_jointly(self.components, criteria, objective=self.objective or OBJECTIVES[0])
         return self._built(operators, criteria, recovery, tested)
 
     def log(self, rng: np.random.Generator, proof: dict[str, Any], tested: _Tested) -> AdditiveSolution:
@@ -135,14 +147,16 @@ class _Walk:
         check_declared(self.source)
         training, fresh = divide(self.source, TRAINING_SHARE, rng)
         moments = self._measured(pieces(training, CHUNK))
+        self._check_columns()
         operators, criteria = self._criteria(moments)
-        recovery = recover_jointly(self.components, criteria, objective=self.objective)
-        certificate = None
-        if recovery.reward is not None:
-            stream = pieces(fresh, CHUNK)
-            certificate = certify_sum(self.components, recovery.reward, moments, stream, **self.problem, **proof)
-        drawn = int((training.counts + fresh.counts).min())
-        return self._built(operators, criteria, recovery, tested, certificate=certificate, drawn=drawn)
+        found = candidates(self.components, criteria, moments, self.objective, **self.problem)
+        best = best_of(found, pieces(training, CHUNK), int(fresh.counts.min()), **proof)
+        given: dict[str, Any] = {"drawn": int((training.counts + fresh.counts).min())}
+        if best.case is not None:
+            given["certificate"] = certify_sum(best.case, pieces(fresh, CHUNK), **proof)
+        elif best.recovery.status == "infeasible":
+            given["refutation"] = self._refuted(fresh, rng=rng, **proof)
+        return self._built(operators, criteria, best.recovery, tested, **given)
 
     def until_proved(
         self, max_samples: int, rng: np.random.Generator, proof: dict[str, Any], tested: _Tested
@@ -153,6 +167,7 @@ class _Walk:
             pilot = min(PILOT, max(max_samples // 4, 1))
             self._measured(self._draws(pilot, rng.spawn(1)[0]))
         assert self.columns is not None
+        self._check_columns()
         found = prove_sum(
             self.source,
             self.components,
@@ -165,9 +180,22 @@ class _Walk:
             **self.problem,
             **proof,
         )
-        drawn = found.samples + pilot
-        given: dict[str, Any] = {"certificate": found.certificate, "drawn": drawn}
+        given: dict[str, Any] = {"certificate": found.certificate, "drawn": found.samples + pilot}
+        if found.recovery.status == "infeasible":
+            # The attempts spent δ(1 − 2^−i); half of what they left pays for the proof that there is no reward.
+            left = proof | {"delta": proof["delta"] / 2 ** (found.attempts + 1)}
+            rest = max(max_samples - given["drawn"], 1)
+            given["refutation"] = self._refuted(self.source, rng=rng, samples=rest, paired=self.paired, **left)
+            given["drawn"] += rest
         return self._built(found.operators, found.criteria, found.recovery, tested, **given)
+
+    def _refuted(self, source: Any, **asked: Any) -> AdditiveRefutation | None:
+        """Whether the conflict is robust to the sampling error, on data of its own; None where boxes forbid to tell."""
+        if any(len(component.coordinates) > 1 for component in self.components):
+            return None
+        groups = {component.name: list(component.coordinates) for component in self.components}
+        asked |= {"basis": [component.basis for component in self.components], "columns": self.columns}
+        return refute_sum(source, groups, expert=self.problem["expert"], progress=False, **asked)
 
     def _draws(self, samples: int, rng: np.random.Generator) -> Any:
         if isinstance(self.source, Transitions):
@@ -181,7 +209,7 @@ class _Walk:
         n_actions = self.source.n_actions
         if self.columns is not None:
             return measure_components(stream, self.components, self.columns, n_actions=n_actions)
-        pairs = [(c.basis, c.basis.resized(min(c.basis.size, MOST_COLUMNS))) for c in self.components]
+        pairs = [(c.basis, c.basis.resized(min(c.basis.size, _most_columns(c.basis)))) for c in self.components]
         views = [component.coordinates for component in self.components]
         folds = accumulate(stream, pairs, n_actions=n_actions, folds=FOLDS, views=views)
         self.columns = [best_columns(own) for own in folds]
@@ -191,6 +219,10 @@ class _Walk:
     def _criteria(self, moments: list[Moments]) -> tuple[tuple[Operators, ...], tuple[Bellman, ...]]:
         operators = tuple(_named(component, own) for component, own in zip(self.components, moments, strict=True))
         return operators, tuple(bellman(own, **self.problem) for own in operators)
+
+    def _check_columns(self) -> None:
+        for component, size in zip(self.components, self.columns or (), strict=True):
+            weigh.check_columns(component.basis.resized(size))
 
     def _choice(self) -> str:
         assert self.columns is not None
@@ -207,13 +239,15 @@ class _Walk:
         tested: _Tested,
         *,
         certificate: AdditiveCertificate | None = None,
+        refutation: AdditiveRefutation | None = None,
         drawn: int | None = None,
     ) -> AdditiveSolution:
         """Gather what the steps found; data that contradict independence take the word "certified" away."""
         status, reason = recovery.status, str(recovery.reason)
+        refuted = refutation is not None and refutation.holds and tested.holds
         if certificate is not None and certificate.holds and tested.holds:
             status = "certified"
-        elif status == "infeasible" and drawn is not None:  # asked for a proof, and there is none of a conflict
+        elif status == "infeasible" and drawn is not None and not refuted:  # an estimated conflict is no proof
             status, reason = "undetermined", str(Reason.CONFLICT_IN_DOUBT)
         reward, counts = recovery.reward, operators[0].counts
         parts = () if reward is None else tuple(part.coefficients for part in reward.parts)
@@ -242,7 +276,12 @@ class _Walk:
             independent=tested.holds,
             witness=recovery.witness,
             certificate=certificate,
+            refutation=None if refutation is None else str(refutation),
         )
+
+
+def _most_columns(basis: Basis) -> int:
+    return MOST_COLUMNS_ON_A_BOX if isinstance(basis, ProductBasis) else MOST_COLUMNS
 
 
 def _named(component: Component, moments: Moments) -> Operators:

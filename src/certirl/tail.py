@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from certirl.bases import Basis
 from certirl.concentration import degree
+from certirl.domain import one_coordinate
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Smooth:
 
     def number(self, columns: Basis) -> float:
         """τ by the theorems of Jackson (polynomials) and Favard (circle); infinite where they do not apply."""
+        one_coordinate(columns.domain, "a tail from derivatives is")
         ((low, high),) = columns.domain
         half, p, top = (high - low) / 2, int(self.order), degree(columns)
         if columns.kind == "Fourier":
@@ -68,11 +70,10 @@ def tail_number(tail: TailLike, columns: Basis) -> float | None:
 
 def tail_in_words(tail: TailLike, number: float | None, columns: Basis) -> str:
     """The assumption that a tail makes, or that one is missing, as a certificate prints it."""
+    family = columns.kind if len(columns.domain) == 1 else " × ".join(part.kind for part in columns.parts)  # type: ignore[attr-defined]
     if number is None:
-        return f"NOT DECLARED: how far P_a f lies outside the {columns.size} functions of the state ({columns.kind})"
+        return f"NOT DECLARED: how far P_a f lies outside the {columns.size} functions of the state ({family})"
     if number == 0:
-        return f"every P_a f is exactly a combination of the first {columns.size} {columns.kind} functions of the state"
+        return f"every P_a f is exactly a combination of the first {columns.size} {family} functions of the state"
     source = f", since {tail}" if isinstance(tail, Smooth) else ""
-    return (
-        f"every P_a f, |f| ≤ 1, lies within {number:.3g} of the first {columns.size} {columns.kind} functions{source}"
-    )
+    return f"every P_a f, |f| ≤ 1, lies within {number:.3g} of the first {columns.size} {family} functions{source}"

@@ -15,11 +15,11 @@ import numpy as np
 
 from certirl import _harmonics
 from certirl.bases import FAMILIES, Basis
-from certirl.domain import Array, Domain, describe, one_coordinate
+from certirl.domain import Array, Domain, describe
 
 # Rows whose products are summed up in single precision; rows whose functions are in memory at once.
 BLOCK, SLAB = 1024, 1 << 20
-PIECE = 1 << 24  # rows per piece: enough to keep a large device busy
+PIECE = 1 << 24  # rows per piece, of one coordinate: enough to keep a large device busy
 MOST_FUSED = 32  # harmonics of two variables together: more would not fit into registers
 
 
@@ -73,13 +73,15 @@ def generator(seed: np.random.SeedSequence, device: Any) -> Any:
 
 
 def draw_states(basis: Basis, n: int, rng: Any, *, design: bool) -> Any:
-    """n states of a basis on the generator's device, from its weight or its design: ``[n, 1]``, single precision."""
-    one_coordinate(basis.domain, "drawing on a device is")
-    ((low, high),) = basis.domain
-    u = torch().rand(n, 1, generator=rng, device=rng.device)
-    uneven = basis.kind == "Chebyshev" or (design and basis.kind != "Fourier")
-    t = torch().cos(np.pi * u) if uneven else 2 * u - 1
-    return ((low + high) / 2 + (high - low) / 2 * t).clamp(low, high)
+    """n states of a basis on the generator's device, from its weight or its design: ``[n, d]``, single precision."""
+    parts: Sequence[Basis] = getattr(basis, "parts", (basis,))  # of several coordinates, the family of each
+    u, columns = torch().rand(n, len(parts), generator=rng, device=rng.device), []
+    for own, part in zip(u.T, parts, strict=True):
+        ((low, high),) = part.domain
+        uneven = part.kind == "Chebyshev" or (design and part.kind != "Fourier")
+        t = torch().cos(np.pi * own) if uneven else 2 * own - 1
+        columns.append(((low + high) / 2 + (high - low) / 2 * t).clamp(low, high))
+    return torch().stack(columns, dim=1)
 
 
 def _reference(basis: Basis, states: Any) -> Any:

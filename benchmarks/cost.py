@@ -1,0 +1,109 @@
+"""How time and memory of every step grow with n, k, k_s and |A|.
+
+    OMP_NUM_THREADS=1 python benchmarks/cost.py [--repeats 3] [--out benchmarks/results/cost.json]
+
+CPU seconds of one thread, the best of several turns, for logs of the paper's random problem in memory: Legendre
+functions, kernels as `certirl` chooses them. Memory is what a pass over drawn data allocates at its peak.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tracemalloc
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import certirl
+from certirl import study
+from certirl._map import on
+from certirl.bench import cpu_seconds
+from certirl.moments import accumulate
+from certirl.simulator import draw
+
+MILLION = 1_000_000
+
+
+def log_of(rows: int, actions: int = 3) -> certirl.Transitions:
+    """So many transitions in all, a share of each action."""
+    problem = certirl.problems.random_polynomial(seed=7, actions=actions)
+    return certirl.sample(problem, basis=certirl.Legendre(11), samples=rows // actions, rng=0)
+
+
+def moments_of(log: certirl.Transitions, k: int, columns: int) -> certirl.Moments:
+    return certirl.measure(log, basis=certirl.Legendre(k), columns=columns, map=1)
+
+
+def reward_of(moments: certirl.Moments) -> certirl.Recovery:
+    return certirl.recover(certirl.bellman(certirl.estimate(moments), discount=0.7))
+
+
+def proof_of(log: certirl.Transitions, reward: Any, columns: int) -> certirl.Certificate:
+    asked: dict[str, Any] = {"discount": 0.7, "expert": 0, "delta": 0.05, "tail": 0}
+    return certirl.certify(reward, log, columns=certirl.Legendre(columns), map=1, **asked)
+
+
+def peak_megabytes(rows: int, k: int) -> float:
+    """What a pass over draws allocates at most, beside what is there."""
+    problem, basis = certirl.problems.random_polynomial(seed=7), certirl.Legendre(k)
+    tracemalloc.start()
+    with on(1):
+        accumulate(draw(problem, basis, rows // 3, 0), [(basis, basis)], n_actions=3)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak / 1e6
+
+
+def steps() -> dict[str, dict[str, Callable[[], object]]]:
+    """Everything that is timed: by what it shows, then by the value that changes."""
+    log = log_of(MILLION)
+    reward = reward_of(moments_of(log, 11, 3)).reward
+    sizes = (5, 11, 25, 51, 101, 201)
+    measured = {k: moments_of(log, k, 3) for k in (11, 25, 51, 101)}
+    logs = {rows: log_of(rows) for rows in (MILLION, 4 * MILLION, 16 * MILLION)}
+    choices = {actions: log_of(MILLION, actions) for actions in (2, 3, 6, 12)}
+    return {
+        "moments, k rows and k columns": {f"k = {k}": partial(moments_of, log, k, k) for k in sizes},
+        "moments, k rows and 3 columns": {f"k = {k}": partial(moments_of, log, k, 3) for k in sizes},
+        "reward from moments, 3 columns": {f"k = {k}": partial(reward_of, part) for k, part in measured.items()},
+        "certificate": {f"k_s = {c}": partial(proof_of, log, reward, c) for c in (3, 7, 11, 15)},
+        "moments, k = 11, n transitions": {
+            f"n = {rows:,}": partial(moments_of, part, 11, 11) for rows, part in logs.items()
+        },
+        "certificate, k_s = 3, n transitions": {
+            f"n = {rows:,}": partial(proof_of, part, reward, 3) for rows, part in logs.items()
+        },
+        "moments, k = 11, |A| actions": {
+            f"|A| = {a}": partial(moments_of, part, 11, 11) for a, part in choices.items()
+        },
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "cost.json")
+    options = parser.parse_args()
+    found = {}
+    for name, row in steps().items():
+        for step in row.values():
+            step()  # compiled and loaded
+        turns = [{value: cpu_seconds(step) for value, step in row.items()} for _ in range(options.repeats)]
+        found[name] = {value: round(min(turn[value] for turn in turns), 4) for value in row}
+        print(
+            f"{name}: " + ", ".join(f"{value}: {seconds:.3g} s" for value, seconds in found[name].items()), flush=True
+        )
+    memory = {f"n = {n:,}, k = {k}": round(peak_megabytes(n, k), 1) for n in (MILLION, 4 * MILLION) for k in (11, 101)}
+    print(f"peak memory: {memory}")
+    record = {
+        "CPU seconds": found,
+        "peak memory of a pass, MB": memory,
+        "versions": study.versions((*study.VERSIONED, "numba")),
+    }
+    options.out.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()

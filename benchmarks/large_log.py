@@ -1,0 +1,90 @@
+"""A log larger than memory through the command line: on threads, and on a local cluster that loses a worker.
+
+    python benchmarks/make_parquet.py FOLDER
+    python benchmarks/large_log.py FOLDER [--out benchmarks/results/large_log.json]
+
+`certirl moments` is run as anybody would run it. On the cluster the busiest worker is killed once it has worked for a
+while; the moments must be the same to the last bit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from certirl import study
+from certirl.moments import load
+
+BUSY = 5.0  # CPU seconds after which a worker is in the middle of its work
+
+
+def run(folder: Path, output: Path, *arguments: str, kill: bool = False) -> dict[str, Any]:
+    """Seconds and the most memory of the command and each of its children; with ``kill``, one of these dies."""
+    command = [sys.executable, "-m", "certirl", "moments", str(folder), "--domain", "-1", "1", "-o", str(output)]
+    started, peaks, killed = time.perf_counter(), dict[int, int](), 0
+    with subprocess.Popen([*command, *arguments], stdout=subprocess.DEVNULL) as process:
+        while process.poll() is None:
+            family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+            seen = {member.pid: look for member in family if (look := _look(member)) is not None}
+            peaks |= {pid: max(peaks.get(pid, 0), memory) for pid, (memory, _) in seen.items()}
+            busiest = max((pid for pid in seen if pid != process.pid), key=lambda pid: seen[pid][1], default=None)
+            if kill and not killed and busiest is not None and seen[busiest][1] > BUSY:
+                os.kill(busiest, 9)
+                killed += 1
+            time.sleep(0.2)
+    if process.returncode or (kill and not killed):
+        raise SystemExit(f"certirl ended with {process.returncode}, workers killed: {killed}")
+    return {
+        "command": "certirl moments FOLDER --domain -1 1 " + " ".join(arguments),
+        "seconds": time.perf_counter() - started,
+        "peak memory of any process, MB": max(peaks.values()) / 1e6,
+        "workers killed": killed,
+    }
+
+
+def _look(member: psutil.Process) -> tuple[int, float] | None:
+    """Memory and CPU seconds; None if it has ended meanwhile."""
+    try:
+        times = member.cpu_times()
+        return member.memory_info().rss, times.user + times.system
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "large_log.json")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        files = [Path(scratch, f"{name}.npz") for name in ("one", "all", "cluster")]
+        runs = [
+            run(options.folder, files[0], "--workers", "1"),
+            run(options.folder, files[1]),
+            run(options.folder, files[2], "--scheduler", "local", kill=True),
+        ]
+        one, *others = map(load, files)
+        names = ("counts", "gram", "cross", "outer")
+        alike = [all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names) for other in others]
+    record = {
+        "rows": int(one.counts.sum()),
+        "runs": runs,
+        "same to the last bit": all(alike),
+        "versions": study.versions((*study.VERSIONED, "numba", "pyarrow", "distributed")),
+    }
+    print(json.dumps(record, indent=1))
+    options.out.write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

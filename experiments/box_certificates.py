@@ -1,0 +1,251 @@
+"""Are certificates on boxes true, and do planners agree with them? Two and three coordinates, in one command.
+
+    python experiments/box_certificates.py [--fast] [--workers 2] [--out experiments/results]
+
+Random problems with known truth (jumps from corners, where it is exact; factorised polynomials, turning and drifting
+with noise, an angle beside a temperature, where it comes by quadrature), rewards that are right and rewards spoiled
+until their true margin is just below zero; paired and unpaired data; δ = 0.05 and 0.2; four draws of every reward.
+False certificates and bounds above the truth are counted. Where a certificate holds in two coordinates, a fine-grid MDP
+is solved by policy iteration under the same reward, and the share of its states where the optimal action is the
+expert's is reported.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+import certirl
+from certirl import box_problems, product, study
+from certirl.box_problems import BoxProblem
+from certirl.boxes import mesh
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The full size; ``--fast`` shrinks it."""
+
+    problems: int = 28
+    corners: int = 200
+
+
+FAST = Arguments(problems=2, corners=6)
+DRAWS = 4  # independent certificates of every reward
+GRID = 31  # cells along each coordinate of the fine-grid MDP
+
+
+def a_problem(seed: int) -> tuple[BoxProblem, certirl.ProductBasis, float, int]:
+    """One of four kinds in turn, with random settings: problem, columns, discount, transitions per action."""
+    rng = np.random.default_rng([seed, 1])
+    discount, kind = float(rng.choice([0.3, 0.5, 0.7])), seed % 10
+    Legendre, Fourier = certirl.Legendre, certirl.Fourier
+    if kind < 6:
+        drift = np.array(box_problems.Whirl.drift) + rng.uniform(-0.1, 0.1, (3, 2))
+        settings = {"angle": float(rng.uniform(0, 1.5)), "noise": float(rng.uniform(0.9, 1.2)), "shrink": 0.6}
+        problem = box_problems.Whirl(drift=tuple(map(tuple, drift.tolist())), **settings)
+        return problem, product(Legendre(6), Legendre(6)), discount, 60_000
+    if kind < 8:
+        problem = box_problems.random_independent(seed=seed)
+        return problem, product(Legendre(3), Legendre(3), index="full"), discount, 200_000
+    if kind == 8:
+        homes = (0.0, float(rng.uniform(1.0, 3.0)), float(-rng.uniform(1.0, 3.0)))
+        angle = certirl.problems.circle(homes=homes, pull=float(rng.uniform(0.1, 0.2)), noise=1.2)
+        room = certirl.problems.thermostat(power=(2.0, 0.0, -1.0), leak=0.4, noise=4.0)
+        return box_problems.independent(angle, room), product(Fourier(9), Legendre(9)), discount, 80_000
+    problem = box_problems.whirl(dimension=3, noise=float(rng.uniform(1.4, 1.6)), angle=float(rng.uniform(0, 1.5)))
+    return problem, product(*[Legendre(4)] * 3), 0.3, 120_000
+
+
+def barely_wrong(
+    problem: BoxProblem, reward: certirl.Reward, discount: float, rng: np.random.Generator
+) -> certirl.Reward:
+    """Mix a reward with a random one until its true margin is just below zero: the hardest reward to judge."""
+    other = certirl.Reward(reward.basis, rng.normal(size=reward.basis.size) * np.abs(reward.coefficients).mean())
+    along = 31 if len(problem.domain) == 2 else 11
+    grid = mesh([np.linspace(low, high, along) for low, high in problem.domain])
+    ours, theirs = (problem.margins(r, grid, discount=discount) for r in (reward, other))
+    low, high = 0.0, 1.0
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if ((1 - middle) * ours + middle * theirs).min() > 0 else (low, middle)
+    share = min(high + 1e-3, 1.0)
+    return certirl.Reward(reward.basis, (1 - share) * reward.coefficients + share * other.coefficients)
+
+
+def agreement(problem: BoxProblem, reward: certirl.Reward, discount: float) -> float:
+    """The share of cells of a fine-grid MDP in which policy iteration under the reward takes the expert's action."""
+    axes = [low + (high - low) * (np.arange(GRID) + 0.5) / GRID for low, high in problem.domain]
+    states = mesh(axes)
+    moves = np.array([problem.density(states, states, action) for action in range(problem.n_actions)])
+    moves /= moves.sum(axis=2, keepdims=True)
+    gained, policy = np.asarray(reward(states)), np.full(len(states), 1)
+    while True:
+        own = moves[policy, np.arange(len(states))]
+        value = np.linalg.solve(np.eye(len(states)) - discount * own, gained)
+        best = np.argmax(moves @ value, axis=0)
+        if (best == policy).all():
+            return float((policy == 0).mean())
+        policy = best
+
+
+def verdict(
+    kind: str, problem: Any, delta: float, paired: bool, spoil: bool, found: certirl.Certificate, truth: float
+) -> dict[str, Any]:
+    """What one certificate said, and whether it is true."""
+    return {
+        "kind": kind,
+        "coordinates": len(problem.domain),
+        "delta": delta,
+        "paired": paired,
+        "spoiled": spoil,
+        "holds": found.holds,
+        "false": bool(found.holds and truth <= 0),
+        "above": bool(truth < found.margin),  # the bound itself is wrong, whether or not it is positive
+        "share": found.margin / truth if found.holds else None,
+        "agreement": None,
+    }
+
+
+def judge(seed: int) -> list[dict[str, Any]]:
+    """A reward from the exact operators, perhaps spoiled; several certificates of it, compared with the truth."""
+    problem, columns, discount, samples = a_problem(seed)
+    rng = np.random.default_rng([seed, 2])
+    exact = certirl.bellman(problem.operators(columns), discount=discount)
+    reward, spoil = certirl.recover(exact).reward, bool(rng.random() < 0.3)
+    if reward is None:
+        return []
+    if spoil:
+        reward = barely_wrong(problem, reward, discount, rng)
+    truth = problem.true_margin(reward, discount=discount)
+    tail = 0.0 if columns.index == "full" else problem.tail(columns.on(problem.domain))  # "full": polynomials
+    given = {"tail": tail, "discount": discount, "columns": columns, "samples": samples, "progress": False, "map": 1}
+    runs = []
+    for draw in range(DRAWS):
+        delta, paired = (0.05, 0.2)[draw % 2], draw != 3
+        found = certirl.certify(reward, problem, delta=delta, rng=[seed, 3, draw], paired=paired, **given)
+        runs.append(verdict(problem.name, problem, delta, paired, spoil, found, truth))
+    if any(run["holds"] for run in runs) and len(problem.domain) == 2:
+        runs[0]["agreement"] = agreement(problem, reward, discount)
+    return runs
+
+
+class Corners:
+    """From corner j of the box an action leads to one of a few places, from elsewhere as from a random corner.
+
+    The chance of corner j is a product of (1 ± t)/2, so every P_a f is exactly multilinear, and D_a is least at a
+    corner: the truth is a matter of a few numbers, known without quadrature, mesh or search.
+    """
+
+    n_actions, thread_safe = 3, True
+
+    def __init__(self, dimension: int, seed: int) -> None:
+        rng = np.random.default_rng([seed, 5])
+        self.domain = ((-1.0, 1.0),) * dimension
+        self.corners = mesh([np.array([-1.0, 1.0])] * dimension)
+        home = np.array([0.65, -0.65, 0.0])[:, None, None, None] * rng.uniform(0.3, 1.0)
+        spread = rng.uniform(-0.2, 0.2, (3, len(self.corners), 5, dimension))
+        self.places = home + 0.1 * self.corners[:, None] * rng.uniform(-1, 1, dimension) + spread
+
+    def chances(self, states: Any) -> Any:
+        """Of every corner ``[n, 2ᵈ]``."""
+        return ((1 + states[:, None] * self.corners) / 2).prod(axis=2)
+
+    def sample(self, states: Any, action: int, rng: np.random.Generator) -> Any:
+        """Draw s' for each state: two random numbers a row, whatever the action."""
+        which, place = rng.random((2, len(states)))
+        corner = (which[:, None] > self.chances(states).cumsum(axis=1)[:, :-1]).sum(axis=1)
+        return self.places[action, corner, (place * self.places.shape[2]).astype(int)]
+
+    def margins(self, reward: Any, discount: float) -> Any:
+        """D_a at the corners ``[A − 1, 2ᵈ]``: V there and at the places by solving 2ᵈ equations."""
+        flat = self.places.reshape(-1, len(self.domain))
+        gained, leads = reward(flat).reshape(self.places.shape[:3]), self.chances(flat)
+        leads = leads.reshape(*self.places.shape[:3], -1).mean(axis=2)  # where the places of a corner lead, in corners
+        # h_c at the corners: the mean over places of R + γ h_0; h_0 solves its own equation
+        own = np.linalg.solve(np.eye(len(self.corners)) - discount * leads[0], gained[0].mean(axis=1))
+        expected = gained.mean(axis=2) + discount * leads @ own
+        return expected[0] - expected[1:]
+
+
+def judge_corners(seed: int) -> list[dict[str, Any]]:
+    """The same for a problem of corners; its reward comes from data of its own."""
+    rng = np.random.default_rng([seed, 4])
+    dimension, discount = (2, 2, 3)[seed % 3], float(rng.choice([0.3, 0.6, 0.8]))
+    problem = Corners(dimension, seed)
+    basis = product(*[certirl.Legendre(2)] * dimension, index="full")
+    solved = certirl.solve(problem, basis=basis, columns=basis.size, discount=discount, samples=5_000, rng=seed)
+    if solved.reward is None:
+        return []
+    reward, spoil = solved.reward, seed % 2 == 1
+    if spoil:
+        other = certirl.Reward(reward.basis, rng.normal(size=basis.size) - reward.coefficients)
+        ours, theirs = (problem.margins(r, discount).ravel() for r in (reward, other))
+        share = float((ours / np.maximum(ours - theirs, 1e-300))[theirs < 0].min(initial=1.0))  # where a margin is zero
+        share = min(share + 1e-3, 1.0)
+        reward = certirl.Reward(reward.basis, (1 - share) * reward.coefficients + share * other.coefficients)
+    truth = float(problem.margins(reward, discount).min())
+    columns, runs = basis.on(problem.domain), []
+    for draw in range(DRAWS):
+        delta, paired, samples = (0.05, 0.2)[draw % 2], draw < 3, (3_000, 10_000, 30_000)[draw % 3]
+        given = {"tail": 0, "discount": discount, "columns": columns, "samples": samples, "progress": False, "map": 1}
+        found = certirl.certify(reward, problem, delta=delta, rng=[seed, 6, draw], paired=paired, **given)
+        runs.append(verdict("corners", problem, delta, paired, spoil, found, truth))
+    return runs
+
+
+def soundness(arguments: Arguments, walk: study.Walk) -> study.Findings:
+    """Count false certificates, bounds above the truth, and states on which a planner disagrees."""
+    found = walk(judge_corners, list(range(arguments.corners)), unit="problems")
+    found += walk(judge, list(range(arguments.problems)), unit="problems")
+    runs = [run for own in found for run in own]
+    kinds = sorted({f"{run['kind']}, {run['coordinates']} coordinates" for run in runs})
+    by_kind = {
+        kind: _count([run for run in runs if f"{run['kind']}, {run['coordinates']} coordinates" == kind])
+        for kind in kinds
+    }
+    agreements = [run["agreement"] for run in runs if run["agreement"] is not None]
+    numbers = {
+        "all": _count(runs),
+        "by kind": by_kind,
+        "by delta": {str(delta): _count([run for run in runs if run["delta"] == delta]) for delta in (0.05, 0.2)},
+        "spoiled": _count([run for run in runs if run["spoiled"]]),
+        "fine-grid MDPs solved": len(agreements),
+        "policy agreement, least and mean": [float(f(agreements)) for f in (np.min, np.mean)] if agreements else None,
+    }
+    return study.Findings(numbers, [], None, "whether certificates on boxes are true")
+
+
+def _count(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    shares = [run["share"] for run in runs if run["share"] is not None]
+    return {
+        "runs": len(runs),
+        "certified": sum(run["holds"] for run in runs),
+        "false certificates": sum(run["false"] for run in runs),
+        "bounds above the truth": sum(run["above"] for run in runs),
+        "median share of the true margin that is certified": float(np.median(shares)) if shares else None,
+    }
+
+
+def main() -> None:
+    """Run and write the numbers."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    study.add_options(parser, str(Path(__file__).parent / "results"))
+    options = parser.parse_args()
+    arguments = FAST if options.fast else Arguments()
+    if options.trials is not None:
+        arguments = replace(arguments, problems=options.trials)
+    experiment: Any = SimpleNamespace(__file__=__file__, run=soundness)
+    command = f"python experiments/box_certificates.py{' --fast' * options.fast}"
+    settings = {"name": "box_certificates", "out": options.out, "command": command}
+    memory = study.conduct(experiment, arguments, workers=options.workers, **settings)
+    memory.unlink(missing_ok=True)
+    print((options.out / "box_certificates.json").read_text(encoding="utf-8"), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""Certify a reward for any expert: one who always takes one action, one who switches, one who mixes actions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from certirl._map import on
+from certirl.bases import Basis
+from certirl.bellman import check_problem
+from certirl.cells import Cells
+from certirl.certify import FIT_SHARE, Certificate, check_delta, look_up_range, split
+from certirl.certify import certify as certify_constant
+from certirl.domain import Domain, as_domain, one_coordinate
+from certirl.extrema import minimum
+from certirl.policies import Policy, as_policy
+from certirl.policy_certificate import PolicyCertificate, conclude_policy
+from certirl.policy_evidence import fit_policy_surrogate, gather
+from certirl.progress import Report
+from certirl.reward import RewardLike, unpack
+from certirl.simulator import Simulator, check_simulator
+from certirl.tail import TailLike
+from certirl.transitions import Transitions
+from certirl.tubes import look_up
+
+TUBE = 0.025  # of the domain's width: the half-width of the tube if none is asked for
+WIDTHS = (1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2)  # of the tents, as shares of the tube
+
+
+def certify(
+    reward: Any,
+    source: Simulator | Transitions,
+    *,
+    delta: float = 0.05,
+    tail: TailLike = None,
+    discount: float | None = None,
+    expert: Any = None,
+    columns: Basis | None = None,
+    samples: int = 100_000,
+    rng: Any = None,
+    reward_range: tuple[float, float] | None = None,
+    paired: bool | None = None,
+    progress: bool | Report | None = None,
+    map: Any = None,
+    tube: float | None = None,
+) -> Certificate | PolicyCertificate:
+    """Prove, from data the reward has not seen, that the expert is strictly optimal under it: D_a(s) ≥ margin > 0.
+
+    At every state for an expert who always takes one action; for any other farther than ``tube`` from the states where
+    it switches, with a bound on what it can lose nearer to them.
+
+    Args:
+        reward: a `Solution`, a `Reward`, or any bounded function of states ``[n, d]``: also what another library gave.
+        source: a simulator, or transitions that were not used to find the reward.
+        delta: the probability of a false certificate.
+        tail: how far P_a f, |f| ≤ 1, can lie outside the span of the columns: a number (0 if exactly representable), a
+            `Smooth` bound on derivatives, or a function of the column basis. Without it nothing is "certified".
+        discount: γ; known from a solution.
+        expert: an action, or a function of states ``[n, d]`` to actions ``[n]`` or to probabilities ``[n, A]``; known
+            from a solution.
+        columns: the functions of the state, for example ``Legendre(3)``; known from a solution.
+        samples: fresh transitions per action to draw; for simulators only.
+        rng: a seed or Generator; needed with a simulator, and for splitting a log.
+        reward_range: bounds on a plain function; looked up on a grid, and added to the assumptions, if left out.
+        paired: ask a simulator with the same states and random numbers for every action, so that noise cancels between
+            actions; left out, it is done where a trial shows that rows keep their random numbers.
+        progress: True, False, a function ``(done, total)``, or None for a line if standard error is a terminal.
+        map: where to work through data: a number of threads, a Dask client or an executor; threads on all cores if
+            left out. Results do not depend on it.
+        tube: a half-width, for experts who switch; a fortieth of the domain's width if left out.
+    """
+    settings: dict[str, Any] = {"delta": delta, "tail": tail, "samples": samples, "rng": rng, "paired": paired}
+    settings |= {"reward_range": reward_range, "progress": progress, "map": map, "discount": discount}
+    known = getattr(reward, "expert", None) if expert is None else expert
+    if known is None or isinstance(known, int | np.integer):
+        if tube is not None:
+            raise ValueError("an expert who always takes one action never switches: leave tube out")
+        return certify_constant(reward, source, expert=expert, columns=columns, **settings)
+    return _certify_policy(reward, source, known, columns, tube, **settings)
+
+
+def _certify_policy(
+    reward: Any,
+    source: Any,
+    expert: Any,
+    columns: Basis | None,
+    tube: float | None,
+    *,
+    delta: float,
+    tail: TailLike,
+    discount: float | None,
+    samples: int,
+    rng: Any,
+    reward_range: tuple[float, float] | None,
+    paired: bool | None,
+    progress: bool | Report | None,
+    map: Any,
+) -> PolicyCertificate:
+    """The same for experts who switch or mix."""
+    check_delta(delta)
+    function, policy, columns, discount = _what_is_asked(reward, source, expert, columns, discount)
+    lookup, allowed = look_up(policy, columns.domain), allowed_tube(tube, columns.domain)
+    notes: tuple[str, ...] = ("the reward was chosen without looking at these transitions",)
+    if reward_range is None:
+        reward_range, note = reward_bounds(function, columns.domain)
+        notes += (note,) if note else ()
+    training, fresh = split(source, columns, samples, rng, FIT_SHARE, progress, role="certify", paired=paired)
+    problem: dict[str, Any] = {"columns": columns, "discount": discount, "reward_range": reward_range}
+    problem |= {"switches": lookup.switches, "widths": allowed * np.array(WIDTHS)}
+    with on(map):
+        surrogate = fit_policy_surrogate(function, policy, training, **problem)
+        evidence = gather(surrogate, fresh)
+    return conclude_policy(surrogate, evidence, lookup, allowed=allowed, delta=delta, tail=tail, notes=notes)
+
+
+def _what_is_asked(
+    reward: Any, source: Any, expert: Any, columns: Basis | None, discount: float | None
+) -> tuple[RewardLike, Policy, Basis, float]:
+    """The reward as a function, π, the columns on the domain, and γ, from a solution where not given."""
+    function, discount, _ = unpack(reward, discount, 0)
+    if discount is None or columns is None:
+        raise ValueError(
+            "a reward alone does not know the problem: pass discount and columns, say columns=Legendre(15)"
+        )
+    if not isinstance(source, Transitions):
+        check_simulator(source)
+    domain = as_domain(source.domain)
+    one_coordinate(domain, "a certificate is")
+    check_problem(discount, 0, source.n_actions)
+    return function, as_policy(expert, source.n_actions), columns.on(domain), discount
+
+
+def allowed_tube(tube: float | None, domain: Domain) -> float:
+    """The half-width asked for, or a share of the domain."""
+    ((low, high),) = domain
+    allowed = TUBE * (high - low) if tube is None else float(tube)
+    if not 0 < allowed < high - low:
+        raise ValueError(f"tube must be a half-width between 0 and {high - low:g}, the width of the domain, got {tube}")
+    return allowed
+
+
+def reward_bounds(reward: RewardLike, domain: Domain) -> tuple[tuple[float, float], str]:
+    """Bounds on a reward, and what has to be assumed for them: nothing if it is an expansion or piecewise linear."""
+    basis, coefficients = getattr(reward, "basis", None), getattr(reward, "coefficients", None)
+    if coefficients is None or getattr(reward, "ended", None) is not None:
+        return look_up_range(reward, domain)
+    if isinstance(basis, Cells):  # between its grid points, at which it is its coefficients
+        return (float(coefficients.min()), float(coefficients.max())), ""
+    if isinstance(basis, Basis):
+        return (minimum(basis, coefficients)[1], -minimum(basis, -coefficients)[1]), ""
+    return look_up_range(reward, domain)

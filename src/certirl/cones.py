@@ -1,0 +1,121 @@
+"""Cones of value functions, each with the mixture of rows that should refute it; settled on training data.
+
+Forecasts only: whatever is chosen here, the proof is that of docs/notes/refutation.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from certirl.domain import Array
+from certirl.program import least_norm
+
+# Cones are halved until the training data clear the forecast error this many times over, or there are so many.
+COMFORT, CONES = 2.0, 300
+
+
+@dataclass(frozen=True, eq=False)
+class Fan:
+    """Cones that cover the w-space, in coordinates in which the noise is round; forecasts only, nothing is proved."""
+
+    points: Array  # the rows ρ_i [m, p], rival by rival
+    lever: Array  # [k_s, n]; squared lengths are the variances of fits at the n states, for unit noise
+    noise: Array  # covariances of the contrasts with two rivals [R, R, p, p]
+    values: Array  # φ at some states [p, …], for the range of w·φ
+    tail: float  # this and the next two will enter the bounds
+    samples: float
+    L: float
+    shares: Array | None
+    most: int  # cones
+
+    def grown(self) -> tuple[Array, Array]:
+        """Halve the least clear cone of a simplex, and so on: cones ``[F, p, p]``, a direction a row, and mixtures."""
+        p, corners, number = self.points.shape[1], self._simplex(), itertools.count()
+        heap, new = list[tuple[float, int, Array, Array]](), [np.delete(corners, v, axis=0) for v in range(p + 1)]
+        while True:
+            for cone in new:
+                clearance, mixture = self._against(cone)
+                heapq.heappush(heap, (clearance, next(number), cone, mixture))
+            clearance, _, cone, _ = heap[0]
+            known = self._lowest(cone).max() >= 0  # one direction is a reward, on training data
+            if p == 1 or known or clearance > COMFORT or len(heap) >= self.most:
+                return np.array([entry[2] for entry in heap]), np.array([entry[3] for entry in heap])
+            heapq.heappop(heap)
+            i, j = divmod(int((cone @ cone.T).argmin()), p)  # the widest angle
+            new = [cone.copy(), cone.copy()]
+            new[0][i] = new[1][j] = (cone[i] + cone[j]) / np.linalg.norm(cone[i] + cone[j])
+
+    def _simplex(self) -> Array:
+        """p + 1 unit vectors with sum zero; the first one is a reward, if the training data allow any."""
+        p = self.points.shape[1]
+        corners = np.linalg.svd(np.eye(p + 1) - 1 / (p + 1))[0][:, :p] * np.sqrt(1 + 1 / p)
+        reward, _ = least_norm(self.points / (float(np.linalg.norm(self.points, axis=1).max()) or 1.0))
+        if reward is not None:  # reflect the first corner into it
+            mirror = corners[0] - reward / np.linalg.norm(reward)
+            corners = corners - 2 * np.outer(corners @ mirror, mirror) / max(float(mirror @ mirror), 1e-30)
+        return corners
+
+    def _against(self, cone: Array) -> tuple[float, Array]:
+        """How many errors x(λ) clears zero by, and the λ ≥ 0 with w_v·x(λ) ≤ −1 in every direction and least error."""
+        p, forms = len(cone), self._forms(cone)
+        error = np.kron(np.linalg.cholesky(forms.mean(axis=0)).T, self.lever)
+        pull = cone @ self.points.T + self.tail * np.ptp(cone @ self.values, axis=1)[:, None]
+        unit, heavy = float(np.abs(pull).max()) or 1.0, 1e3 * float(np.abs(error).max())
+        error = np.vstack([error, heavy * self._astray()])
+        system = np.block([[error, np.zeros((len(error), p))], [heavy / unit * pull, heavy * np.eye(p)]])
+        goal = np.concatenate([np.zeros(len(error)), np.full(p, -heavy)])
+        mixture = self._shared(_least(system, goal, slack=p))
+        h = mixture.reshape(len(self.noise), -1) @ self.lever.T
+        return -float((pull @ mixture / np.sqrt(np.einsum("vab,ab->v", forms, h @ h.T))).max()), mixture
+
+    def vanishing(self, axes: Array) -> Array:
+        """The mixture that is shortest, along the axes ``[v, p]`` and with its error: ``[m]``."""
+        error = np.kron(np.linalg.cholesky(self._forms(axes).mean(axis=0)).T, self.lever)
+        system = np.vstack([axes @ self.points.T, error])
+        heavy = 1e3 * float(np.abs(system).max())
+        system = np.vstack([system, heavy * self._astray()])
+        goal = np.append(np.zeros(len(system)), heavy)
+        return self._shared(_least(np.vstack([system, np.full(len(self.points), heavy)]), goal))
+
+    def _lowest(self, directions: Array) -> Array:
+        """The least w·ρ of all rows, or Σ_a ν_a times the least of each rival's, for every direction."""
+        each = (directions @ self.points.T).reshape(len(directions), len(self.noise), -1).min(axis=2)
+        return np.asarray(each.min(axis=1) if self.shares is None else each @ self.shares)
+
+    def _astray(self) -> Array:
+        """Rows that vanish for mixtures with the right shares ``[R, m]``."""
+        if self.shares is None:
+            return np.zeros((0, len(self.points)))
+        own = np.repeat(np.eye(len(self.shares)), len(self.points) // len(self.shares), axis=1)
+        return own - self.shares[:, None]
+
+    def _shared(self, mixture: Array) -> Array:
+        """The mixture with its shares put right."""
+        if self.shares is None:
+            return mixture
+        groups = mixture.reshape(len(self.shares), -1) + 1e-12
+        return (groups * (self.shares / groups.sum(axis=1))[:, None]).ravel()
+
+    def _forms(self, cone: Array) -> Array:
+        """C_v ``[R, R]`` with Σ_ab C_v,ab h_a·h_b about the squared error of w_v·x, h_a = Σ λ_i lever_i over a."""
+        rivals, square = len(self.noise), np.ptp(cone @ self.values, axis=1)[:, None, None] ** 2
+        largest = (2.3 * self.L) ** 2 * float((self.lever**2).sum(axis=0).max())
+        missed = self.tail**2 / 4 * self.samples * (rivals + 1)
+        estimation = 2 * self.L * np.einsum("vi,abij,vj->vab", cone, self.noise, cone)
+        return np.asarray(estimation + square * ((largest + missed) * np.eye(rivals) + missed))
+
+
+def _least(system: Array, goal: Array, slack: int = 0) -> Array:
+    """The λ ≥ 0 that brings system @ λ closest to the goal, without its slack and scaled to sum 1; even if none is."""
+    from scipy.optimize import nnls
+
+    weights = np.zeros(system.shape[1])
+    with contextlib.suppress(RuntimeError):  # the solver gave up
+        weights, _ = nnls(system, goal, maxiter=30 * sum(system.shape))
+    weights = weights[: len(weights) - slack]
+    return weights / weights.sum() if weights.any() else np.full(len(weights), 1 / len(weights))

@@ -1,0 +1,279 @@
+"""The certificate for an expert who switches: strictly best outside a tube, with a bound on regret inside it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from certirl import archive
+from certirl.boxes import from_spec
+from certirl.certify import independence, least_enough
+from certirl.domain import Array
+from certirl.estimate import MAX_CONDITION
+from certirl.policy_bounds import SHARES, Bands, bands
+from certirl.policy_evidence import POLICY_SUMS, PolicyEvidence, PolicySurrogate
+from certirl.tail import TailLike, tail_in_words, tail_number
+from certirl.tubes import Lookup, Tube, read_tube
+
+_WORDS = ("holds", "delta", "spending", "tail", "samples", "allowed")
+_GUESSES = ("fits", "Z", "mix", "switches", "widths", "tent_fits", "drop")
+_NUMBERS = ("discount", "low", "high", "dropped")
+
+
+@dataclass(frozen=True, eq=False)
+class PolicyCertificate:
+    """With probability at least 1 − δ the expert's action is strictly best at every state outside the tube.
+
+    Best: taking it and then following the expert is worth more than taking any other and then following the expert.
+
+    Attributes:
+        holds: the margin is positive and the tail was declared.
+        margin: what every action the expert takes is better by than every other, divided by γ, farther than ``allowed``
+            from all switches: a lower bound. If it is not positive, nothing is proved of that part as a whole.
+        estimated: the same before the losses.
+        losses: what is taken off, by name; they add up.
+        allowed: the half-width of the tube that was asked for.
+        tube: intervals in which that is not proved ``[t, 2]``.
+        half_width: the farthest that a state of the tube is from a switch.
+        share: of the domain that the tube takes up.
+        regret: the value lost at worst, at any state, by following the expert instead of the best policy.
+        settled: farther than this from a switch the expert does what every best policy does, who need not follow the
+            expert afterwards; infinite if that is nowhere known.
+        value_span: how far the expert's value reaches at least, from its lowest to its highest state.
+        ties: how far actions that the expert mixes can differ, divided by γ; 0 if it never mixes.
+        delta, spending: the probability of a false statement and how it was split, by name.
+        assumptions: what must be true besides, in words.
+        tail: τ, or None if none was declared; then the word is "validated", never "certified".
+        worst_state, worst_action: where the margin is lowest.
+        samples: fresh transitions per action.
+        surrogate, evidence, lookup: the numbers it rests on.
+    """
+
+    holds: bool
+    margin: float
+    estimated: float
+    losses: dict[str, float]
+    allowed: float
+    tube: Array
+    half_width: float
+    share: float
+    regret: float
+    settled: float
+    value_span: float
+    ties: float
+    delta: float
+    spending: dict[str, float]
+    assumptions: tuple[str, ...]
+    tail: float | None
+    worst_state: Array
+    worst_action: int
+    samples: int
+    surrogate: PolicySurrogate
+    evidence: PolicyEvidence
+    lookup: Lookup
+
+    @property
+    def word(self) -> str:
+        """One of "certified", "validated" (no tail declared) and "not certified"."""
+        return "not certified" if not self.margin > 0 else "certified" if self.tail is not None else "validated"
+
+    @property
+    def relative_regret(self) -> float:
+        """The regret as a share of the value's span; infinite where neither is known."""
+        return self.regret / self.value_span if self.value_span > 0 else float("inf")
+
+    @cached_property
+    def samples_needed(self) -> int | None:
+        """How many fresh transitions per action should do, if the curves stay what they are; None if none would."""
+        s, have, tail = self.surrogate, int(self.evidence.counts.min()), self.tail or 0.0
+        now = bands(s, self.evidence, delta=_own(self.spending), tail=tail)
+
+        def enough(n: int) -> bool:
+            then = bands(s, self.evidence.forecast(n / have), delta=_own(self.spending), tail=tail)
+            same = [replace(later, curve=band.curve) for later, band in zip(then.pairs, now.pairs, strict=True)]
+            return _read(s, replace(then, pairs=tuple(same)), self.lookup, self.allowed).margin > 0
+
+        return least_enough(enough, 10 * s.columns.size, have * 2**12)
+
+    @property
+    def missing(self) -> str:
+        """What keeps it from being certified, in words; empty if it is."""
+        if self.holds:
+            return ""
+        if self.margin > 0:
+            return "validated only: declare a tail to make it a certificate"
+        if self.samples_needed is None:
+            return "no number of samples would do: the estimated margin is not positive or the tail is too large"
+        return f"about {self.samples_needed:,} fresh transitions per action should do"
+
+    @property
+    def taken(self) -> str:
+        """The losses worth telling, in words."""
+        telling = 5e-4 * abs(self.estimated)
+        return ", ".join(f"{name} {value:.2g}" for name, value in self.losses.items() if value > telling) or "nothing"
+
+    def __str__(self) -> str:
+        place = ", ".join(f"{x:.4g}" for x in self.worst_state)
+        places = ", ".join(f"[{low:.3f}, {high:.3f}]" for low, high in self.tube[:6])
+        more = f" and {len(self.tube) - 6} more" * (len(self.tube) > 6)
+        lines = [
+            self._headline(),
+            f"  margin   at least {self.margin:.3g} there: estimated {self.estimated:.3g} at s = {place} against "
+            f"action {self.worst_action}, less {self.taken}",
+            f"  tube     {places or 'empty'}{more}: half-width {self.half_width:.3g}, {self.share:.2%} of the domain",
+            f"  regret   at most {self.relative_regret:.2%} of the span of the value, at every state{self._settled}",
+            f"  data     {self.samples:,} fresh transitions per action" + ("" if self.holds else f"; {self.missing}"),
+        ]
+        if self.ties > 0:
+            lines.insert(3, f"  ties     actions that the expert mixes differ by {self.ties:.3g} at most")
+        return "\n".join([*lines, *(f"  assumed: {assumption}" for assumption in self.assumptions)])
+
+    @property
+    def _settled(self) -> str:
+        ((low, high),) = self.lookup.domain
+        known = f"; farther than {self.settled:.3g} from a switch the best policy does as the expert"
+        return known if 0 < self.settled < (high - low) / 2 else ""
+
+    def _headline(self) -> str:
+        count = len(self.lookup.switches)
+        where = f"farther than {self.allowed:.3g} from its {count} switch{'es' * (count != 1)}"
+        where = where if count else "everywhere"
+        if self.holds:
+            best = (
+                "what the expert does is strictly best" if self.ties == 0 else "what the expert may do beats the rest"
+            )
+            return f"Certified with probability {1 - self.delta:g}: {best} {where}"
+        condition = "" if self.tail is not None else ", were the tail zero,"
+        known = f"with probability {1 - self.delta:g}{condition} the margin {where} is at least {self.margin:.3g}"
+        return f"{self.word.capitalize()}: {known}"
+
+    def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Words for a JSON header and numbers for arrays: enough to derive the verdict again."""
+        s, words = self.surrogate, {name: getattr(self, name) for name in _WORDS}
+        words |= {"assumptions": list(self.assumptions), "paired": self.evidence.paired, "columns": s.columns.spec()}
+        words |= {name: getattr(s, name) for name in _NUMBERS}
+        numbers = {name: getattr(self.evidence, name) for name in POLICY_SUMS}
+        numbers |= {name: getattr(s, name) for name in _GUESSES} | {"support": self.lookup.support}
+        return words, numbers
+
+    @staticmethod
+    def unpacked(words: dict[str, Any], numbers: dict[str, Array]) -> PolicyCertificate:
+        """The inverse of `packed`; the verdict is derived from the numbers again, not read."""
+        columns = from_spec(words["columns"])
+        guesses: dict[str, Any] = {name: numbers[name] for name in _GUESSES}
+        ends: dict[str, Any] = {name: words[name] for name in _NUMBERS}
+        surrogate = PolicySurrogate(columns=columns, reward=None, policy=None, **guesses, **ends)
+        evidence = PolicyEvidence(**{name: numbers[name] for name in POLICY_SUMS}, paired=words["paired"])
+        lookup = Lookup(columns.domain, numbers["support"].astype(bool))
+        found = bands(surrogate, evidence, delta=_own(words["spending"]), tail=words["tail"] or 0.0)
+        tube = _read(surrogate, found, lookup, words["allowed"])
+        kept: dict[str, Any] = {"value_span": found.span, "lookup": lookup}
+        kept |= {name: words[name] for name in _WORDS if name != "allowed"}
+        kept |= {"assumptions": tuple(words["assumptions"]), "surrogate": surrogate, "evidence": evidence}
+        return PolicyCertificate(**_of_tube(tube), **kept)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write everything but the reward and the expert to an npz file; `policy_certificate.load` reads it back."""
+        return archive.write(path, "policy certificate", *self.packed())
+
+
+def load(path: str | os.PathLike[str]) -> PolicyCertificate:
+    """Read a certificate that `PolicyCertificate.save` wrote, and derive its verdict again."""
+    kind, header, arrays = archive.read(path)
+    if kind != "policy certificate":
+        raise ValueError(f"{path} holds a certirl {kind}, not the certificate of an expert who switches")
+    try:
+        return PolicyCertificate.unpacked(header, arrays)
+    except (KeyError, TypeError) as problem:
+        raise ValueError(f"{path} is damaged: a field is missing or wrong ({problem})") from None
+
+
+def conclude_policy(
+    surrogate: PolicySurrogate,
+    evidence: PolicyEvidence,
+    lookup: Lookup,
+    *,
+    allowed: float,
+    delta: float,
+    tail: TailLike,
+    notes: tuple[str, ...] = (),
+    others: dict[str, float] | None = None,
+) -> PolicyCertificate:
+    """Turn evidence into a certificate.
+
+    Args:
+        surrogate: what was fixed beforehand.
+        evidence: what the fresh data said.
+        lookup: the expert.
+        allowed: the half-width of the tube asked for.
+        delta: for this certificate alone.
+        tail: as in `certify`.
+        notes: further assumptions.
+        others: parts of δ that belong to other attempts, by name.
+    """
+    number = tail_number(tail, surrogate.columns)
+    if (evidence.counts < surrogate.columns.size).any() or (np.linalg.cond(evidence.gram) > MAX_CONDITION).any():
+        raise ValueError("the fresh states cannot tell the columns apart: use more data or fewer columns")
+    found = bands(surrogate, evidence, delta=delta, tail=number or 0.0)
+    tube = _read(surrogate, found, lookup, allowed)
+    assumption = surrogate.policy.assumption if surrogate.policy is not None else ""
+    spending = {name: share * delta for name, share in SHARES.items()} | (others or {})
+    return PolicyCertificate(
+        **_of_tube(tube),
+        holds=bool(tube.margin > 0 and number is not None),
+        value_span=found.span,
+        delta=sum(spending.values()),
+        spending=spending,
+        assumptions=(
+            tail_in_words(tail, number, surrogate.columns),
+            independence(paired=evidence.paired),
+            *notes,
+            str(lookup),
+            *([assumption] if assumption else []),
+        ),
+        tail=number,
+        samples=int(evidence.counts.min()),
+        surrogate=surrogate,
+        evidence=evidence,
+        lookup=lookup,
+    )
+
+
+def _read(surrogate: PolicySurrogate, found: Bands, lookup: Lookup, allowed: float) -> Tube:
+    widths, discount = surrogate.widths, surrogate.discount
+    return read_tube(surrogate.columns, found, lookup, allowed=allowed, widths=widths, discount=discount)
+
+
+def _of_tube(tube: Tube) -> dict[str, Any]:
+    """The fields of a certificate that come from its tube."""
+    band = tube.band
+    return {
+        "margin": tube.margin,
+        "estimated": tube.estimated,
+        "losses": {
+            "estimation": band.estimation,
+            "grid": band.grid + tube.step,
+            "second order": band.second_order,
+            "truncation tail": band.tail,
+            "floating point": band.floating,
+        },
+        "allowed": tube.allowed,
+        "tube": tube.undecided,
+        "half_width": tube.half_width,
+        "share": tube.share,
+        "regret": tube.regret,
+        "settled": tube.settled,
+        "ties": tube.ties,
+        "worst_state": np.array([tube.state]),
+        "worst_action": tube.action,
+    }
+
+
+def _own(spending: dict[str, float]) -> float:
+    """The part of δ that this certificate spends itself."""
+    return sum(spending[name] for name in SHARES)

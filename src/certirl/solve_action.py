@@ -1,0 +1,237 @@
+"""An expert who always takes one action: from an estimate to a reward, from a log or draws to a proof."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from certirl.bases import Basis
+from certirl.bellman import bellman
+from certirl.certify import check_declared, conclude, divide
+from certirl.choose import (
+    MOST_COLUMNS_ON_A_BOX,
+    Choice,
+    as_asked,
+    as_measured,
+    given_basis,
+    nothing_given,
+    places,
+)
+from certirl.domain import as_domain
+from certirl.estimate import estimate
+from certirl.evidence import surrogate_of
+from certirl.extrema import minimum
+from certirl.moments import Moments
+from certirl.progress import announcer, watched_stream
+from certirl.prove import TRAINING_SHARE, prove
+from certirl.recover import Reason, recover
+from certirl.refute import Refutation, refute
+from certirl.simulator import CHUNK, Simulator, as_generator, can_pair, draw
+from certirl.solution import Solution, build
+from certirl.tail import TailLike, tail_number
+from certirl.transitions import Piece, Transitions, pieces
+from certirl.weigh import check_columns, gather
+
+PILOT = 4_000  # transitions per action that choose basis and columns before a certificate is sought
+MOST_COLUMNS_FOR_A_TAIL = 60
+
+
+def estimated(
+    source: Any,
+    basis: Basis | None,
+    columns: int | None,
+    samples: int,
+    rng: Any,
+    form: str,
+    progress: Any,
+    asked: dict[str, Any],
+    program: dict[str, Any],
+) -> Solution:
+    """One pass over the data, all of it for the estimate."""
+    discount, expert = asked["discount"], asked["expert"]
+    if isinstance(source, Moments):
+        moments, choice = source, as_measured(source, basis, columns)
+    else:
+        # The paper's mean form needs independent states from the basis's weight; least squares can do better.
+        stream, count = _stream(source, basis, samples, rng, better=form == "least-squares", paired=asked["paired"])
+        if form == "mean" and columns is None and basis is not None:
+            columns = basis.size  # the paper's square matrix
+        stream = watched_stream(stream, count, progress)
+        moments, choice = _choose(stream, source, basis, columns, discount, expert)
+    operators = estimate(moments.leading(choice.basis.size, choice.columns), form=form)
+    criterion = bellman(operators, discount=discount, expert=expert)
+    recovery = recover(criterion, objective=asked["objective"], **program)
+    return build(operators, criterion, recovery, choice=choice.why)
+
+
+def _stream(
+    source: Simulator | Transitions,
+    basis: Basis | None,
+    samples: int,
+    rng: Any,
+    *,
+    better: bool,
+    paired: bool | None,
+) -> tuple[Iterable[Piece], int]:
+    """The data in pieces, and how many transitions they hold."""
+    if isinstance(source, Transitions):
+        return pieces(source, CHUNK), len(source)
+    generator, where = as_generator(rng), basis or places(as_domain(source.domain))
+    paired = better and can_pair(source, where, generator, asked=paired)
+    stream = draw(source, where, samples, generator, design=better, paired=paired)
+    return stream, samples * source.n_actions
+
+
+def _choose(
+    stream: Iterable[Piece], source: Any, basis: Basis | None, columns: int | None, discount: float, expert: int
+) -> tuple[Moments, Choice]:
+    domain, n_actions = as_domain(source.domain), source.n_actions
+    if basis is None:
+        return nothing_given(stream, domain, n_actions=n_actions, columns=columns, discount=discount, expert=expert)
+    return given_basis(stream, basis.on(domain), n_actions=n_actions, columns=columns)
+
+
+def _settled(
+    stream: Iterable[Piece],
+    source: Any,
+    basis: Basis | None,
+    columns: int | None,
+    tail: TailLike,
+    asked: dict[str, Any],
+) -> Choice:
+    """Basis and columns from data that no certificate will rest on."""
+    if columns is None and isinstance(tail, int | float):
+        raise ValueError("a tail given as a number speaks of so many columns: pass columns as well")
+    moments, choice = _choose(stream, source, basis, columns, asked["discount"], asked["expert"])
+    if columns is None and tail is not None:
+        choice = _widened(moments, choice, tail, asked["discount"], asked["expert"])
+    return choice
+
+
+def proved_by_draws(
+    source: Any,
+    basis: Basis | None,
+    columns: int | None,
+    rng: Any,
+    max_samples: int,
+    progress: Any,
+    proof: dict[str, Any],
+    asked: dict[str, Any],
+) -> Solution:
+    """A pilot settles what was left open; then draw until it is proved."""
+    generator, pilot = as_generator(rng), 0
+    if basis is not None and columns is not None:
+        choice = as_asked(basis.on(as_domain(source.domain)), columns)
+    else:
+        pilot = min(PILOT, max(max_samples // 4, 1))
+        stream, _ = _stream(source, basis, pilot, generator.spawn(1)[0], better=True, paired=asked["paired"])
+        choice = _settled(stream, source, basis, columns, proof["tail"], asked)
+    check_columns(choice.basis.resized(choice.columns))
+    found = prove(
+        source,
+        basis=choice.basis,
+        columns=choice.columns,
+        max_samples=max(max_samples - pilot, 1),
+        rng=generator,
+        watch=announcer(progress),
+        **proof,
+        **asked,
+    )
+    refutation, drawn = None, found.samples + pilot
+    if found.recovery.status == "infeasible" and len(as_domain(source.domain)) == 1:
+        # The attempts spent δ(1 − 2^−i); half of what they left pays for the proof that there is no reward.
+        left = proof["delta"] / 2 ** (found.attempts + 1)
+        rest = max(max_samples - drawn, 1)
+        more: dict[str, Any] = {"samples": rest, "rng": generator, "paired": asked["paired"]}
+        refutation = _refuted(source, choice, left, proof["tail"], asked["expert"], **more)
+        drawn += rest
+    return _in_doubt(
+        build(
+            found.operators,
+            found.criterion,
+            found.recovery,
+            choice=choice.why,
+            certificate=found.certificate,
+            refutation=refutation,
+            drawn=drawn,
+        )
+    )
+
+
+def proved_by_log(
+    source: Transitions,
+    basis: Basis | None,
+    columns: int | None,
+    rng: Any,
+    proof: dict[str, Any],
+    asked: dict[str, Any],
+) -> Solution:
+    """A log is divided once: one part finds the reward, the other proves it."""
+    check_declared(source)
+    training, fresh = divide(source, TRAINING_SHARE, as_generator(0 if rng is None else rng))
+    if basis is not None and columns is not None:
+        choice = as_asked(basis.on(source.domain), columns)
+    else:
+        choice = _settled(pieces(training, CHUNK), source, basis, columns, proof["tail"], asked)
+    check_columns(choice.basis.resized(choice.columns))
+    n_actions, problem = source.n_actions, {name: asked[name] for name in ("discount", "expert")}
+    moments, _ = given_basis(pieces(training, CHUNK), choice.basis, n_actions=n_actions, columns=choice.columns)
+    operators = estimate(moments)
+    criterion = bellman(operators, **problem)
+    recovery = recover(criterion, objective=asked["objective"])
+    certificate = refutation = None
+    if recovery.status == "infeasible" and len(source.domain) == 1:
+        refutation = _refuted(fresh, choice, proof["delta"], proof["tail"], asked["expert"], rng=rng)
+    if recovery.status == "solved" and recovery.reward is not None:
+        surrogate = surrogate_of(recovery.reward, moments, **problem)
+        certificate = conclude(surrogate, gather(surrogate, pieces(fresh, CHUNK)), **proof)
+    drawn = int((training.counts + fresh.counts).min())
+    proofs: dict[str, Any] = {"certificate": certificate, "refutation": refutation}
+    return _in_doubt(build(operators, criterion, recovery, choice=choice.why, drawn=drawn, **proofs))
+
+
+def _in_doubt(solution: Solution) -> Solution:
+    """An estimated conflict that nobody tried to prove, as on boxes, settles nothing where a proof was asked for."""
+    if solution.status != "infeasible" or solution.refutation is not None:
+        return solution
+    return replace(solution, status="undetermined", reason=str(Reason.CONFLICT_IN_DOUBT))
+
+
+def _refuted(
+    source: Any,
+    choice: Choice,
+    delta: float,
+    tail: TailLike,
+    expert: int,
+    *,
+    rng: Any,
+    samples: int = 0,
+    paired: bool | None = None,
+) -> Refutation:
+    """Whether the conflict is robust to the sampling error, on data of its own."""
+    asked: dict[str, Any] = {"basis": choice.basis, "columns": choice.columns, "delta": delta, "tail": tail}
+    return refute(source, expert=expert, samples=samples, rng=rng, paired=paired, progress=False, **asked)
+
+
+def _widened(moments: Moments, choice: Choice, tail: TailLike, discount: float, expert: int) -> Choice:
+    """More columns, and rows with them, until what lies beyond costs less than a tenth of the margin."""
+    operators = estimate(moments.leading(choice.basis.size, choice.columns))
+    found = recover(bellman(operators, discount=discount, expert=expert))
+    if found.value is None:
+        return choice
+    span = -minimum(choice.basis, found.value)[1] - minimum(choice.basis, -found.value)[1]
+    for columns in _wider(choice):
+        basis = choice.basis.resized(max(choice.basis.size, columns))
+        number = tail_number(tail, basis.resized(columns)) or 0.0
+        if number * span * (1 + (2 * columns) ** 0.5) / (1 - discount) < 0.1:
+            return Choice(basis, columns, f"{choice.why}; {columns} columns make the tail {number:.2g}")
+    return choice
+
+
+def _wider(choice: Choice) -> Iterable[int]:
+    """Numbers of columns from the chosen one on; on boxes those that complete a degree."""
+    if len(choice.basis.domain) == 1:
+        return range(choice.columns, MOST_COLUMNS_FOR_A_TAIL)
+    sizes = choice.basis.resized(MOST_COLUMNS_ON_A_BOX).complete_sizes()[:-1]  # type: ignore[attr-defined]
+    return [size for size in sizes if size >= choice.columns]

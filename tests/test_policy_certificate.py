@@ -1,0 +1,274 @@
+"""Certificates for experts who switch: never above the truth, tubes and regret included, exact about their words."""
+
+import importlib.util
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import certirl
+from certirl.policies import as_policy
+from certirl.policy_bounds import Band, Bands, bands
+from certirl.policy_certificate import load
+from certirl.policy_evidence import PolicyEvidence, fit_policy_surrogate, gather
+from certirl.products import product_basis
+from certirl.simulator import draw
+from certirl.switching_problems import Steps, _quadrature, outcomes
+from certirl.tubes import look_up, read_tube
+
+PATH = Path(__file__).parent.parent / "experiments" / "switching.py"
+spec = importlib.util.spec_from_file_location("switching_experiment", PATH)
+experiment = importlib.util.module_from_spec(spec)
+sys.modules[spec.name] = experiment
+spec.loader.exec_module(experiment)
+
+GRID = np.linspace(-1, 1, 401)
+COLUMNS = certirl.Legendre(3)
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return experiment.a_problem(11)
+
+
+@pytest.fixture(scope="module")
+def certificate(problem):
+    settings = {"expert": problem.expert, "discount": problem.discount, "columns": COLUMNS, "tail": 0, "tube": 0.2}
+    return certirl.certify(problem.reward, problem.dynamics, samples=60_000, rng=0, **settings)
+
+
+def without_noise(surrogate, problem, states):
+    """Evidence whose sums are their means, as if of 10¹⁴ transitions: what is left is the remainder alone."""
+    y, w = _quadrature(problem.dynamics, problem.expert.switches)
+    x, k = surrogate.columns.values(states), surrogate.columns.size
+    functions = np.column_stack([surrogate.pieces(y[:, None]) @ surrogate.mix.T, surrogate.value(y[:, None])])
+    near = surrogate.tents(y[:, None]).T
+    A, m, wide = surrogate.n_actions, len(surrogate.mix), product_basis(surrogate.columns).size
+    drift, surprise, visits = np.zeros((A, m, k)), np.zeros((A, k)), np.zeros((A, len(surrogate.widths), k))
+    for c in range(A):
+        kernel = problem.dynamics.density(y, states[:, 0], c) * w
+        expected = kernel @ functions
+        drift[c] = (expected[:, :-1] - x @ (surrogate.mix @ surrogate.Z[c]).T).T @ x
+        surprise[c] = (expected[:, -1] - x @ surrogate.fits[c]) @ x
+        visits[c] = (kernel @ near - x @ surrogate.tent_fits[c].T).T @ x
+    many = 1e14 / len(states)
+    gram = np.tile(x.T @ x, (A, 1, 1))
+    zeros = np.zeros((A, A, wide)), np.zeros((A, A, m, wide)), np.zeros((A, len(surrogate.widths), wide))
+    counts = np.full(A, int(1e14))
+    sums = (gram * many, surprise * many, zeros[0], drift * many, zeros[1], visits * many, zeros[2])
+    return PolicyEvidence(counts, *sums, paired=True)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 5])
+def test_without_noise_the_true_curve_is_within_the_remainder(seed):
+    problem = experiment.a_problem(seed)
+    policy = as_policy(problem.expert, 3)
+    columns = COLUMNS.on(problem.dynamics.domain)
+    training = draw(problem.dynamics, columns, 1500, seed, design=True, paired=True)
+    lookup = look_up(policy, columns.domain)
+    settings = {"reward_range": (-9.0, 9.0), "switches": lookup.switches, "widths": np.array([0.1])}
+    surrogate = fit_policy_surrogate(
+        problem.reward, policy, training, columns=columns, discount=problem.discount, **settings
+    )
+    evidence = without_noise(surrogate, problem, np.linspace(-1, 1, 50)[:, None])
+    found = bands(surrogate, evidence, delta=0.05, tail=0.0)
+    truth = outcomes(problem.dynamics, problem.reward, problem.expert, GRID, discount=problem.discount)
+    for band in found.pairs:
+        b, a = band.pair
+        error = np.abs(truth[b] - truth[a] - columns.values(GRID[:, None]) @ band.curve).max()
+        guess = columns.values(GRID[:, None]) @ (surrogate.fits[b] - surrogate.fits[a])
+        uncorrected = np.abs(truth[b] - truth[a] - guess).max()
+        assert error <= band.radius and band.estimation < 1e-3 * uncorrected
+        assert error < 0.2 * uncorrected  # the correction takes out the first order
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 9, 11, 13, 14, 19])
+def test_nothing_a_certificate_says_is_false(seed, monkeypatch):
+    monkeypatch.setattr(experiment, "POLYNOMIAL", 15_000)
+    run = experiment.judge(seed)
+    assert not any(run[name] for name in experiment.WRONG)
+
+
+def test_the_thermostat_is_within_its_bands():
+    room = experiment.comfort(noise=0.6, discount=0.7)
+    found = certirl.certify(
+        room.reward,
+        room.dynamics,
+        expert=room.expert,
+        discount=0.7,
+        columns=certirl.Legendre(9),
+        tail=room.dynamics.tail,
+        samples=20_000,
+        rng=1,
+    )
+    told = bands(found.surrogate, found.evidence, delta=0.05, tail=found.tail)
+    truth = outcomes(room.dynamics, room.reward, room.expert, GRID, discount=0.7)
+    for band in told.pairs:
+        error = truth[band.pair[0]] - truth[band.pair[1]] - found.surrogate.columns.values(GRID[:, None]) @ band.curve
+        assert np.abs(error).max() <= band.radius
+    for width, visits in zip(found.surrogate.widths, told.visits, strict=True):
+        y, w = _quadrature(room.dynamics, room.expert.switches)
+        tent = np.maximum(0, 1 - room.expert.away(y[:, None]) / width)
+        assert visits >= max((room.dynamics.density(y, GRID, a) @ (w * tent)).max() for a in range(3)) - 1e-3
+    assert told.span <= np.ptp(truth) * 10  # of the order of the value's span
+
+
+def test_it_holds_says_where_and_is_told_in_words(certificate, problem):
+    assert certificate.holds and certificate.word == "certified"
+    assert 0 < certificate.half_width <= 0.2 and 0 < certificate.share < 0.4
+    text = str(certificate)
+    assert text.startswith(
+        "Certified with probability 0.95: what the expert does is strictly best farther than 0.2 from its"
+    )
+    assert "regret   at most" in text and "the expert does not change between neighbours of 4001" in text
+    assert sum(certificate.spending.values()) == pytest.approx(0.05)
+    assert certificate.margin == pytest.approx(certificate.estimated - sum(certificate.losses.values()))
+
+
+def test_saved_and_loaded_it_derives_the_same_verdict(certificate, tmp_path):
+    again = load(certificate.save(tmp_path / "proof"))
+    assert str(again) == str(certificate)
+    assert again.margin == pytest.approx(certificate.margin, rel=1e-9)
+
+
+def test_without_a_tail_it_is_validated_only(problem, certificate):
+    settings = {"expert": problem.expert, "discount": problem.discount, "columns": COLUMNS, "tube": 0.2}
+    found = certirl.certify(problem.reward, problem.dynamics, samples=60_000, rng=0, **settings)
+    assert not found.holds and found.word == "validated" and "declare a tail" in str(found)
+    assert found.margin == pytest.approx(certificate.margin)
+
+
+def test_too_few_samples_are_forecast_and_the_reward_upside_down_is_never_certified(problem):
+    settings = {"expert": problem.expert, "discount": problem.discount, "columns": COLUMNS, "tail": 0, "tube": 0.2}
+    few = certirl.certify(problem.reward, problem.dynamics, samples=1_500, rng=0, **settings)
+    assert few.word == "not certified" and 1_200 < few.samples_needed < 60_000
+    assert f"about {few.samples_needed:,} fresh transitions per action should do" in str(few)
+    wrong = certirl.certify(lambda s: -problem.reward(s), problem.dynamics, samples=60_000, rng=0, **settings)
+    assert wrong.word == "not certified" and wrong.samples_needed is None and wrong.margin < 0
+
+
+def test_an_experts_assumption_becomes_the_certificates(problem):
+    class Estimated:
+        assumption = "the policy was estimated from 500 demonstrations"
+
+        def __call__(self, states):
+            return problem.expert(states)
+
+    settings = {"expert": Estimated(), "discount": problem.discount, "columns": COLUMNS, "tail": 0}
+    found = certirl.certify(problem.reward, problem.dynamics, samples=3_000, rng=0, **settings)
+    assert "the policy was estimated from 500 demonstrations" in found.assumptions
+
+
+def test_actions_that_the_expert_mixes_tie_within_a_bound():
+    dynamics = certirl.problems.random_polynomial(seed=7)
+
+    class Twin:
+        """Actions 0 and 1 do the same, action 2 is the rival."""
+
+        n_actions, domain, thread_safe = 3, dynamics.domain, True
+
+        def sample(self, states, action, rng):
+            return dynamics.sample(states, 0 if action < 2 else 1, rng)
+
+    def expert(states):
+        return np.tile([0.5, 0.5, 0.0], (len(states), 1))
+
+    reward = certirl.solve(dynamics, basis=certirl.Legendre(11), columns=3, discount=0.7, samples=9_000, rng=0)
+    settings = {"expert": expert, "discount": 0.7, "columns": COLUMNS, "tail": 0}
+    found = certirl.certify(reward.reward, Twin(), samples=60_000, rng=0, **settings)
+    assert found.holds and len(found.tube) == 0
+    assert 0 < found.ties < 0.2 * found.estimated
+    assert "ties     actions that the expert mixes differ by" in str(
+        found
+    ) and "may do beats the rest everywhere" in str(found)
+
+
+def test_one_action_still_gets_the_certificate_it_had(problem):
+    settings = {"discount": 0.7, "columns": COLUMNS, "tail": 0, "samples": 3_000, "rng": 0}
+    found = certirl.certify(problem.reward, problem.dynamics, expert=0, **settings)
+    assert isinstance(found, certirl.Certificate)
+    with pytest.raises(ValueError, match="leave tube out"):
+        certirl.certify(problem.reward, problem.dynamics, expert=0, tube=0.1, **settings)
+
+
+def test_evidence_adds_up_and_keeps_pairs_apart(certificate, problem):
+    columns = certificate.surrogate.columns
+    parts = [draw(problem.dynamics, columns, 500, seed, paired=True) for seed in (1, 2)]
+    whole = gather(certificate.surrogate, [piece for part in parts for piece in part])
+    added = gather(certificate.surrogate, parts[0]) + gather(certificate.surrogate, parts[1])
+    assert np.allclose(whole.wobble, added.wobble) and (whole.counts == added.counts).all()
+    alone = gather(certificate.surrogate, draw(problem.dynamics, columns, 500, 1))
+    assert not alone.paired and not alone.spread[0, 1].any()
+    with pytest.raises(ValueError, match="weighed separately"):
+        whole + alone
+
+
+def test_the_tube_is_what_brute_force_finds():
+    columns = certirl.Legendre(3).on(((-1.0, 1.0),))
+    line = np.linalg.solve(columns.values(np.array([[-1.0], [0.0], [1.0]])), [1.0, 0.0, -1.0])  # −s
+    expert = Steps((0.1,), (0, 1))
+    band = Band((0, 1), line, 0.25, 0.0, 0.0, 0.0, 0.0)
+    lookup = look_up(as_policy(expert, 2), columns.domain)
+    widths = np.array([0.5])
+    told = Bands((band,), np.array([0.2]), 1.0)
+    tube = read_tube(columns, told, lookup, allowed=0.3, widths=widths, discount=0.5)
+    # Action 0 is proved where −s > 0.25, action 1 where s > 0.25.
+    assert tube.undecided == pytest.approx(np.array([[-0.25, 0.25]]), abs=2e-3)
+    assert tube.half_width == pytest.approx(0.35, abs=2e-3) and tube.share == pytest.approx(0.25, abs=2e-3)
+    assert tube.margin < 0  # at −0.2 the expert takes 0, by 0.2 ± 0.25
+    assert tube.shortfall == pytest.approx(0.35, abs=2e-3)  # at 0.1 from below
+    wider = read_tube(columns, told, lookup, allowed=0.4, widths=widths, discount=0.5)
+    assert wider.margin == pytest.approx(0.05, abs=2e-3)
+    assert wider.state == pytest.approx(-0.3, abs=2e-3) and wider.action == 1
+    covered = np.linspace(-1, 1, 100_001)
+    short = np.maximum(0, 0.25 - np.where(covered < 0.1, -covered, covered))
+    tent = np.maximum(1e-300, 1 - np.abs(covered - 0.1) / 0.5)
+    stretched = (short / tent)[short > 0].max() * 0.2
+    assert wider.regret == pytest.approx(0.5 * (0.35 + min(stretched, 0.35)), rel=2e-2)
+    beyond = covered[np.abs(covered) - 0.25 <= wider.regret]  # where the margin is no larger than the regret
+    assert wider.settled == pytest.approx(np.abs(beyond - 0.1).max(), abs=3e-3)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"tube": 3.0}, "tube must be a half-width between 0 and 2"),
+        ({"columns": None}, "pass discount and columns"),
+        ({"delta": 2.0}, "delta must lie strictly between 0 and 1"),
+        ({"expert": lambda s: (np.sin(300 * s[:, 0]) > 0).astype(int)}, "every state is within 0.05 of a state where"),
+        ({"expert": lambda s: np.zeros(3)}, "asked about all states at once"),
+        ({"reward_range": None, "reward": lambda s: np.full(len(s), np.nan)}, "finite at every state"),
+    ],
+)
+def test_what_cannot_be_certified_gets_a_sentence(problem, change, sentence):
+    settings = {"expert": problem.expert, "discount": problem.discount, "columns": COLUMNS, "tail": 0} | change
+    reward = settings.pop("reward", problem.reward)
+    with pytest.raises(ValueError, match=sentence):
+        certirl.certify(reward, problem.dynamics, samples=2_000, rng=0, **settings)
+
+
+def test_solve_draws_until_it_is_proved_and_keeps_the_proof(problem, tmp_path):
+    settings = {"expert": problem.expert, "discount": problem.discount, "delta": 0.1, "tail": 0, "columns": 3}
+    solution = certirl.solve(problem.dynamics, tube=0.2, rng=0, max_samples=100_000, progress=False, **settings)
+    assert solution.status == "certified" and solution.certificate.holds
+    truth = experiment.advantages(problem, solution.reward, problem.expert)
+    assert truth[problem.expert.away(experiment.GRID) > 0.2].min() > solution.certificate.margin > 0
+    assert sum(solution.certificate.spending.values()) == pytest.approx(0.1)
+    assert str(certirl.load(solution.save(tmp_path / "s"))) == str(solution)
+    with pytest.raises(ValueError, match="belongs to the columns it was computed for"):
+        certirl.solve(problem.dynamics, rng=0, **settings | {"columns": None})
+    assert replace(solution, certificate=None).certificate is None
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_a_log_is_divided_and_certified_too(problem, paired):
+    columns = COLUMNS.on(problem.dynamics.domain)
+    log = certirl.sample(problem.dynamics, basis=columns, samples=60_000, rng=3, design=True, paired=paired)
+    settings = {"expert": problem.expert, "discount": problem.discount, "columns": columns, "tail": 0, "tube": 0.2}
+    found = certirl.certify(problem.reward, log, **settings)
+    assert found.evidence.paired == paired and found.samples in range(47_000, 48_500)
+    truth = experiment.advantages(problem, problem.reward, problem.expert)
+    assert found.margin < truth[problem.expert.away(experiment.GRID) > 0.2].min()
+    assert found.holds
