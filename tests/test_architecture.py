@@ -25,7 +25,7 @@ LAYERS = [
     ["sums"],
     ["simulator", "components", "policies"],
     ["moments", "independence", "playing", "effects", "demonstrations"],
-    ["estimate", "concentration"],
+    ["estimate", "concentration", "tallies"],
     ["bellman", "program", "products", "tail", "surprises", "factorised", "value_program"],
     ["tabular"],
     ["residuals", "blocks", "planning", "minimax_program", "box_products", "cones"],
