@@ -28,7 +28,7 @@ LAYERS = [
     ["estimate", "concentration"],
     ["bellman", "program", "products", "tail", "surprises", "factorised", "value_program"],
     ["tabular"],
-    ["residuals", "blocks", "planning", "minimax_program", "box_products", "cones"],
+    ["residuals", "blocks", "planning", "minimax_program", "box_products", "cones", "ending"],
     ["evidence", "policy_evidence"],
     ["bounds", "box_evidence"],
     ["policy_bounds", "box_bounds"],
