@@ -6,8 +6,9 @@ choose it. Planning can tell: R misses ``V − γ max P_aV`` by up to ε, over a
 going on is not worth clearly more than that, ending pays. So c is made large enough that it does not:
 
     Let F be the least that V exceeds what is left to earn when an end is chosen or has become certain. Ending after T
-    steps earns at most V − γᵀF + ε(1 − γᵀ)/(1 − γ), doing what is best for V at least V − ε/(1 − γ). So ending is worse
-    if F > (2γ⁻ᵀ − 1)ε/(1 − γ); with γᵀ = 1/e that covers every end within the 1/(1 − γ) steps that γ looks ahead.
+    steps earns at most V − γᵀF + ε(1 − γᵀ)/(1 − γ). Doing what is best for V earns at least V − ε/(1 − γ), if that
+    never ends. So ending is worse if F > (2γ⁻ᵀ − 1)ε/(1 − γ); with γᵀ = 1/e that covers every end within the 1/(1 − γ)
+    steps that γ looks ahead.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def shuns_the_end(simulator: Simulator, policy: Policy, effects: Effects, rows: 
     action leads. Random effects only estimate who goes on, so that nothing is decided for them.
     """
     going_on = effects.after[:, :, 0] / effects.now[0, 0]
-    if terminal_of(simulator) is None or not effects.seen or (going_on > 0.5).all() or not len(rows):
+    if terminal_of(simulator) is None or not effects.seen or discount == 0 or (going_on > 0.5).all() or not len(rows):
         return False
     if rows.gains[:, 0].min() / effects.now[0, 0] < -1e-9:
         return False
