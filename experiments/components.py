@@ -10,12 +10,10 @@
 
 from __future__ import annotations
 
-import argparse
-import json
+import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -256,26 +254,11 @@ def soundness(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
 PARTS = {"solvable": solvable, "time": timed, "certified": certified, "soundness": soundness}
 
 
-def main() -> None:
-    """Run the parts asked for and write their numbers; a part that was interrupted goes on where it was."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--fast", action="store_true")
-    parser.add_argument("--only", choices=PARTS)
-    parser.add_argument("--workers", type=int, help="processes; results do not depend on it")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
-    options = parser.parse_args()
-    arguments = FAST if options.fast else Arguments()
-    options.out.mkdir(parents=True, exist_ok=True)
-    for name in PARTS if options.only is None else (options.only,):
-        start, memory = time.perf_counter(), options.out / f".components_{name}.trials"
-        walk = study.Walk(memory, options.workers)
-        result = PARTS[name](arguments, walk)
-        record = {"arguments": asdict(arguments), "versions": study.versions(), "result": result}
-        text = json.dumps(study.plain(record), indent=1, ensure_ascii=False)
-        (options.out / f"components_{name}.json").write_text(text + "\n", encoding="utf-8")
-        memory.unlink(missing_ok=True)
-        print(f"{name} ({time.perf_counter() - start:.0f} s)\n{text}", flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    sys.exit(
+        study.main_of_parts(
+            sys.modules[__name__],
+            PARTS,
+            "what the joint program solves, what it costs, whether its certificates are true",
+        )
+    )

@@ -11,11 +11,9 @@
 
 from __future__ import annotations
 
-import argparse
+import sys
 import time
-from dataclasses import dataclass, replace
-from pathlib import Path
-from types import SimpleNamespace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -249,29 +247,12 @@ def targets(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
 PARTS = {"soundness": soundness, "targets": targets}
 
 
-def main() -> None:
-    """Run the parts asked for and write their numbers."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    study.add_options(parser, str(Path(__file__).parent / "results"))
-    parser.add_argument("--only", choices=PARTS)
-    options = parser.parse_args()
-    arguments = FAST if options.fast else Arguments()
-    if options.trials is not None:
-        arguments = replace(arguments, runs=options.trials)
-    for name, part in PARTS.items():
-        if options.only in (None, name):
-            command = f"python experiments/switching.py --only {name}{' --fast' * options.fast}"
-            experiment: Any = SimpleNamespace(__file__=__file__, run=lambda a, walk, part=part: found(part(a, walk)))
-            settings = {"name": f"switching_{name}", "out": options.out, "command": command}
-            memory = study.conduct(experiment, arguments, workers=options.workers, **settings)
-            memory.unlink(missing_ok=True)
-            print((options.out / f"switching_{name}.json").read_text(encoding="utf-8"), flush=True)
-
-
-def found(numbers: dict[str, Any]) -> study.Findings:
-    """Numbers alone, without a picture."""
-    return study.Findings(numbers, [], None, "whether certificates of experts who switch are true, and what they cost")
-
-
 if __name__ == "__main__":
-    main()
+    sys.exit(
+        study.main_of_parts(
+            sys.modules[__name__],
+            PARTS,
+            "whether certificates of experts who switch are true, and what they cost",
+            repeated="runs",
+        )
+    )

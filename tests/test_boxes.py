@@ -206,3 +206,21 @@ def test_what_is_for_one_coordinate_says_so():
         solution.reward(np.zeros((4, 3)))
     assert isinstance(solution.reward([0.5, 0.0]), float)
     assert solution.reward(FINE).shape == (len(FINE),)
+
+
+class Turning:
+    """An angle that goes around and a speed; both drift, and actions push the speed."""
+
+    n_actions, domain, periodic = 2, ((-np.pi, np.pi), (-1, 1)), (0,)
+
+    def sample(self, states, action, rng):
+        noise = rng.normal(size=states.shape)
+        angle = states[:, 0] + 0.3 * states[:, 1] + 0.5 * noise[:, 0]
+        speed = 0.5 * states[:, 1] + (0.2, -0.2)[action] + 0.2 * noise[:, 1]
+        return np.stack([(angle + np.pi) % (2 * np.pi) - np.pi, speed.clip(-1, 1)], axis=1)
+
+
+def test_coordinates_that_go_around_get_waves_by_themselves():
+    solution = certirl.solve(Turning(), discount=0.7, samples=3_000, rng=0)
+    assert [factor.kind for factor in solution.basis.factors] == ["Fourier", "Legendre"]
+    assert "Fourier where it goes around" in str(solution) and solution.status == "solved"

@@ -20,7 +20,7 @@ from certirl import _cluster, _map, study, tables
 from certirl.cli import main
 from certirl.moments import accumulate
 from certirl.moments import load as load_moments
-from certirl.simulator import draw
+from certirl.simulator import CHUNK, draw
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -102,7 +102,7 @@ def test_sums_are_taken_in_one_order(client, count):
 def test_moments_of_draws(places, place, paired):
     def moments(where):
         with _map.on(where):
-            stream = draw(PROBLEM, BASIS, 100_000, 0, paired=paired)
+            stream = draw(PROBLEM, BASIS, 3 * CHUNK + 7, 0, paired=paired)
             ((found,),) = accumulate(stream, [(BASIS, BASIS.resized(3))], n_actions=3)
         return found
 
@@ -113,7 +113,7 @@ def test_moments_of_draws(places, place, paired):
 @pytest.mark.parametrize("samples", [100_000, 5_000], ids=["sent a few at a time", "sent at once"])
 def test_moments_of_a_log(places, place, samples, log):
     data = log if samples == 100_000 else logged(samples)
-    assert _cluster.is_heavy(itself, certirl.transitions.pieces(data, 8192).chunks()) == (samples == 100_000)
+    assert _cluster.is_heavy(itself, certirl.transitions.pieces(data, CHUNK).chunks()) == (samples == 100_000)
     assert_same(certirl.measure(data, basis=BASIS, map=places[place]), certirl.measure(data, basis=BASIS, map=1))
 
 
@@ -201,8 +201,8 @@ class Holding:
 
 def test_what_all_chunks_share_travels_once(client):
     """A simulator with a large table: half a megabyte for all chunks together, not for each."""
-    chunks = draw(Holding(np.ones(65_536)), BASIS, 100_000, 0).chunks()
-    assert len(chunks) == 13 and not _cluster.is_heavy(itself, chunks)
+    chunks = draw(Holding(np.ones(65_536)), BASIS, 8 * CHUNK, 0).chunks()
+    assert len(chunks) == 8 and not _cluster.is_heavy(itself, chunks)
     assert len(_cluster.packed((itself, chunks))) < 600_000
 
 

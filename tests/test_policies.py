@@ -22,6 +22,10 @@ def test_a_function_of_states_chooses_for_each():
     assert policy.support(STATES).sum(axis=1).tolist() == [1] * 7
 
 
+def test_yes_and_no_are_actions_too():
+    assert as_policy(lambda states: states[:, 0] > 0, 2)(STATES).tolist() == [0, 0, 0, 0, 1, 1, 1]
+
+
 def test_probabilities_keep_their_support_and_name_the_likeliest():
     policy = as_policy(lambda states: np.tile([0.5, 0.5, 0.0], (len(states), 1)), 3)
     assert policy.support(STATES).tolist() == [[True, True, False]] * 7

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +17,10 @@ from numpy.typing import NDArray
 from certirl._map import fold
 from certirl.box_products import Level, closed, level, tensor_sums
 from certirl.boxes import ProductBasis
-from certirl.domain import Array, freeze
+from certirl.domain import Array
 from certirl.evidence import Surrogate, split_value
 from certirl.simulator import CHUNK
+from certirl.tallies import Tally
 from certirl.tensors import on_host
 from certirl.transitions import Chunk, Piece, chunks_of
 
@@ -27,7 +29,7 @@ _WORKSPACE, SHORTEST, LONGEST = 2**19, 512, 4096
 
 
 @dataclass(frozen=True, eq=False)
-class BoxEvidence:
+class BoxEvidence(Tally):
     """Sums over fresh transitions, with x = p(s) and the products χ of level functions.
 
     The surprise of action c is Y_c = V(s') − P̂_cV(s); that of the functions is the vector h_c = p(s') − P̂_c p(s), whose
@@ -44,6 +46,8 @@ class BoxEvidence:
         paired: every state was tried with every action.
     """
 
+    firsts: ClassVar = ("surprise", "drift")
+    seconds: ClassVar = ("gram", "spread", "wobble", "noise")
     counts: NDArray[np.int64]
     gram: Array
     surprise: Array
@@ -53,19 +57,8 @@ class BoxEvidence:
     noise: Array
     paired: bool
 
-    def __post_init__(self) -> None:
-        freeze(self)
 
-    def __add__(self, other: BoxEvidence) -> BoxEvidence:
-        if self.gram.shape != other.gram.shape:
-            raise ValueError("evidence adds up only for the same surrogate")
-        if self.paired != other.paired:
-            raise ValueError("paired and unpaired data must be weighed separately")
-        sums = {name: getattr(self, name) + getattr(other, name) for name in BOX_SUMS}
-        return BoxEvidence(**sums, paired=self.paired)
-
-
-BOX_SUMS = ("counts", "gram", "surprise", "spread", "drift", "wobble", "noise")
+BOX_SUMS = BoxEvidence.names()
 
 
 def gather_on_box(surrogate: Surrogate, stream: Iterable[Piece]) -> BoxEvidence:

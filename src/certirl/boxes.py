@@ -8,6 +8,7 @@ mean lower degrees.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd, prod
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certirl import bases
-from certirl.bases import FAMILIES, Basis
+from certirl.bases import FAMILIES, Basis, Fourier, Legendre
 from certirl.domain import Array, Domain, as_rows
 
 INDEX_SETS = ("total", "full", "hyperbolic")
@@ -215,6 +216,12 @@ def product(*factors: Basis, index: str = "total") -> ProductBasis:
     interval = tuple(factor.interval for factor in factors) if all(placed) else None
     smallest = ProductBasis(1, interval, plain, index)
     return smallest.resized(_count(smallest._circular, smallest._degrees, index))
+
+
+def of_degree(domain: Domain, degree: int, periodic: Sequence[int] = ()) -> ProductBasis:
+    """Polynomials up to a total degree on a box; for coordinates that go around, frequencies in their place."""
+    factors = [Fourier(2 * degree + 1) if axis in periodic else Legendre(degree + 1) for axis in range(len(domain))]
+    return product(*factors).on(domain)
 
 
 def from_spec(spec: dict[str, Any]) -> Basis:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from certirl.bases import Basis, Fourier, Legendre
 from certirl.bellman import bellman
-from certirl.boxes import ProductBasis, product
+from certirl.boxes import ProductBasis, of_degree, product
 from certirl.domain import Array, Domain, describe
 from certirl.estimate import MAX_CONDITION, estimate
 from certirl.extrema import minimum
@@ -86,11 +86,21 @@ def given_basis(
 
 
 def nothing_given(
-    stream: Iterable[Piece], domain: Domain, *, n_actions: int, columns: int | None, discount: float, expert: int
+    stream: Iterable[Piece],
+    domain: Domain,
+    *,
+    n_actions: int,
+    columns: int | None,
+    discount: float,
+    expert: int,
+    periodic: Sequence[int] = (),
 ) -> tuple[Moments, Choice]:
-    """Choose the family by how well its columns predict common targets, then the columns, then the rows."""
+    """Choose the family by how well its columns predict common targets, then the columns, then the rows.
+
+    On a box it is polynomials, and waves for the coordinates in ``periodic``.
+    """
     if len(domain) > 1:
-        return _nothing_given_on_a_box(stream, domain, n_actions, columns, discount, expert)
+        return _nothing_given_on_a_box(stream, domain, n_actions, columns, discount, expert, periodic)
     bases = [family(max(ROW_SIZES)).on(domain) for family in FAMILIES]
     targets = bases[0].resized(TARGETS)
     pairs = [(basis, basis) for basis in bases] + [(targets, basis.resized(TARGETS)) for basis in bases]
@@ -116,12 +126,18 @@ def places(domain: Domain) -> Basis:
 
 
 def _nothing_given_on_a_box(
-    stream: Iterable[Piece], domain: Domain, n_actions: int, columns: int | None, discount: float, expert: int
+    stream: Iterable[Piece],
+    domain: Domain,
+    n_actions: int,
+    columns: int | None,
+    discount: float,
+    expert: int,
+    periodic: Sequence[int],
 ) -> tuple[Moments, Choice]:
-    """Legendre polynomials by total degree: choose the columns, then among every other degree the rows."""
-    basis = product(*[Legendre(2)] * len(domain)).on(domain)
+    """Polynomials by total degree: choose the columns, then among every other degree the rows."""
+    basis = of_degree(domain, 1, periodic)
     for degree in range(2, 11):
-        larger = product(*[Legendre(degree + 1)] * len(domain)).on(domain)
+        larger = of_degree(domain, degree, periodic)
         basis = larger if larger.size <= MOST_ROWS_ON_A_BOX else basis
     (folds,) = accumulate(stream, [(basis, basis)], n_actions=n_actions, folds=FOLDS)
     if columns is not None:
@@ -131,7 +147,8 @@ def _nothing_given_on_a_box(
     size = best_size(folds, chosen, discount=discount, expert=expert, sizes=sizes)
     basis, reason = basis.resized(size), "least held-out error" if columns is None else "as asked"
     degree = int(basis.degrees.sum(axis=1).max())
-    sentence = f"Legendre up to total degree {degree}, {size} rows (held-out margin), {chosen} columns ({reason})"
+    kind = "Legendre" + ", Fourier where it goes around," * bool(periodic)
+    sentence = f"{kind} up to total degree {degree}, {size} rows (held-out margin), {chosen} columns ({reason})"
     return total(folds), Choice(basis, chosen, sentence)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.bases import Basis, Fourier, Legendre
-from certirl.boxes import ProductBasis, product
+from certirl.boxes import ProductBasis, of_degree
 from certirl.domain import Array, Domain, as_domain, freeze
 from certirl.simulator import Simulator, ask
 from certirl.transitions import Transitions
@@ -74,7 +74,7 @@ def value_basis(domain: Domain, periodic: tuple[int, ...] = (), most: int = MOST
     """Polynomials of the largest total degree with at most so many functions, frequencies for angles."""
     if len(domain) == 1:
         return (Fourier(MOST_ALONE) if periodic else Legendre(MOST_ALONE)).on(domain)
-    return _of_degree(domain, periodic, max(d for d in range(1, most) if _count(len(domain), periodic, d) <= most))
+    return of_degree(domain, max(d for d in range(1, most) if _count(len(domain), periodic, d) <= most), periodic)
 
 
 def circular_axes(basis: Basis) -> tuple[int, ...]:
@@ -94,12 +94,7 @@ def richer(basis: Basis, factor: float) -> Basis:
     around = circular_axes(basis)
     while degree > 1 and _count(basis.dimension, around, degree) > MOST_COLUMNS:
         degree -= 1
-    return _of_degree(basis.domain, around, degree)
-
-
-def _of_degree(domain: Domain, periodic: tuple[int, ...], degree: int) -> Basis:
-    factors = [Fourier(2 * degree + 1) if axis in periodic else Legendre(degree + 1) for axis in range(len(domain))]
-    return product(*factors).on(domain)
+    return of_degree(basis.domain, degree, around)
 
 
 def _count(dimension: int, periodic: tuple[int, ...], degree: int) -> int:

@@ -58,7 +58,7 @@ def shuns_the_end(simulator: Simulator, policy: Policy, effects: Effects, rows: 
     action leads. Random effects only estimate who goes on, so that nothing is decided for them.
     """
     going_on = effects.after[:, :, 0] / effects.now[0, 0]
-    if terminal_of(simulator) is None or not effects.seen or discount == 0 or (going_on > 0.5).all() or not len(rows):
+    if terminal_of(simulator) is None or not effects.seen or (going_on > 0.5).all() or not len(rows):
         return False
     if rows.gains[:, 0].min() / effects.now[0, 0] < -1e-9:
         return False

@@ -9,20 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeGuard
+from typing import Any, ClassVar, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from certirl._map import fold
 from certirl.bases import Basis
-from certirl.domain import Array, freeze
+from certirl.domain import Array
 from certirl.extrema import minimum
 from certirl.moments import Moments, accumulate, worthwhile
 from certirl.products import lifted
 from certirl.residuals import FusedResiduals, Guesses, StackedResiduals, residual_sums
 from certirl.reward import Reward, RewardLike
 from certirl.simulator import CHUNK
+from certirl.tallies import Tally
 from certirl.tensors import on_host
 from certirl.transitions import Chunk, Piece, chunks_of
 
@@ -155,7 +156,7 @@ def _plus_expansion(reward: Reward, columns: Basis, added: Array) -> tuple[Basis
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
+class Evidence(Tally):
     """Sums over fresh transitions, with x = φ(s).
 
     The surprise of action c is Y_c = V(s') − P̂_cV(s), that of function i is E_ci = φ_i(s') − P̂_cφ_i(s). A contrast is
@@ -171,6 +172,8 @@ class Evidence:
         paired: every state was tried with every action.
     """
 
+    firsts: ClassVar = ("surprise", "drift")
+    seconds: ClassVar = ("gram", "spread", "wobble")
     counts: NDArray[np.int64]
     gram: Array
     surprise: Array
@@ -179,24 +182,8 @@ class Evidence:
     wobble: Array
     paired: bool
 
-    def __post_init__(self) -> None:
-        freeze(self)
 
-    def __add__(self, other: Evidence) -> Evidence:
-        if self.gram.shape != other.gram.shape:
-            raise ValueError("evidence adds up only for the same surrogate")
-        if self.paired != other.paired:
-            raise ValueError("paired and unpaired data must be weighed separately")
-        return Evidence(**{name: getattr(self, name) + getattr(other, name) for name in SUMS}, paired=self.paired)
-
-    def forecast(self, factor: float) -> Evidence:
-        """What ``factor`` times as much data might say, if nothing surprised: for planning, never for certificates."""
-        grown = {name: getattr(self, name) * factor for name in ("gram", "spread", "wobble")}
-        quiet = {name: 0.0 * getattr(self, name) for name in ("surprise", "drift")}
-        return Evidence((self.counts * factor).astype(np.int64), **grown, **quiet, paired=self.paired)
-
-
-SUMS = ("counts", "gram", "surprise", "spread", "drift", "wobble")
+SUMS = Evidence.names()
 
 
 def gather(surrogate: Surrogate, stream: Iterable[Piece], *, kernel: str | None = None) -> Evidence:

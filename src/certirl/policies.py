@@ -55,6 +55,8 @@ class Policy:
         if self.constant is not None:
             return np.full(len(states), self.constant, dtype=np.intp)
         answer = np.asarray(self.rule(states))
+        if answer.dtype == bool:  # "is it too cold?" chooses between two actions
+            answer = answer.astype(np.intp)
         if answer.shape == (len(states), self.n_actions) and self.n_actions > 1:
             return _as_probabilities(answer)
         if answer.shape not in {(len(states),), (len(states), 1)}:

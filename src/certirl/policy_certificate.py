@@ -13,6 +13,7 @@ import numpy as np
 from certirl import archive
 from certirl.boxes import from_spec
 from certirl.certify import independence, least_enough
+from certirl.claim import Claim
 from certirl.domain import Array
 from certirl.estimate import MAX_CONDITION
 from certirl.policy_bounds import SHARES, Bands, bands
@@ -26,7 +27,7 @@ _NUMBERS = ("discount", "low", "high", "dropped")
 
 
 @dataclass(frozen=True, eq=False)
-class PolicyCertificate:
+class PolicyCertificate(Claim):
     """With probability at least 1 − δ the expert's action is strictly best at every state outside the tube.
 
     Best: taking it and then following the expert is worth more than taking any other and then following the expert.
@@ -78,17 +79,12 @@ class PolicyCertificate:
     lookup: Lookup
 
     @property
-    def word(self) -> str:
-        """One of "certified", "validated" (no tail declared) and "not certified"."""
-        return "not certified" if not self.margin > 0 else "certified" if self.tail is not None else "validated"
-
-    @property
     def relative_regret(self) -> float:
         """The regret as a share of the value's span; infinite where neither is known."""
         return self.regret / self.value_span if self.value_span > 0 else float("inf")
 
     @cached_property
-    def samples_needed(self) -> int | None:
+    def samples_needed(self) -> int | None:  # type: ignore[override]  # worked out when asked for
         """How many fresh transitions per action should do, if the curves stay what they are; None if none would."""
         s, have, tail = self.surrogate, int(self.evidence.counts.min()), self.tail or 0.0
         now = bands(s, self.evidence, delta=_own(self.spending), tail=tail)
@@ -99,23 +95,6 @@ class PolicyCertificate:
             return _read(s, replace(then, pairs=tuple(same)), self.lookup, self.allowed).margin > 0
 
         return least_enough(enough, 10 * s.columns.size, have * 2**12)
-
-    @property
-    def missing(self) -> str:
-        """What keeps it from being certified, in words; empty if it is."""
-        if self.holds:
-            return ""
-        if self.margin > 0:
-            return "validated only: declare a tail to make it a certificate"
-        if self.samples_needed is None:
-            return "no number of samples would do: the estimated margin is not positive or the tail is too large"
-        return f"about {self.samples_needed:,} fresh transitions per action should do"
-
-    @property
-    def taken(self) -> str:
-        """The losses worth telling, in words."""
-        telling = 5e-4 * abs(self.estimated)
-        return ", ".join(f"{name} {value:.2g}" for name, value in self.losses.items() if value > telling) or "nothing"
 
     def __str__(self) -> str:
         place = ", ".join(f"{x:.4g}" for x in self.worst_state)

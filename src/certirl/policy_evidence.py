@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from certirl.moments import Moments, accumulate
 from certirl.policies import Policy
 from certirl.products import lifted, product_basis
 from certirl.reward import RewardLike
+from certirl.tallies import Tally
 from certirl.tensors import on_host
 from certirl.transitions import Chunk, Piece, chunks_of
 
@@ -202,7 +203,7 @@ def _directions(surrogate: PolicySurrogate, seen: PolicyEvidence) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class PolicyEvidence:
+class PolicyEvidence(Tally):
     """Sums over fresh transitions, with x = φ(s) and χ the products of two columns.
 
     Y_c = V(s') − P̂_cV(s), E_ci = f_i(s') − P̂_cf_i(s), O_cw is that of a tent.
@@ -219,6 +220,8 @@ class PolicyEvidence:
         paired: every state was tried with every action.
     """
 
+    firsts: ClassVar = ("surprise", "drift", "visits")
+    seconds: ClassVar = ("gram", "spread", "wobble", "visit_spread")
     counts: NDArray[np.int64]
     gram: Array
     surprise: Array
@@ -229,25 +232,8 @@ class PolicyEvidence:
     visit_spread: Array
     paired: bool
 
-    def __post_init__(self) -> None:
-        freeze(self)
 
-    def __add__(self, other: PolicyEvidence) -> PolicyEvidence:
-        if self.drift.shape != other.drift.shape:
-            raise ValueError("evidence adds up only for the same surrogate")
-        if self.paired != other.paired:
-            raise ValueError("paired and unpaired data must be weighed separately")
-        sums = {name: getattr(self, name) + getattr(other, name) for name in POLICY_SUMS}
-        return PolicyEvidence(**sums, paired=self.paired)
-
-    def forecast(self, factor: float) -> PolicyEvidence:
-        """What ``factor`` times as much data might say, if nothing surprised: for planning, never for certificates."""
-        grown = {name: getattr(self, name) * factor for name in ("gram", "spread", "wobble", "visit_spread")}
-        quiet = {name: 0.0 * getattr(self, name) for name in ("surprise", "drift", "visits")}
-        return PolicyEvidence((self.counts * factor).astype(np.int64), **grown, **quiet, paired=self.paired)
-
-
-POLICY_SUMS = ("counts", "gram", "surprise", "spread", "drift", "wobble", "visits", "visit_spread")
+POLICY_SUMS = PolicyEvidence.names()
 
 
 def gather(surrogate: PolicySurrogate, stream: Iterable[Piece]) -> PolicyEvidence:

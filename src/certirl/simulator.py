@@ -33,6 +33,8 @@ class Simulator(Protocol):
     A simulator that may be asked by several threads at once can say so with an attribute ``thread_safe = True``. One
     with an attribute ``device`` ("cuda", …) is asked with torch tensors and a torch Generator of that device, and
     answers with a tensor.
+    Coordinates that go around may be named in an attribute ``periodic = (0, …)``, and a method
+    ``terminal(states)`` may say which states end an episode: `solve` then knows, for experts that depend on the state.
     """
 
     @property

@@ -88,7 +88,8 @@ def _choose(
 ) -> tuple[Moments, Choice]:
     domain, n_actions = as_domain(source.domain), source.n_actions
     if basis is None:
-        return nothing_given(stream, domain, n_actions=n_actions, columns=columns, discount=discount, expert=expert)
+        asked: dict[str, Any] = {"columns": columns, "discount": discount, "expert": expert}
+        return nothing_given(stream, domain, n_actions=n_actions, periodic=getattr(source, "periodic", ()), **asked)
     return given_basis(stream, basis.on(domain), n_actions=n_actions, columns=columns)
 
 

@@ -15,7 +15,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -290,3 +290,53 @@ def main(experiment: Experiment, words: Sequence[str] | None = None) -> int:
     print(f"{json.loads((options.out / f'{name}.json').read_text(encoding='utf-8'))['what it shows']}")
     print(f"Written: {options.out / name}.png, .pdf, .csv, .json")
     return 0
+
+
+def main_of_parts(
+    experiment: Experiment,
+    parts: Mapping[str, Callable[[Any, Walk], dict[str, Any]]],
+    sentence: str,
+    *,
+    repeated: str | None = None,
+) -> int:
+    """Run a file whose parts give numbers alone, each written as NAME_PART.json; ``--only PART`` runs one.
+
+    Args:
+        experiment: the file, with its ``Arguments`` and ``FAST``.
+        parts: by name.
+        sentence: what they show.
+        repeated: the argument that ``--trials`` sets.
+    """
+    name = Path(str(getattr(experiment, "__file__", "experiment"))).stem
+    parser = argparse.ArgumentParser(description=experiment.__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    add_options(parser, "experiments/results")
+    parser.add_argument("--only", choices=parts, help="this part alone")
+    options = parser.parse_args()
+    arguments = experiment.FAST if options.fast else experiment.Arguments()
+    if options.trials is not None and repeated is not None:
+        arguments = replace(arguments, **{repeated: options.trials})
+    with place(options.workers, options.scheduler) as where, on(where if options.scheduler else None):
+        for part in parts if options.only is None else (options.only,):
+            written = options.out / f"{name}_{part}.json"
+            conduct(
+                _Part(str(getattr(experiment, "__file__", "")), parts[part], sentence),  # type: ignore[arg-type]
+                arguments,
+                name=written.stem,
+                out=options.out,
+                command=f"python experiments/{name}.py --only {part}{' --fast' * options.fast}",
+                workers=options.workers,
+            ).unlink(missing_ok=True)
+            print(written.read_text(encoding="utf-8"), flush=True)
+    return 0
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One part of an experiment, as `conduct` wants it."""
+
+    __file__: str
+    numbers: Callable[[Any, Walk], dict[str, Any]]
+    sentence: str
+
+    def run(self, arguments: Any, walk: Walk) -> Findings:
+        return Findings(self.numbers(arguments, walk), [], None, self.sentence)
