@@ -28,7 +28,7 @@ LAYERS = [
     ["estimate", "concentration", "tallies"],
     ["bellman", "program", "products", "tail", "surprises", "factorised", "value_program"],
     ["tabular"],
-    ["residuals", "blocks", "planning", "box_products", "cones"],
+    ["residuals", "blocks", "planning", "box_products", "cones", "ending"],
     ["evidence", "policy_evidence"],
     ["bounds", "box_evidence"],
     ["policy_bounds", "box_bounds"],

@@ -92,6 +92,8 @@ class Diagnostics:
         unexplained: the share of states at which some action would be better than the expert's.
         residual, largest_residual: of R against V − γ max_a P_aV: root mean square, and at most.
         seen: next states were looked at directly.
+        going_on: what going on is worth more than ending at least, where that was chosen: the expert shuns the end and
+            no comparison says by how much; None if it was not.
     """
 
     model_error: float
@@ -102,6 +104,7 @@ class Diagnostics:
     residual: float
     largest_residual: float
     seen: bool
+    going_on: float | None = None
 
     def sentences(self) -> dict[str, str]:
         """Each number with what it means."""
@@ -215,6 +218,11 @@ class PolicySolution:
     def _assumed(self) -> str:
         """What no number above covers."""
         own = f"{self.assumption}; " if self.assumption else ""
+        if self.diagnostics.going_on is not None:
+            own += (
+                f"going on is worth at least {self.diagnostics.going_on:.3g} more than ending, by choice: the expert "
+                "never ends where it could go on, which leaves that open; with less, R's error could pay for an end; "
+            )
         if self.diagnostics.seen:
             return (
                 f"{own}dynamics without noise have no density, so nothing can be certified beyond the states looked "

@@ -35,6 +35,7 @@ from certirl.effects import (
     terminal_of,
     value_basis,
 )
+from certirl.ending import LiftedFit, fit_lifted_value, shuns_the_end
 from certirl.planning import plan
 from certirl.policies import Policy, as_policy
 from certirl.policy_solution import DISTRUST, Diagnostics, PolicySolution, Share, StateFunction
@@ -109,8 +110,11 @@ def solve_policy(
         rows = comparisons(seen.effects, policy, margin=margin)
         psi = _reward_basis(domain, periodic, len(seen.effects)) if reward_basis is None else reward_basis.on(domain)
         paid = PRICE if price is None else price
-        fit = fit_value(seen.effects, rows, discount=discount, reward_basis=psi, price=paid)
-        return _concluded(world, seen, rows, fit, generator, margin)
+        given: dict[str, Any] = {"discount": discount, "reward_basis": psi, "price": paid}
+        if shuns_the_end(source, policy, seen.effects, rows, discount):
+            lifted = fit_lifted_value(seen.effects, rows, **given)
+            return _concluded(world, seen, rows, lifted.fit, generator, margin, lifted)
+        return _concluded(world, seen, rows, fit_value(seen.effects, rows, **given), generator, margin)
 
 
 def _check_source(simulator: Any, samples: Any) -> None:
@@ -178,12 +182,18 @@ def _without_standing(log: Transitions) -> Transitions:
 
 
 def _concluded(
-    world: _World, seen: _Seen, rows: Comparisons, fit: ValueFit, rng: np.random.Generator, margin: Margin
+    world: _World,
+    seen: _Seen,
+    rows: Comparisons,
+    fit: ValueFit,
+    rng: np.random.Generator,
+    margin: Margin,
+    lifted: LiftedFit | None = None,
 ) -> PolicySolution:
     effects, n = seen.effects, len(seen.effects)
     reward = StateFunction(fit.reward_basis, fit.reward, world.ended)
     value = StateFunction(effects.basis, fit.value, world.ended)
-    columns, action_values, model_error = _action_values(world, seen, fit)
+    columns, action_values, model_error = _action_values(world, seen, fit, lifted)
     advantages = rows.gains @ fit.value
     worse, short = np.zeros(n, dtype=bool), np.zeros(n)
     worse[rows.which[(advantages < 0) & (rows.margins > 0)]] = True
@@ -198,8 +208,9 @@ def _concluded(
         residual=float(np.sqrt(np.mean(fit.residuals**2))),
         largest_residual=fit.residual,
         seen=effects.seen,
+        going_on=None if lifted is None else lifted.least,
     )
-    shares = _validated(world, seen, value, reward, rng, margin)
+    shares = _validated(world, seen, value, reward, rng, margin, lifted is not None)
     status, reason = _status(len(rows), diagnostics, shares[0])
     choice = f"V has {effects.basis.size} functions" + (
         f", effects {effects.columns.size} by held-out data" if effects.columns is not None else ""
@@ -223,22 +234,26 @@ def _status(comparisons: int, told: Diagnostics, share: Share | None) -> tuple[s
     return "validated", "checked on fresh states"
 
 
-def _action_values(world: _World, seen: _Seen, fit: ValueFit) -> tuple[Basis | Cells, Array, float]:
+def _action_values(
+    world: _World, seen: _Seen, fit: ValueFit, lifted: LiftedFit | None
+) -> tuple[Basis | Cells, Array, float]:
     """(P̂_aV)(s) as functions of the state, with their held-out error over the effect of an action."""
     if seen.regression is not None:
         assert seen.log is not None
         fitted = seen.regression.weights @ fit.value
         return seen.regression.columns, fitted, _regression_error(world, seen, fit, fitted)
-    effects = seen.effects
-    goals = effects.after @ fit.value
-    fold = np.arange(len(effects)) % 5 == 0
+    effects, goals = seen.effects, seen.effects.after @ fit.value
+    states = effects.states
+    if lifted is not None:  # no choice is made where every action ends it, and a cliff there would spoil the rest
+        states, goals = states[~lifted.doomed], goals[:, ~lifted.doomed]
+    fold = np.arange(len(states)) % 5 == 0
     candidates: list[Basis | Cells] = [richer(effects.basis, factor) for factor in (1.0, 1.6)]
     candidates += [fit.reward_basis] if isinstance(fit.reward_basis, Cells) else []
-    candidates = [one for one in candidates if one.size <= 0.4 * len(effects)] or [richer(effects.basis, 0.5)]
-    errors = [_missed(one, effects.states, goals, fold) for one in candidates]
+    candidates = [one for one in candidates if one.size <= 0.4 * len(states)] or [richer(effects.basis, 0.5)]
+    errors = [_missed(one, states, goals, fold) for one in candidates]
     best = candidates[int(np.argmin(errors))]
     effect = float(np.sqrt(np.mean((goals - goals.mean(axis=0)) ** 2) * 2))
-    return best, least_squares(best, effects.states, SMOOTH)(goals.T)[1].T, min(errors) / max(effect, 1e-300)
+    return best, least_squares(best, states, SMOOTH)(goals.T)[1].T, min(errors) / max(effect, 1e-300)
 
 
 def _missed(columns: Basis | Cells, states: Array, goals: Array, fold: NDArray[np.bool_]) -> float:
@@ -296,7 +311,13 @@ def _uncovered(world: _World, seen: _Seen, fit: ValueFit) -> float:
 
 
 def _validated(
-    world: _World, seen: _Seen, value: StateFunction, reward: StateFunction, rng: np.random.Generator, margin: Margin
+    world: _World,
+    seen: _Seen,
+    value: StateFunction,
+    reward: StateFunction,
+    rng: np.random.Generator,
+    margin: Margin,
+    lifted: bool,
 ) -> tuple[Share | None, Share | None, Share | None]:
     """Shares of fresh states at which the expert's action is best: for V, outside the tube, and planning on R."""
     if isinstance(world.source, Transitions):
@@ -314,5 +335,8 @@ def _validated(
     planned = None
     if len(world.domain) <= PLANNED_COORDINATES:
         chosen = plan(world.source, reward, discount=world.discount, draws=draws)(states)
-        planned = Share(int(support[np.arange(len(states)), chosen].sum()), len(states))
+        agrees = support[np.arange(len(states)), chosen]
+        if lifted:  # V is positive wherever it goes on: where every action ends it there is nothing to agree on
+            agrees = agrees[total.max(axis=0) > 0]
+        planned = Share(int(agrees.sum()), len(agrees))
     return Share(int(good.sum()), len(states)), Share(int(good[outside].sum()), int(outside.sum())), planned

@@ -76,7 +76,7 @@ class ValueFit:
         reward: ρ, coefficients of R in its own basis.
         reward_basis: that basis.
         shortfall: ξ of every comparison ``[m]``.
-        residuals: R − (V − γ max_a P_aV), or − (V − γP_πV), at every state ``[n]``.
+        residuals: R − (V − γ max_a P_aV), or − (V − γP_πV), at every state that R was fitted to.
         steps: Newton steps, or solves of the linear program.
         follow: whom R was fitted to in the end, see `fit_value`.
     """
@@ -177,6 +177,7 @@ def fit_value(
     price: float = PRICE,
     smooth: float = SMOOTH,
     follow: str = "best",
+    adjust: Callable[[Array], Array] | None = None,
 ) -> ValueFit:
     """``min price·mean ξ² + mean (R − R_V)² + small·‖w‖²``, all rows at once.
 
@@ -195,6 +196,7 @@ def fit_value(
         price: of a shortfall.
         smooth: weight of squared second differences, for cells.
         follow: "best" for that last fit, "expert" to keep R with V as the expert's own value everywhere.
+        adjust: w to the w that R is fitted to in the end.
     """
     if follow not in FOLLOW:
         raise ValueError(f"follow must be one of {', '.join(map(repr, FOLLOW))}, got {follow!r}")
@@ -207,6 +209,8 @@ def fit_value(
     if effects.noise is not None:
         curvature = curvature + price * effects.noise  # a noisy row misses its mark by that much on average
     w, steps = _newton(rows.gains, rows.margins, curvature, price)
+    if adjust is not None:
+        w = adjust(w)
     wanted = target @ w
     if follow == "best":
         wanted = effects.now @ w - discount * (effects.after @ w).max(axis=0)
