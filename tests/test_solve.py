@@ -165,20 +165,20 @@ def test_share_solved_correctly_on_the_papers_problems():
     """The bar of the defaults on fixed seeds; benchmarks/accuracy.py prints the whole table beside its peers."""
     for samples, bar in ((1_000, 0.55), (10_000, 0.85)):
         right = 0
-        for seed in range(100):
+        for seed in range(60):
             problem = certirl.problems.random_polynomial(seed=seed)
             solution = certirl.solve(problem, basis=certirl.Legendre(11), discount=0.7, rng=seed, samples=samples)
             right += solution.reward is not None and problem.true_margin(solution.reward, discount=0.7) > 0
-        assert right / 100 >= bar
+        assert right / 60 >= bar
 
 
 def test_share_solved_correctly_with_nothing_given_and_much_data():
     right = 0
-    for seed in range(30):
+    for seed in range(20):
         problem = certirl.problems.random_polynomial(seed=seed)
         solution = certirl.solve(problem, discount=0.7, rng=seed, samples=100_000)
         right += solution.reward is not None and problem.true_margin(solution.reward, discount=0.7) > 0
-    assert right / 30 >= 0.93
+    assert right / 20 >= 0.93
 
 
 @pytest.mark.parametrize("basis", [None, certirl.Legendre(7), certirl.Legendre(11)], ids=str)
