@@ -272,3 +272,21 @@ def test_a_log_is_divided_and_certified_too(problem, paired):
     truth = experiment.advantages(problem, problem.reward, problem.expert)
     assert found.margin < truth[problem.expert.away(experiment.GRID) > 0.2].min()
     assert found.holds
+
+
+def test_solve_finds_with_one_part_of_a_log_and_proves_with_the_other(problem):
+    columns = COLUMNS.on(problem.dynamics.domain)
+    log = certirl.sample(problem.dynamics, basis=columns, samples=90_000, rng=3, design=True, paired=True)
+    settings = {"expert": problem.expert, "discount": problem.discount, "delta": 0.1, "tail": 0, "columns": 3}
+    solution = certirl.solve(log, tube=0.2, **settings)
+    assert solution.status == "certified" and solution.certificate.samples == 63_000
+    truth = experiment.advantages(problem, solution.reward, problem.expert)
+    assert truth[problem.expert.away(experiment.GRID) > 0.2].min() > solution.certificate.margin > 0
+
+
+def test_a_log_with_ends_is_no_ground_for_a_proof(problem):
+    log = certirl.Transitions(
+        [0.0, 0.1, 0.2], [0, 1, 2], [0.1, 0.2, 0.3], domain=(-1, 1), terminal=[True, False, False]
+    )
+    with pytest.raises(ValueError, match="independent of each other"):
+        certirl.certify(problem.reward, log, expert=problem.expert, discount=0.9, columns=COLUMNS, tail=0)

@@ -212,9 +212,17 @@ def check_delta(delta: float) -> None:
 
 
 def check_declared(transitions: Transitions) -> None:
-    """Refuse a domain read off the data: fresh data would have placed the basis, and new states may lie outside."""
+    """Refuse logs that no proof can rest on.
+
+    Fresh data would have placed the basis on a domain read off them, and new states may lie outside.
+    """
     if transitions.domain_from_data:
         raise ValueError("a certificate needs a declared domain: write Transitions(…, domain=(low, high))")
+    if transitions.terminal is not None and transitions.terminal.any():
+        raise ValueError(
+            "a certificate needs transitions that are independent of each other, and the rows that keep a terminal "
+            "state where it is are copies: leave the ends out, or solve without delta"
+        )
 
 
 def split(

@@ -6,14 +6,14 @@ attempt is made only when training data forecast success.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from certirl.bases import Basis, Fourier, Legendre
-from certirl.certify import check_delta, least_enough
+from certirl.certify import check_declared, check_delta, divide, least_enough
 from certirl.certify_policies import WIDTHS, allowed_tube, reward_bounds
 from certirl.domain import Domain, as_domain, one_coordinate
 from certirl.policies import Policy, as_policy
@@ -22,10 +22,10 @@ from certirl.policy_certificate import PolicyCertificate, conclude_policy
 from certirl.policy_evidence import PolicyEvidence, PolicySurrogate, fit_policy_surrogate, gather
 from certirl.policy_solution import PolicySolution
 from certirl.prove import TRAINING_SHARE, Pool
-from certirl.simulator import Draws, as_generator, can_pair, check_simulator
+from certirl.simulator import CHUNK, Draws, as_generator, can_pair, check_simulator
 from certirl.solve_policy import solve_policy
 from certirl.tail import TailLike, tail_number
-from certirl.transitions import Transitions, concatenate
+from certirl.transitions import Piece, Transitions, concatenate, pieces
 from certirl.tubes import Lookup, look_up, read_tube
 
 FIRST = 60_000  # transitions per action in the first round: with fewer the second order decides, and has no bound
@@ -55,7 +55,7 @@ def prove_policy(
     """Find a reward for an expert who switches and certify it, with at most ``max_samples`` transitions per action.
 
     Args:
-        simulator: the dynamics; a log has to be divided by hand: solve with one part, `certify` with the other.
+        simulator: the dynamics.
         expert: a function of states.
         discount: γ.
         delta: the probability of a false certificate, over all attempts.
@@ -69,8 +69,6 @@ def prove_policy(
         **form: of the value form: basis, reward_basis, margin and price.
     """
     check_delta(delta)
-    if isinstance(simulator, Transitions):
-        raise ValueError("a log is divided by hand: solve with one part and pass the other to certirl.certify")
     check_simulator(simulator)
     domain = as_domain(simulator.domain)
     one_coordinate(domain, "a certificate is")
@@ -107,6 +105,34 @@ def prove_policy(
         step = AFTER_FAILURE if certificate is not None else STEPS[0]
         needed = _needed(surrogate, seen, lookup, allowed, own / 2, number, n, max_samples)
         n = min(int(np.clip(needed, step * n, STEPS[1] * n)) + 1, max_samples)
+
+
+def prove_policy_by_log(
+    log: Transitions,
+    expert: Any,
+    *,
+    discount: float,
+    delta: float,
+    tail: TailLike = None,
+    columns: Basis | int | None = None,
+    tube: float | None = None,
+    rng: Any = None,
+    **form: Any,
+) -> PolicySolution:
+    """The same from a log, which is divided once: one part finds the reward, the other proves it."""
+    check_delta(delta)
+    check_declared(log)
+    one_coordinate(log.domain, "a certificate is")
+    policy = as_policy(expert, log.n_actions)
+    chosen = _columns(columns, tail, log.domain, discount, log)
+    training, fresh = divide(log, TRAINING_SHARE, as_generator(0 if rng is None else rng))
+    solution = solve_policy(training, policy, discount=discount, rng=0, **form)
+    lookup, allowed = look_up(policy, log.domain), allowed_tube(tube, log.domain)
+    surrogate = _surrogate(solution, policy, pieces(training, CHUNK), chosen, lookup, allowed)
+    evidence = gather(surrogate, pieces(fresh, CHUNK))
+    certificate = conclude_policy(surrogate, evidence, lookup, allowed=allowed, delta=delta, tail=tail)
+    status = "certified" if certificate.holds else solution.status
+    return replace(solution, status=status, samples=int(log.counts.min()), certificate=certificate)
 
 
 def _columns(asked: Basis | int | None, tail: TailLike, domain: Domain, discount: float, simulator: Any) -> Basis:
@@ -146,7 +172,12 @@ def _log(pool: Pool) -> Transitions:
 
 
 def _surrogate(
-    solution: PolicySolution, policy: Policy, training: Pool, columns: Basis, lookup: Lookup, allowed: float
+    solution: PolicySolution,
+    policy: Policy,
+    training: Iterable[Piece],
+    columns: Basis,
+    lookup: Lookup,
+    allowed: float,
 ) -> PolicySurrogate:
     reward_range, _ = reward_bounds(solution.reward, columns.domain)
     settings: dict[str, Any] = {"columns": columns, "discount": solution.discount, "reward_range": reward_range}

@@ -16,7 +16,7 @@ from certirl.estimate import FORMS
 from certirl.moments import Moments
 from certirl.policy_solution import PolicySolution
 from certirl.progress import Report, announcer
-from certirl.prove_policy import prove_policy
+from certirl.prove_policy import prove_policy, prove_policy_by_log
 from certirl.recover import OBJECTIVES
 from certirl.simulator import Simulator, check_simulator
 from certirl.solution import Solution
@@ -155,8 +155,11 @@ def _for_policy(
     with on(map):
         if delta is None:
             return solve_policy(source, expert, samples=samples, **form)
-        form |= {"columns": columns, "tail": tail, "tube": tube, "paired": paired, "watch": announcer(progress)}
-        return prove_policy(source, expert, delta=delta, max_samples=max_samples, **form)
+        form |= {"columns": columns, "tail": tail, "tube": tube}
+        if isinstance(source, Transitions):
+            return prove_policy_by_log(source, expert, delta=delta, **form)
+        watch = announcer(progress)
+        return prove_policy(source, expert, delta=delta, max_samples=max_samples, paired=paired, watch=watch, **form)
 
 
 def _check_for_policy(delta: float | None, *, columns: Any, tube: float | None, tail: TailLike, **others: Any) -> None:
