@@ -18,6 +18,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import methods
 import numpy as np
 
 import certirl
@@ -59,22 +60,6 @@ def a_problem(seed: int) -> tuple[BoxProblem, certirl.ProductBasis, float, int]:
         return box_problems.independent(angle, room), product(Fourier(9), Legendre(9)), discount, 80_000
     problem = box_problems.whirl(dimension=3, noise=float(rng.uniform(1.4, 1.6)), angle=float(rng.uniform(0, 1.5)))
     return problem, product(*[Legendre(4)] * 3), 0.3, 120_000
-
-
-def barely_wrong(
-    problem: BoxProblem, reward: certirl.Reward, discount: float, rng: np.random.Generator
-) -> certirl.Reward:
-    """Mix a reward with a random one until its true margin is just below zero: the hardest reward to judge."""
-    other = certirl.Reward(reward.basis, rng.normal(size=reward.basis.size) * np.abs(reward.coefficients).mean())
-    along = 31 if len(problem.domain) == 2 else 11
-    grid = mesh([np.linspace(low, high, along) for low, high in problem.domain])
-    ours, theirs = (problem.margins(r, grid, discount=discount) for r in (reward, other))
-    low, high = 0.0, 1.0
-    for _ in range(30):
-        middle = (low + high) / 2
-        low, high = (middle, high) if ((1 - middle) * ours + middle * theirs).min() > 0 else (low, middle)
-    share = min(high + 1e-3, 1.0)
-    return certirl.Reward(reward.basis, (1 - share) * reward.coefficients + share * other.coefficients)
 
 
 def agreement(problem: BoxProblem, reward: certirl.Reward, discount: float) -> float:
@@ -120,7 +105,9 @@ def judge(seed: int) -> list[dict[str, Any]]:
     if reward is None:
         return []
     if spoil:
-        reward = barely_wrong(problem, reward, discount, rng)
+        along = 31 if len(problem.domain) == 2 else 11
+        states = mesh([np.linspace(low, high, along) for low, high in problem.domain])
+        reward = methods.barely_wrong(problem, reward, states, discount, rng)
     truth = problem.true_margin(reward, discount=discount)
     tail = 0.0 if columns.index == "full" else problem.tail(columns.on(problem.domain))  # "full": polynomials
     given = {"tail": tail, "discount": discount, "columns": columns, "samples": samples, "progress": False, "map": 1}

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import methods
 import numpy as np
 
 import certirl
@@ -72,22 +73,6 @@ def a_problem(seed: int) -> tuple[Problem, certirl.Basis, int, float]:
     return nearly_degenerate(seed), certirl.Legendre(11), 3, discount
 
 
-def barely_wrong(problem: Problem, reward: certirl.Reward, discount: float, rng: np.random.Generator) -> certirl.Reward:
-    """Mix a reward with a random one until its true margin is just below zero: the hardest reward to judge.
-
-    Margins are linear in the reward, so two curves on a fine grid are enough to find the mixture.
-    """
-    other = certirl.Reward(reward.basis, rng.normal(size=reward.basis.size) * np.abs(reward.coefficients).mean())
-    grid = np.linspace(*problem.domain[0], 801)
-    ours, theirs = (problem.margins(r, grid, discount=discount) for r in (reward, other))
-    low, high = 0.0, 1.0
-    for _ in range(30):
-        middle = (low + high) / 2
-        low, high = (middle, high) if ((1 - middle) * ours + middle * theirs).min() > 0 else (low, middle)
-    share = min(high + 1e-3, 1.0)
-    return certirl.Reward(reward.basis, (1 - share) * reward.coefficients + share * other.coefficients)
-
-
 def judge(seed: int) -> dict[str, Any] | None:
     """One run: find a reward, perhaps spoil it, certify it on fresh data, compare with the truth."""
     problem, basis, columns, discount = a_problem(seed)
@@ -99,7 +84,8 @@ def judge(seed: int) -> dict[str, Any] | None:
         return None
     reward, spoiled = solved.reward, bool(rng.random() < 0.4)
     if spoiled:
-        reward = barely_wrong(problem, reward, discount, rng)
+        grid = np.linspace(*problem.domain[0], 801)
+        reward = methods.barely_wrong(problem, reward, grid, discount, rng)
     placed = basis.on(problem.domain)
     data = certirl.sample(problem, basis=placed, samples=60_000, rng=rng, design=True, paired=paired)
     found = certify(

@@ -8,10 +8,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from certirl import Fourier, Legendre, bellman, estimate, recover, study
+from certirl import Fourier, Legendre, Reward, bellman, estimate, recover, study
 from certirl.bellman import Bellman
 from certirl.choose import FOLDS, best_columns
 from certirl.moments import Moments, total
@@ -83,3 +84,18 @@ def problem_constants(task: Sequence[float]) -> dict[str, float]:
         "1/β by ‖α‖₁": float(alpha.sum()),
         "Δ": float(np.abs(operators.Z).sum(axis=2).max()),
     }
+
+
+def barely_wrong(problem: Any, reward: Reward, states: Any, discount: float, rng: Any) -> Reward:
+    """Mix a reward with a random one until its true margin is just below zero: the hardest reward to judge.
+
+    Margins are linear in the reward, so their curves at many states are enough to find the mixture.
+    """
+    other = Reward(reward.basis, rng.normal(size=reward.basis.size) * np.abs(reward.coefficients).mean())
+    ours, theirs = (problem.margins(r, states, discount=discount) for r in (reward, other))
+    low, high = 0.0, 1.0
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if ((1 - middle) * ours + middle * theirs).min() > 0 else (low, middle)
+    share = min(high + 1e-3, 1.0)
+    return Reward(reward.basis, (1 - share) * reward.coefficients + share * other.coefficients)

@@ -114,8 +114,7 @@ class Stepped:
 
     def step(self, states: Array, control: Any, rng: Any = None) -> tuple[Array, Array]:
         """The environment's own step from each state."""
-        if rng is not None and hasattr(self.env, "np_random"):
-            self.env.np_random = rng  # what is random in it comes from the caller's generator
+        _lend(self.env, rng)
         after, rewards = np.empty_like(states), np.empty(len(states))
         for row, state in enumerate(states):
             self.write(self.env, np.array(state))
@@ -152,8 +151,7 @@ class Transitioned:
 
     def step(self, states: Array, control: Any, rng: Any = None) -> tuple[Array, Array]:
         """Its transition from each state, and its reward where it has one."""
-        if rng is not None and hasattr(self.env, "np_random"):
-            self.env.np_random = rng
+        _lend(self.env, rng)
         after, rewards = np.empty_like(states), np.zeros(len(states))
         for row, state in enumerate(states):
             after[row] = np.ravel(self.env.transition(np.array(state), control))
@@ -166,6 +164,12 @@ class Transitioned:
         if self.ended is not None or not hasattr(self.env, "terminal"):
             return _as_flags(self.ended, states)
         return np.array([bool(self.env.terminal(np.array(state), 0)) for state in states], dtype=bool)
+
+
+def _lend(env: Any, rng: Any) -> None:
+    """What is random in an environment comes from the caller's generator, if there is one."""
+    if rng is not None and hasattr(env, "np_random"):
+        env.np_random = rng
 
 
 def _as_flags(ended: Callable[[Array], Any] | None, states: Array) -> NDArray[np.bool_]:

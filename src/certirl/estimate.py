@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -133,3 +134,43 @@ def _inverse_gram(moments: Moments, *, required: bool) -> tuple[Array, float]:
         inverses[action] = (vectors / np.maximum(eigenvalues, floor)) @ vectors.T
         worst = max(worst, float(condition))
     return inverses, worst
+
+
+def exact_operators(
+    rows: Basis,
+    columns: int | None,
+    ends: Array,
+    quadrature: tuple[Array, Array],
+    moved: Callable[[Array, Array, int, Array], tuple[Array, Array]],
+    n_actions: int,
+) -> Operators:
+    """What `estimate` would say of infinitely many transitions: ``Z_ij = ∫ (P_a φ_i)(s) φ_j(s) μ(s) ds`` by quadrature.
+
+    Args:
+        rows: the row basis, placed.
+        columns: how many of its functions describe the state; all if None.
+        ends: the next states of the quadrature ``[m, d]``.
+        quadrature: states ``[n, d]`` and their weights for μ ``[n]``.
+        moved: (states, weights, action, values at the ends ``[m, k]``) to P_a of these functions ``[n, k]`` and to the
+            weight with which the ends are visited ``[m]``.
+        n_actions: A.
+    """
+    narrow = rows.resized(rows.size if columns is None else columns)
+    s, weights = quadrature
+    phi, psi = rows.values(ends), narrow.values(s)
+    Z, noise = [], np.zeros((n_actions, n_actions, rows.size, rows.size))
+    for action in range(n_actions):
+        expected, visits = moved(s, weights, action, phi)
+        Z.append(expected.T @ (weights[:, None] * psi))
+        Z[-1][0] = np.eye(narrow.size)[0]  # the constant is mapped to itself, without rounding
+        second = (phi * visits[:, None]).T @ phi
+        noise[action, action] = (second - (expected * weights[:, None]).T @ expected) / rows.mass
+    return Operators(
+        basis=rows,
+        Z=np.array(Z),
+        noise=noise,
+        precision=np.zeros((n_actions, narrow.size, narrow.size)),
+        counts=np.zeros(n_actions, dtype=np.int64),
+        form="exact",
+        condition=1.0,
+    )

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from certirl.bases import Basis, gauss_legendre
 from certirl.concentration import spread_points
 from certirl.domain import Array, Domain, as_rows, as_states, describe
-from certirl.estimate import Operators
+from certirl.estimate import Operators, exact_operators
 from certirl.factorised import Factorised
 from certirl.inverse import DeviceChords, bisect, chords
 from certirl.reward import RewardLike
@@ -58,27 +58,14 @@ class Problem:
     def operators(self, basis: Basis, columns: int | None = None) -> Operators:
         """The exact Z^a in a basis, by Gauss quadrature: ``Z_ij = ∫ (P_a φ_i)(s) φ_j(s) μ(s) ds``."""
         rows = basis.on(self.domain)
-        narrow = rows.resized(rows.size if columns is None else columns)
-        y, _ = self._quadrature()
-        s, ws = rows.quadrature(self.nodes)
-        phi, psi = rows.values(y), narrow.values(s)
-        Z, noise = [], np.zeros((self.n_actions, self.n_actions, rows.size, rows.size))
-        for action in range(self.n_actions):
-            kernel = self._kernel(s, action)
-            expected = kernel @ phi
-            second = (phi * (ws @ kernel)[:, None]).T @ phi
-            Z.append(expected.T @ (ws[:, None] * psi))
-            Z[-1][0] = np.eye(narrow.size)[0]  # the constant is mapped to itself, without rounding
-            noise[action, action] = (second - (expected * ws[:, None]).T @ expected) / rows.mass
-        return Operators(
-            basis=rows,
-            Z=np.array(Z),
-            noise=noise,
-            precision=np.zeros((self.n_actions, narrow.size, narrow.size)),
-            counts=np.zeros(self.n_actions, dtype=np.int64),
-            form="exact",
-            condition=1.0,
+        return exact_operators(
+            rows, columns, self._quadrature()[0], rows.quadrature(self.nodes), self._moved, self.n_actions
         )
+
+    def _moved(self, s: Array, weights: Array, action: int, phi: Array) -> tuple[Array, Array]:
+        """P_a of functions with values phi at the quadrature's next states, at s, and what s of such weights visit."""
+        kernel = self._kernel(s, action)
+        return kernel @ phi, weights @ kernel
 
     def tail(self, columns: Basis) -> float:
         """τ of a certificate: the largest ∫|p_a(s'|s) − approximation by the columns| ds' over states and actions.
