@@ -47,7 +47,7 @@ LAYERS = [
     ["solve_components"],
     ["solve"],
     ["readers"],
-    ["episode_tables"],
+    ["episode_tables", "rewarding"],
     ["problems", "tables", "plots", "study", "gym"],
     ["box_problems", "switching_problems", "reproduce", "bench", "policy_plots"],
     ["__init__"],
