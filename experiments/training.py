@@ -50,8 +50,8 @@ class Arguments:
 
     environments: tuple[str, ...] = ("MountainCar-v0", "Pendulum-v1", "CartPole-v1")
     samples: int = 10_000
-    steps: int = 98_304
-    looks: int = 12
+    steps: int = 65_536
+    looks: int = 16
     seeds: int = 3
     episodes: int = 100
     seed: int = 0
