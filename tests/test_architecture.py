@@ -130,6 +130,7 @@ PAGES = [
         f"docs/{page}.md"
         for page in ("certificates", "components", "demonstrations", "dimensions", "experts", "environments", "scale")
     ),
+    *sorted(f"docs/tutorials/{path.name}" for path in (ROOT / "docs" / "tutorials").glob("*.md")),
 ]
 
 
@@ -146,6 +147,19 @@ def test_code_of_the_pages_runs_and_prints_what_they_say(page, tmp_path):
     for line in "\n".join(outputs).strip().splitlines():
         # Rounds and rows of the program may differ by one from one BLAS to another; all else is the same everywhere.
         assert line.split(" exact on the continuum")[0] in done.stdout
+
+
+@pytest.mark.parametrize("path", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda p: p.name)
+def test_links_of_the_pages_lead_somewhere(path):
+    links = re.findall(r"\]\(([^)#\s]+)", re.sub(r"```.*?```", "", path.read_text(), flags=re.S))
+    inside = [link for link in links if not link.startswith(("http", "mailto"))]
+    assert [link for link in inside if not (path.parent / link).exists()] == []
+
+
+def test_pictures_of_the_tutorials_are_small():
+    pictures = list((ROOT / "docs" / "tutorials" / "pictures").iterdir())
+    assert len(pictures) == 4
+    assert max(path.stat().st_size for path in pictures) <= 120_000
 
 
 def test_version_is_the_same_everywhere():
