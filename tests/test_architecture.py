@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -154,6 +155,17 @@ def test_links_of_the_pages_lead_somewhere(path):
     links = re.findall(r"\]\(([^)#\s]+)", re.sub(r"```.*?```", "", path.read_text(), flags=re.S))
     inside = [link for link in links if not link.startswith(("http", "mailto"))]
     assert [link for link in inside if not (path.parent / link).exists()] == []
+
+
+def test_whatever_is_said_to_be_installed_is_an_extra():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "experiments").glob("*.*")]
+    named = set()
+    for path in [*PACKAGE.glob("*.py"), *pages]:
+        for inside in re.findall(r"(?:certirl|\"\.)\[([a-z, ]+)\]", path.read_text()):
+            named |= {name.strip() for name in inside.split(",")}
+    assert {"gym", "plot", "parquet", "fast", "gpu", "cluster", "demonstrations", "minari", "training"} <= named
+    assert named <= set(extras)
 
 
 def test_pictures_of_the_tutorials_are_small():
