@@ -145,11 +145,12 @@ def train(task: list[Any]) -> dict[str, Any]:
 def trainer() -> tuple[Any, Any]:
     """PPO, on one thread, and what lets environments run side by side."""
     try:
-        import torch
         from stable_baselines3 import PPO
         from stable_baselines3.common.vec_env import DummyVecEnv
     except ImportError:
         raise ImportError('training needs Stable-Baselines3: pip install "certirl[training]"') from None
+    import torch
+
     torch.set_num_threads(1)
     return PPO, DummyVecEnv
 
