@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import certirl
-import certirl.gym
 
 minari = pytest.importorskip("minari")
 EpisodeBuffer = pytest.importorskip("minari.data_collector.episode_buffer").EpisodeBuffer
