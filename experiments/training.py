@@ -228,7 +228,7 @@ def draw(runs: list[dict[str, Any]], arguments: Arguments) -> Any:
         ax.set_title(name, fontsize="medium")
         ax.set_xlabel("thousand steps of training")
     axes[0, 0].set_ylabel("return under the environment's own reward\n(random 0, expert 1)")
-    axes[0, 0].legend(fontsize="small")
+    axes[0, 0].legend(fontsize="small", loc="lower right", bbox_to_anchor=(1.0, 0.08))
     return figure
 
 
