@@ -18,7 +18,7 @@ from certirl.switching_problems import Steps, _quadrature, outcomes
 from certirl.tubes import look_up, read_tube
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "experiments"))
-import switching as experiment  # noqa: E402
+import switching as experiment
 
 GRID = np.linspace(-1, 1, 401)
 COLUMNS = certirl.Legendre(3)
