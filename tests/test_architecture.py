@@ -47,6 +47,7 @@ LAYERS = [
     ["solve_components"],
     ["solve"],
     ["readers"],
+    ["episode_readers"],
     ["episode_tables"],
     ["problems", "tables", "plots", "study", "gym"],
     ["box_problems", "switching_problems", "reproduce", "bench", "policy_plots"],
