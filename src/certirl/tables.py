@@ -43,6 +43,7 @@ __all__ = [
 ]
 
 ROWS = 2**18  # of a batch: some ten megabytes, however large the files are
+EPISODE_ROWS = 2**16  # more is kept of a row until it is a step
 
 
 @dataclass(frozen=True)
@@ -202,7 +203,7 @@ def stream_episodes(
     *,
     domain: Any = None,
     n_actions: int | None = None,
-    rows: int = ROWS,
+    rows: int = EPISODE_ROWS,
     episode_column: str | None = None,
     **settings: Any,
 ) -> Chunks:
