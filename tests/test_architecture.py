@@ -51,7 +51,7 @@ LAYERS = [
     ["episode_tables"],
     ["problems", "tables", "plots", "study", "gym"],
     ["box_problems", "switching_problems", "reproduce", "bench", "policy_plots"],
-    ["__init__"],
+    ["__init__", "inputs"],
     ["cli"],
     ["__main__"],
 ]

@@ -105,6 +105,20 @@ def test_csv_and_names_of_episodes_say_the_same(tmp_path, rows):
         assert steps_in(read_episodes(path, **BOX)) == expected
 
 
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_without_numbers_the_ends_tell_episodes_apart(tmp_path, suffix):
+    found = columns(walks(), after=True)
+    numbers = found.pop("episode")
+    last = [i + 1 == len(numbers) or numbers[i + 1] != number for i, number in enumerate(numbers)]
+    found["truncated"] = [end and not over for end, over in zip(last, found["terminated"], strict=True)]
+    path = write(tmp_path / f"log.{suffix}", found, 3)
+    log = read_episodes(path, **BOX)
+    assert steps_in(log) == told(walks())
+    assert log.episodes[log.episodes >= 0].tolist() == np.unique(numbers, return_inverse=True)[1].tolist()
+    for rows in (1, 4, 1000):
+        assert steps_of(stream_episodes(path, rows=rows, **BOX)) == told(walks())
+
+
 def test_several_files_are_one_stream_whose_episodes_end_with_their_file(tmp_path):
     for part in range(3):
         write(tmp_path / f"part{part}.csv", columns(walks(seed=part), after=False))

@@ -1,7 +1,8 @@
 """Rows of tables of episodes in batches, CSV or Parquet: actions may be missing, episodes have numbers or names.
 
 Columns: ``episode``; ``state``, or ``state_0``, ``state_1``, …; ``action``; where they exist, ``step`` (the order in
-an episode, else that of the rows), ``terminated``, ``next_state`` or ``next_state_0``, …. Others are ignored.
+an episode, else that of the rows), ``terminated``, ``truncated``, ``next_state`` or ``next_state_0``, …. Others are
+ignored. With next states, ``terminated`` or ``truncated`` do for ``episode``: the next one begins in the row after.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from certirl.domain import Array
 from certirl.readers import coordinates, open_parquet, row_groups, runs
 
 EPISODE = ("episode", "episode_id", "episode_index", "trajectory", "trajectory_id")  # what others call it
-MAY_BE_MISSING = ("action", "terminated")
+ENDS = ("terminated", "truncated")
+MAY_BE_MISSING = ("action", *ENDS)
+_MORE = "step, terminated, truncated and next_state"
 _WORDS = {"": np.nan, "true": 1.0, "false": 0.0}
 
 
@@ -34,17 +37,26 @@ class Columns(NamedTuple):
     next_states: tuple[str, ...]
     terminated: str | None
     step: str | None
+    truncated: str | None = None
 
     @property
     def names(self) -> list[str]:
         """Those to read."""
         flat = [self.episode, *self.states, self.action, *self.next_states, self.terminated, self.step]
+        flat += [self.truncated] if self.by_ends else []
         return [name for name in flat if name is not None]
+
+    @property
+    def by_ends(self) -> bool:
+        """Nothing but the ends of episodes tells them apart."""
+        return self.episode is None and bool(self.terminated or self.truncated)
 
     def __str__(self) -> str:
         after = "next states in columns of their own" if self.next_states else "next states from the rows that follow"
         ends = "terminal where terminated says so" if self.terminated else "no state known to be terminal"
-        return f"one episode for each value of the column {self.episode}; {after}; {ends}"
+        by_ends = f"a new episode after each row with {' or '.join(name for name in ENDS if getattr(self, name))}"
+        which = by_ends if self.by_ends else f"one episode for each value of the column {self.episode}"
+        return f"{which}; {after}; {ends}"
 
 
 class Rows(NamedTuple):
@@ -110,22 +122,23 @@ def columns_of(file: Path, *, episode_column: str | None = None, needed: bool = 
     usual = [name for name in EPISODE if name in names]
     episode = episode_column or (usual[0] if usual else None)
     states, after = coordinates(names, "state"), coordinates(names, "next_state")
-    absent = episode not in names if episode_column or needed else False
-    if absent or "action" not in names or not states or len(after) not in (0, len(states)):
-        raise ValueError(
-            f"a table of episodes needs the columns {episode_column or 'episode'}, state (or state_0, …) and action, "
-            f"and may have step, terminated and next_state; it has {', '.join(names) or 'no header'}"
-            if needed or episode_column
-            else f"demonstrations need the columns state (or state_0, …) and action; it has {', '.join(names)}"
+    ends = [name if name in names else None for name in ENDS]
+    told = episode in names if episode_column else bool(episode or (after and any(ends)) or not needed)
+    if not told or "action" not in names or not states or len(after) not in (0, len(states)):
+        which = f"a table of episodes needs the columns {episode_column or 'episode'}, state (or state_0, …) and action"
+        which = (
+            which if needed or episode_column else "demonstrations need the columns state (or state_0, …) and action"
         )
+        raise ValueError(f"{which}, and may have {_MORE}; it has {', '.join(names) or 'no header'}")
     unclear = sorted({"done", "dones"} & set(names))
     if needed and unclear and "terminated" not in names:
         raise ValueError(
             f"the column {unclear[0]} does not say whether an episode was terminated or cut off: call it terminated, "
             "or leave it out if no state is terminal"
         )
-    rest = ["terminated" if "terminated" in names else None, "step" if "step" in names else None]
-    found = Columns(episode, tuple(states), "action", tuple(after), *rest)
+    found = Columns(
+        episode, tuple(states), "action", tuple(after), ends[0], "step" if "step" in names else None, ends[1]
+    )
     twice = [name for name in found.names if names.count(name) > 1]
     if twice:
         raise ValueError(f"it has more than one column {twice[0]}")
@@ -135,8 +148,10 @@ def columns_of(file: Path, *, episode_column: str | None = None, needed: bool = 
 def sections(file: Path, columns: Columns, rows: int) -> list[tuple[int, tuple[int, int] | None]]:
     """Parts of at least ``rows`` rows that can be read by themselves: first row, and row groups or None for the whole.
 
-    Names of episodes are numbered as they appear, so that a table with names is one.
+    Names of episodes are numbered as they appear, and ends counted, so that such a table is one.
     """
+    if columns.by_ends:
+        return [(0, None)]
     if columns.episode is not None and file.suffix.lower() == ".parquet":
         with open_parquet(file) as stored:
             if not _is_number(stored.schema_arrow.field(columns.episode).type):
@@ -154,12 +169,17 @@ def row_batches(file: Path, columns: Columns, rows: int, groups: range | None = 
         groups: only these row groups (Parquet).
         first: the number of the first row in them.
     """
-    parquet = file.suffix.lower() == ".parquet"
+    parquet, ended = file.suffix.lower() == ".parquet", 0
     for cells in _parquet(file, columns, rows, groups, first) if parquet else _csv(file, columns, rows):
         found = {name: _finite(values, name, first) for name, values in cells.items()}
+        numbers = None if columns.episode is None else found[columns.episode]
+        if columns.by_ends:
+            over = np.any([np.nan_to_num(found[name]) != 0 for name in ENDS if name in found], axis=0)
+            numbers = ended + np.cumsum(over) - over
+            ended += int(over.sum())
         yield Rows(
             first,
-            None if columns.episode is None else found[columns.episode],
+            numbers,
             np.stack([found[name] for name in columns.states], axis=1),
             found[columns.action],
             np.stack([found[name] for name in columns.next_states], axis=1) if columns.next_states else None,
@@ -257,7 +277,7 @@ def _lines(stream: Any, rows: int) -> list[str]:
 
 def _converters(lines: list[str], places: dict[str, int], columns: Columns) -> dict[int, Any]:
     """How to read cells that need not be numbers; episodes have names if the first one is no number."""
-    found: dict[int, Any] = {places[name]: _number for name in (columns.action, columns.terminated) if name in places}
+    found: dict[int, Any] = {places[name]: _number for name in MAY_BE_MISSING if name in places}
     cells = next(csv.reader(line for line in lines if line.strip()), [])
     if columns.episode is not None and len(cells) > (place := places[columns.episode]):
         try:

@@ -25,6 +25,14 @@ def _pyplot() -> Any:
     return pyplot
 
 
+def written(figure: Any, axes: Any, path: Any) -> Any:
+    """The axes; if there is a path, the figure is written there first and closed."""
+    if path is not None:
+        figure.savefig(path, dpi=150)
+        _pyplot().close(figure)
+    return axes
+
+
 def panels(rows: int = 1, columns: int = 1, **settings: Any) -> tuple[Any, Any]:
     """A figure that no window knows of, to be written to files, and its axes ``[rows, columns]``.
 
@@ -193,13 +201,12 @@ def solution(solution: Solution, *, problem: Problem | None = None, path: Any = 
     margins(solution, problem=problem, ax=axes[1])
     if solution.basis.dimension > 1:
         axes[1].legend(loc="lower left", fontsize="small", framealpha=0.9)
-    if path is not None:
-        figure.savefig(path, dpi=150)
-        pyplot.close(figure)
-    return axes
+    return written(figure, axes, path)
 
 
-def coverage(coverage: Coverage, *, action: int | None = None, plane: tuple[int, int] = (0, 1), ax: Any = None) -> Any:
+def coverage(
+    coverage: Coverage, *, action: int | None = None, plane: tuple[int, int] = (0, 1), ax: Any = None, path: Any = None
+) -> Any:
     """Draw how many transitions start where, and where predictions are extrapolated.
 
     Over an interval the transitions of each action in each cell; on a box a map, for one action or, in each cell, for
@@ -210,9 +217,16 @@ def coverage(coverage: Coverage, *, action: int | None = None, plane: tuple[int,
         action: of one action only.
         plane: the two coordinates of the map.
         ax: where.
+        path: where to write the picture, if anywhere.
     """
     if coverage.cells.ndim == 2:
-        return _coverage_line(coverage, range(coverage.n_actions) if action is None else [action], ax)
+        ax = _coverage_line(coverage, range(coverage.n_actions) if action is None else [action], ax)
+    else:
+        ax = _coverage_map(coverage, action, plane, ax)
+    return written(ax.figure, ax, path)
+
+
+def _coverage_map(coverage: Coverage, action: int | None, plane: tuple[int, int], ax: Any) -> Any:
     others = tuple(1 + axis for axis in range(len(coverage.domain)) if axis not in plane)
     counts = coverage.cells.sum(axis=others) if others else coverage.cells
     counts = counts if plane[0] < plane[1] else counts.swapaxes(1, 2)

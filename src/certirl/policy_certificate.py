@@ -22,6 +22,7 @@ from certirl.policy_evidence import POLICY_SUMS, PolicyEvidence, PolicySurrogate
 from certirl.tail import TailLike, tail_in_words, tail_number
 from certirl.tubes import Lookup, Tube, read_tube
 
+KIND = "policy certificate"
 _WORDS = ("holds", "delta", "spending", "tail", "samples", "allowed")
 _GUESSES = ("fits", "Z", "mix", "switches", "widths", "tent_fits", "drop")
 _NUMBERS = ("discount", "low", "high", "dropped")
@@ -190,14 +191,14 @@ class PolicyCertificate(Claim):
         return PolicyCertificate(**_of_tube(tube), **kept)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write everything but the reward and the expert to an npz file; `policy_certificate.load` reads it back."""
-        return archive.write(path, "policy certificate", *self.packed())
+        """Write everything but the reward and the expert to an npz file; `certirl.load` reads it back."""
+        return archive.write(path, KIND, *self.packed())
 
 
 def load(path: str | os.PathLike[str]) -> PolicyCertificate:
     """Read a certificate that `PolicyCertificate.save` wrote, and derive its verdict again."""
     kind, header, arrays = archive.read(path)
-    if kind != "policy certificate":
+    if kind != KIND:
         raise ValueError(f"{path} holds a certirl {kind}, not the certificate of an expert who switches")
     try:
         return PolicyCertificate.unpacked(header, arrays)

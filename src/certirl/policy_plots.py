@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from certirl.domain import Array
-from certirl.plots import COLOURS, _pyplot
+from certirl.plots import COLOURS, _pyplot, written
 
 if TYPE_CHECKING:
     from certirl.policy_certificate import PolicyCertificate
@@ -35,7 +35,7 @@ def policy(solution: PolicySolution, *, path: Any = None, plane: tuple[int, int]
     unit = "states" if solution.diagnostics.seen else "transitions per action"
     figure.suptitle(f"{solution.status}: {solution.samples:,} {unit}, γ = {solution.discount:g}", fontsize="medium")
     axes[-1].set_xlabel("state s" if alone else axes[-1].get_xlabel())
-    return _written(figure, axes, path)
+    return written(figure, axes, path)
 
 
 def certificate(proof: PolicyCertificate, *, ax: Any = None, path: Any = None) -> Any:
@@ -72,7 +72,7 @@ def certificate(proof: PolicyCertificate, *, ax: Any = None, path: Any = None) -
     ax.legend(fontsize="x-small", framealpha=0.9)
     ax.margins(x=0)
     ax.grid(alpha=0.25)
-    return _written(ax.figure, ax, path)
+    return written(ax.figure, ax, path)
 
 
 def _mark_tube(proof: PolicyCertificate, ax: Any) -> None:
@@ -95,13 +95,6 @@ def _shade(ax: Any, s: Array, chosen: list[Any], label: str) -> None:
 
 def _colours(actions: int) -> list[str]:
     return [COLOURS[action % len(COLOURS)] for action in range(actions)]
-
-
-def _written(figure: Any, axes: Any, path: Any) -> Any:
-    if path is not None:
-        figure.savefig(path, dpi=150)
-        _pyplot().close(figure)
-    return axes
 
 
 def _reward_line(solution: PolicySolution, ax: Any, _: Any) -> None:

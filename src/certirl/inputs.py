@@ -1,0 +1,192 @@
+"""What a command is given: its options, and the logs, bases and experts behind them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from certirl.bases import FAMILIES, Basis, Fourier
+from certirl.boxes import product
+from certirl.coverage import coverage
+from certirl.demonstrations import policy_from
+from certirl.domain import describe
+from certirl.effects import value_basis
+from certirl.episode_readers import ENDS, EPISODE, Columns, columns_of, names_of
+from certirl.episodes import OUTSIDE
+from certirl.policies import Policy
+from certirl.readers import find_files
+from certirl.transitions import Transitions
+
+OBSERVED = "observed"
+DATA = (
+    "files, folders or patterns: .parquet or .csv with columns state (or state_0, state_1, …), action and next_state, "
+    "or with a column episode and the next state in the next row; or .npz with arrays states, actions, next_states"
+)
+_INTERVALS: dict[str, Any] = {"type": float, "nargs": 2, "metavar": ("LOW", "HIGH"), "action": "append"}
+
+
+def add_states(group: Any) -> None:
+    """The options that say where the states live."""
+    group.add_argument("--domain", help="the interval of states; once for each coordinate", **_INTERVALS)
+    group.add_argument("--actions", type=int, metavar="N", help="number of actions (default: largest seen plus one)")
+    group.add_argument(
+        "--periodic", type=int, metavar="AXIS", action="append", default=[],
+        help="a coordinate that goes around, 0 being the first; once for each",
+    )  # fmt: skip
+
+
+def add_episodes(group: Any) -> None:
+    """The options of logs with episodes."""
+    group.add_argument(
+        "--episode-column", metavar="NAME",
+        help=f"the column that says which episode a row is from (default: {EPISODE[0]} or another usual name, if there "
+        "is one; '' to take every row by itself)",
+    )  # fmt: skip
+    group.add_argument(
+        "--outside", choices=OUTSIDE, default=OUTSIDE[0],
+        help="what to do with episodes that leave the domain (default refuse)",
+    )  # fmt: skip
+
+
+def add_basis(group: Any, *, default: str | None = None) -> None:
+    """The options that choose functions of the state."""
+    told = f"default {default}" if default else "default: chosen from held-out data"
+    names = [name.lower() for name in FAMILIES]
+    group.add_argument("--basis", choices=names, default=default, help=f"functions ({told}); Fourier for --periodic")
+    group.add_argument("--size", type=int, metavar="N", help="functions in the basis, with --basis (default 11)")
+
+
+def basis_of(options: argparse.Namespace, coordinates: int) -> Basis | None:
+    """The family asked for, Fourier where it goes around; with several coordinates, its products by total degree."""
+    _check_axes(options.periodic, coordinates)
+    if options.basis is None:
+        if options.size is not None:
+            raise ValueError("--size goes with --basis; without a basis both are chosen from the data")
+        return None
+    size, family = 11 if options.size is None else options.size, FAMILIES[options.basis.capitalize()]
+    parts = [Fourier(size) if axis in options.periodic else family(size) for axis in range(coordinates)]
+    return parts[0] if coordinates == 1 else product(*parts)
+
+
+def recognised(options: argparse.Namespace) -> Columns | None:
+    """How a table is divided into episodes; None if every row stands by itself."""
+    file, asked = find_files(options.data)[0], options.episode_column
+    if asked == "" or (file.suffix.lower() == ".npz" and asked is None):
+        return None
+    try:
+        if asked is None and not {*EPISODE, *ENDS} & set(names_of(file)):
+            return None
+        return columns_of(file, episode_column=asked)
+    except ValueError as problem:
+        raise ValueError(f"{file}: {problem}") from None
+
+
+def told_about(columns: Columns) -> str:
+    """What was recognised, and how to have it otherwise."""
+    other = "; --episode-column '' takes every row by itself" if columns.next_states else ""
+    return f"Read as episodes: {columns}{other}."
+
+
+def read_log(options: argparse.Namespace) -> Transitions:
+    """The transitions of the files, and a sentence about what was recognised or guessed."""
+    from certirl.tables import read_episodes, read_transitions
+
+    columns, given = recognised(options), {"domain": options.domain, "n_actions": options.actions}
+    if columns is None:
+        log = read_transitions(options.data, **given)
+    else:
+        print(told_about(columns))
+        given |= {"periodic": options.periodic, "outside": options.outside, "episode_column": columns.episode}
+        log = read_episodes(options.data, **given)
+    _check_axes(options.periodic, len(log.domain))
+    print(log)
+    if options.domain is None:
+        print(f"The domain {describe(log.domain)} was taken from the data; --domain LOW HIGH sets it.")
+    return log
+
+
+@dataclass(frozen=True)
+class Expert:
+    """Whom ``--expert`` names.
+
+    Attributes:
+        action: the action it always takes; None if it depends on the state.
+        file: of demonstrations; None if the log itself shows it.
+    """
+
+    action: int | None
+    file: str | None = None
+
+    @property
+    def is_constant(self) -> bool:
+        """It always takes one action."""
+        return self.action is not None
+
+
+def expert_of(options: argparse.Namespace) -> Expert:
+    """An action, the word "observed", or a file."""
+    word = str(options.expert)
+    if word.lstrip("+-").isdecimal():
+        return Expert(int(word))
+    if word == OBSERVED:
+        if options.delta is not None:
+            raise ValueError(
+                "a certificate must rest on data that had no part in saying who the expert is: give the expert's "
+                "demonstrations in a file of their own, --expert FILE, or leave --delta out"
+            )
+        return Expert(None)
+    if not Path(word).exists():
+        raise ValueError(
+            f"--expert must be an action (a whole number), the word {OBSERVED}, or a file of demonstrations; there is "
+            f"no file {word}"
+        )
+    if Path(word).resolve() in {file.resolve() for file in find_files(options.data)}:
+        raise ValueError(f"{word} is the log itself: write --expert {OBSERVED} if the expert made it")
+    return Expert(None, word)
+
+
+def policy_of(expert: Expert, log: Transitions, periodic: Sequence[int]) -> Policy:
+    """The policy of an expert who depends on the state, estimated from what it was seen to do."""
+    from certirl.tables import read_demonstrations
+
+    if expert.file is None:
+        _check_rivals(log, periodic)
+        policy = policy_from(log, periodic=periodic)
+    else:
+        states, actions, episodes = read_demonstrations(expert.file)
+        try:
+            given: dict[str, Any] = {"domain": log.domain, "n_actions": log.n_actions, "periodic": periodic}
+            policy = policy_from(states, actions, episodes=episodes, **given)
+        except ValueError as problem:
+            raise ValueError(f"{expert.file}: {problem}") from None
+    print(policy)
+    return policy
+
+
+def value_functions(options: argparse.Namespace, log: Transitions) -> Basis | None:
+    """The functions of V: as asked, or those by rule with frequencies where it goes around."""
+    basis = basis_of(options, len(log.domain))
+    return value_basis(log.domain, tuple(options.periodic)) if basis is None and options.periodic else basis
+
+
+def _check_axes(periodic: Sequence[int], coordinates: int) -> None:
+    wrong = [axis for axis in periodic if axis not in range(coordinates)]
+    if wrong:
+        there = "coordinate 0" if coordinates == 1 else f"coordinates 0 … {coordinates - 1}"
+        raise ValueError(f"--periodic {wrong[0]} names no coordinate: the states have {there}")
+
+
+def _check_rivals(log: Transitions, periodic: Sequence[int]) -> None:
+    """An expert's own log must show what the other actions do, at least now and then."""
+    found = coverage(log, periodic=tuple(periodic))
+    if found.never_taken:
+        raise ValueError(
+            f"action {', '.join(map(str, found.never_taken))} was never taken in the log, so that nothing tells what "
+            "the expert avoided: add transitions in which it is tried, or lower --actions"
+        )
+    if not found.complete:
+        print("What the log does not show, of actions that the expert takes too rarely:")
+        print("\n".join(f"  {sentence[0].upper()}{sentence[1:]}." for sentence in found.sentences))
