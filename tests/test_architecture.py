@@ -57,7 +57,12 @@ LAYERS = [
 ]
 HEIGHT = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
 # A convenience that opens a surface from a record, on demand.
-ALLOWED = {("solution", "plots"), ("policy_solution", "policy_plots"), ("policy_certificate", "policy_plots")}
+ALLOWED = {
+    ("solution", "plots"),
+    ("components", "plots"),
+    ("policy_solution", "policy_plots"),
+    ("policy_certificate", "policy_plots"),
+}
 
 
 def imports(path: Path) -> set[str]:

@@ -175,6 +175,12 @@ class AdditiveSolution:
             arrays |= {f"certificate_{name}": value for name, value in numbers.items()}
         return archive.write(path, KIND, header, arrays)
 
+    def plot(self, *, path: Any = None) -> Any:
+        """Draw the reward of every component; write the picture to ``path`` if given."""
+        if self.reward is None:
+            raise ValueError(f"there is no reward to draw: {self.reason}")
+        return self.reward.plot(path=path)
+
 
 def load(path: str | os.PathLike[str]) -> Any:
     """Read what `save` of a solution of any kind, of an additive reward or of a policy's certificate wrote."""

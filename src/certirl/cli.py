@@ -70,7 +70,7 @@ def demo(options: argparse.Namespace) -> int:
 
 def solve_file(options: argparse.Namespace) -> int:
     """Solve from logged transitions, or from moments."""
-    _check_output(options.output, options.data)
+    _check_output(options.output, options.data, options.plot)
     kinds = [archive.kind_of(path) for path in options.data]
     with place(options.workers, options.scheduler) as where:
         solution = (_from_moments if any(kinds) else _from_log)(options, {**_asked(options), "map": where})
@@ -91,6 +91,7 @@ def _from_log(options: argparse.Namespace, asked: dict[str, Any]) -> Any:
     expert = inputs.expert_of(options)
     if not expert.is_constant and options.objective is not None:
         raise ValueError("--objective is for experts who always take one action: leave it out")
+    _check_proof(options, constant=expert.is_constant)
     log = inputs.read_log(options)
     if not expert.is_constant:
         policy = inputs.policy_of(expert, log, options.periodic)
@@ -99,6 +100,16 @@ def _from_log(options: argparse.Namespace, asked: dict[str, Any]) -> Any:
     if options.periodic and basis is None:
         raise ValueError("--periodic needs --basis with an expert who always takes one action, say --basis legendre")
     return solve(log, expert=expert.action, basis=basis, **asked)
+
+
+def _check_proof(options: argparse.Namespace, *, constant: bool) -> None:
+    """Say in the words of options what `solve` would say in Python's."""
+    if options.delta is None:
+        return
+    if options.domain is None:
+        raise ValueError("a certificate needs a declared domain: write --domain LOW HIGH, once for each coordinate")
+    if not constant and options.tail is not None and options.columns is None:
+        raise ValueError("--tail belongs to the columns it was computed for: write --columns N, too")
 
 
 def _from_moments(options: argparse.Namespace, asked: dict[str, Any]) -> Any:
@@ -126,7 +137,7 @@ def show(options: argparse.Namespace) -> int:
     print(record)
     if options.plot:
         if not hasattr(record, "plot"):
-            raise ValueError(f"there is no picture of a certirl {kind}: leave --plot out")
+            raise ValueError(f"there is no picture of {kind}: leave --plot out")
         _write_picture(lambda path: record.plot(path=path), options.plot)
     return 0
 
@@ -225,8 +236,10 @@ def bench(options: argparse.Namespace) -> int:
     return 0
 
 
-def _check_output(output: str, inputs: Sequence[str]) -> None:
+def _check_output(output: str, inputs: Sequence[str], picture: str | None = None) -> None:
     """Refuse before the work what would spoil it after: a folder that is not there, a result in place of the data."""
+    if picture and not Path(picture).parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {Path(picture).parent} to write {Path(picture).name} to")
     target = archive.target_of(output).resolve()
     if target in {Path(path).resolve() for path in inputs}:
         raise ValueError(f"{output} is an input; write the result elsewhere with --output")
@@ -258,7 +271,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"certirl {__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
     _add_demo(commands.add_parser("demo", help="solve a problem with known truth and draw it"))
-    _add_solve(commands.add_parser("solve", help="find a reward from logged transitions or moments"))
+    _add_solve(commands.add_parser("solve", help="find a reward that explains an expert, from a log or moments"))
     shower = commands.add_parser("show", help="print and draw what certirl saved")
     shower.add_argument("file", help="what certirl saved (.npz)")
     shower.add_argument("--plot", metavar="PICTURE", help="where a picture goes (default: none)")
@@ -308,23 +321,29 @@ def _add_solve(command: argparse.ArgumentParser) -> None:
     inputs.add_states(command)
     inputs.add_episodes(command)
     functions = command.add_argument_group("functions of the state")
-    inputs.add_basis(functions)
+    inputs.add_basis(functions, "chosen from held-out data")
     functions.add_argument(
-        "--columns", type=int, metavar="N", help="of the dynamics; with a policy for --delta only (default: chosen)"
-    )
+        "--columns", type=int, metavar="N",
+        help="how many describe what actions do (default: chosen from held-out data); for an expert who depends on the "
+        "state only with --delta",
+    )  # fmt: skip
     form = command.add_argument_group("what is asked of the reward")
-    form.add_argument("--objective", choices=OBJECTIVES, help=f"if one action is expected (default {OBJECTIVES[0]})")
-    form.add_argument("--cover", type=float, metavar="RADIUS", help="the paper's cover instead of the continuum")
+    form.add_argument("--objective", choices=OBJECTIVES, help=f"for an expert of one action (default {OBJECTIVES[0]})")
+    form.add_argument(
+        "--cover", type=float, metavar="RADIUS", help="for one action: the paper's cover instead of the continuum"
+    )
     form.add_argument("--slack", type=float, metavar="PRICE", help="soft form: the price of a shortfall")
     form.add_argument(
-        "--margin", type=float, metavar="SHARE", help="half-width beside a switch over which margins rise, of the box"
-    )
+        "--margin", type=float, metavar="SHARE",
+        help="for experts who depend on the state: within this share of the box beside a switch less is asked",
+    )  # fmt: skip
     proof = command.add_argument_group("certificate")
     proof.add_argument("--delta", type=float, help="certify, with at most this probability of a false certificate")
     proof.add_argument("--tail", type=float, help="how far the dynamics reach beyond --columns (0: not at all)")
     proof.add_argument(
-        "--tube", type=float, metavar="WIDTH", help="how far from a switch it must be proved, in units of the state"
-    )
+        "--tube", type=float, metavar="WIDTH",
+        help="for experts who depend on the state: nearer than this to a switch nothing need be proved",
+    )  # fmt: skip
     where = command.add_argument_group("results and work")
     where.add_argument("-o", "--output", default="reward.npz", help="where the solution goes (default reward.npz)")
     where.add_argument("--plot", default="reward.png", help="where the picture goes (default reward.png; '' for none)")
@@ -336,7 +355,7 @@ def _add_coverage(command: argparse.ArgumentParser) -> None:
     command.add_argument("data", nargs="+", help=inputs.DATA)
     inputs.add_states(command)
     inputs.add_episodes(command)
-    inputs.add_basis(command)
+    inputs.add_basis(command, "moderate ones, for the number of coordinates")
     command.add_argument("--plot", metavar="PICTURE", help="where a picture goes (default: none)")
     command.set_defaults(run=cover)
 
@@ -345,7 +364,7 @@ def _add_moments(command: argparse.ArgumentParser) -> None:
     command.add_argument("data", nargs="+", help=inputs.DATA)
     inputs.add_states(command)
     inputs.add_episodes(command)
-    inputs.add_basis(command, default="legendre")
+    inputs.add_basis(command, "legendre", default="legendre")
     command.add_argument("--columns", type=int, metavar="N", help="functions of the state (default: as many)")
     command.add_argument("--allow-repeats", action="store_true", help="let a file and its copy both count")
     command.add_argument("-o", "--output", default="moments.npz", help="where they go (default moments.npz)")

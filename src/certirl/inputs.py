@@ -25,6 +25,7 @@ DATA = (
     "files, folders or patterns: .parquet or .csv with columns state (or state_0, state_1, …), action and next_state, "
     "or with a column episode and the next state in the next row; or .npz with arrays states, actions, next_states"
 )
+MOSTLY = 0.5  # of the states: where rivals are extrapolated as often as that, an answer would be made up
 _INTERVALS: dict[str, Any] = {"type": float, "nargs": 2, "metavar": ("LOW", "HIGH"), "action": "append"}
 
 
@@ -51,11 +52,10 @@ def add_episodes(group: Any) -> None:
     )  # fmt: skip
 
 
-def add_basis(group: Any, *, default: str | None = None) -> None:
-    """The options that choose functions of the state."""
-    told = f"default {default}" if default else "default: chosen from held-out data"
+def add_basis(group: Any, told: str, *, default: str | None = None) -> None:
+    """The options that choose functions of the state; ``told`` says which they are if none are asked for."""
     names = [name.lower() for name in FAMILIES]
-    group.add_argument("--basis", choices=names, default=default, help=f"functions ({told}); Fourier for --periodic")
+    group.add_argument("--basis", choices=names, default=default, help=f"default: {told}; Fourier for --periodic")
     group.add_argument("--size", type=int, metavar="N", help="functions in the basis, with --basis (default 11)")
 
 
@@ -154,16 +154,13 @@ def policy_of(expert: Expert, log: Transitions, periodic: Sequence[int]) -> Poli
 
     if expert.file is None:
         _check_rivals(log, periodic)
-        policy = policy_from(log, periodic=periodic)
-    else:
-        states, actions, episodes = read_demonstrations(expert.file)
-        try:
-            given: dict[str, Any] = {"domain": log.domain, "n_actions": log.n_actions, "periodic": periodic}
-            policy = policy_from(states, actions, episodes=episodes, **given)
-        except ValueError as problem:
-            raise ValueError(f"{expert.file}: {problem}") from None
-    print(policy)
-    return policy
+        return policy_from(log, periodic=periodic)
+    states, actions, episodes = read_demonstrations(expert.file)
+    try:
+        given: dict[str, Any] = {"domain": log.domain, "n_actions": log.n_actions, "periodic": periodic}
+        return policy_from(states, actions, episodes=episodes, **given)
+    except ValueError as problem:
+        raise ValueError(f"{expert.file}: {problem}") from None
 
 
 def value_functions(options: argparse.Namespace, log: Transitions) -> Basis | None:
@@ -187,6 +184,12 @@ def _check_rivals(log: Transitions, periodic: Sequence[int]) -> None:
             f"action {', '.join(map(str, found.never_taken))} was never taken in the log, so that nothing tells what "
             "the expert avoided: add transitions in which it is tried, or lower --actions"
         )
+    blind = float(found.blind(log.states).mean())
+    if blind > MOSTLY:
+        where = [sentence for sentence in found.sentences if "taken only" in sentence] or found.sentences
+        raise ValueError(
+            f"who only does what is best does not show what else would do: at {blind:.0%} of the log's states some "
+            f"action was never tried nearby ({'; '.join(where)}); add transitions in which every action is tried"
+        )
     if not found.complete:
-        print("What the log does not show, of actions that the expert takes too rarely:")
-        print("\n".join(f"  {sentence[0].upper()}{sentence[1:]}." for sentence in found.sentences))
+        print("\n".join(["What the log does not show:", *(f"  {one[0].upper()}{one[1:]}." for one in found.sentences)]))

@@ -6,15 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from certirl.boxes import mesh
 from certirl.domain import Array
 
 if TYPE_CHECKING:
+    from certirl.components import AdditiveReward
     from certirl.coverage import Coverage
     from certirl.problems import Problem
     from certirl.solution import Solution
 
 # Okabe and Ito's colours: told apart by every eye, and in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+
+
+MOST_PANELS = 12
 
 
 def _pyplot() -> Any:
@@ -201,6 +206,40 @@ def solution(solution: Solution, *, problem: Problem | None = None, path: Any = 
     margins(solution, problem=problem, ax=axes[1])
     if solution.basis.dimension > 1:
         axes[1].legend(loc="lower left", fontsize="small", framealpha=0.9)
+    return written(figure, axes, path)
+
+
+def additive(reward: AdditiveReward, *, path: Any = None) -> Any:
+    """Draw the reward of every component, of the twelve that matter most if there are more; returns the axes.
+
+    A component matters by how far its reward reaches. Those of three coordinates and more have no picture.
+
+    Args:
+        reward: what to draw.
+        path: where to write the picture, if anywhere.
+    """
+    drawn = []
+    for name, part in zip(reward.names, reward.parts, strict=True):
+        if part.basis.dimension <= 2:
+            grid = mesh([np.linspace(*side, 201 if part.basis.dimension == 1 else 61) for side in part.basis.domain])
+            drawn.append((name, part.basis.domain, grid, np.asarray(part(grid))))
+    if not drawn:
+        raise ValueError("components of three coordinates and more have no picture")
+    drawn = sorted(drawn, key=lambda one: -np.ptp(one[3]))[:MOST_PANELS]
+    columns = min(len(drawn), 4)
+    figure, axes = panels(-(-len(drawn) // columns), columns, size=(3.2 * columns, 2.5 * -(-len(drawn) // columns)))
+    for ax in axes.flat[len(drawn) :]:
+        ax.set_axis_off()
+    for ax, (name, domain, grid, values) in zip(axes.flat, drawn, strict=False):
+        ax.set_title(f"R({name})", fontsize="small")
+        if len(domain) == 1:
+            ax.plot(grid[:, 0], values, color="black", linewidth=1.4)
+        else:
+            x, y = (np.unique(grid[:, axis]) for axis in (0, 1))
+            z = values.reshape(x.size, y.size).T
+            figure.colorbar(ax.pcolormesh(x, y, z, cmap="cividis", shading="gouraud", rasterized=True), ax=ax)
+    left = len(reward.parts) - len(drawn)
+    figure.suptitle(f"the rewards that add up{f', {left} more of them' if left else ''}", fontsize="medium")
     return written(figure, axes, path)
 
 
