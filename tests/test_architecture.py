@@ -52,6 +52,7 @@ LAYERS = [
     ["problems", "tables", "plots", "study", "gym"],
     ["box_problems", "switching_problems", "reproduce", "bench", "policy_plots"],
     ["__init__", "inputs"],
+    ["solve_files"],
     ["cli"],
     ["__main__"],
 ]

@@ -28,12 +28,12 @@ def files(tmp_path_factory):
     write(folder / "seen.csv", "state,action", states, ROOM.expert(states[:, None]))
     np.savez(folder / "seen.npz", states=states, actions=ROOM.expert(states[:, None]))
     for name, curiosity in {"curious.csv": 0.3, "pure.csv": 0.0}.items():
-        table, x = [], rng.uniform(-1, 1, (60, 1))
+        table, x = [], rng.uniform(-1, 1, (200, 1))
         for step in range(61):
-            chosen = np.where(rng.random(60) < curiosity, rng.integers(3, size=60), ROOM.expert(x))
-            table += [(e, step, x[e, 0], chosen[e] if step < 60 else None, step == 60) for e in range(60)]
+            chosen = np.where(rng.random(200) < curiosity, rng.integers(3, size=200), ROOM.expert(x))
+            table += [(e, step, x[e, 0], chosen[e] if step < 60 else None, step == 60) for e in range(200)]
             moved = np.stack([ROOM.dynamics.sample(x, action, rng).reshape(-1) for action in range(3)])
-            x = moved[chosen, np.arange(60)][:, None]
+            x = moved[chosen, np.arange(200)][:, None]
         write(folder / name, "episode_id,step,state,action,truncated", *zip(*sorted(table), strict=True))
     return folder
 
@@ -97,12 +97,12 @@ def test_what_a_curious_log_shows_too_rarely_is_said(folder, capsys):
 
 
 def test_a_policy_is_certified_as_in_python(folder, capsys):
-    proof = ["--delta", "0.05", "--tail", "0", "--columns", "9", "--tube", "0.2"]
+    proof = ["--delta", "0.05", "--tail", "0", "--columns", "5", "--tube", "0.2"]
     main(["solve", "log.csv", *BOX, "--discount", "0.9", "--expert", "seen.csv", *proof, "-o", "p.npz", "--plot", ""])
     printed = capsys.readouterr().out
     states, actions, _ = certirl.tables.read_demonstrations("seen.csv")
     policy = certirl.policy_from(states, actions, domain=(-1, 1), n_actions=3)
-    asked = {"delta": 0.05, "tail": 0.0, "columns": 9, "tube": 0.2}
+    asked = {"delta": 0.05, "tail": 0.0, "columns": 5, "tube": 0.2}
     solution = certirl.solve(log(), expert=policy, discount=0.9, **asked)
     assert str(solution) in printed and "the expert's policy was estimated from 1,200 demonstrations" in printed
     assert solution.certificate.allowed == 0.2
@@ -151,7 +151,7 @@ def test_moments_of_episodes_are_streamed(folder, capsys):
         certirl.moments.load("m.npz").cross, certirl.measure(walks, basis=certirl.Legendre(7)).cross, atol=1e-9
     )
     assert main(["show", "m.npz"]) == 0
-    assert "3,600 transitions: Legendre(7)" in capsys.readouterr().out
+    assert "12,000 transitions: Legendre(7)" in capsys.readouterr().out
 
 
 def test_ends_and_other_names_of_columns_are_told(folder, capsys):

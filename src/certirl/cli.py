@@ -14,7 +14,8 @@ from certirl.bases import Legendre
 from certirl.problems import random_polynomial
 from certirl.recover import OBJECTIVES
 from certirl.scheduler import place
-from certirl.solve import NO_PROOF_FROM_MOMENTS, solve
+from certirl.solve import solve
+from certirl.solve_files import OBSERVED, solved
 from certirl.study import add_options, add_place
 
 _EXAMPLES = """first steps:
@@ -71,63 +72,13 @@ def demo(options: argparse.Namespace) -> int:
 def solve_file(options: argparse.Namespace) -> int:
     """Solve from logged transitions, or from moments."""
     _check_output(options.output, options.data, options.plot)
-    kinds = [archive.kind_of(path) for path in options.data]
     with place(options.workers, options.scheduler) as where:
-        solution = (_from_moments if any(kinds) else _from_log)(options, {**_asked(options), "map": where})
+        solution = solved(options, where)
     print(solution)
     print(f"Solution: {solution.save(options.output)}")
     if solution.reward is not None and options.plot:
         _write_picture(lambda path: solution.plot(path=path), options.plot)
     return 0 if solution.status in ("solved", "validated", "certified") else 1
-
-
-def _asked(options: argparse.Namespace) -> dict[str, Any]:
-    """What `solve` is told whatever the data are; None for what is left to it."""
-    names = ("discount", "columns", "objective", "cover", "slack", "delta", "tail", "margin", "tube")
-    return {name: getattr(options, name) for name in names}
-
-
-def _from_log(options: argparse.Namespace, asked: dict[str, Any]) -> Any:
-    expert = inputs.expert_of(options)
-    if not expert.is_constant and options.objective is not None:
-        raise ValueError("--objective is for experts who always take one action: leave it out")
-    _check_proof(options, constant=expert.is_constant)
-    log = inputs.read_log(options)
-    if not expert.is_constant:
-        policy = inputs.policy_of(expert, log, options.periodic)
-        return solve(log, expert=policy, basis=inputs.value_functions(options, log), **asked)
-    basis = inputs.basis_of(options, len(log.domain))
-    if options.periodic and basis is None:
-        raise ValueError("--periodic needs --basis with an expert who always takes one action, say --basis legendre")
-    return solve(log, expert=expert.action, basis=basis, **asked)
-
-
-def _check_proof(options: argparse.Namespace, *, constant: bool) -> None:
-    """Say in the words of options what `solve` would say in Python's."""
-    if options.delta is None:
-        return
-    if options.domain is None:
-        raise ValueError("a certificate needs a declared domain: write --domain LOW HIGH, once for each coordinate")
-    if not constant and options.tail is not None and options.columns is None:
-        raise ValueError("--tail belongs to the columns it was computed for: write --columns N, too")
-
-
-def _from_moments(options: argparse.Namespace, asked: dict[str, Any]) -> Any:
-    if len(options.data) > 1:
-        raise ValueError(
-            "one moments file can be solved, and no other file with it: certirl merge puts several together"
-        )
-    if options.domain is not None or options.actions is not None or options.periodic:
-        raise ValueError("--domain, --actions and --periodic belong to transitions; moments were measured with theirs")
-    measured = moments.load(options.data[0])
-    expert = inputs.expert_of(options)
-    if not expert.is_constant:
-        raise ValueError("an expert who depends on the state needs transitions: moments keep no states")
-    print(measured)
-    basis = inputs.basis_of(options, measured.rows.dimension)
-    solution = solve(measured, expert=expert.action, basis=basis, **asked)
-    print(f"{NO_PROOF_FROM_MOMENTS.capitalize()}.")
-    return solution
 
 
 def show(options: argparse.Namespace) -> int:
@@ -315,7 +266,7 @@ def _add_solve(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--expert", default="0", metavar="WHO",
         help="the action it always takes (default 0); or a file of its demonstrations, with columns state, action (and "
-        f"episode, if they come in episodes) or .npz with arrays states, actions; or the word {inputs.OBSERVED}: the "
+        f"episode, if they come in episodes) or .npz with arrays states, actions; or the word {OBSERVED}: the "
         "expert made the log, and its policy is learned from the actions there",
     )  # fmt: skip
     inputs.add_states(command)

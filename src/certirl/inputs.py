@@ -1,31 +1,23 @@
-"""What a command is given: its options, and the logs, bases and experts behind them."""
+"""What a command is given: its options, and the logs and bases behind them."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from certirl.bases import FAMILIES, Basis, Fourier
 from certirl.boxes import product
-from certirl.coverage import coverage
-from certirl.demonstrations import policy_from
 from certirl.domain import describe
-from certirl.effects import value_basis
 from certirl.episode_readers import ENDS, EPISODE, Columns, columns_of, names_of
 from certirl.episodes import OUTSIDE
-from certirl.policies import Policy
 from certirl.readers import find_files
 from certirl.transitions import Transitions
 
-OBSERVED = "observed"
 DATA = (
     "files, folders or patterns: .parquet or .csv with columns state (or state_0, state_1, …), action and next_state, "
     "or with a column episode and the next state in the next row; or .npz with arrays states, actions, next_states"
 )
-MOSTLY = 0.5  # of the states: where rivals are extrapolated as often as that, an answer would be made up
 _INTERVALS: dict[str, Any] = {"type": float, "nargs": 2, "metavar": ("LOW", "HIGH"), "action": "append"}
 
 
@@ -61,7 +53,7 @@ def add_basis(group: Any, told: str, *, default: str | None = None) -> None:
 
 def basis_of(options: argparse.Namespace, coordinates: int) -> Basis | None:
     """The family asked for, Fourier where it goes around; with several coordinates, its products by total degree."""
-    _check_axes(options.periodic, coordinates)
+    check_axes(options.periodic, coordinates)
     if options.basis is None:
         if options.size is not None:
             raise ValueError("--size goes with --basis; without a basis both are chosen from the data")
@@ -101,95 +93,16 @@ def read_log(options: argparse.Namespace) -> Transitions:
         print(told_about(columns))
         given |= {"periodic": options.periodic, "outside": options.outside, "episode_column": columns.episode}
         log = read_episodes(options.data, **given)
-    _check_axes(options.periodic, len(log.domain))
+    check_axes(options.periodic, len(log.domain))
     print(log)
     if options.domain is None:
         print(f"The domain {describe(log.domain)} was taken from the data; --domain LOW HIGH sets it.")
     return log
 
 
-@dataclass(frozen=True)
-class Expert:
-    """Whom ``--expert`` names.
-
-    Attributes:
-        action: the action it always takes; None if it depends on the state.
-        file: of demonstrations; None if the log itself shows it.
-    """
-
-    action: int | None
-    file: str | None = None
-
-    @property
-    def is_constant(self) -> bool:
-        """It always takes one action."""
-        return self.action is not None
-
-
-def expert_of(options: argparse.Namespace) -> Expert:
-    """An action, the word "observed", or a file."""
-    word = str(options.expert)
-    if word.lstrip("+-").isdecimal():
-        return Expert(int(word))
-    if word == OBSERVED:
-        if options.delta is not None:
-            raise ValueError(
-                "a certificate must rest on data that had no part in saying who the expert is: give the expert's "
-                "demonstrations in a file of their own, --expert FILE, or leave --delta out"
-            )
-        return Expert(None)
-    if not Path(word).exists():
-        raise ValueError(
-            f"--expert must be an action (a whole number), the word {OBSERVED}, or a file of demonstrations; there is "
-            f"no file {word}"
-        )
-    if Path(word).resolve() in {file.resolve() for file in find_files(options.data)}:
-        raise ValueError(f"{word} is the log itself: write --expert {OBSERVED} if the expert made it")
-    return Expert(None, word)
-
-
-def policy_of(expert: Expert, log: Transitions, periodic: Sequence[int]) -> Policy:
-    """The policy of an expert who depends on the state, estimated from what it was seen to do."""
-    from certirl.tables import read_demonstrations
-
-    if expert.file is None:
-        _check_rivals(log, periodic)
-        return policy_from(log, periodic=periodic)
-    states, actions, episodes = read_demonstrations(expert.file)
-    try:
-        given: dict[str, Any] = {"domain": log.domain, "n_actions": log.n_actions, "periodic": periodic}
-        return policy_from(states, actions, episodes=episodes, **given)
-    except ValueError as problem:
-        raise ValueError(f"{expert.file}: {problem}") from None
-
-
-def value_functions(options: argparse.Namespace, log: Transitions) -> Basis | None:
-    """The functions of V: as asked, or those by rule with frequencies where it goes around."""
-    basis = basis_of(options, len(log.domain))
-    return value_basis(log.domain, tuple(options.periodic)) if basis is None and options.periodic else basis
-
-
-def _check_axes(periodic: Sequence[int], coordinates: int) -> None:
+def check_axes(periodic: Sequence[int], coordinates: int) -> None:
+    """Refuse coordinates that go around and are not there."""
     wrong = [axis for axis in periodic if axis not in range(coordinates)]
     if wrong:
         there = "coordinate 0" if coordinates == 1 else f"coordinates 0 … {coordinates - 1}"
         raise ValueError(f"--periodic {wrong[0]} names no coordinate: the states have {there}")
-
-
-def _check_rivals(log: Transitions, periodic: Sequence[int]) -> None:
-    """An expert's own log must show what the other actions do, at least now and then."""
-    found = coverage(log, periodic=tuple(periodic))
-    if found.never_taken:
-        raise ValueError(
-            f"action {', '.join(map(str, found.never_taken))} was never taken in the log, so that nothing tells what "
-            "the expert avoided: add transitions in which it is tried, or lower --actions"
-        )
-    blind = float(found.blind(log.states).mean())
-    if blind > MOSTLY:
-        where = [sentence for sentence in found.sentences if "taken only" in sentence] or found.sentences
-        raise ValueError(
-            f"who only does what is best does not show what else would do: at {blind:.0%} of the log's states some "
-            f"action was never tried nearby ({'; '.join(where)}); add transitions in which every action is tried"
-        )
-    if not found.complete:
-        print("\n".join(["What the log does not show:", *(f"  {one[0].upper()}{one[1:]}." for one in found.sentences)]))
