@@ -14,7 +14,7 @@ from certirl.tables import Chunks, read_episodes, stream_episodes
 BOX = {"domain": (0, 1), "n_actions": 3}
 
 
-def walks(count=24, seed=0):
+def walks(count=15, seed=0):
     """Episodes of none to six steps: terminated, cut off, and cut off with a last action that led nowhere known."""
     rng = np.random.default_rng(seed)
     found = []
@@ -72,11 +72,11 @@ def steps_in(log):
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["rows that follow", "next states"])
-@pytest.mark.parametrize("group", [1, 2, 3, 4, 5, 7, 11, 1000])
+@pytest.mark.parametrize("group", [1, 2, 3, 5, 1000])
 def test_wherever_a_parquet_table_is_cut_the_steps_are_those_of_the_walks(tmp_path, group, after):
     path, expected = write(tmp_path / "log.parquet", columns(walks(), after=after), group), told(walks())
     assert steps_in(read_episodes(path, **BOX)) == expected
-    for rows in (1, 2, 3, 5, 8, 1000):
+    for rows in (1, 4, 1000):
         stream = stream_episodes(path, rows=rows, **BOX)
         assert steps_of(stream) == expected
     chunks = stream_episodes(path, rows=1, **BOX).chunks()
@@ -86,7 +86,7 @@ def test_wherever_a_parquet_table_is_cut_the_steps_are_those_of_the_walks(tmp_pa
 
 def test_every_border_between_two_chunks_is_tried(tmp_path):
     """Two row groups, cut before every single row: each kind of row is the first of a chunk once."""
-    whole, expected = pa.table(columns(walks(12), after=False)), told(walks(12))
+    whole, expected = pa.table(columns(walks(8), after=False)), told(walks(8))
     for cut in range(1, len(whole)):
         with pq.ParquetWriter(tmp_path / "cut.parquet", whole.schema) as writer:
             writer.write_table(whole.slice(0, cut))
@@ -95,7 +95,7 @@ def test_every_border_between_two_chunks_is_tried(tmp_path):
         assert steps_of(stream_episodes(tmp_path / "cut.parquet", rows=1, **BOX)) == expected
 
 
-@pytest.mark.parametrize("rows", [1, 2, 3, 5, 8, 1000])
+@pytest.mark.parametrize("rows", [1, 2, 3, 1000])
 def test_csv_and_names_of_episodes_say_the_same(tmp_path, rows):
     found, expected = columns(walks(), after=False), told(walks())
     named = found | {"episode": [f"run {9 - n % 10}{n}" for n in found["episode"]]}
@@ -127,7 +127,7 @@ def test_several_files_are_one_stream_whose_episodes_end_with_their_file(tmp_pat
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_moments_of_a_stream_are_those_of_the_log(tmp_path, workers):
-    path = write(tmp_path / "log.parquet", columns(walks(200), after=False), 50)
+    path = write(tmp_path / "log.parquet", columns(walks(100), after=False), 50)
     basis = certirl.Legendre(3)
     streamed = tables.measure(stream_episodes(path, rows=60, **BOX), basis=basis, map=workers)
     loaded = certirl.measure(read_episodes(path, **BOX), basis=basis)
