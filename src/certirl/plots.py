@@ -234,6 +234,7 @@ def additive(reward: AdditiveReward, *, path: Any = None) -> Any:
         ax.set_title(f"R({name})", fontsize="small")
         if len(domain) == 1:
             ax.plot(grid[:, 0], values, color="black", linewidth=1.4)
+            ax.margins(x=0)
         else:
             x, y = (np.unique(grid[:, axis]) for axis in (0, 1))
             z = values.reshape(x.size, y.size).T

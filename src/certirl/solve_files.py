@@ -41,6 +41,11 @@ def _from_log(options: argparse.Namespace, asked: dict[str, Any]) -> Any:
         raise ValueError("--objective is for experts who always take one action: leave it out")
     _check_proof(options, constant=expert.is_constant)
     log = read_log(options)
+    if options.delta is not None and log.episodes is not None:
+        raise ValueError(
+            "a certificate needs transitions that are independent of each other, and those of an episode follow each "
+            "other: leave --delta out, or keep single transitions from far apart in a table without episodes"
+        )
     if not expert.is_constant:
         policy = policy_of(expert, log, options.periodic)
         return solve(log, expert=policy, basis=_value_functions(options, log), **asked)
