@@ -177,6 +177,28 @@ def test_what_no_stream_can_mend_is_refused_by_file_and_row(tmp_path, text, sent
         list(stream_episodes(tmp_path / "log.csv", rows=rows, **BOX))
 
 
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"state": [0.0, None, 0.2]}, "state is missing or not finite in row 1"),
+        ({"state": [0.0, 0.1, float("nan")]}, "state is missing or not finite in row 2"),
+        ({"state": ["a", "b", "c"]}, "the column state holds 'a', …, not numbers"),
+        ({"episode": [0, None, 1]}, "episode is missing or not finite in row 1"),
+        ({"episode": ["a", "b", "a"]}, "row 2 belongs before the row above it"),
+        ({"action": ["left", "right", None]}, "the column action holds 'left', …, not numbers"),
+    ],
+)
+@pytest.mark.parametrize("group", [1, 3])
+def test_bad_cells_of_parquet_are_named_by_row(tmp_path, change, sentence, group):
+    path = write(
+        tmp_path / "log.parquet",
+        {"episode": [0, 0, 0], "state": [0.0, 0.1, 0.2], "action": [0, 1, None]} | change,
+        group,
+    )
+    with pytest.raises(ValueError, match="log.parquet: " + sentence):
+        list(stream_episodes(path, rows=1, **BOX))
+
+
 def test_an_end_is_noticed_across_row_groups(tmp_path):
     found = {"episode": [0, 0, 0], "state": [0.0, 0.1, 0.2], "action": [0, 1, None], "terminated": [True, False, False]}
     path = write(tmp_path / "log.parquet", found, 1)

@@ -44,7 +44,7 @@ class Columns(NamedTuple):
         """Those to read."""
         flat = [self.episode, *self.states, self.action, *self.next_states, self.terminated, self.step]
         flat += [self.truncated] if self.by_ends else []
-        return [name for name in flat if name is not None]
+        return list(dict.fromkeys(name for name in flat if name is not None))
 
     @property
     def by_ends(self) -> bool:
@@ -125,11 +125,10 @@ def columns_of(file: Path, *, episode_column: str | None = None, needed: bool = 
     ends = [name if name in names else None for name in ENDS]
     told = episode in names if episode_column else bool(episode or (after and any(ends)) or not needed)
     if not told or "action" not in names or not states or len(after) not in (0, len(states)):
-        which = f"a table of episodes needs the columns {episode_column or 'episode'}, state (or state_0, …) and action"
-        which = (
-            which if needed or episode_column else "demonstrations need the columns state (or state_0, …) and action"
-        )
-        raise ValueError(f"{which}, and may have {_MORE}; it has {', '.join(names) or 'no header'}")
+        which = f"a table of episodes needs the columns {episode_column or EPISODE[0]}, "
+        which = which if needed or episode_column else "demonstrations need the columns "
+        has = ", ".join(names) or "no header"
+        raise ValueError(f"{which}state (or state_0, …) and action, and may have {_MORE}; it has {has}")
     unclear = sorted({"done", "dones"} & set(names))
     if needed and unclear and "terminated" not in names:
         raise ValueError(
@@ -224,8 +223,7 @@ def _parquet(
             if part is None:
                 return
             if part.num_rows:
-                names = dict.fromkeys(columns.names)
-                yield {name: _unboxed(part.column(name), name, first, columns, labels) for name in names}
+                yield {name: _unboxed(part.column(name), name, first, columns, labels) for name in columns.names}
                 first += part.num_rows
 
 

@@ -191,8 +191,9 @@ class EpisodeChunk:
         found: list[Rows] = []
         if self.groups is None:
             return found
-        missing, after = AHEAD, range(self.groups[1], len(row_groups(file)))
-        for batch in row_batches(file, columns, AHEAD, after):
+        counts, missing = row_groups(file), AHEAD
+        after, first = range(self.groups[1], len(counts)), sum(counts[: self.groups[1]])
+        for batch in row_batches(file, columns, AHEAD, after, first):
             found.append(batch.part(slice(0, missing)))
             missing -= len(found[-1])
             if not missing:
