@@ -48,16 +48,23 @@ LAYERS = [
     ["solve_components"],
     ["solve"],
     ["readers"],
-    ["episode_tables", "rewarding"],
+    ["episode_readers", "rewarding"],
+    ["episode_tables"],
     ["problems", "tables", "plots", "study", "gym"],
     ["box_problems", "switching_problems", "reproduce", "bench", "policy_plots"],
-    ["__init__"],
+    ["__init__", "inputs"],
+    ["solve_files"],
     ["cli"],
     ["__main__"],
 ]
 HEIGHT = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
 # A convenience that opens a surface from a record, on demand.
-ALLOWED = {("solution", "plots"), ("policy_solution", "policy_plots")}
+ALLOWED = {
+    ("solution", "plots"),
+    ("components", "plots"),
+    ("policy_solution", "policy_plots"),
+    ("policy_certificate", "policy_plots"),
+}
 
 
 def imports(path: Path) -> set[str]:
