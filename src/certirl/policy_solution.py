@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from certirl import archive
 from certirl.bases import Basis
 from certirl.cells import Cells, expanded, from_spec
+from certirl.conflicts import Conflict
 from certirl.domain import Array, Domain, as_states, describe, freeze, like_input
 from certirl.laws import binomial_interval
 from certirl.policy_certificate import PolicyCertificate
@@ -167,6 +168,8 @@ class PolicySolution:
     assumption: str = ""
     periodic: tuple[int, ...] = ()
     certificate: PolicyCertificate | None = None
+    conflict: Conflict | None = None
+    refutation: str | None = None
 
     def __post_init__(self) -> None:
         freeze(self)
