@@ -8,7 +8,7 @@ V is gained in some of these rows is lost in the others. Few rows are enough, on
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from certirl.value_program import Comparisons
 EXACT = 1e-8  # a sum of rows below this is zero but for rounding
 SHOWN = 4  # rows of a conflict that are printed
 BESIDE = (1.001, 1.5, 2.5)  # states beside a switch at which the expert is asked, in units of the tube
-ROUNDS, AT_ONCE = 40, 300  # of the search for a conflict, and rows that one adds
+ROUNDS, AT_ONCE = 60, 150  # of the search for a conflict, and rows that one adds
 MOST_BESIDE = 200  # states beside switches, of an expert who switches all the time
 
 
@@ -65,6 +65,11 @@ class Conflict:
         )
         more, exact = " …" if len(self) > SHOWN else "", "" if self.residual < EXACT else f" to {self.residual:.2g}"
         return f"action {named}{more} cancel out{exact} (weights in brackets), whatever V in {self.functions}"
+
+    def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Words for a JSON header and numbers for arrays."""
+        words = {name: getattr(self, name) for name in ("residual", "functions", "seen")}
+        return words, {name: getattr(self, name) for name in ("states", "taken", "actions", "weights")}
 
 
 def _place(state: Array) -> str:
@@ -141,9 +146,10 @@ def contests(policy: Policy, columns: Basis, *, tube: float = 0.0) -> Contests:
     states, notes = columns.grid(4 * columns.size + 1), tuple[str, ...]()
     if policy.constant is None:
         lookup, ((low, high),) = look_up(policy, columns.domain), columns.domain
-        near = (lookup.switches[:, None] + tube * np.multiply.outer(BESIDE, (-1, 1)).ravel()).ravel()[:MOST_BESIDE]
+        known = tube + lookup.width / 2  # a switch is somewhere in its cell
+        near = (lookup.switches[:, None] + known * np.multiply.outer(BESIDE, (-1, 1)).ravel()).ravel()[:MOST_BESIDE]
         states = np.append(states.ravel(), near[(near > low) & (near < high)])[:, None]
-        states = states[np.abs(states - lookup.switches).min(axis=1, initial=np.inf) > tube]
+        states = states[np.abs(states - lookup.switches).min(axis=1, initial=np.inf) > known]
         notes = (str(lookup), *([policy.assumption] if policy.assumption else []))
     if not len(states):
         raise ValueError(f"a tube of half-width {tube:g} around the expert's switches leaves no state to speak of")

@@ -1,7 +1,8 @@
 """Solve until it is proved, for experts who switch: a reward by the value form, then a certificate from fresh data.
 
 As in `prove`, every draw goes for good to training or to the proof, attempt i may fail with probability δ/2^i, and an
-attempt is made only when training data forecast success.
+attempt is made only when training data forecast success. Where training data conflict instead, the attempt is to prove
+that no value function of the class explains the expert.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 from certirl.bases import Basis, Fourier, Legendre
 from certirl.certify import check_declared, check_delta, divide, least_enough
 from certirl.certify_policies import WIDTHS, allowed_tube, reward_bounds
+from certirl.conflicts import Contests, contests
 from certirl.domain import Domain, as_domain, one_coordinate
 from certirl.policies import Policy, as_policy
 from certirl.policy_bounds import bands
@@ -22,18 +24,23 @@ from certirl.policy_certificate import PolicyCertificate, conclude_policy
 from certirl.policy_evidence import PolicyEvidence, PolicySurrogate, fit_policy_surrogate, gather
 from certirl.policy_solution import PolicySolution
 from certirl.prove import TRAINING_SHARE, Pool
+from certirl.refute import Plan, Refutation, conclude, settle
 from certirl.simulator import CHUNK, Draws, as_generator, can_pair, check_simulator
 from certirl.solve_policy import solve_policy
+from certirl.surprises import Expected
+from certirl.surprises import gather as surprises
 from certirl.tail import TailLike, tail_number
 from certirl.transitions import Piece, Transitions, concatenate, pieces
 from certirl.tubes import Lookup, look_up, read_tube
 
 FIRST = 60_000  # transitions per action in the first round: with fewer the second order decides, and has no bound
 STEPS, AFTER_FAILURE = (1.3, 3.0), 1.6
+ENOUGH = 1.5  # times what a refutation is forecast to need, for an attempt
 CONFIDENT = 0.15  # of the estimated margin: what a forecast must leave for an attempt
 MOST_FOR_A_REWARD = 100_000  # transitions per action that the value form looks at
 FORECAST = 65_536  # training transitions per action that a forecast looks at again
 COLUMNS, MOST_COLUMNS = 15, 40
+MOST_REFUTED = 9  # functions of V up to which cones have a chance
 TOLERABLE = 1e-3  # of the value's span: what a tail may cost
 
 
@@ -99,6 +106,14 @@ def prove_policy(
             certificate = conclude_policy(surrogate, gather(surrogate, fresh), lookup, **settings)
         if watch is not None:
             watch(_line(n, left, certificate))
+        if certificate is None or certificate.margin <= 0:
+            own, last = delta / 2 ** (spent + 1), n >= max_samples
+            refutation = _refuted(
+                solution, policy, training, fresh, n, chosen, allowed, delta=own, tail=tail, last=last
+            )
+            spent += refutation is not None
+            if refutation is not None and (last or refutation.holds):
+                return _without_reward(replace(solution, samples=n, certificate=certificate), refutation)
         if n >= max_samples or (certificate is not None and certificate.margin > 0):
             status = "certified" if certificate is not None and certificate.holds else solution.status
             return replace(solution, status=status, samples=n, certificate=certificate)
@@ -130,9 +145,62 @@ def prove_policy_by_log(
     lookup, allowed = look_up(policy, log.domain), allowed_tube(tube, log.domain)
     surrogate = _surrogate(solution, policy, pieces(training, CHUNK), chosen, lookup, allowed)
     evidence = gather(surrogate, pieces(fresh, CHUNK))
-    certificate = conclude_policy(surrogate, evidence, lookup, allowed=allowed, delta=delta, tail=tail)
+    doubt = _may_be_refuted(solution)
+    shared: dict[str, Any] = {"delta": delta / 2, "others": {"refutation": delta / 2}} if doubt else {"delta": delta}
+    certificate = conclude_policy(surrogate, evidence, lookup, allowed=allowed, tail=tail, **shared)
     status = "certified" if certificate.holds else solution.status
-    return replace(solution, status=status, samples=int(log.counts.min()), certificate=certificate)
+    found = replace(solution, status=status, samples=int(log.counts.min()), certificate=certificate)
+    if not doubt or certificate.holds:
+        return found
+    rows, rivalry = solution.value.basis, contests(policy, chosen, tube=allowed)
+    assert isinstance(rows, Basis)
+    plan = settle(pieces(training, CHUNK), rows, chosen, rivalry, delta=delta, tail=tail_number(tail, chosen) or 0.0)
+    return _without_reward(found, _weighed(plan, pieces(fresh, CHUNK), rivalry, delta / 2, tail))
+
+
+def _may_be_refuted(solution: PolicySolution) -> bool:
+    """Training data conflict in a class that is small enough."""
+    return solution.conflict is not None and solution.value.basis.size <= MOST_REFUTED
+
+
+def _refuted(
+    solution: PolicySolution,
+    policy: Policy,
+    training: Pool,
+    fresh: Pool,
+    n: int,
+    columns: Basis,
+    allowed: float,
+    *,
+    delta: float,
+    tail: TailLike,
+    last: bool,
+) -> Refutation | None:
+    """Whether the conflict in the training data is there in truth; None if there is none or fresh data would not do."""
+    rows, number = solution.value.basis, tail_number(tail, columns) or 0.0
+    if not _may_be_refuted(solution) or not isinstance(rows, Basis):
+        return None
+    rivalry = contests(policy, columns, tube=allowed)
+    plan = settle(training, rows, columns, rivalry, delta=delta, tail=number)
+    needed = _weighed(plan, training.leading(FORECAST), rivalry, delta, tail).samples_needed
+    if not last and (needed is None or needed > (n - training.size) / ENOUGH):
+        return None
+    fresh.grow(n - training.size)
+    return _weighed(plan, fresh, rivalry, delta, tail)
+
+
+def _weighed(plan: Plan, stream: Iterable[Piece], rivalry: Contests, delta: float, tail: TailLike) -> Refutation:
+    (sums,) = surprises([Expected(plan.rows, plan.columns, plan.fits)], stream)
+    return conclude(plan, sums, numbers=len(plan.which), delta=delta, tail=tail, notes=rivalry.notes)
+
+
+def _without_reward(solution: PolicySolution, refutation: Refutation) -> PolicySolution:
+    """With what was proved about the absence of a reward."""
+    if not refutation.holds:
+        return replace(solution, refutation=str(refutation))
+    reason = f"no reward whose value lies in {refutation.plan.rows} makes the expert strictly optimal"
+    proved: dict[str, Any] = {"conflict": refutation.conflict, "refutation": str(refutation)}
+    return replace(solution, status="infeasible", reason=reason + refutation.plan.where, **proved)
 
 
 def _columns(asked: Basis | int | None, tail: TailLike, domain: Domain, discount: float, simulator: Any) -> Basis:

@@ -10,6 +10,7 @@ statement, assumptions and proof.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +33,7 @@ from certirl.progress import Report
 from certirl.simulator import Simulator, check_simulator
 from certirl.surprises import Expected, Surprises, gather
 from certirl.tail import TailLike, tail_in_words, tail_number
-from certirl.transitions import Transitions
+from certirl.transitions import Piece, Transitions
 
 # Each number pays for two failures of probability e^−L: of the second moment, and of the mean on one side.
 EVENTS = 2
@@ -202,10 +203,8 @@ def refute(
     allowed = 0.0 if policy.constant is not None else allowed_tube(tube, rows.domain)
     rivalry = contests(policy, narrow, tube=allowed)
     training, fresh = split(source, narrow, samples, rng, FIT_SHARE, progress, role="refute", paired=paired)
-    wide = rows.resized(max(rows.size, narrow.size))
     with on(map):
-        ((moments,),) = accumulate(training, [(wide, narrow)], n_actions=source.n_actions)
-        plan = choose(estimate(moments), rows=rows, rivalry=rivalry, delta=delta, tail=number or 0.0)
+        plan = settle(training, rows, narrow, rivalry, delta=delta, tail=number or 0.0)
         (seen,) = gather([Expected(plan.rows, plan.columns, plan.fits)], fresh)
     return conclude(plan, seen, numbers=len(plan.which), delta=delta, tail=tail, notes=rivalry.notes)
 
@@ -225,6 +224,15 @@ def _check(source: Any, expert: Any, basis: Any, tube: float | None) -> Policy:
     if basis.size < 2:
         raise ValueError(f"{basis} holds constants only, which explain nothing: use at least two functions")
     return as_policy(expert, source.n_actions)
+
+
+def settle(
+    training: Iterable[Piece], rows: Basis, columns: Basis, rivalry: Contests, *, delta: float, tail: float
+) -> Plan:
+    """What fresh data will be asked, from training data alone; arguments as for `choose`."""
+    wide = rows.resized(max(rows.size, columns.size))
+    ((moments,),) = accumulate(training, [(wide, columns)], n_actions=rivalry.policy.n_actions)
+    return choose(estimate(moments), rows=rows, rivalry=rivalry, delta=delta, tail=tail)
 
 
 def choose(

@@ -90,6 +90,7 @@ class AdditiveRefutation:
             needed = "perhaps no number" if self.samples_needed is None else f"about {self.samples_needed:,}"
             more = f"; {needed} would show that none has any"
         losses = ", ".join(f"{name} {value:.2g}" for name, value in part.losses.items() if value >= 1e-3 * part.error)
+        assert part.plan.expert is not None
         rivals = rivals_of(part.plan.expert, len(part.plan.fits))
         shares = ", ".join(f"{share:.2g} of action {a}" for a, share in zip(rivals, self.shares, strict=True) if share)
         lines = [
