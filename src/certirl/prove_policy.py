@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -81,15 +81,13 @@ def prove_policy(
     one_coordinate(domain, "a certificate is")
     policy = as_policy(expert, simulator.n_actions)
     chosen = _columns(columns, tail, domain, discount, simulator)
-    if max_samples < 40 * chosen.size:
-        raise ValueError(
-            f"max_samples must be at least {40 * chosen.size} for {chosen.size} columns, got {max_samples}"
-        )
+    _check_budget(max_samples, chosen.size)
     generator = as_generator(rng, "prove_policy")
     paired = can_pair(simulator, chosen, generator, asked=paired)
     training, fresh = (Pool(simulator, chosen, stream, paired) for stream in generator.spawn(2))
     lookup, allowed, spent = look_up(policy, domain), allowed_tube(tube, domain), 0
     number, n = tail_number(tail, chosen) or 0.0, min(FIRST, max_samples)
+    absence = _Absence(policy, chosen, allowed, tail)
     while True:
         training.grow(int(TRAINING_SHARE * n))
         solution = solve_policy(_log(training), policy, discount=discount, rng=0, **form)
@@ -97,20 +95,17 @@ def prove_policy(
         seen = gather(surrogate, training.leading(FORECAST))
         own = delta / 2 ** (spent + 1)
         left = _left(surrogate, seen.forecast((n - training.size) / seen.counts.min()), lookup, allowed, own, number)
-        certificate: PolicyCertificate | None = None
+        certificate = None
         if left > CONFIDENT or n >= max_samples:
             spent += 1
             fresh.grow(n - training.size)
-            others = {f"attempt {i}": delta / 2**i for i in range(1, spent)} | {"later attempts": own}
-            settings: dict[str, Any] = {"allowed": allowed, "delta": own, "tail": tail, "others": others}
+            settings: dict[str, Any] = {"allowed": allowed, "tail": tail, **_spending(delta, spent)}
             certificate = conclude_policy(surrogate, gather(surrogate, fresh), lookup, **settings)
         if watch is not None:
             watch(_line(n, left, certificate))
-        if certificate is None or certificate.margin <= 0:
+        if _may_be_refuted(solution) and (certificate is None or certificate.margin <= 0):
             own, last = delta / 2 ** (spent + 1), n >= max_samples
-            refutation = _refuted(
-                solution, policy, training, fresh, n, chosen, allowed, delta=own, tail=tail, last=last
-            )
+            refutation = absence.by_draws(solution, training, fresh, n, own, sure=last)
             spent += refutation is not None
             if refutation is not None and (last or refutation.holds):
                 return _without_reward(replace(solution, samples=n, certificate=certificate), refutation)
@@ -120,6 +115,17 @@ def prove_policy(
         step = AFTER_FAILURE if certificate is not None else STEPS[0]
         needed = _needed(surrogate, seen, lookup, allowed, own / 2, number, n, max_samples)
         n = min(int(np.clip(needed, step * n, STEPS[1] * n)) + 1, max_samples)
+
+
+def _spending(delta: float, attempt: int) -> dict[str, Any]:
+    """δ of an attempt, and the parts that belong to others, made before or never."""
+    earlier = {f"attempt {i}": delta / 2**i for i in range(1, attempt)}
+    return {"delta": delta / 2**attempt, "others": earlier | {"later attempts": delta / 2**attempt}}
+
+
+def _check_budget(max_samples: int, columns: int) -> None:
+    if max_samples < 40 * columns:
+        raise ValueError(f"max_samples must be at least {40 * columns} for {columns} columns, got {max_samples}")
 
 
 def prove_policy_by_log(
@@ -152,46 +158,51 @@ def prove_policy_by_log(
     found = replace(solution, status=status, samples=int(log.counts.min()), certificate=certificate)
     if not doubt or certificate.holds:
         return found
-    rows, rivalry = solution.value.basis, contests(policy, chosen, tube=allowed)
-    assert isinstance(rows, Basis)
-    plan = settle(pieces(training, CHUNK), rows, chosen, rivalry, delta=delta, tail=tail_number(tail, chosen) or 0.0)
-    return _without_reward(found, _weighed(plan, pieces(fresh, CHUNK), rivalry, delta / 2, tail))
+    absence = _Absence(policy, chosen, allowed, tail)
+    plan = absence.settled(solution, pieces(training, CHUNK), delta / 2)
+    return _without_reward(found, absence.weighed(plan, pieces(fresh, CHUNK), delta / 2))
 
 
 def _may_be_refuted(solution: PolicySolution) -> bool:
-    """Training data conflict in a class that is small enough."""
+    """Training data conflict, in a class that is small enough for cones."""
     return solution.conflict is not None and solution.value.basis.size <= MOST_REFUTED
 
 
-def _refuted(
-    solution: PolicySolution,
-    policy: Policy,
-    training: Pool,
-    fresh: Pool,
-    n: int,
-    columns: Basis,
-    allowed: float,
-    *,
-    delta: float,
-    tail: TailLike,
-    last: bool,
-) -> Refutation | None:
-    """Whether the conflict in the training data is there in truth; None if there is none or fresh data would not do."""
-    rows, number = solution.value.basis, tail_number(tail, columns) or 0.0
-    if not _may_be_refuted(solution) or not isinstance(rows, Basis):
-        return None
-    rivalry = contests(policy, columns, tube=allowed)
-    plan = settle(training, rows, columns, rivalry, delta=delta, tail=number)
-    needed = _weighed(plan, training.leading(FORECAST), rivalry, delta, tail).samples_needed
-    if not last and (needed is None or needed > (n - training.size) / ENOUGH):
-        return None
-    fresh.grow(n - training.size)
-    return _weighed(plan, fresh, rivalry, delta, tail)
+class _Absence(NamedTuple):
+    """The question whether any value function of the class explains the expert."""
 
+    policy: Policy
+    columns: Basis
+    tube: float
+    tail: TailLike
 
-def _weighed(plan: Plan, stream: Iterable[Piece], rivalry: Contests, delta: float, tail: TailLike) -> Refutation:
-    (sums,) = surprises([Expected(plan.rows, plan.columns, plan.fits)], stream)
-    return conclude(plan, sums, numbers=len(plan.which), delta=delta, tail=tail, notes=rivalry.notes)
+    @property
+    def rivalry(self) -> Contests:
+        """The rows that may conflict."""
+        return contests(self.policy, self.columns, tube=self.tube)
+
+    def settled(self, solution: PolicySolution, training: Iterable[Piece], delta: float) -> Plan:
+        """What fresh data will be asked."""
+        rows, number = solution.value.basis, tail_number(self.tail, self.columns) or 0.0
+        assert isinstance(rows, Basis)  # V is an expansion; its reward need not be one
+        return settle(training, rows, self.columns, self.rivalry, delta=delta, tail=number)
+
+    def weighed(self, plan: Plan, stream: Iterable[Piece], delta: float) -> Refutation:
+        """What they answer."""
+        (sums,) = surprises([Expected(plan.rows, plan.columns, plan.fits)], stream)
+        settings: dict[str, Any] = {"delta": delta, "tail": self.tail, "notes": self.rivalry.notes}
+        return conclude(plan, sums, numbers=len(plan.which), **settings)
+
+    def by_draws(
+        self, solution: PolicySolution, training: Pool, fresh: Pool, n: int, delta: float, *, sure: bool
+    ) -> Refutation | None:
+        """The answer of n − training fresh draws; None if training data forecast that they will not do."""
+        plan = self.settled(solution, training, delta)
+        needed = self.weighed(plan, training.leading(FORECAST), delta).samples_needed
+        if not sure and (needed is None or ENOUGH * needed > n - training.size):
+            return None
+        fresh.grow(n - training.size)
+        return self.weighed(plan, fresh, delta)
 
 
 def _without_reward(solution: PolicySolution, refutation: Refutation) -> PolicySolution:
