@@ -47,6 +47,7 @@ LAYERS = [
     ["policy_solution"],
     ["additive", "prove_components", "refute_components", "solve_policy", "solve_action"],
     ["prove_policy"],
+    ["advise"],
     ["solve_components"],
     ["solve"],
     ["readers"],

@@ -94,7 +94,9 @@ def prove_policy(
         surrogate = _surrogate(solution, policy, training, chosen, lookup, allowed)
         seen = gather(surrogate, training.leading(FORECAST))
         own = delta / 2 ** (spent + 1)
-        left = _left(surrogate, seen.forecast((n - training.size) / seen.counts.min()), lookup, allowed, own, number)
+        left = share_left(
+            surrogate, seen.forecast((n - training.size) / seen.counts.min()), lookup, allowed, own, number
+        )
         certificate = None
         if left > CONFIDENT or n >= max_samples:
             spent += 1
@@ -264,10 +266,10 @@ def _surrogate(
     return fit_policy_surrogate(solution.reward, policy, training, **settings)
 
 
-def _left(
+def share_left(
     surrogate: PolicySurrogate, evidence: PolicyEvidence, lookup: Lookup, allowed: float, delta: float, tail: float
 ) -> float:
-    """The margin a certificate from such evidence should leave, as a share of the estimated one."""
+    """The margin that a certificate from such evidence should leave, as a share of the estimated one."""
     found = bands(surrogate, evidence, delta=delta, tail=tail)
     widths, discount = surrogate.widths, surrogate.discount
     tube = read_tube(surrogate.columns, found, lookup, allowed=allowed, widths=widths, discount=discount)
@@ -289,7 +291,7 @@ def _needed(
 
     def enough(n: int) -> bool:
         evidence = seen.forecast((1 - TRAINING_SHARE) * n / have)
-        return _left(surrogate, evidence, lookup, allowed, delta, tail) > 1.3 * CONFIDENT
+        return share_left(surrogate, evidence, lookup, allowed, delta, tail) > 1.3 * CONFIDENT
 
     return least_enough(enough, n, most) or most
 
