@@ -1,8 +1,7 @@
 """Which functions, how much noise, which discount: a few small trials, what each of them says, and which to take.
 
 One thing is changed at a time: the functions of V first, then the process noise, then γ. Every trial is the walk of
-`solve_policy` with little data; its diagnostics decide, not a person. In one coordinate a small certificate also
-forecasts what one that holds would need.
+`solve_policy` with little data, and its diagnostics decide. In one coordinate a small certificate forecasts another.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import numpy as np
 from certirl.bases import Basis, Fourier, Legendre
 from certirl.certify_policies import certify
 from certirl.domain import as_domain
-from certirl.effects import value_basis
+from certirl.effects import live_states, next_states, value_basis
 from certirl.policies import Policy, as_policy
 from certirl.policy_certificate import PolicyCertificate
 from certirl.policy_solution import DISTRUST, PolicySolution
@@ -26,16 +25,15 @@ from certirl.solve_policy import solve_policy
 
 SIZES, MOST = (5, 9, 15, 25), (30, 90, 220)  # functions tried in one coordinate; at most, in several
 NOISES, DISCOUNTS = (0.0, 0.03, 0.1), (0.9, 0.99)
-WORTH = 0.01  # the share of states that must be gained for more functions to be worth it
-UNEXPLAINED = 0.05  # the share of states from which on the expert is not explained
+WORTH, UNEXPLAINED = 0.01, 0.05  # shares of states: worth more functions; too many to call the expert explained
 ADDS_UP = 0.5  # of the margin: what R's error may add up to
-FORECAST = 20_000  # transitions per action behind a forecast
-LADDER = (100_000, 300_000, 1_000_000)  # fresh transitions per action that are forecast
-DELTA = 0.05  # of the certificates that are forecast
+FORECAST, DELTA, LADDER = 20_000, 0.05, (100_000, 300_000, 1_000_000)  # data behind a forecast; its δ; fresh data
 # Gaussian noise of σ, in units of half the width, leaves about e^(−d²σ²/2) beyond degree d, unless the drift stretches:
 # this over σ is the degree at which 10⁻⁴ is left.
+MEDIAN = 0.9539  # of how far two normal numbers of variance 1 are apart
 SMOOTHS = float(np.sqrt(2 * np.log(1e4)))
-HEADER = "V in|noise|γ|unexplained|ties|no data|model|γρ(T̂)|R misses|plans so|certificate".split("|")
+HEADER = ["V in", "noise", "γ", "unexplained", "ties", "no data", "model", "γρ(T̂)"]
+HEADER += ["R misses", "plans so", "certificate"]
 STILL = "Without noise there is no density: an expert can be validated or contradicted there, never certified."
 
 
@@ -113,10 +111,7 @@ class Advice:
         rows = [HEADER, *(trial.cells() for trial in self.trials)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         marks = ["  ", *("* " if trial is self.best else "  " for trial in self.trials)]
-        table = [
-            mark + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for mark, row in zip(marks, rows, strict=True)
-        ]
+        table = [mark + "  ".join(map(str.ljust, row, widths)).rstrip() for mark, row in zip(marks, rows, strict=True)]
         noise = "" if self.best.noise is None else f", noise {self.best.noise:g}"
         first = f"Take {self.best.basis}{noise}, γ = {self.best.discount:g}."
         return "\n".join([first, *(f"  {reason}" for reason in self.reasons), *table])
@@ -184,9 +179,7 @@ def _maker(simulator: Any, noises: Sequence[float] | None) -> Callable[[Any], An
         return simulator
     found = getattr(simulator, "with_noise", None)
     if found is None and noises is not None:
-        raise ValueError(
-            f"{type(simulator).__name__} cannot change its noise: pass a function of the noise that makes a simulator"
-        )
+        raise ValueError(f"{type(simulator).__name__} cannot change its noise: pass a function that makes it from one")
     return found
 
 
@@ -195,8 +188,10 @@ def _forecast(trial: Trial, source: Any, policy: Policy, tube: float | None, rng
     columns = trial.solution.columns
     if trial.solution.diagnostics.seen or not isinstance(columns, Basis):
         return replace(trial, certificate="no density")
-    if trial.noise:  # what held-out data do not miss may still be there
-        columns = columns.resized(max(columns.size, int(np.ceil(SMOOTHS / (2 * trial.noise)))))
+    states = live_states(source, 1_000, rng)
+    apart = np.abs(next_states(source, states, rng) - next_states(source, states, rng))
+    noise = float(np.median(apart)) / MEDIAN / (np.ptp(columns.domain) / 2)  # in which angles that wrap do not count
+    columns = columns.resized(max(columns.size, int(np.ceil(SMOOTHS / max(noise, 1e-3)))))  # held-out data miss a tail
     if columns.size > MOST_COLUMNS:
         return replace(trial, certificate=f"needs {columns.size} columns")
     asked: dict[str, Any] = {"discount": trial.discount, "samples": FORECAST, "rng": rng}
@@ -219,9 +214,8 @@ def _best_basis(tried: list[Trial]) -> tuple[Trial, tuple[str, ...]]:
         return best, (f"No trial can be trusted, effects are off by {off:.2g} of an action's: allow more samples.",)
     least = min(trial.unexplained for trial in trusted)
     best = next(trial for trial in trusted if trial.unexplained <= least + WORTH)
-    fewer = [trial for trial in tried if trial.basis.size < best.basis.size]
     words = [f"{best.basis} leaves {best.unexplained:.1%} of states unexplained"]
-    words += [f"{fewer[-1].basis} left {fewer[-1].unexplained:.1%}"] if fewer else []
+    words += [f"{one.basis} left {one.unexplained:.1%}" for one in tried if one.basis.size < best.basis.size][-1:]
     words += [f"more functions gain less than {WORTH:.0%}"] if best is not trusted[-1] else []
     if best.unexplained > UNEXPLAINED:
         words += ["so the expert contradicts itself there, or V needs other functions: print solve(…).conflict"]
@@ -230,8 +224,7 @@ def _best_basis(tried: list[Trial]) -> tuple[Trial, tuple[str, ...]]:
 
 def _best_noise(tried: list[Trial]) -> tuple[Trial, tuple[str, ...]]:
     """The least noise with which a certificate is within reach; else the first."""
-    told = (STILL,) * tried[0].solution.diagnostics.seen
-    within = [trial for trial in tried if trial.trusted and trial.forecast is not None]
+    told, within = (STILL,) * tried[0].solution.diagnostics.seen, [t for t in tried if t.trusted and t.forecast]
     if not within:
         return tried[0], (*told, "No noise that was tried puts a certificate within reach.") if len(tried) > 1 else told
     best = within[0]
@@ -247,7 +240,7 @@ def _best_discount(tried: list[Trial]) -> tuple[Trial, tuple[str, ...]]:
         return tried[0], ()
     known = [trial.agrees for trial in tried if trial.agrees is not None]
     if len(known) == len(tried):
-        best = [trial for trial, agrees in zip(tried, known, strict=True) if agrees >= max(known) - WORTH][-1]
+        best = [trial for trial, share in zip(tried, known, strict=True) if share >= max(known) - WORTH][-1]
         shares = ", ".join(f"{trial.agrees:.1%} of states at γ = {trial.discount:g}" for trial in tried)
         return best, (f"Planning on R alone does as the expert at {shares}: the largest that keeps this up.",)
     sums = [trial.solution.diagnostics.residual / (1 - trial.discount) for trial in tried]  # in units of the margin
