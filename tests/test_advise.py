@@ -36,7 +36,7 @@ def three_places(states):
 
 @pytest.fixture(scope="module")
 def advice():
-    return advise(Room, comfort, discounts=[0.9], bases=[certirl.Legendre(3), certirl.Legendre(9)], rng=0)
+    return advise(Room, comfort, discounts=[0.9], bases=[certirl.Legendre(5), certirl.Legendre(9)], rng=0)
 
 
 def test_too_low_a_degree_is_seen_and_a_higher_one_recommended():
@@ -49,11 +49,11 @@ def test_too_low_a_degree_is_seen_and_a_higher_one_recommended():
 
 
 def test_fewest_functions_are_taken_where_more_gain_nothing(advice):
-    assert advice.best.basis == certirl.Legendre(3, (-1, 1)) and "more functions gain less than 1%" in advice.reasons[0]
+    assert advice.best.basis == certirl.Legendre(5, (-1, 1)) and "more functions gain less than 1%" in advice.reasons[0]
 
 
 def test_without_noise_nothing_can_be_certified_and_it_says_which_noise_would_do(advice):
-    by_noise = {trial.noise: trial for trial in advice.trials if trial.basis.size == 3}
+    by_noise = {trial.noise: trial for trial in advice.trials if trial.basis.size == 5}
     assert by_noise[0.0].certificate == "no density"
     assert abs(int(by_noise[0.03].certificate.removeprefix("needs ").removesuffix(" columns")) - 72) < 6
     assert by_noise[0.1].forecast in LADDER and advice.best is by_noise[0.1]
@@ -64,10 +64,10 @@ def test_without_noise_nothing_can_be_certified_and_it_says_which_noise_would_do
 
 def test_it_is_a_table_with_a_mark_and_a_sentence(advice):
     first, *rest = str(advice).splitlines()
-    assert first == "Take Legendre(3), noise 0.1, γ = 0.9."
+    assert first == "Take Legendre(5), noise 0.1, γ = 0.9."
     assert sum(line.startswith("* ") for line in rest) == 1 and len(rest) == len(advice.reasons) + 1 + 4
     (marked,) = [line for line in rest if line.startswith("* ")]
-    assert marked.split()[1:4] == ["Legendre(3)", "0.1", "0.9"]
+    assert marked.split()[1:4] == ["Legendre(5)", "0.1", "0.9"]
 
 
 def _trial(gamma, planned, residual=0.001):
