@@ -93,10 +93,8 @@ def prove_policy(
         solution = solve_policy(_log(training), policy, discount=discount, rng=0, **form)
         surrogate = _surrogate(solution, policy, training, chosen, lookup, allowed)
         seen = gather(surrogate, training.leading(FORECAST))
-        own = delta / 2 ** (spent + 1)
-        left = share_left(
-            surrogate, seen.forecast((n - training.size) / seen.counts.min()), lookup, allowed, own, number
-        )
+        own, more = delta / 2 ** (spent + 1), (n - training.size) / seen.counts.min()
+        left = share_left(surrogate, seen.forecast(more), lookup, allowed, own, number)
         certificate = None
         if left > CONFIDENT or n >= max_samples:
             spent += 1
