@@ -17,9 +17,10 @@ from certirl.certify_policies import certify
 from certirl.domain import as_domain
 from certirl.effects import live_states, next_states, value_basis
 from certirl.policies import Policy, as_policy
-from certirl.policy_certificate import PolicyCertificate
+from certirl.policy_bounds import bands
+from certirl.policy_certificate import PolicyCertificate, read
 from certirl.policy_solution import DISTRUST, PolicySolution
-from certirl.prove_policy import MOST_COLUMNS, share_left
+from certirl.prove_policy import MOST_COLUMNS
 from certirl.simulator import as_generator, check_simulator
 from certirl.solve_policy import solve_policy
 
@@ -199,8 +200,8 @@ def _forecast(trial: Trial, source: Any, policy: Policy, tube: float | None, rng
     small = certify(reward, source, expert=policy, columns=columns, progress=False, tube=tube, **asked)
     assert isinstance(small, PolicyCertificate)
     for n in LADDER:
-        evidence = small.evidence.forecast(n / small.samples)
-        if share_left(small.surrogate, evidence, small.lookup, small.allowed, DELTA, 0.0) > 0:
+        found = bands(small.surrogate, small.evidence.forecast(n / small.samples), delta=DELTA, tail=0.0)
+        if read(small.surrogate, found, small.lookup, small.allowed).margin > 0:
             return replace(trial, forecast=n, certificate=f"about {n:,}")
     return replace(trial, certificate=f"beyond {LADDER[-1]:,}")
 

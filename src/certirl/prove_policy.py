@@ -1,8 +1,8 @@
 """Solve until it is proved, for experts who switch: a reward by the value form, then a certificate from fresh data.
 
 As in `prove`, every draw goes for good to training or to the proof, attempt i may fail with probability δ/2^i, and an
-attempt is made only when training data forecast success. Where training data conflict instead, the attempt is to prove
-that no value function of the class explains the expert.
+attempt is made only when training data forecast success. Where training data conflict, and forecast that fresh data
+would show it, the attempt is to prove that no value function of the class explains the expert.
 """
 
 from __future__ import annotations
@@ -15,32 +15,29 @@ import numpy as np
 
 from certirl.bases import Basis, Fourier, Legendre
 from certirl.certify import check_declared, check_delta, divide, least_enough
-from certirl.certify_policies import WIDTHS, allowed_tube, reward_bounds
-from certirl.conflicts import Contests, contests
+from certirl.certify_policies import SwitchingCase
+from certirl.conflicts import contests
 from certirl.domain import Domain, as_domain, one_coordinate
-from certirl.policies import Policy, as_policy
+from certirl.policies import as_policy
 from certirl.policy_bounds import bands
-from certirl.policy_certificate import PolicyCertificate, conclude_policy
-from certirl.policy_evidence import PolicyEvidence, PolicySurrogate, fit_policy_surrogate, gather
+from certirl.policy_certificate import PolicyCertificate, read
+from certirl.policy_evidence import gather
 from certirl.policy_solution import PolicySolution
-from certirl.prove import TRAINING_SHARE, Pool
+from certirl.prove import FORECAST, TRAINING_SHARE, Pace, Pool, pursue
 from certirl.refute import Plan, Refutation, conclude, settle
 from certirl.simulator import CHUNK, Draws, as_generator, can_pair, check_simulator
-from certirl.solve_policy import solve_policy
+from certirl.solve_policy import FEWEST, solve_policy
 from certirl.surprises import Expected
-from certirl.surprises import gather as surprises
+from certirl.surprises import gather as gather_surprises
 from certirl.tail import TailLike, tail_number
 from certirl.transitions import Piece, Transitions, concatenate, pieces
-from certirl.tubes import Lookup, look_up, read_tube
 
-FIRST = 60_000  # transitions per action in the first round: with fewer the second order decides, and has no bound
-STEPS, AFTER_FAILURE = (1.3, 3.0), 1.6
-ENOUGH = 1.5  # times what a refutation is forecast to need, for an attempt
-CONFIDENT = 0.15  # of the estimated margin: what a forecast must leave for an attempt
-MOST_FOR_A_REWARD = 100_000  # transitions per action that the value form looks at
-FORECAST = 65_536  # training transitions per action that a forecast looks at again
+FIRST = 4_000  # transitions per action and column in the first round: with fewer the second order has no bound
+PACE = Pace(least=1.3, most=3.0, confident=0.2, aim=0.3)  # forecasts think too well of the second order
+MOST_FOR_A_REWARD = 300_000  # transitions per action that the value form looks at
 COLUMNS, MOST_COLUMNS = 15, 40
 MOST_REFUTED = 9  # functions of V up to which cones have a chance
+SAFELY = 1.2  # times what a refutation is forecast to need
 TOLERABLE = 1e-3  # of the value's span: what a tail may cost
 
 
@@ -53,6 +50,7 @@ def prove_policy(
     tail: TailLike = None,
     columns: Basis | int | None = None,
     tube: float | None = None,
+    regret: float | None = None,
     max_samples: int = 1_000_000,
     rng: Any = None,
     paired: bool | None = None,
@@ -69,6 +67,8 @@ def prove_policy(
         tail: as in `certify`.
         columns: functions of the state for the proof; as many Legendre functions as make the tail small if left out.
         tube: the half-width asked for.
+        regret: what may be lost at worst by following the expert, as a share of the value's span; whatever comes out if
+            left out.
         max_samples: transitions per action to stop at.
         rng: a seed or Generator.
         paired: as in `certify`.
@@ -81,51 +81,82 @@ def prove_policy(
     one_coordinate(domain, "a certificate is")
     policy = as_policy(expert, simulator.n_actions)
     chosen = _columns(columns, tail, domain, discount, simulator)
-    _check_budget(max_samples, chosen.size)
+    if max_samples < 40 * chosen.size:
+        raise ValueError(
+            f"max_samples must be at least {40 * chosen.size} for {chosen.size} columns, got {max_samples}"
+        )
+    if regret is not None and not 0 < regret < 1:
+        raise ValueError(f"regret must be a share of the value's span, between 0 and 1, got {regret}")
     generator = as_generator(rng, "prove_policy")
     paired = can_pair(simulator, chosen, generator, asked=paired)
-    training, fresh = (Pool(simulator, chosen, stream, paired) for stream in generator.spawn(2))
-    lookup, allowed, spent = look_up(policy, domain), allowed_tube(tube, domain), 0
-    number, n = tail_number(tail, chosen) or 0.0, min(FIRST, max_samples)
-    absence = _Absence(policy, chosen, allowed, tail)
-    while True:
-        training.grow(int(TRAINING_SHARE * n))
-        solution = solve_policy(_log(training), policy, discount=discount, rng=0, **form)
-        surrogate = _surrogate(solution, policy, training, chosen, lookup, allowed)
-        seen = gather(surrogate, training.leading(FORECAST))
-        own, more = delta / 2 ** (spent + 1), (n - training.size) / seen.counts.min()
-        left = share_left(surrogate, seen.forecast(more), lookup, allowed, own, number)
-        certificate = None
-        if left > CONFIDENT or n >= max_samples:
-            spent += 1
-            fresh.grow(n - training.size)
-            settings: dict[str, Any] = {"allowed": allowed, "tail": tail, **_spending(delta, spent)}
-            certificate = conclude_policy(surrogate, gather(surrogate, fresh), lookup, **settings)
-        if watch is not None:
-            watch(_line(n, left, certificate))
-        if _may_be_refuted(solution) and (certificate is None or certificate.margin <= 0):
-            own, last = delta / 2 ** (spent + 1), n >= max_samples
-            refutation = absence.by_draws(solution, training, fresh, n, own, sure=last)
-            spent += refutation is not None
-            if refutation is not None and (last or refutation.holds):
-                return _without_reward(replace(solution, samples=n, certificate=certificate), refutation)
-        if n >= max_samples or (certificate is not None and certificate.margin > 0):
-            status = "certified" if certificate is not None and certificate.holds else solution.status
-            return replace(solution, status=status, samples=n, certificate=certificate)
-        step = AFTER_FAILURE if certificate is not None else STEPS[0]
-        needed = _needed(surrogate, seen, lookup, allowed, own / 2, number, n, max_samples)
-        n = min(int(np.clip(needed, step * n, STEPS[1] * n)) + 1, max_samples)
+    case = SwitchingCase.of(policy, chosen, tube, discount, tail)
+    training, fresh = (Pool(simulator, chosen, stream, paired, case.design) for stream in generator.spawn(2))
+    quest = _Switching(training, fresh, case, form, regret)
+    fewest, pace = max(chosen.size + 2, FEWEST), PACE._replace(first=FIRST * chosen.size)
+    found = pursue(quest, delta=delta, fewest=fewest, max_samples=max_samples, watch=watch, pace=pace)
+    if isinstance(found.certificate, Refutation):
+        return _without_reward(replace(quest.solution, samples=found.samples), found.certificate)
+    status = "certified" if found.certificate is not None and found.certificate.holds else quest.solution.status
+    return replace(quest.solution, status=status, samples=found.samples, certificate=found.certificate)
 
 
-def _spending(delta: float, attempt: int) -> dict[str, Any]:
-    """δ of an attempt, and the parts that belong to others, made before or never."""
-    earlier = {f"attempt {i}": delta / 2**i for i in range(1, attempt)}
-    return {"delta": delta / 2**attempt, "others": earlier | {"later attempts": delta / 2**attempt}}
+class _Switching:
+    """The quest for a certificate of an expert who switches; see `prove.Quest`."""
 
+    solution: PolicySolution
+    _absence: _Absence | None = None
 
-def _check_budget(max_samples: int, columns: int) -> None:
-    if max_samples < 40 * columns:
-        raise ValueError(f"max_samples must be at least {40 * columns} for {columns} columns, got {max_samples}")
+    def __init__(
+        self, training: Pool, fresh: Pool, case: SwitchingCase, form: dict[str, Any], regret: float | None
+    ) -> None:
+        self.training, self.fresh, self.status = training, fresh, "undetermined"
+        self._case, self._form, self._regret = case, form, regret
+        self._number = tail_number(case.tail, case.columns) or 0.0
+
+    def learn(self) -> None:
+        """A reward by the value form."""
+        log = _log(self.training)
+        self.solution = solve_policy(log, self._case.policy, discount=self._case.discount, rng=0, **self._form)
+        self.status = "solved"  # whatever it explains, a certificate says what of it is true
+
+    def forecast(self, fresh: int, delta: float) -> float:
+        """From some of the training draws, seen again."""
+        self._absence = _absence(self.solution, self._case, self.training, self.training.leading(FORECAST), delta)
+        if self._absence is not None:
+            return 1 - SAFELY * self._absence.needed / fresh
+        self._surrogate = self._case.surrogate(self.solution.reward, self.training)
+        self._seen = gather(self._surrogate, self.training.leading(FORECAST))
+        return self._left(fresh, delta)
+
+    def _left(self, fresh: int, delta: float) -> float:
+        """Of the margin, or of the regret that is allowed, whichever is less."""
+        evidence, s = self._seen.forecast(fresh / int(self._seen.counts.min())), self._surrogate
+        found = bands(s, evidence, delta=delta, tail=self._number)
+        tube = read(s, found, self._case.lookup, self._case.allowed)
+        left = tube.margin / max(tube.estimated, 1e-300)
+        return left if self._regret is None else min(left, 1 - tube.regret / max(self._regret * found.span, 1e-300))
+
+    def certify(self, delta: float, others: dict[str, float]) -> PolicyCertificate | Refutation:
+        """From all fresh draws."""
+        if self._absence is not None:
+            return _weighed(self._absence.plan, self._case.tail, self.fresh, delta)
+        return self._case.conclude(self._surrogate, self.fresh, delta, others=others)
+
+    def is_enough(self, certificate: PolicyCertificate | Refutation) -> bool:
+        """A positive margin, and no more regret than is allowed; or that there is none."""
+        if isinstance(certificate, Refutation):
+            return certificate.refuted
+        return certificate.margin > 0 and (self._regret is None or certificate.relative_regret <= self._regret)
+
+    def needed(self, n: int, most: int, delta: float) -> int:
+        """By forecasts for other n."""
+        if self._absence is not None:
+            return int(SAFELY * self._absence.needed / (1 - PACE.aim) / (1 - TRAINING_SHARE))
+
+        def enough(n: int) -> bool:
+            return self._left(int((1 - TRAINING_SHARE) * n), delta) > PACE.aim
+
+        return least_enough(enough, n, most) or most
 
 
 def prove_policy_by_log(
@@ -148,61 +179,42 @@ def prove_policy_by_log(
     chosen = _columns(columns, tail, log.domain, discount, log)
     training, fresh = divide(log, TRAINING_SHARE, as_generator(0 if rng is None else rng))
     solution = solve_policy(training, policy, discount=discount, rng=0, **form)
-    lookup, allowed = look_up(policy, log.domain), allowed_tube(tube, log.domain)
-    surrogate = _surrogate(solution, policy, pieces(training, CHUNK), chosen, lookup, allowed)
-    evidence = gather(surrogate, pieces(fresh, CHUNK))
-    doubt = _may_be_refuted(solution)
-    shared: dict[str, Any] = {"delta": delta / 2, "others": {"refutation": delta / 2}} if doubt else {"delta": delta}
-    certificate = conclude_policy(surrogate, evidence, lookup, allowed=allowed, tail=tail, **shared)
+    solution = replace(solution, samples=int(log.counts.min()))
+    case = SwitchingCase.of(policy, chosen, tube, discount, tail)
+    absence = _absence(solution, case, pieces(training, CHUNK), pieces(training, CHUNK), delta)
+    if absence is not None:
+        return _without_reward(solution, _weighed(absence.plan, tail, pieces(fresh, CHUNK), delta))
+    surrogate = case.surrogate(solution.reward, pieces(training, CHUNK))
+    certificate = case.conclude(surrogate, pieces(fresh, CHUNK), delta)
     status = "certified" if certificate.holds else solution.status
-    found = replace(solution, status=status, samples=int(log.counts.min()), certificate=certificate)
-    if not doubt or certificate.holds:
-        return found
-    absence = _Absence(policy, chosen, allowed, tail)
-    plan = absence.settled(solution, pieces(training, CHUNK), delta / 2)
-    return _without_reward(found, absence.weighed(plan, pieces(fresh, CHUNK), delta / 2))
-
-
-def _may_be_refuted(solution: PolicySolution) -> bool:
-    """Training data conflict, in a class that is small enough for cones."""
-    return solution.conflict is not None and solution.value.basis.size <= MOST_REFUTED
+    return replace(solution, status=status, certificate=certificate)
 
 
 class _Absence(NamedTuple):
-    """The question whether any value function of the class explains the expert."""
+    """What fresh data would be asked to show that no value function of the class explains the expert, and how many."""
 
-    policy: Policy
-    columns: Basis
-    tube: float
-    tail: TailLike
+    plan: Plan
+    needed: int
 
-    @property
-    def rivalry(self) -> Contests:
-        """The rows that may conflict."""
-        return contests(self.policy, self.columns, tube=self.tube)
 
-    def settled(self, solution: PolicySolution, training: Iterable[Piece], delta: float) -> Plan:
-        """What fresh data will be asked."""
-        rows, number = solution.value.basis, tail_number(self.tail, self.columns) or 0.0
-        assert isinstance(rows, Basis)  # V is an expansion; its reward need not be one
-        return settle(training, rows, self.columns, self.rivalry, delta=delta, tail=number)
+def _absence(
+    solution: PolicySolution, case: SwitchingCase, training: Iterable[Piece], again: Iterable[Piece], delta: float
+) -> _Absence | None:
+    """None if training data do not conflict, or not so that more would show it."""
+    rows = solution.value.basis
+    if solution.conflict is None or not isinstance(rows, Basis) or rows.size > MOST_REFUTED:
+        return None
+    rivalry = contests(case.policy, case.columns, tube=case.allowed)
+    number = tail_number(case.tail, case.columns) or 0.0
+    plan = settle(training, rows, case.columns, rivalry, delta=delta, tail=number)
+    needed = _weighed(plan, case.tail, again, delta).samples_needed
+    return None if needed is None else _Absence(plan, needed)
 
-    def weighed(self, plan: Plan, stream: Iterable[Piece], delta: float) -> Refutation:
-        """What they answer."""
-        (sums,) = surprises([Expected(plan.rows, plan.columns, plan.fits)], stream)
-        settings: dict[str, Any] = {"delta": delta, "tail": self.tail, "notes": self.rivalry.notes}
-        return conclude(plan, sums, numbers=len(plan.which), **settings)
 
-    def by_draws(
-        self, solution: PolicySolution, training: Pool, fresh: Pool, n: int, delta: float, *, sure: bool
-    ) -> Refutation | None:
-        """The answer of n − training fresh draws; None if training data forecast that they will not do."""
-        plan = self.settled(solution, training, delta)
-        needed = self.weighed(plan, training.leading(FORECAST), delta).samples_needed
-        if not sure and (needed is None or ENOUGH * needed > n - training.size):
-            return None
-        fresh.grow(n - training.size)
-        return self.weighed(plan, fresh, delta)
+def _weighed(plan: Plan, tail: TailLike, stream: Iterable[Piece], delta: float) -> Refutation:
+    """What data say to a plan."""
+    (sums,) = gather_surprises([Expected(plan.rows, plan.columns, plan.fits)], stream)
+    return conclude(plan, sums, numbers=len(plan.which), delta=delta, tail=tail)
 
 
 def _without_reward(solution: PolicySolution, refutation: Refutation) -> PolicySolution:
@@ -248,53 +260,3 @@ def _log(pool: Pool) -> Transitions:
                 )
             )
     return concatenate(parts)
-
-
-def _surrogate(
-    solution: PolicySolution,
-    policy: Policy,
-    training: Iterable[Piece],
-    columns: Basis,
-    lookup: Lookup,
-    allowed: float,
-) -> PolicySurrogate:
-    reward_range, _ = reward_bounds(solution.reward, columns.domain)
-    settings: dict[str, Any] = {"columns": columns, "discount": solution.discount, "reward_range": reward_range}
-    settings |= {"switches": lookup.switches, "widths": allowed * np.array(WIDTHS)}
-    return fit_policy_surrogate(solution.reward, policy, training, **settings)
-
-
-def share_left(
-    surrogate: PolicySurrogate, evidence: PolicyEvidence, lookup: Lookup, allowed: float, delta: float, tail: float
-) -> float:
-    """The margin that a certificate from such evidence should leave, as a share of the estimated one."""
-    found = bands(surrogate, evidence, delta=delta, tail=tail)
-    widths, discount = surrogate.widths, surrogate.discount
-    tube = read_tube(surrogate.columns, found, lookup, allowed=allowed, widths=widths, discount=discount)
-    return tube.margin / max(tube.estimated, 1e-300)
-
-
-def _needed(
-    surrogate: PolicySurrogate,
-    seen: PolicyEvidence,
-    lookup: Lookup,
-    allowed: float,
-    delta: float,
-    tail: float,
-    n: int,
-    most: int,
-) -> int:
-    """The next n whose forecast leaves enough; ``most`` if none does."""
-    have = int(seen.counts.min())
-
-    def enough(n: int) -> bool:
-        evidence = seen.forecast((1 - TRAINING_SHARE) * n / have)
-        return share_left(surrogate, evidence, lookup, allowed, delta, tail) > 1.3 * CONFIDENT
-
-    return least_enough(enough, n, most) or most
-
-
-def _line(n: int, left: float, certificate: PolicyCertificate | None) -> str:
-    if certificate is not None:
-        return f"{n:,} per action: margin {certificate.margin:.3g}, {certificate.word}"
-    return f"{n:,} per action: a certificate would leave {left:.0%} of the margin"

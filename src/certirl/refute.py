@@ -87,7 +87,7 @@ class Refutation:
     def __str__(self) -> str:
         chance = f"with probability {1 - self.delta:g}" + ("" if self.tail is not None else " (if the tail is zero)")
         who = f"no reward whose value lies in {self.plan.rows}"
-        if self.kappa <= self.error:
+        if not self.refuted:
             first = (
                 f"Undetermined: {chance} {who} has a margin above {self.ceiling:.3g} per unit of ‖w‖₁{self.plan.where}"
             )
@@ -100,8 +100,23 @@ class Refutation:
         parts = ", ".join(f"{name} {value:.2g}" for name, value in self.losses.items() if value >= 1e-3 * self.error)
         worst = f"  in the least clear direction the margin is {-self.kappa:.3g}, ± {self.error:.3g}: {parts}"
         data = f"  from {self.samples:,} fresh transitions per action{more}"
-        named = [f"  conflict: {self.conflict}"] if self.plan.expert is None and self.kappa > self.error else []
+        named = [f"  conflict: {self.conflict}"] if self.plan.expert is None and self.refuted else []
         return "\n".join([first, worst, data, *named, *(f"  assumed: {assumption}" for assumption in self.assumptions)])
+
+    @property
+    def refuted(self) -> bool:
+        """Every direction is, by the estimates and their errors; it is proved if the tail was declared."""
+        return self.kappa > self.error
+
+    @property
+    def estimated(self) -> float:
+        """The margin in the least clear direction, per unit of ‖w‖₁."""
+        return -self.kappa
+
+    @property
+    def word(self) -> str:
+        """How sure it is."""
+        return "certified infeasible" if self.holds else "infeasible" if self.refuted else "undetermined"
 
     @property
     def conflict(self) -> Conflict:
@@ -123,6 +138,7 @@ class Plan:
         directions: its w_2 … w_k, of unit ‖·‖₁ ``[J, k − 1]``; the last 2(k − 1) are ±e_i and give the ceiling.
         fits: training estimates of P_cφ_2 … P_cφ_k ``[A, k − 1, k_s]``: control variates, any choice is sound.
         tube: all states are farther than this from the expert's switches.
+        notes: what must be believed of the expert, in words.
     """
 
     rows: Basis
@@ -136,6 +152,7 @@ class Plan:
     directions: Array
     fits: Array
     tube: float = 0.0
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -206,7 +223,7 @@ def refute(
     with on(map):
         plan = settle(training, rows, narrow, rivalry, delta=delta, tail=number or 0.0)
         (seen,) = gather([Expected(plan.rows, plan.columns, plan.fits)], fresh)
-    return conclude(plan, seen, numbers=len(plan.which), delta=delta, tail=tail, notes=rivalry.notes)
+    return conclude(plan, seen, numbers=len(plan.which), delta=delta, tail=tail)
 
 
 def _check(source: Any, expert: Any, basis: Any, tube: float | None) -> Policy:
@@ -284,6 +301,7 @@ def choose(
         directions=directions / np.abs(directions).sum(axis=1, keepdims=True),
         fits=fits,
         tube=rivalry.tube,
+        notes=rivalry.notes,
     )
 
 
@@ -328,18 +346,10 @@ def _largest_term(plan: Plan, q: Array, middle: Array, half: Array, *, paired: b
     return np.asarray(inflation(plan.columns.kind, 2 * degree(plan.columns), count) * largest)
 
 
-def conclude(
-    plan: Plan,
-    sums: Surprises,
-    *,
-    numbers: int,
-    delta: float,
-    tail: TailLike,
-    notes: tuple[str, ...] = (),
-) -> Refutation:
+def conclude(plan: Plan, sums: Surprises, *, numbers: int, delta: float, tail: TailLike) -> Refutation:
     """Compare the estimates with their errors: the cones refute, the last directions give the ceiling.
 
-    So many ``numbers`` share δ, those of other plans included; ``notes`` are further assumptions.
+    So many ``numbers`` share δ, those of other plans included.
     """
     number = tail_number(tail, plan.columns)
     bounds, cones = _Bounds(plan, sums, number or 0.0), slice(None, -2 * (plan.rows.size - 1))
@@ -360,7 +370,7 @@ def conclude(
         losses=dict(zip(("estimation", "truncation tail", "floating point"), parts[:, worst].tolist(), strict=True)),
         ceiling=0.0 if refuted else remainder,
         delta=delta,
-        assumptions=(tail_in_words(tail, number, plan.columns), independence(paired=sums.paired), *notes),
+        assumptions=(tail_in_words(tail, number, plan.columns), independence(paired=sums.paired), *plan.notes),
         tail=number,
         states=plan.states[witness],
         actions=plan.actions[witness],
