@@ -281,12 +281,21 @@ def test_solve_proves_that_no_reward_exists(tmp_path):
     found = certirl.solve(ROOM.dynamics, expert=HEAT_REST_HEAT, max_samples=30_000, rng=0, **settings)
     assert found.status == "infeasible" and (found.certificate is None or not found.certificate.holds)
     text = str(found)
-    assert text.startswith("Certified infeasible with probability 0.9") and "none will do; the nearest" in text
+    assert text.startswith("Certified infeasible with probability 0.95:") and "none will do; the nearest" in text
     assert "conflict: action" in text and len(found.conflict) >= 3
     assert str(certirl.load(found.save(tmp_path / "none"))) == text
     log = certirl.sample(ROOM.dynamics, basis=Legendre(13), samples=40_000, rng=1, design=True)
     from_log = certirl.solve(log, expert=HEAT_REST_HEAT, columns=13, **settings)
     assert from_log.status == "infeasible" and "with probability 0.95:" in str(from_log)
+
+
+def test_solve_does_not_say_so_of_an_expert_who_can_be_explained():
+    expert = explained(ROOM.dynamics, np.array([0.3, -1.0]))  # two switches, and two coefficients to explain them with
+    assert len(expert.switches) == 2
+    for seed in range(2):
+        settings = {"basis": Legendre(3), "delta": 0.5, "tail": ROOM.dynamics.tail, "max_samples": 6_000, "rng": seed}
+        found = certirl.solve(ROOM.dynamics, expert=expert, discount=0.9, **settings)
+        assert found.status != "infeasible"
 
 
 def test_without_a_tail_or_enough_data_solve_does_not_call_it_infeasible():

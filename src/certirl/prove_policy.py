@@ -139,7 +139,8 @@ class _Switching:
     def certify(self, delta: float, others: dict[str, float]) -> PolicyCertificate | Refutation:
         """From all fresh draws."""
         if self._absence is not None:
-            return _weighed(self._absence.plan, self._case.tail, self.fresh, delta)
+            found = _weighed(self._absence.plan, self._case.tail, self.fresh, delta)
+            return replace(found, delta=delta + sum(others.values()))
         return self._case.conclude(self._surrogate, self.fresh, delta, others=others)
 
     def is_enough(self, certificate: PolicyCertificate | Refutation) -> bool:
