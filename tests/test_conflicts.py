@@ -195,6 +195,14 @@ def test_a_richer_class_explains_and_a_log_is_enough():
     assert found.holds and not found.plan.expert and found.plan.tube == pytest.approx(0.05)
 
 
+def test_a_function_that_never_switches_is_an_action():
+    asked = {"basis": Legendre(3), "columns": 13, "tail": ROOM.dynamics.tail, "samples": 4_000, "rng": 0}
+    action = refute(ROOM.dynamics, expert=1, **asked)
+    function = refute(ROOM.dynamics, expert=lambda states: np.ones(len(states), dtype=int), **asked)
+    assert action.holds and function.holds and function.kappa == pytest.approx(action.kappa, rel=1e-6)
+    assert str(function).splitlines()[0].endswith("makes the expert strictly optimal")
+
+
 def test_an_expert_who_mixes_must_be_indifferent():
     def mixes(states):
         return np.tile([0.5, 0.0, 0.5], (len(states), 1))  # heats or cools by a coin, and never rests

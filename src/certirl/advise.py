@@ -29,9 +29,9 @@ NOISES, DISCOUNTS = (0.0, 0.03, 0.1), (0.9, 0.99)
 WORTH, UNEXPLAINED = 0.01, 0.05  # shares of states: worth more functions; too many to call the expert explained
 ADDS_UP = 0.5  # of the margin: what R's error may add up to
 FORECAST, DELTA, LADDER = 20_000, 0.05, (100_000, 300_000, 1_000_000)  # data behind a forecast; its δ; fresh data
+MEDIAN = 0.9539  # of how far two normal numbers of variance 1 are apart
 # Gaussian noise of σ, in units of half the width, leaves about e^(−d²σ²/2) beyond degree d, unless the drift stretches:
 # this over σ is the degree at which 10⁻⁴ is left.
-MEDIAN = 0.9539  # of how far two normal numbers of variance 1 are apart
 SMOOTHS = float(np.sqrt(2 * np.log(1e4)))
 HEADER = ["V in", "noise", "γ", "unexplained", "ties", "no data", "model", "γρ(T̂)"]
 HEADER += ["R misses", "plans so", "certificate"]
@@ -231,7 +231,7 @@ def _best_noise(tried: list[Trial]) -> tuple[Trial, tuple[str, ...]]:
     best = within[0]
     noise = "Its own noise" if best.noise is None else f"Noise {best.noise:g}"
     whose = ", and it would speak of the dynamics with that noise" if best.noise else ""
-    asks = f"{best.certificate} fresh transitions per action with a tail near zero"
+    asks = f"{best.certificate} fresh transitions per action at γ = {best.discount:g} and with a tail near zero"
     return best, (*told, f"{noise} puts a certificate within reach, {asks}{whose}.")
 
 

@@ -146,6 +146,7 @@ def contests(policy: Policy, columns: Basis, *, tube: float = 0.0) -> Contests:
     states, notes = columns.grid(4 * columns.size + 1), tuple[str, ...]()
     if policy.constant is None:
         lookup, ((low, high),) = look_up(policy, columns.domain), columns.domain
+        tube = tube if len(lookup.switches) else 0.0
         known = tube + lookup.width / 2  # a switch is somewhere in its cell
         near = (lookup.switches[:, None] + known * np.multiply.outer(BESIDE, (-1, 1)).ravel()).ravel()[:MOST_BESIDE]
         states = np.append(states.ravel(), near[(near > low) & (near < high)])[:, None]
