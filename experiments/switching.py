@@ -33,7 +33,7 @@ POLYNOMIAL, THERMAL = 100_000, 250_000  # transitions per action of a certificat
 class Arguments:
     """The full size; ``--fast`` shrinks it."""
 
-    runs: int = 400
+    runs: int = 6000
     recovered: int = 40
     samples: int = 10_000
     proofs: int = 20
@@ -60,8 +60,13 @@ def a_problem(seed: int) -> SwitchingProblem:
             dynamics = certirl.problems.random_polynomial(seed=int(rng.integers(2**31)))
             reward = certirl.Reward(certirl.Legendre(6), rng.normal(size=6))
             problem = SwitchingProblem(dynamics, reward, discount, plan(dynamics, reward, discount=discount))
-        if problem.expert.switches and np.abs(problem.expert.switches).max() < 0.8:
+        if problem.expert.switches and np.abs(problem.expert.switches).max() < 0.8 and leaves_room(problem.expert):
             return problem
+
+
+def leaves_room(expert: Steps) -> bool:
+    """Whether some state is outside the widest tube that is asked about."""
+    return bool((expert.away(GRID) > 0.31).any())
 
 
 def gaps(problem: SwitchingProblem, reward: Any, expert: Steps) -> np.ndarray:
@@ -104,7 +109,8 @@ def judge(seed: int) -> dict[str, Any]:
         reward = barely_wrong(problem, tube, rng)
     if kind == "switches elsewhere":
         moved = np.sort(np.array(expert.switches) + rng.uniform(-2.0, 2.0, len(expert.switches)) * tube)
-        expert = Steps(tuple(np.clip(moved, -0.95, 0.95)), expert.actions)
+        elsewhere = Steps(tuple(np.clip(moved, -0.95, 0.95)), expert.actions)
+        expert = elsewhere if leaves_room(elsewhere) else expert
     thermal = problem.dynamics.name == "comfort"
     found = certirl.certify(
         reward,
