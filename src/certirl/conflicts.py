@@ -22,9 +22,10 @@ from certirl.tubes import look_up
 from certirl.value_program import Comparisons
 
 EXACT = 1e-8  # a sum of rows below this is zero but for rounding
+NEGLIGIBLE = 1e-6  # of the longest row: a V with less advantage everywhere would have to be a million times the margin
 SHOWN = 4  # rows of a conflict that are printed
 BESIDE = (1.001, 1.5, 2.5)  # states beside a switch at which the expert is asked, in units of the tube
-ROUNDS, AT_ONCE = 60, 150  # of the search for a conflict, and rows that one adds
+ROUNDS, AT_ONCE = 30, 150  # of the search for a conflict, and rows that one adds
 MOST_BESIDE = 200  # states beside switches, of an expert who switches all the time
 
 
@@ -80,7 +81,8 @@ def _place(state: Array) -> str:
 def find_conflict(effects: Effects, policy: Policy, rows: Comparisons, shortfall: Array) -> Conflict | None:
     """Rows outside the tube that cancel out, if the soft answer left any of them unexplained; None if V obeys them all.
 
-    Rows are added where the shortest answer so far fails, until they cancel out or it fails nowhere.
+    Rows are added where the shortest answer so far fails, until they cancel out, or all but, or it fails
+    nowhere. The length of their sum is how much advantage a V has at most, per unit of its coefficients.
 
     Args:
         effects: what the actions do.
@@ -98,7 +100,7 @@ def find_conflict(effects: Effects, policy: Policy, rows: Comparisons, shortfall
     working = np.union1d(rank[:AT_ONCE], rank[:: max(len(rank) // AT_ONCE, 1)])
     for _ in range(ROUNDS):
         u, weights = least_norm(gains[working])
-        if u is None:
+        if u is None or np.linalg.norm(u) * NEGLIGIBLE > 1:
             break
         ahead = gains @ u
         failing = np.flatnonzero(ahead < 1.0 - 1e-6)
@@ -106,7 +108,9 @@ def find_conflict(effects: Effects, policy: Policy, rows: Comparisons, shortfall
         if not len(new):
             return None
         working = np.union1d(working[weights > 0], new)
-    if u is not None or not weights.any():  # not settled, or the solver gave up
+    else:
+        return None  # not settled
+    if not weights.any():  # the solver gave up
         return None
     held, states = working[weights > 0], effects.states
     found = weights[weights > 0] / weights.sum()
