@@ -201,6 +201,8 @@ class _Workings:
         does to Ku is one vector too, not one for every f_i. Its bound is a norm of what u is made of, so that it adds
         up over u = centre + the rest.
         """
+        if self.gamma * (1 + self.tail * self.lebesgue.max()) >= 1:
+            return None  # what regression aims at need not contract, so that there may be no u
         functionals = self._directions()
         centre = np.einsum("nai,ai->n", functionals, self.e.surprise)
         covariance = np.einsum("nai,abij,mbj->nm", functionals, self.spread, functionals)
