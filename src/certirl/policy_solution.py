@@ -33,14 +33,17 @@ class StateFunction:
         coefficients: ``[k]``.
         ended: states ``[n, d]`` to whether they are terminal ``[n]``; None if none is, or if it was read from a file,
             which cannot keep it.
+        zero_at_ends: terminal states are worth 0, also where ``ended`` is not known; set by itself where it is.
     """
 
     basis: Basis | Cells
     coefficients: Array
     ended: Callable[[Array], Any] | None = None
+    zero_at_ends: bool = False
 
     def __post_init__(self) -> None:
         freeze(self)
+        object.__setattr__(self, "zero_at_ends", self.zero_at_ends or self.ended is not None)
 
     @property
     def domain(self) -> Domain:
@@ -247,7 +250,10 @@ class PolicySolution:
         return f"{own}estimated effects stand for the true ones; shares speak of states as they were drawn"
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write everything but the terminal set to an npz file (suffix added if missing); `certirl.load` reads it."""
+        """Write it to an npz file (suffix added if missing); `certirl.load` reads it.
+
+        Which states are terminal is not kept, only that they are worth 0; planners and `gym.RewardWrapper` know them.
+        """
         packed = {*_ARRAYS, "reward", "value", "columns", "diagnostics", "certificate", "conflict"}
         packed |= {"greedy_share", "outside_share", "planned_share"}
         header: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in packed}
@@ -255,6 +261,7 @@ class PolicySolution:
         for name in ("reward", "value"):
             own = getattr(self, name)
             header[f"{name}_basis"], arrays[name] = own.basis.spec(), own.coefficients
+        header["zero_at_ends"] = self.reward.zero_at_ends
         header["columns"], header["diagnostics"] = self.columns.spec(), asdict(self.diagnostics)
         for name in ("greedy_share", "outside_share", "planned_share"):
             share = getattr(self, name)
@@ -279,7 +286,8 @@ def unpacked(header: dict[str, Any], arrays: dict[str, Any]) -> PolicySolution:
     known = {f.name for f in fields(PolicySolution)}
     given = {name: value for name, value in (header | arrays).items() if name in known}
     for name in ("reward", "value"):
-        given[name] = StateFunction(from_spec(header[f"{name}_basis"]), arrays[name])
+        zero = bool(header.get("zero_at_ends", False))
+        given[name] = StateFunction(from_spec(header[f"{name}_basis"]), arrays[name], zero_at_ends=zero)
     given |= {"columns": from_spec(header["columns"]), "diagnostics": Diagnostics(**header["diagnostics"])}
     for name in ("greedy_share", "outside_share", "planned_share"):
         given[name] = None if header[name] is None else Share(*header[name])
