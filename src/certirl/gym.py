@@ -25,6 +25,7 @@ from certirl.environments import (
     Stepped,
     Transitioned,
     controls_of,
+    deviations,
     read_state,
     space_bounds,
     state_of,
@@ -113,7 +114,7 @@ def simulator(
         if physics is not written:
             notes.append("its step is not that of the environment it is made from, so that it is stepped row by row")
     name = type(stepped.env).__name__.removesuffix("Env")
-    found = EnvSimulator(name, physics, controls, box, around, _deviations(noise, box), tuple(notes))
+    found = EnvSimulator(name, physics, controls, box, around, deviations(noise, box), tuple(notes))
     return replace(found, notes=(*notes, *_stopped(found, generator)), random=_is_random(found, generator))
 
 
@@ -226,13 +227,6 @@ def _trusted(written: Physics, stepped: Any, controls: Sequence[Any], box: Domai
             if not alike.all() or abs(reward - our_rewards[row]) > AGREEMENT or bool(terminated) != ends:
                 return stepped
     return written
-
-
-def _deviations(noise: Any, box: Domain) -> tuple[float, ...]:
-    spread = np.asarray(noise, dtype=np.float64)
-    if spread.shape not in {(), (len(box),)} or not np.isfinite(spread).all() or (spread < 0).any():
-        raise ValueError(f"noise must be a share ≥ 0 of the widths, one number or {len(box)} of them, got {noise!r}")
-    return tuple((spread * np.diff(np.array(box), axis=1)[:, 0]).tolist())
 
 
 def _is_random(found: EnvSimulator, rng: np.random.Generator) -> bool:
