@@ -26,7 +26,7 @@ Ended = Callable[[Array], Any]
 MOST_FUNCTIONS = 220  # in V
 MOST_ALONE = 25  # in V, of one coordinate
 MOST_COLUMNS = 600  # functions of the state in a regression
-RICHER = (1.0, 1.6, 2.3)  # degrees of these, in units of that of V
+RICHER = (0.4, 0.6, 1.0, 1.6, 2.3)  # degrees of these, in units of that of V
 RIDGE = 1e-9  # of the mean square of a function, so that unseen directions stay at rest
 
 
@@ -172,6 +172,21 @@ def seen_effects(simulator: Simulator, basis: Basis, states: Array, rng: np.rand
     ended, periodic = terminal_of(simulator), tuple(getattr(simulator, "periodic", ()))
     after = np.stack([features(basis, moved, ended) for moved in next_states(simulator, states, rng)])
     return Effects(basis, states, features(basis, states, ended), after, periodic)
+
+
+def drawn(simulator: Simulator, n: int, rng: np.random.Generator, *, paired: bool) -> Transitions:
+    """n transitions of every action from the same even states, none of them terminal; paired with the same noise too.
+
+    Even states: where least squares would want them, at the edges, fewer are left for the switches, which lie inside
+    and move with the noise around them. No terminal states: nothing is compared there, and what the actions do jumps.
+    """
+    states, (seed,) = live_states(simulator, n, rng), rng.bit_generator.seed_seq.spawn(1)  # type: ignore[attr-defined]
+    streams = [seed] * simulator.n_actions if paired else seed.spawn(simulator.n_actions)
+    domain = as_domain(simulator.domain)
+    moved = [ask(simulator, states, a, np.random.default_rng(own), domain) for a, own in enumerate(streams)]
+    actions = np.repeat(np.arange(simulator.n_actions), n)
+    start = np.tile(states, (simulator.n_actions, 1))
+    return Transitions(start, actions, np.concatenate(moved), domain, simulator.n_actions, paired)
 
 
 @dataclass(frozen=True, eq=False)

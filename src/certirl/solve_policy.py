@@ -23,6 +23,7 @@ from certirl.effects import (
     Ended,
     Regression,
     circular_axes,
+    drawn,
     features,
     is_deterministic,
     live_states,
@@ -39,7 +40,7 @@ from certirl.ending import LiftedFit, fit_lifted_value, shuns_the_end
 from certirl.planning import plan
 from certirl.policies import Policy, as_policy
 from certirl.policy_solution import DISTRUST, Diagnostics, PolicySolution, Share, StateFunction
-from certirl.simulator import as_generator, can_pair, check_simulator, device_of, sample
+from certirl.simulator import as_generator, can_pair, check_simulator, device_of
 from certirl.transitions import Transitions
 from certirl.value_program import (
     PRICE,
@@ -160,16 +161,18 @@ def _regressed(world: _World, phi: Basis, samples: int, rng: np.random.Generator
     log = world.source
     if not isinstance(log, Transitions):
         paired = can_pair(log, phi, rng.spawn(1)[0])
-        log = sample(log, basis=phi, samples=samples, rng=rng.spawn(1)[0], design=True, paired=paired)
+        log = drawn(log, samples, rng.spawn(1)[0], paired=paired)
     if log.counts.min() == 0:
         never = ", ".join(map(str, np.flatnonzero(log.counts == 0)))
         raise ValueError(f"action {never} was never taken in the log, so that nothing is known of what it does")
     log = _without_standing(log)
     regression = regress(log, phi, ended=world.ended, over=log.terminal)
     states = log.states if world.ended is None else log.states[~np.asarray(world.ended(log.states), dtype=bool)]
-    if log.paired:
+    if isinstance(world.source, Transitions) and not log.paired:
+        states = states[rng.permutation(len(states))]
+    else:  # every action was drawn from the same ones
         states = states[: len(states) // log.n_actions]
-    states = states[rng.permutation(len(states))[:MOST_STATES]]
+    states = states[:MOST_STATES]
     effects = regressed_effects(regression, states, world.ended, world.periodic)
     return _Seen(effects, regression, log, int(log.counts.min()))
 
