@@ -15,6 +15,8 @@ from certirl import archive
 from certirl.bases import Basis
 from certirl.cells import Cells, expanded, from_spec
 from certirl.domain import Array, Domain, as_states, describe, freeze, like_input
+from certirl.ending import Choices
+from certirl.ends import Ends
 from certirl.laws import binomial_interval
 from certirl.policy_certificate import PolicyCertificate
 
@@ -30,13 +32,14 @@ class StateFunction:
     Attributes:
         basis: the functions.
         coefficients: ``[k]``.
-        ended: states ``[n, d]`` to whether they are terminal ``[n]``; None if none is, or if it was read from a file,
-            which cannot keep it.
+        ended: states ``[n, d]`` to whether they are terminal ``[n]``; None if none is.
+        forgotten: there are terminal states, but the file that this was read from could not keep which.
     """
 
     basis: Basis | Cells
     coefficients: Array
     ended: Callable[[Array], Any] | None = None
+    forgotten: bool = False
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -48,6 +51,11 @@ class StateFunction:
 
     def __call__(self, states: ArrayLike) -> Any:
         """A float for one state, ``[n]`` for many. States must lie in the domain."""
+        if self.forgotten:
+            raise ValueError(
+                "a file keeps terminal states only where a few boxes describe them, and these it could not: pass them "
+                "again, solution = solution.with_terminal(simulator.terminal)"
+            )
         rows = as_states(states, self.basis.domain)
         values = expanded(self.basis, rows, self.coefficients)
         if self.ended is not None:
@@ -94,6 +102,8 @@ class Diagnostics:
         seen: next states were looked at directly.
         going_on: what going on is worth more than ending at least, where that was chosen: the expert shuns the end and
             no comparison says by how much; None if it was not.
+        choices: mean chances, over all comparisons, of an end that only the expert's action brings (sought), and of one
+            that only the rival's brings (shunned); None without terminal states.
     """
 
     model_error: float
@@ -105,6 +115,7 @@ class Diagnostics:
     largest_residual: float
     seen: bool
     going_on: float | None = None
+    choices: tuple[float, float] | None = None
 
     def sentences(self) -> dict[str, str]:
         """Each number with what it means."""
@@ -145,6 +156,8 @@ class PolicySolution:
         assumption: what must be believed of the expert.
         periodic: coordinates that go around.
         certificate: the proof, or the attempt at one; None if none was asked for.
+        ends: the terminal states in boxes, as learned from marked ones or from asking the simulator; None without any.
+        from_file: it was read from a file, where ``ends`` stand for what the simulator says.
     """
 
     status: str
@@ -167,6 +180,8 @@ class PolicySolution:
     assumption: str = ""
     periodic: tuple[int, ...] = ()
     certificate: PolicyCertificate | None = None
+    ends: Ends | None = None
+    from_file: bool = False
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -183,8 +198,9 @@ class PolicySolution:
         return self.states[order], self.shortfall[order]
 
     def with_terminal(self, ended: Callable[[Array], Any]) -> PolicySolution:
-        """The same, told again which states are terminal: a file does not keep that."""
-        return replace(self, reward=replace(self.reward, ended=ended), value=replace(self.value, ended=ended))
+        """The same, told again which states are terminal: a file keeps boxes at most."""
+        reward, value = (replace(own, ended=ended, forgotten=False) for own in (self.reward, self.value))
+        return replace(self, reward=reward, value=value, from_file=False)
 
     def __str__(self) -> str:
         own = [f"  {name:<9}{text}" for name, text in self._lines()]
@@ -213,7 +229,35 @@ class PolicySolution:
         unit = "states, " if self.diagnostics.seen else ""
         lines.append(("data", f"{self.samples:,} {unit}{kind}; discount {self.discount:g}; {self.choice}"))
         lines.append(("checks", "; ".join(told[name] for name in ("model", "growth", "coverage", "ties"))))
+        if self.ends is not None:
+            lines.append(("ends", self._ended()))
         return [*lines, ("assumed", self._assumed())]
+
+    def _ended(self) -> str:
+        """Which states are terminal, how the expert chooses, and what a file lost of it."""
+        assert self.ends is not None
+        told = self.ends
+        errors = f"missing {told.missed:.1%} and mistaking {told.mistaken:.1%} of held-out states"
+        parts = [f"terminal where {told}, learned from {told.n:,} states, {errors}"]
+        if not told.trusted:
+            parts = [f"no few boxes describe the terminal states ({errors})"]
+        if self.diagnostics.choices is not None:
+            sought, shunned = self.diagnostics.choices
+            parts.append(
+                f"where one of two actions ends it, that is the expert's in {sought:.2%} of comparisons and the "
+                f"rival's in {shunned:.2%}"
+            )
+            if Choices(sought, shunned).mixed:
+                parts.append(
+                    "some ends are sought and others shunned: what going on is worth was left to the comparisons"
+                )
+        if self.from_file:
+            parts.append(
+                "read from a file, which keeps "
+                + ("these boxes and not the simulator's own rule" if told.trusted else "no rule")
+                + "; with_terminal(simulator.terminal) gives it back"
+            )
+        return "; ".join(parts)
 
     def _assumed(self) -> str:
         """What no number above covers."""
@@ -231,10 +275,12 @@ class PolicySolution:
         return f"{own}estimated effects stand for the true ones; shares speak of states as they were drawn"
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write everything but the terminal set to an npz file (suffix added if missing); `certirl.load` reads it."""
+        """Write it to an npz file (suffix added if missing), terminal states as boxes; `certirl.load` reads it."""
         packed = (*_ARRAYS, "reward", "value", "columns", "diagnostics", "greedy_share", "outside_share", "certificate")
         header: dict[str, Any] = {
-            f.name: getattr(self, f.name) for f in fields(self) if f.name not in (*packed, "planned_share")
+            f.name: getattr(self, f.name)
+            for f in fields(self)
+            if f.name not in (*packed, "planned_share", "ends", "from_file")
         }
         arrays: dict[str, Any] = {name: getattr(self, name) for name in _ARRAYS}
         for name in ("reward", "value"):
@@ -244,6 +290,10 @@ class PolicySolution:
         for name in ("greedy_share", "outside_share", "planned_share"):
             share = getattr(self, name)
             header[name] = None if share is None else [share.count, share.n]
+        if self.ends is not None:
+            arrays["ends"] = self.ends.boxes
+            own_rule = isinstance(self.reward.ended, Ends)
+            header["ends"] = [self.ends.missed, self.ends.mistaken, self.ends.n, own_rule]
         if self.certificate is not None:
             header["certificate"], numbers = self.certificate.packed()
             arrays |= {f"certificate_{name}": value for name, value in numbers.items()}
@@ -258,14 +308,25 @@ class PolicySolution:
 
 def unpacked(header: dict[str, Any], arrays: dict[str, Any]) -> PolicySolution:
     """What `PolicySolution.save` wrote, as read from its file."""
-    known = {f.name for f in fields(PolicySolution)}
+    known = {f.name for f in fields(PolicySolution)} - {"ends", "from_file"}
     given = {name: value for name, value in (header | arrays).items() if name in known}
+    ended, forgotten = None, False
+    if "ends" in header:
+        missed, mistaken, n, own_rule = header["ends"]
+        ends = Ends(arrays["ends"], missed, mistaken, n)
+        ended, forgotten = (ends, False) if ends.trusted else (None, True)
+        given |= {"ends": ends, "from_file": not own_rule}
     for name in ("reward", "value"):
-        given[name] = StateFunction(from_spec(header[f"{name}_basis"]), arrays[name])
-    given |= {"columns": from_spec(header["columns"]), "diagnostics": Diagnostics(**header["diagnostics"])}
+        given[name] = StateFunction(from_spec(header[f"{name}_basis"]), arrays[name], ended, forgotten)
+    given |= {"columns": from_spec(header["columns"]), "diagnostics": _diagnostics(header["diagnostics"])}
     for name in ("greedy_share", "outside_share", "planned_share"):
         given[name] = None if header[name] is None else Share(*header[name])
     if "certificate" in header:
         numbers = {name[12:]: value for name, value in arrays.items() if name.startswith("certificate_")}
         given["certificate"] = PolicyCertificate.unpacked(header["certificate"], numbers)
     return PolicySolution(**given | {"periodic": tuple(header["periodic"])})
+
+
+def _diagnostics(found: dict[str, Any]) -> Diagnostics:
+    pair = found.get("choices")
+    return Diagnostics(**found | {"choices": None if pair is None else tuple(pair)})
