@@ -140,7 +140,7 @@ def fit_lifted_value(
     """
     one, chance = constant(effects), chances(effects)
     goes_on = chance > 0.5
-    doomed = ~goes_on.any(axis=0)
+    doomed = np.asarray(~goes_on.any(axis=0))
     kept = ~doomed
 
     def least_value(w: Array) -> float:

@@ -143,10 +143,15 @@ def spectral_radius(effects: Effects, rows: Comparisons) -> float:
 def uncovered(world: World, seen: Seen, fit: ValueFit) -> float:
     """The share of R's grid points without states around them; of a log, of the box where an action is extrapolated."""
     if isinstance(world.source, Transitions) and seen.log is not None:
-        columns = seen.regression.columns if seen.regression is not None else seen.moves and seen.moves.columns
-        assert columns is not None
-        return float(coverage(seen.log, basis=columns).blind_share.max())
-    if not isinstance(fit.reward_basis, Cells):
-        return 0.0
-    index, value = fit.reward_basis.corners(seen.effects.states)
-    return float((np.bincount(index.ravel(), value.ravel(), fit.reward_basis.size) < NEAR).mean())
+        behind = seen.moves if seen.regression is None else seen.regression
+        assert behind is not None
+        return float(coverage(seen.log, basis=behind.columns).blind_share.max())
+    return float(unvisited(fit.reward_basis, seen.effects.states).mean())
+
+
+def unvisited(basis: Basis | Cells, states: Array) -> NDArray[np.bool_]:
+    """The points of a grid without states around them ``[k]``; none if it is no grid."""
+    if not isinstance(basis, Cells):
+        return np.zeros(basis.size, dtype=bool)
+    index, value = basis.corners(states)
+    return np.asarray(np.bincount(index.ravel(), value.ravel(), basis.size) < NEAR)

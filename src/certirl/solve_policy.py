@@ -15,7 +15,7 @@ from certirl._map import one_blas_thread
 from certirl.bases import Basis
 from certirl.bellman import check_problem
 from certirl.cells import MOST_COORDINATES, Cells
-from certirl.domain import Domain, as_domain
+from certirl.domain import Array, Domain, as_domain
 from certirl.effects import (
     Ended,
     circular_axes,
@@ -37,7 +37,7 @@ from certirl.ends import Ends, learn_ends
 from certirl.moves import leads_better, regress_moves
 from certirl.planning import plan
 from certirl.policies import as_policy
-from certirl.policy_checks import Seen, World, action_values, spectral_radius, uncovered
+from certirl.policy_checks import Seen, World, action_values, spectral_radius, uncovered, unvisited
 from certirl.policy_solution import DISTRUST, Diagnostics, PolicySolution, Share, StateFunction
 from certirl.simulator import as_generator, can_pair, check_simulator, device_of
 from certirl.transitions import Transitions
@@ -103,7 +103,7 @@ def solve_policy(
         psi = _reward_basis(domain, periodic, len(seen.effects)) if reward_basis is None else reward_basis.on(domain)
         paid = PRICE if price is None else price
         given: dict[str, Any] = {"discount": discount, "reward_basis": psi, "price": paid}
-        played = seen.moves if log else source
+        played: Any = seen.moves if log else source
         if world.ended is not None and shuns_the_end(played, policy, seen.effects, rows, discount):
             lifted = fit_lifted_value(seen.effects, rows, **given)
             return _concluded(world, seen, rows, lifted.fit, generator, margin, lifted)
@@ -154,9 +154,9 @@ def _from_log(world: World, log: Transitions, phi: Basis, rng: np.random.Generat
         states = states[: len(states) // log.n_actions]
     states, fewest = states[:MOST_STATES], int(log.counts.min())
     moves = regress_moves(log, phi, ended=world.ended, periodic=world.periodic, rng=rng)
-    regression = regress(log, phi, ended=world.ended, over=over)
-    if leads_better(moves, regression, log, rng):
+    if leads_better(moves, regress(log, phi, ended=world.ended, over=over, factor=1.0), log, rng):
         return Seen(moves.effects(phi, states, rng), None, log, fewest, moves, True)
+    regression = regress(log, phi, ended=world.ended, over=over)
     effects = regressed_effects(regression, states, world.ended, world.periodic)
     return Seen(effects, regression, log, fewest, moves)
 
@@ -194,7 +194,7 @@ def _concluded(
     lifted: LiftedFit | None = None,
 ) -> PolicySolution:
     effects, n = seen.effects, len(seen.effects)
-    reward = StateFunction(fit.reward_basis, fit.reward, world.ended)
+    reward = StateFunction(fit.reward_basis, _sober(world, seen, fit), world.ended)
     value = StateFunction(effects.basis, fit.value, world.ended)
     columns, ahead, model_error = action_values(world, seen, fit, lifted)
     advantages = rows.gains @ fit.value
@@ -212,7 +212,7 @@ def _concluded(
         largest_residual=fit.residual,
         seen=effects.seen,
         going_on=None if lifted is None else lifted.least,
-        choices=None if world.ended is None else tuple(choices(effects, rows)),
+        choices=None if world.ended is None else choices(effects, rows),
     )
     shares = _validated(world, seen, value, reward, rng, margin, lifted is not None)
     status, reason = _status(len(rows), diagnostics, shares[0])
@@ -226,6 +226,17 @@ def _concluded(
         columns, ahead, *shares, diagnostics, seen.samples, choice, world.policy.assumption, world.periodic,
         ends=world.ends,
     )  # fmt: skip
+
+
+def _sober(world: World, seen: Seen, fit: ValueFit) -> Array:
+    """R's coefficients; of a log, the lowest of those with states around them wherever there are none.
+
+    Extrapolated, R would promise something somewhere, and planning would go and look for it where nothing is known.
+    """
+    if not isinstance(world.source, Transitions):
+        return fit.reward
+    empty = unvisited(fit.reward_basis, seen.effects.states)
+    return fit.reward if empty.all() else np.where(empty, fit.reward[~empty].min(), fit.reward)
 
 
 def _status(comparisons: int, told: Diagnostics, share: Share | None) -> tuple[str, str]:
