@@ -12,7 +12,7 @@ from certirl.cells import Cells, expanded
 from certirl.coverage import coverage
 from certirl.domain import Array, Domain
 from certirl.effects import Effects, Ended, Regression, features, richer, unit_chart
-from certirl.ending import LiftedFit
+from certirl.ending import LiftedFit, chances, constant
 from certirl.ends import Ends
 from certirl.moves import Moves
 from certirl.policies import Policy
@@ -20,6 +20,7 @@ from certirl.transitions import Transitions
 from certirl.value_program import SMOOTH, Comparisons, ValueFit, least_squares
 
 LOOKED_AT = 5_000  # rows of each action whose misses are compared with their neighbours
+SURE = 0.999  # a chance of going on that is none of ending
 NEAR = 0.05  # a grid point with less weight of states around it rests on its neighbours
 
 
@@ -66,7 +67,9 @@ def action_values(
     effects, goals = seen.effects, seen.effects.after @ fit.value
     states = effects.states
     if lifted is not None:  # no choice is made where every action ends it, and a cliff there would spoil the rest
-        states, goals = states[~lifted.doomed], goals[:, ~lifted.doomed]
+        chance = chances(effects)
+        kept = ~lifted.doomed & ((chance > SURE) | (chance < 1 - SURE)).all(axis=0)
+        states, goals = states[kept], goals[:, kept]
     fold = np.arange(len(states)) % 5 == 0
     candidates: list[Basis | Cells] = [richer(effects.basis, factor) for factor in (1.0, 1.6)]
     candidates += [fit.reward_basis] if isinstance(fit.reward_basis, Cells) else []
@@ -88,19 +91,27 @@ def _missed(columns: Basis | Cells, states: Array, goals: Array, fold: NDArray[n
 
 
 def _moved_error(world: World, seen: Seen, fit: ValueFit) -> float:
-    """What regressed moves miss of V at the next states, without the noise: see `_regression_error`."""
+    """What regressed moves miss of V at the next states, without the noise: see `_regression_error`.
+
+    Only rows that go on count, and surely so: beside an end all that going on is worth would pass for an error.
+    """
     from scipy.spatial import KDTree
 
     assert seen.moves is not None and seen.log is not None
     log, total, count = seen.log, 0.0, 0
-    truth = features(seen.effects.basis, log.next_states, world.ended, log.terminal) @ fit.value
+    truth, basis = features(seen.effects.basis, log.next_states, world.ended, log.terminal), seen.effects.basis
+    goes_on, one = truth[:, 0] != 0, constant(seen.effects)
     for action in range(log.n_actions):
-        rows = np.flatnonzero(log.actions == action)[:LOOKED_AT]
-        ahead = seen.moves.after(seen.effects.basis, log.states[rows], np.random.default_rng(0))[action] @ fit.value
-        missed, places = truth[rows] - ahead, unit_chart(log.states[rows], world.domain, world.periodic)
+        rows = np.flatnonzero((log.actions == action) & goes_on)[:LOOKED_AT]
+        ahead = seen.moves.after(basis, log.states[rows], np.random.default_rng(0))[action]
+        sure = ahead[:, 0] / one > SURE
+        missed, rows = (truth[rows[sure]] - ahead[sure]) @ fit.value, rows[sure]
+        if len(rows) < 2:
+            continue
+        places = unit_chart(log.states[rows], world.domain, world.periodic)
         _, neighbours = KDTree(places).query(places, k=2)
         total, count = total + float(missed @ missed[neighbours[:, 1]]), count + len(missed)
-    return float(np.sqrt(max(total / count, 0.0)))
+    return float(np.sqrt(max(total / max(count, 1), 0.0)))
 
 
 def _regression_error(world: World, seen: Seen, fit: ValueFit, fitted: Array) -> float:
