@@ -232,6 +232,7 @@ def targets(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
     return {
         "recovered outside the tube": [sum(run["recovered"] for run in few), len(few)],
         "largest true regret of these": max(run["regret"] for run in few),
+        "median true regret of these": middle(few, "regret"),
         "seconds of a recovery, median": middle(few, "seconds"),
         "certified": [len(held), len(many)],
         "n when certified": sorted(run["n"] for run in held),
