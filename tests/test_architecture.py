@@ -23,7 +23,7 @@ LAYERS = [
     ["_spread", "_fused_residuals", "episodes", "environments"],
     ["_gridding"],
     ["sums"],
-    ["simulator", "components", "policies"],
+    ["simulator", "components", "policies", "placing"],
     ["moments", "independence", "playing", "effects", "demonstrations", "ends"],
     ["estimate", "concentration", "tallies", "moves"],
     ["bellman", "program", "products", "tail", "surprises", "factorised", "value_program"],

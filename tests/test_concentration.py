@@ -8,13 +8,17 @@ import pytest
 from certirl import Chebyshev, Fourier, Legendre
 from certirl.concentration import (
     EVENTS,
+    NORM_EVENTS,
     bernstein,
+    blending,
     degree,
     empirical_bernstein,
+    empirical_norm_bernstein,
     inflation,
     log_term,
     second_moment,
     spread_points,
+    steepest,
 )
 from certirl.tail import Smooth, tail_number
 
@@ -264,3 +268,52 @@ def test_tails_that_are_no_tails():
         Smooth(0, 1.0)
     with pytest.raises(ValueError, match="bound must be finite and not negative, got inf"):
         Smooth(1, math.inf)
+
+
+@pytest.mark.parametrize("failure", [0.2, 0.05])
+@pytest.mark.parametrize("kind", ["rare", "even", "one direction"])
+def test_the_length_of_a_sum_of_vectors_exceeds_its_bound_as_rarely_as_promised(kind, failure):
+    rng, trials, n, m = np.random.default_rng(3), 2_000, 60, 8
+    Z = rng.uniform(-1, 1, (trials, n, m)) / math.sqrt(m)
+    if kind == "rare":
+        Z = (rng.random((trials, n, m)) < 0.03) / math.sqrt(m)
+    if kind == "one direction":
+        Z = Z * np.array([1.0] + [0.05] * (m - 1))
+    mean = 60 * 0.03 / math.sqrt(m) if kind == "rare" else 0.0
+    length = np.linalg.norm(Z.sum(axis=1) - mean, axis=1)
+    forms = np.einsum("tni,tnj->tij", Z, Z)
+    trace, largest = np.trace(forms, axis1=1, axis2=2), np.linalg.eigvalsh(forms)[:, -1]
+    bound = empirical_norm_bernstein(trace, largest, 1.0, log_term(NORM_EVENTS, failure))
+    assert (length >= bound).mean() <= failure
+
+
+def test_the_length_of_many_even_vectors_is_hardly_more_than_the_root_of_the_trace():
+    n, m = 10**8, 400
+    bound = empirical_norm_bernstein(float(n), n / m, 1.0, 8.0)
+    assert bound < 1.3 * math.sqrt(n)  # Gaussian vectors: √trace + √(2L·largest) = 1.2 √n; the scalar bound has 4 √n
+    assert bound > math.sqrt(n) + math.sqrt(2 * 8.0 * n / m)
+
+
+@pytest.mark.parametrize("basis", BASES, ids=str)
+@pytest.mark.parametrize("per_degree", [3, 8])
+def test_blending_reproduces_every_expansion_with_weights_that_add_up_to_little_more_than_one(basis, per_degree):
+    count, states = per_degree * max(degree(basis), 1), np.linspace(2.0, 5.0, 333)[:, None]
+    weights = blending(basis, count, states)
+    C = np.random.default_rng(0).standard_normal((basis.size, 20))
+    assert np.allclose(weights @ basis.values(spread_points(basis, count)) @ C, basis.values(states) @ C, atol=1e-10)
+    assert np.abs(weights).sum(axis=1).max() < {3: 2.05 if basis.kind == "Fourier" else 1.2, 8: 1.2}[per_degree]
+
+
+def test_too_few_points_for_a_degree_are_refused():
+    with pytest.raises(ValueError, match="expansions of degree 5 are not told apart by 5 points"):
+        blending(Legendre(6), 5, np.zeros((1, 1)))
+
+
+@pytest.mark.parametrize("basis", BASES, ids=str)
+def test_no_expansion_is_steeper_than_its_size_allows(basis):
+    states = np.linspace(2.0, 5.0, 4001)[:, None]
+    C = np.random.default_rng(0).standard_normal((basis.size, 300))
+    largest = np.abs(basis.values(states) @ C).max(axis=0) * (1 + 1e-3)
+    slopes = np.abs(basis.derivative(states) @ C) / largest
+    assert (slopes <= steepest(basis, states)[:, None] + 1e-9).all()
+    assert (steepest(basis, states, 0.1) >= steepest(basis, states)).all()

@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 import certirl
+from certirl.certify_policies import SwitchingCase
+from certirl.concentration import spread_points
 from certirl.policies import as_policy
 from certirl.policy_bounds import Band, Bands, bands
 from certirl.policy_certificate import load
 from certirl.policy_evidence import PolicyEvidence, fit_policy_surrogate, gather
 from certirl.products import product_basis
 from certirl.simulator import draw
-from certirl.switching_problems import Steps, _quadrature, outcomes
+from certirl.switching_problems import Steps, _quadrature, outcomes, regret
 from certirl.tubes import look_up, read_tube
 
 PATH = Path(__file__).parent.parent / "experiments" / "switching.py"
@@ -77,11 +79,11 @@ def test_without_noise_the_true_curve_is_within_the_remainder(seed):
     truth = outcomes(problem.dynamics, problem.reward, problem.expert, GRID, discount=problem.discount)
     for band in found.pairs:
         b, a = band.pair
-        error = np.abs(truth[b] - truth[a] - columns.values(GRID[:, None]) @ band.curve).max()
+        error = np.abs(truth[b] - truth[a] - band.estimate(GRID[:, None]))
         guess = columns.values(GRID[:, None]) @ (surrogate.fits[b] - surrogate.fits[a])
         uncorrected = np.abs(truth[b] - truth[a] - guess).max()
-        assert error <= band.radius and band.estimation < 1e-3 * uncorrected
-        assert error < 0.2 * uncorrected  # the correction takes out the first order
+        assert (error <= band.radius(GRID[:, None])).all() and band.estimation.max() < 1e-3 * uncorrected
+        assert error.max() < 0.2 * uncorrected  # the correction takes out the first order
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 9, 11, 13, 14, 19])
@@ -106,8 +108,8 @@ def test_the_thermostat_is_within_its_bands():
     told = bands(found.surrogate, found.evidence, delta=0.05, tail=found.tail)
     truth = outcomes(room.dynamics, room.reward, room.expert, GRID, discount=0.7)
     for band in told.pairs:
-        error = truth[band.pair[0]] - truth[band.pair[1]] - found.surrogate.columns.values(GRID[:, None]) @ band.curve
-        assert np.abs(error).max() <= band.radius
+        error = truth[band.pair[0]] - truth[band.pair[1]] - band.estimate(GRID[:, None])
+        assert (np.abs(error) <= band.radius(GRID[:, None])).all()
     for width, visits in zip(found.surrogate.widths, told.visits, strict=True):
         y, w = _quadrature(room.dynamics, room.expert.switches)
         tent = np.maximum(0, 1 - room.expert.away(y[:, None]) / width)
@@ -209,17 +211,17 @@ def test_the_tube_is_what_brute_force_finds():
     columns = certirl.Legendre(3).on(((-1.0, 1.0),))
     line = np.linalg.solve(columns.values(np.array([[-1.0], [0.0], [1.0]])), [1.0, 0.0, -1.0])  # −s
     expert = Steps((0.1,), (0, 1))
-    band = Band((0, 1), line, 0.25, 0.0, 0.0, 0.0, 0.0)
+    band = Band((0, 1), columns, line, np.full(40, 0.25), np.zeros(40), 0.0, 0.0)
     lookup = look_up(as_policy(expert, 2), columns.domain)
     widths = np.array([0.5])
     told = Bands((band,), np.array([0.2]), 1.0)
-    tube = read_tube(columns, told, lookup, allowed=0.3, widths=widths, discount=0.5)
+    tube = read_tube(told, lookup, allowed=0.3, widths=widths, discount=0.5)
     # Action 0 is proved where −s > 0.25, action 1 where s > 0.25.
     assert tube.undecided == pytest.approx(np.array([[-0.25, 0.25]]), abs=2e-3)
     assert tube.half_width == pytest.approx(0.35, abs=2e-3) and tube.share == pytest.approx(0.25, abs=2e-3)
     assert tube.margin < 0  # at −0.2 the expert takes 0, by 0.2 ± 0.25
     assert tube.shortfall == pytest.approx(0.35, abs=2e-3)  # at 0.1 from below
-    wider = read_tube(columns, told, lookup, allowed=0.4, widths=widths, discount=0.5)
+    wider = read_tube(told, lookup, allowed=0.4, widths=widths, discount=0.5)
     assert wider.margin == pytest.approx(0.05, abs=2e-3)
     assert wider.state == pytest.approx(-0.3, abs=2e-3) and wider.action == 1
     covered = np.linspace(-1, 1, 100_001)
@@ -229,6 +231,21 @@ def test_the_tube_is_what_brute_force_finds():
     assert wider.regret == pytest.approx(0.5 * (0.35 + min(stretched, 0.35)), rel=2e-2)
     beyond = covered[np.abs(covered) - 0.25 <= wider.regret]  # where the margin is no larger than the regret
     assert wider.settled == pytest.approx(np.abs(beyond - 0.1).max(), abs=3e-3)
+
+
+def test_a_band_keeps_to_its_points_and_its_reach():
+    columns = certirl.Legendre(4).on(((-1.0, 1.0),))
+    narrow = 0.1 + 0.9 * spread_points(columns, 60)[:, 0] ** 2  # known best in the middle
+    band = Band((0, 1), columns, np.zeros(4), narrow, np.zeros(60), 0.01, 0.0)
+    radius, errors = band.radius(GRID[:, None]), np.random.default_rng(0).standard_normal((4000, 4))
+    assert radius[len(GRID) // 2] < 0.25 < 0.9 < radius[0]  # far from the largest
+    at_points = errors @ columns.values(spread_points(columns, 60)).T
+    scaled = errors / (np.abs(at_points) / narrow).max(axis=1, keepdims=True)  # as large as the points allow
+    values = np.abs(scaled @ columns.values(GRID[:, None]).T)
+    assert (values <= radius - 0.01 + 1e-9).all() and (values / radius).max() > 0.9
+    near = np.stack([values[:, i : len(GRID) - 8 + i] for i in range(9)]).max(axis=0)
+    reach = 4 * (GRID[1] - GRID[0])
+    assert (near <= band.radius(GRID[4:-4, None], reach)).all()
 
 
 @pytest.mark.parametrize(
@@ -247,6 +264,30 @@ def test_what_cannot_be_certified_gets_a_sentence(problem, change, sentence):
     reward = settings.pop("reward", problem.reward)
     with pytest.raises(ValueError, match=sentence):
         certirl.certify(reward, problem.dynamics, samples=2_000, rng=0, **settings)
+
+
+def test_solve_goes_on_until_the_regret_is_as_small_as_asked(problem):
+    settings = {"expert": problem.expert, "discount": problem.discount, "delta": 0.1, "tail": 0, "columns": 3}
+    settings |= {"tube": 0.2, "rng": 0, "max_samples": 400_000, "progress": False}
+    any_regret, little = (certirl.solve(problem.dynamics, **settings, regret=share) for share in (None, 0.01))
+    assert any_regret.certificate.holds and any_regret.certificate.relative_regret > 0.01
+    assert little.certificate.holds and little.certificate.relative_regret <= 0.01
+    assert little.samples > any_regret.samples
+    true = regret(problem.dynamics, little.reward, problem.expert, discount=problem.discount)
+    assert true <= little.certificate.relative_regret
+    with pytest.raises(ValueError, match="regret must be a share of the value's span, between 0 and 1, got 5"):
+        certirl.solve(problem.dynamics, **settings, regret=5)
+
+
+def test_states_are_drawn_beside_the_switches_and_everywhere(problem):
+    case = SwitchingCase.of(as_policy(problem.expert, 3), COLUMNS.on(problem.dynamics.domain), 0.05, 0.9, 0)
+    states = case.design(20_000, np.random.default_rng(0))
+    plain = COLUMNS.on(problem.dynamics.domain).design(20_000, np.random.default_rng(0))
+    beside, expected = ((problem.expert.away(one) < 0.1).mean() for one in (states, plain))
+    assert beside == pytest.approx(0.3 + 0.7 * expected, abs=0.02)
+    assert np.abs(states).max() <= 1 and np.ptp(states) > 1.99
+    never = SwitchingCase.of(as_policy(lambda s: np.zeros(len(s), int), 3), case.columns, 0.05, 0.9, 0)
+    assert never.design is True
 
 
 def test_solve_draws_until_it_is_proved_and_keeps_the_proof(problem, tmp_path):

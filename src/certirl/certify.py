@@ -21,7 +21,7 @@ from certirl.estimate import MAX_CONDITION
 from certirl.evidence import SUMS, Evidence, Surrogate, fit_surrogate
 from certirl.progress import Report, watched_stream
 from certirl.reward import Reward, RewardLike, unpack
-from certirl.simulator import CHUNK, Simulator, as_generator, can_pair, check_simulator, draw
+from certirl.simulator import CHUNK, Placing, Simulator, as_generator, can_pair, check_simulator, draw
 from certirl.tail import TailLike, tail_in_words, tail_number
 from certirl.transitions import Piece, Transitions, pieces
 from certirl.weigh import (
@@ -235,6 +235,7 @@ def split(
     *,
     role: str,
     paired: bool | None,
+    design: bool | Placing = True,
 ) -> tuple[Iterable[Piece], Iterable[Piece]]:
     """Independent data for training and for the proof: two streams of draws, or a random division of a log."""
     if isinstance(source, Transitions):
@@ -246,10 +247,10 @@ def split(
     training, fresh = generator.spawn(2)
     few = max(int(share * samples), 1)
     rest = max(samples - few, 1)
-    stream = draw(source, columns, rest, fresh, design=True, paired=paired)
+    stream = draw(source, columns, rest, fresh, design=design, paired=paired)
     total = rest * source.n_actions
     return (
-        draw(source, columns, few, training, design=True, paired=paired),
+        draw(source, columns, few, training, design=design, paired=paired),
         watched_stream(stream, total, progress),
     )
 

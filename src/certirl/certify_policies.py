@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,17 +15,19 @@ from certirl.certify import FIT_SHARE, Certificate, check_delta, look_up_range, 
 from certirl.certify import certify as certify_constant
 from certirl.domain import Domain, as_domain, one_coordinate
 from certirl.extrema import minimum
+from certirl.placing import Near
 from certirl.policies import Policy, as_policy
 from certirl.policy_certificate import PolicyCertificate, conclude_policy
-from certirl.policy_evidence import fit_policy_surrogate, gather
+from certirl.policy_evidence import PolicySurrogate, fit_policy_surrogate, gather
 from certirl.progress import Report
 from certirl.reward import RewardLike, unpack
 from certirl.simulator import Simulator, check_simulator
 from certirl.tail import TailLike
-from certirl.transitions import Transitions
-from certirl.tubes import look_up
+from certirl.transitions import Piece, Transitions
+from certirl.tubes import Lookup, look_up
 
 TUBE = 0.025  # of the domain's width: the half-width of the tube if none is asked for
+SHARE, BESIDE = 0.3, 2.0  # of fresh states drawn beside the switches, and within so many half-widths of the tube
 WIDTHS = (1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2)  # of the tents, as shares of the tube
 
 
@@ -100,18 +103,66 @@ def _certify_policy(
     """The same for experts who switch or mix."""
     check_delta(delta)
     function, policy, columns, discount = _what_is_asked(reward, source, expert, columns, discount)
-    lookup, allowed = look_up(policy, columns.domain), allowed_tube(tube, columns.domain)
+    case = SwitchingCase.of(policy, columns, tube, discount, tail)
     notes: tuple[str, ...] = ("the reward was chosen without looking at these transitions",)
     if reward_range is None:
         reward_range, note = reward_bounds(function, columns.domain)
         notes += (note,) if note else ()
-    training, fresh = split(source, columns, samples, rng, FIT_SHARE, progress, role="certify", paired=paired)
-    problem: dict[str, Any] = {"columns": columns, "discount": discount, "reward_range": reward_range}
-    problem |= {"switches": lookup.switches, "widths": allowed * np.array(WIDTHS)}
+    given: dict[str, Any] = {"role": "certify", "paired": paired, "design": case.design}
+    training, fresh = split(source, columns, samples, rng, FIT_SHARE, progress, **given)
     with on(map):
-        surrogate = fit_policy_surrogate(function, policy, training, **problem)
+        surrogate = case.surrogate(function, training, reward_range)
+        return case.conclude(surrogate, fresh, delta, notes=notes)
+
+
+class SwitchingCase(NamedTuple):
+    """What is to be proved of a reward, whichever it is.
+
+    Attributes:
+        policy: the expert.
+        columns: φ, on the domain.
+        lookup: what the expert does.
+        allowed: the half-width of the tube asked for.
+        discount: γ.
+        tail: as in `certify`.
+    """
+
+    policy: Policy
+    columns: Basis
+    lookup: Lookup
+    allowed: float
+    discount: float
+    tail: TailLike
+
+    @classmethod
+    def of(cls, policy: Policy, columns: Basis, tube: float | None, discount: float, tail: TailLike) -> SwitchingCase:
+        """Look the expert up."""
+        lookup = look_up(policy, columns.domain)
+        return cls(policy, columns, lookup, allowed_tube(tube, columns.domain), discount, tail)
+
+    @property
+    def design(self) -> bool | Near:
+        """Where to draw states: more beside the switches, where margins are thin."""
+        places = self.lookup.switches[:, None]
+        return Near(self.columns, places, np.array([BESIDE * self.allowed]), SHARE) if len(places) else True
+
+    def surrogate(
+        self, reward: RewardLike, training: Iterable[Piece], reward_range: tuple[float, float] | None = None
+    ) -> PolicySurrogate:
+        """The guesses that training data make for a reward."""
+        bounds = reward_bounds(reward, self.columns.domain)[0] if reward_range is None else reward_range
+        tents: dict[str, Any] = {"switches": self.lookup.switches, "widths": self.allowed * np.array(WIDTHS)}
+        problem: dict[str, Any] = {"columns": self.columns, "discount": self.discount, "reward_range": bounds}
+        return fit_policy_surrogate(reward, self.policy, training, **problem, **tents)
+
+    def conclude(
+        self, surrogate: PolicySurrogate, fresh: Iterable[Piece], delta: float, **notes: Any
+    ) -> PolicyCertificate:
+        """The certificate that fresh data give; further arguments are those of `conclude_policy`."""
         evidence = gather(surrogate, fresh)
-    return conclude_policy(surrogate, evidence, lookup, allowed=allowed, delta=delta, tail=tail, notes=notes)
+        return conclude_policy(
+            surrogate, evidence, self.lookup, allowed=self.allowed, delta=delta, tail=self.tail, **notes
+        )
 
 
 def _what_is_asked(

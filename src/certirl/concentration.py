@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,29 @@ def empirical_vector_bernstein(observed: Any, bound: Any, log_term: float) -> An
     return bernstein(second_moment(observed, bound, log_term), 2 * bound, log_term)
 
 
+# Failures that one `empirical_norm_bernstein` pays for: the trace, the largest eigenvalue, the norm itself.
+NORM_EVENTS = 3
+
+
+def empirical_norm_bernstein(trace: Any, largest: Any, bound: Any, log_term: float) -> Any:
+    """‖Σ(Z − EZ)‖ < this for independent vectors ‖Z‖ ≤ b, but for probability 3e^−L (Klein and Rio).
+
+    Where no direction has much of the variance it is little more than the root of the trace: L multiplies the largest
+    eigenvalue only.
+
+    Args:
+        trace: the observed Σ‖Z‖².
+        largest: the largest eigenvalue of the observed ΣZZᵀ.
+        bound: b.
+        log_term: L.
+    """
+    mean = np.sqrt(second_moment(trace, bound, log_term))
+    range_ = 2 * bound  # centring may double it
+    variance = second_moment(largest, bound, log_term) + 2 * range_ * mean
+    step = 3 * range_ * log_term
+    return mean + (step + np.sqrt(step**2 + 8 * log_term * variance)) / 2
+
+
 def empirical_matrix_bernstein(left: Any, right: Any, bound: Any, log_term: float) -> Any:
     """‖Σ(Z − EZ)‖ < this for independent matrices Z = a hᵀ ``[m, k]``, but for probability (2 + m + k)e^−L (Tropp).
 
@@ -96,3 +120,44 @@ def spread_points(basis: Basis, count: int) -> Array:
     places = (np.arange(count) + 0.5) / count
     t = 2 * places - 1 if basis.kind == "Fourier" else -np.cos(np.pi * places)
     return ((low + high) / 2 + (high - low) / 2 * t)[:, None]
+
+
+def blending(basis: Basis, count: int, states: Array) -> Array:
+    """Weights ``[n, count]`` that give every expansion at the states from its values at the spread points.
+
+    Of the many such weights these (de la Vallée Poussin's) are small away from a state and add up, in absolute value,
+    to little more than 1: what is known better at some points than at others stays so between them.
+    """
+    return _blending(basis, count, np.ascontiguousarray(states, dtype=np.float64).tobytes())
+
+
+@lru_cache(maxsize=4)  # the cells of a tube are asked about again and again
+def _blending(basis: Basis, count: int, places_asked: bytes) -> Array:
+    states = np.frombuffer(places_asked)[:, None]
+    top, around = degree(basis), basis.kind == "Fourier"
+    t, places = (basis.to_reference(x) for x in (states, spread_points(basis, count)))
+    own, other = (np.pi * x if around else np.arccos(np.clip(x, -1.0, 1.0)) for x in (t, places))
+    end = (count if around else 2 * count) - top  # frequencies from here on are taken for lower ones
+    if end <= top:
+        raise ValueError(f"expansions of degree {top} are not told apart by {count} points")
+    k = np.arange(1, end)
+    shares = np.minimum(1.0, (end - k) / (end - top))
+    waves = (2 * shares * np.cos(np.outer(own, k))) @ np.cos(np.outer(k, other))
+    if around:
+        waves += (2 * shares * np.sin(np.outer(own, k))) @ np.sin(np.outer(k, other))
+    weights = np.asarray((1 + waves) / count)
+    weights.flags.writeable = False
+    return weights
+
+
+def steepest(basis: Basis, states: Array, reach: float = 0.0) -> Array:
+    """sup of the slope, within reach of each state ``[n]``, of any expansion that nowhere exceeds 1.
+
+    The inequalities of Bernstein and Markov.
+    """
+    ((low, high),) = basis.domain
+    top, scale = degree(basis), 2 / (high - low)
+    if basis.kind == "Fourier":
+        return np.full(len(states), np.pi * scale * top)
+    t = np.minimum(np.abs(basis.to_reference(states)) + scale * reach, 1.0)
+    return np.asarray(scale * top * np.minimum(top, 1 / np.sqrt(np.maximum(1 - t**2, 1e-12))))

@@ -11,46 +11,88 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
+from certirl.bases import Basis
 from certirl.bounds import sum_error, summation_error
-from certirl.concentration import EVENTS, degree, empirical_bernstein, inflation, log_term, spread_points
+from certirl.concentration import (
+    EVENTS,
+    NORM_EVENTS,
+    blending,
+    degree,
+    empirical_bernstein,
+    empirical_norm_bernstein,
+    empirical_vector_bernstein,
+    inflation,
+    log_term,
+    spread_points,
+    steepest,
+)
 from certirl.domain import Array
 from certirl.extrema import minimum
 from certirl.policy_evidence import PolicyEvidence, PolicySurrogate
 from certirl.products import lifted
 
+# Failures that `_Workings.error` pays for: of û, and of what noise does to Ku.
+ERROR_EVENTS = NORM_EVENTS + EVENTS
+POINTS = 8  # per degree: few cost at the states between them, many in the union bound
+MOST_GROWTH = 0.9  # of an error from one round of the recursion to the next; beyond it nothing is bounded
 # The first-order band decides; the rest can do with little of δ.
 SHARES = {"first order": 0.8, "second order": 0.15, "regret": 0.05}
 
 
 @dataclass(frozen=True, eq=False)
 class Band:
-    """|(P_b − P_a)V − curve| ≤ radius at every state, V the expert's value under the true dynamics.
+    """|(P_b − P_a)V − curve| ≤ its radius at every state, V the expert's value under the true dynamics.
 
     Attributes:
         pair: (b, a), b < a.
+        columns: φ.
         curve: the corrected estimate in the columns ``[k]``.
-        estimation: the first-order band at the worst grid point.
-        grid: what the states between the points cost.
-        second_order: the remainder.
+        estimation: the first-order band at the spread points ``[N]``.
+        second_order: the remainder there ``[N]``.
         tail: what lies outside the columns.
         floating: rounding.
     """
 
     pair: tuple[int, int]
+    columns: Basis
     curve: Array
-    estimation: float
-    grid: float
-    second_order: float
+    estimation: Array
+    second_order: Array
     tail: float
     floating: float
 
-    @property
-    def radius(self) -> float:
-        """All of it."""
-        return self.estimation + self.grid + self.second_order + self.tail + self.floating
+    def estimate(self, states: Array) -> Array:
+        """The curve at states ``[n]``."""
+        return self.columns.values(states) @ self.curve
+
+    def losses(self, states: Array, reach: float = 0.0) -> dict[str, Array]:
+        """What the radius is made of at states, or within ``reach`` of them, by name ``[n]``."""
+        count, total = len(self.estimation), self.estimation + self.second_order
+        none = np.zeros(len(states))
+        if not np.isfinite(total).all():
+            here, beyond = np.full((2, len(states)), np.inf), none
+        else:
+            weights = np.abs(blending(self.columns, count, states))
+            here = np.stack([self.estimation, self.second_order]) @ weights.T / weights.sum(axis=1)
+            # What is bounded at points is bounded everywhere by the largest, or from state to state by its neighbours.
+            most = inflation(self.columns.kind, degree(self.columns), count) * float(total.max())
+            beyond = np.minimum(weights @ total, most) + reach * steepest(self.columns, states, reach) * most
+            beyond = np.maximum(beyond - here.sum(axis=0), 0.0)
+        return {
+            "estimation": here[0],
+            "grid": beyond,
+            "second order": here[1],
+            "truncation tail": none + self.tail,
+            "floating point": none + self.floating,
+        }
+
+    def radius(self, states: Array, reach: float = 0.0) -> Array:
+        """All of it, at states or within ``reach`` of them ``[n]``."""
+        return np.asarray(sum(self.losses(states, reach).values()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +108,35 @@ class Bands:
     pairs: tuple[Band, ...]
     visits: Array
     span: float
+
+
+class _Seen(NamedTuple):
+    """Sums for every functional and every f_i: seen ``[n, m]``, their root second moments, their largest terms.
+
+    longest: the largest terms of all functionals as one vector ``[m]``.
+    """
+
+    found: Array
+    spread: Array
+    largest: Array
+    longest: Array
+
+
+class _Error(NamedTuple):
+    """u, the error of V̂ in the functions f_i, lies within ``radius`` of ``centre`` in Euclidean length."""
+
+    centre: Array
+    radius: float
+
+    def weighed(self, sizes: Array) -> Array:
+        """Σ_i |u_i| sizes_i at most, for every row of sizes that are not negative ``[…, m]``."""
+        return np.asarray(sizes @ np.abs(self.centre) + self.radius * np.linalg.norm(sizes, axis=-1))
+
+    def moved(self, seen: _Seen, L: float) -> Array:
+        """|Σ_i u_i ⟨functional, P f_i − P̂ f_i⟩| at most, for every functional ``[n]``; three events each."""
+        known = np.abs(seen.found @ self.centre) + self.radius * np.linalg.norm(seen.found, axis=1)
+        noise = empirical_bernstein(self.weighed(seen.spread) ** 2, self.weighed(seen.largest), L)
+        return np.asarray(known + noise)
 
 
 class _Workings:
@@ -102,42 +173,82 @@ class _Workings:
         weights[:, a] -= phi
         return np.einsum("nai,aij->naj", weights, self.precision)
 
-    def directions(self) -> Array:
-        """The functionals that give û_j from the errors of V: ``[m, A, k]``, times G⁻¹."""
-        rows = self.gamma * np.linalg.inv(self.s.mix).T @ self.resolvent.T
-        return np.einsum("nai,aij->naj", rows.reshape(-1, self.A, self.k), self.precision)
-
     def of_value(self, weights: Array, L: float) -> tuple[Array, Array]:
         """Σ_c⟨weights_c, Σ xY_c⟩ and the radius of its deviation from the mean, for every row: ``[n]``."""
-        fits = self.dense @ self.s.fits.T
-        reach = np.maximum(self.s.high - fits, fits - self.s.low)
         observed = np.einsum("nai,abij,nbj->n", weights, self.spread, weights)
         found = np.einsum("nai,ai->n", weights, self.e.surprise)
-        return found, np.asarray(empirical_bernstein(observed, self._largest(self._swings(weights), reach), L))
+        largest = self._largest(self._terms(self._swings(weights), self._reach_of_value()))
+        return found, np.asarray(empirical_bernstein(observed, largest, L))
 
-    def of_functions(self, weights: Array, L: float) -> Array:
-        """Bounds on the same functionals of the errors of every f_i: ``[n, m]``."""
+    def of_functions(self, weights: Array) -> _Seen:
+        """The same sums for every f_i instead of V."""
         n, m = len(weights), len(self.s.mix)
         flat, swings = weights.reshape(n, -1), self._swings(weights)
         forms = self.wobble.transpose(2, 0, 3, 1, 4).reshape(m, self.A * self.k, self.A * self.k)
-        found, radius = np.empty((n, m)), np.empty((n, m))
+        found, spread, largest, longest = np.empty((n, m)), np.empty((n, m)), np.empty((n, m)), np.empty(m)
         for i in range(m):
             fit = self.dense @ self.mixed[:, i].T
-            reach = np.maximum(self.f_high[i] - fit, fit - self.f_low[i])
-            observed = ((flat @ forms[i]) * flat).sum(axis=1)
-            radius[:, i] = empirical_bernstein(observed, self._largest(swings, reach), L)
+            terms = self._terms(swings, np.maximum(self.f_high[i] - fit, fit - self.f_low[i]))
             found[:, i] = flat @ self.e.drift[:, i].ravel()
-        return np.abs(found) + radius
+            spread[:, i] = np.sqrt(np.maximum(((flat @ forms[i]) * flat).sum(axis=1), 0.0))
+            largest[:, i], longest[i] = self._largest(terms), self._longest(terms)
+        return _Seen(found, spread, largest, longest)
+
+    def error(self, L: float) -> _Error | None:
+        """What is known of u, the error of V̂; None where operators are known too badly. `ERROR_EVENTS` of e^−L.
+
+        u = û + Ku. One vector inequality serves û. K is needed for u alone, which is fixed though unknown: what noise
+        does to Ku is one vector too, not one for every f_i. Its bound is a norm of what u is made of, so that it adds
+        up over u = centre + the rest.
+        """
+        if self.gamma * (1 + self.tail * self.lebesgue.max()) >= 1:
+            return None  # what regression aims at need not contract, so that there may be no u
+        functionals = self._directions()
+        centre = np.einsum("nai,ai->n", functionals, self.e.surprise)
+        covariance = np.einsum("nai,abij,mbj->nm", functionals, self.spread, functionals)
+        longest = self._longest(self._terms(self._swings(functionals), self._reach_of_value()))
+        radius = empirical_norm_bernstein(np.trace(covariance), np.linalg.eigvalsh(covariance)[-1], longest, L)
+        seen = self.of_functions(functionals)
+        spread = np.linalg.norm(seen.spread, axis=0)
+
+        def shaken(sizes: Array) -> float:
+            # Minkowski: the length of a sum of functions is at most the sum of their lengths.
+            return float(empirical_vector_bernstein((sizes @ spread) ** 2, sizes @ seen.longest, L))
+
+        # For all u of length 1 at once Cauchy and Schwarz take the place of Minkowski.
+        each = empirical_vector_bernstein((spread**2).sum(), np.linalg.norm(seen.longest), L)
+        growth = float(np.linalg.norm(seen.found, 2) + each)
+        if growth >= MOST_GROWTH:
+            return None
+        first = radius + float(np.linalg.norm(seen.found @ centre)) + shaken(np.abs(centre))
+        return _Error(centre, first / (1 - growth))
+
+    def _directions(self) -> Array:
+        """The functionals that give û_j from the errors of V̂: ``[m, A, k]``, times G⁻¹."""
+        rows = self.gamma * np.linalg.inv(self.s.mix).T @ self.resolvent.T
+        return np.einsum("nai,aij->naj", rows.reshape(-1, self.A, self.k), self.precision)
+
+    def _reach_of_value(self) -> Array:
+        """How far V̂(s') can be from its fit, for every action ``[q, A]``."""
+        fits = self.dense @ self.s.fits.T
+        return np.maximum(self.s.high - fits, fits - self.s.low)
 
     def _swings(self, weights: Array) -> Array:
         """|weights_c·φ(x)| at the dense states x ``[n, A, q]``."""
         return np.abs(weights @ self.dense.T)
 
-    def _largest(self, swings: Array, reach: Array) -> Array:
-        """sup over states of one fresh state's term; the actions of a pair add up, separate draws do not."""
+    def _terms(self, swings: Array, reach: Array) -> Array:
+        """What one fresh state can add at most ``[n, q]``; the actions of a pair add up, separate draws do not."""
         terms = swings * reach.T
-        both = terms.sum(axis=1) if self.e.paired else terms.max(axis=1)
-        return np.asarray(self.dense_factor * both.max(axis=1))
+        return np.asarray(terms.sum(axis=1) if self.e.paired else terms.max(axis=1))
+
+    def _largest(self, terms: Array) -> Array:
+        """sup over states of one fresh state's term, for every row ``[n]``."""
+        return np.asarray(self.dense_factor * terms.max(axis=1))
+
+    def _longest(self, terms: Array) -> float:
+        """The same for all rows as one vector: along every direction it is a polynomial."""
+        return float(self.dense_factor * np.linalg.norm(terms, axis=0).max())
 
 
 def bands(surrogate: PolicySurrogate, evidence: PolicyEvidence, *, delta: float, tail: float) -> Bands:
@@ -152,39 +263,36 @@ def bands(surrogate: PolicySurrogate, evidence: PolicyEvidence, *, delta: float,
     beyond = np.isfinite(tail)  # an infinite tail leaves nothing to bound
     work = _Workings(surrogate, evidence, tail if beyond else 0.0)
     pairs = list(combinations(range(work.A), 2))
-    points, factor, L = _points(work, len(pairs), delta * SHARES["first order"])
-    phi = surrogate.columns.values(points)
-    sizes, second = _second_order(work, pairs, delta * SHARES["second order"])
-    scale = surrogate.high - surrogate.low + max(abs(surrogate.low), abs(surrogate.high))
-    rounding = summation_error(evidence.counts, evidence.gram) * scale * np.abs(work.resolvent).sum(axis=1).max()
-    lifting = sum_error(evidence.counts, work.k) * (2 * work.k - 1) * float(((work.lebesgue - 1) ** 2).max())
+    points = spread_points(surrogate.columns, POINTS * max(degree(surrogate.columns), 1))
+    first, later, rest = (delta * share for share in SHARES.values())
+    events = EVENTS * len(pairs) * len(points)
+    error = work.error(log_term(ERROR_EVENTS, later / 2))
     found = []
     for pair in pairs:
-        _, radius = work.of_value(work.weights(*pair, phi), L)
-        radii = factor * float(radius.max()) + (second[pair] if np.isfinite(second[pair]) else 0.0)
+        weights = work.weights(*pair, surrogate.columns.values(points))
+        _, estimation = work.of_value(weights, log_term(events, first))
+        second = _second_order(work, error, weights, pair, log_term(events, later / 2))
         found.append(
             Band(
                 pair=pair,
+                columns=surrogate.columns,
                 curve=_curve(work, *pair),
-                estimation=float(radius.max()),
-                grid=float((factor - 1) * radius.max()),
-                second_order=second[pair],
+                estimation=estimation,
+                second_order=second,
                 tail=_first_order_tail(work, *pair) if beyond else float("inf"),
-                floating=float(rounding + lifting * radii),
+                floating=_rounding(work, float((estimation + second).max())),
             )
         )
-    rest = delta * SHARES["regret"]
-    return Bands(tuple(found), _visits(work, rest / 2), _span(work, sizes, rest / 2))
+    return Bands(tuple(found), _visits(work, rest / 2), _span(work, error, rest / 2))
 
 
-def _points(work: _Workings, pairs: int, delta: float) -> tuple[Array, float, float]:
-    """As many points as make inflation times √L least: few cost at the states between them, many in the union bound."""
-    columns = work.s.columns
-    counts = range(max(degree(columns) + 1, 1), 20 * work.k + 2)
-    factors = [inflation(columns.kind, degree(columns), n) for n in counts]
-    logs = [log_term(EVENTS * pairs * n, delta) for n in counts]
-    best = int(np.argmin(np.array(factors) * np.sqrt(logs)))
-    return spread_points(columns, counts[best]), factors[best], logs[best]
+def _rounding(work: _Workings, radius: float) -> float:
+    """What floating point can have done to the curve and to a radius."""
+    e, s = work.e, work.s
+    scale = s.high - s.low + max(abs(s.low), abs(s.high))
+    sums = summation_error(e.counts, e.gram) * scale * np.abs(work.resolvent).sum(axis=1).max()
+    lifting = sum_error(e.counts, work.k) * (2 * work.k - 1) * float(((work.lebesgue - 1) ** 2).max())
+    return float(sums + lifting * radius) if np.isfinite(radius) else float(sums)
 
 
 def _curve(work: _Workings, b: int, a: int) -> Array:
@@ -194,26 +302,13 @@ def _curve(work: _Workings, b: int, a: int) -> Array:
     return np.asarray(work.s.fits[b] - work.s.fits[a] + found[b] - found[a] + lift)
 
 
-def _second_order(
-    work: _Workings, pairs: list[tuple[int, int]], delta: float
-) -> tuple[Array, dict[tuple[int, int], float]]:
-    """U ≥ |u_i| and the remainder of every pair: u = û + Nu, each entry of N bounded, summed to all orders."""
-    count, m = 4 * work.k, len(work.s.mix)
-    points, factor = spread_points(work.s.columns, count), inflation(work.s.columns.kind, degree(work.s.columns), count)
-    phi, L = work.s.columns.values(points), log_term(EVENTS * (m + m * m + len(pairs) * m * count), delta)
-    functionals = work.directions()
-    found, radius = work.of_value(functionals, L)
-    N = work.of_functions(functionals, L)
-    if np.abs(np.linalg.eigvals(N)).max() >= 0.95:
-        return np.full(m, np.inf), dict.fromkeys(pairs, float("inf"))
-    sizes = np.linalg.solve(np.eye(m) - N, np.abs(found) + radius)
-    far = work.tail * float((work.f_high - work.f_low) / 2 @ sizes)
-    remainder = {}
-    for b, a in pairs:
-        errors = factor * work.of_functions(work.weights(b, a, phi), L).max(axis=0)
-        slipped = work.lebesgue[b] + work.lebesgue[a] + 2 * work.gamma / (1 - work.gamma) * work.lebesgue.max()
-        remainder[b, a] = float(errors @ sizes + far * slipped)
-    return sizes, remainder
+def _second_order(work: _Workings, error: _Error | None, weights: Array, pair: tuple[int, int], L: float) -> Array:
+    """The remainder of a pair at every point: what the operators' errors do to u ``[n]``."""
+    if error is None:
+        return np.full(len(weights), np.inf)
+    far = work.tail * float(error.weighed((work.f_high - work.f_low) / 2))
+    slipped = work.lebesgue[list(pair)].sum() + 2 * work.gamma / (1 - work.gamma) * work.lebesgue.max()
+    return error.moved(work.of_functions(weights), L) + far * slipped
 
 
 def _first_order_tail(work: _Workings, b: int, a: int) -> float:
@@ -223,17 +318,18 @@ def _first_order_tail(work: _Workings, b: int, a: int) -> float:
     return float(missed * (work.lebesgue[b] + work.lebesgue[a] + later))
 
 
-def _span(work: _Workings, sizes: Array, delta: float) -> float:
+def _span(work: _Workings, error: _Error | None, delta: float) -> float:
     """V at one state less V at another: V̂ there, corrected, less the same three losses as a band."""
-    if not np.isfinite(sizes).all():
+    if error is None:
         return 0.0
     lift = (work.gamma * work.s.drop @ work.resolvent.T).reshape(1, work.A, work.k)
     weights = np.einsum("nai,aij->naj", lift, work.precision)
-    L = log_term(EVENTS * (1 + len(sizes)), delta)
+    L = log_term(2 * EVENTS, delta)
     found, radius = work.of_value(weights, L)
-    half = (work.f_high - work.f_low) / 2 @ sizes
+    half = float(error.weighed((work.f_high - work.f_low) / 2))
     later = 2 * work.tail * work.lebesgue.max() * work.gamma / (1 - work.gamma)
-    lost = radius[0] + work.of_functions(weights, L)[0] @ sizes + later * ((work.s.high - work.s.low) / 2 + half)
+    lost = radius[0] + error.moved(work.of_functions(weights), L)[0]
+    lost += later * ((work.s.high - work.s.low) / 2 + half)
     return max(0.0, float(work.s.dropped + found[0] - lost))
 
 

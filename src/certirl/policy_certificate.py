@@ -92,7 +92,7 @@ class PolicyCertificate(Claim):
         def enough(n: int) -> bool:
             then = bands(s, self.evidence.forecast(n / have), delta=_own(self.spending), tail=tail)
             same = [replace(later, curve=band.curve) for later, band in zip(then.pairs, now.pairs, strict=True)]
-            return _read(s, replace(then, pairs=tuple(same)), self.lookup, self.allowed).margin > 0
+            return read(s, replace(then, pairs=tuple(same)), self.lookup, self.allowed).margin > 0
 
         return least_enough(enough, 10 * s.columns.size, have * 2**12)
 
@@ -150,7 +150,7 @@ class PolicyCertificate(Claim):
         evidence = PolicyEvidence(**{name: numbers[name] for name in POLICY_SUMS}, paired=words["paired"])
         lookup = Lookup(columns.domain, numbers["support"].astype(bool))
         found = bands(surrogate, evidence, delta=_own(words["spending"]), tail=words["tail"] or 0.0)
-        tube = _read(surrogate, found, lookup, words["allowed"])
+        tube = read(surrogate, found, lookup, words["allowed"])
         kept: dict[str, Any] = {"value_span": found.span, "lookup": lookup}
         kept |= {name: words[name] for name in _WORDS if name != "allowed"}
         kept |= {"assumptions": tuple(words["assumptions"]), "surrogate": surrogate, "evidence": evidence}
@@ -199,7 +199,7 @@ def conclude_policy(
     if (evidence.counts < surrogate.columns.size).any() or (np.linalg.cond(evidence.gram) > MAX_CONDITION).any():
         raise ValueError("the fresh states cannot tell the columns apart: use more data or fewer columns")
     found = bands(surrogate, evidence, delta=delta, tail=number or 0.0)
-    tube = _read(surrogate, found, lookup, allowed)
+    tube = read(surrogate, found, lookup, allowed)
     assumption = surrogate.policy.assumption if surrogate.policy is not None else ""
     spending = {name: share * delta for name, share in SHARES.items()} | (others or {})
     return PolicyCertificate(
@@ -223,24 +223,18 @@ def conclude_policy(
     )
 
 
-def _read(surrogate: PolicySurrogate, found: Bands, lookup: Lookup, allowed: float) -> Tube:
+def read(surrogate: PolicySurrogate, found: Bands, lookup: Lookup, allowed: float) -> Tube:
+    """What the bands say about the expert, cell by cell."""
     widths, discount = surrogate.widths, surrogate.discount
-    return read_tube(surrogate.columns, found, lookup, allowed=allowed, widths=widths, discount=discount)
+    return read_tube(found, lookup, allowed=allowed, widths=widths, discount=discount)
 
 
 def _of_tube(tube: Tube) -> dict[str, Any]:
     """The fields of a certificate that come from its tube."""
-    band = tube.band
     return {
         "margin": tube.margin,
         "estimated": tube.estimated,
-        "losses": {
-            "estimation": band.estimation,
-            "grid": band.grid + tube.step,
-            "second order": band.second_order,
-            "truncation tail": band.tail,
-            "floating point": band.floating,
-        },
+        "losses": tube.losses,
         "allowed": tube.allowed,
         "tube": tube.undecided,
         "half_width": tube.half_width,

@@ -191,7 +191,9 @@ def surrogate_from(
 def _directions(surrogate: PolicySurrogate, seen: PolicyEvidence) -> Array:
     """Principal directions of û = (I − γP̂_π)⁻¹e, e the error of the fits, as training data let us expect them.
 
-    In these coordinates û has coefficients of equal size, and the functions that matter least are the smallest.
+    The remainder is a scalar product of û and of what the operators miss of each function, bounded by two lengths:
+    least if both have coefficients of equal size, so every direction is scaled by the root of its expected size in û
+    over its size as a function.
     """
     A, k = surrogate.fits.shape
     inverse, spread = np.linalg.pinv(seen.gram, hermitian=True), lifted(seen.spread, surrogate.columns)
@@ -199,7 +201,9 @@ def _directions(surrogate: PolicySurrogate, seen: PolicyEvidence) -> Array:
     resolvent = np.linalg.inv(np.eye(A * k) - surrogate.discount * np.concatenate(list(surrogate.Z), axis=1))
     sizes, directions = np.linalg.eigh(surrogate.discount**2 * resolvent.T @ errors @ resolvent)
     sizes = np.sqrt(np.maximum(sizes, 0.0))
-    return np.maximum(sizes, _FLOOR * sizes.max())[::-1, None] * directions.T[::-1]
+    sizes = np.maximum(sizes, _FLOOR * sizes.max())
+    spans = (directions.T @ surrogate.pieces(surrogate.columns.grid(_GRID)).T).std(axis=1)
+    return np.sqrt(sizes / np.maximum(spans, _FLOOR * spans.max()))[::-1, None] * directions.T[::-1]
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,18 +24,14 @@ from certirl.estimate import Operators, estimate
 from certirl.evidence import surrogate_of
 from certirl.moments import Moments, accumulate
 from certirl.recover import Recovery, recover
-from certirl.simulator import Draws, Simulator, as_generator, can_pair, draw
+from certirl.simulator import Draws, Placing, Simulator, as_generator, can_pair, draw
 from certirl.tail import TailLike, tail_number
 from certirl.transitions import Piece
 from certirl.weigh import check_columns, forecast_bounds, gather
 
-FIRST = 4_000  # transitions per action in the first round
 TRAINING_SHARE = 0.3
 FORECAST = 65_536  # training transitions per action that a forecast looks at again, at most
-# Fresh data surprise both ways: an attempt is made when the forecast leaves this share of the margin, and the next
-# round is sized to leave a little more. Forecasts from little data are rough, so n grows by bounded steps.
-CONFIDENT, AIM = 0.10, 0.15
-STEPS, AFTER_FAILURE = (1.15, 2.5), 1.6
+AFTER_FAILURE = 1.6  # the least growth after an attempt that failed
 
 Watch = Callable[[str], None]
 
@@ -62,8 +58,15 @@ class Proof:
 class Pool:
     """Draws that can be walked through again: only seeds and sizes are kept."""
 
-    def __init__(self, simulator: Simulator, basis: Basis, rng: np.random.Generator, paired: bool) -> None:
-        self._draw = partial(draw, simulator, basis, rng=rng, design=True, paired=paired)
+    def __init__(
+        self,
+        simulator: Simulator,
+        basis: Basis,
+        rng: np.random.Generator,
+        paired: bool,
+        design: bool | Placing = True,
+    ) -> None:
+        self._draw = partial(draw, simulator, basis, rng=rng, design=design, paired=paired)
         self.parts: list[Draws] = []
 
     @property
@@ -112,9 +115,33 @@ class Quest(Protocol):
         """The certificate that all fresh draws give."""
         ...
 
+    def is_enough(self, certificate: Any) -> bool:
+        """Whether it proves what was asked for."""
+        ...
+
     def needed(self, n: int, most: int, delta: float) -> int:
         """The next n for which the forecast leaves what we aim for; ``most`` if none does."""
         ...
+
+
+class Pace(NamedTuple):
+    """How a search goes on.
+
+    Attributes:
+        first: transitions per action in the first round.
+        least, most: what n may grow by from round to round: forecasts from little data are rough.
+        confident: the share of the margin that a forecast must leave for an attempt: fresh data surprise both ways.
+        aim: what the next round is sized to leave.
+    """
+
+    first: int = 4_000
+    least: float = 1.15
+    most: float = 2.5
+    confident: float = 0.10
+    aim: float = 0.15
+
+
+USUAL = Pace()
 
 
 class Ended(NamedTuple):
@@ -125,7 +152,9 @@ class Ended(NamedTuple):
     attempts: int
 
 
-def pursue(quest: Quest, *, delta: float, fewest: int, max_samples: int, watch: Watch | None) -> Ended:
+def pursue(
+    quest: Quest, *, delta: float, fewest: int, max_samples: int, watch: Watch | None, pace: Pace = USUAL
+) -> Ended:
     """Rounds of learning and forecasting, with an attempt whenever one should succeed, until one does or n is spent.
 
     Args:
@@ -134,29 +163,30 @@ def pursue(quest: Quest, *, delta: float, fewest: int, max_samples: int, watch: 
         fewest: training draws that `learn` cannot do without.
         max_samples: transitions per action, training and fresh.
         watch: is told about every round.
+        pace: how n grows.
     """
-    spent, failed, n = 0, 0, min(FIRST, max_samples // 2)
+    spent, failed, n = 0, 0, min(pace.first, max_samples // 2)
     while True:
         quest.training.grow(max(int(TRAINING_SHARE * n), fewest))
         quest.learn()
         certificate = None  # an earlier attempt was about an earlier reward
-        needed, forecast = int(STEPS[1] * n), float("nan")
+        allowed, forecast = delta / 2 ** (spent + 1), float("nan")
         if quest.status == "solved":
-            allowed, fresh = delta / 2 ** (spent + 1), n - quest.training.size
+            fresh = n - quest.training.size
             forecast = quest.forecast(fresh, allowed)
-            if forecast > CONFIDENT or n >= max_samples:
+            if forecast > pace.confident or n >= max_samples:
                 spent += 1
                 quest.fresh.grow(fresh)
                 certificate = quest.certify(allowed, _other_attempts(delta, spent))
-            needed = quest.needed(n, max_samples, allowed / 2)
         if watch is not None:
             watch(_line(n, forecast, certificate))
         # A conflict is for `refute` to settle, on the other half of the budget.
         most = max_samples // 2 if quest.status == "infeasible" else max_samples
-        if n >= most or (certificate is not None and certificate.margin > 0):
+        if n >= most or (certificate is not None and quest.is_enough(certificate)):
             return Ended(certificate, n, spent)
-        least = AFTER_FAILURE if spent > failed else STEPS[0]
-        failed, n = spent, min(int(np.clip(needed, least * n, STEPS[1] * n)) + 1, most)
+        needed = quest.needed(n, max_samples, allowed / 2) if quest.status == "solved" else int(pace.most * n)
+        least = AFTER_FAILURE if spent > failed else pace.least
+        failed, n = spent, min(int(np.clip(needed, least * n, pace.most * n)) + 1, most)
 
 
 def check_budget(max_samples: int, columns: int) -> None:
@@ -242,11 +272,15 @@ class _Single:
         evidence = gather(self._surrogate, self.fresh)
         return conclude(self._surrogate, evidence, delta=delta, tail=self._tail, others=others)
 
+    def is_enough(self, certificate: Certificate) -> bool:
+        """A positive margin is."""
+        return certificate.margin > 0
+
     def needed(self, n: int, most: int, delta: float) -> int:
         """By forecasts for other n."""
 
         def enough(n: int) -> bool:
-            return self._left(int((1 - TRAINING_SHARE) * n), delta) > AIM
+            return self._left(int((1 - TRAINING_SHARE) * n), delta) > USUAL.aim
 
         return least_enough(enough, n, most) or most
 

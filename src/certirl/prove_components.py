@@ -20,7 +20,7 @@ from certirl.components import Component, SideBySide
 from certirl.decompose import AdditiveRecovery, recover_jointly
 from certirl.estimate import Operators, estimate
 from certirl.moments import Moments, accumulate
-from certirl.prove import AIM, Pool, Watch, check_budget, pursue
+from certirl.prove import USUAL, Pool, Watch, check_budget, pursue
 from certirl.simulator import Simulator, as_generator, can_pair
 from certirl.tail import TailLike
 from certirl.transitions import Piece
@@ -175,7 +175,11 @@ class _Sum:
         assert self.best.case is not None
         return certify_sum(self.best.case, self.fresh, delta=delta, tail=self._tail, others=others)
 
+    def is_enough(self, certificate: AdditiveCertificate) -> bool:
+        """A positive margin is."""
+        return certificate.margin > 0
+
     def needed(self, n: int, most: int, delta: float) -> int:
         """As losses fall: forecasts for other n would cost as much again for every component."""
         lost = 1 - self.best.left
-        return int(min(n * (lost / (1 - AIM)) ** (1 / FALL), most)) if np.isfinite(lost) else most
+        return int(min(n * (lost / (1 - USUAL.aim)) ** (1 / FALL), most)) if np.isfinite(lost) else most

@@ -6,7 +6,7 @@ attempt is made only when training data forecast success.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,25 +14,22 @@ import numpy as np
 
 from certirl.bases import Basis, Fourier, Legendre
 from certirl.certify import check_declared, check_delta, divide, least_enough
-from certirl.certify_policies import WIDTHS, allowed_tube, reward_bounds
+from certirl.certify_policies import SwitchingCase
 from certirl.domain import Domain, as_domain, one_coordinate
-from certirl.policies import Policy, as_policy
+from certirl.policies import as_policy
 from certirl.policy_bounds import bands
-from certirl.policy_certificate import PolicyCertificate, conclude_policy
-from certirl.policy_evidence import PolicyEvidence, PolicySurrogate, fit_policy_surrogate, gather
+from certirl.policy_certificate import PolicyCertificate, read
+from certirl.policy_evidence import gather
 from certirl.policy_solution import PolicySolution
-from certirl.prove import TRAINING_SHARE, Pool
+from certirl.prove import FORECAST, TRAINING_SHARE, Pace, Pool, pursue
 from certirl.simulator import CHUNK, Draws, as_generator, can_pair, check_simulator
-from certirl.solve_policy import solve_policy
+from certirl.solve_policy import FEWEST, solve_policy
 from certirl.tail import TailLike, tail_number
-from certirl.transitions import Piece, Transitions, concatenate, pieces
-from certirl.tubes import Lookup, look_up, read_tube
+from certirl.transitions import Transitions, concatenate, pieces
 
-FIRST = 60_000  # transitions per action in the first round: with fewer the second order decides, and has no bound
-STEPS, AFTER_FAILURE = (1.3, 3.0), 1.6
-CONFIDENT = 0.15  # of the estimated margin: what a forecast must leave for an attempt
-MOST_FOR_A_REWARD = 100_000  # transitions per action that the value form looks at
-FORECAST = 65_536  # training transitions per action that a forecast looks at again
+FIRST = 4_000  # transitions per action and column in the first round: with fewer the second order has no bound
+PACE = Pace(least=1.3, most=3.0, confident=0.2, aim=0.3)  # forecasts think too well of the second order
+MOST_FOR_A_REWARD = 300_000  # transitions per action that the value form looks at
 COLUMNS, MOST_COLUMNS = 15, 40
 TOLERABLE = 1e-3  # of the value's span: what a tail may cost
 
@@ -46,6 +43,7 @@ def prove_policy(
     tail: TailLike = None,
     columns: Basis | int | None = None,
     tube: float | None = None,
+    regret: float | None = None,
     max_samples: int = 1_000_000,
     rng: Any = None,
     paired: bool | None = None,
@@ -62,6 +60,8 @@ def prove_policy(
         tail: as in `certify`.
         columns: functions of the state for the proof; as many Legendre functions as make the tail small if left out.
         tube: the half-width asked for.
+        regret: what may be lost at worst by following the expert, as a share of the value's span; whatever comes out if
+            left out.
         max_samples: transitions per action to stop at.
         rng: a seed or Generator.
         paired: as in `certify`.
@@ -78,33 +78,66 @@ def prove_policy(
         raise ValueError(
             f"max_samples must be at least {40 * chosen.size} for {chosen.size} columns, got {max_samples}"
         )
+    if regret is not None and not 0 < regret < 1:
+        raise ValueError(f"regret must be a share of the value's span, between 0 and 1, got {regret}")
     generator = as_generator(rng, "prove_policy")
     paired = can_pair(simulator, chosen, generator, asked=paired)
-    training, fresh = (Pool(simulator, chosen, stream, paired) for stream in generator.spawn(2))
-    lookup, allowed, spent = look_up(policy, domain), allowed_tube(tube, domain), 0
-    number, n = tail_number(tail, chosen) or 0.0, min(FIRST, max_samples)
-    while True:
-        training.grow(int(TRAINING_SHARE * n))
-        solution = solve_policy(_log(training), policy, discount=discount, rng=0, **form)
-        surrogate = _surrogate(solution, policy, training, chosen, lookup, allowed)
-        seen = gather(surrogate, training.leading(FORECAST))
-        own = delta / 2 ** (spent + 1)
-        left = _left(surrogate, seen.forecast((n - training.size) / seen.counts.min()), lookup, allowed, own, number)
-        certificate: PolicyCertificate | None = None
-        if left > CONFIDENT or n >= max_samples:
-            spent += 1
-            fresh.grow(n - training.size)
-            others = {f"attempt {i}": delta / 2**i for i in range(1, spent)} | {"later attempts": own}
-            settings: dict[str, Any] = {"allowed": allowed, "delta": own, "tail": tail, "others": others}
-            certificate = conclude_policy(surrogate, gather(surrogate, fresh), lookup, **settings)
-        if watch is not None:
-            watch(_line(n, left, certificate))
-        if n >= max_samples or (certificate is not None and certificate.margin > 0):
-            status = "certified" if certificate is not None and certificate.holds else solution.status
-            return replace(solution, status=status, samples=n, certificate=certificate)
-        step = AFTER_FAILURE if certificate is not None else STEPS[0]
-        needed = _needed(surrogate, seen, lookup, allowed, own / 2, number, n, max_samples)
-        n = min(int(np.clip(needed, step * n, STEPS[1] * n)) + 1, max_samples)
+    case = SwitchingCase.of(policy, chosen, tube, discount, tail)
+    training, fresh = (Pool(simulator, chosen, stream, paired, case.design) for stream in generator.spawn(2))
+    quest = _Switching(training, fresh, case, form, regret)
+    fewest, pace = max(chosen.size + 2, FEWEST), PACE._replace(first=FIRST * chosen.size)
+    found = pursue(quest, delta=delta, fewest=fewest, max_samples=max_samples, watch=watch, pace=pace)
+    status = "certified" if found.certificate is not None and found.certificate.holds else quest.solution.status
+    return replace(quest.solution, status=status, samples=found.samples, certificate=found.certificate)
+
+
+class _Switching:
+    """The quest for a certificate of an expert who switches; see `prove.Quest`."""
+
+    solution: PolicySolution
+
+    def __init__(
+        self, training: Pool, fresh: Pool, case: SwitchingCase, form: dict[str, Any], regret: float | None
+    ) -> None:
+        self.training, self.fresh, self.status = training, fresh, "undetermined"
+        self._case, self._form, self._regret = case, form, regret
+        self._number = tail_number(case.tail, case.columns) or 0.0
+
+    def learn(self) -> None:
+        """A reward by the value form."""
+        log = _log(self.training)
+        self.solution = solve_policy(log, self._case.policy, discount=self._case.discount, rng=0, **self._form)
+        self.status = "solved"  # whatever it explains, a certificate says what of it is true
+
+    def forecast(self, fresh: int, delta: float) -> float:
+        """From some of the training draws, seen again."""
+        self._surrogate = self._case.surrogate(self.solution.reward, self.training)
+        self._seen = gather(self._surrogate, self.training.leading(FORECAST))
+        return self._left(fresh, delta)
+
+    def _left(self, fresh: int, delta: float) -> float:
+        """Of the margin, or of the regret that is allowed, whichever is less."""
+        evidence, s = self._seen.forecast(fresh / int(self._seen.counts.min())), self._surrogate
+        found = bands(s, evidence, delta=delta, tail=self._number)
+        tube = read(s, found, self._case.lookup, self._case.allowed)
+        left = tube.margin / max(tube.estimated, 1e-300)
+        return left if self._regret is None else min(left, 1 - tube.regret / max(self._regret * found.span, 1e-300))
+
+    def certify(self, delta: float, others: dict[str, float]) -> PolicyCertificate:
+        """From all fresh draws."""
+        return self._case.conclude(self._surrogate, self.fresh, delta, others=others)
+
+    def is_enough(self, certificate: PolicyCertificate) -> bool:
+        """A positive margin, and no more regret than is allowed."""
+        return certificate.margin > 0 and (self._regret is None or certificate.relative_regret <= self._regret)
+
+    def needed(self, n: int, most: int, delta: float) -> int:
+        """By forecasts for other n."""
+
+        def enough(n: int) -> bool:
+            return self._left(int((1 - TRAINING_SHARE) * n), delta) > PACE.aim
+
+        return least_enough(enough, n, most) or most
 
 
 def prove_policy_by_log(
@@ -127,10 +160,9 @@ def prove_policy_by_log(
     chosen = _columns(columns, tail, log.domain, discount, log)
     training, fresh = divide(log, TRAINING_SHARE, as_generator(0 if rng is None else rng))
     solution = solve_policy(training, policy, discount=discount, rng=0, **form)
-    lookup, allowed = look_up(policy, log.domain), allowed_tube(tube, log.domain)
-    surrogate = _surrogate(solution, policy, pieces(training, CHUNK), chosen, lookup, allowed)
-    evidence = gather(surrogate, pieces(fresh, CHUNK))
-    certificate = conclude_policy(surrogate, evidence, lookup, allowed=allowed, delta=delta, tail=tail)
+    case = SwitchingCase.of(policy, chosen, tube, discount, tail)
+    surrogate = case.surrogate(solution.reward, pieces(training, CHUNK))
+    certificate = case.conclude(surrogate, pieces(fresh, CHUNK), delta)
     status = "certified" if certificate.holds else solution.status
     return replace(solution, status=status, samples=int(log.counts.min()), certificate=certificate)
 
@@ -169,53 +201,3 @@ def _log(pool: Pool) -> Transitions:
                 )
             )
     return concatenate(parts)
-
-
-def _surrogate(
-    solution: PolicySolution,
-    policy: Policy,
-    training: Iterable[Piece],
-    columns: Basis,
-    lookup: Lookup,
-    allowed: float,
-) -> PolicySurrogate:
-    reward_range, _ = reward_bounds(solution.reward, columns.domain)
-    settings: dict[str, Any] = {"columns": columns, "discount": solution.discount, "reward_range": reward_range}
-    settings |= {"switches": lookup.switches, "widths": allowed * np.array(WIDTHS)}
-    return fit_policy_surrogate(solution.reward, policy, training, **settings)
-
-
-def _left(
-    surrogate: PolicySurrogate, evidence: PolicyEvidence, lookup: Lookup, allowed: float, delta: float, tail: float
-) -> float:
-    """The margin a certificate from such evidence should leave, as a share of the estimated one."""
-    found = bands(surrogate, evidence, delta=delta, tail=tail)
-    widths, discount = surrogate.widths, surrogate.discount
-    tube = read_tube(surrogate.columns, found, lookup, allowed=allowed, widths=widths, discount=discount)
-    return tube.margin / max(tube.estimated, 1e-300)
-
-
-def _needed(
-    surrogate: PolicySurrogate,
-    seen: PolicyEvidence,
-    lookup: Lookup,
-    allowed: float,
-    delta: float,
-    tail: float,
-    n: int,
-    most: int,
-) -> int:
-    """The next n whose forecast leaves enough; ``most`` if none does."""
-    have = int(seen.counts.min())
-
-    def enough(n: int) -> bool:
-        evidence = seen.forecast((1 - TRAINING_SHARE) * n / have)
-        return _left(surrogate, evidence, lookup, allowed, delta, tail) > 1.3 * CONFIDENT
-
-    return least_enough(enough, n, most) or most
-
-
-def _line(n: int, left: float, certificate: PolicyCertificate | None) -> str:
-    if certificate is not None:
-        return f"{n:,} per action: margin {certificate.margin:.3g}, {certificate.word}"
-    return f"{n:,} per action: a certificate would leave {left:.0%} of the margin"

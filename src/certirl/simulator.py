@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from threading import RLock
@@ -21,6 +21,7 @@ from certirl.transitions import Piece, Transitions, concatenate, pieces_per_chun
 # Rows per piece: kernels cut it into blocks that stay in cache; between two of their calls a thread must wait for its
 # turn in the interpreter, so that calls on shorter pieces would keep several threads from working side by side.
 CHUNK = 1 << 16
+Placing = Callable[[int, np.random.Generator], Array]  # how many states, and with which random numbers
 TORCH_DEVICES = ("cpu", "cuda", "mps", "xpu", "hip")
 
 _ONE_AT_A_TIME = RLock()  # a simulator may ask another
@@ -97,7 +98,7 @@ class Draws:
         n: how many for each action.
         seed: from which every piece gets generators of its own, so that it does not matter who draws it.
         generator: the kind of bit generator.
-        design: draw states from the basis's design for least squares.
+        design: draw states from the basis's design for least squares, or from one given.
         paired: the same states and the same random numbers for every action.
         first: the number of the first piece, when this is a chunk of a longer one.
     """
@@ -107,7 +108,7 @@ class Draws:
     n: int
     seed: np.random.SeedSequence
     generator: Any
-    design: bool
+    design: bool | Placing
     paired: bool
     first: int = 0
 
@@ -157,12 +158,16 @@ class Draws:
         return np.random.Generator(self.generator(child)) if device is None else tensors.generator(child, device)
 
     def _states(self, size: int, stream: Any) -> Any:
+        if callable(self.design):
+            return self.design(size, stream)
         if device_of(self.simulator) is not None:
             return tensors.draw_states(self.basis, size, stream, design=self.design)
         return (self.basis.design if self.design else self.basis.sample)(size, stream)
 
 
-def draw(simulator: Simulator, basis: Basis, n: int, rng: Any, *, design: bool = False, paired: bool = False) -> Draws:
+def draw(
+    simulator: Simulator, basis: Basis, n: int, rng: Any, *, design: bool | Placing = False, paired: bool = False
+) -> Draws:
     """Plan to ask the simulator for n transitions of every action; nothing is drawn before someone walks through.
 
     Args:
@@ -170,7 +175,7 @@ def draw(simulator: Simulator, basis: Basis, n: int, rng: Any, *, design: bool =
         basis: states are drawn from its weight.
         n: how many for each action.
         rng: a seed or Generator, which this spawns from once.
-        design: draw states from the basis's design for least squares instead.
+        design: draw states from the basis's design for least squares instead, or by a function (count, rng).
         paired: the same states and the same random numbers for every action. Each action's transitions are as random as
             before, but where a simulator turns equal random numbers into similar noise, as most do, that noise cancels
             in the difference between two actions, which is all that the criterion looks at.

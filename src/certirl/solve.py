@@ -60,6 +60,7 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
     components: Any = None,
     margin: Any = None,
     tube: float | None = None,
+    regret: float | None = None,
 ) -> Solution | AdditiveSolution | PolicySolution:
     """Find a reward under which the expert's action is strictly optimal: ``min_s D_a(s) ≥ 1`` for every rival a.
 
@@ -85,18 +86,19 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
         components: groups of coordinates that move independently, ``[[0], [1]]``; basis and columns for all or each.
         margin: if the expert depends on the state, the half-width of the tube beside a switch; see `solve_policy`.
         tube: with ``delta``, how far from a switch that must be proved, in units of the state; see `certify`.
+        regret: with ``delta``, go on until following the expert costs no more than this share of the value's span.
     """
     proof: dict[str, Any] = {"delta": delta, "tail": tail}
     given: dict[str, Any] = {"basis": basis, "columns": columns, "samples": samples, "rng": rng, "map": map}
     given |= {"max_samples": max_samples, "progress": progress, "paired": paired}
-    beside = {"margin": margin, "tube": tube}
+    beside: dict[str, Any] = {"tube": tube, "regret": regret}
     if not _is_one_action(expert):
-        _check_for_policy(delta, columns=columns, tube=tube, tail=tail, components=components, cover=cover)
-        return _for_policy(source, expert, discount=discount, price=slack, **given, **proof, **beside)
+        _check_for_policy(delta, {"columns": columns, "tail": tail} | beside, components=components, cover=cover)
+        return _for_policy(source, expert, discount=discount, price=slack, margin=margin, **given, **proof, **beside)
     asked: dict[str, Any] = {"discount": discount, "expert": expert, "objective": objective}
-    beside |= {"several": components is not None}
-    _check(source, discount, expert, basis, samples, form, objective or OBJECTIVES[0], **beside)
     plain, several = form == "least-squares" and cover is None and slack is None, components is not None
+    beside |= {"several": several, "margin": margin}
+    _check(source, discount, expert, basis, samples, form, objective or OBJECTIVES[0], **beside)
     if delta is not None:
         _check_proof(source, delta, plain=plain, several=several)
     if several:
@@ -148,6 +150,7 @@ def _for_policy(
     columns: Any,
     tail: TailLike,
     tube: float | None,
+    regret: float | None,
     paired: bool | None,
     **form: Any,
 ) -> PolicySolution:
@@ -157,18 +160,20 @@ def _for_policy(
             return solve_policy(source, expert, samples=samples, **form)
         form |= {"columns": columns, "tail": tail, "tube": tube}
         if isinstance(source, Transitions):
+            if regret is not None:
+                raise ValueError("a log has no more to draw: leave regret out, its certificate says what it is")
             return prove_policy_by_log(source, expert, delta=delta, **form)
-        watch = announcer(progress)
-        return prove_policy(source, expert, delta=delta, max_samples=max_samples, paired=paired, watch=watch, **form)
+        form |= {"regret": regret, "max_samples": max_samples, "paired": paired, "watch": announcer(progress)}
+        return prove_policy(source, expert, delta=delta, **form)
 
 
-def _check_for_policy(delta: float | None, *, columns: Any, tube: float | None, tail: TailLike, **others: Any) -> None:
+def _check_for_policy(delta: float | None, of_proof: dict[str, Any], **others: Any) -> None:
     """Refuse what an expert that depends on the state has no use for."""
     for name, value in others.items():
         if value is not None:
             raise ValueError(f"{name} is for experts that always take one action: leave it out for a policy")
     if delta is None:
-        for name, value in {"columns": columns, "tube": tube, "tail": tail}.items():
+        for name, value in of_proof.items():
             if value is not None:
                 raise ValueError(f"{name} is for the certificate of a policy: pass delta too, or leave it out")
 
@@ -206,10 +211,12 @@ def _check(
     several: bool,
     margin: Any,
     tube: float | None,
+    regret: float | None,
 ) -> None:
     """Refuse before drawing anything what would be refused after."""
-    if tube is not None:
-        raise ValueError("an expert who always takes one action never switches: leave tube out")
+    for name, value in {"tube": tube, "regret": regret}.items():
+        if value is not None:
+            raise ValueError(f"an expert who always takes one action never switches: leave {name} out")
     if margin is not None:
         raise ValueError("margin is for experts that depend on the state; of one action it is 1 at every state")
     if form not in FORMS:

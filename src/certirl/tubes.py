@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.bases import Basis
 from certirl.concentration import degree, inflation, spread_points
 from certirl.domain import Array, Domain, describe
 from certirl.policies import Policy
@@ -81,8 +80,7 @@ class Tube:
     Attributes:
         margin: the least D_a(s) farther than ``allowed`` from all switches, a lower bound.
         allowed: the half-width that was asked for.
-        estimated, state, action, band, step: where that is: the estimate, the state, the rival, the band, and what the
-            width of a cell costs.
+        estimated, state, action, losses: where that is: the estimate, the state, the rival, and what is taken off.
         undecided: the tube: intervals in which the expert is not proved strictly best ``[t, 2]``.
         half_width: the farthest an undecided state is from a switch; 0 without any.
         share: of the domain that is undecided.
@@ -98,8 +96,7 @@ class Tube:
     estimated: float
     state: float
     action: int
-    band: Band
-    step: float
+    losses: dict[str, float]
     undecided: Array
     half_width: float
     share: float
@@ -109,11 +106,10 @@ class Tube:
     ties: float
 
 
-def read_tube(columns: Basis, bands: Bands, lookup: Lookup, *, allowed: float, widths: Array, discount: float) -> Tube:
+def read_tube(bands: Bands, lookup: Lookup, *, allowed: float, widths: Array, discount: float) -> Tube:
     """Where the expert is proved strictly best, and what it can lose elsewhere.
 
     Args:
-        columns: of the bands' curves.
         bands: around (P_b − P_a)V for every pair of actions.
         lookup: the expert.
         allowed: the half-width outside which everything must be proved.
@@ -121,15 +117,15 @@ def read_tube(columns: Basis, bands: Bands, lookup: Lookup, *, allowed: float, w
         discount: γ.
     """
     A, cells = lookup.support.shape[1], len(lookup.middles)
-    centre, lower = np.zeros((A, A, cells)), np.full((A, A, cells), np.inf)
-    steps, by_pair = {}, {}
+    centre, lower, by_pair = np.zeros((A, A, cells)), np.full((A, A, cells), np.inf), {}
+    middles, half = lookup.middles[:, None], lookup.width / 2
     for band in bands.pairs:
-        (b, a), step = band.pair, lookup.width / 2 * _steepest(columns, band.curve)
-        centre[b, a] = columns.values(lookup.middles[:, None]) @ band.curve
+        (b, a), radius = band.pair, band.radius(middles, half) + half * _slope(band)
+        centre[b, a] = band.estimate(middles)
         centre[a, b] = -centre[b, a]
         for pair in ((b, a), (a, b)):
-            steps[pair], by_pair[pair] = step, band
-            lower[pair] = centre[pair] - step - band.radius
+            by_pair[pair] = band
+            lower[pair] = centre[pair] - radius
     taken = (lookup.support[1:] | lookup.support[:-1]).T
     strict = taken[:, None] & ~taken[None]  # b is taken, a is not
     proved = np.where(strict, lower, np.inf)
@@ -142,6 +138,8 @@ def read_tube(columns: Basis, bands: Bands, lookup: Lookup, *, allowed: float, w
         )
     first, second, cell = np.unravel_index(np.where(outside, proved, np.inf).argmin(), lower.shape)
     worst = (int(first), int(second)) if first != second else (0, 1)
+    losses = {name: float(lost[0]) for name, lost in by_pair[worst].losses(middles[[cell]], half).items()}
+    losses["grid"] += half * _slope(by_pair[worst])
     short = np.maximum(0.0, np.where(taken[:, None], -lower, -np.inf).max(axis=(0, 1)))
     mixed = np.where(taken[:, None] & taken[None] & lookup.steady & ~np.eye(A, dtype=bool)[:, :, None], -lower, 0.0)
     lost = _regret(lookup, short, bands.visits, widths, discount)
@@ -153,8 +151,7 @@ def read_tube(columns: Basis, bands: Bands, lookup: Lookup, *, allowed: float, w
         estimated=float(centre[*worst, cell]),
         state=float(lookup.middles[cell]),
         action=worst[1],
-        band=by_pair[worst],
-        step=steps[worst],
+        losses=losses,
         undecided=_intervals(lookup, ~decided),
         half_width=float(np.max(lookup.away[~decided] + lookup.width, initial=0.0)),
         share=float(np.mean(~decided)),
@@ -185,11 +182,11 @@ def tents_on_cells(lookup: Lookup, widths: Array) -> Array:
     return np.maximum(0.0, tents(lookup.middles, lookup.switches, widths) - lookup.width / 2 / widths[:, None])
 
 
-def _steepest(columns: Basis, curve: Array) -> float:
-    """sup of the slope of an expansion."""
-    count = 20 * columns.size
+def _slope(band: Band) -> float:
+    """The steepest that an estimate gets."""
+    columns, count = band.columns, 20 * band.columns.size
     factor = inflation(columns.kind, degree(columns), count)
-    return float(factor * np.abs(columns.derivative(spread_points(columns, count)) @ curve).max())
+    return float(factor * np.abs(columns.derivative(spread_points(columns, count)) @ band.curve).max())
 
 
 def _intervals(lookup: Lookup, chosen: NDArray[np.bool_]) -> Array:
