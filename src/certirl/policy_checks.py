@@ -68,8 +68,12 @@ def action_values(
     states = effects.states
     if lifted is not None:  # no choice is made where every action ends it, and a cliff there would spoil the rest
         chance = chances(effects)
-        kept = ~lifted.doomed & ((chance > SURE) | (chance < 1 - SURE)).all(axis=0)
+        kept = ~lifted.doomed
+        if not effects.seen:  # estimates of who goes on differ at a threshold, by all that going on is worth
+            kept &= (chance > SURE).all(axis=0)
         states, goals = states[kept], goals[:, kept]
+    if not effects.seen:  # what all actions share, ends and noise above all, chooses none and is the hardest to fit
+        goals = goals - goals.mean(axis=0)
     fold = np.arange(len(states)) % 5 == 0
     candidates: list[Basis | Cells] = [richer(effects.basis, factor) for factor in (1.0, 1.6)]
     candidates += [fit.reward_basis] if isinstance(fit.reward_basis, Cells) else []
@@ -77,9 +81,7 @@ def action_values(
     errors = [_missed(one, states, goals, fold) for one in candidates]
     best = candidates[int(np.argmin(errors))]
     effect = float(np.sqrt(np.mean((goals - goals.mean(axis=0)) ** 2) * 2))
-    error = min(errors) / max(effect, 1e-300)
-    if seen.moved:
-        error = float(np.hypot(error, _moved_error(world, seen, fit) / max(effect, 1e-300)))
+    error = (_moved_error(world, seen, fit) if seen.moved else min(errors)) / max(effect, 1e-300)
     return best, least_squares(best, states, SMOOTH)(goals.T)[1].T, error
 
 

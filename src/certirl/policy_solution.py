@@ -90,8 +90,8 @@ class Diagnostics:
     """What the data say about how far to trust the answer.
 
     Attributes:
-        model_error: of the estimated effects, over the effect of an action, both as root mean squares of V; it is that
-            of `PolicySolution.greedy`, and of the rows too if these were regressed.
+        model_error: of the estimated effects, over the effect of an action, both as root mean squares of V: of the rows
+            if these were regressed, else of `PolicySolution.greedy`.
         growth: γ·ρ(T̂), of the policy's matrix on V's functions; at 1 or more the series behind the matrix form
             diverges. The value form does not use it.
         uncovered: the share of the box where data are missing: grid points of the reward without a state nearby, or,
@@ -146,7 +146,7 @@ class PolicySolution:
         shortfall: by how much the expert's advantage stays below what was asked for, at these states ``[n]``.
         profile: the margin asked for at these states ``[n]``: 0 at a switch, 1 beyond the tube.
         columns: functions of the state of the estimated effects.
-        action_values: (P̂_aV)(s) in these functions ``[A, m]``.
+        action_values: (P̂_aV)(s) in these functions ``[A, m]``, up to what all actions share.
         greedy_share: fresh states at which no action has a better V than the expert's.
         outside_share: the same among states outside the tube.
         planned_share: fresh states at which planning on R alone chooses as the expert; None if it was not tried.
