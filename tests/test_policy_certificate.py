@@ -1,6 +1,5 @@
 """Certificates for experts who switch: never above the truth, tubes and regret included, exact about their words."""
 
-import importlib.util
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -20,11 +19,8 @@ from certirl.simulator import draw
 from certirl.switching_problems import Steps, _quadrature, outcomes, regret
 from certirl.tubes import look_up, read_tube
 
-PATH = Path(__file__).parent.parent / "experiments" / "switching.py"
-spec = importlib.util.spec_from_file_location("switching_experiment", PATH)
-experiment = importlib.util.module_from_spec(spec)
-sys.modules[spec.name] = experiment
-spec.loader.exec_module(experiment)
+sys.path.insert(0, str(Path(__file__).parent.parent / "experiments"))
+import switching as experiment
 
 GRID = np.linspace(-1, 1, 401)
 COLUMNS = certirl.Legendre(3)

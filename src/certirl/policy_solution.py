@@ -32,17 +32,20 @@ class StateFunction:
     Attributes:
         basis: the functions.
         coefficients: ``[k]``.
-        ended: states ``[n, d]`` to whether they are terminal ``[n]``; None if none is.
+        ended: states ``[n, d]`` to whether they are terminal ``[n]``; None if none is, or if nobody says which.
+        zero_at_ends: terminal states are worth 0, also where ``ended`` is not known; set by itself where it is.
         forgotten: there are terminal states, but the file that this was read from could not keep which.
     """
 
     basis: Basis | Cells
     coefficients: Array
     ended: Callable[[Array], Any] | None = None
+    zero_at_ends: bool = False
     forgotten: bool = False
 
     def __post_init__(self) -> None:
         freeze(self)
+        object.__setattr__(self, "zero_at_ends", self.zero_at_ends or self.ended is not None)
 
     @property
     def domain(self) -> Domain:
@@ -275,7 +278,10 @@ class PolicySolution:
         return f"{own}estimated effects stand for the true ones; shares speak of states as they were drawn"
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write it to an npz file (suffix added if missing), terminal states as boxes; `certirl.load` reads it."""
+        """Write it to an npz file (suffix added if missing); `certirl.load` reads it.
+
+        Which states are terminal is kept as boxes, as far as these describe them, and that they are worth 0.
+        """
         packed = (*_ARRAYS, "reward", "value", "columns", "diagnostics", "greedy_share", "outside_share", "certificate")
         header: dict[str, Any] = {
             f.name: getattr(self, f.name)
@@ -286,6 +292,7 @@ class PolicySolution:
         for name in ("reward", "value"):
             own = getattr(self, name)
             header[f"{name}_basis"], arrays[name] = own.basis.spec(), own.coefficients
+        header["zero_at_ends"] = self.reward.zero_at_ends
         header["columns"], header["diagnostics"] = self.columns.spec(), asdict(self.diagnostics)
         for name in ("greedy_share", "outside_share", "planned_share"):
             share = getattr(self, name)
@@ -317,7 +324,8 @@ def unpacked(header: dict[str, Any], arrays: dict[str, Any]) -> PolicySolution:
         ended, forgotten = (ends, False) if ends.trusted else (None, True)
         given |= {"ends": ends, "from_file": not own_rule}
     for name in ("reward", "value"):
-        given[name] = StateFunction(from_spec(header[f"{name}_basis"]), arrays[name], ended, forgotten)
+        zero = bool(header.get("zero_at_ends", False))
+        given[name] = StateFunction(from_spec(header[f"{name}_basis"]), arrays[name], ended, zero, forgotten)
     given |= {"columns": from_spec(header["columns"]), "diagnostics": _diagnostics(header["diagnostics"])}
     for name in ("greedy_share", "outside_share", "planned_share"):
         given[name] = None if header[name] is None else Share(*header[name])

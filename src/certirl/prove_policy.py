@@ -71,7 +71,7 @@ def prove_policy(
     check_delta(delta)
     check_simulator(simulator)
     domain = as_domain(simulator.domain)
-    one_coordinate(domain, "a certificate is")
+    one_coordinate(domain, "a certificate of an expert that switches is", switching=True)
     policy = as_policy(expert, simulator.n_actions)
     chosen = _columns(columns, tail, domain, discount, simulator)
     if max_samples < 40 * chosen.size:
@@ -155,7 +155,7 @@ def prove_policy_by_log(
     """The same from a log, which is divided once: one part finds the reward, the other proves it."""
     check_delta(delta)
     check_declared(log)
-    one_coordinate(log.domain, "a certificate is")
+    one_coordinate(log.domain, "a certificate of an expert that switches is", switching=True)
     policy = as_policy(expert, log.n_actions)
     chosen = _columns(columns, tail, log.domain, discount, log)
     training, fresh = divide(log, TRAINING_SHARE, as_generator(0 if rng is None else rng))
