@@ -35,7 +35,7 @@ class Arguments:
     discounts: tuple[float, ...] = (0.9, 0.99)
     noise: float = 0.005
     samples: int = 30_000
-    seeds: int = 1
+    seeds: int = 5
     first: int = 3000
     episodes: int = 50
     seed: int = 0
