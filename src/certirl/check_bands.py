@@ -90,6 +90,27 @@ class Band:
 
 
 @dataclass(frozen=True, eq=False)
+class _Functionals:
+    """Weights of the errors of every action's regression, times G⁻¹ ``[A]`` tables ``[n][k]``.
+
+    Attributes:
+        weights: themselves.
+        at: w_c·φ at the nodes.
+        products: (w_c·φ)(w_d·φ) there, couple by couple, those of two actions twice ``[n][couples·M]``.
+        swings: |w_c·φ| at the dense states, functional by functional ``[n][A][q]``.
+    """
+
+    weights: list[Table]
+    at: list[Table]
+    products: Table
+    swings: list[list[Short]]
+
+    def applied(self, sums: Sequence[Table]) -> Table:
+        """Σ_c ⟨w_c, sums_c⟩ for every functional and every row of the sums ``[n][rows]``."""
+        return _total([own @ rows.T for own, rows in zip(self.weights, sums, strict=True)])
+
+
+@dataclass(frozen=True, eq=False)
 class _Seen:
     """Sums for every functional and every f_i: seen, their root second moments and largest terms ``[n][m]``."""
 
@@ -112,13 +133,12 @@ class Derivation:
                 raise ImpossibleError(f"the Gram matrix of action {action} is not positive definite")
             self.precision.append(solved[0])
         self.Z = [Table.of(z) for z in record.Z]
-        joined = Table([[x for z in self.Z for x in z.rows[i]] for i in range(A * k)], 1)
-        resolvent = enclosures.inverse(Table.of(identity(A * k)) - joined.scaled(gamma))
+        resolvent = enclosures.inverse(Table.of(identity(A * k)) - _beside(self.Z).scaled(gamma))
         unmixed = enclosures.inverse(Table.of(record.mix))
         if resolvent is None or unmixed is None:
             raise ImpossibleError("the surrogate cannot be inverted")
         self.resolvent, self.unmixed, self.later = resolvent, unmixed, 2 * gamma / (1 - gamma)
-        self.drift = [Table.of(rows) for rows in record.drift]
+        self.drift, self.surprise = list(map(Table.of, record.drift)), [Table.of([row]) for row in record.surprise]
         dense = self.grid.across.T
         self.leverage = [self.grid.sup((dense @ G).times(dense).sums())[0] for G in self.precision]
         self.lebesgue = [1 + rational.root_above(n * x) for n, x in zip(record.counts, self.leverage, strict=True)]
@@ -152,42 +172,41 @@ class Derivation:
         first, second = (rational.log_above(events / delta) for delta in (r.first, r.second / 2))
         longest = max(self.lebesgue) * self.later
         for b, a in pairs:
-            weights = self._weights(b, a, phi)
-            _, band = self._of_value(weights, first)
+            functionals = self._of_pair(b, a, phi)
+            band = self._radii(functionals, first)
             slipped = self.lebesgue[b] + self.lebesgue[a] + longest
             far = r.tail * self.ball.weighed(self._half_ranges)[0]
-            rest = [x + far * slipped for x in self.ball.moved(self._of_functions(weights), second)]
+            rest = [x + far * slipped for x in self.ball.moved(self._of_functions(functionals), second)]
             tail = r.tail * (r.high - r.low) / 2 * slipped
             rounding = self.missed[b] + self.missed[a] + self.later * max(self.missed)
             rounding += self.share * max(map(add, band, rest))
             found.append(Band((b, a), self._curve(b, a), band, rest, tail, rounding))
         return found
 
-    def _weights(self, b: int, a: int, phi: Table) -> list[Table]:
-        """What (P_b − P_a)V depends on at points, times G⁻¹, for every action ``[n][k]``."""
-        lift = phi @ (self.resolvent @ (self.Z[b] - self.Z[a])).scaled(self.r.discount).T
-        parts = self._parts(lift)
+    def _of_pair(self, b: int, a: int, phi: Table) -> _Functionals:
+        """What (P_b − P_a)V depends on at points."""
+        parts = self._parts(phi @ (self.resolvent @ (self.Z[b] - self.Z[a])).scaled(self.r.discount).T)
         parts[b], parts[a] = parts[b] + phi, parts[a] - phi
-        return [part @ G for part, G in zip(parts, self.precision, strict=True)]
+        return self._functionals(parts)
 
     def _parts(self, rows: Table) -> list[Table]:
+        """Action by action."""
         k = self.r.size
         return [Table([row[c * k : (c + 1) * k] for row in rows.rows], rows.error) for c in range(self.r.actions)]
+
+    def _functionals(self, parts: list[Table]) -> _Functionals:
+        weights = [part @ G for part, G in zip(parts, self.precision, strict=True)]
+        at = [own @ self.nodes.phi for own in weights]
+        each = [at[c].times(at[d]).scaled(Fraction(1 if c == d else 2)) for c, d in self.r.couples]
+        swings = zip(*(shortened(self.grid.swing(own)) for own in weights), strict=True)
+        return _Functionals(weights, at, _beside(each), list(map(list, swings)))
 
     def _curve(self, b: int, a: int) -> Table:
         """(P̂_b − P̂_a)V̂ and what the surprises correct, one row."""
         r = self.r
-        seen = [Table.of([x]) @ G for x, G in zip(r.surprise, self.precision, strict=True)]
-        joined = Table([[x for one in seen for x in one.rows[0]]], max(one.error for one in seen))
-        lift = ((joined @ self.resolvent) @ (self.Z[b] - self.Z[a])).scaled(r.discount)
+        seen = [x @ G for x, G in zip(self.surprise, self.precision, strict=True)]
+        lift = ((_beside(seen) @ self.resolvent) @ (self.Z[b] - self.Z[a])).scaled(r.discount)
         return Table.of([r.fits[b]]) - Table.of([r.fits[a]]) + seen[b] - seen[a] + lift
-
-    def _products(self, weights: list[Table]) -> Table:
-        """(w_c·φ)(w_d·φ) at the nodes, couple by couple, those of two actions twice ``[n][couples·M]``."""
-        at = [own @ self.nodes.phi for own in weights]
-        each = [at[c].times(at[d]).scaled(Fraction(1 if c == d else 2)) for c, d in self.r.couples]
-        rows = [[x for one in each for x in one.rows[n]] for n in range(len(at[0].rows))]
-        return Table(rows, max(one.error for one in each))
 
     @cached_property
     def _value_sums(self) -> Table:
@@ -197,19 +216,14 @@ class Derivation:
     @cached_property
     def _function_sums(self) -> Table:
         """Σ E_ciE_di as weights of the nodes, couple by couple ``[m][couples·M]``."""
-        each = [self.nodes.weights(Table.of(self.r.wobble[c][d])) for c, d in self.r.couples]
-        rows = [[x for one in each for x in one.rows[i]] for i in range(len(self.r.mix))]
-        return Table(rows, max(one.error for one in each))
+        return _beside([self.nodes.weights(Table.of(self.r.wobble[c][d])) for c, d in self.r.couples])
 
     @cached_property
     def _half_ranges(self) -> Table:
         return Table([[(high - low + 1) // 2 for low, high in self.ranges]])
 
-    def _swings(self, weights: list[Table]) -> list[list[Short]]:
-        """|w_c·φ| at the dense states, functional by functional ``[n][A][q]``."""
-        return list(map(list, zip(*(shortened(self.grid.swing(own)) for own in weights), strict=True)))
-
     def _terms(self, swing: list[Short], reach: list[Short]) -> Short:
+        """What one fresh state can add; the actions of a pair add up, separate draws do not."""
         return enclosures.terms(swing, reach, together=self.r.paired)
 
     def _units(self, short: int) -> int:
@@ -218,31 +232,26 @@ class Derivation:
 
     def _longest(self, every: Sequence[Short]) -> int:
         """The same for the terms of all functionals as one vector."""
-        squares = every[0] and list(map(mul, every[0], every[0]))
-        for own in every[1:]:
+        squares = [0] * len(every[0])
+        for own in every:
             squares = list(map(add, squares, map(mul, own, own)))
         return self._units(math.isqrt(max(squares)) + 1)
 
-    def _of_value(self, weights: list[Table], L: Fraction) -> tuple[Table, Numbers]:
-        """Σ_c ⟨w_c, Σ xY_c⟩, one row, and the radius of its deviation from the mean."""
+    def _radii(self, functionals: _Functionals, L: Fraction) -> Numbers:
+        """How far Σ_c ⟨w_c, Σ xY_c⟩ can be from its mean."""
         flat = Table([[x for row in self._value_sums.rows for x in row]], self._value_sums.error)
-        observed = (self._products(weights) @ flat.T).T
-        tops = [self._units(max(self._terms(swing, self.reach_of_value))) for swing in self._swings(weights)]
-        return self._found(weights), rational.radii_above(observed, [Fraction(x, ONE) for x in tops], L)
+        observed = (functionals.products @ flat.T).T
+        tops = [self._units(max(self._terms(swing, self.reach_of_value))) for swing in functionals.swings]
+        return rational.radii_above(observed, [Fraction(x, ONE) for x in tops], L)
 
-    def _found(self, weights: list[Table]) -> Table:
-        each = [Table.of([x]) @ own.T for x, own in zip(self.r.surprise, weights, strict=True)]
-        return _total(each)
-
-    def _of_functions(self, weights: list[Table]) -> _Seen:
+    def _of_functions(self, functionals: _Functionals) -> _Seen:
         """The same sums for every f_i instead of V."""
-        found = _total([own @ drift.T for own, drift in zip(weights, self.drift, strict=True)])
-        squares = self._products(weights) @ self._function_sums.T
         tops = [
             [self._units(max(self._terms(swing, reach))) for reach in self.reach_of_functions]
-            for swing in self._swings(weights)
+            for swing in functionals.swings
         ]
-        return _Seen(found, squares, Table(tops))
+        squares = functionals.products @ self._function_sums.T
+        return _Seen(functionals.applied(self.drift), squares, Table(tops))
 
     @cached_property
     def ball(self) -> Ball:
@@ -251,13 +260,13 @@ class Derivation:
         if r.discount * (1 + r.tail * max(self.lebesgue)) >= 1:
             raise ImpossibleError("the tail is so large that what regression aims at need not contract")
         rows = (self.unmixed.T @ self.resolvent.T).scaled(r.discount)
-        weights = [part @ G for part, G in zip(self._parts(rows), self.precision, strict=True)]
-        centre, swings, covariance = self._found(weights), self._swings(weights), self._covariance(weights)
+        functionals = self._functionals(self._parts(rows))
+        centre, found = functionals.applied(self.surprise).T, functionals.applied(self.drift)
+        swings, covariance = functionals.swings, self._covariance(functionals.at)
         own = Fraction(self._longest([self._terms(swing, self.reach_of_value) for swing in swings]), ONE)
-        trace = sum(row[i] for i, row in enumerate(covariance.above()))
+        trace = sum((row[i] for i, row in enumerate(covariance.above())), Fraction(0))
         radius = enclosures.norm_radius_above(trace, enclosures.top_eigenvalue_above(covariance), own, L)
-        found = _total([own @ drift.T for own, drift in zip(weights, self.drift, strict=True)])
-        moments = self._products(weights) @ self._function_sums.T
+        moments = functionals.products @ self._function_sums.T
         columns = [sum(max(x + moments.error, 0) for x in column) for column in zip(*moments.rows, strict=True)]
         spread = roots_above(Table([columns]))
         tops = [self._longest([self._terms(swing, reach) for swing in swings]) for reach in self.reach_of_functions]
@@ -270,9 +279,9 @@ class Derivation:
             raise ImpossibleError("there is too little data: errors of the operators may grow from step to step")
         return Ball(centre, rational.rounded_up(radius / (1 - growth)))
 
-    def _covariance(self, weights: list[Table]) -> Table:
-        """The observed second moments of û's estimate ``[m][m]``."""
-        at, parts = [own @ self.nodes.phi for own in weights], []
+    def _covariance(self, at: list[Table]) -> Table:
+        """The observed second moments of û's estimate ``[m][m]``, from functionals at the nodes."""
+        parts = []
         for (c, d), row in zip(self.r.couples, self._value_sums.rows, strict=True):
             part = at[c].times(Table([row], self._value_sums.error)) @ at[d].T
             parts += [part] if c == d else [part, part.T]
@@ -281,10 +290,9 @@ class Derivation:
     def span(self) -> Fraction:
         """V at one state less V at another, from below; zero at least."""
         r, L = self.r, rational.log_above(2 * EVENTS / (self.r.rest / 2))
-        rows = self._parts(Table.of([r.drop]) @ self.resolvent.T.scaled(r.discount))
-        weights = [part @ G for part, G in zip(rows, self.precision, strict=True)]
-        found, radius = self._of_value(weights, L)
-        lost = radius[0] + self.ball.moved(self._of_functions(weights), L)[0]
+        functionals = self._functionals(self._parts(Table.of([r.drop]) @ self.resolvent.T.scaled(r.discount)))
+        found = functionals.applied(self.surprise)
+        lost = self._radii(functionals, L)[0] + self.ball.moved(self._of_functions(functionals), L)[0]
         half = (r.high - r.low) / 2 + self.ball.weighed(self._half_ranges)[0]
         rounding = self.later * max(self.missed) + self.share * lost + self._terms_of_value / 2**49
         lost += self.later * r.tail * max(self.lebesgue) * half + rounding
@@ -378,7 +386,13 @@ class Ball:
         squares = Table.of([[x * x for x in self.weighed(roots_above(seen.squares))]])
         noise = rational.radii_above(squares, self.weighed(seen.largest), L)
         lengths = lengths_above(seen.found)
-        return [x + self.radius * l + y for (x,), l, y in zip(known, lengths, noise, strict=True)]
+        return [x + self.radius * length + y for (x,), length, y in zip(known, lengths, noise, strict=True)]
+
+
+def _beside(tables: Sequence[Table]) -> Table:
+    """One long row for the rows of all of them."""
+    rows = [[x for row in rows for x in row] for rows in zip(*(table.rows for table in tables), strict=True)]
+    return Table(rows, max(table.error for table in tables))
 
 
 def _total(tables: Sequence[Table]) -> Table:

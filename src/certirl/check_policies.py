@@ -21,6 +21,7 @@ from certirl import check, check_bands, check_tubes, rational
 from certirl.check import SLACK, Verdict
 from certirl.check_bands import ImpossibleError, Record
 from certirl.check_tubes import Expert, Tents, Tube
+from certirl.enclosures import Nodes
 
 KINDS = ("policy certificate", "policy solution")  # of files
 BELIEVED = "taken as stated: the tail, independent draws, what the expert does, between what V lies"
@@ -46,11 +47,13 @@ def _record(claim: dict[str, Any], arrays: dict[str, Any]) -> Record:
     shapes |= {"spread": (A, A, wide), "drift": (A, m, k), "wobble": (A, A, m, wide), "drop": (m,)}
     shapes |= {"tent_fits": (A, tents, k), "visits": (A, tents, k), "visit_spread": (A, tents, wide)}
     sums = {name: check.exact(np.asarray(arrays[name]), name, shape) for name, shape in shapes.items()}
-    parts = {name: Fraction(claim["spending"][f"{name} order"]) for name in ("first", "second")}
     return Record(
         **{**sums, "counts": [int(n) for n in sums["counts"]]},
-        **{name: Fraction(claim[name]) for name in ("low", "high", "dropped")},
-        **parts,
+        low=Fraction(claim["low"]),
+        high=Fraction(claim["high"]),
+        dropped=Fraction(claim["dropped"]),
+        first=Fraction(claim["spending"]["first order"]),
+        second=Fraction(claim["spending"]["second order"]),
         rest=Fraction(claim["spending"]["regret"]),
         tail=Fraction(tail or 0),
         kind=kind,
@@ -76,7 +79,7 @@ def _expert(claim: dict[str, Any], arrays: dict[str, Any], actions: int) -> tupl
 def _contradictions(r: Record, claim: dict[str, Any], expert: Expert, tents: Tents) -> list[str]:
     """What neither sums over data, nor parts of a probability, nor an expert can be."""
     wrong, squared = [], rational.PI_ABOVE if r.kind == "Chebyshev" else Fraction(2)
-    nodes = check_bands.Nodes(r.kind, r.size, r.degree)
+    nodes = Nodes(r.kind, r.size, r.degree)
     squares = nodes.phi.times(nodes.phi)
     for c, (n, gram) in enumerate(zip(r.counts, r.gram, strict=True)):
         if n < r.size:
@@ -88,11 +91,8 @@ def _contradictions(r: Record, claim: dict[str, Any], expert: Expert, tents: Ten
         firsts = [r.surprise[c], *r.drift[c], *r.visits[c]]
         spreads = rational.Table.of([r.spread[c][c], *r.wobble[c][c], *r.visit_spread[c]])
         most = (nodes.weights(spreads) @ squares.T).above()  # Σ x_i²Y², for Cauchy and Schwarz
-        if any(
-            x * x > n * y * (1 + SLACK)
-            for one, own in zip(firsts, most, strict=True)
-            for x, y in zip(one, own, strict=True)
-        ):
+        pairs = ((x, y) for one, own in zip(firsts, most, strict=True) for x, y in zip(one, own, strict=True))
+        if any(x * x > n * y * (1 + SLACK) for x, y in pairs):
             wrong.append(f"the surprises of action {c} are larger than their spread allows")
     if r.paired and any(gram != r.gram[0] for gram in r.gram):
         wrong.append("paired actions have different states")
@@ -120,7 +120,7 @@ def _same_places(expert: Expert, tents: Tents) -> bool:
 
 
 def _range_of_value(r: Record, header: dict[str, Any], arrays: dict[str, Any]) -> list[str]:
-    """V = R + γ Σ_c π_c·(P̂_cV) of a solution, whose reward is in the file; nothing can be said of a certificate alone."""
+    """V = R + γ Σ_c π_c·(P̂_cV) of a solution, whose reward is in the file; of a certificate alone nothing is known."""
     if header["kind"] == KINDS[0]:
         return []
     basis, reward = header["reward_basis"], np.asarray(arrays["reward"])
@@ -137,26 +137,26 @@ def _range_of_value(r: Record, header: dict[str, Any], arrays: dict[str, Any]) -
     return []
 
 
-def derive(header: dict[str, Any], arrays: dict[str, Any]) -> tuple[Tube, Fraction, Expert]:
-    """The tube and the span of the value that follow from the numbers of a file, and the expert they speak of.
-
-    Raises:
-        ImpossibleError: in a sentence, if nothing follows from them.
-    """
+def derive(header: dict[str, Any], arrays: dict[str, Any]) -> tuple[tuple[Tube, Fraction, Expert] | None, list[str]]:
+    """The tube and the span of the value that follow, and the expert they speak of; or why nothing does."""
     claim, own = _stored(header, arrays)
     assert claim is not None
-    record = _record(claim, own)
-    expert, tents = _expert(claim, own, record.actions)
-    if wrong := _contradictions(record, claim, expert, tents) + _range_of_value(record, header, arrays):
-        raise ImpossibleError("; ".join(wrong))
-    work = check_bands.Derivation(record)
-    tube = check_tubes.read_tube(record, work.bands(), work.visits(), expert, tents, Fraction(claim["allowed"]))
-    return tube, work.span(), expert
+    try:
+        record = _record(claim, own)
+        expert, tents = _expert(claim, own, record.actions)
+        if wrong := _contradictions(record, claim, expert, tents) + _range_of_value(record, header, arrays):
+            return None, wrong
+        work = check_bands.Derivation(record)
+        tube = check_tubes.read_tube(record, work.bands(), work.visits(), expert, tents, Fraction(claim["allowed"]))
+        return (tube, work.span(), expert), []
+    except ImpossibleError as problem:
+        return None, [str(problem)]
 
 
 def objections(tube: Tube, span: Fraction, expert: Expert, claim: dict[str, Any]) -> list[str]:
     """Why the claim does not follow, if it does not; the tube may be off by a cell."""
-    wrong, cell = check.objections(tube.parts, tube.margin, claim), (1 + SLACK) * expert.width
+    margin, parts = tube.margin(claim["margin"])
+    wrong, cell = check.objections(parts, margin, claim), (1 + SLACK) * expert.width
     if Fraction(claim["value_span"]) > span + SLACK * (1 + span):
         wrong.append(f"the value's span is only known to be {float(span):.6g}, less than is claimed")
     least = {
@@ -186,11 +186,8 @@ def check_policy(path: str | os.PathLike[str]) -> Verdict:
     if '"product"' in json.dumps(claim):
         raise ValueError(f"{path} certifies a box of states: certirl check derives certificates of one coordinate only")
     try:
-        holds, claimed, reasons, found = bool(claim["holds"]), float(claim["margin"]), list[str](), None
-        try:
-            found = derive(header, arrays)
-        except ImpossibleError as problem:
-            reasons.append(str(problem))
+        holds, claimed = bool(claim["holds"]), float(claim["margin"])
+        found, reasons = derive(header, arrays)
         if found is not None and holds:
             reasons += objections(*found, claim)
         elif found is not None:
@@ -198,18 +195,19 @@ def check_policy(path: str | os.PathLike[str]) -> Verdict:
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError, IndexError) as problem:
         raise ValueError(f"{path} is damaged: something in its certificate is missing or wrong ({problem})") from None
     verdict = "nothing claimed" if not holds else "refuted" if reasons else "confirmed"
-    margin = -math.inf if found is None else math.nextafter(float(found[0].margin), -math.inf)
-    return Verdict(verdict, margin, claimed, (*reasons, *([] if found is None else _in_words(*found)), BELIEVED))
+    if found is None:
+        return Verdict(verdict, -math.inf, claimed, (*reasons, BELIEVED))
+    least, parts = found[0].margin(claimed)
+    words = (*reasons, str(parts[0]), *_in_words(*found), BELIEVED)
+    return Verdict(verdict, math.nextafter(float(least), -math.inf), claimed, words)
 
 
 def _in_words(tube: Tube, span: Fraction, expert: Expert) -> list[str]:
     """What was derived."""
     half, settled = (math.inf if x is None else float(x) for x in (tube.half_width, tube.settled))
-    where = (
-        f"tube of half-width {half:.4g}, {float(tube.share):.2%} of the domain, around {len(expert.switches)} switches"
-    )
+    where = f"tube around {len(expert.switches)} switches: half-width {half:.4g}, {float(tube.share):.2%} of the domain"
     lost = f"regret at most {float(tube.regret):.4g}, the value's span at least {float(span):.4g}"
-    return [str(tube.parts[0]), where, f"{lost}; settled farther than {settled:.4g} from a switch"]
+    return [where, f"{lost}; settled farther than {settled:.4g} from a switch"]
 
 
 def main(path: str | os.PathLike[str]) -> int:

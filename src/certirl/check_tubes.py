@@ -104,7 +104,7 @@ class Tube:
     settled: Fraction | None
     ties: Fraction
 
-    def margin(self, claimed: Fraction) -> Margin:
+    def margin(self, claimed: float) -> Margin:
         """The margin that a claim is about: with all cells unless it is larger than that."""
         every, most = self.outside
         return every if claimed <= every.least + SLACK * (1 + abs(every.least)) else most
