@@ -15,69 +15,10 @@ from typing import NamedTuple
 
 from certirl import enclosures, rational
 from certirl.check import SLACK, Parts
-from certirl.check_bands import Band, ImpossibleError, Record
+from certirl.check_bands import Band
+from certirl.check_records import Expert, ImpossibleError, Numbers, Record, Tents
 from certirl.enclosures import SHORT, short_above
 from certirl.rational import ONE
-
-Numbers = list[Fraction]
-
-
-@dataclass(frozen=True, eq=False)
-class Expert:
-    """What it does at the ends of equal cells.
-
-    Attributes:
-        low, high: the ends of the interval.
-        support: the actions that it takes at each end ``[cells + 1]``.
-    """
-
-    low: Fraction
-    high: Fraction
-    support: list[frozenset[int]]
-
-    @property
-    def cells(self) -> int:
-        """Their number."""
-        return len(self.support) - 1
-
-    @property
-    def width(self) -> Fraction:
-        """Of a cell."""
-        return (self.high - self.low) / self.cells
-
-    @cached_property
-    def steady(self) -> list[bool]:
-        """Whether the ends of a cell agree."""
-        return [one == other for one, other in zip(self.support, self.support[1:], strict=False)]
-
-    def middle(self, cell: int) -> Fraction:
-        """Of a cell."""
-        return self.low + self.width * (2 * cell + 1) / 2
-
-    @property
-    def switches(self) -> Numbers:
-        """The middles of cells whose ends do not agree."""
-        return [self.middle(cell) for cell, steady in enumerate(self.steady) if not steady]
-
-    @cached_property
-    def away(self) -> list[Fraction] | None:
-        """From every middle to the nearest switch; None if there is none."""
-        switching = [cell for cell, steady in enumerate(self.steady) if not steady]
-        if not switching:
-            return None
-        return [self.width * min(abs(cell - other) for other in switching) for cell in range(self.cells)]
-
-
-@dataclass(frozen=True)
-class Tents:
-    """max(0, 1 − distance/width), the distance to the nearest switch: how often they are met was counted."""
-
-    switches: Numbers
-    widths: Numbers
-
-    def away(self, state: Fraction) -> Fraction:
-        """The distance."""
-        return min(abs(state - switch) for switch in self.switches)
 
 
 class Margin(NamedTuple):

@@ -145,7 +145,12 @@ def check_file(options: argparse.Namespace) -> int:
     """Derive a saved certificate again, with other arithmetic."""
     from certirl import check
 
-    if archive.kind_of(options.file) != additive.KIND:
+    kind = archive.kind_of(options.file)
+    if kind in ("policy certificate", "policy solution"):
+        from certirl import check_policies
+
+        return check_policies.main(options.file)
+    if kind != additive.KIND:
         return check.main(options.file)
     from certirl import check_components
 
