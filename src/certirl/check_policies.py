@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Any
 
 from certirl import check, check_bands, check_tubes
-from certirl.check import SLACK, Verdict
+from certirl.check import ALIKE, SLACK, Verdict
 from certirl.check_records import (
     KINDS,
     Expert,
@@ -52,8 +52,11 @@ def objections(tube: Tube, span: Fraction, expert: Expert, claim: dict[str, Any]
     """Why the claim does not follow, if it does not; the tube may be off by a cell."""
     margin, parts = tube.margin(claim["margin"])
     wrong, cell = check.objections(parts, margin, claim), (1 + SLACK) * expert.width
+    for name, follows in (("regret", tube.regret), ("value_span", span)):
+        if not abs(follows - Fraction(claim[name])) <= ALIKE * follows + SLACK:
+            wrong.append(f"{name.replace('_', ' ')} is not what follows from the sums: {float(follows):.6g}")
     if Fraction(claim["value_span"]) > span + SLACK * (1 + span):
-        wrong.append(f"the value's span is only known to be {float(span):.6g}, less than is claimed")
+        wrong.append("the claimed value span is larger than what follows")
     least = {
         "regret": (tube.regret, SLACK * (1 + tube.regret)),
         "ties": (tube.ties, SLACK * (1 + tube.ties)),
@@ -65,7 +68,7 @@ def objections(tube: Tube, span: Fraction, expert: Expert, claim: dict[str, Any]
         # Infinity claims nothing, and is all that can be claimed where there is no bound.
         if claim[name] != math.inf and (own is None or Fraction(claim[name]) < own - slack):
             known = "infinite" if own is None else f"{float(own):.6g}"
-            wrong.append(f"{name.replace('_', '-')} may be {known}, more than is claimed")
+            wrong.append(f"{name.replace('_', ' ')} may be {known}, more than is claimed")
     return wrong
 
 

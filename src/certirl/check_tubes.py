@@ -17,8 +17,8 @@ from certirl import enclosures, rational
 from certirl.check import SLACK, Parts
 from certirl.check_bands import Band
 from certirl.check_records import Expert, ImpossibleError, Numbers, Record, Tents
-from certirl.enclosures import SHORT, short_above
-from certirl.rational import ONE
+from certirl.enclosures import SHORT, Short, short_above
+from certirl.rational import BITS, ONE
 
 
 class Margin(NamedTuple):
@@ -33,12 +33,13 @@ class Tube:
     """What follows for all cells; lengths are None where the expert never switches and not all is decided.
 
     Attributes:
-        outside: the margin, with cells that end where the tube asked for ends, and without: in floating point such a
-            cell may fall on either side.
+        outside: the margin.
+        ends: that of every cell that ends where the tube asked for ends: in floating point it may fall on either side.
         half_width, share, regret, settled, ties: as in a certificate.
     """
 
-    outside: tuple[Margin, Margin]
+    outside: Margin
+    ends: list[Margin]
     half_width: Fraction | None
     share: Fraction
     regret: Fraction
@@ -46,19 +47,24 @@ class Tube:
     ties: Fraction
 
     def margin(self, claimed: float) -> Margin:
-        """The margin that a claim is about: with all cells unless it is larger than that."""
-        every, most = self.outside
-        return every if claimed <= every.least + SLACK * (1 + abs(every.least)) else most
+        """The margin that a claim is about, with the ends that it speaks of: it is not larger than theirs."""
+        spoken = [end for end in self.ends if claimed <= end.least + SLACK * (1 + abs(end.least))]
+        return min([self.outside, *spoken], key=lambda margin: margin.least)
 
 
 @dataclass(frozen=True, eq=False)
 class _Pair:
-    """A pair of actions on all cells: curve and radius in units of 2^−BITS, and how much of that is second order."""
+    """A pair of actions on all cells: curve and radius in units of 2^−BITS."""
 
     centre: Sequence[int]
     radius: list[int]
-    second: list[Fraction]
     band: Band
+    weights: list[Short]
+
+    def second(self, cell: int) -> Fraction:
+        """How much of the radius is of second order: the points' average."""
+        row = self.weights[cell]
+        return rational.dot(self.band.second, list(map(Fraction, row))) / sum(row)
 
 
 def _up(x: Fraction) -> int:
@@ -69,21 +75,16 @@ def _pairs(r: Record, bands: list[Band], cells: int) -> dict[tuple[int, int], _P
     """Every pair on all cells."""
     kind, degree, phi = r.kind, r.degree, enclosures.at_middles(r.kind, r.size, cells)
     weights = enclosures.blending_above(kind, degree, r.points, cells)
-    steep = enclosures.steepness_above(kind, degree, cells)
+    steep = [short_above(x / cells) for x in enclosures.steepness_above(kind, degree, cells)]
     wider, found = rational.inflation_above(kind, degree, r.points), {}
     for band in bands:
         total = [a + b for a, b in zip(band.estimation, band.second, strict=True)]
-        short, rest = ([short_above(x) for x in numbers] for numbers in (total, band.second))
-        most, fixed = wider * max(total), enclosures.slope_above(kind, degree, band.curve) / cells
-        fixed += band.tail + band.rounding
-        everywhere, between = _up(most), [_up(x * most / cells + fixed) for x in steep]
-        near = (sum(map(mul, row, short)) for row in weights)
-        curve = band.curve @ phi
-        radius = [
-            min(x * (ONE >> 2 * SHORT), everywhere) + more + curve.error for x, more in zip(near, between, strict=True)
-        ]
-        second = [Fraction(sum(map(mul, row, rest)), sum(row) << SHORT) for row in weights]
-        found[band.pair] = _Pair(curve.rows[0], radius, second, band)
+        short, curve, most = list(map(short_above, total)), band.curve @ phi, _up(wider * max(total))
+        falls = enclosures.slope_above(kind, degree, band.curve) / cells
+        fixed = _up(falls + band.tail + band.rounding) + curve.error + 1
+        near = (sum(map(mul, row, short)) << BITS - 2 * SHORT for row in weights)
+        radius = [min(x, most) + (y * most >> SHORT) + fixed for x, y in zip(near, steep, strict=True)]
+        found[band.pair] = _Pair(curve.rows[0], radius, band, weights)
     return found
 
 
@@ -129,7 +130,7 @@ class _Cells:
     def parts(self, b: int, a: int, cell: int) -> Parts:
         """What a lower bound is made of."""
         pair = self.pairs[min(a, b), max(a, b)]
-        band, second = pair.band, pair.second[cell]
+        band, second = pair.band, pair.second(cell)
         centre = Fraction(pair.centre[cell] if b < a else -pair.centre[cell], ONE)
         rest = Fraction(pair.radius[cell], ONE) - band.tail - band.rounding - second
         return Parts(centre, rest, second, band.tail, band.rounding)
@@ -142,9 +143,15 @@ def read_tube(
     cells, every = _Cells(_pairs(record, bands, expert.cells), expert), range(expert.cells)
     regret = _regret(record.discount, [Fraction(cells.short(cell), ONE) for cell in every], visits, expert, tents)
     undecided, disputed = (cells.not_above(bound) for bound in (0, _up(regret)))
-    with_ends, without = (_outside(cells, allowed + sign * SLACK * expert.width) for sign in (-1, 1))
+    away, slack = expert.away or [allowed + expert.width] * expert.cells, SLACK * expert.width
+    beyond = [x + expert.width - allowed for x in away]
+    outside = _margin(cells, [cell for cell in every if beyond[cell] > slack])
+    if outside is None:
+        raise ImpossibleError("outside the tube there is no action to be better than")
+    ends = [_margin(cells, [cell]) for cell in every if abs(beyond[cell]) <= slack]
     return Tube(
-        outside=(with_ends, without),
+        outside=outside,
+        ends=[end for end in ends if end is not None],
         half_width=_farthest(expert, undecided),
         share=Fraction(len(undecided), expert.cells),
         regret=regret,
@@ -153,15 +160,11 @@ def read_tube(
     )
 
 
-def _outside(cells: _Cells, allowed: Fraction) -> Margin:
-    """The margin over all cells that reach farther than this from all switches."""
-    away, width = cells.expert.away, cells.expert.width
-    outside = [cell for cell in range(cells.expert.cells) if away is None or away[cell] + width > allowed]
-    if not outside:
-        raise ImpossibleError("every state is within the tube")
-    told = {cell: x for cell in outside if (x := cells.proved[cell]) is not None}
+def _margin(cells: _Cells, chosen: list[int]) -> Margin | None:
+    """The margin over some cells; None if there is no rival on any."""
+    told = {cell: x for cell in chosen if (x := cells.proved[cell]) is not None}
     if not told:
-        raise ImpossibleError("the expert takes every action: there is nothing to be better than")
+        return None
     least = min(told.values())
     nearly = least + (max(abs(least), ONE) >> 40)
     low = [(b, a, cell) for cell, x in told.items() if x <= nearly for b, a in cells.rivals(cell)]

@@ -214,8 +214,8 @@ def steepness_above(kind: str, degree: int, cells: int) -> list[Fraction]:
     """sup|f'| on every cell for any expansion with |f| ≤ 1 on [−1, 1]: the inequalities of Bernstein and Markov."""
     if kind == "Fourier":
         return [PI_ABOVE * degree] * cells
-    ends = [min(abs(t) + Fraction(1, cells), Fraction(1)) for t in middles(cells)]
-    return [degree * min(Fraction(degree), root_above(1 / (1 - t * t)) if t < 1 else Fraction(degree)) for t in ends]
+    markov, ends = Fraction(degree**2), (abs(t) + Fraction(1, cells) for t in middles(cells))
+    return [min(markov, degree * root_above(1 / (1 - t * t))) if t < 1 else markov for t in ends]
 
 
 def blending_above(kind: str, degree: int, count: int, cells: int) -> list[Short]:
@@ -231,10 +231,10 @@ def blending_above(kind: str, degree: int, count: int, cells: int) -> list[Short
     angles = _angles_of_middles(kind, cells, half), _angles_of_points(kind, count)
     own, others = ([_working(*_turned(*angle, times)) for times in (1, degree, end)] for angle in angles)
     scale, most = (end - degree) * count * (1 if around else 2), Fraction(degree + end, count * (1 if around else 2))
-    slack = 4 + (64 * (1 + end * end) >> _WORKING - _CLOSE - SHORT)
+    top, slack = short_above(most), 4 + (64 * (1 + end * end) >> _WORKING - _CLOSE - SHORT)
     points = list(zip(*(row for turned in others for row in turned), strict=True))
     rows = [
-        [_kernel(cell, point, around, scale, short_above(most)) + slack for point in points]
+        [_kernel(cell, point, around, scale, top) + slack for point in points]
         for cell in zip(*(row for turned in own for row in turned), strict=True)
     ]
     # Cells and points lie the same way from either end.
