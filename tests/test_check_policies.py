@@ -136,7 +136,7 @@ def test_every_band_agrees_at_every_point(certificate, copy):
     for own, band in zip(work.bands(), told.pairs, strict=True):
         assert own.pair == band.pair
         assert np.array(own.estimation, float) == pytest.approx(band.estimation, rel=1e-9)
-        assert np.array(own.second, float) == pytest.approx(band.second_order, rel=1e-5)
+        assert np.array(own.second, float) == pytest.approx(band.second_order, rel=1e-7)
         assert (np.array(own.second, float) >= band.second_order * (1 - 1e-9)).all()
         assert [x / rational.ONE for x in own.curve.rows[0]] == pytest.approx(band.curve, abs=1e-10)
     assert np.array(work.visits(), float) == pytest.approx(told.visits, rel=1e-7)
@@ -278,6 +278,8 @@ def test_a_solution_is_recognised_and_the_range_of_its_value_derived(solution, t
     header["certificate"]["low"] += 0.1
     found = check_policy(write(tmp_path / "t.npz", header, arrays))
     assert found.verdict == "refuted" and "V may reach from" in found.reasons[0]
+    with pytest.raises(ValueError, match="holds a certirl solution, and nothing of an expert who switches"):
+        check_policy(write(tmp_path / "o.npz", header | {"kind": "solution"}, arrays))
     del header["certificate"]
     assert cli.main(["check", str(write(tmp_path / "n.npz", header, arrays))]) == 0
     assert capsys.readouterr().out == "Nothing claimed: the file holds no certificate.\n"
@@ -324,12 +326,13 @@ def test_largest_eigenvalues_from_above(size, scale):
     table = rational.Table.of(A)
     above = float(enclosures.top_eigenvalue_above((table @ table.T).scaled(Fraction(scale))))
     truth = scale * np.linalg.eigvalsh(A @ A.T)[-1]
-    assert truth * (1 - 1e-12) <= above <= truth * (1 + 1e-4)
+    assert truth * (1 - 1e-12) <= above <= truth * (1 + 1e-7)
 
 
 @pytest.mark.parametrize("basis", [Legendre(7), Legendre(1), Chebyshev(4), Fourier(5), Fourier(6)])
-def test_cells_match_in_floating_point(basis):
-    degree, cells, kind = concentration.degree(basis), 37, basis.kind
+@pytest.mark.parametrize("cells", [37, 48])  # 48 middles of cells on the circle, and some are points themselves
+def test_cells_match_in_floating_point(basis, cells):
+    degree, kind = concentration.degree(basis), basis.kind
     count = 8 * max(degree, 1)
     middles = np.array([float(t) for t in enclosures.middles(cells)])[:, None]
     weights = np.array(enclosures.blending_above(kind, degree, count, cells), float) / 2**enclosures.SHORT

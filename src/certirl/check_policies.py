@@ -29,8 +29,6 @@ from certirl.check_records import (
 )
 from certirl.check_tubes import Tube
 
-BELIEVED = "taken as stated: the tail, independent draws, what the expert does, between what V lies"
-
 
 def derive(header: dict[str, Any], arrays: dict[str, Any]) -> tuple[tuple[Tube, Fraction, Expert] | None, list[str]]:
     """The tube and the span of the value that follow, and the expert they speak of; or why nothing does."""
@@ -79,7 +77,9 @@ def check_policy(path: str | os.PathLike[str]) -> Verdict:
         path: a file written by `PolicyCertificate.save` or `PolicySolution.save`.
     """
     header, arrays = check.read(path)
-    if header.get("kind") not in KINDS or (claim := stored(header, arrays)[0]) is None:
+    if header.get("kind") not in KINDS:
+        raise ValueError(f"{path} holds a certirl {header.get('kind')}, and nothing of an expert who switches")
+    if (claim := stored(header, arrays)[0]) is None:
         return Verdict("nothing claimed", math.nan, math.nan, ("the file holds no certificate",))
     if '"product"' in json.dumps(claim):
         raise ValueError(f"{path} certifies a box of states: certirl check derives certificates of one coordinate only")
@@ -94,18 +94,20 @@ def check_policy(path: str | os.PathLike[str]) -> Verdict:
         raise ValueError(f"{path} is damaged: something in its certificate is missing or wrong ({problem})") from None
     verdict = "nothing claimed" if not holds else "refuted" if reasons else "confirmed"
     if found is None:
-        return Verdict(verdict, -math.inf, claimed, (*reasons, BELIEVED))
+        return Verdict(verdict, -math.inf, claimed, tuple(reasons))
     least, parts = found[0].margin(claimed)
-    words = (*reasons, str(parts[0]), *_in_words(*found), BELIEVED)
+    bounds = "; between what V lies" if header["kind"] == KINDS[0] else ""
+    words = (*reasons, str(parts[0]), *_in_words(*found, bounds))
     return Verdict(verdict, math.nextafter(float(least), -math.inf), claimed, words)
 
 
-def _in_words(tube: Tube, span: Fraction, expert: Expert) -> list[str]:
-    """What was derived."""
+def _in_words(tube: Tube, span: Fraction, expert: Expert, bounds: str) -> list[str]:
+    """What was derived, and what was believed."""
     half, settled = (math.inf if x is None else float(x) for x in (tube.half_width, tube.settled))
     where = f"tube around {len(expert.switches)} switches: half-width {half:.4g}, {float(tube.share):.2%} of the domain"
     lost = f"regret at most {float(tube.regret):.4g}, the value's span at least {float(span):.4g}"
-    return [where, f"{lost}; settled farther than {settled:.4g} from a switch"]
+    believed = f"independent draws; the tail; what the expert does at {expert.cells + 1} states{bounds}"
+    return [where, f"{lost}; settled farther than {settled:.4g} from a switch", f"taken as stated: {believed}"]
 
 
 def main(path: str | os.PathLike[str]) -> int:

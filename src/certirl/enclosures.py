@@ -29,7 +29,7 @@ from certirl.rational import (
 )
 
 SHORT = 64
-_ROUNDS = 18  # of squaring; the root of a trace is then too large by a factor m^(2^−18) at most
+_ROUNDS = 26  # of squaring; the root of a trace is then too large by a factor m^(2^−26) at most
 _WORKING = 112  # bits of the kernel between cells and points
 _CLOSE = 40  # an angle α is taken for 0 if 1 − cos α < 2^−40
 
@@ -249,7 +249,7 @@ def _kernel(cell: Sequence[int], point: Sequence[int], around: bool, scale: int,
     total = extra = 0
     for sign in (1,) if around else (1, -1):
         below = _SQUARE - straight - sign * crossed
-        if below >> 2 * _WORKING - _CLOSE:
+        if below >> 2 * _WORKING - _CLOSE > 0:
             total += (even + sign * odd << SHORT) // (below * scale)
         else:
             extra += most
