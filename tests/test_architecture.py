@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -33,30 +34,41 @@ LAYERS = [
     ["bounds", "box_evidence"],
     ["policy_bounds", "box_bounds"],
     ["tubes", "weigh"],
+    ["conflicts"],
     ["recover"],
     ["choose", "apriori", "decompose"],
     ["diagnose", "coverage"],
     ["trigonometric"],
     ["theorems"],
     ["certify", "rational", "rollout", "scenario"],
-    ["check", "refute", "prove", "policy_certificate", "enclosures"],
-    ["solution", "certify_components", "check_components", "certify_policies", "check_records"],
-    ["policy_solution", "check_bands"],
-    ["check_tubes", "additive", "prove_components", "refute_components", "solve_policy", "solve_action"],
-    ["prove_policy", "check_policies"],
+    ["check", "prove", "policy_certificate", "enclosures"],
+    ["certify_policies", "check_records"],
+    ["refute", "check_bands"],
+    ["solution", "certify_components", "check_components", "check_tubes"],
+    ["policy_solution", "check_policies"],
+    ["additive", "prove_components", "refute_components", "solve_policy", "solve_action"],
+    ["prove_policy"],
+    ["advise"],
     ["solve_components"],
     ["solve"],
     ["readers"],
+    ["episode_readers", "rewarding"],
     ["episode_tables"],
     ["problems", "tables", "plots", "study", "gym"],
     ["box_problems", "switching_problems", "reproduce", "bench", "policy_plots"],
-    ["__init__"],
+    ["__init__", "inputs"],
+    ["solve_files"],
     ["cli"],
     ["__main__"],
 ]
 HEIGHT = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
 # A convenience that opens a surface from a record, on demand.
-ALLOWED = {("solution", "plots"), ("policy_solution", "policy_plots")}
+ALLOWED = {
+    ("solution", "plots"),
+    ("components", "plots"),
+    ("policy_solution", "policy_plots"),
+    ("policy_certificate", "policy_plots"),
+}
 
 
 def imports(path: Path) -> set[str]:
@@ -130,6 +142,7 @@ PAGES = [
         f"docs/{page}.md"
         for page in ("certificates", "components", "demonstrations", "dimensions", "experts", "environments", "scale")
     ),
+    *sorted(f"docs/tutorials/{path.name}" for path in (ROOT / "docs" / "tutorials").glob("*.md")),
 ]
 
 
@@ -146,6 +159,30 @@ def test_code_of_the_pages_runs_and_prints_what_they_say(page, tmp_path):
     for line in "\n".join(outputs).strip().splitlines():
         # Rounds and rows of the program may differ by one from one BLAS to another; all else is the same everywhere.
         assert line.split(" exact on the continuum")[0] in done.stdout
+
+
+@pytest.mark.parametrize("path", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda p: p.name)
+def test_links_of_the_pages_lead_somewhere(path):
+    links = re.findall(r"\]\(([^)#\s]+)", re.sub(r"```.*?```", "", path.read_text(), flags=re.S))
+    inside = [link for link in links if not link.startswith(("http", "mailto"))]
+    assert [link for link in inside if not (path.parent / link).exists()] == []
+
+
+def test_whatever_is_said_to_be_installed_is_an_extra():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "experiments").glob("*.*")]
+    named = set()
+    for path in [*PACKAGE.glob("*.py"), *pages]:
+        for inside in re.findall(r"(?:certirl|\"\.)\[([a-z, ]+)\]", path.read_text()):
+            named |= {name.strip() for name in inside.split(",")}
+    assert {"gym", "plot", "parquet", "fast", "gpu", "cluster", "demonstrations", "minari", "training"} <= named
+    assert named <= set(extras)
+
+
+def test_pictures_of_the_tutorials_are_small():
+    pictures = list((ROOT / "docs" / "tutorials" / "pictures").iterdir())
+    assert len(pictures) == 4
+    assert max(path.stat().st_size for path in pictures) <= 120_000
 
 
 def test_version_is_the_same_everywhere():

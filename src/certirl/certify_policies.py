@@ -177,7 +177,7 @@ def _what_is_asked(
     if not isinstance(source, Transitions):
         check_simulator(source)
     domain = as_domain(source.domain)
-    one_coordinate(domain, "a certificate is")
+    one_coordinate(domain, "a certificate of an expert that switches is", switching=True)
     check_problem(discount, 0, source.n_actions)
     return function, as_policy(expert, source.n_actions), columns.on(domain), discount
 

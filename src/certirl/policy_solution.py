@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from certirl import archive
 from certirl.bases import Basis
 from certirl.cells import Cells, expanded, from_spec
+from certirl.conflicts import Conflict
 from certirl.domain import Array, Domain, as_states, describe, freeze, like_input
 from certirl.laws import binomial_interval
 from certirl.policy_certificate import PolicyCertificate
@@ -32,14 +33,17 @@ class StateFunction:
         coefficients: ``[k]``.
         ended: states ``[n, d]`` to whether they are terminal ``[n]``; None if none is, or if it was read from a file,
             which cannot keep it.
+        zero_at_ends: terminal states are worth 0, also where ``ended`` is not known; set by itself where it is.
     """
 
     basis: Basis | Cells
     coefficients: Array
     ended: Callable[[Array], Any] | None = None
+    zero_at_ends: bool = False
 
     def __post_init__(self) -> None:
         freeze(self)
+        object.__setattr__(self, "zero_at_ends", self.zero_at_ends or self.ended is not None)
 
     @property
     def domain(self) -> Domain:
@@ -126,7 +130,8 @@ class PolicySolution:
     """The answer of `solve` for an expert that depends on the state.
 
     Attributes:
-        status: "validated" (checked on fresh states), "solved" (nothing fresh to check on) or "undetermined".
+        status: "certified", "validated" (checked on fresh states), "solved" (nothing fresh to check on), "infeasible"
+            (it is proved that no reward in the class explains the expert) or "undetermined".
         reason: the status in a sentence.
         reward: R, callable; 0 in terminal states, and scaled so that the expert's margin is 1 away from switches.
         value: V, callable, the expert's value under R up to the residual.
@@ -145,6 +150,9 @@ class PolicySolution:
         assumption: what must be believed of the expert.
         periodic: coordinates that go around.
         certificate: the proof, or the attempt at one; None if none was asked for.
+        conflict: states and actions outside the tube at which no V in its functions agrees with the expert, as far as
+            the data's own rows say; None if there are none.
+        refutation: what was proved about the absence of any reward, in words; None if that was not tried.
     """
 
     status: str
@@ -167,6 +175,8 @@ class PolicySolution:
     assumption: str = ""
     periodic: tuple[int, ...] = ()
     certificate: PolicyCertificate | None = None
+    conflict: Conflict | None = None
+    refutation: str | None = None
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -188,10 +198,13 @@ class PolicySolution:
 
     def __str__(self) -> str:
         own = [f"  {name:<9}{text}" for name, text in self._lines()]
+        if self.status == "infeasible" and self.refutation is not None:
+            return "\n".join([self.refutation, *own[:3]])
         if self.certificate is None:
             return "\n".join([self._headline(), *own])
         headline, *proof = str(self.certificate).splitlines()
-        return "\n".join([headline, own[0], *proof])
+        against = [line for line in own if line.startswith(("  conflict", "  absence"))]
+        return "\n".join([headline, own[0], *against, *proof])
 
     def _headline(self) -> str:
         if self.status == "undetermined":
@@ -204,11 +217,17 @@ class PolicySolution:
 
     def _lines(self) -> list[tuple[str, str]]:
         told = self.diagnostics.sentences()
-        lines = [("reward", f"{self.reward.basis} on {describe(self.reward.domain)}; {told['residual']}")]
+        which = "none will do; the nearest: " if self.status == "infeasible" else ""
+        lines = [("reward", f"{which}{self.reward.basis} on {describe(self.reward.domain)}; {told['residual']}")]
         shares = [f"everywhere, the tube included: {self.greedy_share}"] if self.greedy_share is not None else []
         if self.planned_share is not None:
             shares.append(f"planning on R alone does as the expert at {self.planned_share}")
         lines.append(("expert", "; ".join([*shares, told["slack"]])))
+        if self.conflict is not None and self.status != "infeasible":
+            how = "seen without noise" if self.conflict.seen else "estimated"
+            lines.append(("conflict", f"{self.conflict}; {how}"))
+        if self.refutation is not None and self.status != "infeasible":
+            lines.append(("absence", self.refutation.splitlines()[0]))
         kind = "every action at each, seen without noise" if self.diagnostics.seen else "transitions of each action"
         unit = "states, " if self.diagnostics.seen else ""
         lines.append(("data", f"{self.samples:,} {unit}{kind}; discount {self.discount:g}; {self.choice}"))
@@ -231,15 +250,18 @@ class PolicySolution:
         return f"{own}estimated effects stand for the true ones; shares speak of states as they were drawn"
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write everything but the terminal set to an npz file (suffix added if missing); `certirl.load` reads it."""
-        packed = (*_ARRAYS, "reward", "value", "columns", "diagnostics", "greedy_share", "outside_share", "certificate")
-        header: dict[str, Any] = {
-            f.name: getattr(self, f.name) for f in fields(self) if f.name not in (*packed, "planned_share")
-        }
+        """Write it to an npz file (suffix added if missing); `certirl.load` reads it.
+
+        Which states are terminal is not kept, only that they are worth 0; planners and `gym.RewardWrapper` know them.
+        """
+        packed = {*_ARRAYS, "reward", "value", "columns", "diagnostics", "certificate", "conflict"}
+        packed |= {"greedy_share", "outside_share", "planned_share"}
+        header: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in packed}
         arrays: dict[str, Any] = {name: getattr(self, name) for name in _ARRAYS}
         for name in ("reward", "value"):
             own = getattr(self, name)
             header[f"{name}_basis"], arrays[name] = own.basis.spec(), own.coefficients
+        header["zero_at_ends"] = self.reward.zero_at_ends
         header["columns"], header["diagnostics"] = self.columns.spec(), asdict(self.diagnostics)
         for name in ("greedy_share", "outside_share", "planned_share"):
             share = getattr(self, name)
@@ -247,6 +269,9 @@ class PolicySolution:
         if self.certificate is not None:
             header["certificate"], numbers = self.certificate.packed()
             arrays |= {f"certificate_{name}": value for name, value in numbers.items()}
+        if self.conflict is not None:
+            header["conflict"], numbers = self.conflict.packed()
+            arrays |= {f"conflict_{name}": value for name, value in numbers.items()}
         return archive.write(path, KIND, header, arrays)
 
     def plot(self, *, path: Any = None, plane: tuple[int, int] = (0, 1)) -> Any:
@@ -261,11 +286,15 @@ def unpacked(header: dict[str, Any], arrays: dict[str, Any]) -> PolicySolution:
     known = {f.name for f in fields(PolicySolution)}
     given = {name: value for name, value in (header | arrays).items() if name in known}
     for name in ("reward", "value"):
-        given[name] = StateFunction(from_spec(header[f"{name}_basis"]), arrays[name])
+        zero = bool(header.get("zero_at_ends", False))
+        given[name] = StateFunction(from_spec(header[f"{name}_basis"]), arrays[name], zero_at_ends=zero)
     given |= {"columns": from_spec(header["columns"]), "diagnostics": Diagnostics(**header["diagnostics"])}
     for name in ("greedy_share", "outside_share", "planned_share"):
         given[name] = None if header[name] is None else Share(*header[name])
     if "certificate" in header:
         numbers = {name[12:]: value for name, value in arrays.items() if name.startswith("certificate_")}
         given["certificate"] = PolicyCertificate.unpacked(header["certificate"], numbers)
+    if "conflict" in header:
+        numbers = {name[9:]: value for name, value in arrays.items() if name.startswith("conflict_")}
+        given["conflict"] = Conflict(**header["conflict"], **numbers)
     return PolicySolution(**given | {"periodic": tuple(header["periodic"])})

@@ -16,6 +16,7 @@ from certirl._map import one_blas_thread
 from certirl.bases import Basis
 from certirl.bellman import check_problem
 from certirl.cells import MOST_COORDINATES, Cells, expanded
+from certirl.conflicts import find_conflict
 from certirl.coverage import coverage
 from certirl.domain import Array, Domain, as_domain
 from certirl.effects import (
@@ -218,6 +219,7 @@ def _concluded(
     return PolicySolution(
         status, reason, reward, value, world.discount, effects.n_actions, effects.states, short, rows.profile,
         columns, action_values, *shares, diagnostics, seen.samples, choice, world.policy.assumption, world.periodic,
+        conflict=find_conflict(effects, world.policy, rows, np.maximum(rows.margins - advantages, 0.0)),
     )  # fmt: skip
 
 

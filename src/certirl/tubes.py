@@ -50,6 +50,17 @@ class Lookup:
         return np.asarray((self.support[1:] == self.support[:-1]).all(axis=1))
 
     @property
+    def taken(self) -> NDArray[np.bool_]:
+        """Which actions it takes at an end of each cell ``[A, cells]``."""
+        return np.asarray((self.support[1:] | self.support[:-1]).T)
+
+    def taken_at(self, states: Array) -> NDArray[np.bool_]:
+        """The same for the cells of some states ``[n, 1]``: ``[A, n]``."""
+        ((low, _),) = self.domain
+        cells = ((states[:, 0] - low) / self.width).astype(np.intp)
+        return self.taken[:, np.clip(cells, 0, len(self.support) - 2)]
+
+    @property
     def switches(self) -> Array:
         """The middles of the cells whose ends do not agree ``[z]``."""
         return self.middles[~self.steady]
@@ -126,7 +137,7 @@ def read_tube(bands: Bands, lookup: Lookup, *, allowed: float, widths: Array, di
         for pair in ((b, a), (a, b)):
             by_pair[pair] = band
             lower[pair] = centre[pair] - radius
-    taken = (lookup.support[1:] | lookup.support[:-1]).T
+    taken = lookup.taken
     strict = taken[:, None] & ~taken[None]  # b is taken, a is not
     proved = np.where(strict, lower, np.inf)
     decided = lookup.steady & (proved.min(axis=(0, 1)) > 0)
