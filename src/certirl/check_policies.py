@@ -4,7 +4,7 @@ What the file must be believed for: that its sums are those of independent fresh
 that the expert does at the ends of the cells what `support` says and does not change between two ends that agree, that
 the tents stood at `switches` when they were counted, and that V lies between `low` and `high`. Neither reward nor
 policy is in a certificate, so none of this can be seen from it; a solution holds its reward, and there V's range is
-derived too. All else is worked out anew, without any of the code that made the certificate.
+derived too, unless states are terminal. All else is worked out anew, without any of the code that made the certificate.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from certirl.check_records import (
     ImpossibleError,
     contradictions,
     expert_of,
+    knows_reward,
     range_of_value,
     record_of,
     stored,
@@ -98,7 +99,7 @@ def check_policy(path: str | os.PathLike[str]) -> Verdict:
     if found is None:
         return Verdict(verdict, -math.inf, claimed, tuple(reasons))
     least, parts = found[0].margin(claimed)
-    bounds = "; between what V lies" if header["kind"] == KINDS[0] else ""
+    bounds = "" if knows_reward(header) else "; between what V lies"
     words = (*reasons, str(parts[0]), *_in_words(*found, bounds))
     return Verdict(verdict, math.nextafter(float(least), -math.inf), claimed, words)
 

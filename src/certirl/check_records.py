@@ -225,9 +225,14 @@ def _same_places(expert: Expert, tents: Tents) -> bool:
     )
 
 
+def knows_reward(header: dict[str, Any]) -> bool:
+    """Whether a file tells R: a certificate alone does not, and where states are terminal R is not its expansion."""
+    return header["kind"] != KINDS[0] and not header.get("zero_at_ends")
+
+
 def range_of_value(r: Record, header: dict[str, Any], arrays: dict[str, Any]) -> list[str]:
-    """V = R + γ Σ_c π_c·(P̂_cV) of a solution, whose reward is in the file; of a certificate alone nothing is known."""
-    if header["kind"] == KINDS[0]:
+    """V = R + γ Σ_c π_c·(P̂_cV) of a solution, whose reward is in the file."""
+    if not knows_reward(header):
         return []
     basis, reward = header["reward_basis"], np.asarray(arrays["reward"])
     coefficients = check.exact(reward, "reward", (reward.size,))

@@ -16,6 +16,8 @@ from certirl.bases import Basis
 from certirl.cells import Cells, expanded, from_spec
 from certirl.conflicts import Conflict
 from certirl.domain import Array, Domain, as_states, describe, freeze, like_input
+from certirl.ending import Choices
+from certirl.ends import Ends
 from certirl.laws import binomial_interval
 from certirl.policy_certificate import PolicyCertificate
 
@@ -31,15 +33,16 @@ class StateFunction:
     Attributes:
         basis: the functions.
         coefficients: ``[k]``.
-        ended: states ``[n, d]`` to whether they are terminal ``[n]``; None if none is, or if it was read from a file,
-            which cannot keep it.
+        ended: states ``[n, d]`` to whether they are terminal ``[n]``; None if none is, or if nobody says which.
         zero_at_ends: terminal states are worth 0, also where ``ended`` is not known; set by itself where it is.
+        forgotten: there are terminal states, but the file that this was read from could not keep which.
     """
 
     basis: Basis | Cells
     coefficients: Array
     ended: Callable[[Array], Any] | None = None
     zero_at_ends: bool = False
+    forgotten: bool = False
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -52,6 +55,11 @@ class StateFunction:
 
     def __call__(self, states: ArrayLike) -> Any:
         """A float for one state, ``[n]`` for many. States must lie in the domain."""
+        if self.forgotten:
+            raise ValueError(
+                "a file keeps terminal states only where a few boxes describe them, and these it could not: pass them "
+                "again, solution = solution.with_terminal(simulator.terminal)"
+            )
         rows = as_states(states, self.basis.domain)
         values = expanded(self.basis, rows, self.coefficients)
         if self.ended is not None:
@@ -86,8 +94,8 @@ class Diagnostics:
     """What the data say about how far to trust the answer.
 
     Attributes:
-        model_error: of the estimated effects, over the effect of an action, both as root mean squares of V; it is that
-            of `PolicySolution.greedy`, and of the rows too if these were regressed.
+        model_error: of the estimated effects, over the effect of an action, both as root mean squares of V: of the rows
+            if these were regressed, else of `PolicySolution.greedy`.
         growth: γ·ρ(T̂), of the policy's matrix on V's functions; at 1 or more the series behind the matrix form
             diverges. The value form does not use it.
         uncovered: the share of the box where data are missing: grid points of the reward without a state nearby, or,
@@ -98,6 +106,8 @@ class Diagnostics:
         seen: next states were looked at directly.
         going_on: what going on is worth more than ending at least, where that was chosen: the expert shuns the end and
             no comparison says by how much; None if it was not.
+        choices: mean chances, over all comparisons, of an end that only the expert's action brings (sought), and of one
+            that only the rival's brings (shunned); None without terminal states.
     """
 
     model_error: float
@@ -109,6 +119,7 @@ class Diagnostics:
     largest_residual: float
     seen: bool
     going_on: float | None = None
+    choices: tuple[float, float] | None = None
 
     def sentences(self) -> dict[str, str]:
         """Each number with what it means."""
@@ -140,7 +151,7 @@ class PolicySolution:
         shortfall: by how much the expert's advantage stays below what was asked for, at these states ``[n]``.
         profile: the margin asked for at these states ``[n]``: 0 at a switch, 1 beyond the tube.
         columns: functions of the state of the estimated effects.
-        action_values: (P̂_aV)(s) in these functions ``[A, m]``.
+        action_values: (P̂_aV)(s) in these functions ``[A, m]``, up to what all actions share.
         greedy_share: fresh states at which no action has a better V than the expert's.
         outside_share: the same among states outside the tube.
         planned_share: fresh states at which planning on R alone chooses as the expert; None if it was not tried.
@@ -153,6 +164,8 @@ class PolicySolution:
         conflict: states and actions outside the tube at which no V in its functions agrees with the expert, as far as
             the data's own rows say; None if there are none.
         refutation: what was proved about the absence of any reward, in words; None if that was not tried.
+        ends: the terminal states in boxes, as learned from marked ones or from asking the simulator; None without any.
+        from_file: it was read from a file, where ``ends`` stand for what the simulator says.
     """
 
     status: str
@@ -177,6 +190,8 @@ class PolicySolution:
     certificate: PolicyCertificate | None = None
     conflict: Conflict | None = None
     refutation: str | None = None
+    ends: Ends | None = None
+    from_file: bool = False
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -193,8 +208,9 @@ class PolicySolution:
         return self.states[order], self.shortfall[order]
 
     def with_terminal(self, ended: Callable[[Array], Any]) -> PolicySolution:
-        """The same, told again which states are terminal: a file does not keep that."""
-        return replace(self, reward=replace(self.reward, ended=ended), value=replace(self.value, ended=ended))
+        """The same, told again which states are terminal: a file keeps boxes at most."""
+        reward, value = (replace(own, ended=ended, forgotten=False) for own in (self.reward, self.value))
+        return replace(self, reward=reward, value=value, from_file=False)
 
     def __str__(self) -> str:
         own = [f"  {name:<9}{text}" for name, text in self._lines()]
@@ -232,7 +248,35 @@ class PolicySolution:
         unit = "states, " if self.diagnostics.seen else ""
         lines.append(("data", f"{self.samples:,} {unit}{kind}; discount {self.discount:g}; {self.choice}"))
         lines.append(("checks", "; ".join(told[name] for name in ("model", "growth", "coverage", "ties"))))
+        if self.ends is not None:
+            lines.append(("ends", self._ended()))
         return [*lines, ("assumed", self._assumed())]
+
+    def _ended(self) -> str:
+        """Which states are terminal, how the expert chooses, and what a file lost of it."""
+        assert self.ends is not None
+        told = self.ends
+        errors = f"missing {told.missed:.1%} and mistaking {told.mistaken:.1%} of held-out states"
+        parts = [f"terminal where {told}, learned from {told.n:,} states, {errors}"]
+        if not told.trusted:
+            parts = [f"no few boxes describe the terminal states ({errors})"]
+        if self.diagnostics.choices is not None:
+            sought, shunned = self.diagnostics.choices
+            parts.append(
+                f"where one of two actions ends it, that is the expert's in {sought:.2%} of comparisons and the "
+                f"rival's in {shunned:.2%}"
+            )
+            if Choices(sought, shunned).mixed:
+                parts.append(
+                    "some ends are sought and others shunned: what going on is worth was left to the comparisons"
+                )
+        if self.from_file:
+            parts.append(
+                "read from a file, which keeps "
+                + ("these boxes and not the simulator's own rule" if told.trusted else "no rule")
+                + "; with_terminal(simulator.terminal) gives it back"
+            )
+        return "; ".join(parts)
 
     def _assumed(self) -> str:
         """What no number above covers."""
@@ -252,10 +296,10 @@ class PolicySolution:
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write it to an npz file (suffix added if missing); `certirl.load` reads it.
 
-        Which states are terminal is not kept, only that they are worth 0; planners and `gym.RewardWrapper` know them.
+        Which states are terminal is kept as boxes, as far as these describe them, and that they are worth 0.
         """
-        packed = {*_ARRAYS, "reward", "value", "columns", "diagnostics", "certificate", "conflict"}
-        packed |= {"greedy_share", "outside_share", "planned_share"}
+        packed = {*_ARRAYS, "reward", "value", "columns", "diagnostics", "certificate", "conflict", "ends"}
+        packed |= {"greedy_share", "outside_share", "planned_share", "from_file"}
         header: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in packed}
         arrays: dict[str, Any] = {name: getattr(self, name) for name in _ARRAYS}
         for name in ("reward", "value"):
@@ -266,6 +310,10 @@ class PolicySolution:
         for name in ("greedy_share", "outside_share", "planned_share"):
             share = getattr(self, name)
             header[name] = None if share is None else [share.count, share.n]
+        if self.ends is not None:
+            arrays["ends"] = self.ends.boxes
+            own_rule = isinstance(self.reward.ended, Ends)
+            header["ends"] = [self.ends.missed, self.ends.mistaken, self.ends.n, own_rule]
         if self.certificate is not None:
             header["certificate"], numbers = self.certificate.packed()
             arrays |= {f"certificate_{name}": value for name, value in numbers.items()}
@@ -283,12 +331,18 @@ class PolicySolution:
 
 def unpacked(header: dict[str, Any], arrays: dict[str, Any]) -> PolicySolution:
     """What `PolicySolution.save` wrote, as read from its file."""
-    known = {f.name for f in fields(PolicySolution)}
+    known = {f.name for f in fields(PolicySolution)} - {"ends", "from_file"}
     given = {name: value for name, value in (header | arrays).items() if name in known}
+    ended, forgotten = None, False
+    if "ends" in header:
+        missed, mistaken, n, own_rule = header["ends"]
+        ends = Ends(arrays["ends"], missed, mistaken, n)
+        ended, forgotten = (ends, False) if ends.trusted else (None, True)
+        given |= {"ends": ends, "from_file": not own_rule}
     for name in ("reward", "value"):
         zero = bool(header.get("zero_at_ends", False))
-        given[name] = StateFunction(from_spec(header[f"{name}_basis"]), arrays[name], zero_at_ends=zero)
-    given |= {"columns": from_spec(header["columns"]), "diagnostics": Diagnostics(**header["diagnostics"])}
+        given[name] = StateFunction(from_spec(header[f"{name}_basis"]), arrays[name], ended, zero, forgotten)
+    given |= {"columns": from_spec(header["columns"]), "diagnostics": _diagnostics(header["diagnostics"])}
     for name in ("greedy_share", "outside_share", "planned_share"):
         given[name] = None if header[name] is None else Share(*header[name])
     if "certificate" in header:
@@ -298,3 +352,8 @@ def unpacked(header: dict[str, Any], arrays: dict[str, Any]) -> PolicySolution:
         numbers = {name[9:]: value for name, value in arrays.items() if name.startswith("conflict_")}
         given["conflict"] = Conflict(**header["conflict"], **numbers)
     return PolicySolution(**given | {"periodic": tuple(header["periodic"])})
+
+
+def _diagnostics(found: dict[str, Any]) -> Diagnostics:
+    pair = found.get("choices")
+    return Diagnostics(**found | {"choices": None if pair is None else tuple(pair)})
