@@ -150,10 +150,9 @@ def check_file(options: argparse.Namespace) -> int:
 
     kind = archive.kind_of(options.file)
     if kind in (policy_solution.KIND, policy_certificate.KIND):
-        raise ValueError(
-            f"{options.file} is about an expert who depends on the state: certirl check derives certificates of one "
-            "action only; certirl show derives this one again, by the same code"
-        )
+        from certirl import check_policies
+
+        return check_policies.main(options.file)
     if kind != additive.KIND:
         return check.main(options.file)
     from certirl import check_components
