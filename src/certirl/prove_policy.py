@@ -15,7 +15,7 @@ import numpy as np
 from certirl.bases import Basis, Fourier, Legendre
 from certirl.certify import check_declared, check_delta, divide, least_enough
 from certirl.certify_policies import SwitchingCase
-from certirl.domain import Domain, as_domain, one_coordinate
+from certirl.domain import Domain, as_domain
 from certirl.policies import as_policy
 from certirl.policy_bounds import bands
 from certirl.policy_certificate import PolicyCertificate, read
@@ -26,6 +26,7 @@ from certirl.simulator import CHUNK, Draws, as_generator, can_pair, check_simula
 from certirl.solve_policy import FEWEST, solve_policy
 from certirl.tail import TailLike, tail_number
 from certirl.transitions import Transitions, concatenate, pieces
+from certirl.weigh import check_box
 
 FIRST = 4_000  # transitions per action and column in the first round: with fewer the second order has no bound
 PACE = Pace(least=1.3, most=3.0, confident=0.2, aim=0.3)  # forecasts think too well of the second order
@@ -71,7 +72,7 @@ def prove_policy(
     check_delta(delta)
     check_simulator(simulator)
     domain = as_domain(simulator.domain)
-    one_coordinate(domain, "a certificate is")
+    check_box(domain)
     policy = as_policy(expert, simulator.n_actions)
     chosen = _columns(columns, tail, domain, discount, simulator)
     if max_samples < 40 * chosen.size:
@@ -117,8 +118,8 @@ class _Switching:
 
     def _left(self, fresh: int, delta: float) -> float:
         """Of the margin, or of the regret that is allowed, whichever is less."""
-        evidence, s = self._seen.forecast(fresh / int(self._seen.counts.min())), self._surrogate
-        found = bands(s, evidence, delta=delta, tail=self._number)
+        growth, s = fresh / int(self._seen.counts.min()), self._surrogate
+        found = bands(s, self._seen, delta=delta, tail=self._number, growth=growth)
         tube = read(s, found, self._case.lookup, self._case.allowed)
         left = tube.margin / max(tube.estimated, 1e-300)
         return left if self._regret is None else min(left, 1 - tube.regret / max(self._regret * found.span, 1e-300))
@@ -155,7 +156,7 @@ def prove_policy_by_log(
     """The same from a log, which is divided once: one part finds the reward, the other proves it."""
     check_delta(delta)
     check_declared(log)
-    one_coordinate(log.domain, "a certificate is")
+    check_box(log.domain)
     policy = as_policy(expert, log.n_actions)
     chosen = _columns(columns, tail, log.domain, discount, log)
     training, fresh = divide(log, TRAINING_SHARE, as_generator(0 if rng is None else rng))
