@@ -29,6 +29,7 @@ from certirl.weigh import check_box, check_columns
 
 TUBE = 0.025  # of the domain's width: the half-width of the tube if none is asked for
 SHARE, BESIDE = 0.3, 2.0  # of fresh states drawn beside the switches, and within so many half-widths of the tube
+MOST_FUNCTIONS = 300  # π_dφ_j on a box: their sums of products are as many squared times a thousand numbers
 WIDTHS = (1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2)  # of the tents, as shares of the tube
 
 
@@ -140,6 +141,12 @@ class SwitchingCase(NamedTuple):
         """Look the expert up."""
         check_box(columns.domain)
         check_columns(columns)
+        functions = policy.n_actions * columns.size
+        if columns.dimension > 1 and functions > MOST_FUNCTIONS:
+            raise ValueError(
+                f"{policy.n_actions} actions and {columns.size} columns make {functions} functions, and on a box "
+                f"{MOST_FUNCTIONS} are the most: pass fewer columns, say up to a lower total degree"
+            )
         lookup = look_up(policy, columns.domain)
         return cls(policy, columns, lookup, allowed_tube(tube, columns.domain), discount, tail)
 

@@ -25,7 +25,7 @@ POINTS = 8  # per degree of one coordinate: few cost at the states between them,
 _SHARES = {2: 6.0, 3: 4.0}  # the same for two and three coordinates, each
 _VISITED = 3.0  # per degree, for visits, which need not be sharp
 _MOST_DENSE = 4_000  # points on a box for suprema that enter ranges only
-_BLOCK = 4096  # states blended at once
+_BLOCK = 1024  # states blended at once
 
 
 class Spread:
@@ -174,19 +174,18 @@ def blended(parts: tuple[Basis, ...], values: Array, states: Array) -> tuple[Arr
     Every expansion in products of the parts is Σ w_i(s) times its value at point i, so that bounds at the points become
     bounds at the states.
     """
-    tables = []
-    for part, count, own in zip(parts, values.shape[1:], states.T, strict=True):
-        places, which = np.unique(own, return_inverse=True)
-        tables.append(np.abs(blending(part, count, places[:, None]))[which.reshape(-1)])
-    found, total = np.empty((len(values), len(states))), np.ones(len(states))
+    found, total = np.empty((len(values), len(states))), np.empty(len(states))
     for start in range(0, len(states), _BLOCK):
         block = slice(start, start + _BLOCK)
-        sums = values @ tables[-1][block].T
-        for table in tables[-2::-1]:
-            sums = np.einsum("...in,ni->...n", sums, table[block])
-        found[:, block] = sums
-    for table in tables:
-        total *= table.sum(axis=1)
+        sums, weight, places = values, np.ones(()), []
+        # Neighbouring cells share coordinates: one contraction for all combinations of those that occur.
+        for part, count, own in zip(parts, values.shape[1:], states[block].T, strict=True):
+            along, which = np.unique(own, return_inverse=True)
+            weights = np.abs(blending(part, count, along[:, None]))
+            sums = np.tensordot(sums, weights, axes=(1, 1))
+            weight = np.multiply.outer(weight, weights.sum(axis=1))
+            places.append(which.reshape(-1))
+        found[:, block], total[block] = sums[(slice(None), *places)], weight[tuple(places)]
     return found, total
 
 

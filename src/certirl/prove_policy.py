@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from certirl.bases import Basis, Fourier, Legendre
+from certirl.boxes import of_degree
 from certirl.certify import check_declared, check_delta, divide, least_enough
 from certirl.certify_policies import SwitchingCase
 from certirl.domain import Domain, as_domain
@@ -31,7 +32,7 @@ from certirl.weigh import check_box
 FIRST = 4_000  # transitions per action and column in the first round: with fewer the second order has no bound
 PACE = Pace(least=1.3, most=3.0, confident=0.2, aim=0.3)  # forecasts think too well of the second order
 MOST_FOR_A_REWARD = 300_000  # transitions per action that the value form looks at
-COLUMNS, MOST_COLUMNS = 15, 40
+COLUMNS, MOST_COLUMNS = {1: 15, 2: 21, 3: 20}, 40
 TOLERABLE = 1e-3  # of the value's span: what a tail may cost
 
 
@@ -59,7 +60,7 @@ def prove_policy(
         discount: γ.
         delta: the probability of a false certificate, over all attempts.
         tail: as in `certify`.
-        columns: functions of the state for the proof; as many Legendre functions as make the tail small if left out.
+        columns: functions of the state for the proof; as many polynomials as make the tail small if left out.
         tube: the half-width asked for.
         regret: what may be lost at worst by following the expert, as a share of the value's span; whatever comes out if
             left out.
@@ -170,18 +171,29 @@ def prove_policy_by_log(
 
 def _columns(asked: Basis | int | None, tail: TailLike, domain: Domain, discount: float, simulator: Any) -> Basis:
     """What was asked for; else as few functions as make the tail cost little of the value's span."""
-    family = Fourier if getattr(simulator, "periodic", ()) else Legendre
     if isinstance(asked, Basis):
         return asked.on(domain)
+    choices = _choices(domain, tuple(getattr(simulator, "periodic", ())))
     if asked is not None or tail is None:
-        return family(COLUMNS if asked is None else int(asked)).on(domain)
+        size = COLUMNS[len(domain)] if asked is None else int(asked)
+        return next((own for own in choices if own.size >= size), choices[-1]).resized(size)
     if isinstance(tail, int | float):
-        raise ValueError(f"the tail {tail} belongs to the columns it was computed for: pass columns, say Legendre(15)")
-    for size in range(3, MOST_COLUMNS, 2):
-        number = tail_number(tail, family(size).on(domain)) or 0.0
-        if number * (1 + (2 * size) ** 0.5) / (1 - discount) < TOLERABLE:
-            return family(size).on(domain)
-    return family(MOST_COLUMNS).on(domain)
+        like = "Legendre(15)" if len(domain) == 1 else f"product({', '.join(['Legendre(6)'] * len(domain))})"
+        raise ValueError(f"the tail {tail} belongs to the columns it was computed for: pass columns, say {like}")
+    for own in choices:
+        number = tail_number(tail, own) or 0.0
+        if number * (1 + (2 ** len(domain) * own.size) ** 0.5) / (1 - discount) < TOLERABLE:
+            return own
+    return choices[-1]
+
+
+def _choices(domain: Domain, periodic: tuple[int, ...]) -> list[Basis]:
+    """Columns to choose from, fewest first: of one coordinate any odd number, on a box all of a total degree."""
+    if len(domain) > 1:
+        found = [of_degree(domain, degree, periodic) for degree in range(1, MOST_COLUMNS)]
+        return [own for own in found if own.size <= MOST_COLUMNS]
+    family = Fourier if periodic else Legendre
+    return [family(size).on(domain) for size in (*range(3, MOST_COLUMNS, 2), MOST_COLUMNS)]
 
 
 def _log(pool: Pool) -> Transitions:
