@@ -20,6 +20,8 @@ from certirl.reward import RewardLike
 
 FINE = 300  # next states along each coordinate
 _ROUNDS = 100  # of policy iteration
+_EDGES = 101  # states along each coordinate, the ends included, where the value is looked at besides
+_TIE = 1e-9  # of the value's span: what interpolation may blur
 
 
 class Truth:
@@ -75,7 +77,7 @@ class Truth:
             found, value = self.outcomes(reward, actions, discount=discount)
             ahead = self.at_states @ found.T
             own = ahead[np.arange(len(ahead)), actions]
-            better = ahead.max(axis=1) > own + 1e-12 * np.ptp(value)
+            better = ahead.max(axis=1) > own + _TIE * np.ptp(value)
             if not better.any():
                 break
             actions = np.where(better, ahead.argmax(axis=1), actions)
@@ -107,7 +109,7 @@ class Judgement:
         own: what the expert does there ``[q]``.
         best: what the best policy does there ``[q]``.
         regret: the largest value lost by following the expert, in units of the reward.
-        span: of the expert's value on the grid.
+        span: of the expert's value, the edges of the box included.
     """
 
     ahead: Array
@@ -131,5 +133,8 @@ def judge(truth: Truth, reward: RewardLike, expert: Any, *, discount: float) -> 
     found, value = truth.outcomes(reward, own, discount=discount)
     best, best_value = truth.plan(reward, discount=discount)
     chosen = (truth.at_states @ best.T).argmax(axis=1)
-    ahead = truth.at_states @ found.T
-    return Judgement(ahead, own, chosen, float((best_value - value).max()), float(np.ptp(value)))
+    edges = mesh([np.linspace(low, high, _EDGES) for low, high in truth.problem.domain])
+    ahead, there = (truth.between(edges) @ found.T)[np.arange(len(edges)), expert(edges)], np.asarray(reward(edges))
+    closed = there.reshape(len(edges)) + discount * ahead
+    span = max(closed.max(), value.max()) - min(closed.min(), value.min())
+    return Judgement(truth.at_states @ found.T, own, chosen, float((best_value - value).max()), float(span))

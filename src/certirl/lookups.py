@@ -98,6 +98,10 @@ class Lookup:
         peaks = np.maximum(0.0, 1 - self.away / widths[:, None])
         return np.maximum(0.0, peaks - self.width / 2 / widths[:, None])
 
+    def cell(self, states: Array) -> NDArray[np.intp]:
+        """The number of the cell that each state is in ``[n]``."""
+        return _cell(self.domain, self.support.shape[:-1], states)
+
     def pieces(self, chosen: NDArray[np.bool_]) -> Array:
         """Neighbouring cells as intervals ``[t, 2]``."""
         ((low, _),) = self.domain
@@ -202,6 +206,10 @@ class BoxLookup:
         farthest = np.max([self.marks[side] for side in sides], axis=0).ravel()
         return np.maximum(0.0, 1 - farthest / widths[:, None])
 
+    def cell(self, states: Array) -> NDArray[np.intp]:
+        """The number of the cell that each state is in ``[n]``."""
+        return _cell(self.domain, self.support.shape[:-1], states)
+
     def pieces(self, chosen: NDArray[np.bool_]) -> Array:
         """The boxes around cells that hang together ``[t, d, 2]``."""
         from scipy.ndimage import find_objects, label
@@ -223,6 +231,13 @@ class BoxLookup:
     def __str__(self) -> str:
         cells = " × ".join(map(str, self.shape))
         return f"the expert does not change within a cell whose corners agree, {cells} cells of {describe(self.domain)}"
+
+
+def _cell(domain: Domain, corners: tuple[int, ...], states: Array) -> NDArray[np.intp]:
+    low, high = np.array(domain).T
+    shape = np.array(corners) - 1
+    along = np.clip(((states - low) / (high - low) * shape).astype(np.intp), 0, shape - 1)
+    return np.asarray(np.ravel_multi_index(tuple(along.T), tuple(shape)), dtype=np.intp)
 
 
 AnyLookup = Lookup | BoxLookup

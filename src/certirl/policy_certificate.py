@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from certirl import archive
 from certirl.boxes import from_spec
 from certirl.certify import independence, least_enough
 from certirl.claim import Claim
-from certirl.domain import Array
+from certirl.domain import Array, as_states
 from certirl.estimate import MAX_CONDITION
 from certirl.lookups import AnyLookup, kept
 from certirl.policy_bounds import SHARES, Bands, bands
@@ -41,6 +42,7 @@ class PolicyCertificate(Claim):
         losses: what is taken off, by name; they add up.
         allowed: the half-width of the tube that was asked for.
         tube: intervals in which that is not proved ``[t, 2]``; on a box the boxes around its pieces ``[t, d, 2]``.
+        decided: cell by cell, whether it is; `proves` asks about states ``[cells]``.
         half_width: the farthest that a state of the tube is from a switch.
         share: of the domain that the tube takes up.
         regret: the value lost at worst, at any state, by following the expert instead of the best policy.
@@ -62,6 +64,7 @@ class PolicyCertificate(Claim):
     losses: dict[str, float]
     allowed: float
     tube: Array
+    decided: NDArray[np.bool_]
     half_width: float
     share: float
     regret: float
@@ -83,6 +86,10 @@ class PolicyCertificate(Claim):
     def relative_regret(self) -> float:
         """The regret as a share of the value's span; infinite where neither is known."""
         return self.regret / self.value_span if self.value_span > 0 else float("inf")
+
+    def proves(self, states: ArrayLike) -> NDArray[np.bool_]:
+        """Whether the expert's action is proved strictly best at each state ``[n]``: outside the tube it is."""
+        return np.asarray(self.decided[self.lookup.cell(as_states(states, self.lookup.domain))])
 
     @cached_property
     def samples_needed(self) -> int | None:  # type: ignore[override]  # worked out when asked for
@@ -236,6 +243,7 @@ def _of_tube(tube: Tube) -> dict[str, Any]:
         "losses": tube.losses,
         "allowed": tube.allowed,
         "tube": tube.undecided,
+        "decided": tube.decided,
         "half_width": tube.half_width,
         "share": tube.share,
         "regret": tube.regret,

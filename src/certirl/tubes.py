@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from certirl.domain import Array
 from certirl.frames import frame
@@ -26,6 +27,7 @@ class Tube:
         estimated, state, action, losses: where that is: the estimate, the state, the rival, and what is taken off.
         undecided: the tube: intervals in which the expert is not proved strictly best ``[t, 2]``; on a box the boxes
             around its connected pieces ``[t, d, 2]``.
+        decided: the cells in which it is ``[cells]``.
         half_width: the farthest an undecided state is from a switch; 0 without any.
         share: of the domain that is undecided.
         shortfall: how much better than the expert's another action can be at worst, divided by γ.
@@ -42,6 +44,7 @@ class Tube:
     action: int
     losses: dict[str, float]
     undecided: Array
+    decided: NDArray[np.bool_]
     half_width: float
     share: float
     shortfall: float
@@ -98,6 +101,7 @@ def read_tube(bands: Bands, lookup: AnyLookup, *, allowed: float, widths: Array,
         action=worst[1],
         losses=losses,
         undecided=lookup.pieces(~decided),
+        decided=decided,
         half_width=float(np.max(away[~decided] + lookup.reach, initial=0.0)),
         share=float(np.mean(~decided)),
         shortfall=float(short.max()),
