@@ -27,7 +27,7 @@ from certirl.policy_certificate import PolicyCertificate
 
 POLYNOMIAL, WHIRL = 200_000, 400_000  # transitions per action of a certificate
 WIDEST = 0.45  # of the tubes that are asked about
-COARSE = 60  # next states along each coordinate while problems are looked for
+COARSE, FINE, FINE_WHIRL = 60, 300, 160  # next states along each coordinate: while problems are looked for, and later
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Arguments:
     """The full size; ``--fast`` shrinks it."""
 
     runs: int = 1000
-    proofs: int = 5
+    proofs: int = 3
     most: int = 1_000_000
 
 
@@ -63,15 +63,19 @@ def a_case(seed: int) -> Case:
             angle, around = rng.uniform(0, np.pi), int(rng.integers(2, 4))
             turns = angle + 2 * np.pi * np.arange(around) / around
             drift = rng.uniform(0.5, 0.7) * np.column_stack([np.cos(turns), np.sin(turns)])
-            settings = {"angle": rng.uniform(-0.5, 0.5), "shrink": rng.uniform(0.3, 0.5), "noise": rng.uniform(0.7, 0.8)}
+            settings = {
+                "angle": rng.uniform(-0.5, 0.5),
+                "shrink": rng.uniform(0.3, 0.5),
+                "noise": rng.uniform(0.7, 0.8),
+            }
             problem: Any = Whirl(drift=tuple(map(tuple, drift.tolist())), **settings)
             target = rng.uniform(-0.2, 0.2, 2)
             reward: Any = Target(target)
-            columns, nodes, fine = of_degree(problem.domain, 5), 8, 160
+            columns, nodes, fine = of_degree(problem.domain, 5), 8, FINE_WHIRL
         else:
             problem = random_independent(seed=int(rng.integers(2**31)))
             reward = certirl.Reward(certirl.product(*[certirl.Legendre(5)] * 2), rng.normal(size=15))
-            columns, nodes, fine = certirl.product(*[certirl.Legendre(3)] * 2, index="full"), 3, 300
+            columns, nodes, fine = certirl.product(*[certirl.Legendre(3)] * 2, index="full"), 3, FINE
         rough = Truth(problem, nodes, COARSE)
         chosen = (rough.at_states @ rough.plan(reward, discount=discount)[0].T).argmax(axis=1)
         if np.sort(np.bincount(chosen, minlength=3))[-2] < 0.1 * len(chosen):
@@ -224,12 +228,13 @@ def middle_line(states: np.ndarray) -> np.ndarray:
 def prove(task: list[int]) -> dict[str, Any]:
     """One run of `solve` with a certificate, and what the truth says about it."""
     seed, most = task
-    problem = Whirl(drift=((0.5, 0.5), (-0.5, -0.5)), angle=0.4, shrink=0.5, noise=0.7)
+    problem = Whirl(drift=((0.7, 0.7), (-0.7, -0.7)), angle=0.4, shrink=0.5, noise=0.7)
     start = time.perf_counter()
     solution = certirl.solve(
         problem,
         expert=middle_line,
         discount=0.5,
+        basis=certirl.product(*[certirl.Legendre(5)] * 2),
         delta=0.05,
         tail=problem.tail,
         tube=0.3,
@@ -238,7 +243,7 @@ def prove(task: list[int]) -> dict[str, Any]:
         progress=False,
     )
     seconds = time.perf_counter() - start
-    truth = Truth(problem, 9, 160)
+    truth = Truth(problem, 9, FINE_WHIRL)
     true = judge(truth, solution.reward, middle_line, discount=0.5)
     told = compared(solution.certificate, truth, true)
     return {"status": solution.status, "n": solution.samples, "seconds": seconds} | told

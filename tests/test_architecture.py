@@ -51,6 +51,7 @@ LAYERS = [
     ["episode_tables"],
     ["problems", "tables", "plots", "study", "gym"],
     ["box_problems", "switching_problems", "reproduce", "bench", "policy_plots"],
+    ["box_switching"],
     ["__init__"],
     ["cli"],
     ["__main__"],

@@ -43,9 +43,7 @@ class OfFunctions(NamedTuple):
 
     def grown(self, factor: float) -> OfFunctions:
         """What so many times as much data would give, if nothing surprised."""
-        return OfFunctions(
-            0.0 * self.found, self.spread / factor**0.5, self.largest / factor, self.longest / factor
-        )
+        return OfFunctions(0.0 * self.found, self.spread / factor**0.5, self.largest / factor, self.longest / factor)
 
 
 class OfError(NamedTuple):
