@@ -93,6 +93,7 @@ class Target:
     place: np.ndarray
 
     def __call__(self, states: np.ndarray) -> np.ndarray:
+        """R at each state ``[n]``."""
         return -((states - self.place) ** 2).sum(axis=1)
 
 

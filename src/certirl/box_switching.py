@@ -61,12 +61,12 @@ class Truth:
     def outcomes(self, reward: RewardLike, actions: NDArray[np.intp], *, discount: float) -> tuple[Array, Array]:
         """(P_cV) at the nodes ``[A, I]`` and V on the grid ``[q]``, V the value of these actions on the grid."""
         A, gained = len(self.kernels), np.asarray(reward(self.states), dtype=np.float64).reshape(len(self.states))
-        I = self.at_states.shape[1]
-        system = np.eye(A * I).reshape(A, I, A, I)
+        size = self.at_states.shape[1]
+        system = np.eye(A * size).reshape(A, size, A, size)
         for d in range(A):
             own = actions == d
             system[:, :, d] -= discount * self.kernels[:, :, own] @ self.at_states[own]
-        found = np.linalg.solve(system.reshape(A * I, A * I), (self.kernels @ gained).ravel()).reshape(A, I)
+        found = np.linalg.solve(system.reshape(A * size, -1), (self.kernels @ gained).ravel()).reshape(A, size)
         ahead = self.at_states @ found.T
         return found, gained + discount * ahead[np.arange(len(ahead)), actions]
 

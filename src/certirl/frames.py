@@ -177,7 +177,8 @@ def blended(parts: tuple[Basis, ...], values: Array, states: Array) -> tuple[Arr
     found, total = np.empty((len(values), len(states))), np.empty(len(states))
     for start in range(0, len(states), _BLOCK):
         block = slice(start, start + _BLOCK)
-        sums, weight, places = values, np.ones(()), []
+        sums, weight = values, np.ones(())
+        places: list[Any] = []
         # Neighbouring cells share coordinates: one contraction for all combinations of those that occur.
         for part, count, own in zip(parts, values.shape[1:], states[block].T, strict=True):
             along, which = np.unique(own, return_inverse=True)
