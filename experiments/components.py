@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import methods
 import numpy as np
 from threadpoolctl import threadpool_limits
 
@@ -181,11 +182,7 @@ def barely_wrong(problem: Any, reward: Any, discount: float, rng: np.random.Gene
         mixed = [((1 - share) * a + share * b).min(axis=1) for a, b in zip(ours, theirs, strict=True)]
         return float(np.sum(mixed, axis=0).min())
 
-    low, high = 0.0, 1.0
-    for _ in range(30):
-        middle = (low + high) / 2
-        low, high = (middle, high) if margin(middle) > 0 else (low, middle)
-    share = min(high + 1e-3, 1.0)
+    share = min(methods.turning_share(margin) + 1e-3, 1.0)
     parts = [
         certirl.Reward(a.basis, (1 - share) * a.coefficients + share * b.coefficients)
         for a, b in zip(reward.parts, other.parts, strict=True)

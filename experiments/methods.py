@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -93,9 +93,20 @@ def barely_wrong(problem: Any, reward: Reward, states: Any, discount: float, rng
     """
     other = Reward(reward.basis, rng.normal(size=reward.basis.size) * np.abs(reward.coefficients).mean())
     ours, theirs = (problem.margins(r, states, discount=discount) for r in (reward, other))
-    low, high = 0.0, 1.0
-    for _ in range(30):
-        middle = (low + high) / 2
-        low, high = (middle, high) if ((1 - middle) * ours + middle * theirs).min() > 0 else (low, middle)
+    high = turning_share(lambda share: ((1 - share) * ours + share * theirs).min())
     share = min(high + 1e-3, 1.0)
     return Reward(reward.basis, (1 - share) * reward.coefficients + share * other.coefficients)
+
+
+def turning_share(margin: Callable[[float], Any], *, steps: int = 30) -> float:
+    """By bisection, a share of a mixture at which the margin is positive no longer, just after one at which it is.
+
+    Args:
+        margin: of the mixture, by the share of the wrong part; positive at 0.
+        steps: halvings of [0, 1].
+    """
+    low, high = 0.0, 1.0
+    for _ in range(steps):
+        middle = (low + high) / 2
+        low, high = (middle, high) if margin(middle) > 0 else (low, middle)
+    return high

@@ -18,6 +18,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+import methods
 import numpy as np
 
 import certirl
@@ -91,12 +92,8 @@ def barely_wrong(problem: SwitchingProblem, tube: float, rng: np.random.Generato
     other = certirl.Reward(certirl.Legendre(7), rng.normal(size=7))
     outside = problem.expert.away(GRID) > tube
     ours, theirs = (gaps(problem, reward, problem.expert)[:, outside] for reward in (problem.reward, other))
-    low, high = 0.0, 1.0
-    for _ in range(14):
-        middle = (low + high) / 2
-        right = ((1 - middle) * ours + middle * theirs).min() > 0
-        low, high = (middle, high) if right else (low, middle)
-    return lambda states: (1 - high) * np.asarray(problem.reward(states)) + high * np.asarray(other(states))
+    share = methods.turning_share(lambda share: ((1 - share) * ours + share * theirs).min(), steps=14)
+    return lambda states: (1 - share) * np.asarray(problem.reward(states)) + share * np.asarray(other(states))
 
 
 def judge(seed: int) -> dict[str, Any]:

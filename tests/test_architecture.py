@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -24,15 +25,15 @@ LAYERS = [
     ["_gridding"],
     ["sums"],
     ["simulator", "components", "policies", "placing"],
-    ["moments", "independence", "playing", "effects", "demonstrations"],
-    ["estimate", "concentration", "tallies"],
+    ["moments", "independence", "playing", "effects", "demonstrations", "ends"],
+    ["estimate", "concentration", "tallies", "moves"],
     ["bellman", "program", "products", "tail", "surprises", "factorised", "value_program"],
     ["tabular"],
     ["residuals", "blocks", "planning", "box_products", "cones", "ending"],
     ["evidence", "frames"],
     ["bounds", "box_evidence", "policy_evidence"],
     ["policy_sums", "box_bounds", "lookups"],
-    ["policy_bounds", "weigh"],
+    ["policy_bounds", "weigh", "conflicts"],
     ["tubes"],
     ["recover"],
     ["choose", "apriori", "decompose"],
@@ -40,25 +41,35 @@ LAYERS = [
     ["trigonometric"],
     ["theorems"],
     ["certify", "rational", "rollout", "scenario"],
-    ["check", "refute", "prove", "policy_certificate"],
-    ["solution", "certify_components", "check_components", "certify_policies"],
-    ["policy_solution"],
+    ["check", "prove", "policy_certificate"],
+    ["certify_policies"],
+    ["refute"],
+    ["solution", "certify_components", "check_components"],
+    ["policy_checks", "policy_solution"],
     ["additive", "prove_components", "refute_components", "solve_policy", "solve_action"],
     ["prove_policy"],
+    ["advise"],
     ["solve_components"],
     ["solve"],
     ["readers"],
+    ["episode_readers", "rewarding"],
     ["episode_tables"],
     ["problems", "tables", "plots", "study", "gym"],
     ["box_problems", "switching_problems", "reproduce", "bench", "policy_plots"],
     ["box_switching"],
-    ["__init__"],
+    ["__init__", "inputs"],
+    ["solve_files"],
     ["cli"],
     ["__main__"],
 ]
 HEIGHT = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
 # A convenience that opens a surface from a record, on demand.
-ALLOWED = {("solution", "plots"), ("policy_solution", "policy_plots")}
+ALLOWED = {
+    ("solution", "plots"),
+    ("components", "plots"),
+    ("policy_solution", "policy_plots"),
+    ("policy_certificate", "policy_plots"),
+}
 
 
 def imports(path: Path) -> set[str]:
@@ -132,6 +143,7 @@ PAGES = [
         f"docs/{page}.md"
         for page in ("certificates", "components", "demonstrations", "dimensions", "experts", "environments", "scale")
     ),
+    *sorted(f"docs/tutorials/{path.name}" for path in (ROOT / "docs" / "tutorials").glob("*.md")),
 ]
 
 
@@ -148,6 +160,30 @@ def test_code_of_the_pages_runs_and_prints_what_they_say(page, tmp_path):
     for line in "\n".join(outputs).strip().splitlines():
         # Rounds and rows of the program may differ by one from one BLAS to another; all else is the same everywhere.
         assert line.split(" exact on the continuum")[0] in done.stdout
+
+
+@pytest.mark.parametrize("path", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda p: p.name)
+def test_links_of_the_pages_lead_somewhere(path):
+    links = re.findall(r"\]\(([^)#\s]+)", re.sub(r"```.*?```", "", path.read_text(), flags=re.S))
+    inside = [link for link in links if not link.startswith(("http", "mailto"))]
+    assert [link for link in inside if not (path.parent / link).exists()] == []
+
+
+def test_whatever_is_said_to_be_installed_is_an_extra():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "experiments").glob("*.*")]
+    named = set()
+    for path in [*PACKAGE.glob("*.py"), *pages]:
+        for inside in re.findall(r"(?:certirl|\"\.)\[([a-z, ]+)\]", path.read_text()):
+            named |= {name.strip() for name in inside.split(",")}
+    assert {"gym", "plot", "parquet", "fast", "gpu", "cluster", "demonstrations", "minari", "training"} <= named
+    assert named <= set(extras)
+
+
+def test_pictures_of_the_tutorials_are_small():
+    pictures = list((ROOT / "docs" / "tutorials" / "pictures").iterdir())
+    assert len(pictures) == 4
+    assert max(path.stat().st_size for path in pictures) <= 120_000
 
 
 def test_version_is_the_same_everywhere():

@@ -84,7 +84,9 @@ def test_it_says_what_was_chosen_and_keeps_saying_it(tmp_path):
     found = solved(0.6)
     sentence = f"going on is worth at least {found.diagnostics.going_on:.3g} more than ending, by choice"
     assert sentence in str(found) and found.planned_share.n < found.greedy_share.n
-    assert str(certirl.load(found.save(tmp_path / "found"))) == str(found)
+    again = certirl.load(found.save(tmp_path / "found"))
+    assert "not the simulator's own rule" in str(again)
+    assert str(again.with_terminal(Ridge(0.6).terminal)) == str(found)
 
 
 @pytest.mark.parametrize("grip", [0.6, 5.0])

@@ -32,6 +32,15 @@ def test_probabilities_keep_their_support_and_name_the_likeliest():
     assert (policy(STATES) == 0).all()
 
 
+def test_a_learner_is_asked_not_to_explore():
+    class Learner:
+        def predict(self, observation, state=None, deterministic=False):
+            return (observation[:, 0] > 0).astype(int) if deterministic else np.ones(len(observation), int), state
+
+    assert as_policy(Learner(), 2)(np.array([[-1.0], [1.0]])).tolist() == [0, 1]
+    assert as_policy(type("Compiled", (), {"predict": staticmethod(np.ravel)})(), 2)(np.array([[1.0]])).tolist() == [1]
+
+
 def test_what_other_libraries_call_a_model_is_asked_to_predict():
     class Model:
         def predict(self, states):

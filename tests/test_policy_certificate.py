@@ -1,6 +1,5 @@
 """Certificates for experts who switch: never above the truth, tubes and regret included, exact about their words."""
 
-import importlib.util
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -21,11 +20,8 @@ from certirl.simulator import draw
 from certirl.switching_problems import Steps, _quadrature, outcomes, regret
 from certirl.tubes import read_tube
 
-PATH = Path(__file__).parent.parent / "experiments" / "switching.py"
-spec = importlib.util.spec_from_file_location("switching_experiment", PATH)
-experiment = importlib.util.module_from_spec(spec)
-sys.modules[spec.name] = experiment
-spec.loader.exec_module(experiment)
+sys.path.insert(0, str(Path(__file__).parent.parent / "experiments"))
+import switching as experiment
 
 GRID = np.linspace(-1, 1, 401)
 COLUMNS = certirl.Legendre(3)
@@ -332,3 +328,17 @@ def test_a_log_with_ends_is_no_ground_for_a_proof(problem):
     )
     with pytest.raises(ValueError, match="independent of each other"):
         certirl.certify(problem.reward, log, expert=problem.expert, discount=0.9, columns=COLUMNS, tail=0)
+
+
+def test_steps_of_one_episode_are_no_ground_for_a_proof_but_one_of_each_is(problem):
+    drawn = certirl.sample(problem.dynamics, basis=COLUMNS, samples=3_000, rng=3, design=True)
+    given = {"domain": drawn.domain, "n_actions": 3}
+    settings = {"expert": problem.expert, "discount": 0.9, "columns": COLUMNS, "tail": 0}
+    rows = (drawn.states, drawn.actions, drawn.next_states)
+    walk = certirl.Transitions(*rows, episodes=np.arange(len(drawn)) // 2, **given)
+    with pytest.raises(ValueError, match="keep one step of every episode"):
+        certirl.certify(problem.reward, walk, **settings)
+    apart = certirl.Transitions(*rows, episodes=np.arange(len(drawn)), **given)
+    plain = certirl.Transitions(*rows, **given)
+    one, other = (certirl.certify(problem.reward, log, **settings) for log in (apart, plain))
+    assert one.margin == other.margin

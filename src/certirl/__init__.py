@@ -10,6 +10,7 @@ from typing import Any
 
 from certirl import problems
 from certirl.additive import AdditiveSolution, load
+from certirl.advise import Advice, advise
 from certirl.bases import Basis, Chebyshev, Fourier, Legendre
 from certirl.bellman import Bellman, bellman
 from certirl.boxes import ProductBasis, product
@@ -17,6 +18,7 @@ from certirl.cells import Cells
 from certirl.certify import Certificate
 from certirl.certify_policies import certify
 from certirl.components import AdditiveReward
+from certirl.conflicts import Conflict
 from certirl.coverage import Coverage, coverage
 from certirl.demonstrations import Demonstrated, policy_from
 from certirl.diagnose import Diagnosis, diagnose
@@ -45,11 +47,13 @@ __all__ = [
     "AdditiveRefutation",
     "AdditiveReward",
     "AdditiveSolution",
+    "Advice",
     "Basis",
     "Bellman",
     "Cells",
     "Certificate",
     "Chebyshev",
+    "Conflict",
     "Coverage",
     "Demonstrated",
     "Diagnosis",
@@ -74,6 +78,7 @@ __all__ = [
     "TensorTransitions",
     "Transitions",
     "Witness",
+    "advise",
     "as_policy",
     "bellman",
     "box_problems",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from certirl import archive, components, policy_solution, solution
+from certirl import archive, components, policy_certificate, policy_solution, solution
 from certirl.bellman import rivals_of
 from certirl.certify_components import AdditiveCertificate
 from certirl.components import AdditiveReward
@@ -175,9 +175,15 @@ class AdditiveSolution:
             arrays |= {f"certificate_{name}": value for name, value in numbers.items()}
         return archive.write(path, KIND, header, arrays)
 
+    def plot(self, *, path: Any = None) -> Any:
+        """Draw the reward of every component; write the picture to ``path`` if given."""
+        if self.reward is None:
+            raise ValueError(f"there is no reward to draw: {self.reason}")
+        return self.reward.plot(path=path)
+
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Read what `save` of a solution of any kind, or of an additive reward, wrote."""
+    """Read what `save` of a solution of any kind, of an additive reward or of a policy's certificate wrote."""
     kind, header, arrays = archive.read(path)
     try:
         if kind == components.KIND:
@@ -188,7 +194,7 @@ def load(path: str | os.PathLike[str]) -> Any:
             return policy_solution.unpacked(header, arrays)
     except (KeyError, TypeError, ValueError) as problem:
         raise ValueError(f"{path} is damaged: a field is missing or wrong ({problem})") from None
-    return solution.load(path)
+    return policy_certificate.load(path) if kind == policy_certificate.KIND else solution.load(path)
 
 
 def _unpacked(header: dict[str, Any], arrays: dict[str, Any]) -> AdditiveSolution:

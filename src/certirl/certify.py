@@ -223,6 +223,11 @@ def check_declared(transitions: Transitions) -> None:
             "a certificate needs transitions that are independent of each other, and the rows that keep a terminal "
             "state where it is are copies: leave the ends out, or solve without delta"
         )
+    if transitions.episodes is not None and np.bincount(transitions.episodes + 1)[1:].max(initial=0) > 1:
+        raise ValueError(
+            "a certificate needs transitions that are independent of each other, and the steps of an episode follow "
+            "from each other: keep one step of every episode, or solve without delta"
+        )
 
 
 def split(

@@ -10,10 +10,12 @@ import numpy as np
 from certirl._map import on
 from certirl.bases import Basis
 from certirl.bellman import check_problem
+from certirl.box_products import on_box
 from certirl.cells import Cells
 from certirl.certify import FIT_SHARE, Certificate, check_delta, look_up_range, split
 from certirl.certify import certify as certify_constant
 from certirl.domain import Domain, as_domain
+from certirl.effects import terminal_of
 from certirl.extrema import minimum
 from certirl.lookups import AnyLookup, look_up
 from certirl.placing import Near
@@ -29,6 +31,7 @@ from certirl.weigh import check_box, check_columns
 
 TUBE = 0.025  # of the domain's width: the half-width of the tube if none is asked for
 SHARE, BESIDE = 0.3, 2.0  # of fresh states drawn beside the switches, and within so many half-widths of the tube
+_LOOKED_UP = {1: 401, 2: 101, 3: 25}  # states along each coordinate among which terminal ones are looked for
 MOST_FUNCTIONS = 300  # π_dφ_j on a box: their sums of products are as many squared times a thousand numbers
 WIDTHS = (1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2)  # of the tents, as shares of the tube
 
@@ -139,7 +142,6 @@ class SwitchingCase(NamedTuple):
     @classmethod
     def of(cls, policy: Policy, columns: Basis, tube: float | None, discount: float, tail: TailLike) -> SwitchingCase:
         """Look the expert up."""
-        check_box(columns.domain)
         check_columns(columns)
         functions = policy.n_actions * columns.size
         if columns.dimension > 1 and functions > MOST_FUNCTIONS:
@@ -184,11 +186,23 @@ def _what_is_asked(
         raise ValueError(
             "a reward alone does not know the problem: pass discount and columns, say columns=Legendre(15)"
         )
+    domain = as_domain(source.domain)
+    check_box(domain)
     if not isinstance(source, Transitions):
         check_simulator(source)
-    domain = as_domain(source.domain)
+        check_endless(source)
     check_problem(discount, 0, source.n_actions)
     return function, as_policy(expert, source.n_actions), columns.on(domain), discount
+
+
+def check_endless(simulator: Any) -> None:
+    """Refuse, with a sentence, what has terminal states: beside them what follows jumps, and no columns follow it."""
+    ended, domain = terminal_of(simulator), as_domain(simulator.domain)
+    if ended is not None and np.any(ended(on_box(domain, _LOOKED_UP))):
+        raise ValueError(
+            "a certificate of an expert that switches is for problems without terminal states, beside which the future "
+            "is one thing or another; certirl.solve without delta takes them and validates the answer on fresh states"
+        )
 
 
 def allowed_tube(tube: float | None, domain: Domain) -> float:

@@ -1,4 +1,4 @@
-"""The command line: demo, solve, moments, merge, check, plan, reproduce, bench."""
+"""The command line: demo, solve, show, coverage, moments, merge, check, plan, reproduce, bench."""
 
 from __future__ import annotations
 
@@ -6,24 +6,26 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from certirl import __version__, additive, archive, moments
+from certirl import __version__, additive, archive, inputs, moments, policy_certificate, policy_solution
 from certirl._map import on
-from certirl.bases import FAMILIES, Basis, Legendre
-from certirl.boxes import product
-from certirl.domain import describe
+from certirl.bases import Legendre
 from certirl.problems import random_polynomial
 from certirl.recover import OBJECTIVES
 from certirl.scheduler import place
-from certirl.solution import Solution
-from certirl.solve import NO_PROOF_FROM_MOMENTS, solve
+from certirl.solve import solve
+from certirl.solve_files import OBSERVED, solved
 from certirl.study import add_options, add_place
 
-_DATA = "files, folders or patterns: .parquet or .csv with columns state, action, next_state, or .npz"
-
-# One pair of numbers for each coordinate.
-_INTERVALS: dict[str, Any] = {"type": float, "nargs": 2, "metavar": ("LOW", "HIGH"), "action": "append"}
+_EXAMPLES = """first steps:
+  certirl demo                                                 a problem with known truth, solved and certified
+  certirl coverage log.csv                                     what a log can tell, and what it cannot
+  certirl solve log.csv --discount 0.9 --expert 0              the expert always takes action 0
+  certirl solve log.csv --discount 0.9 --expert seen.csv       it depends on the state: demonstrations in seen.csv
+  certirl solve log.csv --discount 0.9 --expert observed       the expert made the log
+  certirl show reward.npz --plot again.png                     print and draw what was saved
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -69,45 +71,40 @@ def demo(options: argparse.Namespace) -> int:
 
 def solve_file(options: argparse.Namespace) -> int:
     """Solve from logged transitions, or from moments."""
-    if options.size is not None and options.basis is None:
-        raise ValueError("--size goes with --basis; without a basis both are chosen from the data")
-    _check_output(options.output, options.data)
-    basis = None if options.basis is None else _basis(options)
-    names = ("discount", "expert", "columns", "objective", "cover", "slack", "delta", "tail")
-    asked: dict[str, Any] = {"basis": basis, **{name: getattr(options, name) for name in names}}
-    kinds = [archive.kind_of(path) for path in options.data]
+    _check_output(options.output, options.data, options.plot)
     with place(options.workers, options.scheduler) as where:
-        asked["map"] = where
-        solution = _from_moments(options, asked) if any(kinds) else _from_transitions(options, asked)
+        solution = solved(options, where)
     print(solution)
     print(f"Solution: {solution.save(options.output)}")
     if solution.reward is not None and options.plot:
         _write_picture(lambda path: solution.plot(path=path), options.plot)
-    return 0 if solution.status in ("solved", "certified") else 1
+    return 0 if solution.status in ("solved", "validated", "certified") else 1
 
 
-def _from_transitions(options: argparse.Namespace, asked: dict[str, Any]) -> Solution:
-    from certirl.tables import read_transitions
+def show(options: argparse.Namespace) -> int:
+    """Print, and perhaps draw, whatever certirl saved."""
+    kind = archive.read(options.file)[0]
+    record = moments.load(options.file) if kind == "moments" else additive.load(options.file)
+    print(record)
+    if options.plot:
+        if not hasattr(record, "plot"):
+            raise ValueError(f"there is no picture of {kind}: leave --plot out")
+        _write_picture(lambda path: record.plot(path=path), options.plot)
+    return 0
 
-    transitions = read_transitions(options.data, domain=options.domain, n_actions=options.actions)
-    print(transitions)
-    if options.domain is None:
-        print(f"The domain {describe(transitions.domain)} was taken from the data; --domain LOW HIGH sets it.")
-    return solve(transitions, **asked)
 
+def cover(options: argparse.Namespace) -> int:
+    """Say where in the state space a log can support a statement, and where it is blind."""
+    from certirl import plots
+    from certirl.coverage import coverage
 
-def _from_moments(options: argparse.Namespace, asked: dict[str, Any]) -> Solution:
-    if len(options.data) > 1:
-        raise ValueError(
-            "one moments file can be solved, and no other file with it: certirl merge puts several together"
-        )
-    if options.domain is not None or options.actions is not None:
-        raise ValueError("--domain and --actions belong to transitions; moments were measured with theirs")
-    measured = moments.load(options.data[0])
-    print(measured)
-    solution = solve(measured, **asked)
-    print(f"{NO_PROOF_FROM_MOMENTS.capitalize()}.")
-    return solution
+    log = inputs.read_log(options)
+    basis = inputs.basis_of(options, len(log.domain))
+    found = coverage(log, basis=basis, periodic=tuple(options.periodic))
+    print(found)
+    if options.plot:
+        _write_picture(lambda path: plots.coverage(found, path=path), options.plot)
+    return 0
 
 
 def measure_files(options: argparse.Namespace) -> int:
@@ -115,15 +112,21 @@ def measure_files(options: argparse.Namespace) -> int:
     from certirl import tables
 
     _check_output(options.output, options.data)
+    columns, box = inputs.recognised(options), {"domain": options.domain, "n_actions": options.actions}
+    source: Any = options.data
+    basis: Any = inputs.basis_of(options, len(options.domain or [None]))
+    if columns is not None:
+        print(inputs.told_about(columns))
+        more = {"periodic": options.periodic, "outside": options.outside, "episode_column": columns.episode}
+        source, box = tables.stream_episodes(options.data, **box, **more), {}
     with place(options.workers, options.scheduler) as where:
         measured = tables.measure(
-            options.data,
-            basis=_basis(options),
+            source,
+            basis=basis,
             columns=options.columns,
-            domain=options.domain,
-            n_actions=options.actions,
             allow_repeats=options.allow_repeats,
             map=where,
+            **box,
         )
     print(measured)
     if options.domain is None:
@@ -145,7 +148,13 @@ def check_file(options: argparse.Namespace) -> int:
     """Derive a saved certificate again, with other arithmetic."""
     from certirl import check
 
-    if archive.kind_of(options.file) != additive.KIND:
+    kind = archive.kind_of(options.file)
+    if kind in (policy_solution.KIND, policy_certificate.KIND):
+        raise ValueError(
+            f"{options.file} is about an expert who depends on the state: certirl check derives certificates of one "
+            "action only; certirl show derives this one again, by the same code"
+        )
+    if kind != additive.KIND:
         return check.main(options.file)
     from certirl import check_components
 
@@ -178,15 +187,10 @@ def bench(options: argparse.Namespace) -> int:
     return 0
 
 
-def _basis(options: argparse.Namespace) -> Basis:
-    """The family asked for; with several intervals, its products by total degree."""
-    family = FAMILIES[options.basis.capitalize()](11 if options.size is None else options.size)
-    coordinates = len(options.domain or [None])
-    return family if coordinates == 1 else product(*[family] * coordinates)
-
-
-def _check_output(output: str, inputs: Sequence[str]) -> None:
+def _check_output(output: str, inputs: Sequence[str], picture: str | None = None) -> None:
     """Refuse before the work what would spoil it after: a folder that is not there, a result in place of the data."""
+    if picture and not Path(picture).parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {Path(picture).parent} to write {Path(picture).name} to")
     target = archive.target_of(output).resolve()
     if target in {Path(path).resolve() for path in inputs}:
         raise ValueError(f"{output} is an input; write the result elsewhere with --output")
@@ -201,14 +205,29 @@ def _write_picture(draw: Callable[[str], Any], path: str) -> None:
         print(f"Picture: {path}")
 
 
+class _Parser(argparse.ArgumentParser):
+    """Mistakes in options are one sentence, too."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"certirl: {message}; {self.prog} --help explains\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="certirl", description="Inverse reinforcement learning in continuous state spaces, with proofs."
+    parser = _Parser(
+        prog="certirl",
+        description="Inverse reinforcement learning in continuous state spaces, with proofs.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"certirl {__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
     _add_demo(commands.add_parser("demo", help="solve a problem with known truth and draw it"))
-    _add_solve(commands.add_parser("solve", help="find a reward from logged transitions or moments"))
+    _add_solve(commands.add_parser("solve", help="find a reward that explains an expert, from a log or moments"))
+    shower = commands.add_parser("show", help="print and draw what certirl saved")
+    shower.add_argument("file", help="what certirl saved (.npz)")
+    shower.add_argument("--plot", metavar="PICTURE", help="where a picture goes (default: none)")
+    shower.set_defaults(run=show)
+    _add_coverage(commands.add_parser("coverage", help="say where a log can speak and where it is blind"))
     _add_moments(commands.add_parser("moments", help="sum up tables of any length, for solve and merge"))
     _add_merge(commands.add_parser("merge", help="add up moments of different data"))
     checker = commands.add_parser("check", help="prove a saved certificate again, independently")
@@ -242,36 +261,62 @@ def _add_demo(command: argparse.ArgumentParser) -> None:
 
 
 def _add_solve(command: argparse.ArgumentParser) -> None:
-    command.add_argument("data", nargs="+", help=f"{_DATA}; or one file that certirl moments wrote")
+    command.add_argument("data", nargs="+", help=f"{inputs.DATA}; or one file that certirl moments wrote")
     command.add_argument("--discount", type=float, required=True, help="γ, strictly between 0 and 1")
-    command.add_argument("--expert", type=int, default=0, help="the action the expert always takes (default 0)")
-    command.add_argument("--actions", type=int, help="number of actions (default: largest seen plus one)")
-    command.add_argument("--domain", help="the interval of states; once for each coordinate", **_INTERVALS)
     command.add_argument(
-        "--basis", choices=[name.lower() for name in FAMILIES], help="default: chosen from held-out data"
+        "--expert", default="0", metavar="WHO",
+        help="the action it always takes (default 0); or a file of its demonstrations, with columns state, action (and "
+        f"episode, if they come in episodes) or .npz with arrays states, actions; or the word {OBSERVED}: the "
+        "expert made the log, and its policy is learned from the actions there",
+    )  # fmt: skip
+    inputs.add_states(command)
+    inputs.add_episodes(command)
+    functions = command.add_argument_group("functions of the state")
+    inputs.add_basis(functions, "chosen from held-out data")
+    functions.add_argument(
+        "--columns", type=int, metavar="N",
+        help="how many describe what actions do (default: chosen from held-out data); for an expert who depends on the "
+        "state only with --delta",
+    )  # fmt: skip
+    form = command.add_argument_group("what is asked of the reward")
+    form.add_argument("--objective", choices=OBJECTIVES, help=f"for an expert of one action (default {OBJECTIVES[0]})")
+    form.add_argument(
+        "--cover", type=float, metavar="RADIUS", help="for one action: the paper's cover instead of the continuum"
     )
-    command.add_argument("--size", type=int, help="functions in the basis, with --basis (default 11)")
-    command.add_argument("--columns", type=int, help="functions of the state (default: chosen from held-out data)")
-    command.add_argument("--objective", choices=OBJECTIVES, default="least-variance")
-    command.add_argument("--cover", type=float, help="the paper's cover radius instead of the continuum")
-    command.add_argument("--slack", type=float, help="soft form: the price of a shortfall")
-    command.add_argument("--delta", type=float, help="certify, with at most this probability of a false certificate")
-    command.add_argument("--tail", type=float, help="how far the dynamics reach beyond --columns (0: not at all)")
-    command.add_argument("-o", "--output", default="reward.npz", help="where the solution goes (default reward.npz)")
-    command.add_argument(
-        "--plot", default="reward.png", help="where the picture goes (default reward.png; '' for none)"
-    )
-    add_place(command, "threads")
+    form.add_argument("--slack", type=float, metavar="PRICE", help="soft form: the price of a shortfall")
+    form.add_argument(
+        "--margin", type=float, metavar="SHARE",
+        help="for experts who depend on the state: within this share of the box beside a switch less is asked",
+    )  # fmt: skip
+    proof = command.add_argument_group("certificate")
+    proof.add_argument("--delta", type=float, help="certify, with at most this probability of a false certificate")
+    proof.add_argument("--tail", type=float, help="how far the dynamics reach beyond --columns (0: not at all)")
+    proof.add_argument(
+        "--tube", type=float, metavar="WIDTH",
+        help="for experts who depend on the state: nearer than this to a switch nothing need be proved",
+    )  # fmt: skip
+    where = command.add_argument_group("results and work")
+    where.add_argument("-o", "--output", default="reward.npz", help="where the solution goes (default reward.npz)")
+    where.add_argument("--plot", default="reward.png", help="where the picture goes (default reward.png; '' for none)")
+    add_place(where, "threads")
     command.set_defaults(run=solve_file)
 
 
+def _add_coverage(command: argparse.ArgumentParser) -> None:
+    command.add_argument("data", nargs="+", help=inputs.DATA)
+    inputs.add_states(command)
+    inputs.add_episodes(command)
+    inputs.add_basis(command, "moderate ones, for the number of coordinates")
+    command.add_argument("--plot", metavar="PICTURE", help="where a picture goes (default: none)")
+    command.set_defaults(run=cover)
+
+
 def _add_moments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("data", nargs="+", help=_DATA)
-    command.add_argument("--basis", choices=[name.lower() for name in FAMILIES], default="legendre")
-    command.add_argument("--size", type=int, default=11, help="functions in the basis (default 11)")
-    command.add_argument("--columns", type=int, help="functions of the state (default: as many)")
-    command.add_argument("--actions", type=int, help="number of actions (default: largest seen plus one)")
-    command.add_argument("--domain", help="the interval of states; once for each coordinate", **_INTERVALS)
+    command.add_argument("data", nargs="+", help=inputs.DATA)
+    inputs.add_states(command)
+    inputs.add_episodes(command)
+    inputs.add_basis(command, "legendre", default="legendre")
+    command.add_argument("--columns", type=int, metavar="N", help="functions of the state (default: as many)")
     command.add_argument("--allow-repeats", action="store_true", help="let a file and its copy both count")
     command.add_argument("-o", "--output", default="moments.npz", help="where they go (default moments.npz)")
     add_place(command, "threads")

@@ -225,3 +225,9 @@ class AdditiveReward:
         """Write it to an npz file (suffix added if missing); `certirl.load` reads it back."""
         words, numbers = self.packed()
         return archive.write(path, KIND, {"reward": words}, numbers)
+
+    def plot(self, *, path: Any = None) -> Any:
+        """Draw the reward of every component; write the picture to ``path`` if given."""
+        from certirl import plots
+
+        return plots.additive(self, path=path)

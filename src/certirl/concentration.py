@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -127,6 +128,12 @@ def blending(basis: Basis, count: int, states: Array) -> Array:
     Of the many such weights these (de la Vallée Poussin's) are small away from a state and add up, in absolute value,
     to little more than 1: what is known better at some points than at others stays so between them.
     """
+    return _blending(basis, count, np.ascontiguousarray(states, dtype=np.float64).tobytes())
+
+
+@lru_cache(maxsize=4)  # the cells of a tube are asked about again and again
+def _blending(basis: Basis, count: int, places_asked: bytes) -> Array:
+    states = np.frombuffer(places_asked)[:, None]
     top, around = degree(basis), basis.kind == "Fourier"
     t, places = (basis.to_reference(x) for x in (states, spread_points(basis, count)))
     own, other = (np.pi * x if around else np.arccos(np.clip(x, -1.0, 1.0)) for x in (t, places))
@@ -138,7 +145,9 @@ def blending(basis: Basis, count: int, states: Array) -> Array:
     waves = (2 * shares * np.cos(np.outer(own, k))) @ np.cos(np.outer(k, other))
     if around:
         waves += (2 * shares * np.sin(np.outer(own, k))) @ np.sin(np.outer(k, other))
-    return np.asarray((1 + waves) / count)
+    weights = np.asarray((1 + waves) / count)
+    weights.flags.writeable = False
+    return weights
 
 
 def steepest(basis: Basis, states: Array, reach: float = 0.0) -> Array:

@@ -23,9 +23,10 @@ COMFORT, CONES = 2.0, 300
 class Fan:
     """Cones that cover the w-space, in coordinates in which the noise is round; forecasts only, nothing is proved."""
 
-    points: Array  # the rows ρ_i [m, p], rival by rival
-    lever: Array  # [k_s, n]; squared lengths are the variances of fits at the n states, for unit noise
-    noise: Array  # covariances of the contrasts with two rivals [R, R, p, p]
+    points: Array  # the rows ρ_i [m, p]; rival by rival where there are shares
+    contrast: Array  # how much of every action's P_cφ is in a row [m, A], with sum 0
+    lever: Array  # [k_s, m]; squared lengths are the variances of fits at the states of the rows, for unit noise
+    noise: Array  # covariances of φ(s') within and between actions [A, A, p, p]
     values: Array  # φ at some states [p, …], for the range of w·φ
     tail: float  # this and the next two will enter the bounds
     samples: float
@@ -63,19 +64,19 @@ class Fan:
     def _against(self, cone: Array) -> tuple[float, Array]:
         """How many errors x(λ) clears zero by, and the λ ≥ 0 with w_v·x(λ) ≤ −1 in every direction and least error."""
         p, forms = len(cone), self._forms(cone)
-        error = np.kron(np.linalg.cholesky(forms.mean(axis=0)).T, self.lever)
+        error = self._error(forms)
         pull = cone @ self.points.T + self.tail * np.ptp(cone @ self.values, axis=1)[:, None]
         unit, heavy = float(np.abs(pull).max()) or 1.0, 1e3 * float(np.abs(error).max())
         error = np.vstack([error, heavy * self._astray()])
         system = np.block([[error, np.zeros((len(error), p))], [heavy / unit * pull, heavy * np.eye(p)]])
         goal = np.concatenate([np.zeros(len(error)), np.full(p, -heavy)])
         mixture = self._shared(_least(system, goal, slack=p))
-        h = mixture.reshape(len(self.noise), -1) @ self.lever.T
+        h = (self.contrast * mixture[:, None]).T @ self.lever.T
         return -float((pull @ mixture / np.sqrt(np.einsum("vab,ab->v", forms, h @ h.T))).max()), mixture
 
     def vanishing(self, axes: Array) -> Array:
         """The mixture that is shortest, along the axes ``[v, p]`` and with its error: ``[m]``."""
-        error = np.kron(np.linalg.cholesky(self._forms(axes).mean(axis=0)).T, self.lever)
+        error = self._error(self._forms(axes))
         system = np.vstack([axes @ self.points.T, error])
         heavy = 1e3 * float(np.abs(system).max())
         system = np.vstack([system, heavy * self._astray()])
@@ -84,8 +85,10 @@ class Fan:
 
     def _lowest(self, directions: Array) -> Array:
         """The least w·ρ of all rows, or Σ_a ν_a times the least of each rival's, for every direction."""
-        each = (directions @ self.points.T).reshape(len(directions), len(self.noise), -1).min(axis=2)
-        return np.asarray(each.min(axis=1) if self.shares is None else each @ self.shares)
+        each = directions @ self.points.T
+        if self.shares is None:
+            return np.asarray(each.min(axis=1))
+        return np.asarray(each.reshape(len(directions), len(self.shares), -1).min(axis=2) @ self.shares)
 
     def _astray(self) -> Array:
         """Rows that vanish for mixtures with the right shares ``[R, m]``."""
@@ -102,12 +105,17 @@ class Fan:
         return (groups * (self.shares / groups.sum(axis=1))[:, None]).ravel()
 
     def _forms(self, cone: Array) -> Array:
-        """C_v ``[R, R]`` with Σ_ab C_v,ab h_a·h_b about the squared error of w_v·x, h_a = Σ λ_i lever_i over a."""
-        rivals, square = len(self.noise), np.ptp(cone @ self.values, axis=1)[:, None, None] ** 2
-        largest = (2.3 * self.L) ** 2 * float((self.lever**2).sum(axis=0).max())
-        missed = self.tail**2 / 4 * self.samples * (rivals + 1)
+        """C_v ``[A, A]`` with Σ_cd C_v,cd h_c·h_d about the squared error of w_v·x, h_c = Σ λ_i contrast_ic lever_i."""
+        square = np.ptp(cone @ self.values, axis=1)[:, None, None] ** 2
+        largest = (2.3 * self.L) ** 2 / 2 * float((self.lever**2).sum(axis=0).max())
+        missed = self.tail**2 / 4 * self.samples * len(self.noise)
         estimation = 2 * self.L * np.einsum("vi,abij,vj->vab", cone, self.noise, cone)
-        return np.asarray(estimation + square * ((largest + missed) * np.eye(rivals) + missed))
+        return np.asarray(estimation + square * (largest + missed) * np.eye(len(self.noise)))
+
+    def _error(self, forms: Array) -> Array:
+        """The matrix whose product with λ is as long as the error of x(λ), on average over the forms ``[A·k_s, m]``."""
+        mixed = self.contrast @ np.linalg.cholesky(forms.mean(axis=0))
+        return np.asarray((mixed.T[:, None] * self.lever).reshape(-1, len(mixed)))
 
 
 def _least(system: Array, goal: Array, slack: int = 0) -> Array:

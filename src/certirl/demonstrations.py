@@ -149,7 +149,10 @@ def _fit(
     if isinstance(method, str) and method == "neighbours":
         return _nearest(states, actions, box, periodic, count)
     if isinstance(method, str) or not (hasattr(method, "fit") and hasattr(method, "predict")):
-        raise TypeError(f'method must be "neighbours" or a classifier with fit and predict, got {method!r}')
+        raise TypeError(
+            f'method must be "neighbours" or a classifier with fit and predict, got {method!r}; scikit-learn has many: '
+            'pip install "certirl[demonstrations]"'
+        )
     low, high = np.array(box).T
     straight = [axis for axis in range(len(box)) if axis not in periodic]
 

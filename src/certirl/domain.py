@@ -49,13 +49,17 @@ def describe(domain: Domain) -> str:
     return " × ".join(f"[{low:g}, {high:g}]" for low, high in domain)
 
 
-def one_coordinate(domain: Domain, what: str) -> None:
+def one_coordinate(domain: Domain, what: str, *, switching: bool = False) -> None:
     """Refuse, with a sentence, what is done for one coordinate only."""
     if len(domain) != 1:
+        instead = (
+            "certirl.solve takes any box, with delta up to three coordinates, or more if all of them move "
+            f"independently: write components={[[c] for c in range(len(domain))]}"
+        )
+        if switching:
+            instead = "certirl.solve without delta takes any box and validates the answer on fresh states"
         raise ValueError(
-            f"{what} for states of one coordinate in this version, got the domain {describe(domain)}; certirl.solve "
-            f"takes any box, with delta up to three coordinates, or more if all of them move independently: "
-            f"write components={[[c] for c in range(len(domain))]}"
+            f"{what} for states of one coordinate in this version, got the domain {describe(domain)}; {instead}"
         )
 
 

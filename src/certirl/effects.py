@@ -26,7 +26,7 @@ Ended = Callable[[Array], Any]
 MOST_FUNCTIONS = 220  # in V
 MOST_ALONE = 25  # in V, of one coordinate
 MOST_COLUMNS = 600  # functions of the state in a regression
-RICHER = (1.0, 1.6, 2.3)  # degrees of these, in units of that of V
+RICHER = (0.4, 0.6, 1.0, 1.6, 2.3)  # degrees of these, in units of that of V
 RIDGE = 1e-9  # of the mean square of a function, so that unseen directions stay at rest
 
 
@@ -174,6 +174,44 @@ def seen_effects(simulator: Simulator, basis: Basis, states: Array, rng: np.rand
     return Effects(basis, states, features(basis, states, ended), after, periodic)
 
 
+def drawn_effects(simulator: Simulator, basis: Basis, states: Array, draws: int, rng: np.random.Generator) -> Effects:
+    """V's functions where each action leads, a mean over draws that are as far as possible the same for all actions."""
+    ended, periodic = terminal_of(simulator), tuple(getattr(simulator, "periodic", ()))
+    domain, after = as_domain(simulator.domain), np.zeros((simulator.n_actions, len(states), basis.size))
+    for seed in rng.bit_generator.seed_seq.spawn(draws):  # type: ignore[attr-defined]
+        for action in range(simulator.n_actions):
+            moved = ask(simulator, states, action, np.random.default_rng(seed), domain)
+            after[action] += features(basis, moved, ended) / draws
+    return Effects(basis, states, features(basis, states, ended), after, periodic, seen=False)
+
+
+def noise_beside_effects(simulator: Simulator, basis: Basis, rng: np.random.Generator, count: int = 1000) -> float:
+    """The variance that one draw leaves in a difference of two actions, over the mean square of the difference itself.
+
+    What two draws at the same state share is the difference, what they do not is noise.
+    """
+    states = live_states(simulator, count, rng)
+    one, other = (drawn_effects(simulator, basis, states, 1, rng).after for _ in range(2))
+    first, second = one[1:] - one[:1], other[1:] - other[:1]
+    shared = float(np.mean(first * second))
+    return float(np.mean((first - second) ** 2)) / 2 / shared if shared > 0 else np.inf
+
+
+def drawn(simulator: Simulator, n: int, rng: np.random.Generator, *, paired: bool) -> Transitions:
+    """n transitions of every action from the same even states, none of them terminal; paired with the same noise too.
+
+    Even states: where least squares would want them, at the edges, fewer are left for the switches, which lie inside
+    and move with the noise around them. No terminal states: nothing is compared there, and what the actions do jumps.
+    """
+    states, (seed,) = live_states(simulator, n, rng), rng.bit_generator.seed_seq.spawn(1)  # type: ignore[attr-defined]
+    streams = [seed] * simulator.n_actions if paired else seed.spawn(simulator.n_actions)
+    domain = as_domain(simulator.domain)
+    moved = [ask(simulator, states, a, np.random.default_rng(own), domain) for a, own in enumerate(streams)]
+    actions = np.repeat(np.arange(simulator.n_actions), n)
+    start = np.tile(states, (simulator.n_actions, 1))
+    return Transitions(start, actions, np.concatenate(moved), domain, simulator.n_actions, paired)
+
+
 @dataclass(frozen=True, eq=False)
 class Regression:
     """P̂_aφ as functions of the state, by least squares: ``(P̂_aφ_i)(s) = Σ_j B_aji χ_j(s)``.
@@ -223,12 +261,12 @@ def regress(
     errors = {}
     for columns in affordable if len(affordable) > 1 else ():
         values = columns.values(log.states)
-        fitted = [_least_squares(values[rows & ~fold], moved[rows & ~fold]) for rows in _rows_of(log)]
-        missed = [moved[rows & fold] - values[rows & fold] @ B for rows, B in zip(_rows_of(log), fitted, strict=True)]
+        fitted = [solve_least_squares(values[rows & ~fold], moved[rows & ~fold]) for rows in rows_of(log)]
+        missed = [moved[rows & fold] - values[rows & fold] @ B for rows, B in zip(rows_of(log), fitted, strict=True)]
         errors[columns.size] = float(np.mean(np.concatenate(missed) ** 2) / max(moved.var(axis=0).mean(), 1e-300))
     best = min(affordable, key=lambda one: errors.get(one.size, 0.0))
     values = best.values(log.states)
-    weights = np.stack([_least_squares(values[rows], moved[rows]) for rows in _rows_of(log)])
+    weights = np.stack([solve_least_squares(values[rows], moved[rows]) for rows in rows_of(log)])
     return Regression(basis, best, weights, errors, _row_noise(log, values, moved, weights))
 
 
@@ -237,7 +275,7 @@ def _row_noise(log: Transitions, values: Array, moved: Array, weights: Array) ->
 
     Common random numbers move all actions alike, and what they share cancels.
     """
-    missed = [moved[rows] - values[rows] @ B for rows, B in zip(_rows_of(log), weights, strict=True)]
+    missed = [moved[rows] - values[rows] @ B for rows, B in zip(rows_of(log), weights, strict=True)]
     m = values.shape[1]
     if log.paired:
         pairs = [(missed[a] - missed[0]) for a in range(1, len(missed))]
@@ -245,11 +283,13 @@ def _row_noise(log: Transitions, values: Array, moved: Array, weights: Array) ->
     return np.asarray(2 * sum(own.T @ own * (m / len(own) ** 2) for own in missed) / len(missed))
 
 
-def _rows_of(log: Transitions) -> list[NDArray[np.bool_]]:
+def rows_of(log: Transitions) -> list[NDArray[np.bool_]]:
+    """The rows of each action."""
     return [log.actions == action for action in range(log.n_actions)]
 
 
-def _least_squares(values: Array, goals: Array) -> Array:
+def solve_least_squares(values: Array, goals: Array) -> Array:
+    """Coefficients ``[m, …]`` with which the values ``[n, m]`` come closest to the goals ``[n, …]``."""
     gram = values.T @ values
     gram[np.diag_indices(len(gram))] += RIDGE * np.trace(gram) / len(gram) + 1e-300
     return np.linalg.solve(gram, values.T @ goals)

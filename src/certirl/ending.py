@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import ceil, e
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,7 @@ from certirl.simulator import Simulator, ask
 from certirl.value_program import Comparisons, ValueFit, fit_value
 
 ENOUGH = 2 * e - 1  # of ε/(1 − γ), see above
+RARELY, SELDOM = 2e-3, 0.1  # of comparisons, and of the opposite choice: what estimated effects may get wrong
 LIVES = 200  # that the expert and chance each play
 LONGEST = 300  # steps of a life, at most
 CLEARLY = 3.0  # standard errors
@@ -51,16 +53,52 @@ class LiftedFit:
         freeze(self)
 
 
+class Choices(NamedTuple):
+    """How the expert chooses between ending and going on: mean chances, over all comparisons, of an end that only one
+    of the two actions brings.
+
+    Attributes:
+        sought: of the expert's.
+        shunned: of the rival's.
+    """
+
+    sought: float
+    shunned: float
+
+    @property
+    def mixed(self) -> bool:
+        """Some ends are sought and others shunned."""
+        return min(self) > max(RARELY, SELDOM * max(self))
+
+
+def choices(effects: Effects, rows: Comparisons) -> Choices:
+    """Read off the comparisons: the first function is constant where it goes on, and 0 after an end."""
+    lost = rows.gains[:, 0] / constant(effects)
+    return Choices(*(float(np.maximum(sign * lost, 0.0).mean()) if len(lost) else 0.0 for sign in (-1.0, 1.0)))
+
+
+def constant(effects: Effects) -> float:
+    """The first function where it goes on."""
+    return float(effects.now[np.flatnonzero(effects.now[:, 0])[0], 0])
+
+
 def shuns_the_end(simulator: Simulator, policy: Policy, effects: Effects, rows: Comparisons, discount: float) -> bool:
     """Whether the expert never ends where it could go on, and clearly outlives chance.
 
     The first is read off the comparisons; alone it would also hold for an expert that seeks an end to which no single
-    action leads. Random effects only estimate who goes on, so that nothing is decided for them.
+    action leads. If effects were estimated, "never" means hardly ever: less than the estimate can be trusted.
+
+    Args:
+        simulator: the dynamics, or what a log says of them.
+        policy: the expert.
+        effects: what the actions do.
+        rows: the comparisons.
+        discount: γ.
     """
-    going_on = effects.after[:, :, 0] / effects.now[0, 0]
-    if terminal_of(simulator) is None or not effects.seen or (going_on > 0.5).all() or not len(rows):
+    if terminal_of(simulator) is None or (chances(effects) > 0.5).all() or not len(rows):
         return False
-    if rows.gains[:, 0].min() / effects.now[0, 0] < -1e-9:
+    found = choices(effects, rows)
+    if found.sought > (1e-9 if effects.seen else max(RARELY, SELDOM * found.shunned)):
         return False
     steps = min(ceil(3 / (1 - discount)), LONGEST)
     more = lifetimes(simulator, policy, steps) - lifetimes(simulator, None, steps)
@@ -87,21 +125,26 @@ def lifetimes(simulator: Simulator, policy: Policy | None, steps: int) -> NDArra
     return lived
 
 
+def chances(effects: Effects) -> Array:
+    """The chance of going on after each action ``[A, n]``; an estimate may lie a little beyond 0 and 1."""
+    return np.asarray(effects.after[:, :, 0] / constant(effects))
+
+
 def fit_lifted_value(
     effects: Effects, rows: Comparisons, *, discount: float, reward_basis: Basis | Cells, price: float
 ) -> LiftedFit:
     """As `fit_value`, with c added to V where it goes on.
 
-    States from which every action ends it are left out: no choice is made there, V − γ·0 would have R pay all that
-    going on is worth at once, and the functions of R would carry that to their neighbours.
+    States from which every action ends it, more likely than not, are left out: no choice is made there, V − γ·0 would
+    have R pay all that going on is worth at once, and the functions of R would carry that to their neighbours.
     """
-    one = effects.now[0, 0]  # the first function is constant
-    goes_on = effects.after[:, :, 0] != 0
-    doomed = ~goes_on.any(axis=0)
+    one, chance = constant(effects), chances(effects)
+    goes_on = chance > 0.5
+    doomed = np.asarray(~goes_on.any(axis=0))
     kept = ~doomed
 
     def least_value(w: Array) -> float:
-        return min(float((effects.now @ w).min()), float((effects.after @ w)[goes_on].min()))
+        return min(float((effects.now @ w).min()), float(((effects.after @ w)[goes_on] / chance[goes_on]).min()))
 
     def above_the_end(w: Array) -> Array:
         # From here on what is best goes on wherever it can, and more of c changes nothing but constants.

@@ -7,7 +7,7 @@ the same shapes serve as well.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -203,7 +203,15 @@ def space_bounds(space: Any, dimension: int) -> Bounds:
     return tuple(zip(low.tolist(), high.tolist(), strict=True))
 
 
-@dataclass(frozen=True, eq=False)
+def deviations(noise: Any, box: Domain) -> tuple[float, ...]:
+    """Standard deviations of a noise that is given in units of the widths, one for all coordinates or one for each."""
+    spread = np.asarray(noise, dtype=np.float64)
+    if spread.shape not in {(), (len(box),)} or not np.isfinite(spread).all() or (spread < 0).any():
+        raise ValueError(f"noise must be a share ≥ 0 of the widths, one number or {len(box)} of them, got {noise!r}")
+    return tuple((spread * np.diff(np.array(box), axis=1)[:, 0]).tolist())
+
+
+@dataclass(frozen=True)
 class EnvSimulator:
     """An environment as a simulator: s' for any state and action, without its clock.
 
@@ -241,6 +249,10 @@ class EnvSimulator:
     def thread_safe(self) -> bool:
         """Vectorised physics may be asked by several threads at once, an environment that is stepped may not."""
         return self.physics.thread_safe
+
+    def with_noise(self, noise: Any) -> EnvSimulator:
+        """The same with process noise of these standard deviations, as shares of the widths, and no other."""
+        return replace(self, noise=deviations(noise, self.domain))
 
     @property
     def deterministic(self) -> bool:

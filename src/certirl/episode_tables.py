@@ -1,57 +1,50 @@
-"""Tables with a column that says which episode a row is from: CSV and Parquet.
+"""Tables with a column that says which episode a row is from: into memory, or as a stream of any length.
 
-Columns: ``episode``; ``state``, or ``state_0``, ``state_1``, …; ``action``; where they exist, ``step`` (the order in
-an episode, else that of the rows), ``terminated``, ``next_state`` or ``next_state_0``, …. Others are ignored.
+A table without next states has a row for each state of an episode, the last one without an action: a pair of rows makes
+a step, and a step may reach over the border of two batches, two row groups or two chunks, never of two episodes. So
+whoever reads a part also looks at the two rows after it: one that the last step leads to, one that tells whether it
+ended there.
 """
 
 from __future__ import annotations
 
-import csv
-import importlib
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import os
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.domain import Array
-from certirl.episodes import Steps, finish, split
-from certirl.readers import Paths, coordinates, find_files, open_parquet
-from certirl.transitions import Transitions
+from certirl.domain import Array, Domain, as_domain
+from certirl.episode_readers import Columns, Rows, columns_of, join, row_batches, sections
+from certirl.episodes import Steps, from_episodes, split
+from certirl.readers import Paths, find_files, row_groups
+from certirl.simulator import CHUNK
+from certirl.transitions import Piece, Transitions, by_action
+
+AHEAD = 2  # rows to look at after the last
+_ROWS = 2**18
 
 
-def read_episodes(
-    paths: Paths,
-    *,
-    domain: Any = None,
-    n_actions: int | None = None,
-    actions: Sequence[Any] | None = None,
-    state: Callable[[Array], Any] | None = None,
-    periodic: Sequence[int] = (),
-    outside: str = "refuse",
-    absorb: bool = True,
-) -> Transitions:
-    """Load logged episodes into memory; what is done with them is as in `from_episodes`.
+def read_episodes(paths: Paths, *, episode_column: str | None = None, **settings: Any) -> Transitions:
+    """Load logged episodes into memory.
 
-    A table without next states ends each episode with a row for its last state, which has no action. An episode never
-    goes on in another file.
+    A table without next states ends each episode with a row for its last state, which has no action. Episodes may come
+    mixed, but never go on in another file.
 
     Args:
         paths: a CSV or Parquet file, a folder, a glob pattern, or a list of these.
-        domain: the box the states live in; left out, the smallest box that holds the data.
-        n_actions: the number of actions; left out, the largest one seen plus one.
-        actions: the controls behind actions 0, 1, …, if the column holds controls.
-        state: observations ``[n, m]`` to states ``[n, d]``, if they differ.
-        periodic: coordinates that go around the domain.
-        outside: "refuse", "clip" or "drop" what lies beyond the domain.
-        absorb: add rows that lead from each terminal state to itself.
+        episode_column: which episode a row is from; ``episode`` or another usual name if left out.
+        **settings: what to make of the steps, as in `from_episodes`: domain, n_actions, actions, state, periodic,
+            outside, absorb.
     """
     parts, first = [], 0
     for file in find_files(paths):
         try:
-            part = _steps(_columns(file), file)
+            part = _steps(file, columns_of(file, episode_column=episode_column))
         except ValueError as problem:
             raise ValueError(f"{file}: {problem}") from None
         parts.append(replace(part, episodes=part.episodes + first))
@@ -59,78 +52,212 @@ def read_episodes(
     if len({part.states.shape[1] for part in parts}) > 1:
         raise ValueError("the files differ in the number of coordinates of a state")
     names = ("states", "actions", "next_states", "terminal", "episodes")
-    whole = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-    notes = tuple(note for part in parts for note in part.notes)
-    asked = {"actions": actions, "state": state, "periodic": periodic, "outside": outside, "absorb": absorb}
-    return finish(Steps(**whole, notes=notes), domain=domain, n_actions=n_actions, **asked)  # type: ignore[arg-type]
+    whole: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    return from_episodes(Steps(**whole, notes=tuple(note for part in parts for note in part.notes)), **settings)
 
 
-def _steps(columns: dict[str, NDArray[Any]], file: Path) -> Steps:
-    names = list(columns)
-    states, after = coordinates(names, "state"), coordinates(names, "next_state")
-    if "episode" not in names or "action" not in names or not states or len(after) not in (0, len(states)):
-        raise ValueError(
-            "a table of episodes needs the columns episode, state (or state_0, …) and action, and may have step, "
-            f"terminated and next_state; it has {', '.join(names) or 'no header'}"
-        )
-    unclear = sorted({"done", "dones"} & set(names))
-    if unclear and "terminated" not in names:
-        raise ValueError(
-            f"the column {unclear[0]} does not say whether an episode was terminated or cut off: call it terminated, "
-            "or leave it out if no state is terminal"
-        )
-    if len(columns["episode"]) == 0:
-        raise ValueError("there are no rows in it")
-    order = np.arange(len(columns["episode"]))
-    if "step" in names:
-        order = np.argsort(_numbers(columns["step"], "step"), kind="stable")
-    flat = {name: _numbers(columns[name], name)[order] for name in [*states, "action", *after]}
-    over = _numbers(columns["terminated"], "terminated")[order] if "terminated" in names else None
-    return split(
-        np.stack([flat[name] for name in states], axis=1),
-        flat["action"],
-        columns["episode"][order],
-        terminated=over,
-        next_states=np.stack([flat[name] for name in after], axis=1) if after else None,
-    )
+def read_demonstrations(
+    paths: Paths, *, episode_column: str | None = None
+) -> tuple[Array, NDArray[np.float64], NDArray[np.intp] | None]:
+    """States ``[n, d]`` where an expert was seen, what it did ``[n]``, and episodes ``[n]`` if every file tells them.
+
+    Args:
+        paths: CSV or Parquet with columns state (or state_0, …) and action, or npz with arrays states and actions, and
+            perhaps episodes; rows without an action are left out, and other columns do not matter.
+        episode_column: which episode a row is from; ``episode`` or another usual name if left out.
+    """
+    found, first = [], 0
+    for file in find_files(paths):
+        try:
+            rows = _demonstrations(file, episode_column)
+        except ValueError as problem:
+            raise ValueError(f"{file}: {problem}") from None
+        rows = rows.part(np.flatnonzero(np.isfinite(rows.actions) & (rows.actions >= 0)))
+        if not len(rows):
+            raise ValueError(f"{file}: there are no demonstrations in it")
+        numbers = None if rows.episodes is None else np.unique(rows.episodes, return_inverse=True)[1] + first
+        first = first if numbers is None else int(numbers.max()) + 1
+        found.append((rows.states, rows.actions, numbers))
+    if len({states.shape[1] for states, _, _ in found}) > 1:
+        raise ValueError("the files differ in the number of coordinates of a state")
+    states, actions, episodes = zip(*found, strict=True)
+    told = None if any(one is None for one in episodes) else np.concatenate(episodes)
+    return np.concatenate(states), np.concatenate(actions), told
 
 
-def _columns(file: Path) -> dict[str, NDArray[Any]]:
-    if file.suffix.lower() == ".parquet":
-        with open_parquet(file) as stored:
-            table = stored.read()
-        return {name: _unboxed(table.column(name)) for name in table.column_names}
-    if file.suffix.lower() != ".csv":
-        raise ValueError("episodes are read from CSV and Parquet; make certirl.Episode records of other data")
-    with file.open(newline="", encoding="utf-8-sig") as stream:
-        rows = [row for row in csv.reader(stream) if row]
-    header = [name.strip() for name in rows[0]] if rows else []
-    uneven = [number for number, row in enumerate(rows[1:]) if len(row) != len(header)]
-    if uneven:
-        raise ValueError(f"row {uneven[0]} has {len(rows[uneven[0] + 1])} fields, the header {len(header)}")
-    cells = np.array(rows[1:], dtype=str).reshape(-1, len(header))
-    return {name: np.char.strip(cells[:, place]) for place, name in enumerate(header)}
-
-
-def _unboxed(column: Any) -> NDArray[Any]:
-    arrow = importlib.import_module("pyarrow")
-    if arrow.types.is_boolean(column.type):
-        column = column.cast(arrow.int8())
-    return np.asarray(column.to_numpy())
-
-
-def _numbers(cells: NDArray[Any], name: str) -> Array:
-    """Numbers; missing ones, which only the last action of an episode may be, are nan."""
-    if cells.dtype.kind == "U":
-        words = {"": "nan", "true": "1", "false": "0"}
-        lowered = np.char.lower(cells)
-        for word, number in words.items():
-            lowered = np.where(lowered == word, number, lowered)
-        cells = lowered
+def _demonstrations(file: Path, episode_column: str | None) -> Rows:
+    if file.suffix.lower() != ".npz":
+        return _loaded(file, columns_of(file, episode_column=episode_column, needed=False))
     try:
-        found = np.asarray(cells, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"the column {name} holds {str(cells[0])!r}, …, not numbers") from None
-    if name not in ("action", "terminated") and not np.isfinite(found).all():
-        raise ValueError(f"{name} is missing or not finite in row {int((~np.isfinite(found)).argmax())}")
-    return found
+        with file.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
+            held = {name: stored[name] for name in ("states", "actions", "episodes") if name in stored.files}
+            inside = ", ".join(stored.files) or "nothing"
+    except (OSError, ValueError, TypeError, EOFError, AttributeError, zipfile.BadZipFile):
+        raise ValueError("it is not an npz file of plain arrays, or it is damaged or cut short") from None
+    if "states" not in held or "actions" not in held:
+        raise ValueError(f"demonstrations need the arrays states and actions; it holds {inside}")
+    states, actions = (np.asarray(held[name], dtype=np.float64) for name in ("states", "actions"))
+    states = states[:, None] if states.ndim == 1 else states
+    if states.ndim != 2 or actions.shape != states.shape[:1]:
+        raise ValueError(
+            f"states [n, d] and actions [n] must be equally long, got shapes {list(states.shape)} and "
+            f"{list(actions.shape)}"
+        )
+    return Rows(0, held.get("episodes"), states, actions)
+
+
+def _loaded(file: Path, columns: Columns) -> Rows:
+    parts = list(row_batches(file, columns, _ROWS))
+    if not parts:
+        raise ValueError("there are no rows in it")
+    return join(parts)
+
+
+def _steps(file: Path, columns: Columns) -> Steps:
+    rows = _loaded(file, columns)
+    if rows.steps is not None:
+        rows = rows.part(np.argsort(rows.steps, kind="stable"))
+    return _split(rows)
+
+
+def _split(rows: Rows, own: int | None = None) -> Steps:
+    assert rows.episodes is not None
+    more: dict[str, Any] = {"terminated": rows.terminated, "next_states": rows.next_states}
+    return split(rows.states, rows.actions, rows.episodes, own=own, **more)
+
+
+@dataclass(frozen=True)
+class EpisodeChunk:
+    """A part of a table of episodes that can be sent elsewhere and read there: it names its rows and holds none.
+
+    Attributes:
+        file: where they are.
+        domain: the box their states must lie in.
+        n_actions: the number of actions they must keep to.
+        rows: how many are in memory at a time, at most.
+        first: the number of the first row.
+        groups: the row groups (Parquet), from the first up to but not including the second; None for the whole file.
+        episode_column: which episode a row is from.
+        settings: what else to tell `from_episodes`.
+        folder: from where the name of the file was given: a worker elsewhere starts there.
+    """
+
+    file: str
+    domain: Domain
+    n_actions: int
+    rows: int
+    first: int = 0
+    groups: tuple[int, int] | None = None
+    episode_column: str | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    folder: str = field(default_factory=os.getcwd, repr=False)
+
+    def pieces(self) -> Iterator[Piece]:
+        """Its steps, checked, one action at a time, with the rows that keep terminal states where they are."""
+        for first, steps in self.steps():
+            try:
+                log = from_episodes(steps, domain=self.domain, n_actions=self.n_actions, **self.settings)
+            except ValueError as problem:
+                raise ValueError(f"{self.file}, rows from {first:,} on: {problem}") from None
+            yield from by_action(log.states, log.actions, log.next_states, CHUNK)
+
+    def steps(self) -> Iterator[tuple[int, Steps]]:
+        """The steps that start in its rows, with the number of the first row of each batch."""
+        file = Path(self.file) if self.folder == os.getcwd() else Path(self.folder, self.file)
+        try:
+            for rows, own in self._windows(file, columns_of(file, episode_column=self.episode_column)):
+                _check_order(rows)
+                steps = _split(rows, own)
+                if len(steps.actions):
+                    yield rows.first, steps
+        except ValueError as problem:
+            raise ValueError(f"{self.file}: {problem}") from None
+
+    def _windows(self, file: Path, columns: Columns) -> Iterator[tuple[Rows, int]]:
+        """Its rows, each batch with the two that follow it and the number of those that are its own."""
+        held: list[Rows] = []
+        groups = None if self.groups is None else range(*self.groups)
+        for batch in row_batches(file, columns, self.rows, groups, self.first):
+            joined = join([*held, batch])
+            own = max(len(joined) - AHEAD, 0)
+            if own:
+                yield joined, own
+            held = [joined.part(slice(own, None))]
+        if held:
+            yield join([*held, *self._rows_ahead(file, columns)]), len(held[0])
+
+    def _rows_ahead(self, file: Path, columns: Columns) -> list[Rows]:
+        """The first rows after the chunk, at most two."""
+        found: list[Rows] = []
+        if self.groups is None:
+            return found
+        counts, missing = row_groups(file), AHEAD
+        after, first = range(self.groups[1], len(counts)), sum(counts[: self.groups[1]])
+        for batch in row_batches(file, columns, AHEAD, after, first):
+            found.append(batch.part(slice(0, missing)))
+            missing -= len(found[-1])
+            if not missing:
+                break
+        return found
+
+
+def episode_chunks(
+    paths: Paths,
+    *,
+    domain: Any,
+    n_actions: int | None,
+    rows: int,
+    episode_column: str | None,
+    **settings: Any,
+) -> list[EpisodeChunk]:
+    """Cut tables of episodes into parts that can be read independently; see `certirl.tables.stream_episodes`."""
+    if settings.get("outside") == "drop":
+        raise ValueError("a stream cannot say what it dropped: write outside='clip', or use read_episodes")
+    count = len(settings["actions"]) if settings.get("actions") is not None else n_actions
+    parts = []
+    for file in find_files(paths):
+        try:
+            columns = columns_of(file, episode_column=episode_column)
+        except ValueError as problem:
+            raise ValueError(f"{file}: {problem}") from None
+        for first, run in sections(file, columns, rows):
+            parts.append(EpisodeChunk(str(file), (), count or 0, rows, first, run, columns.episode, settings))
+    if domain is None or count is None:
+        if settings.get("state") is not None:
+            raise ValueError("with state= the domain and n_actions must be given: pass domain=((low, high), …)")
+        box, largest = _extent(parts)
+        domain, count = box if domain is None else domain, largest + 1 if count is None else count
+    return [replace(part, domain=as_domain(domain), n_actions=count) for part in parts]
+
+
+def _extent(parts: list[EpisodeChunk]) -> tuple[Array, int]:
+    """The smallest box around all states ``[d, 2]`` and the largest action, by reading everything once."""
+    low: Any = np.inf
+    high: Any = -np.inf
+    largest = -1.0
+    for _, steps in (found for part in parts for found in part.steps()):
+        ends = (steps.states, steps.next_states)
+        if np.ndim(low) and len(low) != ends[0].shape[1]:
+            raise ValueError("the files differ in the number of coordinates of a state")
+        low = np.minimum(low, np.minimum(*(states.min(axis=0) for states in ends)))
+        high = np.maximum(high, np.maximum(*(states.max(axis=0) for states in ends)))
+        largest = max(largest, float(steps.actions.max()))
+    if largest < 0:
+        raise ValueError("there are no steps in these episodes")
+    if (low >= high).any():
+        raise ValueError("some coordinate never changes, so the data spans no box; give the domain, (low, high)")
+    return np.stack([low, high], axis=1), int(largest)
+
+
+def _check_order(rows: Rows) -> None:
+    """Refuse episodes that come back, and steps out of order: only all rows together could mend that."""
+    assert rows.episodes is not None
+    back = rows.episodes[1:] < rows.episodes[:-1]
+    if rows.steps is not None:
+        back |= (rows.episodes[1:] == rows.episodes[:-1]) & (rows.steps[1:] <= rows.steps[:-1])
+    if back.any():
+        row = rows.first + int(back.argmax()) + 1
+        raise ValueError(
+            f"row {row} belongs before the row above it, and a stream takes episodes as they come: sort the table by "
+            "episode and step, or load it with certirl.tables.read_episodes"
+        )

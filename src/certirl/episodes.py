@@ -97,8 +97,8 @@ def from_episodes(
 
     Args:
         source: episodes: `Episode`, Minari's ``EpisodeData`` or a whole dataset, imitation's ``Trajectory``, pairs of
-            states ``[T + 1, d]`` and actions ``[T]``, one of these or any iterable of them; or imitation's flat
-            ``Transitions``. They are known by their attributes, so that neither library is needed.
+            states ``[T + 1, d]`` and actions ``[T]``, one of these or any iterable of them; imitation's flat
+            ``Transitions``; or `Steps`. They are known by their attributes, so that neither library is needed.
         domain: the box the states live in; left out, the smallest box that holds the data.
         n_actions: the number of actions; left out, the largest one seen plus one.
         actions: the controls behind actions 0, 1, …, if the log holds controls: each is taken for the nearest one.
@@ -108,20 +108,40 @@ def from_episodes(
             "drop" their transitions; either is noted.
         absorb: add rows that lead from each terminal state to itself, one for every action.
     """
-    return finish(
-        gather(source),
+    if outside not in OUTSIDE:
+        raise ValueError(f"outside must be one of {', '.join(map(repr, OUTSIDE))}, got {outside!r}")
+    steps = gather(source)
+    if state is not None:
+        steps = replace(steps, states=_mapped(state, steps.states), next_states=_mapped(state, steps.next_states))
+    chosen, notes = _as_choices(steps.actions, actions, n_actions)
+    steps = replace(steps, actions=chosen, notes=(*steps.notes, *notes))
+    d = steps.states.shape[1]
+    for name in ("states", "next_states"):
+        checked: Any = {name: as_rows(getattr(steps, name), d, name=name)}
+        steps = replace(steps, **checked)
+    if domain is not None:
+        steps = _inside(steps, as_domain(domain), tuple(periodic), outside)
+    elif periodic:
+        raise ValueError("a coordinate that goes around needs a domain to go around: pass domain=((low, high), …)")
+    count = (int(chosen.max()) + 1 if n_actions is None else int(n_actions)) if actions is None else len(actions)
+    if steps.terminal.any():
+        steps = _absorbed(steps, count) if absorb else _noted(steps, f"{int(steps.terminal.sum())} terminal states")
+    return Transitions(
+        steps.states,
+        steps.actions,
+        steps.next_states,
         domain=domain,
-        n_actions=n_actions,
-        actions=actions,
-        state=state,
-        periodic=periodic,
-        outside=outside,
-        absorb=absorb,
+        n_actions=count,
+        terminal=steps.terminal,
+        episodes=steps.episodes,
+        notes=steps.notes,
     )
 
 
 def gather(source: Any) -> Steps:
     """The steps of whatever holds episodes."""
+    if isinstance(source, Steps):
+        return source
     if all(hasattr(source, name) for name in ("obs", "acts", "next_obs", "dones")):
         done, states, after = np.asarray(source.dones, dtype=bool), _rows(source.obs), _rows(source.next_obs)
         breaks = done[:-1] | (after[:-1] != states[1:]).any(axis=1)
@@ -169,6 +189,7 @@ def split(
     *,
     terminated: ArrayLike | None = None,
     next_states: ArrayLike | None = None,
+    own: int | None = None,
 ) -> Steps:
     """Rows of a table as steps, each with the number of its episode ``[n]``, in order within each episode.
 
@@ -182,6 +203,8 @@ def split(
         episodes: the number of the episode of each row ``[n]``; rows of different episodes may come mixed.
         terminated: where an episode was terminated: at its last step or its last state ``[n]``.
         next_states: like states, if the table has them; every row is then a step.
+        own: give the steps from the first so many rows only, of rows whose episodes come one after the other; two more
+            are enough to tell how they go on.
     """
     rows, number = _rows(states), np.asarray(episodes)
     given = np.asarray(actions, dtype=np.float64)
@@ -190,66 +213,28 @@ def split(
         raise ValueError(f"states, actions, episodes and terminated must be equally long, got {len(rows)}, …")
     order = np.argsort(number, kind="stable")
     rows, given, number, over = rows[order], given[order], number[order], over[order]
-    same = number[1:] == number[:-1]
+    same, mine = number[1:] == number[:-1], np.arange(len(rows)) < (len(rows) if own is None else own)
     if next_states is not None:
         if (over[:-1] & same).any():
             raise ValueError(f"episode {number[:-1][over[:-1] & same][0]} goes on after it was terminated")
-        return Steps(rows, given, _rows(next_states)[order], over, _numbered(number))
+        after = _rows(next_states)[order]
+        return Steps(rows[mine], given[mine], after[mine], over[mine], _numbered(number)[mine])
     last = np.append(~same, True)
     notes = []
     unknown = last & np.isfinite(given) & (given >= 0)
-    if unknown.any():
-        notes.append(f"the last action of {int(unknown.sum())} episodes has no next state in the data and was left out")
+    if unknown[mine].any():
+        notes.append(
+            f"the last action of {int(unknown[mine].sum())} episodes has no next state in the data and was left out"
+        )
     missing = ~last & ~(np.isfinite(given) & (given >= 0))
     if missing.any():
         raise ValueError(f"episode {number[missing.argmax()]} has a row without an action before its last one")
-    start = np.flatnonzero(same)
+    start = np.flatnonzero(same & mine[:-1])
     # Marked at the last state, or at the step that led to it; an unknown next state was terminal, not this one.
     ends = (over[1:] & last[1:] & ~unknown[1:])[start] | (over[:-1] & ~unknown[:-1])[start]
     if (ends & ~last[1:][start]).any():
         raise ValueError(f"episode {number[start][(ends & ~last[1:][start]).argmax()]} goes on after it was terminated")
     return Steps(rows[start], given[start], rows[start + 1], ends, _numbered(number)[start], tuple(notes))
-
-
-def finish(
-    steps: Steps,
-    *,
-    domain: Any,
-    n_actions: int | None,
-    actions: Sequence[Any] | None,
-    state: Callable[[Array], Any] | None,
-    periodic: Sequence[int],
-    outside: str,
-    absorb: bool,
-) -> Transitions:
-    """Check steps, put them into the domain, make terminal states absorbing."""
-    if outside not in OUTSIDE:
-        raise ValueError(f"outside must be one of {', '.join(map(repr, OUTSIDE))}, got {outside!r}")
-    if state is not None:
-        steps = replace(steps, states=_mapped(state, steps.states), next_states=_mapped(state, steps.next_states))
-    chosen, notes = _as_choices(steps.actions, actions, n_actions)
-    steps = replace(steps, actions=chosen, notes=(*steps.notes, *notes))
-    d = steps.states.shape[1]
-    for name in ("states", "next_states"):
-        checked: Any = {name: as_rows(getattr(steps, name), d, name=name)}
-        steps = replace(steps, **checked)
-    if domain is not None:
-        steps = _inside(steps, as_domain(domain), tuple(periodic), outside)
-    elif periodic:
-        raise ValueError("a coordinate that goes around needs a domain to go around: pass domain=((low, high), …)")
-    count = (int(chosen.max()) + 1 if n_actions is None else int(n_actions)) if actions is None else len(actions)
-    if steps.terminal.any():
-        steps = _absorbed(steps, count) if absorb else _noted(steps, f"{int(steps.terminal.sum())} terminal states")
-    return Transitions(
-        steps.states,
-        steps.actions,
-        steps.next_states,
-        domain=domain,
-        n_actions=count,
-        terminal=steps.terminal,
-        episodes=steps.episodes,
-        notes=steps.notes,
-    )
 
 
 def _is_episode(thing: Any) -> bool:

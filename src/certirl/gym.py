@@ -25,6 +25,7 @@ from certirl.environments import (
     Stepped,
     Transitioned,
     controls_of,
+    deviations,
     read_state,
     space_bounds,
     state_of,
@@ -32,14 +33,17 @@ from certirl.environments import (
     write_state,
 )
 from certirl.episodes import Episode
-from certirl.playing import play, wrapped_reader
-from certirl.reward import unpack
+from certirl.playing import play
 from certirl.simulator import as_generator
 
 try:
     import gymnasium
 except ImportError:
     raise ImportError('certirl.gym needs gymnasium, 1.0 or later: pip install "certirl[gym]"') from None
+
+from certirl.rewarding import RewardWrapper
+
+__all__ = ["RewardWrapper", "episode_returns", "rollouts", "simulator"]
 
 # Wrappers that leave the dynamics alone.
 HARMLESS = (
@@ -110,7 +114,7 @@ def simulator(
         if physics is not written:
             notes.append("its step is not that of the environment it is made from, so that it is stepped row by row")
     name = type(stepped.env).__name__.removesuffix("Env")
-    found = EnvSimulator(name, physics, controls, box, around, _deviations(noise, box), tuple(notes))
+    found = EnvSimulator(name, physics, controls, box, around, deviations(noise, box), tuple(notes))
     return replace(found, notes=(*notes, *_stopped(found, generator)), random=_is_random(found, generator))
 
 
@@ -225,13 +229,6 @@ def _trusted(written: Physics, stepped: Any, controls: Sequence[Any], box: Domai
     return written
 
 
-def _deviations(noise: Any, box: Domain) -> tuple[float, ...]:
-    spread = np.asarray(noise, dtype=np.float64)
-    if spread.shape not in {(), (len(box),)} or not np.isfinite(spread).all() or (spread < 0).any():
-        raise ValueError(f"noise must be a share ≥ 0 of the widths, one number or {len(box)} of them, got {noise!r}")
-    return tuple((spread * np.diff(np.array(box), axis=1)[:, 0]).tolist())
-
-
 def _is_random(found: EnvSimulator, rng: np.random.Generator) -> bool:
     """Whether the environment's own step answers differently when it is asked again."""
     if found.thread_safe:
@@ -316,54 +313,3 @@ def episode_returns(
     asked = {"steps": steps, "actions": actions, "get_state": get_state, "on": on}
     played = rollouts(env, policy, episodes=episodes, rng=rng, **asked)  # type: ignore[arg-type]
     return np.array([episode.total for episode in played])
-
-
-class RewardWrapper(gymnasium.Wrapper):  # type: ignore[misc]
-    """The environment with a learned reward in place of its own, for any library that trains on gymnasium.
-
-    A step is paid R(s'), the reward of the state it leads to; this orders policies as R does. A terminal state is
-    absorbing for the learned reward, which goes on paying R there, while training stops: the last step is paid
-    ``R(s')/(1 − γ)``, the whole rest. Otherwise a reward that is negative everywhere would teach to end it all soon.
-    """
-
-    def __init__(
-        self,
-        env: Any,
-        reward: Any,
-        *,
-        discount: float | None = None,
-        domain: Any = None,
-        get_state: Reader | None = None,
-    ) -> None:
-        """Wrap an environment.
-
-        Args:
-            env: the environment.
-            reward: a `Solution`, a `Reward`, or any function of states ``[n, d]``.
-            discount: γ, of the training; known from a solution. 0 pays R(s') once at the end.
-            domain: the box on which the reward is known; states beyond are put on its edge. The reward's own if left
-                out, and for a plain function none.
-            get_state: as for `simulator`.
-        """
-        super().__init__(env)
-        self._learned, self._discount, _ = unpack(reward, discount, None)
-        basis = getattr(self._learned, "basis", None)
-        box = domain if domain is not None else getattr(basis, "domain", None)
-        self._domain = None if box is None else as_domain(box)
-        self._read = wrapped_reader(env, get_state)
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """The environment's own step, paid by the learned reward; its own is in ``info["own_reward"]``."""
-        seen, own, terminated, truncated, info = self.env.step(action)
-        state = self._read(self.env)[None]
-        if self._domain is not None:
-            state = placed(state, self._domain, ())
-        paid = float(np.ravel(self._learned(state))[0])
-        if terminated:
-            if self._discount is None:
-                raise ValueError(
-                    "the episode ended in a terminal state, where the learned reward is paid for ever: pass discount=γ "
-                    "to RewardWrapper, or discount=0 to pay it once"
-                )
-            paid /= 1 - self._discount
-        return seen, paid, terminated, truncated, {**info, "own_reward": own}

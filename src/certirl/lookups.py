@@ -102,6 +102,10 @@ class Lookup:
         """The number of the cell that each state is in ``[n]``."""
         return _cell(self.domain, self.support.shape[:-1], states)
 
+    def taken_at(self, states: Array) -> NDArray[np.bool_]:
+        """The actions that the expert takes at a corner of the cells of some states ``[n, d]``: ``[A, n]``."""
+        return self.taken[:, self.cell(states)]
+
     def pieces(self, chosen: NDArray[np.bool_]) -> Array:
         """Neighbouring cells as intervals ``[t, 2]``."""
         ((low, _),) = self.domain
@@ -209,6 +213,10 @@ class BoxLookup:
     def cell(self, states: Array) -> NDArray[np.intp]:
         """The number of the cell that each state is in ``[n]``."""
         return _cell(self.domain, self.support.shape[:-1], states)
+
+    def taken_at(self, states: Array) -> NDArray[np.bool_]:
+        """The actions that the expert takes at a corner of the cells of some states ``[n, d]``: ``[A, n]``."""
+        return self.taken[:, self.cell(states)]
 
     def pieces(self, chosen: NDArray[np.bool_]) -> Array:
         """The boxes around cells that hang together ``[t, d, 2]``."""

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from certirl.bellman import check_problem
 from certirl.boxes import mesh
 from certirl.domain import Array, Domain, as_domain, as_rows, describe, freeze, like_input
-from certirl.reward import RewardLike, unpack
+from certirl.reward import RewardLike, paid_at_an_end, unpack
 from certirl.simulator import Simulator, as_generator, check_simulator
 
 StepReward = Callable[[Array, int, Array], Any]
@@ -245,7 +245,7 @@ class _World:
         """What terminal states pay from now on."""
         if self.reward is None or not len(states):
             return np.zeros(len(states))
-        return _numbers(self.reward(states), len(states)) / (1 - self.discount)
+        return _numbers(paid_at_an_end(self.reward, states), len(states)) / (1 - self.discount)
 
     def continued(self, grid: Grid, values: Array, states: Array) -> Array:
         """V at states: interpolated, or what a terminal state pays."""

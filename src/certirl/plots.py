@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from certirl.boxes import mesh
 from certirl.domain import Array
 
 if TYPE_CHECKING:
+    from certirl.components import AdditiveReward
     from certirl.coverage import Coverage
     from certirl.problems import Problem
     from certirl.solution import Solution
@@ -17,12 +19,23 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 
+MOST_PANELS = 12
+
+
 def _pyplot() -> Any:
     try:
         import matplotlib.pyplot as pyplot
     except ImportError:
         raise ImportError('plots need matplotlib: pip install "certirl[plot]"') from None
     return pyplot
+
+
+def written(figure: Any, axes: Any, path: Any) -> Any:
+    """The axes; if there is a path, the figure is written there first and closed."""
+    if path is not None:
+        figure.savefig(path, dpi=150)
+        _pyplot().close(figure)
+    return axes
 
 
 def panels(rows: int = 1, columns: int = 1, **settings: Any) -> tuple[Any, Any]:
@@ -193,13 +206,47 @@ def solution(solution: Solution, *, problem: Problem | None = None, path: Any = 
     margins(solution, problem=problem, ax=axes[1])
     if solution.basis.dimension > 1:
         axes[1].legend(loc="lower left", fontsize="small", framealpha=0.9)
-    if path is not None:
-        figure.savefig(path, dpi=150)
-        pyplot.close(figure)
-    return axes
+    return written(figure, axes, path)
 
 
-def coverage(coverage: Coverage, *, action: int | None = None, plane: tuple[int, int] = (0, 1), ax: Any = None) -> Any:
+def additive(reward: AdditiveReward, *, path: Any = None) -> Any:
+    """Draw the reward of every component, of the twelve that matter most if there are more; returns the axes.
+
+    A component matters by how far its reward reaches. Those of three coordinates and more have no picture.
+
+    Args:
+        reward: what to draw.
+        path: where to write the picture, if anywhere.
+    """
+    drawn = []
+    for name, part in zip(reward.names, reward.parts, strict=True):
+        if part.basis.dimension <= 2:
+            grid = mesh([np.linspace(*side, 201 if part.basis.dimension == 1 else 61) for side in part.basis.domain])
+            drawn.append((name, part.basis.domain, grid, np.asarray(part(grid))))
+    if not drawn:
+        raise ValueError("components of three coordinates and more have no picture")
+    drawn = sorted(drawn, key=lambda one: -np.ptp(one[3]))[:MOST_PANELS]
+    columns = min(len(drawn), 4)
+    figure, axes = panels(-(-len(drawn) // columns), columns, size=(3.2 * columns, 2.5 * -(-len(drawn) // columns)))
+    for ax in axes.flat[len(drawn) :]:
+        ax.set_axis_off()
+    for ax, (name, domain, grid, values) in zip(axes.flat, drawn, strict=False):
+        ax.set_title(f"R({name})", fontsize="small")
+        if len(domain) == 1:
+            ax.plot(grid[:, 0], values, color="black", linewidth=1.4)
+            ax.margins(x=0)
+        else:
+            x, y = (np.unique(grid[:, axis]) for axis in (0, 1))
+            z = values.reshape(x.size, y.size).T
+            figure.colorbar(ax.pcolormesh(x, y, z, cmap="cividis", shading="gouraud", rasterized=True), ax=ax)
+    left = len(reward.parts) - len(drawn)
+    figure.suptitle(f"the rewards that add up{f', {left} more of them' if left else ''}", fontsize="medium")
+    return written(figure, axes, path)
+
+
+def coverage(
+    coverage: Coverage, *, action: int | None = None, plane: tuple[int, int] = (0, 1), ax: Any = None, path: Any = None
+) -> Any:
     """Draw how many transitions start where, and where predictions are extrapolated.
 
     Over an interval the transitions of each action in each cell; on a box a map, for one action or, in each cell, for
@@ -210,9 +257,16 @@ def coverage(coverage: Coverage, *, action: int | None = None, plane: tuple[int,
         action: of one action only.
         plane: the two coordinates of the map.
         ax: where.
+        path: where to write the picture, if anywhere.
     """
     if coverage.cells.ndim == 2:
-        return _coverage_line(coverage, range(coverage.n_actions) if action is None else [action], ax)
+        ax = _coverage_line(coverage, range(coverage.n_actions) if action is None else [action], ax)
+    else:
+        ax = _coverage_map(coverage, action, plane, ax)
+    return written(ax.figure, ax, path)
+
+
+def _coverage_map(coverage: Coverage, action: int | None, plane: tuple[int, int], ax: Any) -> Any:
     others = tuple(1 + axis for axis in range(len(coverage.domain)) if axis not in plane)
     counts = coverage.cells.sum(axis=others) if others else coverage.cells
     counts = counts if plane[0] < plane[1] else counts.swapaxes(1, 2)

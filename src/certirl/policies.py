@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -76,7 +77,8 @@ def as_policy(expert: Any, n_actions: int) -> Policy:
 
     Args:
         expert: a whole number; a function of states ``[n, d]``; or an object with ``predict(states)``, as reinforcement
-            learning libraries and classifiers have it, which may return a tuple with the actions first.
+            learning libraries and classifiers have it, which may return a tuple with the actions first, and is asked
+            for ``deterministic=True`` if it knows the word.
         n_actions: A.
     """
     if isinstance(expert, Policy):
@@ -91,11 +93,20 @@ def as_policy(expert: Any, n_actions: int) -> Policy:
     if callable(expert):
         return Policy(n_actions, expert, assumption=assumption)
     if hasattr(expert, "predict"):
-        return Policy(n_actions, lambda states: _first(expert.predict(states)), assumption=assumption)
+        surely = {"deterministic": True} if _can_be_sure(expert.predict) else {}
+        return Policy(n_actions, lambda states: _first(expert.predict(states, **surely)), assumption=assumption)
     raise TypeError(
         f"expert must be an action (a whole number) or a function of states [n, d] that returns actions [n], "
         f"got {type(expert).__name__}"
     )
+
+
+def _can_be_sure(predict: Any) -> bool:
+    """Whether it can be asked not to explore: what a learner tries now and then is no function of the state."""
+    try:
+        return "deterministic" in signature(predict).parameters
+    except (TypeError, ValueError):  # compiled ones do not tell
+        return False
 
 
 def _first(answer: Any) -> Any:

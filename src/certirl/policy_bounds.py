@@ -120,13 +120,15 @@ class _Error(NamedTuple):
         return np.asarray(known + noise)
 
 
-def _error(found: OfError, L: float) -> _Error | None:
+def _error(work: Workings, found: OfError, L: float, tail: float) -> _Error | None:
     """What is known of u, the error of V̂; None where operators are known too badly. `ERROR_EVENTS` of e^−L.
 
     u = û + Ku. One vector inequality serves û. K is needed for u alone, which is fixed though unknown: what noise does
     to Ku is one vector too, not one for every f_i. Its bound is a norm of what u is made of, so that it adds up over
     u = centre + the rest.
     """
+    if work.gamma * (1 + tail * work.lebesgue.max()) >= 1:
+        return None  # what regression aims at need not contract, so that there may be no u
     centre, seen = found.found, found.functions
     radius = empirical_norm_bernstein(found.trace, found.top, found.longest, L)
     spread = np.linalg.norm(seen.spread, axis=0)
@@ -161,7 +163,7 @@ def bands(
     tail = tail if beyond else 0.0
     first, later, rest = (delta * share for share in SHARES.values())
     events = EVENTS * len(work.pairs) * len(work.frame.band.states)
-    error = _error(_grown(work.error, growth), log_term(ERROR_EVENTS, later / 2))
+    error = _error(work, _grown(work.error, growth), log_term(ERROR_EVENTS, later / 2), tail)
     found = []
     for pair, (of_value, of_functions) in work.pairs.items():
         value, functions = _grown(of_value, growth), _grown(of_functions, growth)

@@ -23,6 +23,7 @@ from certirl.policy_evidence import POLICY_SUMS, PolicyEvidence, PolicySurrogate
 from certirl.tail import TailLike, tail_in_words, tail_number
 from certirl.tubes import Tube, read_tube
 
+KIND = "policy certificate"
 _WORDS = ("holds", "delta", "spending", "tail", "samples", "allowed")
 _GUESSES = ("fits", "Z", "mix", "switches", "widths", "tent_fits", "drop")
 _NUMBERS = ("discount", "low", "high", "dropped")
@@ -87,19 +88,50 @@ class PolicyCertificate(Claim):
         """The regret as a share of the value's span; infinite where neither is known."""
         return self.regret / self.value_span if self.value_span > 0 else float("inf")
 
+    @cached_property
+    def bands(self) -> Bands:
+        """What holds around (P_b − P_a)V for every pair of actions, derived from the evidence."""
+        return bands(self.surrogate, self.evidence, delta=_own(self.spending), tail=self.tail or 0.0)
+
+    def advantage(self, states: ArrayLike) -> tuple[Array, Array]:
+        """D_a(s) of what the expert does over every action a, divided by γ: estimated, and at least; ``[A, n]`` each.
+
+        The lower bounds hold at all states at once, with the probability and under the assumptions of the certificate.
+        Where the expert may take several actions it is the least of theirs; nan for the actions that it takes, within a
+        cell of the lookup.
+
+        Args:
+            states: ``[n, d]``; ``[n]`` for one coordinate.
+        """
+        rows = as_states(states, self.lookup.domain)
+        taken = self.lookup.taken_at(rows)
+        estimate = np.full((2, *taken.shape), np.inf)
+        for band in self.bands.pairs:
+            curve, radius = band.estimate(rows), band.radius(rows)
+            for (b, a), sign in ((band.pair, 1.0), (band.pair[::-1], -1.0)):
+                for found, value in zip(estimate, (sign * curve, sign * curve - radius), strict=True):
+                    found[a] = np.where(taken[b], np.minimum(found[a], value), found[a])
+        estimate[:, taken] = np.nan
+        return estimate[0], estimate[1]
+
     def proves(self, states: ArrayLike) -> NDArray[np.bool_]:
         """Whether the expert's action is proved strictly best at each state ``[n]``: outside the tube it is."""
         return np.asarray(self.decided[self.lookup.cell(as_states(states, self.lookup.domain))])
+
+    def plot(self, *, ax: Any = None, path: Any = None) -> Any:
+        """Draw the advantage over the best rival with its proved band, and the tube; write it to ``path`` if given."""
+        from certirl import policy_plots
+
+        return policy_plots.certificate(self, ax=ax, path=path)
 
     @cached_property
     def samples_needed(self) -> int | None:  # type: ignore[override]  # worked out when asked for
         """How many fresh transitions per action should do, if the curves stay what they are; None if none would."""
         s, have, tail = self.surrogate, int(self.evidence.counts.min()), self.tail or 0.0
-        now = bands(s, self.evidence, delta=_own(self.spending), tail=tail)
 
         def enough(n: int) -> bool:
             then = bands(s, self.evidence, delta=_own(self.spending), tail=tail, growth=n / have)
-            same = [replace(later, curve=band.curve) for later, band in zip(then.pairs, now.pairs, strict=True)]
+            same = [replace(later, curve=band.curve) for later, band in zip(then.pairs, self.bands.pairs, strict=True)]
             return read(s, replace(then, pairs=tuple(same)), self.lookup, self.allowed).margin > 0
 
         return least_enough(enough, 10 * s.columns.size, have * 2**12)
@@ -163,14 +195,14 @@ class PolicyCertificate(Claim):
         return PolicyCertificate(**_of_tube(tube), **rest)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write everything but the reward and the expert to an npz file; `policy_certificate.load` reads it back."""
-        return archive.write(path, "policy certificate", *self.packed())
+        """Write everything but the reward and the expert to an npz file; `certirl.load` reads it back."""
+        return archive.write(path, KIND, *self.packed())
 
 
 def load(path: str | os.PathLike[str]) -> PolicyCertificate:
     """Read a certificate that `PolicyCertificate.save` wrote, and derive its verdict again."""
     kind, header, arrays = archive.read(path)
-    if kind != "policy certificate":
+    if kind != KIND:
         raise ValueError(f"{path} holds a certirl {kind}, not the certificate of an expert who switches")
     try:
         return PolicyCertificate.unpacked(header, arrays)

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from certirl.domain import Array
-from certirl.plots import COLOURS, _pyplot
+from certirl.plots import COLOURS, _pyplot, written
 
 if TYPE_CHECKING:
+    from certirl.policy_certificate import PolicyCertificate
     from certirl.policy_solution import PolicySolution
 
 _FINE = 161
 
 
 def policy(solution: PolicySolution, *, path: Any = None, plane: tuple[int, int] = (0, 1)) -> Any:
-    """Draw the reward, and beside it the states at which the expert falls short; returns the two axes.
+    """Draw the reward, beside it the states at which the expert falls short, and the certificate if there is one.
 
     Args:
         solution: what to draw.
@@ -24,17 +25,100 @@ def policy(solution: PolicySolution, *, path: Any = None, plane: tuple[int, int]
         plane: with more than two coordinates, the two to draw; the others are held in the middle for the reward.
     """
     pyplot = _pyplot()
-    alone = solution.states.shape[1] == 1
-    shape = {"nrows": 2, "ncols": 1, "sharex": True, "figsize": (7, 5.6)} if alone else {"ncols": 2, "figsize": (10, 4)}
-    figure, axes = pyplot.subplots(layout="constrained", **shape)
-    draw = (_reward_line, _shortfall_line) if alone else (_reward_map, _shortfall_map)
+    alone, proof = solution.states.shape[1] == 1, solution.certificate
+    draw: list[Any] = [_reward_line, _shortfall_line] if alone else [_reward_map, _shortfall_map]
+    if proof is not None and solution.states.shape[1] <= 2:
+        draw.append(lambda _, ax, __: certificate(proof, ax=ax))
+    shape = {"nrows": len(draw), "sharex": True, "figsize": (7, 2.9 * len(draw))} if alone else {"ncols": len(draw)}
+    figure, axes = pyplot.subplots(layout="constrained", **({"figsize": (5 * len(draw), 4)} | shape))
     for ax, one in zip(axes, draw, strict=True):
         one(solution, ax, plane)
-    figure.suptitle(f"{solution.status}: {solution.samples:,} states, γ = {solution.discount:g}", fontsize="medium")
-    if path is not None:
-        figure.savefig(path, dpi=150)
-        pyplot.close(figure)
-    return axes
+    unit = "states" if solution.diagnostics.seen else "transitions per action"
+    figure.suptitle(f"{solution.status}: {solution.samples:,} {unit}, γ = {solution.discount:g}", fontsize="medium")
+    axes[-1].set_xlabel("state s" if alone else axes[-1].get_xlabel())
+    return written(figure, axes, path)
+
+
+def certificate(proof: PolicyCertificate, *, ax: Any = None, path: Any = None) -> Any:
+    """Draw by how much the expert's action beats its best rival: estimated, with its proved band, and the tube.
+
+    In two coordinates a map of what is proved of it at least, where that is more than nothing, and of the tube.
+
+    Args:
+        proof: what to draw.
+        ax: where.
+        path: where to write the picture, if anywhere.
+    """
+    if len(proof.lookup.domain) > 2:
+        raise ValueError("a certificate is drawn in one or two coordinates; certificate.proves(states) tells of more")
+    if len(proof.lookup.domain) == 2:
+        return _certificate_map(proof, ax=ax, path=path)
+    ax = ax or _pyplot().subplots(figsize=(7, 4.2), layout="constrained")[1]
+    ((low, high),) = proof.lookup.domain
+    s = np.linspace(low, high, 2001)
+    estimate, least = proof.advantage(s)
+    taken = np.isnan(estimate)
+    _shade(ax, s, [taken[action] for action in range(len(taken))], "the expert takes action {}")
+    rival = np.where(taken, np.inf, estimate).argmin(axis=0)
+    band = "with its proved band" if proof.tail is not None else "with its band, were the tail zero"
+    for action, colour in enumerate(_colours(len(taken))):
+        own = (rival == action) & ~taken[action]
+        if own.any():
+            middle = np.where(own, estimate[action], np.nan)
+            lower = np.where(own & np.isfinite(least[action]), least[action], np.nan)  # without a bound, no band
+            ax.fill_between(s, lower, 2 * middle - lower, color=colour, alpha=0.3, lw=0)
+            ax.plot(s, middle, color=colour, linewidth=1.8, label=f"over action {action}, {band}")
+    ax.axhline(0.0, color="0.2", linewidth=1)
+    _mark_tube(proof, ax)
+    lost = f"at most {proof.relative_regret:.1%} of the span" if np.isfinite(proof.relative_regret) else "unknown"
+    where = f"farther than {proof.allowed:.3g} from a switch"
+    told = f"{proof.word}: margin at least {proof.margin:.2g} {where}; regret {lost}"
+    ax.set_title(told, fontsize="small")
+    ax.set_xlabel("state s")
+    ax.set_ylabel("advantage, divided by γ")
+    ax.legend(fontsize="x-small", framealpha=0.9)
+    ax.margins(x=0)
+    ax.grid(alpha=0.25)
+    return written(ax.figure, ax, path)
+
+
+def _certificate_map(proof: PolicyCertificate, *, ax: Any, path: Any) -> Any:
+    ax = ax or _pyplot().subplots(figsize=(5.6, 4.6), layout="constrained")[1]
+    x, y = (np.linspace(*side, _FINE) for side in proof.lookup.domain)
+    states = np.column_stack([np.tile(x, y.size), np.repeat(y, x.size)])
+    _, least = proof.advantage(states)
+    proved = np.where(proof.proves(states), np.nanmin(np.where(np.isnan(least), np.inf, least), axis=0), np.nan)
+    ax.set_facecolor("0.85")  # the tube shows through
+    image = ax.pcolormesh(x, y, proved.reshape(y.size, x.size), cmap="viridis", shading="nearest", rasterized=True)
+    ax.figure.colorbar(image, ax=ax, label="advantage at least, divided by γ")
+    taken = proof.lookup.taken_at(states).argmax(axis=0).reshape(y.size, x.size)
+    ax.contour(x, y, taken, levels=np.arange(taken.max()) + 0.5, colors="black", linewidths=1.0)
+    told = f"{proof.word}; black: the expert switches; grey: not decided, {proof.share:.1%} of the states"
+    ax.set_title(told, fontsize="small")
+    _name(ax, (0, 1))
+    return written(ax.figure, ax, path)
+
+
+def _mark_tube(proof: PolicyCertificate, ax: Any) -> None:
+    """The states that are not decided, and how near to a switch that was allowed."""
+    for number, (left, right) in enumerate(proof.tube):
+        label = f"tube: not decided, {proof.share:.1%} of the states" if number == 0 else None
+        ax.axvspan(left, right, color="0.3", alpha=0.3, lw=0, label=label)
+    for number, switch in enumerate(proof.lookup.switches):
+        for side in (-1, 1):
+            label = f"half-width asked for, {proof.allowed:.3g}" if number == 0 and side < 0 else None
+            ax.axvline(switch + side * proof.allowed, color="0.2", linewidth=1, linestyle=":", label=label)
+
+
+def _shade(ax: Any, s: Array, chosen: list[Any], label: str) -> None:
+    """The colour of an action behind the states where it is chosen."""
+    for action, (where, colour) in enumerate(zip(chosen, _colours(len(chosen)), strict=True)):
+        behind = {"transform": ax.get_xaxis_transform(), "color": colour, "alpha": 0.15, "lw": 0}
+        ax.fill_between(s, 0, 1, where=where, label=label.format(action), **behind)
+
+
+def _colours(actions: int) -> list[str]:
+    return [COLOURS[action % len(COLOURS)] for action in range(actions)]
 
 
 def _reward_line(solution: PolicySolution, ax: Any, _: Any) -> None:
@@ -43,11 +127,7 @@ def _reward_line(solution: PolicySolution, ax: Any, _: Any) -> None:
     ax.plot(s, solution.reward(s), color="black", linewidth=1.6)
     ax.set_ylabel("learned reward R(s)")
     chosen = solution.greedy(s)
-    for action in range(solution.n_actions):
-        ax.fill_between(
-            s, 0, 1, where=chosen == action, transform=ax.get_xaxis_transform(), color=COLOURS[action % len(COLOURS)],
-            alpha=0.15, lw=0, label=f"action {action} is best",
-        )  # fmt: skip
+    _shade(ax, s, [chosen == action for action in range(solution.n_actions)], "action {} is best")
     ax.legend(fontsize="small", framealpha=0.9)
     ax.margins(x=0)
     ax.grid(alpha=0.25)
@@ -58,7 +138,6 @@ def _shortfall_line(solution: PolicySolution, ax: Any, _: Any) -> None:
     s = solution.states[order, 0]
     ax.plot(s, solution.profile[order], color="0.6", linewidth=1.2, label="margin asked for")
     ax.plot(s, solution.shortfall[order], ".", color=COLOURS[1], markersize=3, label="shortfall of the expert")
-    ax.set_xlabel("state s")
     ax.set_ylabel("in units of the margin")
     ax.legend(fontsize="small", framealpha=0.9)
     ax.grid(alpha=0.25)

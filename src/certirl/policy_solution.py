@@ -14,7 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 from certirl import archive
 from certirl.bases import Basis
 from certirl.cells import Cells, expanded, from_spec
+from certirl.conflicts import Conflict
 from certirl.domain import Array, Domain, as_states, describe, freeze, like_input
+from certirl.ending import Choices
+from certirl.ends import Ends
 from certirl.laws import binomial_interval
 from certirl.policy_certificate import PolicyCertificate
 
@@ -30,16 +33,20 @@ class StateFunction:
     Attributes:
         basis: the functions.
         coefficients: ``[k]``.
-        ended: states ``[n, d]`` to whether they are terminal ``[n]``; None if none is, or if it was read from a file,
-            which cannot keep it.
+        ended: states ``[n, d]`` to whether they are terminal ``[n]``; None if none is, or if nobody says which.
+        zero_at_ends: terminal states are worth 0, also where ``ended`` is not known; set by itself where it is.
+        forgotten: there are terminal states, but the file that this was read from could not keep which.
     """
 
     basis: Basis | Cells
     coefficients: Array
     ended: Callable[[Array], Any] | None = None
+    zero_at_ends: bool = False
+    forgotten: bool = False
 
     def __post_init__(self) -> None:
         freeze(self)
+        object.__setattr__(self, "zero_at_ends", self.zero_at_ends or self.ended is not None)
 
     @property
     def domain(self) -> Domain:
@@ -48,6 +55,11 @@ class StateFunction:
 
     def __call__(self, states: ArrayLike) -> Any:
         """A float for one state, ``[n]`` for many. States must lie in the domain."""
+        if self.forgotten:
+            raise ValueError(
+                "a file keeps terminal states only where a few boxes describe them, and these it could not: pass them "
+                "again, solution = solution.with_terminal(simulator.terminal)"
+            )
         rows = as_states(states, self.basis.domain)
         values = expanded(self.basis, rows, self.coefficients)
         if self.ended is not None:
@@ -82,8 +94,8 @@ class Diagnostics:
     """What the data say about how far to trust the answer.
 
     Attributes:
-        model_error: of the estimated effects, over the effect of an action, both as root mean squares of V; it is that
-            of `PolicySolution.greedy`, and of the rows too if these were regressed.
+        model_error: of the estimated effects, over the effect of an action, both as root mean squares of V: of the rows
+            if these were regressed, else of `PolicySolution.greedy`.
         growth: γ·ρ(T̂), of the policy's matrix on V's functions; at 1 or more the series behind the matrix form
             diverges. The value form does not use it.
         uncovered: the share of the box where data are missing: grid points of the reward without a state nearby, or,
@@ -94,6 +106,8 @@ class Diagnostics:
         seen: next states were looked at directly.
         going_on: what going on is worth more than ending at least, where that was chosen: the expert shuns the end and
             no comparison says by how much; None if it was not.
+        choices: mean chances, over all comparisons, of an end that only the expert's action brings (sought), and of one
+            that only the rival's brings (shunned); None without terminal states.
     """
 
     model_error: float
@@ -105,6 +119,7 @@ class Diagnostics:
     largest_residual: float
     seen: bool
     going_on: float | None = None
+    choices: tuple[float, float] | None = None
 
     def sentences(self) -> dict[str, str]:
         """Each number with what it means."""
@@ -126,7 +141,8 @@ class PolicySolution:
     """The answer of `solve` for an expert that depends on the state.
 
     Attributes:
-        status: "validated" (checked on fresh states), "solved" (nothing fresh to check on) or "undetermined".
+        status: "certified", "validated" (checked on fresh states), "solved" (nothing fresh to check on), "infeasible"
+            (it is proved that no reward in the class explains the expert) or "undetermined".
         reason: the status in a sentence.
         reward: R, callable; 0 in terminal states, and scaled so that the expert's margin is 1 away from switches.
         value: V, callable, the expert's value under R up to the residual.
@@ -135,7 +151,7 @@ class PolicySolution:
         shortfall: by how much the expert's advantage stays below what was asked for, at these states ``[n]``.
         profile: the margin asked for at these states ``[n]``: 0 at a switch, 1 beyond the tube.
         columns: functions of the state of the estimated effects.
-        action_values: (P̂_aV)(s) in these functions ``[A, m]``.
+        action_values: (P̂_aV)(s) in these functions ``[A, m]``, up to what all actions share.
         greedy_share: fresh states at which no action has a better V than the expert's.
         outside_share: the same among states outside the tube.
         planned_share: fresh states at which planning on R alone chooses as the expert; None if it was not tried.
@@ -145,6 +161,11 @@ class PolicySolution:
         assumption: what must be believed of the expert.
         periodic: coordinates that go around.
         certificate: the proof, or the attempt at one; None if none was asked for.
+        conflict: states and actions outside the tube at which no V in its functions agrees with the expert, as far as
+            the data's own rows say; None if there are none.
+        refutation: what was proved about the absence of any reward, in words; None if that was not tried.
+        ends: the terminal states in boxes, as learned from marked ones or from asking the simulator; None without any.
+        from_file: it was read from a file, where ``ends`` stand for what the simulator says.
     """
 
     status: str
@@ -167,6 +188,10 @@ class PolicySolution:
     assumption: str = ""
     periodic: tuple[int, ...] = ()
     certificate: PolicyCertificate | None = None
+    conflict: Conflict | None = None
+    refutation: str | None = None
+    ends: Ends | None = None
+    from_file: bool = False
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -183,15 +208,19 @@ class PolicySolution:
         return self.states[order], self.shortfall[order]
 
     def with_terminal(self, ended: Callable[[Array], Any]) -> PolicySolution:
-        """The same, told again which states are terminal: a file does not keep that."""
-        return replace(self, reward=replace(self.reward, ended=ended), value=replace(self.value, ended=ended))
+        """The same, told again which states are terminal: a file keeps boxes at most."""
+        reward, value = (replace(own, ended=ended, forgotten=False) for own in (self.reward, self.value))
+        return replace(self, reward=reward, value=value, from_file=False)
 
     def __str__(self) -> str:
         own = [f"  {name:<9}{text}" for name, text in self._lines()]
+        if self.status == "infeasible" and self.refutation is not None:
+            return "\n".join([self.refutation, *own[:3]])
         if self.certificate is None:
             return "\n".join([self._headline(), *own])
         headline, *proof = str(self.certificate).splitlines()
-        return "\n".join([headline, own[0], *proof])
+        against = [line for line in own if line.startswith(("  conflict", "  absence"))]
+        return "\n".join([headline, own[0], *against, *proof])
 
     def _headline(self) -> str:
         if self.status == "undetermined":
@@ -204,16 +233,50 @@ class PolicySolution:
 
     def _lines(self) -> list[tuple[str, str]]:
         told = self.diagnostics.sentences()
-        lines = [("reward", f"{self.reward.basis} on {describe(self.reward.domain)}; {told['residual']}")]
+        which = "none will do; the nearest: " if self.status == "infeasible" else ""
+        lines = [("reward", f"{which}{self.reward.basis} on {describe(self.reward.domain)}; {told['residual']}")]
         shares = [f"everywhere, the tube included: {self.greedy_share}"] if self.greedy_share is not None else []
         if self.planned_share is not None:
             shares.append(f"planning on R alone does as the expert at {self.planned_share}")
         lines.append(("expert", "; ".join([*shares, told["slack"]])))
+        if self.conflict is not None and self.status != "infeasible":
+            how = "seen without noise" if self.conflict.seen else "estimated"
+            lines.append(("conflict", f"{self.conflict}; {how}"))
+        if self.refutation is not None and self.status != "infeasible":
+            lines.append(("absence", self.refutation.splitlines()[0]))
         kind = "every action at each, seen without noise" if self.diagnostics.seen else "transitions of each action"
         unit = "states, " if self.diagnostics.seen else ""
         lines.append(("data", f"{self.samples:,} {unit}{kind}; discount {self.discount:g}; {self.choice}"))
         lines.append(("checks", "; ".join(told[name] for name in ("model", "growth", "coverage", "ties"))))
+        if self.ends is not None:
+            lines.append(("ends", self._ended()))
         return [*lines, ("assumed", self._assumed())]
+
+    def _ended(self) -> str:
+        """Which states are terminal, how the expert chooses, and what a file lost of it."""
+        assert self.ends is not None
+        told = self.ends
+        errors = f"missing {told.missed:.1%} and mistaking {told.mistaken:.1%} of held-out states"
+        parts = [f"terminal where {told}, learned from {told.n:,} states, {errors}"]
+        if not told.trusted:
+            parts = [f"no few boxes describe the terminal states ({errors})"]
+        if self.diagnostics.choices is not None:
+            sought, shunned = self.diagnostics.choices
+            parts.append(
+                f"where one of two actions ends it, that is the expert's in {sought:.2%} of comparisons and the "
+                f"rival's in {shunned:.2%}"
+            )
+            if Choices(sought, shunned).mixed:
+                parts.append(
+                    "some ends are sought and others shunned: what going on is worth was left to the comparisons"
+                )
+        if self.from_file:
+            parts.append(
+                "read from a file, which keeps "
+                + ("these boxes and not the simulator's own rule" if told.trusted else "no rule")
+                + "; with_terminal(simulator.terminal) gives it back"
+            )
+        return "; ".join(parts)
 
     def _assumed(self) -> str:
         """What no number above covers."""
@@ -231,22 +294,32 @@ class PolicySolution:
         return f"{own}estimated effects stand for the true ones; shares speak of states as they were drawn"
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write everything but the terminal set to an npz file (suffix added if missing); `certirl.load` reads it."""
-        packed = (*_ARRAYS, "reward", "value", "columns", "diagnostics", "greedy_share", "outside_share", "certificate")
-        header: dict[str, Any] = {
-            f.name: getattr(self, f.name) for f in fields(self) if f.name not in (*packed, "planned_share")
-        }
+        """Write it to an npz file (suffix added if missing); `certirl.load` reads it.
+
+        Which states are terminal is kept as boxes, as far as these describe them, and that they are worth 0.
+        """
+        packed = {*_ARRAYS, "reward", "value", "columns", "diagnostics", "certificate", "conflict", "ends"}
+        packed |= {"greedy_share", "outside_share", "planned_share", "from_file"}
+        header: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in packed}
         arrays: dict[str, Any] = {name: getattr(self, name) for name in _ARRAYS}
         for name in ("reward", "value"):
             own = getattr(self, name)
             header[f"{name}_basis"], arrays[name] = own.basis.spec(), own.coefficients
+        header["zero_at_ends"] = self.reward.zero_at_ends
         header["columns"], header["diagnostics"] = self.columns.spec(), asdict(self.diagnostics)
         for name in ("greedy_share", "outside_share", "planned_share"):
             share = getattr(self, name)
             header[name] = None if share is None else [share.count, share.n]
+        if self.ends is not None:
+            arrays["ends"] = self.ends.boxes
+            own_rule = isinstance(self.reward.ended, Ends)
+            header["ends"] = [self.ends.missed, self.ends.mistaken, self.ends.n, own_rule]
         if self.certificate is not None:
             header["certificate"], numbers = self.certificate.packed()
             arrays |= {f"certificate_{name}": value for name, value in numbers.items()}
+        if self.conflict is not None:
+            header["conflict"], numbers = self.conflict.packed()
+            arrays |= {f"conflict_{name}": value for name, value in numbers.items()}
         return archive.write(path, KIND, header, arrays)
 
     def plot(self, *, path: Any = None, plane: tuple[int, int] = (0, 1)) -> Any:
@@ -258,14 +331,29 @@ class PolicySolution:
 
 def unpacked(header: dict[str, Any], arrays: dict[str, Any]) -> PolicySolution:
     """What `PolicySolution.save` wrote, as read from its file."""
-    known = {f.name for f in fields(PolicySolution)}
+    known = {f.name for f in fields(PolicySolution)} - {"ends", "from_file"}
     given = {name: value for name, value in (header | arrays).items() if name in known}
+    ended, forgotten = None, False
+    if "ends" in header:
+        missed, mistaken, n, own_rule = header["ends"]
+        ends = Ends(arrays["ends"], missed, mistaken, n)
+        ended, forgotten = (ends, False) if ends.trusted else (None, True)
+        given |= {"ends": ends, "from_file": not own_rule}
     for name in ("reward", "value"):
-        given[name] = StateFunction(from_spec(header[f"{name}_basis"]), arrays[name])
-    given |= {"columns": from_spec(header["columns"]), "diagnostics": Diagnostics(**header["diagnostics"])}
+        zero = bool(header.get("zero_at_ends", False))
+        given[name] = StateFunction(from_spec(header[f"{name}_basis"]), arrays[name], ended, zero, forgotten)
+    given |= {"columns": from_spec(header["columns"]), "diagnostics": _diagnostics(header["diagnostics"])}
     for name in ("greedy_share", "outside_share", "planned_share"):
         given[name] = None if header[name] is None else Share(*header[name])
     if "certificate" in header:
         numbers = {name[12:]: value for name, value in arrays.items() if name.startswith("certificate_")}
         given["certificate"] = PolicyCertificate.unpacked(header["certificate"], numbers)
+    if "conflict" in header:
+        numbers = {name[9:]: value for name, value in arrays.items() if name.startswith("conflict_")}
+        given["conflict"] = Conflict(**header["conflict"], **numbers)
     return PolicySolution(**given | {"periodic": tuple(header["periodic"])})
+
+
+def _diagnostics(found: dict[str, Any]) -> Diagnostics:
+    pair = found.get("choices")
+    return Diagnostics(**found | {"choices": None if pair is None else tuple(pair)})

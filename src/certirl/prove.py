@@ -170,21 +170,21 @@ def pursue(
         quest.training.grow(max(int(TRAINING_SHARE * n), fewest))
         quest.learn()
         certificate = None  # an earlier attempt was about an earlier reward
-        needed, forecast = int(pace.most * n), float("nan")
+        allowed, forecast = delta / 2 ** (spent + 1), float("nan")
         if quest.status == "solved":
-            allowed, fresh = delta / 2 ** (spent + 1), n - quest.training.size
+            fresh = n - quest.training.size
             forecast = quest.forecast(fresh, allowed)
             if forecast > pace.confident or n >= max_samples:
                 spent += 1
                 quest.fresh.grow(fresh)
                 certificate = quest.certify(allowed, _other_attempts(delta, spent))
-            needed = quest.needed(n, max_samples, allowed / 2)
         if watch is not None:
             watch(_line(n, forecast, certificate))
         # A conflict is for `refute` to settle, on the other half of the budget.
         most = max_samples // 2 if quest.status == "infeasible" else max_samples
         if n >= most or (certificate is not None and quest.is_enough(certificate)):
             return Ended(certificate, n, spent)
+        needed = quest.needed(n, max_samples, allowed / 2) if quest.status == "solved" else int(pace.most * n)
         least = AFTER_FAILURE if spent > failed else pace.least
         failed, n = spent, min(int(np.clip(needed, least * n, pace.most * n)) + 1, most)
 

@@ -1,21 +1,23 @@
 """Solve until it is proved, for experts who switch: a reward by the value form, then a certificate from fresh data.
 
 As in `prove`, every draw goes for good to training or to the proof, attempt i may fail with probability δ/2^i, and an
-attempt is made only when training data forecast success.
+attempt is made only when training data forecast success. Where training data conflict, and forecast that fresh data
+would show it, the attempt is to prove that no value function of the class explains the expert.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from certirl.bases import Basis, Fourier, Legendre
 from certirl.boxes import of_degree
 from certirl.certify import check_declared, check_delta, divide, least_enough
-from certirl.certify_policies import SwitchingCase
+from certirl.certify_policies import SwitchingCase, check_endless
+from certirl.conflicts import contests
 from certirl.domain import Domain, as_domain
 from certirl.policies import as_policy
 from certirl.policy_bounds import bands
@@ -23,16 +25,21 @@ from certirl.policy_certificate import PolicyCertificate, read
 from certirl.policy_evidence import gather
 from certirl.policy_solution import PolicySolution
 from certirl.prove import FORECAST, TRAINING_SHARE, Pace, Pool, pursue
+from certirl.refute import Plan, Refutation, conclude, settle
 from certirl.simulator import CHUNK, Draws, as_generator, can_pair, check_simulator
 from certirl.solve_policy import FEWEST, solve_policy
+from certirl.surprises import Expected
+from certirl.surprises import gather as gather_surprises
 from certirl.tail import TailLike, tail_number
-from certirl.transitions import Transitions, concatenate, pieces
+from certirl.transitions import Piece, Transitions, concatenate, pieces
 from certirl.weigh import check_box
 
 FIRST = 4_000  # transitions per action and column in the first round: with fewer the second order has no bound
 PACE = Pace(least=1.3, most=3.0, confident=0.2, aim=0.3)  # forecasts think too well of the second order
 MOST_FOR_A_REWARD = 300_000  # transitions per action that the value form looks at
 COLUMNS, MOST_COLUMNS = {1: 15, 2: 21, 3: 20}, 40
+MOST_REFUTED = 9  # functions of V up to which cones have a chance
+SAFELY = 1.2  # times what a refutation is forecast to need
 TOLERABLE = 1e-3  # of the value's span: what a tail may cost
 
 
@@ -74,6 +81,7 @@ def prove_policy(
     check_simulator(simulator)
     domain = as_domain(simulator.domain)
     check_box(domain)
+    check_endless(simulator)
     policy = as_policy(expert, simulator.n_actions)
     chosen = _columns(columns, tail, domain, discount, simulator)
     if max_samples < 40 * chosen.size:
@@ -89,6 +97,8 @@ def prove_policy(
     quest = _Switching(training, fresh, case, form, regret)
     fewest, pace = max(chosen.size + 2, FEWEST), PACE._replace(first=FIRST * chosen.size)
     found = pursue(quest, delta=delta, fewest=fewest, max_samples=max_samples, watch=watch, pace=pace)
+    if isinstance(found.certificate, Refutation):
+        return _without_reward(replace(quest.solution, samples=found.samples), found.certificate)
     status = "certified" if found.certificate is not None and found.certificate.holds else quest.solution.status
     return replace(quest.solution, status=status, samples=found.samples, certificate=found.certificate)
 
@@ -97,6 +107,7 @@ class _Switching:
     """The quest for a certificate of an expert who switches; see `prove.Quest`."""
 
     solution: PolicySolution
+    _absence: _Absence | None = None
 
     def __init__(
         self, training: Pool, fresh: Pool, case: SwitchingCase, form: dict[str, Any], regret: float | None
@@ -113,6 +124,9 @@ class _Switching:
 
     def forecast(self, fresh: int, delta: float) -> float:
         """From some of the training draws, seen again."""
+        self._absence = _absence(self.solution, self._case, self.training, self.training.leading(FORECAST), delta)
+        if self._absence is not None:
+            return 1 - SAFELY * self._absence.needed / fresh
         self._surrogate = self._case.surrogate(self.solution.reward, self.training)
         self._seen = gather(self._surrogate, self.training.leading(FORECAST))
         return self._left(fresh, delta)
@@ -125,16 +139,23 @@ class _Switching:
         left = tube.margin / max(tube.estimated, 1e-300)
         return left if self._regret is None else min(left, 1 - tube.regret / max(self._regret * found.span, 1e-300))
 
-    def certify(self, delta: float, others: dict[str, float]) -> PolicyCertificate:
+    def certify(self, delta: float, others: dict[str, float]) -> PolicyCertificate | Refutation:
         """From all fresh draws."""
+        if self._absence is not None:
+            found = _weighed(self._absence.plan, self._case.tail, self.fresh, delta)
+            return replace(found, delta=delta + sum(others.values()))
         return self._case.conclude(self._surrogate, self.fresh, delta, others=others)
 
-    def is_enough(self, certificate: PolicyCertificate) -> bool:
-        """A positive margin, and no more regret than is allowed."""
+    def is_enough(self, certificate: PolicyCertificate | Refutation) -> bool:
+        """A positive margin, and no more regret than is allowed; or that there is none."""
+        if isinstance(certificate, Refutation):
+            return certificate.refuted
         return certificate.margin > 0 and (self._regret is None or certificate.relative_regret <= self._regret)
 
     def needed(self, n: int, most: int, delta: float) -> int:
         """By forecasts for other n."""
+        if self._absence is not None:
+            return int(SAFELY * self._absence.needed / (1 - PACE.aim) / (1 - TRAINING_SHARE))
 
         def enough(n: int) -> bool:
             return self._left(int((1 - TRAINING_SHARE) * n), delta) > PACE.aim
@@ -162,11 +183,53 @@ def prove_policy_by_log(
     chosen = _columns(columns, tail, log.domain, discount, log)
     training, fresh = divide(log, TRAINING_SHARE, as_generator(0 if rng is None else rng))
     solution = solve_policy(training, policy, discount=discount, rng=0, **form)
+    solution = replace(solution, samples=int(log.counts.min()))
     case = SwitchingCase.of(policy, chosen, tube, discount, tail)
+    absence = _absence(solution, case, pieces(training, CHUNK), pieces(training, CHUNK), delta)
+    if absence is not None:
+        return _without_reward(solution, _weighed(absence.plan, tail, pieces(fresh, CHUNK), delta))
     surrogate = case.surrogate(solution.reward, pieces(training, CHUNK))
     certificate = case.conclude(surrogate, pieces(fresh, CHUNK), delta)
     status = "certified" if certificate.holds else solution.status
-    return replace(solution, status=status, samples=int(log.counts.min()), certificate=certificate)
+    return replace(solution, status=status, certificate=certificate)
+
+
+class _Absence(NamedTuple):
+    """What fresh data would be asked to show that no value function of the class explains the expert, and how many."""
+
+    plan: Plan
+    needed: int
+
+
+def _absence(
+    solution: PolicySolution, case: SwitchingCase, training: Iterable[Piece], again: Iterable[Piece], delta: float
+) -> _Absence | None:
+    """None if training data do not conflict, or not so that more would show it."""
+    rows = solution.value.basis
+    if solution.conflict is None or not isinstance(rows, Basis) or rows.size > MOST_REFUTED:
+        return None
+    if case.columns.dimension > 1:
+        return None  # a conflict on a box is never proved
+    rivalry = contests(case.policy, case.columns, tube=case.allowed)
+    number = tail_number(case.tail, case.columns) or 0.0
+    plan = settle(training, rows, case.columns, rivalry, delta=delta, tail=number)
+    needed = _weighed(plan, case.tail, again, delta).samples_needed
+    return None if needed is None else _Absence(plan, needed)
+
+
+def _weighed(plan: Plan, tail: TailLike, stream: Iterable[Piece], delta: float) -> Refutation:
+    """What data say to a plan."""
+    (sums,) = gather_surprises([Expected(plan.rows, plan.columns, plan.fits)], stream)
+    return conclude(plan, sums, numbers=len(plan.which), delta=delta, tail=tail)
+
+
+def _without_reward(solution: PolicySolution, refutation: Refutation) -> PolicySolution:
+    """With what was proved about the absence of a reward."""
+    if not refutation.holds:
+        return replace(solution, refutation=str(refutation))
+    reason = f"no reward whose value lies in {refutation.plan.rows} makes the expert strictly optimal"
+    proved: dict[str, Any] = {"conflict": refutation.conflict, "refutation": str(refutation)}
+    return replace(solution, status="infeasible", reason=reason + refutation.plan.where, **proved)
 
 
 def _columns(asked: Basis | int | None, tail: TailLike, domain: Domain, discount: float, simulator: Any) -> Basis:

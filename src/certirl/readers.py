@@ -85,8 +85,7 @@ def layout(file: Path) -> Layout:
     if file.suffix.lower() == ".parquet":
         with open_parquet(file) as table:
             wanted = _numeric_columns(table.schema_arrow, file)
-            meta = table.metadata
-            groups = tuple(meta.row_group(i).num_rows for i in range(meta.num_row_groups))
+        groups = row_groups(file)
         if sum(groups) == 0:
             raise _empty(file)
         return Layout(len(wanted) // 2, groups)
@@ -94,6 +93,32 @@ def layout(file: Path) -> Layout:
         with file.open(newline="", encoding="utf-8-sig") as stream:
             return Layout(len(_csv_header(stream, file)) // 2)
     return Layout(None)
+
+
+def row_groups(file: Path) -> tuple[int, ...]:
+    """Rows of each row group of a Parquet file; empty for files that can only be read from their beginning."""
+    if file.suffix.lower() != ".parquet":
+        return ()
+    with open_parquet(file) as table:
+        meta = table.metadata
+        return tuple(meta.row_group(i).num_rows for i in range(meta.num_row_groups))
+
+
+def runs(groups: Sequence[int], rows: int) -> list[tuple[int, tuple[int, int] | None]]:
+    """Cut row groups into runs of at least ``rows`` rows, but for the last: the first row and range of each.
+
+    Without row groups the whole is one.
+    """
+    if not groups:
+        return [(0, None)]
+    found: list[tuple[int, tuple[int, int] | None]] = []
+    start, first, held = 0, 0, 0
+    for group, count in enumerate(groups):
+        held += count
+        if held >= rows or group == len(groups) - 1:
+            found.append((first, (start, group + 1)))
+            start, first, held = group + 1, first + held, 0
+    return found
 
 
 def batches(file: Path, rows: int, groups: range | None = None, first: int = 0) -> Iterator[Batch]:
@@ -119,7 +144,7 @@ def batches(file: Path, rows: int, groups: range | None = None, first: int = 0) 
 def count_rows(file: Path) -> int:
     """How many rows a file holds, as cheaply as its format allows; blank lines of a CSV file count, too."""
     if file.suffix.lower() == ".parquet":
-        return sum(layout(file).groups)
+        return sum(row_groups(file))
     if file.suffix.lower() == ".csv":
         with file.open("rb") as stream:
             return sum(block.count(b"\n") for block in iter(lambda: stream.read(2**20), b"")) - 1

@@ -1,14 +1,16 @@
 """Certified infeasibility: from fresh data, that no value function of a class makes the expert strictly optimal.
 
-For V = wᵀφ the advantage is linear, D_a(s) = w·ρ_a(s) with ρ_a(s)_i = ((P_π − P_a)φ_i)(s), i = 2 … k, and no w has all
-of them positive as soon as 0 lies in the convex hull of the rows ρ_a(s). That is proved cone by cone: the w-space is
-cut into cones, each spanned by k − 1 directions w_v, and each cone is given one mixture x = Σ λ_i ρ_{a_i}(s_i) of rows.
-If w_v·x < 0 for the directions of a cone then w·x < 0 for every w in it. So finitely many numbers decide, and which
-they are is settled before the fresh data are seen. docs/notes/refutation.md has statement, assumptions and proof.
+For V = wᵀφ the advantage is linear, D_a(s) = w·ρ_a(s) with ρ_a(s)_i = ((P_π − P_a)φ_i)(s), i = 2 … k, whether π is one
+action or depends on s, and no w has all of them positive as soon as 0 lies in the convex hull of the rows ρ_a(s). That
+is proved cone by cone: the w-space is cut into cones, each spanned by k − 1 directions w_v, and each cone is given one
+mixture x = Σ λ_i ρ_{a_i}(s_i) of rows. If w_v·x < 0 for the directions of a cone then w·x < 0 for every w in it. So
+finitely many numbers decide, and which they are is settled before the fresh data are seen. docs/notes/refutation.md has
+statement, assumptions and proof.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,16 +21,19 @@ from certirl._map import on
 from certirl.bases import Basis
 from certirl.bounds import summation_error
 from certirl.certify import FIT_SHARE, check_delta, independence, least_enough, split
+from certirl.certify_policies import allowed_tube
 from certirl.concentration import degree, empirical_bernstein, inflation, log_term, spread_points
 from certirl.cones import CONES, Fan
+from certirl.conflicts import Conflict, Contests, contests
 from certirl.domain import Array, as_domain, freeze, one_coordinate
 from certirl.estimate import Operators, estimate
 from certirl.moments import accumulate
+from certirl.policies import Policy, as_policy
 from certirl.progress import Report
 from certirl.simulator import Simulator, check_simulator
 from certirl.surprises import Expected, Surprises, gather
 from certirl.tail import TailLike, tail_in_words, tail_number
-from certirl.transitions import Transitions
+from certirl.transitions import Piece, Transitions
 
 # Each number pays for two failures of probability e^−L: of the second moment, and of the mean on one side.
 EVENTS = 2
@@ -39,7 +44,8 @@ class Refutation:
     """With probability at least 1 − δ, min over states and rivals of D_a(s) ≤ ceiling·‖w‖₁ for every V = wᵀφ.
 
     The class is {R = V − γP_πV : V = Σ w_iφ_i, i ≤ k}, for every discount γ at once; ‖w‖₁ leaves out the constant, w_1.
-    Where the refutation holds, the expert is not even weakly optimal, unless the reward is constant.
+    Where the refutation holds, the expert is not even weakly optimal, unless the reward is constant. Of an expert who
+    switches that is said of states farther than the plan's tube from its switches, and so is the ceiling.
 
     Attributes:
         holds: every direction is refuted and the tail was declared: no reward in the class makes the expert optimal.
@@ -50,7 +56,9 @@ class Refutation:
         delta: the probability of a false statement, both together.
         assumptions: what must be true besides, in words.
         tail: τ, or None if none was declared.
-        states, actions, weights: the witness ``[m, d]``, ``[m]``, ``[m]``: Σ λ_iρ_{a_i}(s_i) is zero, to the ceiling.
+        states, actions, weights: the witness ``[m, d]``, ``[m]``, ``[m]``: Σ λ_iρ_{a_i}(s_i) is nearly zero.
+        remainder: no entry of that sum is larger.
+        taken: what the expert does at these states ``[m]``; the likeliest where it mixes.
         samples: fresh transitions per action.
         samples_needed: an estimate of how many would refute; None if perhaps no number would.
         plan: what was fixed beforehand: bases, expert, cones and mixtures.
@@ -67,6 +75,8 @@ class Refutation:
     states: Array
     actions: NDArray[np.intp]
     weights: Array
+    taken: NDArray[np.intp]
+    remainder: float
     samples: int
     samples_needed: int | None
     plan: Plan
@@ -77,18 +87,41 @@ class Refutation:
     def __str__(self) -> str:
         chance = f"with probability {1 - self.delta:g}" + ("" if self.tail is not None else " (if the tail is zero)")
         who = f"no reward whose value lies in {self.plan.rows}"
-        if self.kappa <= self.error:
-            first = f"Undetermined: {chance} {who} has a margin above {self.ceiling:.3g} per unit of ‖w‖₁"
+        if not self.refuted:
+            first = (
+                f"Undetermined: {chance} {who} has a margin above {self.ceiling:.3g} per unit of ‖w‖₁{self.plan.where}"
+            )
             needed = "perhaps no number" if self.samples_needed is None else f"about {self.samples_needed:,}"
             more = f"; {needed} would show that none has any"
         else:
             word = "Certified infeasible" if self.holds else "Not certified, but infeasible"
-            first = f"{word} {chance}: {who} makes action {self.plan.expert} strictly optimal"
+            first = f"{word} {chance}: {who} makes {self.plan.whom} strictly optimal{self.plan.where}"
             more = f", in {len(self.plan.mixtures) - 1} cones of values"
         parts = ", ".join(f"{name} {value:.2g}" for name, value in self.losses.items() if value >= 1e-3 * self.error)
         worst = f"  in the least clear direction the margin is {-self.kappa:.3g}, ± {self.error:.3g}: {parts}"
         data = f"  from {self.samples:,} fresh transitions per action{more}"
-        return "\n".join([first, worst, data, *(f"  assumed: {assumption}" for assumption in self.assumptions)])
+        named = [f"  conflict: {self.conflict}"] if self.plan.expert is None and self.refuted else []
+        return "\n".join([first, worst, data, *named, *(f"  assumed: {assumption}" for assumption in self.assumptions)])
+
+    @property
+    def refuted(self) -> bool:
+        """Every direction is, by the estimates and their errors; it is proved if the tail was declared."""
+        return self.kappa > self.error
+
+    @property
+    def estimated(self) -> float:
+        """The margin in the least clear direction, per unit of ‖w‖₁."""
+        return -self.kappa
+
+    @property
+    def word(self) -> str:
+        """How sure it is."""
+        return "certified infeasible" if self.holds else "infeasible" if self.refuted else "undetermined"
+
+    @property
+    def conflict(self) -> Conflict:
+        """The witness as a record that says what the expert does where, and instead of what."""
+        return Conflict(self.states, self.taken, self.actions, self.weights, self.remainder, str(self.plan.rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,40 +130,54 @@ class Plan:
 
     Attributes:
         rows, columns: functions of the next state, k, and of the state, k_s.
-        expert: π.
+        expert: the action it always takes; None if it depends on the state.
         states, actions: the rows of the criterion ``[m, 1]``, ``[m]``.
+        contrast: π_c(s_i) − 1_{c=a_i}, how much of P_c is in row i ``[m, A]``.
         mixtures: λ, one for each cone and a last one whose mixture nearly vanishes ``[F + 1, m]``; each sums to 1.
         which: the mixture of each number ``[J]``.
         directions: its w_2 … w_k, of unit ‖·‖₁ ``[J, k − 1]``; the last 2(k − 1) are ±e_i and give the ceiling.
         fits: training estimates of P_cφ_2 … P_cφ_k ``[A, k − 1, k_s]``: control variates, any choice is sound.
+        tube: all states are farther than this from the expert's switches.
+        notes: what must be believed of the expert, in words.
     """
 
     rows: Basis
     columns: Basis
-    expert: int
+    expert: int | None
     states: Array
     actions: NDArray[np.intp]
+    contrast: Array
     mixtures: Array
     which: NDArray[np.intp]
     directions: Array
     fits: Array
+    tube: float = 0.0
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         freeze(self)
 
+    @property
+    def whom(self) -> str:
+        """The expert, in words."""
+        return "the expert" if self.expert is None else f"action {self.expert}"
+
+    @property
+    def where(self) -> str:
+        """The states that are spoken of, in words."""
+        return f" farther than {self.tube:.3g} from its switches" if self.tube else ""
+
     def pulls(self) -> Array:
         """g with Σ_i λ_i((P_π − P_{a_i})f)(s_i) = Σ_c g_c·(coefficients of P_cf), for each number ``[J, A, k_s]``."""
         features = self.columns.values(self.states)
-        own = self.actions == np.arange(len(self.fits))[:, None]
-        g = -np.einsum("fm,am,mi->fai", self.mixtures, own, features)
-        g[:, self.expert] = self.mixtures @ features
+        g = np.einsum("fm,mc,mi->fci", self.mixtures, self.contrast, features, optimize=True)
         return np.asarray(g[self.which])
 
 
 def refute(
     source: Simulator | Transitions,
     *,
-    expert: int,
+    expert: Any,
     basis: Basis,
     columns: int | None = None,
     delta: float = 0.05,
@@ -140,6 +187,7 @@ def refute(
     paired: bool | None = None,
     progress: bool | Report | None = None,
     map: Any = None,
+    tube: float | None = None,
 ) -> Refutation:
     """Prove that no V = wᵀφ has (P_π − P_a)V > 0 at all states for all rivals a, or bound the margin that it can have.
 
@@ -147,7 +195,8 @@ def refute(
 
     Args:
         source: a simulator, or transitions, which are divided at random.
-        expert: the action π that the expert always takes.
+        expert: the action π that the expert always takes; or a function of states ``[n, d]`` to actions ``[n]`` or to
+            probabilities ``[n, A]``.
         basis: the functions of V, k of them, the first constant.
         columns: how many functions of the same family describe the state, k_s; k if left out, and may well exceed k.
         delta: the probability of a false statement.
@@ -160,34 +209,54 @@ def refute(
         progress: True, False, a function ``(done, total)``, or None for a line if standard error is a terminal.
         map: where to work through data: a number of threads, a Dask client or an executor; threads on all cores if
             left out. Results do not depend on it.
+        tube: a half-width, for experts who switch: nothing is held against what it does nearer to a switch, where
+            little is at stake and a switch may be known only roughly; a fortieth of the domain's width if left out.
     """
     check_delta(delta)
+    policy = _check(source, expert, basis, tube)
+    rows = basis.on(as_domain(source.domain))
+    narrow = rows.resized(rows.size if columns is None else columns)
+    number = tail_number(tail, narrow)
+    allowed = 0.0 if policy.constant is not None else allowed_tube(tube, rows.domain)
+    rivalry = contests(policy, narrow, tube=allowed)
+    training, fresh = split(source, narrow, samples, rng, FIT_SHARE, progress, role="refute", paired=paired)
+    with on(map):
+        plan = settle(training, rows, narrow, rivalry, delta=delta, tail=number or 0.0)
+        (seen,) = gather([Expected(plan.rows, plan.columns, plan.fits)], fresh)
+    return conclude(plan, seen, numbers=len(plan.which), delta=delta, tail=tail)
+
+
+def _check(source: Any, expert: Any, basis: Any, tube: float | None) -> Policy:
+    """The expert, if it and the rest can be asked about."""
     if not isinstance(source, Transitions):
         check_simulator(source)
     one_coordinate(as_domain(source.domain), "a refutation is")
     if not isinstance(basis, Basis):
         raise TypeError(f"basis must be a basis such as certirl.Legendre(5), got {basis!r}")
-    if source.n_actions < 2 or not 0 <= expert < source.n_actions:
+    alone = isinstance(expert, int | np.integer)
+    if source.n_actions < 2 or (alone and not 0 <= expert < source.n_actions):
         raise ValueError(f"expert must be one of at least two actions, 0 … {source.n_actions - 1}, got {expert}")
+    if alone and tube is not None:
+        raise ValueError("an expert who always takes one action never switches: leave tube out")
     if basis.size < 2:
         raise ValueError(f"{basis} holds constants only, which explain nothing: use at least two functions")
-    rows = basis.on(as_domain(source.domain))
-    narrow = rows.resized(rows.size if columns is None else columns)
-    number = tail_number(tail, narrow)
-    training, fresh = split(source, narrow, samples, rng, FIT_SHARE, progress, role="refute", paired=paired)
-    wide = rows.resized(max(rows.size, narrow.size))
-    with on(map):
-        ((moments,),) = accumulate(training, [(wide, narrow)], n_actions=source.n_actions)
-        plan = choose(estimate(moments), rows=rows, expert=expert, delta=delta, tail=number or 0.0)
-        (seen,) = gather([Expected(plan.rows, plan.columns, plan.fits)], fresh)
-    return conclude(plan, seen, numbers=len(plan.which), delta=delta, tail=tail)
+    return as_policy(expert, source.n_actions)
+
+
+def settle(
+    training: Iterable[Piece], rows: Basis, columns: Basis, rivalry: Contests, *, delta: float, tail: float
+) -> Plan:
+    """What fresh data will be asked, from training data alone; arguments as for `choose`."""
+    wide = rows.resized(max(rows.size, columns.size))
+    ((moments,),) = accumulate(training, [(wide, columns)], n_actions=rivalry.policy.n_actions)
+    return choose(estimate(moments), rows=rows, rivalry=rivalry, delta=delta, tail=tail)
 
 
 def choose(
     operators: Operators,
     *,
     rows: Basis,
-    expert: int,
+    rivalry: Contests,
     delta: float,
     tail: float,
     shares: Array | None = None,
@@ -195,22 +264,21 @@ def choose(
 ) -> Plan:
     """Cut the w-space into ``most`` cones and find for each the mixture of rows that refutes it with the least error.
 
-    With ``shares`` ν ``[A − 1]`` the weights of every mixture add up to ν_a over the rows of rival a.
+    With ``shares`` ν ``[A − 1]``, for an expert of one action, the weights of every mixture add up to ν_a over the rows
+    of rival a.
     """
-    columns, p = operators.basis.resized(operators.columns), rows.size - 1
-    rivals = np.array([a for a in range(operators.n_actions) if a != expert], dtype=np.intp)
-    grid = columns.grid(4 * columns.size + 1)
-    features, fits = columns.values(grid), operators.Z[:, 1 : rows.size]
+    columns, p, contrast = operators.basis.resized(operators.columns), rows.size - 1, rivalry.contrast
+    features, fits = columns.values(rivalry.states), operators.Z[:, 1 : rows.size]
     noise = operators.noise[:, :, 1 : rows.size, 1 : rows.size]
-    contrast = noise[expert, expert] - noise[expert, rivals] - noise[rivals, expert][:, None]
-    contrast = contrast + noise[np.ix_(rivals, rivals)]  # covariances of the contrasts with two rivals [R, R, p, p]
-    variances, vectors = np.linalg.eigh(np.einsum("aaij->ij", contrast) / len(rivals))
+    variances, vectors = np.linalg.eigh(np.einsum("cd,cdij->ij", contrast.T @ contrast, noise) / len(contrast))
     top = variances[-1] if variances[-1] > 1e-12 else np.inf  # next to nothing is rounding: deterministic dynamics
     whitener = np.linalg.inv(np.linalg.cholesky((vectors * np.maximum(variances / top, 1e-9)) @ vectors.T))
+    precision = operators.precision.mean(axis=0) * FIT_SHARE / (1 - FIT_SHARE)
     fan = Fan(
-        points=np.concatenate([features @ (fits[expert] - fits[a]).T for a in rivals]) @ whitener.T,
-        lever=np.linalg.cholesky(operators.precision[expert] * FIT_SHARE / (1 - FIT_SHARE)).T @ features.T,
-        noise=np.einsum("xi,abij,yj->abxy", whitener, contrast, whitener),
+        points=np.einsum("mc,cij,mj->mi", contrast, fits, features, optimize=True) @ whitener.T,
+        contrast=contrast,
+        lever=np.linalg.cholesky(precision).T @ features.T,
+        noise=np.einsum("xi,abij,yj->abxy", whitener, noise, whitener, optimize=True),
         values=whitener @ rows.values(rows.grid(4 * rows.size + 1)).T[1:],
         tail=tail if np.isfinite(tail) else 0.0,
         samples=operators.counts.min() * (1 - FIT_SHARE) / FIT_SHARE,
@@ -224,13 +292,16 @@ def choose(
     return Plan(
         rows=rows,
         columns=columns,
-        expert=expert,
-        states=np.tile(grid, (len(rivals), 1)),
-        actions=np.repeat(rivals, len(grid)),
+        expert=rivalry.policy.constant,
+        states=rivalry.states,
+        actions=rivalry.actions,
+        contrast=contrast,
         mixtures=np.vstack([mixtures, fan.vanishing(axes @ np.linalg.inv(whitener))]),
         which=np.repeat(np.arange(len(cones) + 1), [p] * len(cones) + [2 * p]),
         directions=directions / np.abs(directions).sum(axis=1, keepdims=True),
         fits=fits,
+        tube=rivalry.tube,
+        notes=rivalry.notes,
     )
 
 
@@ -260,18 +331,19 @@ class _Bounds:
 def _largest_term(plan: Plan, q: Array, middle: Array, half: Array, *, paired: bool) -> Array:
     """sup over states and next states of the terms, for each number: products of two expansions, up to signs.
 
-    With paired data Σ_c q_c = 0 and the term is −Σ_a (q_a·x)(w·contrast), where a contrast stays within ±2 half.
+    With paired data Σ_c q_c = 0, so that the middle of the range drops out of the sum over the actions.
     """
     count = 20 * plan.columns.size
     dense = plan.columns.values(spread_points(plan.columns, count)).T
-    total = np.zeros((len(q), count))
+    total, fitted_part = np.zeros((len(q), count)), np.zeros((len(q), count))
     for action, fit in enumerate(plan.fits):
-        weight, fitted = np.abs(q[:, action] @ dense), plan.directions @ fit @ dense
-        if paired and action != plan.expert:
-            total += weight * (2 * half[:, None] + np.abs(plan.directions @ plan.fits[plan.expert] @ dense - fitted))
-        elif not paired:
-            total = np.maximum(total, weight * (half[:, None] + np.abs(fitted - middle[:, None])))
-    return np.asarray(inflation(plan.columns.kind, 2 * degree(plan.columns), count) * total.max(axis=1))
+        weight, fitted = q[:, action] @ dense, plan.directions @ fit @ dense - middle[:, None]
+        if paired:
+            total, fitted_part = total + half[:, None] * np.abs(weight), fitted_part + weight * fitted
+        else:
+            total = np.maximum(total, np.abs(weight) * (half[:, None] + np.abs(fitted)))
+    largest = (total + np.abs(fitted_part)).max(axis=1)
+    return np.asarray(inflation(plan.columns.kind, 2 * degree(plan.columns), count) * largest)
 
 
 def conclude(plan: Plan, sums: Surprises, *, numbers: int, delta: float, tail: TailLike) -> Refutation:
@@ -286,6 +358,7 @@ def conclude(plan: Plan, sums: Surprises, *, numbers: int, delta: float, tail: T
     above, errors = bounds.estimate + parts.sum(axis=0), parts.sum(axis=0)
     worst = int((bounds.estimate / errors)[cones].argmax())
     refuted, witness = bool(above[cones].max() < 0), np.flatnonzero(plan.mixtures[-1] > 1e-9)
+    remainder = max(float(above[cones.stop :].max()), 0.0)
 
     def enough(n: int) -> bool:
         return bool((bounds.estimate + bounds.errors(L, n / samples).sum(axis=0))[cones].max() < 0)
@@ -295,13 +368,15 @@ def conclude(plan: Plan, sums: Surprises, *, numbers: int, delta: float, tail: T
         kappa=-float(bounds.estimate[worst]),
         error=float(errors[worst]),
         losses=dict(zip(("estimation", "truncation tail", "floating point"), parts[:, worst].tolist(), strict=True)),
-        ceiling=0.0 if refuted else max(float(above[cones.stop :].max()), 0.0),
+        ceiling=0.0 if refuted else remainder,
         delta=delta,
-        assumptions=(tail_in_words(tail, number, plan.columns), independence(paired=sums.paired)),
+        assumptions=(tail_in_words(tail, number, plan.columns), independence(paired=sums.paired), *plan.notes),
         tail=number,
         states=plan.states[witness],
         actions=plan.actions[witness],
         weights=plan.mixtures[-1][witness] / plan.mixtures[-1][witness].sum(),
+        taken=plan.contrast[witness].argmax(axis=1),
+        remainder=remainder,
         samples=samples,
         samples_needed=least_enough(enough, 10 * plan.columns.size, samples * 2**20),
         plan=plan,

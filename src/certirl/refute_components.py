@@ -21,10 +21,12 @@ from certirl.bellman import rivals_of
 from certirl.certify import FIT_SHARE, check_delta, split
 from certirl.certify_components import SEPARATE
 from certirl.components import Component, SideBySide, as_columns, as_components
+from certirl.conflicts import contests
 from certirl.decompose import stacked
 from certirl.domain import Array, as_domain, freeze, one_coordinate
 from certirl.estimate import Operators, estimate
 from certirl.moments import accumulate
+from certirl.policies import as_policy
 from certirl.progress import Report
 from certirl.refute import Plan, Refutation, choose, conclude
 from certirl.simulator import Simulator, check_simulator
@@ -88,6 +90,7 @@ class AdditiveRefutation:
             needed = "perhaps no number" if self.samples_needed is None else f"about {self.samples_needed:,}"
             more = f"; {needed} would show that none has any"
         losses = ", ".join(f"{name} {value:.2g}" for name, value in part.losses.items() if value >= 1e-3 * part.error)
+        assert part.plan.expert is not None
         rivals = rivals_of(part.plan.expert, len(part.plan.fits))
         shares = ", ".join(f"{share:.2g} of action {a}" for a, share in zip(rivals, self.shares, strict=True) if share)
         lines = [
@@ -175,8 +178,9 @@ def _plans(
         shares = np.full(operators[0].n_actions - 1, 1 / (operators[0].n_actions - 1))
     for own, component in zip(operators, components, strict=True):
         number = tail_number(tail, component.basis.resized(own.columns)) or 0.0
-        asked: dict[str, Any] = {"expert": expert, "delta": delta / len(operators), "tail": number}
-        plans.append(choose(own, rows=component.basis, shares=shares, most=most, **asked))
+        asked: dict[str, Any] = {"delta": delta / len(operators), "tail": number}
+        rivalry = contests(as_policy(expert, own.n_actions), component.basis.resized(own.columns))
+        plans.append(choose(own, rows=component.basis, rivalry=rivalry, shares=shares, most=most, **asked))
     return shares, plans
 
 

@@ -55,6 +55,14 @@ class Reward:
         return f"{self.basis} on {describe(self.basis.domain)}, ‖α‖₁ = {self.norm:.4g}"
 
 
+def paid_at_an_end(reward: RewardLike, states: Array) -> Any:
+    """R at terminal states ``[n]``: 0 for a reward that says so of itself, even if it was read from a file.
+
+    A file keeps that ends are worth nothing, but not which states are ends: whoever asks knows that.
+    """
+    return np.zeros(len(states)) if getattr(reward, "zero_at_ends", False) else reward(states)
+
+
 def unpack(reward: Any, discount: float | None, expert: int | None) -> tuple[RewardLike, float | None, int]:
     """The reward as a function, γ and π: from a solution, or anything that carries its reward, where not given."""
     if hasattr(reward, "reward"):

@@ -250,7 +250,7 @@ def add_options(parser: argparse.ArgumentParser, out: str) -> None:
     parser.add_argument("--out", type=Path, default=Path(out), help=f"folder for the results (default {out})")
 
 
-def add_place(parser: argparse.ArgumentParser, workers: str) -> None:
+def add_place(parser: Any, workers: str) -> None:
     """The options that say where to work; ``workers`` says what they are without a scheduler."""
     parser.add_argument(
         "--workers", type=int, metavar="N", help=f"{workers} (default: all cores); results do not depend on it"

@@ -24,16 +24,26 @@ from numpy.typing import NDArray
 from certirl._map import fold, on
 from certirl.bases import Basis
 from certirl.domain import Array, Domain, as_domain, as_rows, as_states, describe
-from certirl.episode_tables import read_episodes
+from certirl.episode_tables import EpisodeChunk, episode_chunks, read_demonstrations, read_episodes
 from certirl.moments import Moments, Source, check_repeats, of_chunk
 from certirl.progress import Report, watched_stream
-from certirl.readers import Batch, Paths, batches, count_rows, extremes, find_files, fingerprint, layout
+from certirl.readers import Batch, Paths, batches, count_rows, extremes, find_files, fingerprint, layout, runs
 from certirl.simulator import CHUNK
 from certirl.transitions import Piece, Transitions, as_actions, by_action
 
-__all__ = ["chunks", "measure", "read_episodes", "read_transitions", "stream", "survey"]
+__all__ = [
+    "chunks",
+    "measure",
+    "read_demonstrations",
+    "read_episodes",
+    "read_transitions",
+    "stream",
+    "stream_episodes",
+    "survey",
+]
 
 ROWS = 2**18  # of a batch: some ten megabytes, however large the files are
+EPISODE_ROWS = 2**16  # more is kept of a row until it is a step
 
 
 @dataclass(frozen=True)
@@ -165,8 +175,7 @@ def chunks(paths: Paths, *, domain: Any = None, n_actions: int | None = None, ro
     domain = as_domain(domain)
     found = []
     for file, groups in zip(files, _check_alike(files, domain), strict=True):
-        parts = [(0, None)] if not groups else _runs(groups, rows)
-        found += [Chunk(str(file), domain, n_actions, rows, first, run) for first, run in parts]
+        found += [Chunk(str(file), domain, n_actions, rows, first, run) for first, run in runs(groups, rows)]
     return found
 
 
@@ -174,12 +183,12 @@ def chunks(paths: Paths, *, domain: Any = None, n_actions: int | None = None, ro
 class Chunks:
     """Chunks one after the other, as a stream."""
 
-    parts: tuple[Chunk, ...]
+    parts: tuple[Chunk | EpisodeChunk, ...]
 
     def __iter__(self) -> Iterator[Piece]:
         return (piece for chunk in self.parts for piece in chunk.pieces())
 
-    def chunks(self) -> tuple[Chunk, ...]:
+    def chunks(self) -> tuple[Chunk | EpisodeChunk, ...]:
         """Themselves."""
         return self.parts
 
@@ -189,8 +198,37 @@ def stream(paths: Paths, *, domain: Any = None, n_actions: int | None = None, ro
     return Chunks(tuple(chunks(paths, domain=domain, n_actions=n_actions, rows=rows)))
 
 
-def measure(
+def stream_episodes(
     paths: Paths,
+    *,
+    domain: Any = None,
+    n_actions: int | None = None,
+    rows: int = EPISODE_ROWS,
+    episode_column: str | None = None,
+    **settings: Any,
+) -> Chunks:
+    """Tables of episodes as pieces of one action each, never more in memory than a batch; `measure` takes it.
+
+    Pairs of states are found across batches and row groups, never across episodes. The rows must be sorted: one episode
+    after the other, with ascending numbers or with names that do not come back, and by step within each.
+
+    Args:
+        paths: a CSV or Parquet file, a folder, a glob pattern, or a list of these.
+        domain: the box the states live in; the smallest box around the data, found by reading it once, if left out.
+        n_actions: the number of actions; the largest seen plus one, found likewise, if left out.
+        rows: of a batch.
+        episode_column: which episode a row is from; ``episode`` or another usual name if left out.
+        **settings: what to make of the steps, as in `from_episodes`: actions, state, periodic, outside, absorb. Nobody
+            counts what a stream clips, nor last actions that led nowhere known.
+    """
+    box: dict[str, Any] = {"domain": domain, "n_actions": n_actions}
+    return Chunks(
+        tuple(episode_chunks(paths, **box, rows=_check_rows(rows), episode_column=episode_column, **settings))
+    )
+
+
+def measure(
+    paths: Paths | Chunks,
     *,
     basis: Basis,
     columns: int | None = None,
@@ -204,7 +242,7 @@ def measure(
     """Sum the products of basis functions over tables (Algorithm 1, step 4), in memory that does not grow with them.
 
     Args:
-        paths: a file, a folder, a glob pattern, or a list of these.
+        paths: a file, a folder, a glob pattern, or a list of these; or what `stream` or `stream_episodes` gave.
         basis: the row basis φ; placed on the domain.
         columns: how many of its functions describe the state, k_s; all of them if left out.
         domain: the box the states live in; the smallest box around the data if left out.
@@ -214,7 +252,10 @@ def measure(
         progress: True, False, a function ``(done, total)``, or None for a line if standard error is a terminal.
         map: where to work: a number of threads, a Dask client, an executor; threads on all cores if left out.
     """
-    plan = chunks(paths, domain=domain, n_actions=n_actions, rows=rows)
+    if isinstance(paths, Chunks) and not (domain is n_actions is None):
+        raise ValueError("a stream knows its domain and its actions: leave domain and n_actions out here")
+    box: dict[str, Any] = {"domain": domain, "n_actions": n_actions}
+    plan = paths.parts if isinstance(paths, Chunks) else chunks(paths, **box, rows=rows)
     basis = basis.on(plan[0].domain)
     narrow = basis.resized(basis.size if columns is None else columns)
     if narrow.size > basis.size:
@@ -234,7 +275,7 @@ def measure(
     return replace(moments, sources=tuple(Source(name, count, mark) for (name, mark), count in rows_of.items()))
 
 
-def _measured(rows: Basis, columns: Basis, marks: dict[str, str], chunk: Chunk) -> Moments:
+def _measured(rows: Basis, columns: Basis, marks: dict[str, str], chunk: Chunk | EpisodeChunk) -> Moments:
     """The moments of one chunk, which say where they are from."""
     moments = of_chunk(rows, columns, chunk.n_actions, chunk)
     source = Source(Path(chunk.file).name, int(moments.counts.sum()), marks[chunk.file])
@@ -283,17 +324,6 @@ def _check_alike(files: Sequence[Path], domain: Domain | None = None) -> list[tu
 
 def _unlike(first: Path, its: int, second: Path, other: int) -> str:
     return f"states have {its} coordinate{'s' * (its != 1)} in {first} but {other} in {second}"
-
-
-def _runs(groups: Sequence[int], rows: int) -> list[tuple[int, tuple[int, int]]]:
-    """Cut row groups into runs of at least ``rows`` rows, but for the last: the first row and range of each."""
-    runs, start, first, held = [], 0, 0, 0
-    for group, count in enumerate(groups):
-        held += count
-        if held >= rows or group == len(groups) - 1:
-            runs.append((first, (start, group + 1)))
-            start, first, held = group + 1, first + held, 0
-    return runs
 
 
 def _extent(file: Path, rows: int) -> tuple[int, Array, Array]:

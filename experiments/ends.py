@@ -1,0 +1,136 @@
+"""Ends where it is only estimated who goes on: the circle of `environments.py` with noise, and from logged episodes.
+
+    python experiments/ends.py [--fast] [--workers N] [--seed S] [--out DIR]
+
+- noise: CartPole-v1 with process noise, asked as a simulator; planning on the learned reward in the noisy dynamics.
+- logs: CartPole-v1 and MountainCar-v0 seen in logged episodes alone (random play, the expert interrupted by chance half
+  of the time, and the expert), which mark their terminal states; the simulator only plans on the reward.
+
+Returns are the environment's own, without noise; random play is 0 %, the expert 100 %.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+import certirl
+from certirl import study
+
+EPISODES = {"CartPole-v1": (1500, 375, 75), "MountainCar-v0": (200, 50, 10)}  # random, interrupted, the expert's
+OUTSIDE = "clip"  # a pole beyond the box has fallen either way
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Environments, discounts, noise as a share of the box, and seeds that were not looked at before."""
+
+    noisy: tuple[str, ...] = ("CartPole-v1",)
+    logged: tuple[str, ...] = ("CartPole-v1", "MountainCar-v0")
+    discounts: tuple[float, ...] = (0.9, 0.99)
+    noise: float = 0.005
+    samples: int = 30_000
+    seeds: int = 5
+    first: int = 3000
+    episodes: int = 50
+    seed: int = 0
+
+
+FAST = Arguments(noisy=(), logged=("MountainCar-v0",), discounts=(0.9,), seeds=1, episodes=10)
+
+
+@lru_cache(maxsize=8)
+def setting(name: str, discount: float, episodes: int) -> tuple[Any, Any, float, float]:
+    """The simulator without noise, its expert, and the mean returns of the expert and of random play."""
+    simulator = certirl.gym.simulator(name)
+    expert = certirl.planning.plan(simulator, discount=discount)
+    returns = [certirl.gym.episode_returns(name, own, episodes=episodes, rng=0).mean() for own in (expert, None)]
+    return simulator, expert, float(returns[0]), float(returns[1])
+
+
+def logged(name: str, simulator: Any, expert: Any, seed: int) -> certirl.Transitions:
+    """Episodes of chance, of the expert interrupted by chance, and of the expert."""
+    rng = np.random.default_rng([seed, 1])
+
+    def interrupted(states: Any) -> Any:
+        own, chance = expert(states), rng.integers(simulator.n_actions, size=len(states))
+        return np.where(rng.random(len(states)) < 0.5, own, chance)
+
+    played = [
+        episode
+        for number, (policy, count) in enumerate(zip((None, interrupted, expert), EPISODES[name], strict=True))
+        for episode in certirl.gym.rollouts(name, policy, episodes=count, rng=10 * seed + number)
+    ]
+    return certirl.from_episodes(played, domain=simulator.domain, n_actions=simulator.n_actions, outside=OUTSIDE)
+
+
+def circle(task: list[Any]) -> dict[str, Any]:
+    """Once around, with one seed."""
+    kind, name, discount, noise, samples, episodes, seed = task
+    clean, expert, best, random = setting(name, discount, episodes)
+    simulator = certirl.gym.simulator(name, noise=noise) if kind == "noise" else clean
+    source = simulator if kind == "noise" else logged(name, clean, expert, seed)
+    start = time.perf_counter()
+    given = {"samples": samples} if kind == "noise" else {}
+    found = certirl.solve(source, expert=expert, discount=discount, rng=seed, **given)
+    seconds = time.perf_counter() - start
+    planned = certirl.planning.plan(simulator, found.reward, discount=discount)
+    returns = certirl.gym.episode_returns(name, planned, episodes=episodes, rng=0)
+    told = found.diagnostics
+    return {
+        "kind": kind,
+        "environment": name,
+        "discount": discount,
+        "seed": seed,
+        "return": float(returns.mean()),
+        "worst episode": float(returns.min()),
+        "expert": best,
+        "random": random,
+        "share": float((returns.mean() - random) / (best - random)),
+        "agreement at the states of the data": float((planned(found.states) == expert(found.states)).mean()),
+        "greedy agreement there": float((found.greedy(found.states) == expert(found.states)).mean()),
+        "going on": told.going_on,
+        "model error": told.model_error,
+        "uncovered": told.uncovered,
+        "seconds": seconds,
+        "printed": str(found),
+    }
+
+
+def run(arguments: Arguments, walk: study.Walk) -> study.Findings:
+    """All of them."""
+    kinds = [("logs", name) for name in arguments.logged] + [("noise", name) for name in arguments.noisy]
+    sizes = [arguments.noise, arguments.samples, arguments.episodes]
+    tasks = [
+        [kind, name, discount, *sizes, arguments.first + arguments.seed + number]
+        for number in range(arguments.seeds)
+        for kind, name in kinds
+        for discount in arguments.discounts
+    ]
+    runs, summary = walk(circle, tasks, unit="circles"), {}
+    for kind, name in kinds:
+        for discount in arguments.discounts:
+            own = [r for r in runs if (r["kind"], r["environment"], r["discount"]) == (kind, name, discount)]
+            summary[f"{name}, {kind}, γ = {discount:g}"] = {
+                "expert": own[0]["expert"],
+                "random": own[0]["random"],
+                "return, mean and worst": [float(np.mean([r["return"] for r in own])), min(r["return"] for r in own)],
+                "share, worst": min(r["share"] for r in own),
+                "agreement at the states of the data, worst": min(
+                    r["agreement at the states of the data"] for r in own
+                ),
+                "seconds of solve, median": float(np.median([r["seconds"] for r in own])),
+                "printed, first seed": own[0]["printed"].splitlines(),
+            }
+    sentence = "; ".join(f"{name}: {row['share, worst']:.1%} of the expert at worst" for name, row in summary.items())
+    table = [{key: value for key, value in run.items() if key != "printed"} for run in runs]
+    return study.Findings(summary, table, None, sentence + ".")
+
+
+if __name__ == "__main__":
+    raise SystemExit(study.main(sys.modules[__name__]))  # type: ignore[arg-type]
