@@ -98,7 +98,7 @@ def test_it_holds_says_where_and_is_told_in_words(certificate, case):
     assert certificate.holds and 0 < certificate.half_width <= 0.45 and 0 < certificate.share < 0.6
     text = str(certificate)
     assert "strictly best farther than 0.45 from where it switches" in text and "connected piece" in text
-    assert "the expert does not change within a cell whose corners agree, 400 × 400 cells" in text
+    assert "within each of 400 × 400 cells of [-1, 1] × [-1, 1] the expert takes what it takes at the corners" in text
     assert certificate.margin == pytest.approx(certificate.estimated - sum(certificate.losses.values()))
     true = ahead(case, case.reward, case.expert, GRID)
     own, rows = case.expert(GRID), np.arange(len(GRID))
@@ -193,6 +193,12 @@ def test_the_tube_is_what_brute_force_finds():
     assert tube.shortfall == pytest.approx(reached + 0.1, abs=0.02)
     # At the switch all of it is missing, within the tent's peak: its visits are met later.
     assert tube.regret == pytest.approx(0.5 * (tube.shortfall + 0.3 * tube.shortfall), rel=0.1)
+
+
+def test_where_three_regions_meet_all_their_actions_count():
+    lookup = look_up(as_policy(lambda s: np.where(s[:, 1] > 0.0012, 0, np.where(s[:, 0] > 0.0013, 1, 2)), 3), SQUARE)
+    at = lookup.taken_at(np.array([[0.0012, 0.0011], [0.5, 0.0], [0.5, 0.5]]))
+    assert at[:, 0].all() and (at[:, 1] == [True, True, False]).all() and (at[:, 2] == [True, False, False]).all()
 
 
 def test_tents_are_no_lower_on_their_cells_than_is_said(certificate):

@@ -6,7 +6,7 @@ between these points. docs/notes/switching.md has the proofs for an interval, sw
 
 from __future__ import annotations
 
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -105,6 +105,8 @@ class Box:
         self.harmonics = prod(self.wide)
         self.band = self.points(counts_of(columns, _SHARES[columns.dimension]))
         self.dense, self.visited = dense_mesh(columns, _MOST_DENSE), self.points(counts_of(columns, _VISITED))
+        self._dense_values = columns.values(self.dense.states)
+        self._slopes = [self._slope(axis) for axis in range(columns.dimension)]
 
     def points(self, counts: tuple[int, ...]) -> Mesh:
         """A mesh of spread points."""
@@ -147,16 +149,16 @@ class Box:
         """The distance to a switch, known at the points of a grid and multilinear between them."""
         return Cells(marks.shape).on(self.columns.domain).combined(states, marks.ravel())
 
-    @cached_property
-    def _dense_values(self) -> Array:
-        return self.columns.values(self.dense.states)
-
-    @cached_property
-    def _slopes(self) -> list[Array]:
-        """For each coordinate the matrix that takes an expansion to its slope: columns hold all simpler products."""
-        axes = range(self.columns.dimension)
-        slopes = [self.columns.derivative(self.dense.states, axis) for axis in axes]
-        return [np.linalg.lstsq(self._dense_values, own, rcond=None)[0] for own in slopes]
+    def _slope(self, axis: int) -> Array:
+        """The matrix that takes an expansion to its slope: columns hold all simpler products, and waves in pairs."""
+        slopes = self.columns.derivative(self.dense.states, axis)
+        found = np.linalg.lstsq(self._dense_values, slopes, rcond=None)[0]
+        if np.abs(self._dense_values @ found - slopes).max() > 1e-8 * max(np.abs(slopes).max(), 1.0):
+            raise ValueError(
+                f"the sine and cosine of a frequency go together, got the first {self.columns.size} of {self.columns}; "
+                f"take one of {self.columns.complete_sizes()}"
+            )
+        return np.asarray(found)
 
 
 Frame = Interval | Box

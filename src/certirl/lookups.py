@@ -169,8 +169,15 @@ class BoxLookup:
 
     @cached_property
     def taken(self) -> NDArray[np.bool_]:
-        """The actions that the expert takes at any corner ``[A, cells]``."""
-        return np.asarray(self._corners().any(axis=0).reshape(-1, self.support.shape[-1]).T)
+        """The actions that the expert takes at any corner; where corners disagree, of the cells beside it too.
+
+        Three regions may meet in a cell of which only two reach a corner ``[A, cells]``.
+        """
+        from scipy.ndimage import maximum_filter
+
+        own = np.moveaxis(np.asarray(self._corners().any(axis=0)), -1, 0)
+        around = np.array([maximum_filter(one, size=3) for one in own])
+        return np.where(self.steady, own.reshape(len(own), -1), around.reshape(len(own), -1))
 
     def _corners(self) -> NDArray[np.bool_]:
         sides = list(combinations((slice(None, -1), slice(1, None)), repeat=len(self.domain)))
@@ -238,7 +245,10 @@ class BoxLookup:
 
     def __str__(self) -> str:
         cells = " × ".join(map(str, self.shape))
-        return f"the expert does not change within a cell whose corners agree, {cells} cells of {describe(self.domain)}"
+        return (
+            f"within each of {cells} cells of {describe(self.domain)} the expert takes what it takes at the corners, "
+            "of the cells beside it too where these disagree"
+        )
 
 
 def _cell(domain: Domain, corners: tuple[int, ...], states: Array) -> NDArray[np.intp]:
