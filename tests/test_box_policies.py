@@ -285,3 +285,33 @@ def test_solve_chooses_columns_by_the_tail_and_ends_with_what_it_has():
     assert "where it switches" in str(solution)
     with pytest.raises(ValueError, match=r"pass columns, say product\(Legendre\(6\), Legendre\(6\)\)"):
         certirl.solve(whirl, tail=0.1, **settings)
+
+
+def test_the_map_shows_what_is_proved(certificate, tmp_path):
+    ax = certificate.plot(path=tmp_path / "map.png")
+    assert (tmp_path / "map.png").stat().st_size > 5_000 and "not decided" in ax.get_title()
+    _, least = certificate.advantage(GRID)
+    best = np.nanmin(np.where(np.isnan(least), np.inf, least), axis=0)
+    assert (best[certificate.proves(GRID)] > 0).all()
+
+
+def test_terminal_states_are_refused_where_there_are_any(case):
+    class Ending:
+        n_actions, domain = 2, SQUARE
+
+        def __init__(self, edge):
+            self.edge = edge
+
+        def sample(self, states, action, rng):
+            return rng.uniform(-1, 1, states.shape)
+
+        def terminal(self, states):
+            return states[:, 0] > self.edge
+
+    settings = {"expert": lambda s: (s[:, 0] > 0).astype(int), "discount": 0.7, "rng": 0}
+    with pytest.raises(ValueError, match="for problems without terminal states"):
+        certirl.solve(Ending(0.5), delta=0.1, **settings)
+    endless = certirl.certify(
+        lambda s: s[:, 0], Ending(2.0), columns=COLUMNS, samples=1_000, progress=False, **settings
+    )
+    assert endless.word == "validated" or not endless.holds

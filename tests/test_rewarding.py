@@ -133,12 +133,12 @@ def test_a_box_of_torques_becomes_a_choice_of_some():
 def test_a_saved_reward_still_knows_that_ends_are_worth_nothing(cart, tmp_path):
     simulator, solution = cart
     again = certirl.load(solution.save(tmp_path / "cart"))
-    assert again.reward.ended is None and again.reward.zero_at_ends and again.value.zero_at_ends
+    assert again.reward.zero_at_ends and again.value.zero_at_ends
     states = np.random.default_rng(0).uniform(*np.array(simulator.domain).T, (500, 4))
     before, after = (plan(simulator, one, points=9) for one in (solution, again))
     assert np.array_equal(before(states), after(states))
     ended = states[simulator.terminal(states)]
-    assert np.abs(again.reward(ended)).max() > 1  # it would be paid for ever
+    assert np.mean(again.reward(ended) == 0) > 0.99  # boxes describe the ends nearly; planners know them exactly
     for one in (solution, again):
         paid, terminated = played(certirl.gym.RewardWrapper(gymnasium.make("CartPole-v1"), one), lambda s: 0)
         assert terminated and paid[-1] == 0

@@ -76,7 +76,8 @@ def certificate(proof: PolicyCertificate, *, ax: Any = None, path: Any = None) -
     ax.set_title(told, fontsize="small")
     ax.set_xlabel("state s")
     ax.set_ylabel("advantage, divided by γ")
-    ax.legend(fontsize="x-small", framealpha=0.9)
+    # Bands fill the picture, so that no corner is free.
+    ax.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=3, frameon=False)
     ax.margins(x=0)
     ax.grid(alpha=0.25)
     return written(ax.figure, ax, path)
