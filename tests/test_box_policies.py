@@ -1,6 +1,5 @@
 """Certificates for experts who switch in two coordinates: bands, tubes, visits and regret against a fine grid."""
 
-import importlib.util
 import sys
 from pathlib import Path
 
@@ -21,11 +20,9 @@ from certirl.policy_evidence import PolicyEvidence, fit_policy_surrogate, gather
 from certirl.simulator import draw
 from certirl.tubes import read_tube
 
-PATH = Path(__file__).parent.parent / "experiments" / "box_switching.py"
-spec = importlib.util.spec_from_file_location("box_switching_experiment", PATH)
-experiment = importlib.util.module_from_spec(spec)
-sys.modules[spec.name] = experiment
-spec.loader.exec_module(experiment)
+sys.path.insert(0, str(Path(__file__).parent.parent / "experiments"))
+import box_switching as experiment
+
 experiment.FINE = 120  # far finer than any band is narrow
 
 SQUARE = ((-1.0, 1.0), (-1.0, 1.0))
