@@ -234,6 +234,14 @@ def test_the_truth_is_what_rollouts_see():
         assert total.mean() == pytest.approx(told, abs=5 * total.std() / 200 + 0.01)
 
 
+def test_a_function_that_never_switches_is_certified_everywhere():
+    whirl, columns = Whirl(noise=0.9), of_degree(SQUARE, 2)
+    settings = {"expert": lambda s: np.zeros(len(s), dtype=int), "discount": 0.5, "columns": columns}
+    found = certirl.certify(lambda s: s.sum(axis=1), whirl, samples=30_000, rng=0, progress=False, **settings)
+    assert found.margin > 0 and found.share == 0 and len(found.tube) == 0 and np.isfinite(found.regret)
+    assert "everywhere" in str(found) and "tube     empty" in str(found)
+
+
 def test_three_coordinates_work_alike():
     problem = random_independent(seed=2, dimension=3, actions=2)
     columns = certirl.product(*[certirl.Legendre(2)] * 3).on(problem.domain)

@@ -186,18 +186,18 @@ def _what_is_asked(
         raise ValueError(
             "a reward alone does not know the problem: pass discount and columns, say columns=Legendre(15)"
         )
-    domain = as_domain(source.domain)
-    check_box(domain)
     if not isinstance(source, Transitions):
         check_simulator(source)
-        check_endless(source)
+    domain = as_domain(source.domain)
+    check_box(domain)
+    check_endless(source)
     check_problem(discount, 0, source.n_actions)
     return function, as_policy(expert, source.n_actions), columns.on(domain), discount
 
 
-def check_endless(simulator: Any) -> None:
+def check_endless(source: Any) -> None:
     """Refuse, with a sentence, what has terminal states: beside them what follows jumps, and no columns follow it."""
-    ended, domain = terminal_of(simulator), as_domain(simulator.domain)
+    ended, domain = terminal_of(source), as_domain(source.domain)
     if ended is not None and np.any(ended(on_box(domain, _LOOKED_UP))):
         raise ValueError(
             "a certificate of an expert that switches is for problems without terminal states, beside which the future "

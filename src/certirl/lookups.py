@@ -209,7 +209,7 @@ class BoxLookup:
         found, away = np.full(self.support.shape[:-1], np.inf), self.away.reshape(self.shape)
         for side in combinations((slice(None, -1), slice(1, None)), repeat=len(self.domain)):
             np.minimum(found[side], away, out=found[side])
-        return found
+        return np.minimum(found, 2 * np.linalg.norm(np.diff(np.array(self.domain), axis=1)))  # finite without a switch
 
     def tents(self, widths: Array) -> Array:
         """What every tent is at least on every cell ``[w, cells]``: a multilinear distance is largest at a corner."""

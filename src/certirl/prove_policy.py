@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -253,8 +254,8 @@ def _columns(asked: Basis | int | None, tail: TailLike, domain: Domain, discount
 def _choices(domain: Domain, periodic: tuple[int, ...]) -> list[Basis]:
     """Columns to choose from, fewest first: of one coordinate any odd number, on a box all of a total degree."""
     if len(domain) > 1:
-        found = [of_degree(domain, degree, periodic) for degree in range(1, MOST_COLUMNS)]
-        return [own for own in found if own.size <= MOST_COLUMNS]
+        found = (of_degree(domain, degree, periodic) for degree in range(1, MOST_COLUMNS))
+        return list(takewhile(lambda own: own.size <= MOST_COLUMNS, found))
     family = Fourier if periodic else Legendre
     return [family(size).on(domain) for size in (*range(3, MOST_COLUMNS, 2), MOST_COLUMNS)]
 
