@@ -10,6 +10,7 @@ import pytest
 import certirl
 from certirl.certify_policies import SwitchingCase
 from certirl.concentration import spread_points
+from certirl.lookups import look_up
 from certirl.policies import as_policy
 from certirl.policy_bounds import Band, Bands, bands
 from certirl.policy_certificate import load
@@ -17,7 +18,7 @@ from certirl.policy_evidence import PolicyEvidence, fit_policy_surrogate, gather
 from certirl.products import product_basis
 from certirl.simulator import draw
 from certirl.switching_problems import Steps, _quadrature, outcomes, regret
-from certirl.tubes import look_up, read_tube
+from certirl.tubes import read_tube
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "experiments"))
 import switching as experiment

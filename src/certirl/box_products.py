@@ -147,13 +147,15 @@ class Mesh:
     """Spread points along every coordinate, and what the states between them cost.
 
     Attributes:
-        states: ``[N, d]``.
+        counts: points along each coordinate.
+        states: ``[N, d]``, the last coordinate varying fastest.
         factor: `inflation` for expansions in the columns.
         double: for products of two of them.
     """
 
     def __init__(self, columns: ProductBasis, counts: tuple[int, ...]) -> None:
         parts, degrees = columns.parts, columns.degrees
+        self.counts = counts
         self.states = mesh([spread_points(part, n)[:, 0] for part, n in zip(parts, counts, strict=True)])
         half = half_steps(columns, counts)
         self.factor, self.double = inflation(degrees, half), inflation(2 * degrees, half)

@@ -10,11 +10,14 @@ import numpy as np
 from certirl._map import on
 from certirl.bases import Basis
 from certirl.bellman import check_problem
+from certirl.box_products import on_box
 from certirl.cells import Cells
 from certirl.certify import FIT_SHARE, Certificate, check_delta, look_up_range, split
 from certirl.certify import certify as certify_constant
-from certirl.domain import Domain, as_domain, one_coordinate
+from certirl.domain import Domain, as_domain
+from certirl.effects import terminal_of
 from certirl.extrema import minimum
+from certirl.lookups import AnyLookup, look_up
 from certirl.placing import Near
 from certirl.policies import Policy, as_policy
 from certirl.policy_certificate import PolicyCertificate, conclude_policy
@@ -24,10 +27,12 @@ from certirl.reward import RewardLike, unpack
 from certirl.simulator import Simulator, check_simulator
 from certirl.tail import TailLike
 from certirl.transitions import Piece, Transitions
-from certirl.tubes import Lookup, look_up
+from certirl.weigh import check_box, check_columns
 
 TUBE = 0.025  # of the domain's width: the half-width of the tube if none is asked for
 SHARE, BESIDE = 0.3, 2.0  # of fresh states drawn beside the switches, and within so many half-widths of the tube
+_LOOKED_UP = {1: 401, 2: 101, 3: 25}  # states along each coordinate among which terminal ones are looked for
+MOST_FUNCTIONS = 300  # π_dφ_j on a box: their sums of products are as many squared times a thousand numbers
 WIDTHS = (1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2)  # of the tents, as shares of the tube
 
 
@@ -71,7 +76,7 @@ def certify(
         progress: True, False, a function ``(done, total)``, or None for a line if standard error is a terminal.
         map: where to work through data: a number of threads, a Dask client or an executor; threads on all cores if
             left out. Results do not depend on it.
-        tube: a half-width, for experts who switch; a fortieth of the domain's width if left out.
+        tube: a half-width, for experts who switch; a fortieth of the domain's (least) width if left out.
     """
     settings: dict[str, Any] = {"delta": delta, "tail": tail, "samples": samples, "rng": rng, "paired": paired}
     settings |= {"reward_range": reward_range, "progress": progress, "map": map, "discount": discount}
@@ -129,7 +134,7 @@ class SwitchingCase(NamedTuple):
 
     policy: Policy
     columns: Basis
-    lookup: Lookup
+    lookup: AnyLookup
     allowed: float
     discount: float
     tail: TailLike
@@ -137,21 +142,28 @@ class SwitchingCase(NamedTuple):
     @classmethod
     def of(cls, policy: Policy, columns: Basis, tube: float | None, discount: float, tail: TailLike) -> SwitchingCase:
         """Look the expert up."""
+        check_columns(columns)
+        functions = policy.n_actions * columns.size
+        if columns.dimension > 1 and functions > MOST_FUNCTIONS:
+            raise ValueError(
+                f"{policy.n_actions} actions and {columns.size} columns make {functions} functions, and on a box "
+                f"{MOST_FUNCTIONS} are the most: pass fewer columns, say up to a lower total degree"
+            )
         lookup = look_up(policy, columns.domain)
         return cls(policy, columns, lookup, allowed_tube(tube, columns.domain), discount, tail)
 
     @property
     def design(self) -> bool | Near:
         """Where to draw states: more beside the switches, where margins are thin."""
-        places = self.lookup.switches[:, None]
-        return Near(self.columns, places, np.array([BESIDE * self.allowed]), SHARE) if len(places) else True
+        places, widths = self.lookup.places, np.full(self.columns.dimension, BESIDE * self.allowed)
+        return Near(self.columns, places, widths, SHARE) if len(places) else True
 
     def surrogate(
         self, reward: RewardLike, training: Iterable[Piece], reward_range: tuple[float, float] | None = None
     ) -> PolicySurrogate:
         """The guesses that training data make for a reward."""
         bounds = reward_bounds(reward, self.columns.domain)[0] if reward_range is None else reward_range
-        tents: dict[str, Any] = {"switches": self.lookup.switches, "widths": self.allowed * np.array(WIDTHS)}
+        tents: dict[str, Any] = {"switches": self.lookup.marks, "widths": self.allowed * np.array(WIDTHS)}
         problem: dict[str, Any] = {"columns": self.columns, "discount": self.discount, "reward_range": bounds}
         return fit_policy_surrogate(reward, self.policy, training, **problem, **tents)
 
@@ -177,17 +189,28 @@ def _what_is_asked(
     if not isinstance(source, Transitions):
         check_simulator(source)
     domain = as_domain(source.domain)
-    one_coordinate(domain, "a certificate of an expert that switches is", switching=True)
+    check_box(domain)
+    check_endless(source)
     check_problem(discount, 0, source.n_actions)
     return function, as_policy(expert, source.n_actions), columns.on(domain), discount
 
 
+def check_endless(source: Any) -> None:
+    """Refuse, with a sentence, what has terminal states: beside them what follows jumps, and no columns follow it."""
+    ended, domain = terminal_of(source), as_domain(source.domain)
+    if ended is not None and np.any(ended(on_box(domain, _LOOKED_UP))):
+        raise ValueError(
+            "a certificate of an expert that switches is for problems without terminal states, beside which the future "
+            "is one thing or another; certirl.solve without delta takes them and validates the answer on fresh states"
+        )
+
+
 def allowed_tube(tube: float | None, domain: Domain) -> float:
     """The half-width asked for, or a share of the domain."""
-    ((low, high),) = domain
-    allowed = TUBE * (high - low) if tube is None else float(tube)
-    if not 0 < allowed < high - low:
-        raise ValueError(f"tube must be a half-width between 0 and {high - low:g}, the width of the domain, got {tube}")
+    width = min(high - low for low, high in domain)
+    allowed = TUBE * width if tube is None else float(tube)
+    if not 0 < allowed < width:
+        raise ValueError(f"tube must be a half-width between 0 and {width:g}, the width of the domain, got {tube}")
     return allowed
 
 

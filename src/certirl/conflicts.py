@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.bases import Basis
-from certirl.domain import Array, freeze
+from certirl.domain import Array, freeze, one_coordinate
 from certirl.effects import Effects
+from certirl.lookups import Lookup, look_up
 from certirl.policies import Policy
 from certirl.program import least_norm
-from certirl.tubes import look_up
 from certirl.value_program import Comparisons
 
 EXACT = 1e-8  # a sum of rows below this is zero but for rounding
@@ -149,7 +149,9 @@ def contests(policy: Policy, columns: Basis, *, tube: float = 0.0) -> Contests:
     """What the expert does against what it could do, at states that the columns tell apart, none within the tube."""
     states, notes = columns.grid(4 * columns.size + 1), tuple[str, ...]()
     if policy.constant is None:
+        one_coordinate(columns.domain, "a refutation is", switching=True)
         lookup, ((low, high),) = look_up(policy, columns.domain), columns.domain
+        assert isinstance(lookup, Lookup)
         tube = tube if len(lookup.switches) else 0.0
         known = tube + lookup.width / 2  # a switch is somewhere in its cell
         near = (lookup.switches[:, None] + known * np.multiply.outer(BESIDE, (-1, 1)).ravel()).ravel()[:MOST_BESIDE]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from certirl import archive
 from certirl.boxes import from_spec
@@ -17,10 +17,11 @@ from certirl.certify import independence, least_enough
 from certirl.claim import Claim
 from certirl.domain import Array, as_states
 from certirl.estimate import MAX_CONDITION
+from certirl.lookups import AnyLookup, kept
 from certirl.policy_bounds import SHARES, Bands, bands
 from certirl.policy_evidence import POLICY_SUMS, PolicyEvidence, PolicySurrogate
 from certirl.tail import TailLike, tail_in_words, tail_number
-from certirl.tubes import Lookup, Tube, read_tube
+from certirl.tubes import Tube, read_tube
 
 KIND = "policy certificate"
 _WORDS = ("holds", "delta", "spending", "tail", "samples", "allowed")
@@ -43,7 +44,8 @@ class PolicyCertificate(Claim):
         estimated: the same before the losses.
         losses: what is taken off, by name; they add up.
         allowed: the half-width of the tube that was asked for.
-        tube: intervals in which that is not proved ``[t, 2]``.
+        tube: intervals in which that is not proved ``[t, 2]``; on a box the boxes around its pieces ``[t, d, 2]``.
+        decided: cell by cell, whether it is; `proves` asks about states ``[cells]``.
         half_width: the farthest that a state of the tube is from a switch.
         share: of the domain that the tube takes up.
         regret: the value lost at worst, at any state, by following the expert instead of the best policy.
@@ -65,6 +67,7 @@ class PolicyCertificate(Claim):
     losses: dict[str, float]
     allowed: float
     tube: Array
+    decided: NDArray[np.bool_]
     half_width: float
     share: float
     regret: float
@@ -80,7 +83,7 @@ class PolicyCertificate(Claim):
     samples: int
     surrogate: PolicySurrogate
     evidence: PolicyEvidence
-    lookup: Lookup
+    lookup: AnyLookup
 
     @property
     def relative_regret(self) -> float:
@@ -100,7 +103,7 @@ class PolicyCertificate(Claim):
         cell of the lookup.
 
         Args:
-            states: ``[n]`` or ``[n, 1]``.
+            states: ``[n, d]``; ``[n]`` for one coordinate.
         """
         rows = as_states(states, self.lookup.domain)
         taken = self.lookup.taken_at(rows)
@@ -112,6 +115,10 @@ class PolicyCertificate(Claim):
                     found[a] = np.where(taken[b], np.minimum(found[a], value), found[a])
         estimate[:, taken] = np.nan
         return estimate[0], estimate[1]
+
+    def proves(self, states: ArrayLike) -> NDArray[np.bool_]:
+        """Whether the expert's action is proved strictly best at each state ``[n]``: outside the tube it is."""
+        return np.asarray(self.decided[self.lookup.cell(as_states(states, self.lookup.domain))])
 
     def plot(self, *, ax: Any = None, path: Any = None) -> Any:
         """Draw the advantage over the best rival with its proved band, and the tube; write it to ``path`` if given."""
@@ -125,7 +132,7 @@ class PolicyCertificate(Claim):
         s, have, tail = self.surrogate, int(self.evidence.counts.min()), self.tail or 0.0
 
         def enough(n: int) -> bool:
-            then = bands(s, self.evidence.forecast(n / have), delta=_own(self.spending), tail=tail)
+            then = bands(s, self.evidence, delta=_own(self.spending), tail=tail, growth=n / have)
             same = [replace(later, curve=band.curve) for later, band in zip(then.pairs, self.bands.pairs, strict=True)]
             return read(s, replace(then, pairs=tuple(same)), self.lookup, self.allowed).margin > 0
 
@@ -133,13 +140,12 @@ class PolicyCertificate(Claim):
 
     def __str__(self) -> str:
         place = ", ".join(f"{x:.4g}" for x in self.worst_state)
-        places = ", ".join(f"[{low:.3f}, {high:.3f}]" for low, high in self.tube[:6])
-        more = f" and {len(self.tube) - 6} more" * (len(self.tube) > 6)
+        tube = self.lookup.told(self.tube)
         lines = [
             self._headline(),
             f"  margin   at least {self.margin:.3g} there: estimated {self.estimated:.3g} at s = {place} against "
             f"action {self.worst_action}, less {self.taken}",
-            f"  tube     {places or 'empty'}{more}: half-width {self.half_width:.3g}, {self.share:.2%} of the domain",
+            f"  tube     {tube}: half-width {self.half_width:.3g}, {self.share:.2%} of the domain",
             f"  regret   at most {self.relative_regret:.2%} of the span of the value, at every state{self._settled}",
             f"  data     {self.samples:,} fresh transitions per action" + ("" if self.holds else f"; {self.missing}"),
         ]
@@ -149,14 +155,13 @@ class PolicyCertificate(Claim):
 
     @property
     def _settled(self) -> str:
-        ((low, high),) = self.lookup.domain
+        least = min(high - low for low, high in self.lookup.domain)
         known = f"; farther than {self.settled:.3g} from a switch the best policy does as the expert"
-        return known if 0 < self.settled < (high - low) / 2 else ""
+        return known if 0 < self.settled < least / 2 else ""
 
     def _headline(self) -> str:
-        count = len(self.lookup.switches)
-        where = f"farther than {self.allowed:.3g} from its {count} switch{'es' * (count != 1)}"
-        where = where if count else "everywhere"
+        switches = len(self.lookup.switches) > 0
+        where = f"farther than {self.allowed:.3g} from {self.lookup.where}" if switches else "everywhere"
         if self.holds:
             best = (
                 "what the expert does is strictly best" if self.ties == 0 else "what the expert may do beats the rest"
@@ -183,13 +188,13 @@ class PolicyCertificate(Claim):
         ends: dict[str, Any] = {name: words[name] for name in _NUMBERS}
         surrogate = PolicySurrogate(columns=columns, reward=None, policy=None, **guesses, **ends)
         evidence = PolicyEvidence(**{name: numbers[name] for name in POLICY_SUMS}, paired=words["paired"])
-        lookup = Lookup(columns.domain, numbers["support"].astype(bool))
+        lookup = kept(columns.domain, numbers["support"])
         found = bands(surrogate, evidence, delta=_own(words["spending"]), tail=words["tail"] or 0.0)
         tube = read(surrogate, found, lookup, words["allowed"])
-        kept: dict[str, Any] = {"value_span": found.span, "lookup": lookup}
-        kept |= {name: words[name] for name in _WORDS if name != "allowed"}
-        kept |= {"assumptions": tuple(words["assumptions"]), "surrogate": surrogate, "evidence": evidence}
-        return PolicyCertificate(**_of_tube(tube), **kept)
+        rest: dict[str, Any] = {"value_span": found.span, "lookup": lookup}
+        rest |= {name: words[name] for name in _WORDS if name != "allowed"}
+        rest |= {"assumptions": tuple(words["assumptions"]), "surrogate": surrogate, "evidence": evidence}
+        return PolicyCertificate(**_of_tube(tube), **rest)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write everything but the reward and the expert to an npz file; `certirl.load` reads it back."""
@@ -210,7 +215,7 @@ def load(path: str | os.PathLike[str]) -> PolicyCertificate:
 def conclude_policy(
     surrogate: PolicySurrogate,
     evidence: PolicyEvidence,
-    lookup: Lookup,
+    lookup: AnyLookup,
     *,
     allowed: float,
     delta: float,
@@ -258,7 +263,7 @@ def conclude_policy(
     )
 
 
-def read(surrogate: PolicySurrogate, found: Bands, lookup: Lookup, allowed: float) -> Tube:
+def read(surrogate: PolicySurrogate, found: Bands, lookup: AnyLookup, allowed: float) -> Tube:
     """What the bands say about the expert, cell by cell."""
     widths, discount = surrogate.widths, surrogate.discount
     return read_tube(found, lookup, allowed=allowed, widths=widths, discount=discount)
@@ -272,12 +277,13 @@ def _of_tube(tube: Tube) -> dict[str, Any]:
         "losses": tube.losses,
         "allowed": tube.allowed,
         "tube": tube.undecided,
+        "decided": tube.decided,
         "half_width": tube.half_width,
         "share": tube.share,
         "regret": tube.regret,
         "settled": tube.settled,
         "ties": tube.ties,
-        "worst_state": np.array([tube.state]),
+        "worst_state": tube.state,
         "worst_action": tube.action,
     }
 

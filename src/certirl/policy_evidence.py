@@ -19,9 +19,9 @@ from certirl._map import fold
 from certirl.bases import Basis
 from certirl.domain import Array, freeze
 from certirl.extrema import minimum
+from certirl.frames import frame
 from certirl.moments import Moments, accumulate
 from certirl.policies import Policy
-from certirl.products import lifted, product_basis
 from certirl.reward import RewardLike
 from certirl.tallies import Tally
 from certirl.tensors import on_host
@@ -46,7 +46,8 @@ class PolicySurrogate:
         Z: P̂_c(π_dφ_j) in the columns ``[A, A·k, k]``, functions ordered by d, then j.
         mix: the functions f_i = Σ mix_i,dj π_dφ_j that errors are measured in ``[A·k, A·k]``, invertible.
         low, high: V lies between them.
-        switches: where the expert switches, as far as that is known ``[z]``; any numbers are sound.
+        switches: where the expert switches, as far as that is known ``[z]``; on a box how far every point of a grid is
+            from there ``[g_1, …, g_d]``. Any numbers are sound.
         widths: half-widths of tents around the switches ``[w]``: how often they are visited bounds the regret.
         tent_fits: P̂_c of the tents ``[A, w, k]``.
         drop: π_dφ_j where V̂ is highest less where it is lowest, as far as a grid shows ``[A·k]``.
@@ -95,13 +96,8 @@ class PolicySurrogate:
 
     def tents(self, states: Array) -> Array:
         """1 at a switch, falling to 0 at each half-width from it ``[w, n]``."""
-        return tents(states[:, 0], self.switches, self.widths)
-
-
-def tents(states: Array, switches: Array, widths: Array) -> Array:
-    """max(0, 1 − distance/width), the distance to the nearest switch, for states ``[n]``: ``[w, n]``."""
-    away = np.abs(states[:, None] - switches).min(axis=1, initial=np.inf)
-    return np.maximum(0.0, 1 - away / widths[:, None])
+        away = frame(self.columns).away(states, self.switches)
+        return np.maximum(0.0, 1 - away / self.widths[:, None])
 
 
 def _pieces(policy: Policy, columns: Basis, states: Array) -> Array:
@@ -196,7 +192,7 @@ def _directions(surrogate: PolicySurrogate, seen: PolicyEvidence) -> Array:
     over its size as a function.
     """
     A, k = surrogate.fits.shape
-    inverse, spread = np.linalg.pinv(seen.gram, hermitian=True), lifted(seen.spread, surrogate.columns)
+    inverse, spread = np.linalg.pinv(seen.gram, hermitian=True), frame(surrogate.columns).lifted(seen.spread)
     errors = np.einsum("aij,abjk,bkl->aibl", inverse, spread, inverse).reshape(A * k, A * k)
     resolvent = np.linalg.inv(np.eye(A * k) - surrogate.discount * np.concatenate(list(surrogate.Z), axis=1))
     sizes, directions = np.linalg.eigh(surrogate.discount**2 * resolvent.T @ errors @ resolvent)
@@ -216,7 +212,7 @@ class PolicyEvidence(Tally):
         counts: transitions per action ``[A]``.
         gram: Σ x xᵀ ``[A, k, k]``.
         surprise: Σ x Y_c ``[A, k]``.
-        spread: Σ χ Y_cY_d ``[A, A, M]``; zero for c ≠ d unless paired.
+        spread: Σ χ Y_cY_d ``[A, A, M]``; zero for c ≠ d unless paired. On a box M stands for M_1, …, M_d.
         drift: Σ x E_ci ``[A, m, k]``.
         wobble: Σ χ E_ciE_di ``[A, A, m, M]``.
         visits: Σ x O_cw ``[A, w, k]``.
@@ -250,15 +246,15 @@ def gather(surrogate: PolicySurrogate, stream: Iterable[Piece]) -> PolicyEvidenc
 
 def _of_chunk(surrogate: PolicySurrogate, chunk: Chunk) -> PolicyEvidence:
     A, k, m = surrogate.n_actions, surrogate.columns.size, len(surrogate.mix)
-    wide = product_basis(surrogate.columns)
+    wide = frame(surrogate.columns).wide
     shapes: dict[str, tuple[int, ...]] = {
         "gram": (A, k, k),
         "surprise": (A, k),
-        "spread": (A, A, wide.size),
+        "spread": (A, A, *wide),
         "drift": (A, m, k),
-        "wobble": (A, A, m, wide.size),
+        "wobble": (A, A, m, *wide),
         "visits": (A, len(surrogate.widths), k),
-        "visit_spread": (A, len(surrogate.widths), wide.size),
+        "visit_spread": (A, len(surrogate.widths), *wide),
     }
     sums = {name: np.zeros(shape) for name, shape in shapes.items()}
     counts, groups = np.zeros(A, dtype=np.int64), set()
@@ -273,8 +269,8 @@ def _of_chunk(surrogate: PolicySurrogate, chunk: Chunk) -> PolicyEvidence:
 
 def _add(surrogate: PolicySurrogate, piece: Piece, sums: dict[str, Array]) -> None:
     """One piece: residuals of V, of the functions f_i and of the tents, then their products."""
-    chosen = list(piece.actions)
-    x, chi = surrogate.columns.values(piece.states), product_basis(surrogate.columns).values(piece.states)
+    chosen, own = list(piece.actions), frame(surrogate.columns)
+    x, chi = surrogate.columns.values(piece.states), own.tables(piece.states)
     ends = piece.next_states.reshape(len(chosen) * len(x), -1)
     functions = np.vstack([surrogate.mix, np.zeros((1, surrogate.mix.shape[1]))])
     pieces = surrogate.pieces(ends)
@@ -291,10 +287,10 @@ def _add(surrogate: PolicySurrogate, piece: Piece, sums: dict[str, Array]) -> No
         sums["drift"][c] += residuals[i][:-1] @ x
         sums["surprise"][c] += residuals[i][-1] @ x
         sums["visits"][c] += visits @ x
-        sums["visit_spread"][c] += visits**2 @ chi
+        sums["visit_spread"][c] += own.sums(chi, visits**2)
     for i, c in enumerate(chosen):
         for j, d in enumerate(chosen[: i + 1]):
-            products = (residuals[i] * residuals[j]) @ chi
+            products = own.sums(chi, residuals[i] * residuals[j])
             for one, other in {(c, d), (d, c)}:
                 sums["wobble"][one, other] += products[:-1]
                 sums["spread"][one, other] += products[-1]

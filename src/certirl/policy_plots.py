@@ -27,9 +27,10 @@ def policy(solution: PolicySolution, *, path: Any = None, plane: tuple[int, int]
     pyplot = _pyplot()
     alone, proof = solution.states.shape[1] == 1, solution.certificate
     draw: list[Any] = [_reward_line, _shortfall_line] if alone else [_reward_map, _shortfall_map]
-    draw += [] if proof is None else [lambda _, ax, __: certificate(proof, ax=ax)]
-    shape = {"nrows": len(draw), "sharex": True, "figsize": (7, 2.9 * len(draw))} if alone else {"ncols": 2}
-    figure, axes = pyplot.subplots(layout="constrained", **({"figsize": (10, 4)} | shape))
+    if proof is not None and solution.states.shape[1] <= 2:
+        draw.append(lambda _, ax, __: certificate(proof, ax=ax))
+    shape = {"nrows": len(draw), "sharex": True, "figsize": (7, 2.9 * len(draw))} if alone else {"ncols": len(draw)}
+    figure, axes = pyplot.subplots(layout="constrained", **({"figsize": (5 * len(draw), 4)} | shape))
     for ax, one in zip(axes, draw, strict=True):
         one(solution, ax, plane)
     unit = "states" if solution.diagnostics.seen else "transitions per action"
@@ -41,11 +42,17 @@ def policy(solution: PolicySolution, *, path: Any = None, plane: tuple[int, int]
 def certificate(proof: PolicyCertificate, *, ax: Any = None, path: Any = None) -> Any:
     """Draw by how much the expert's action beats its best rival: estimated, with its proved band, and the tube.
 
+    In two coordinates a map of what is proved of it at least, where that is more than nothing, and of the tube.
+
     Args:
         proof: what to draw.
         ax: where.
         path: where to write the picture, if anywhere.
     """
+    if len(proof.lookup.domain) > 2:
+        raise ValueError("a certificate is drawn in one or two coordinates; certificate.proves(states) tells of more")
+    if len(proof.lookup.domain) == 2:
+        return _certificate_map(proof, ax=ax, path=path)
     ax = ax or _pyplot().subplots(figsize=(7, 4.2), layout="constrained")[1]
     ((low, high),) = proof.lookup.domain
     s = np.linspace(low, high, 2001)
@@ -73,6 +80,23 @@ def certificate(proof: PolicyCertificate, *, ax: Any = None, path: Any = None) -
     ax.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=3, frameon=False)
     ax.margins(x=0)
     ax.grid(alpha=0.25)
+    return written(ax.figure, ax, path)
+
+
+def _certificate_map(proof: PolicyCertificate, *, ax: Any, path: Any) -> Any:
+    ax = ax or _pyplot().subplots(figsize=(5.6, 4.6), layout="constrained")[1]
+    x, y = (np.linspace(*side, _FINE) for side in proof.lookup.domain)
+    states = np.column_stack([np.tile(x, y.size), np.repeat(y, x.size)])
+    _, least = proof.advantage(states)
+    proved = np.where(proof.proves(states), np.nanmin(np.where(np.isnan(least), np.inf, least), axis=0), np.nan)
+    ax.set_facecolor("0.85")  # the tube shows through
+    image = ax.pcolormesh(x, y, proved.reshape(y.size, x.size), cmap="viridis", shading="nearest", rasterized=True)
+    ax.figure.colorbar(image, ax=ax, label="advantage at least, divided by γ")
+    taken = proof.lookup.taken_at(states).argmax(axis=0).reshape(y.size, x.size)
+    ax.contour(x, y, taken, levels=np.arange(taken.max()) + 0.5, colors="black", linewidths=1.0)
+    told = f"{proof.word}; black: the expert switches; grey: not decided, {proof.share:.1%} of the states"
+    ax.set_title(told, fontsize="small")
+    _name(ax, (0, 1))
     return written(ax.figure, ax, path)
 
 

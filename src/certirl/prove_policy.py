@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from certirl.bases import Basis, Fourier, Legendre
+from certirl.boxes import of_degree
 from certirl.certify import check_declared, check_delta, divide, least_enough
-from certirl.certify_policies import SwitchingCase
+from certirl.certify_policies import SwitchingCase, check_endless
 from certirl.conflicts import contests
-from certirl.domain import Domain, as_domain, one_coordinate
+from certirl.domain import Domain, as_domain
 from certirl.policies import as_policy
 from certirl.policy_bounds import bands
 from certirl.policy_certificate import PolicyCertificate, read
@@ -31,11 +33,12 @@ from certirl.surprises import Expected
 from certirl.surprises import gather as gather_surprises
 from certirl.tail import TailLike, tail_number
 from certirl.transitions import Piece, Transitions, concatenate, pieces
+from certirl.weigh import check_box
 
 FIRST = 4_000  # transitions per action and column in the first round: with fewer the second order has no bound
 PACE = Pace(least=1.3, most=3.0, confident=0.2, aim=0.3)  # forecasts think too well of the second order
 MOST_FOR_A_REWARD = 300_000  # transitions per action that the value form looks at
-COLUMNS, MOST_COLUMNS = 15, 40
+COLUMNS, MOST_COLUMNS = {1: 15, 2: 21, 3: 20}, 40
 MOST_REFUTED = 9  # functions of V up to which cones have a chance
 SAFELY = 1.2  # times what a refutation is forecast to need
 TOLERABLE = 1e-3  # of the value's span: what a tail may cost
@@ -65,7 +68,7 @@ def prove_policy(
         discount: γ.
         delta: the probability of a false certificate, over all attempts.
         tail: as in `certify`.
-        columns: functions of the state for the proof; as many Legendre functions as make the tail small if left out.
+        columns: functions of the state for the proof; as many polynomials as make the tail small if left out.
         tube: the half-width asked for.
         regret: what may be lost at worst by following the expert, as a share of the value's span; whatever comes out if
             left out.
@@ -78,7 +81,8 @@ def prove_policy(
     check_delta(delta)
     check_simulator(simulator)
     domain = as_domain(simulator.domain)
-    one_coordinate(domain, "a certificate of an expert that switches is", switching=True)
+    check_box(domain)
+    check_endless(simulator)
     policy = as_policy(expert, simulator.n_actions)
     chosen = _columns(columns, tail, domain, discount, simulator)
     if max_samples < 40 * chosen.size:
@@ -130,8 +134,8 @@ class _Switching:
 
     def _left(self, fresh: int, delta: float) -> float:
         """Of the margin, or of the regret that is allowed, whichever is less."""
-        evidence, s = self._seen.forecast(fresh / int(self._seen.counts.min())), self._surrogate
-        found = bands(s, evidence, delta=delta, tail=self._number)
+        growth, s = fresh / int(self._seen.counts.min()), self._surrogate
+        found = bands(s, self._seen, delta=delta, tail=self._number, growth=growth)
         tube = read(s, found, self._case.lookup, self._case.allowed)
         left = tube.margin / max(tube.estimated, 1e-300)
         return left if self._regret is None else min(left, 1 - tube.regret / max(self._regret * found.span, 1e-300))
@@ -175,7 +179,7 @@ def prove_policy_by_log(
     """The same from a log, which is divided once: one part finds the reward, the other proves it."""
     check_delta(delta)
     check_declared(log)
-    one_coordinate(log.domain, "a certificate of an expert that switches is", switching=True)
+    check_box(log.domain)
     policy = as_policy(expert, log.n_actions)
     chosen = _columns(columns, tail, log.domain, discount, log)
     training, fresh = divide(log, TRAINING_SHARE, as_generator(0 if rng is None else rng))
@@ -205,6 +209,8 @@ def _absence(
     rows = solution.value.basis
     if solution.conflict is None or not isinstance(rows, Basis) or rows.size > MOST_REFUTED:
         return None
+    if case.columns.dimension > 1:
+        return None  # a conflict on a box is never proved
     rivalry = contests(case.policy, case.columns, tube=case.allowed)
     number = tail_number(case.tail, case.columns) or 0.0
     plan = settle(training, rows, case.columns, rivalry, delta=delta, tail=number)
@@ -229,18 +235,29 @@ def _without_reward(solution: PolicySolution, refutation: Refutation) -> PolicyS
 
 def _columns(asked: Basis | int | None, tail: TailLike, domain: Domain, discount: float, simulator: Any) -> Basis:
     """What was asked for; else as few functions as make the tail cost little of the value's span."""
-    family = Fourier if getattr(simulator, "periodic", ()) else Legendre
     if isinstance(asked, Basis):
         return asked.on(domain)
+    choices = _choices(domain, tuple(getattr(simulator, "periodic", ())))
     if asked is not None or tail is None:
-        return family(COLUMNS if asked is None else int(asked)).on(domain)
+        size = COLUMNS[len(domain)] if asked is None else int(asked)
+        return next((own for own in choices if own.size >= size), choices[-1]).resized(size)
     if isinstance(tail, int | float):
-        raise ValueError(f"the tail {tail} belongs to the columns it was computed for: pass columns, say Legendre(15)")
-    for size in range(3, MOST_COLUMNS, 2):
-        number = tail_number(tail, family(size).on(domain)) or 0.0
-        if number * (1 + (2 * size) ** 0.5) / (1 - discount) < TOLERABLE:
-            return family(size).on(domain)
-    return family(MOST_COLUMNS).on(domain)
+        like = "Legendre(15)" if len(domain) == 1 else f"product({', '.join(['Legendre(6)'] * len(domain))})"
+        raise ValueError(f"the tail {tail} belongs to the columns it was computed for: pass columns, say {like}")
+    for own in choices:
+        number = tail_number(tail, own) or 0.0
+        if number * (1 + (2 ** len(domain) * own.size) ** 0.5) / (1 - discount) < TOLERABLE:
+            return own
+    return choices[-1]
+
+
+def _choices(domain: Domain, periodic: tuple[int, ...]) -> list[Basis]:
+    """Columns to choose from, fewest first: of one coordinate any odd number, on a box all of a total degree."""
+    if len(domain) > 1:
+        found = (of_degree(domain, degree, periodic) for degree in range(1, MOST_COLUMNS))
+        return list(takewhile(lambda own: own.size <= MOST_COLUMNS, found))
+    family = Fourier if periodic else Legendre
+    return [family(size).on(domain) for size in (*range(3, MOST_COLUMNS, 2), MOST_COLUMNS)]
 
 
 def _log(pool: Pool) -> Transitions:
