@@ -121,7 +121,10 @@ def test_it_holds_says_where_and_is_told_in_words(certificate, problem):
     assert text.startswith(
         "Certified with probability 0.95: what the expert does is strictly best farther than 0.2 from its"
     )
-    assert "regret   at most" in text and "the expert does not change between neighbours of 4001" in text
+    assert (
+        "regret   at most" in text
+        and "assumed: between neighbours of 4001 states of [-1, 1] the expert takes only" in text
+    )
     assert sum(certificate.spending.values()) == pytest.approx(0.05)
     assert certificate.margin == pytest.approx(certificate.estimated - sum(certificate.losses.values()))
 
@@ -342,3 +345,46 @@ def test_steps_of_one_episode_are_no_ground_for_a_proof_but_one_of_each_is(probl
     plain = certirl.Transitions(*rows, **given)
     one, other = (certirl.certify(problem.reward, log, **settings) for log in (apart, plain))
     assert one.margin == other.margin
+
+
+def test_the_regret_that_was_asked_for_is_mentioned_where_it_was_missed(problem):
+    settings = {"expert": problem.expert, "discount": problem.discount, "delta": 0.1, "tail": 0, "columns": 3}
+    settings |= {"tube": 0.2, "rng": 0, "max_samples": 40_000, "progress": False}
+    missed = certirl.solve(problem.dynamics, **settings, regret=1e-4)
+    assert missed.certificate.holds and "(0.01% was asked for: allow more samples)" in str(missed)
+    met = certirl.solve(problem.dynamics, **settings, regret=0.5)
+    assert "was asked for" not in str(met)
+
+
+def test_no_bound_is_no_number(problem):
+    settings = {"expert": problem.expert, "discount": problem.discount, "columns": COLUMNS, "tail": 0, "tube": 0.2}
+    few = certirl.certify(problem.reward, problem.dynamics, samples=60, rng=0, **settings)
+    assert not np.isfinite(few.margin) and not few.holds
+    assert str(few).startswith("Not certified: too little data for any bound farther than 0.2 from its")
+    assert "regret   no bound yet" in str(few) and "inf" not in str(few)
+
+
+def test_the_verdict_of_a_file_is_derived_not_read(problem, tmp_path):
+    settings = {"expert": problem.expert, "discount": problem.discount, "columns": COLUMNS, "tail": 0, "tube": 0.2}
+    wrong = certirl.certify(lambda s: -problem.reward(s), problem.dynamics, samples=6_000, rng=0, **settings)
+    claimed = replace(wrong, holds=True).save(tmp_path / "claimed")
+    assert not load(claimed).holds and load(claimed).word == "not certified"
+
+
+def test_the_tube_must_be_as_large_as_a_cell(problem):
+    settings = {"expert": problem.expert, "discount": problem.discount, "columns": COLUMNS, "tail": 0}
+    with pytest.raises(ValueError, match=r"tube must be at least 0.0005, the size of the cells"):
+        certirl.certify(problem.reward, problem.dynamics, samples=6_000, rng=0, tube=1e-5, **settings)
+
+
+def test_an_expert_who_may_do_anything_leaves_nothing_to_prove(problem):
+    settings = {"discount": problem.discount, "columns": COLUMNS, "tail": 0}
+    third = certirl.certify(
+        problem.reward, problem.dynamics, samples=6_000, rng=0, expert=lambda s: np.full((len(s), 3), 1 / 3), **settings
+    )
+    assert not third.holds
+
+
+def test_probabilities_add_up_exactly(problem):
+    policy = as_policy(lambda s: np.tile([0.5, 0.5 + 9e-7, 0.0], (len(s), 1)), 3)
+    assert np.abs(policy.probabilities(GRID[:, None]).sum(axis=1) - 1).max() < 1e-15

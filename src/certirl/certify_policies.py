@@ -29,7 +29,8 @@ from certirl.tail import TailLike
 from certirl.transitions import Piece, Transitions
 from certirl.weigh import check_box, check_columns
 
-TUBE = 0.025  # of the domain's width: the half-width of the tube if none is asked for
+# Of the domain's width: the half-width of the tube if none is asked for; of three coordinates a coarser look is taken.
+TUBE, TUBE_OF_THREE = 0.025, 0.05
 SHARE, BESIDE = 0.3, 2.0  # of fresh states drawn beside the switches, and within so many half-widths of the tube
 _LOOKED_UP = {1: 401, 2: 101, 3: 25}  # states along each coordinate among which terminal ones are looked for
 MOST_FUNCTIONS = 300  # π_dφ_j on a box: their sums of products are as many squared times a thousand numbers
@@ -208,7 +209,8 @@ def check_endless(source: Any) -> None:
 def allowed_tube(tube: float | None, domain: Domain) -> float:
     """The half-width asked for, or a share of the domain."""
     width = min(high - low for low, high in domain)
-    allowed = TUBE * width if tube is None else float(tube)
+    share = TUBE if len(domain) < 3 else TUBE_OF_THREE
+    allowed = share * width if tube is None else float(tube)
     if not 0 < allowed < width:
         raise ValueError(f"tube must be a half-width between 0 and {width:g}, the width of the domain, got {tube}")
     return allowed

@@ -125,7 +125,8 @@ class Lookup:
 
     def __str__(self) -> str:
         steps = len(self.support)
-        return f"the expert does not change between neighbours of {steps} states of {describe(self.domain)} that agree"
+        between = f"between neighbours of {steps} states of {describe(self.domain)}"
+        return f"{between} the expert takes only what it takes at one of the two"
 
 
 @dataclass(frozen=True, eq=False)

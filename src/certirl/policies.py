@@ -122,4 +122,4 @@ def _as_probabilities(answer: NDArray[Any]) -> Array:
         row = int(wrong.argmax())
         told = ", ".join(f"{value:.6g}" for value in values[row])
         raise ValueError(f"the expert's probabilities must be non-negative and add up to 1, got {told} in row {row}")
-    return values
+    return values / values.sum(axis=1, keepdims=True)  # proofs rest on exactly 1

@@ -182,7 +182,8 @@ def bands(
         )
     drop = _grown(work.drop[0], growth), _grown(work.drop[1], growth)
     met = _visits(work, visits, rest / 2, tail, growth)
-    return Bands(tuple(found), met, _span(work, error, *drop, rest / 2, tail))
+    span = _span(work, error, *drop, rest / 2, tail)
+    return Bands(tuple(found), met, span) if beyond else Bands(tuple(found), np.ones_like(met), 0.0)
 
 
 def _grown(found: Any, growth: float | None) -> Any:

@@ -24,7 +24,7 @@ from certirl.tail import TailLike, tail_in_words, tail_number
 from certirl.tubes import Tube, read_tube
 
 KIND = "policy certificate"
-_WORDS = ("holds", "delta", "spending", "tail", "samples", "allowed")
+_WORDS = ("holds", "delta", "spending", "tail", "samples", "allowed", "goal")
 # Derived from the numbers whenever a file is read; written all the same, for `certirl check` to hold against it.
 _CLAIMS = ("margin", "estimated", "losses", "half_width", "share", "regret", "settled", "value_span", "ties")
 _GUESSES = ("fits", "Z", "mix", "switches", "widths", "tent_fits", "drop")
@@ -59,6 +59,7 @@ class PolicyCertificate(Claim):
         worst_state, worst_action: where the margin is lowest.
         samples: fresh transitions per action.
         surrogate, evidence, lookup: the numbers it rests on.
+        goal: the regret that was asked for, as a share of the value's span; None if none was.
     """
 
     holds: bool
@@ -84,6 +85,7 @@ class PolicyCertificate(Claim):
     surrogate: PolicySurrogate
     evidence: PolicyEvidence
     lookup: AnyLookup
+    goal: float | None = None
 
     @property
     def relative_regret(self) -> float:
@@ -141,17 +143,27 @@ class PolicyCertificate(Claim):
     def __str__(self) -> str:
         place = ", ".join(f"{x:.4g}" for x in self.worst_state)
         tube = self.lookup.told(self.tube)
+        margin = f"at least {self.margin:.3g} there: " if np.isfinite(self.margin) else "no bound yet: "
+        less = f", less {self.taken}" if np.isfinite(self.margin) else ""
         lines = [
             self._headline(),
-            f"  margin   at least {self.margin:.3g} there: estimated {self.estimated:.3g} at s = {place} against "
-            f"action {self.worst_action}, less {self.taken}",
+            f"  margin   {margin}estimated {self.estimated:.3g} at s = {place} against action "
+            f"{self.worst_action}{less}",
             f"  tube     {tube}: half-width {self.half_width:.3g}, {self.share:.2%} of the domain",
-            f"  regret   at most {self.relative_regret:.2%} of the span of the value, at every state{self._settled}",
+            f"  regret   {self._lost}{self._settled}",
             f"  data     {self.samples:,} fresh transitions per action" + ("" if self.holds else f"; {self.missing}"),
         ]
         if self.ties > 0:
             lines.insert(3, f"  ties     actions that the expert mixes differ by {self.ties:.3g} at most")
         return "\n".join([*lines, *(f"  assumed: {assumption}" for assumption in self.assumptions)])
+
+    @property
+    def _lost(self) -> str:
+        if not np.isfinite(self.relative_regret):
+            return "no bound yet"
+        missed = self.goal is not None and self.relative_regret > self.goal
+        asked = f" ({self.goal:.2%} was asked for: allow more samples)" if missed else ""
+        return f"at most {self.relative_regret:.2%} of the span of the value, at every state{asked}"
 
     @property
     def _settled(self) -> str:
@@ -168,6 +180,8 @@ class PolicyCertificate(Claim):
             )
             return f"Certified with probability {1 - self.delta:g}: {best} {where}"
         condition = "" if self.tail is not None else ", were the tail zero,"
+        if not np.isfinite(self.margin):
+            return f"{self.word.capitalize()}: too little data for any bound {where}"
         known = f"with probability {1 - self.delta:g}{condition} the margin {where} is at least {self.margin:.3g}"
         return f"{self.word.capitalize()}: {known}"
 
@@ -192,7 +206,10 @@ class PolicyCertificate(Claim):
         found = bands(surrogate, evidence, delta=_own(words["spending"]), tail=words["tail"] or 0.0)
         tube = read(surrogate, found, lookup, words["allowed"])
         rest: dict[str, Any] = {"value_span": found.span, "lookup": lookup}
-        rest |= {name: words[name] for name in _WORDS if name != "allowed"}
+        rest |= {name: words[name] for name in ("spending", "tail", "samples")} | {"goal": words.get("goal")}
+        rest |= {"delta": sum(words["spending"].values()), "holds": _holds(tube.margin, words["tail"])}
+        if not np.array_equal(surrogate.switches, lookup.marks):
+            raise ValueError("the certificate is damaged: visits were counted around other switches than its expert's")
         rest |= {"assumptions": tuple(words["assumptions"]), "surrogate": surrogate, "evidence": evidence}
         return PolicyCertificate(**_of_tube(tube), **rest)
 
@@ -222,6 +239,7 @@ def conclude_policy(
     tail: TailLike,
     notes: tuple[str, ...] = (),
     others: dict[str, float] | None = None,
+    goal: float | None = None,
 ) -> PolicyCertificate:
     """Turn evidence into a certificate.
 
@@ -234,6 +252,7 @@ def conclude_policy(
         tail: as in `certify`.
         notes: further assumptions.
         others: parts of δ that belong to other attempts, by name.
+        goal: the regret that was asked for.
     """
     number = tail_number(tail, surrogate.columns)
     if (evidence.counts < surrogate.columns.size).any() or (np.linalg.cond(evidence.gram) > MAX_CONDITION).any():
@@ -244,7 +263,7 @@ def conclude_policy(
     spending = {name: share * delta for name, share in SHARES.items()} | (others or {})
     return PolicyCertificate(
         **_of_tube(tube),
-        holds=bool(tube.margin > 0 and number is not None),
+        holds=_holds(tube.margin, number),
         value_span=found.span,
         delta=sum(spending.values()),
         spending=spending,
@@ -260,6 +279,7 @@ def conclude_policy(
         surrogate=surrogate,
         evidence=evidence,
         lookup=lookup,
+        goal=goal,
     )
 
 
@@ -291,3 +311,8 @@ def _of_tube(tube: Tube) -> dict[str, Any]:
 def _own(spending: dict[str, float]) -> float:
     """The part of δ that this certificate spends itself."""
     return sum(spending[name] for name in SHARES)
+
+
+def _holds(margin: float, tail: float | None) -> bool:
+    """A margin that is proved, of something: an expert who may do anything leaves nothing to prove."""
+    return bool(0 < margin < np.inf and tail is not None)

@@ -262,6 +262,8 @@ def _of_chunk(surrogate: PolicySurrogate, chunk: Chunk) -> PolicyEvidence:
         groups.add(len(piece.actions))
         counts[list(piece.actions)] += len(piece.states)
         _add(surrogate, piece, sums)
+    if groups - {1, A}:
+        raise ValueError(f"a state must be tried with one action or with all {A}, got {max(groups - {1, A})}")
     if len(groups) > 1:
         raise ValueError("paired and unpaired data must be weighed separately")
     return PolicyEvidence(counts, **sums, paired=groups == {A})

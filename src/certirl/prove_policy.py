@@ -145,7 +145,7 @@ class _Switching:
         if self._absence is not None:
             found = _weighed(self._absence.plan, self._case.tail, self.fresh, delta)
             return replace(found, delta=delta + sum(others.values()))
-        return self._case.conclude(self._surrogate, self.fresh, delta, others=others)
+        return self._case.conclude(self._surrogate, self.fresh, delta, others=others, goal=self._regret)
 
     def is_enough(self, certificate: PolicyCertificate | Refutation) -> bool:
         """A positive margin, and no more regret than is allowed; or that there is none."""

@@ -73,6 +73,11 @@ def read_tube(bands: Bands, lookup: AnyLookup, *, allowed: float, widths: Array,
         for pair in ((b, a), (a, b)):
             by_pair[pair] = band, falls
             lower[pair] = centre[pair] - radius
+    if allowed < lookup.reach:
+        raise ValueError(
+            f"tube must be at least {lookup.reach:.3g}, the size of the cells in which the expert was looked up, got "
+            f"{allowed:g}"
+        )
     away, taken = lookup.away, lookup.taken
     strict = taken[:, None] & ~taken[None]  # b is taken, a is not
     proved = np.where(strict, lower, np.inf)
