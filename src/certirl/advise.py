@@ -23,6 +23,7 @@ from certirl.policy_solution import DISTRUST, PolicySolution
 from certirl.prove_policy import MOST_COLUMNS
 from certirl.simulator import as_generator, check_simulator
 from certirl.solve_policy import solve_policy
+from certirl.transitions import Transitions
 
 SIZES, MOST = (5, 9, 15, 25), (30, 90, 220)  # functions tried in one coordinate; at most, in several
 NOISES, DISCOUNTS = (0.0, 0.03, 0.1), (0.9, 0.99)
@@ -122,7 +123,7 @@ def advise(
     simulator: Any,
     expert: Any,
     *,
-    discounts: Sequence[float] = DISCOUNTS,
+    discounts: Sequence[float] | float = DISCOUNTS,
     noises: Sequence[float] | None = None,
     bases: Sequence[Basis] | None = None,
     samples: int = 4_000,
@@ -142,6 +143,9 @@ def advise(
         tube: the half-width of the certificate that is forecast; as in `certify`.
         rng: a seed or Generator.
     """
+    if isinstance(simulator, Transitions):
+        raise TypeError("advise tries things out and needs a simulator; certirl.coverage says what a log can tell")
+    discounts = (discounts,) if isinstance(discounts, int | float) else discounts
     made = _maker(simulator, noises)
     levels: list[Any] = [None] if made is None else sorted(NOISES if noises is None else noises)
     if not len(discounts) or not levels or (bases is not None and not len(bases)):

@@ -132,7 +132,9 @@ def check_problem(discount: float, expert: int, n_actions: int) -> None:
     if n_actions < 2:
         raise ValueError("there is only one action, so nothing distinguishes the expert: at least two are needed")
     if isinstance(expert, bool) or not isinstance(expert, int | np.integer) or not 0 <= expert < n_actions:
-        raise ValueError(f"expert must be one of the actions 0 … {n_actions - 1}, got {expert!r}")
+        raise ValueError(
+            f"expert must be one of the actions 0 … {n_actions - 1}, or a function of states, got {expert!r}"
+        )
 
 
 def _square(T: Array) -> Array:

@@ -260,7 +260,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     return header, arrays
 
 
-def _exact(array: Any, name: str, shape: tuple[int, ...]) -> Any:
+def exact(array: Any, name: str, shape: tuple[int, ...]) -> Any:
     """Floats of this shape as the fractions that they are."""
     if array.shape != shape or array.dtype.kind not in "fiu" or not np.isfinite(array).all():
         raise ValueError(f"{name} should be numbers of shape {list(shape)}")
@@ -279,12 +279,12 @@ def _record(header: dict[str, Any], arrays: dict[str, Any]) -> tuple[_Record, li
     shapes = {"counts": (), "surprise": (ks,), "fits": (ks,), "gram": (ks, ks), "drift": (ks, ks), "Z": (ks, ks)}
     shapes |= {"spread": (actions, ks, ks), "wobble": (ks, ks, ks)}
     names = {"g": (ks,), **{name: (actions, *shape) for name, shape in shapes.items()}}
-    sums = {name: _exact(np.asarray(arrays[f"certificate_{name}"]), name, shape) for name, shape in names.items()}
+    sums = {name: exact(np.asarray(arrays[f"certificate_{name}"]), name, shape) for name, shape in names.items()}
     low, high, wrong = Fraction(claim["low"]), Fraction(claim["high"]), []
     added = [discount * x for x in sums["g"]]
     terms = max(abs(low), abs(high)) + rational.size_of_terms(kind, added)
     if "reward" in arrays and all(header["basis"][name] == columns[name] for name in ("kind", "domain")):
-        reward = _exact(arrays["reward"], "reward", (int(header["basis"]["size"]),))
+        reward = exact(arrays["reward"], "reward", (int(header["basis"]["size"]),))
         total = [a + b for a, b in zip_longest(reward, added, fillvalue=Fraction(0))]
         least, most = rational.range_around(kind, total)
         if min(least - low, high - most) < -SLACK * (1 + high - low):

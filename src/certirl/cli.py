@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,9 +31,16 @@ _EXAMPLES = """first steps:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; mistakes are one sentence on standard error and exit code 2."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    if not (sys.argv[1:] if arguments is None else arguments):
+        parser.print_help()
+        return 0
+    options = parser.parse_args(arguments)
     try:
         return int(options.run(options))
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (ValueError, TypeError, OSError, ImportError, MemoryError) as problem:
         print(f"certirl: {problem}", file=sys.stderr)
         return 2
@@ -150,10 +158,9 @@ def check_file(options: argparse.Namespace) -> int:
 
     kind = archive.kind_of(options.file)
     if kind in (policy_solution.KIND, policy_certificate.KIND):
-        raise ValueError(
-            f"{options.file} is about an expert who depends on the state: certirl check derives certificates of one "
-            "action only; certirl show derives this one again, by the same code"
-        )
+        from certirl import check_policies
+
+        return check_policies.main(options.file)
     if kind != additive.KIND:
         return check.main(options.file)
     from certirl import check_components

@@ -87,7 +87,9 @@ def as_policy(expert: Any, n_actions: int) -> Policy:
         return expert
     if isinstance(expert, int | np.integer) and not isinstance(expert, bool):
         if not 0 <= expert < n_actions:
-            raise ValueError(f"expert must be one of the actions 0 … {n_actions - 1}, got {expert}")
+            raise ValueError(
+                f"expert must be one of the actions 0 … {n_actions - 1}, or a function of states, got {expert}"
+            )
         return Policy(n_actions, lambda states: np.full(len(states), int(expert)), constant=int(expert))
     assumption = str(getattr(expert, "assumption", ""))
     if callable(expert):

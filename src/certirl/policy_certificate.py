@@ -25,6 +25,8 @@ from certirl.tubes import Tube, read_tube
 
 KIND = "policy certificate"
 _WORDS = ("holds", "delta", "spending", "tail", "samples", "allowed")
+# Derived from the numbers whenever a file is read; written all the same, for `certirl check` to hold against it.
+_CLAIMS = ("margin", "estimated", "losses", "half_width", "share", "regret", "settled", "value_span", "ties")
 _GUESSES = ("fits", "Z", "mix", "switches", "widths", "tent_fits", "drop")
 _NUMBERS = ("discount", "low", "high", "dropped")
 
@@ -171,7 +173,7 @@ class PolicyCertificate(Claim):
 
     def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Words for a JSON header and numbers for arrays: enough to derive the verdict again."""
-        s, words = self.surrogate, {name: getattr(self, name) for name in _WORDS}
+        s, words = self.surrogate, {name: getattr(self, name) for name in _WORDS + _CLAIMS}
         words |= {"assumptions": list(self.assumptions), "paired": self.evidence.paired, "columns": s.columns.spec()}
         words |= {name: getattr(s, name) for name in _NUMBERS}
         numbers = {name: getattr(self.evidence, name) for name in POLICY_SUMS}

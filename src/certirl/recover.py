@@ -19,6 +19,9 @@ OBJECTIVES = ("least-variance", "l1", "max-margin")
 MOST_POINTS = 1_000_000  # of a cover
 
 
+SAME_DIGITS = 1e-12  # of the operators: a smaller difference of two actions is rounding
+
+
 class Reason(StrEnum):
     """Why a program ended as it did: what happened, what it usually means, what to change."""
 
@@ -37,6 +40,7 @@ class Reason(StrEnum):
         "γT has spectral radius 1 or more on non-constant functions, so the value series diverges: the operators are "
         "too noisy; use more samples, fewer columns or a smaller discount"
     )
+    SAME = "some action does what the expert's does, to the last digits: no reward tells the two apart"
     SOLVER = "the solver gave up or its answer failed our own check; try another objective or fewer functions"
     ROUNDS = "the rounds ran out before the margin was uniform; allow more rounds or a larger tolerance"
 
@@ -163,6 +167,8 @@ def recover(
     rows = _Rows(bellman, objective)
     if bellman.spectral_radius >= 1:
         return _without_reward("undetermined", Reason.DIVERGES, objective, rows, 0)
+    if np.abs(bellman.advantage).max(axis=(1, 2)).min() <= SAME_DIGITS * np.abs(bellman.T).max():
+        return _without_reward("undetermined", Reason.SAME, objective, rows, 0)
     if slack is not None and cover is None:
         cover = _coarse_radius(bellman.basis.domain)
     points = _first_points(bellman) if cover is None else cover_points(bellman.basis.domain, cover)

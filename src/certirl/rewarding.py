@@ -46,14 +46,18 @@ class RewardWrapper(gymnasium.Wrapper):  # type: ignore[misc]
             discount: γ, of the training; known from a solution. 0 pays R(s') once at the end.
             domain: the box on which the reward is known; states beyond are put on its edge. The reward's own if left
                 out, and for a plain function none.
-            actions: as for `simulator`: the wrapped environment then takes the numbers 0, 1, … of these.
+            actions: as for `simulator`: the wrapped environment then takes the numbers 0, 1, … of these; needed where
+                the environment has a continuum of them.
             shaped: add the potential that the solution's value makes; for solutions that have one.
             get_state: as for `simulator`.
         """
         super().__init__(env)
-        self._controls = None if actions is None else controls_of(env.action_space, actions)
+        choose = actions is not None or type(env.action_space).__name__ == "Box"
+        self._controls = controls_of(env.action_space, actions) if choose else None
         if self._controls is not None:
             self.action_space = gymnasium.spaces.Discrete(len(self._controls))
+        if discount is not None and not 0 <= discount < 1:
+            raise ValueError(f"discount must be at least 0 and less than 1, got {discount}")
         self._learned, self._discount, _ = unpack(reward, discount, None)
         self._potential = _potential_of(reward, self._discount) if shaped else None
         self._before = 0.0  # Φ of the state before, if it is shaped

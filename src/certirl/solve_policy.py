@@ -45,7 +45,8 @@ from certirl.transitions import Transitions
 from certirl.value_program import PRICE, Comparisons, Margin, ValueFit, comparisons, fit_value, profile_at
 
 MOST_STATES = 30_000  # at which the expert is compared: more cost time and change nothing
-FEWEST = 100  # states that can say anything
+FEWEST = 100  # states, or transitions of an action, that can say anything
+UNEXPLAINED = 0.3  # of the states: from here on nothing is called explained
 FRESH = 5_000  # states of the validated statement
 MOST_POINTS, MOST_ALONE = 6_400, 200  # of the reward's grid; of one coordinate
 STATES_PER_POINT = 1.5
@@ -86,6 +87,8 @@ def solve_policy(
     if not log:
         _check_source(source, samples)
     check_problem(discount, 0, source.n_actions)
+    if basis is not None and not isinstance(basis, Basis):
+        raise TypeError(f"basis must be a basis such as certirl.Legendre(11), got {basis!r}")
     policy, domain = as_policy(expert, source.n_actions), as_domain(source.domain)
     generator = as_generator(0 if log and rng is None else rng, "solve_policy")
     periodic = tuple(int(axis) for axis in getattr(source, "periodic", ()))
@@ -146,7 +149,15 @@ def _from_log(world: World, log: Transitions, phi: Basis, rng: np.random.Generat
     """Effects by least squares on the state: of V's functions, or of the state itself if held-out data say so."""
     if log.counts.min() == 0:
         never = ", ".join(map(str, np.flatnonzero(log.counts == 0)))
-        raise ValueError(f"action {never} was never taken in the log, so that nothing is known of what it does")
+        raise ValueError(
+            f"action {never} was never taken in the log, so that nothing is known of what it does; actions are counted "
+            "from 0"
+        )
+    if log.counts.min() < FEWEST:
+        raise ValueError(
+            f"action {int(log.counts.argmin())} has {int(log.counts.min())} transitions: too few to tell what it does, "
+            f"at least {FEWEST} of every action are needed"
+        )
     over = log.terminal if world.ended is None else None  # boxes that hold the marked states speak for these
     states = log.states if world.ended is None else log.states[~np.asarray(world.ended(log.states), dtype=bool)]
     if isinstance(world.source, Transitions) and not log.paired:
@@ -248,6 +259,11 @@ def _status(comparisons: int, told: Diagnostics, share: Share | None) -> tuple[s
         return "undetermined", (
             f"the estimated effects are off by {told.model_error:.2g} of an action's effect: more transitions are "
             "needed, or less noise"
+        )
+    if told.unexplained > UNEXPLAINED:
+        return "undetermined", (
+            f"some other action looks better than the expert's at {told.unexplained:.0%} of the states: the expert may "
+            "follow no reward, or one that these functions cannot express"
         )
     if share is None:
         return "solved", f"the expert is explained at {1 - told.unexplained:.1%} of the log's states"

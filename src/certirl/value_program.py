@@ -27,6 +27,7 @@ PRICE = 10.0  # of a squared shortfall, in units of a squared residual
 SMOOTH = 1e-2  # of squared second differences of a piecewise-linear reward, beside its squared residuals
 SMALL = 1e-6  # of ‖w‖², in units of the functions' own size
 NEIGHBOURS = 15  # whose majority says what the expert does around a state
+ROUNDING = 1e-8  # of V's functions: differences of two actions that a regression makes by itself
 TIE = 1e-9  # actions whose effects differ by less, relative to the typical difference, are the same to V
 FIRST = 4_000  # rows of a first solve, from which the whole starts
 ENOUGH = 1e-6  # a step that gains less than this share of the objective is the last
@@ -121,7 +122,8 @@ def comparisons(effects: Effects, policy: Policy, *, margin: Margin = None) -> C
             rivals.append(np.full(int(rows.sum()), action))
     all_gains, all_margins = np.concatenate(gains), np.concatenate(margins)
     size = np.linalg.norm(all_gains, axis=1)
-    kept = size > TIE * float(np.median(size[size > 0])) if (size > 0).any() else size > 0
+    floor = ROUNDING * float(np.linalg.norm(expert, axis=1).max())
+    kept = size > max(TIE * float(np.median(size[size > 0])), floor) if (size > 0).any() else size > 0
     places, losers = np.concatenate(which)[kept], np.concatenate(rivals)[kept]
     return Comparisons(all_gains[kept], all_margins[kept], places, losers, profile, int((~kept).sum()), expert)
 
