@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import certirl
-from certirl import check_bands, check_policies, check_records, cli, concentration, enclosures, rational, tubes
+from certirl import check_bands, check_policies, check_records, cli, concentration, enclosures, lookups, rational
 from certirl.bases import Chebyshev, Fourier, Legendre
 from certirl.check_policies import check_policy, main
 from certirl.policy_bounds import bands
@@ -38,7 +38,7 @@ def certify(dynamics, expert, cells=400, **changes):
     """A certificate whose tube is read off fewer cells than usual, to be quick."""
     settings = {"columns": Legendre(3), "tail": 0, "samples": 30_000, "rng": 1, "discount": 0.8, "tube": 0.2} | changes
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tubes, "CELLS", cells)
+        patch.setattr(lookups, "CELLS", cells)
         return certirl.certify(settings.pop("reward", wish), dynamics, expert=expert, **settings)
 
 
@@ -81,7 +81,7 @@ def agreed(path, certificate, verdict):
 
 
 def test_confirms_what_is_proved_at_the_usual_number_of_cells(dynamics, expert, tmp_path):
-    proof = certify(dynamics, expert, cells=tubes.CELLS, samples=100_000, tube=0.05)
+    proof = certify(dynamics, expert, cells=lookups.CELLS, samples=100_000, tube=0.05)
     found = agreed(proof.save(tmp_path / "c"), proof, "confirmed")
     assert proof.ties == 0 and 0 < proof.half_width < 0.05 and proof.value_span > 0
     assert "Confirmed: margin at least 0.0" in str(found) and "taken as stated" in str(found)
@@ -265,7 +265,7 @@ def test_damage_is_one_sentence(tmp_path, copy, name):
 def solution(dynamics, expert):
     settings = {"expert": expert, "discount": 0.8, "delta": 0.1, "tail": 0, "columns": 3, "tube": 0.2}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tubes, "CELLS", 400)
+        patch.setattr(lookups, "CELLS", 400)
         return certirl.solve(dynamics, rng=0, max_samples=100_000, progress=False, **settings)
 
 
