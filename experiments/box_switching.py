@@ -100,7 +100,8 @@ class Target:
 def surely_away(truth: Truth, own: np.ndarray) -> np.ndarray:
     """No more than the distance from each state of the grid to the nearest switch, by its neighbours' actions."""
     along = round(len(truth.states) ** 0.5)
-    lookup = BoxLookup(truth.problem.domain, np.eye(truth.problem.n_actions, dtype=bool)[own].reshape(along, along, -1))
+    corners = tuple(zip(truth.states.min(axis=0), truth.states.max(axis=0), strict=True))  # of the grid, not of the box
+    lookup = BoxLookup(corners, np.eye(truth.problem.n_actions, dtype=bool)[own].reshape(along, along, -1))
     return np.maximum(lookup.marks.ravel() - 1.1 * lookup.reach, 0.0)
 
 

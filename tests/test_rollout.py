@@ -125,7 +125,7 @@ def test_several_coordinates():
         (SOLUTION, {"steps": 0}, "steps must be a whole number, at least 1, got 0"),
         (SOLUTION, {"samples": 1}, "samples must be a whole number, at least 2, got 1"),
         (SOLUTION, {"discount": 1.0}, "discount must be a number strictly between 0 and 1, got 1.0"),
-        (SOLUTION, {"expert": 3}, "expert must be one of the actions 0 … 2, got 3"),
+        (SOLUTION, {"expert": 3}, "expert must be one of the actions 0 … 2, or a function of states, got 3"),
         (SOLUTION, {"rng": None}, "rng is needed"),
         (np.cos, {}, "pass discount"),
         (5, {"discount": 0.5}, "must be a function of states, a Reward or a Solution, got int"),

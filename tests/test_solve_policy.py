@@ -93,10 +93,12 @@ def test_a_log_is_enough(noisy):
 
 def test_too_little_data_is_distrusted_and_missing_data_are_told():
     rng = np.random.default_rng(0)
-    states = rng.uniform(-1, 0.2, (90, 1))
-    actions = np.arange(90) % 3
-    moved = np.concatenate([Room(0.5).sample(states[[i]], actions[i], rng) for i in range(90)])
+    states = rng.uniform(-1, 0.2, (330, 1))
+    actions = np.arange(330) % 3
+    moved = np.concatenate([Room(0.9).sample(states[[i]], actions[i], rng) for i in range(330)])
     log = certirl.Transitions(states, actions, moved, domain=(-1, 1))
+    with pytest.raises(ValueError, match="action 0 has 30 transitions: too few to tell what it does, at least 100"):
+        certirl.solve(log.where(np.arange(330) < 90), expert=comfort, discount=0.9)
     found = certirl.solve(log, expert=comfort, discount=0.9)
     assert found.status == "undetermined" and "more transitions" in found.reason
     assert found.diagnostics.uncovered > 0.1 and "extrapolated" in str(found)

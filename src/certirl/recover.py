@@ -167,7 +167,8 @@ def recover(
     rows = _Rows(bellman, objective)
     if bellman.spectral_radius >= 1:
         return _without_reward("undetermined", Reason.DIVERGES, objective, rows, 0)
-    if np.abs(bellman.advantage).max(axis=(1, 2)).min() <= SAME_DIGITS * np.abs(bellman.T).max():
+    differences = np.abs(bellman.advantage).max(axis=(1, 2))
+    if (differences > 0).all() and differences.min() <= SAME_DIGITS * np.abs(bellman.T).max():
         return _without_reward("undetermined", Reason.SAME, objective, rows, 0)
     if slack is not None and cover is None:
         cover = _coarse_radius(bellman.basis.domain)

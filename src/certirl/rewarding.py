@@ -46,14 +46,13 @@ class RewardWrapper(gymnasium.Wrapper):  # type: ignore[misc]
             discount: γ, of the training; known from a solution. 0 pays R(s') once at the end.
             domain: the box on which the reward is known; states beyond are put on its edge. The reward's own if left
                 out, and for a plain function none.
-            actions: as for `simulator`: the wrapped environment then takes the numbers 0, 1, … of these; needed where
-                the environment has a continuum of them.
+            actions: as for `simulator`: the wrapped environment then takes the numbers 0, 1, … of these; the
+                environment's own actions if left out.
             shaped: add the potential that the solution's value makes; for solutions that have one.
             get_state: as for `simulator`.
         """
         super().__init__(env)
-        choose = actions is not None or type(env.action_space).__name__ == "Box"
-        self._controls = controls_of(env.action_space, actions) if choose else None
+        self._controls = None if actions is None else controls_of(env.action_space, actions)
         if self._controls is not None:
             self.action_space = gymnasium.spaces.Discrete(len(self._controls))
         if discount is not None and not 0 <= discount < 1:
