@@ -15,10 +15,11 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+import methods
 import numpy as np
 
 import certirl
-from certirl import laws, study
+from certirl import study
 from certirl.box_problems import Whirl, random_independent
 from certirl.box_switching import Greedy, Judgement, Truth, judge
 from certirl.boxes import of_degree
@@ -133,12 +134,9 @@ def barely_wrong(case: Case, outside: np.ndarray, rng: np.random.Generator) -> A
         gap[np.arange(len(ahead)), own[outside]] = np.inf
         curves.append(gap)
     finite = np.isfinite(curves[0])
-    low, high = 0.0, 1.0
-    for _ in range(14):
-        middle = (low + high) / 2
-        right = ((1 - middle) * curves[0][finite] + middle * curves[1][finite]).min() > 0
-        low, high = (middle, high) if right else (low, middle)
-    return lambda states: (1 - high) * np.asarray(case.reward(states)) + high * np.asarray(other(states))
+    ours, theirs = curves[0][finite], curves[1][finite]
+    share = methods.turning_share(lambda share: ((1 - share) * ours + share * theirs).min(), steps=14)
+    return lambda states: (1 - share) * np.asarray(case.reward(states)) + share * np.asarray(other(states))
 
 
 def run(seed: int) -> dict[str, Any]:
@@ -168,7 +166,8 @@ def run(seed: int) -> dict[str, Any]:
     )
     assert isinstance(found, PolicyCertificate)
     true = judge(case.truth, reward, expert, discount=case.discount)
-    return {"kind": kind, "delta": delta, "whirl": whirl} | compared(found, case.truth, true)
+    told = f"{kind}, {'whirls' if whirl else 'polynomial'}"
+    return {"kind": told, "delta": delta} | compared(found, case.truth, true)
 
 
 def compared(found: PolicyCertificate, truth: Truth, true: Judgement) -> dict[str, Any]:
@@ -203,23 +202,7 @@ WRONG = (
 
 def soundness(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
     """Count what was false, by δ and by kind."""
-    runs = walk(run, list(range(arguments.runs)), unit="certificates")
-    table: dict[str, Any] = {}
-    for delta in (0.05, 0.2):
-        mine = [one for one in runs if one["delta"] == delta]
-        any_wrong = sum(any(one[name] for name in WRONG) for one in mine)
-        counts = {name: sum(one[name] for one in mine) for name in WRONG}
-        table[str(delta)] = {"runs": len(mine), "certified": sum(one["holds"] for one in mine), **counts}
-        table[str(delta)]["95 % interval of the share with anything wrong"] = laws.binomial_interval(
-            any_wrong, len(mine)
-        )
-    by_kind = {
-        f"{kind}, {'whirls' if whirl else 'polynomial'}": [sum(one["holds"] for one in own), len(own)]
-        for kind in sorted({one["kind"] for one in runs})
-        for whirl in (False, True)
-        if (own := [one for one in runs if one["kind"] == kind and one["whirl"] == whirl])
-    }
-    return {"by delta": table, "certified, of runs, by kind": by_kind}
+    return methods.counted(walk(run, list(range(arguments.runs)), unit="certificates"), WRONG)
 
 
 def middle_line(states: np.ndarray) -> np.ndarray:

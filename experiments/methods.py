@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from certirl import Fourier, Legendre, Reward, bellman, estimate, recover, study
+from certirl import Fourier, Legendre, Reward, bellman, estimate, laws, recover, study
 from certirl.bellman import Bellman
 from certirl.choose import FOLDS, best_columns
 from certirl.moments import Moments, total
@@ -110,3 +110,24 @@ def turning_share(margin: Callable[[float], Any], *, steps: int = 30) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if margin(middle) > 0 else (low, middle)
     return high
+
+
+def counted(runs: Sequence[dict[str, Any]], wrong: Sequence[str]) -> dict[str, Any]:
+    """How many certificates held, and which of their statements the truth contradicted, by δ and by kind.
+
+    Args:
+        runs: with ``delta``, ``kind``, ``holds`` and one flag for every statement.
+        wrong: the names of these flags.
+    """
+    by_delta: dict[str, Any] = {}
+    for delta in sorted({run["delta"] for run in runs}):
+        mine = [run for run in runs if run["delta"] == delta]
+        counts = {name: sum(run[name] for run in mine) for name in wrong}
+        interval = laws.binomial_interval(sum(any(run[name] for name in wrong) for run in mine), len(mine))
+        by_delta[str(delta)] = {"runs": len(mine), "certified": sum(run["holds"] for run in mine), **counts}
+        by_delta[str(delta)]["95 % interval of the share with anything wrong"] = interval
+    by_kind = {}
+    for kind in sorted({run["kind"] for run in runs}):
+        own = [run["holds"] for run in runs if run["kind"] == kind]
+        by_kind[kind] = [sum(own), len(own)]
+    return {"by delta": by_delta, "certified, of runs, by kind": by_kind}

@@ -22,7 +22,7 @@ import methods
 import numpy as np
 
 import certirl
-from certirl import laws, study
+from certirl import study
 from certirl.policy_certificate import PolicyCertificate
 from certirl.switching_problems import Steps, SwitchingProblem, comfort, outcomes, plan, regret
 
@@ -161,21 +161,7 @@ WRONG = (
 
 def soundness(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
     """Count what was false, by δ and by kind."""
-    runs = walk(judge, list(range(arguments.runs)), unit="certificates")
-    table: dict[str, Any] = {}
-    for delta in (0.05, 0.2):
-        mine = [run for run in runs if run["delta"] == delta]
-        any_wrong = sum(any(run[name] for name in WRONG) for run in mine)
-        counts = {name: sum(run[name] for run in mine) for name in WRONG}
-        table[str(delta)] = {"runs": len(mine), "certified": sum(run["holds"] for run in mine), **counts}
-        table[str(delta)]["95 % interval of the share with anything wrong"] = laws.binomial_interval(
-            any_wrong, len(mine)
-        )
-    kinds = sorted({run["kind"] for run in runs})
-    by_kind = {kind: [sum(run["holds"] for run in runs if run["kind"] == kind)] for kind in kinds}
-    for kind, counted in by_kind.items():
-        counted.append(sum(run["kind"] == kind for run in runs))
-    return {"by delta": table, "certified, of runs, by kind": by_kind}
+    return methods.counted(walk(judge, list(range(arguments.runs)), unit="certificates"), WRONG)
 
 
 TUBE = 0.05
