@@ -125,3 +125,9 @@ def test_wrong_calls_get_a_sentence():
         advise(Room(0.1), comfort, discounts=[], rng=0)
     with pytest.raises(TypeError, match="rng is needed"):
         advise(Room(0.1), comfort)
+
+
+def test_a_log_cannot_be_tried_out():
+    log = certirl.Transitions([0.0, 0.1], [0, 1], [0.1, 0.2], domain=(-1, 1))
+    with pytest.raises(TypeError, match=r"needs a simulator; certirl.coverage says what a log can tell"):
+        certirl.advise(log, lambda s: np.zeros(len(s), int), rng=0)

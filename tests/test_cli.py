@@ -81,3 +81,8 @@ def test_without_matplotlib_the_solution_is_still_written(folder, capsys, monkey
     assert main(["demo"]) == 0
     assert 'pip install "certirl[plot]"' in capsys.readouterr().out
     assert certirl.load("certirl-demo.npz").status == "certified"
+
+
+def test_the_bare_command_shows_the_way(capsys):
+    assert main([]) == 0
+    assert "first steps:" in capsys.readouterr().out

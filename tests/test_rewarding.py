@@ -142,3 +142,8 @@ def test_a_saved_reward_still_knows_that_ends_are_worth_nothing(cart, tmp_path):
     for one in (solution, again):
         paid, terminated = played(certirl.gym.RewardWrapper(gymnasium.make("CartPole-v1"), one), lambda s: 0)
         assert terminated and paid[-1] == 0
+
+
+def test_a_discount_that_is_none_is_refused():
+    with pytest.raises(ValueError, match="discount must be at least 0 and less than 1, got 2"):
+        certirl.gym.RewardWrapper(gymnasium.make("CartPole-v1"), lambda s: s[:, 0], discount=2)

@@ -212,3 +212,27 @@ def test_shares_have_exact_intervals():
     assert Share(0, 100).low == 0 and Share(100, 100).high == 1
     assert Share(95, 100).low == pytest.approx(0.8872, abs=1e-3)  # from tables of Clopper and Pearson
     assert Share(95, 100).high == pytest.approx(0.9836, abs=1e-3)
+
+
+def test_an_expert_whom_nothing_explains_is_not_called_validated():
+    def fickle(states):
+        return (np.abs(np.sin(1e4 * states[:, 0])) * 3).astype(int)
+
+    found = certirl.solve(Room(0.05), expert=fickle, discount=0.9, samples=2_000, rng=0)
+    assert found.status == "undetermined" and "the expert may follow no reward" in found.reason
+
+
+@pytest.mark.parametrize("expert", [0, lambda states: states[:, 0] > 20])
+def test_actions_that_do_the_same_in_a_log_are_told_apart_by_nothing(expert):
+    rng = np.random.default_rng(0)
+    log = certirl.Transitions(
+        rng.uniform(15, 25, 3000), rng.integers(2, size=3000), np.full(3000, 20.0), domain=(15, 25)
+    )
+    found = certirl.solve(log, expert=expert, discount=0.9)
+    assert found.status == "undetermined"
+    assert "no reward tells the two apart" in found.reason or "nothing tells the expert's from them" in found.reason
+
+
+def test_a_basis_that_is_none_gets_a_sentence():
+    with pytest.raises(TypeError, match=r"basis must be a basis such as certirl.Legendre\(11\), got 'legendre'"):
+        certirl.solve(Room(0.05), expert=comfort, discount=0.9, basis="legendre", rng=0)
