@@ -1,6 +1,6 @@
 """Experts who switch: are their certificates true, and what does it take to recover and to certify a thermostat?
 
-    python experiments/switching.py [--fast] [--only soundness|recovered|proved] [--workers 2] [--out FOLDER]
+    python experiments/switching.py [--fast] [--only soundness|recovered|proved|radii] [--workers 2]
 
 - soundness: certificates for random polynomial problems and thermostats, for rewards that are right, rewards spoiled
   until the expert is just not optimal outside the tube, and experts who switch at the wrong places; what is false in
@@ -9,6 +9,8 @@
   outside a tube of half-width 0.05 from 10,000 transitions per action.
 - proved: at how many transitions `solve` certifies the same thermostat, and at how many it does with a regret of at
   most a hundredth of the value's span.
+- radii: what a certificate of the thermostat's own reward is made of, with states from the columns' design alone and
+  with a share of them beside the switches.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import numpy as np
 import certirl
 from certirl import study
 from certirl.policy_certificate import PolicyCertificate
-from certirl.switching_problems import Steps, SwitchingProblem, comfort, outcomes, plan, regret
+from certirl.switching_problems import Steps, SwitchingProblem, comfort, expert_values, outcomes, plan, regret
 
 GRID = np.linspace(-1.0, 1.0, 1601)
 POLYNOMIAL, THERMAL = 100_000, 250_000  # transitions per action of a certificate
@@ -250,7 +252,40 @@ def proved(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
     return found
 
 
-PARTS = {"soundness": soundness, "recovered": recovered, "proved": proved}
+def measured(task: list[Any]) -> dict[str, Any]:
+    """The radius at the worse of two switches, in shares of the value's span, and what follows from it."""
+    samples, beside = task
+    problem, columns = comfort(), certirl.Legendre(15)
+    source: Any = problem.dynamics
+    if not beside:  # a log whose states were drawn without a thought of switches
+        source = certirl.sample(source, basis=columns, samples=samples, rng=0, design=True, paired=True)
+    given = {"expert": problem.expert, "discount": problem.discount, "tail": problem.dynamics.tail, "tube": TUBE}
+    proof: Any = certirl.certify(problem.reward, source, columns=columns, samples=samples, rng=0, paired=True, **given)
+    _, _, value = expert_values(problem.dynamics, problem.reward, problem.expert, discount=problem.discount)
+    places = np.array(problem.expert.switches)[:, None]
+    neighbours = [tuple(sorted(pair)) for pair in zip(problem.expert.actions, problem.expert.actions[1:], strict=False)]
+    found = []
+    for band in proof.bands.pairs:
+        for place in places[[pair == band.pair for pair in neighbours]]:
+            found.append({name: float(lost[0]) / np.ptp(value) for name, lost in band.losses(place[None]).items()})
+    worst = max(found, key=lambda losses: sum(losses.values()))
+    return {"holds": proof.holds, "radius": sum(worst.values()), **worst} | {
+        "half-width": proof.half_width,
+        "regret": proof.relative_regret,
+        "margin": advantages(problem, problem.reward, problem.expert)[problem.expert.away(GRID) > TUBE].min()
+        / np.ptp(value),
+    }
+
+
+def radii(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
+    """Two sizes, with and without states beside the switches."""
+    tasks = [[samples, beside] for samples in (300_000, arguments.most) for beside in (False, True)]
+    runs = walk(measured, tasks, unit="certificates")
+    names = [f"{n:,} transitions, {'some beside the switches' if beside else 'by design'}" for n, beside in tasks]
+    return dict(zip(names, runs, strict=True))
+
+
+PARTS = {"soundness": soundness, "recovered": recovered, "proved": proved, "radii": radii}
 
 
 if __name__ == "__main__":

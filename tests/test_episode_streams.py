@@ -1,6 +1,8 @@
 """Tables of episodes as streams: the same steps as in memory, wherever the table is cut; never across episodes."""
 
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -235,3 +237,24 @@ def test_demonstrations_are_read_from_whatever_holds_states_and_actions(tmp_path
     (tmp_path / "wrong.csv").write_text("state,next_state\n0,1\n")
     with pytest.raises(ValueError, match=r"wrong.csv: demonstrations need the columns state"):
         tables.read_demonstrations(tmp_path / "wrong.csv")
+
+
+PEAK = """
+import sys
+import certirl
+chunks = certirl.tables.stream_episodes(sys.argv[1], domain=(-1, 1), n_actions=3)
+certirl.tables.measure(chunks, basis=certirl.Legendre(5))
+print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
+def test_memory_does_not_grow_with_the_episodes(tmp_path):
+    peaks, rng = [], np.random.default_rng(0)
+    for rows in (200_000, 2_000_000):
+        file, episode = tmp_path / f"{rows}.parquet", np.arange(rows) // 1000
+        table = {"episode": episode, "state": rng.uniform(-1, 1, rows), "action": rng.integers(3, size=rows)}
+        pq.write_table(pa.table(table), file, row_group_size=2**16)
+        done = subprocess.run([sys.executable, "-c", PEAK, str(file)], capture_output=True, text=True, check=True)
+        peaks.append(int(done.stdout) / 1024)
+    assert peaks[1] - peaks[0] < 20, f"peak memory in MB: {peaks}"  # the larger table takes 48 MB

@@ -14,8 +14,8 @@ from certirl.domain import Array, freeze
 class Near:
     """A basis's design, with a share of the states drawn evenly around given places instead.
 
-    A polynomial is known best where it was looked at: with a third of the states beside the places its variance there
-    halves, and elsewhere grows by less than a half.
+    A polynomial is known best where it was looked at: with three in ten of the states beside two places its variance
+    there halves, and elsewhere grows by less than a half.
 
     Attributes:
         basis: whose design the others follow.
