@@ -14,6 +14,7 @@ PACKAGE = ROOT / "src" / "certirl"
 
 # From the ground up; a room may import rooms on lower lines only, function-local imports included.
 LAYERS = [
+    ["doors"],
     ["domain", "archive", "claim", "progress", "_cluster"],
     ["_map"],
     ["laws", "scheduler"],
@@ -102,15 +103,6 @@ def test_imports_go_downward(path):
             assert HEIGHT[parts[1]] < HEIGHT[room], f"{room} imports {parts[1]}, which is not below it"
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.glob("*.py")), ids=lambda p: p.stem)
-def test_files_and_functions_stay_small(path):
-    text = path.read_text()
-    assert len(text.splitlines()) <= 400
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef):
-            assert node.end_lineno - node.lineno <= 70, f"{path.stem}.{node.name} is too long"
-
-
 def run(code: str, *arguments: str) -> str:
     done = subprocess.run([sys.executable, *arguments, "-c", code], capture_output=True, text=True, check=True)
     return done.stdout
@@ -131,10 +123,6 @@ def test_every_room_is_on_the_map():
     text = (ROOT / "CONTRIBUTING.md").read_text()
     rooms = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__", "__main__"}
     assert {room for room in rooms if f"`{room}`" not in text} == set()
-
-
-def test_readme_is_short():
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 120
 
 
 PAGES = [
@@ -191,3 +179,11 @@ def test_version_is_the_same_everywhere():
     assert f'version = "{version}"' in (ROOT / "pyproject.toml").read_text()
     assert f"version: {version}" in (ROOT / "CITATION.cff").read_text()
     assert version in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_every_test_on_the_page_about_attacks_exists():
+    rows = re.findall(r"^\|(.*)\|$", (ROOT / "docs" / "notes" / "attacks.md").read_text(), re.M)
+    named = [row.split("|")[-1].strip() for row in rows if "---" not in row and "attack" not in row.split("|")[0]]
+    for name in named:
+        file, _, test = name.strip("`").partition("::")
+        assert f"def {test}(" in (ROOT / "tests" / file).read_text(), name

@@ -1,0 +1,90 @@
+"""Doors: what comes from outside is checked here, once; what user code receives is a copy of its own."""
+
+from __future__ import annotations
+
+import operator
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def as_number(
+    value: Any,
+    name: str,
+    *,
+    least: float = -np.inf,
+    most: float = np.inf,
+    strict: bool = False,
+    meaning: str = "",
+) -> float:
+    """A finite real number between ``least`` and ``most`` (strictly, if ``strict``) as a float.
+
+    Args:
+        value: what was given; strings, booleans, complex numbers and arrays are refused.
+        name: of the argument, as the user wrote it.
+        least: the lower end of the range.
+        most: its upper end.
+        strict: whether the ends of the range are refused too.
+        meaning: what the number is, for the sentence, for example "a half-width".
+    """
+    number = _real(value)
+    inside = number is not None and (least < number < most if strict else least <= number <= most)
+    if number is None or not inside or not np.isfinite(number):
+        raise ValueError(f"{name} must be {meaning or 'a number'}{_range(least, most, strict)}, got {shown(value)}")
+    return number
+
+
+def as_probability(value: Any, name: str) -> float:
+    """A number strictly between 0 and 1."""
+    return as_number(value, name, least=0, most=1, strict=True)
+
+
+def as_count(value: Any, name: str, *, least: int = 1, most: int | None = None, meaning: str = "") -> int:
+    """A whole number between ``least`` and ``most`` as an int; 2.0, True and "2" are refused."""
+    try:
+        number = None if isinstance(value, bool | np.bool_) or np.ndim(value) else operator.index(value)
+    except (TypeError, ValueError):
+        number = None
+    if number is None or number < least or (most is not None and number > most):
+        ends = f", at least {least}" if most is None else f" between {least} and {most}"
+        raise ValueError(f"{name} must be {meaning or 'a whole number'}{ends}, got {shown(value)}")
+    return number
+
+
+def as_flag(value: Any, name: str) -> bool:
+    """True or False, and nothing that merely counts as one of them."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} must be True or False, got {shown(value)}")
+    return bool(value)
+
+
+def lend(states: NDArray[Any]) -> NDArray[Any]:
+    """A copy for user code, which may change it: ``obs -= mean`` is a common idiom and must harm nothing."""
+    return np.array(states)
+
+
+def shown(value: Any) -> str:
+    """What was given, short enough for a sentence."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else f"{text[:56]} … ({type(value).__name__})"
+
+
+def _real(value: Any) -> float | None:
+    if isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "iuf":
+        return float(value)
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _range(least: float, most: float, strict: bool) -> str:
+    if np.isfinite(least) and np.isfinite(most):
+        return f"{' strictly' if strict else ''} between {least:g} and {most:g}"
+    if np.isfinite(least):
+        return f" {'above' if strict else 'not below'} {least:g}"
+    return f" {'below' if strict else 'not above'} {most:g}" if np.isfinite(most) else ", finite"
