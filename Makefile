@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-device lint bench figures clean
+.PHONY: demo test test-slow test-all test-device lint bench figures clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -20,8 +20,16 @@ lint: $(VENV)/.installed
 	$(BIN)/mypy
 
 # One BLAS thread per worker: the tests run on all cores already.
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto
+
 test: lint
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto
+	$(PYTEST) -m "not slow"
+
+# The tests that `make test` leaves out, then both together.
+test-slow: $(VENV)/.installed
+	$(PYTEST) -m slow
+
+test-all: test test-slow
 
 # The path of a GPU on torch's CPU device, or on the GPU if torch finds one; torch is large and only installed for this.
 test-device: $(VENV)/.installed
