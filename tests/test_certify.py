@@ -11,6 +11,7 @@ from certirl import bounds
 from certirl.bounds import lower_bounds
 from certirl.certify import certify
 from certirl.evidence import Evidence, fit_surrogate, gather
+from certirl.prove import left_for_refutation
 from certirl.simulator import draw
 from certirl.transitions import pieces
 
@@ -275,7 +276,32 @@ def test_an_expert_that_no_reward_explains_is_certified_infeasible(tmp_path):
     assert solution.status == "infeasible" and str(solution).startswith("Certified infeasible")
     assert certirl.load(solution.save(tmp_path / "none.npz")).refutation == solution.refutation
     doubtful = certirl.solve(room, columns=4, max_samples=20_000, **asked)  # no tail declared: nothing is proved
-    assert doubtful.status == "undetermined" and "not beyond the sampling error" in str(doubtful)
+    assert doubtful.status == "undetermined" and "beyond the sampling error, but no tail was declared" in str(doubtful)
+    little = certirl.solve(room, columns=4, tail=0.0, max_samples=200, **asked)
+    assert little.status == "undetermined" and "not beyond the sampling error" in str(little)
+
+
+@pytest.mark.parametrize(("seed", "rng", "size"), [(34, 1, 4), (34, 2, 4), (42, 3, 4), (4, 2, 5), (5, 2, 4), (7, 1, 5)])
+def test_training_that_turns_infeasible_in_the_last_round_is_an_answer(seed, rng, size):
+    problem = certirl.problems.random_polynomial(seed=seed, actions=4, degree=10)
+    asked = {"basis": certirl.Legendre(size), "columns": 3, "discount": 0.7, "delta": 0.05, "tail": 0}
+    solution = certirl.solve(problem, max_samples=1_500, rng=rng, **asked)
+    assert solution.status in {"undetermined", "infeasible"} and solution.samples <= 1_500
+    assert "contradict each other" in solution.reason and solution.refutation.startswith("Undetermined")
+
+
+def test_a_refutation_gets_half_of_the_budget_or_what_the_search_left():
+    assert left_for_refutation(100_001, 30_000, columns=3) == 50_001
+    assert left_for_refutation(100_000, 95_000, columns=3) == 5_000
+    assert left_for_refutation(100_000, 99_990, columns=3) == left_for_refutation(1_000, 1_000, columns=3) == 0
+
+
+def test_a_conflict_that_no_data_were_left_to_prove_is_undetermined(monkeypatch):
+    monkeypatch.setattr("certirl.solve_action.left_for_refutation", lambda *_: 0)
+    room = certirl.problems.thermostat()
+    asked = {"basis": certirl.Legendre(4), "discount": 0.9, "expert": 1, "rng": 0, "delta": 0.05}
+    solution = certirl.solve(room, columns=4, tail=0.0, max_samples=2_000, **asked)
+    assert solution.status == "undetermined" and "too few transitions were left to prove it" in str(solution)
 
 
 def test_a_certificate_survives_the_file(tmp_path):

@@ -388,3 +388,12 @@ def test_an_expert_who_may_do_anything_leaves_nothing_to_prove(problem):
 def test_probabilities_add_up_exactly(problem):
     policy = as_policy(lambda s: np.tile([0.5, 0.5 + 9e-7, 0.0], (len(s), 1)), 3)
     assert np.abs(policy.probabilities(GRID[:, None]).sum(axis=1) - 1).max() < 1e-15
+
+
+@pytest.mark.parametrize("budget", [120, 200, 250])
+def test_a_budget_too_small_for_any_policy_is_refused_at_once(budget):
+    room = certirl.switching_problems.comfort()
+    asked = {"expert": room.expert, "discount": 0.9, "columns": 3, "tail": 0, "delta": 0.05, "rng": 0}
+    with pytest.raises(ValueError, match="max_samples must be at least 400 for 3 columns"):
+        certirl.solve(room.dynamics, max_samples=budget, **asked)
+    assert certirl.solve(room.dynamics, max_samples=400, **asked).status != "certified"

@@ -121,7 +121,9 @@ def hopeless():
 def test_solve_says_certified_infeasible_and_keeps_it(hopeless, tmp_path):
     asked = {"components": hopeless.components, "basis": BASIS, "columns": 3, "discount": 0.7, "delta": 0.1, "tail": 0}
     found = certirl.solve(hopeless, max_samples=200_000, rng=0, **asked)
-    assert found.status == "infeasible" and found.reward is None and found.samples == 200_000
+    assert (
+        found.status == "infeasible" and found.reward is None and found.samples == 130_000
+    )  # 30,000 of training, then half
     assert str(found).startswith("Certified infeasible with probability 0.95")  # half of δ stays for certificates
     assert "depends on its own state alone" in str(found) and "cancel" in str(found)
     assert str(certirl.load(found.save(tmp_path / "none"))) == str(found)
@@ -136,6 +138,14 @@ def test_a_log_is_refuted_too(hopeless):
     log = log_of(hopeless, 150_000, paired=True)
     assert certirl.solve(log, delta=0.1, tail=0, **asked).status == "infeasible"
     assert certirl.solve(log, delta=0.1, **asked).status == "undetermined"
+
+
+@pytest.mark.parametrize(("rng", "actions"), [(0, 5), (4, 8)])
+def test_sums_that_turn_infeasible_in_the_last_round_are_an_answer(rng, actions):
+    problem = certirl.problems.factorised(seed=3, components=2, actions=actions, unaffected=0.0)
+    asked = {"components": problem.components, "basis": BASIS, "columns": 3, "discount": 0.7, "delta": 0.05, "tail": 0}
+    found = certirl.solve(problem, max_samples=1_000, rng=rng, **asked)
+    assert found.status in {"undetermined", "infeasible"} and "contradict each other" in found.reason
 
 
 @pytest.mark.parametrize(

@@ -145,11 +145,20 @@ USUAL = Pace()
 
 
 class Ended(NamedTuple):
-    """How a search ended: the certificate of the last round, transitions per action, attempts made."""
+    """How a search ended: the certificate of the last round, transitions per action drawn, attempts made."""
 
     certificate: Any
     samples: int
     attempts: int
+
+
+def left_for_refutation(max_samples: int, drawn: int, columns: int) -> int:
+    """Transitions per action for a proof that there is no reward: half of the budget, or what the search left of it.
+
+    0 if that is too little for the estimates that such a proof starts from: the conflict then stays undecided.
+    """
+    rest = min(max_samples - max_samples // 2, max_samples - drawn)
+    return rest if 2 * rest >= least_budget(columns) else 0
 
 
 def pursue(
@@ -183,16 +192,21 @@ def pursue(
         # A conflict is for `refute` to settle, on the other half of the budget.
         most = max_samples // 2 if quest.status == "infeasible" else max_samples
         if n >= most or (certificate is not None and quest.is_enough(certificate)):
-            return Ended(certificate, n, spent)
+            return Ended(certificate, quest.training.size + quest.fresh.size, spent)
         needed = quest.needed(n, max_samples, allowed / 2) if quest.status == "solved" else int(pace.most * n)
         least = AFTER_FAILURE if spent > failed else pace.least
         failed, n = spent, min(int(np.clip(needed, least * n, pace.most * n)) + 1, most)
 
 
-def check_budget(max_samples: int, columns: int) -> None:
+def least_budget(columns: int) -> int:
+    """Transitions per action below which no search is worth starting."""
+    return 20 * columns + 100
+
+
+def check_budget(max_samples: int, columns: int, least: int) -> None:
     """Refuse a budget that no certificate could come of."""
-    if max_samples < 20 * columns + 100:
-        raise ValueError(f"max_samples must be at least {20 * columns + 100} for {columns} columns, got {max_samples}")
+    if max_samples < least:
+        raise ValueError(f"max_samples must be at least {least} for {columns} columns, got {max_samples}")
 
 
 def prove(
@@ -211,7 +225,7 @@ def prove(
     watch: Watch | None = None,
 ) -> Proof:
     """Find a reward and certify it with as few transitions as it takes, at most ``max_samples`` per action."""
-    check_budget(max_samples, columns)
+    check_budget(max_samples, columns, least_budget(columns))
     generator = as_generator(rng)
     paired = can_pair(simulator, basis, generator, asked=paired)
     training, fresh = (Pool(simulator, basis, stream, paired) for stream in generator.spawn(2))

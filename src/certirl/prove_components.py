@@ -20,7 +20,7 @@ from certirl.components import Component, SideBySide
 from certirl.decompose import AdditiveRecovery, recover_jointly
 from certirl.estimate import Operators, estimate
 from certirl.moments import Moments, accumulate
-from certirl.prove import USUAL, Pool, Watch, check_budget, pursue
+from certirl.prove import USUAL, Pool, Watch, check_budget, least_budget, pursue
 from certirl.simulator import Simulator, as_generator, can_pair
 from certirl.tail import TailLike
 from certirl.transitions import Piece
@@ -119,7 +119,7 @@ def prove_sum(
     watch: Watch,
 ) -> AdditiveProof:
     """Draw, recover, certify; more data until the certificate holds or ``max_samples`` per action are used up."""
-    check_budget(max_samples, max(columns))
+    check_budget(max_samples, max(columns), least_budget(max(columns)))
     generator = as_generator(rng)
     places: Any = SideBySide(tuple(components))
     paired = can_pair(simulator, places, generator, asked=paired)

@@ -25,7 +25,7 @@ from certirl.policy_bounds import bands
 from certirl.policy_certificate import PolicyCertificate, read
 from certirl.policy_evidence import gather
 from certirl.policy_solution import PolicySolution
-from certirl.prove import FORECAST, TRAINING_SHARE, Pace, Pool, pursue
+from certirl.prove import FORECAST, TRAINING_SHARE, Pace, Pool, check_budget, pursue
 from certirl.refute import Plan, Refutation, conclude, settle
 from certirl.simulator import CHUNK, Draws, as_generator, can_pair, check_simulator
 from certirl.solve_policy import FEWEST, solve_policy
@@ -85,10 +85,8 @@ def prove_policy(
     check_endless(simulator)
     policy = as_policy(expert, simulator.n_actions)
     chosen = _columns(columns, tail, domain, discount, simulator)
-    if max_samples < 40 * chosen.size:
-        raise ValueError(
-            f"max_samples must be at least {40 * chosen.size} for {chosen.size} columns, got {max_samples}"
-        )
+    fewest = max(chosen.size + 2, FEWEST)
+    check_budget(max_samples, chosen.size, max(40 * chosen.size, 4 * fewest))
     if regret is not None and not 0 < regret < 1:
         raise ValueError(f"regret must be a share of the value's span, between 0 and 1, got {regret}")
     generator = as_generator(rng, "prove_policy")
@@ -96,7 +94,7 @@ def prove_policy(
     case = SwitchingCase.of(policy, chosen, tube, discount, tail)
     training, fresh = (Pool(simulator, chosen, stream, paired, case.design) for stream in generator.spawn(2))
     quest = _Switching(training, fresh, case, form, regret)
-    fewest, pace = max(chosen.size + 2, FEWEST), PACE._replace(first=FIRST * chosen.size)
+    pace = PACE._replace(first=FIRST * chosen.size)
     found = pursue(quest, delta=delta, fewest=fewest, max_samples=max_samples, watch=watch, pace=pace)
     if isinstance(found.certificate, Refutation):
         return _without_reward(replace(quest.solution, samples=found.samples), found.certificate)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,22 @@ class Reason(StrEnum):
         "the estimated constraints contradict each other, but not beyond the sampling error: neither a reward nor its "
         "absence is proved; allow more samples"
     )
+    CONFLICT_WITHOUT_TAIL = (
+        "the estimated constraints contradict each other beyond the sampling error, but no tail was declared: neither "
+        "a reward nor its absence is proved; declare a tail"
+    )
+    CONFLICT_WITHOUT_DATA = (
+        "the estimated constraints of the last round contradict each other, and too few transitions were left to prove "
+        "it: neither a reward nor its absence is proved; allow more samples"
+    )
+    CONFLICT_ON_A_BOX = (
+        "the estimated constraints contradict each other, and in several coordinates there is no proof that the true "
+        "ones do: neither a reward nor its absence is proved"
+    )
+    CONFLICT_OF_DEPENDENT = (
+        "the constraints contradict each other if the components move independently, and the data say they do not: "
+        "neither a reward nor its absence is proved; see certirl.find_components"
+    )
     CONFLICT = "no reward in this class makes the expert strictly optimal: the constraints named here cancel each other"
     DIVERGES = (
         "γT has spectral radius 1 or more on non-constant functions, so the value series diverges: the operators are "
@@ -43,6 +60,21 @@ class Reason(StrEnum):
     SAME = "some action does what the expert's does, to the last digits: no reward tells the two apart"
     SOLVER = "the solver gave up or its answer failed our own check; try another objective or fewer functions"
     ROUNDS = "the rounds ran out before the margin was uniform; allow more rounds or a larger tolerance"
+
+
+def undecided(refutation: Any, *, several: bool, independent: bool = True) -> Reason | None:
+    """Why an estimated conflict settles nothing where a proof was asked for; None if the conflict is proved.
+
+    Args:
+        refutation: the attempt to prove it, with ``holds`` and ``refuted``; None if there was none.
+        several: the state, or a component of it, has several coordinates.
+        independent: the data do not contradict that the components move independently.
+    """
+    if refutation is None:
+        return Reason.CONFLICT_ON_A_BOX if several else Reason.CONFLICT_WITHOUT_DATA
+    if not refutation.holds:
+        return Reason.CONFLICT_WITHOUT_TAIL if refutation.refuted else Reason.CONFLICT_IN_DOUBT
+    return None if independent else Reason.CONFLICT_OF_DEPENDENT
 
 
 @dataclass(frozen=True, eq=False)

@@ -65,6 +65,11 @@ class AdditiveRefutation:
         return all(part.holds for part in self.parts)
 
     @property
+    def refuted(self) -> bool:
+        """Every component is, by the estimates and their errors; it is proved if the tail was declared."""
+        return all(part.refuted for part in self.parts)
+
+    @property
     def ceiling(self) -> float:
         """No sum has a margin above this times ‖w‖₁; 0 if all are refuted."""
         return max(part.ceiling for part in self.parts)
@@ -81,7 +86,7 @@ class AdditiveRefutation:
         chance = f"with probability {1 - self.delta:g}" + ("" if part.tail is not None else " (if the tail is zero)")
         classes = ", ".join(sorted({str(own.plan.rows) for own in self.parts}))
         who = f"no sum of rewards whose values lie in {classes} of each component"
-        if all(own.kappa > own.error for own in self.parts):
+        if self.refuted:
             word = "Certified infeasible" if self.holds else "Not certified, but infeasible"
             first = f"{word} {chance}: {who} makes action {part.plan.expert} strictly optimal"
             more = f", in {sum(len(own.plan.mixtures) - 1 for own in self.parts)} cones of values"

@@ -17,7 +17,7 @@ from certirl.boxes import from_spec
 from certirl.certify import Certificate
 from certirl.domain import Array, as_states, describe, freeze
 from certirl.estimate import Operators
-from certirl.recover import Reason, Recovery, Witness
+from certirl.recover import Recovery, Witness, undecided
 from certirl.refute import Refutation
 from certirl.reward import Reward
 
@@ -216,13 +216,14 @@ def build(
         choice: how basis and columns came about.
         certificate: the proof, or the attempt.
         refutation: the proof that there is none, or the attempt; without it an estimated conflict settles nothing.
-        drawn: transitions per action used in all, if more than the operators saw.
+        drawn: transitions per action used in all, where a proof was asked for.
     """
     status, reason = recovery.status, recovery.reason
     if certificate is not None and certificate.holds and status == "solved":
         status = "certified"
-    elif status == "infeasible" and refutation is not None and not refutation.holds:
-        status, reason = "undetermined", Reason.CONFLICT_IN_DOUBT
+    elif status == "infeasible" and drawn is not None:
+        doubt = undecided(refutation, several=operators.basis.dimension > 1)
+        status, reason = (status, reason) if doubt is None else ("undetermined", doubt)
     found = np.zeros(operators.basis.size) if recovery.reward is None else recovery.reward.coefficients
     return Solution(
         status=status,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 from certirl.bases import Basis
@@ -24,8 +23,8 @@ from certirl.evidence import surrogate_of
 from certirl.extrema import minimum
 from certirl.moments import Moments
 from certirl.progress import announcer, watched_stream
-from certirl.prove import TRAINING_SHARE, prove
-from certirl.recover import Reason, recover
+from certirl.prove import TRAINING_SHARE, left_for_refutation, prove
+from certirl.recover import recover
 from certirl.refute import Refutation, refute
 from certirl.simulator import CHUNK, Simulator, as_generator, can_pair, draw
 from certirl.solution import Solution, build
@@ -140,23 +139,21 @@ def proved_by_draws(
         **asked,
     )
     refutation, drawn = None, found.samples + pilot
-    if found.recovery.status == "infeasible" and len(as_domain(source.domain)) == 1:
+    rest = left_for_refutation(max_samples - pilot, found.samples, choice.columns)
+    if found.recovery.status == "infeasible" and len(as_domain(source.domain)) == 1 and rest:
         # The attempts spent δ(1 − 2^−i); half of what they left pays for the proof that there is no reward.
         left = proof["delta"] / 2 ** (found.attempts + 1)
-        rest = max(max_samples - drawn, 1)
         more: dict[str, Any] = {"samples": rest, "rng": generator, "paired": asked["paired"]}
         refutation = _refuted(source, choice, left, proof["tail"], asked["expert"], **more)
         drawn += rest
-    return _in_doubt(
-        build(
-            found.operators,
-            found.criterion,
-            found.recovery,
-            choice=choice.why,
-            certificate=found.certificate,
-            refutation=refutation,
-            drawn=drawn,
-        )
+    return build(
+        found.operators,
+        found.criterion,
+        found.recovery,
+        choice=choice.why,
+        certificate=found.certificate,
+        refutation=refutation,
+        drawn=drawn,
     )
 
 
@@ -189,14 +186,7 @@ def proved_by_log(
         certificate = conclude(surrogate, gather(surrogate, pieces(fresh, CHUNK)), **proof)
     drawn = int((training.counts + fresh.counts).min())
     proofs: dict[str, Any] = {"certificate": certificate, "refutation": refutation}
-    return _in_doubt(build(operators, criterion, recovery, choice=choice.why, drawn=drawn, **proofs))
-
-
-def _in_doubt(solution: Solution) -> Solution:
-    """An estimated conflict that nobody tried to prove, as on boxes, settles nothing where a proof was asked for."""
-    if solution.status != "infeasible" or solution.refutation is not None:
-        return solution
-    return replace(solution, status="undetermined", reason=str(Reason.CONFLICT_IN_DOUBT))
+    return build(operators, criterion, recovery, choice=choice.why, drawn=drawn, **proofs)
 
 
 def _refuted(

@@ -24,9 +24,9 @@ from certirl.estimate import Operators, estimate
 from certirl.independence import FEWEST, MOST_COORDINATES, SAMPLES, independent
 from certirl.moments import Moments, accumulate, total
 from certirl.progress import Report, announcer, watched_stream
-from certirl.prove import TRAINING_SHARE
+from certirl.prove import TRAINING_SHARE, left_for_refutation
 from certirl.prove_components import best_of, candidates, measure_components, prove_sum
-from certirl.recover import OBJECTIVES, Reason
+from certirl.recover import OBJECTIVES, undecided
 from certirl.refute_components import AdditiveRefutation, refute_sum
 from certirl.simulator import CHUNK, as_generator, can_pair, draw
 from certirl.tail import TailLike
@@ -181,10 +181,10 @@ class _Walk:
             **proof,
         )
         given: dict[str, Any] = {"certificate": found.certificate, "drawn": found.samples + pilot}
-        if found.recovery.status == "infeasible":
+        rest = left_for_refutation(max_samples - pilot, found.samples, max(self.columns))
+        if found.recovery.status == "infeasible" and rest:
             # The attempts spent δ(1 − 2^−i); half of what they left pays for the proof that there is no reward.
             left = proof | {"delta": proof["delta"] / 2 ** (found.attempts + 1)}
-            rest = max(max_samples - given["drawn"], 1)
             given["refutation"] = self._refuted(self.source, rng=rng, samples=rest, paired=self.paired, **left)
             given["drawn"] += rest
         return self._built(found.operators, found.criteria, found.recovery, tested, **given)
@@ -244,11 +244,12 @@ class _Walk:
     ) -> AdditiveSolution:
         """Gather what the steps found; data that contradict independence take the word "certified" away."""
         status, reason = recovery.status, str(recovery.reason)
-        refuted = refutation is not None and refutation.holds and tested.holds
         if certificate is not None and certificate.holds and tested.holds:
             status = "certified"
-        elif status == "infeasible" and drawn is not None and not refuted:  # an estimated conflict is no proof
-            status, reason = "undetermined", str(Reason.CONFLICT_IN_DOUBT)
+        elif status == "infeasible" and drawn is not None:
+            several = any(len(component.coordinates) > 1 for component in self.components)
+            doubt = undecided(refutation, several=several, independent=tested.holds)
+            status, reason = (status, reason) if doubt is None else ("undetermined", str(doubt))
         reward, counts = recovery.reward, operators[0].counts
         parts = () if reward is None else tuple(part.coefficients for part in reward.parts)
         return AdditiveSolution(
