@@ -135,10 +135,10 @@ def test_saved_and_loaded_it_derives_the_same_verdict(certificate, tmp_path):
     assert again.margin == pytest.approx(certificate.margin, rel=1e-9)
 
 
-def test_without_a_tail_it_is_validated_only(problem, certificate):
+def test_without_a_tail_it_is_conditional_only(problem, certificate):
     settings = {"expert": problem.expert, "discount": problem.discount, "columns": COLUMNS, "tube": 0.2}
     found = certirl.certify(problem.reward, problem.dynamics, samples=60_000, rng=0, **settings)
-    assert not found.holds and found.word == "validated" and "declare a tail" in str(found)
+    assert not found.holds and found.word == "conditional" and "declare a tail" in str(found)
     assert found.margin == pytest.approx(certificate.margin)
 
 

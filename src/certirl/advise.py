@@ -48,7 +48,7 @@ class Trial:
         noise: process noise as a share of the widths; None if the simulator was taken as it is.
         solution: of little data.
         certificate: what a certificate would need, in words.
-        forecast: fresh transitions per action that it should need, were the tail zero; None if there is no forecast.
+        forecast: fresh transitions per action that it should need, if the tail is zero; None if there is no forecast.
     """
 
     basis: Basis

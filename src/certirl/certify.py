@@ -64,11 +64,11 @@ class Certificate(Claim):
         holds: the margin is positive and the tail was declared: the expert is proved strictly optimal at every state.
         margin: the lower bound: ``estimated`` minus the losses. May be negative: then nothing is proved.
         estimated: the smallest estimated D_a(s), corrected by the fresh data.
-        losses: what is taken off, by name; they add up.
+        losses: what is subtracted, by name; they add up.
         delta: the probability of a false statement.
         spending: how δ was split, by name.
         assumptions: what must be true besides, in words.
-        tail: τ, or None if none was declared; then the word is "validated", never "certified".
+        tail: τ, or None if none was declared; then the word is "conditional", never "certified".
         worst_state, worst_action: where the bound is lowest.
         samples: fresh transitions per action.
         samples_needed: an estimate of how many would do; None if no number would.
@@ -114,15 +114,14 @@ class Certificate(Claim):
     def _headline(self) -> str:
         if self.holds:
             return f"Certified with probability {1 - self.delta:g}: margin at least {self.margin:.4g}"
-        condition = "" if self.tail is not None else ", were the tail zero,"
-        known = f"with probability {1 - self.delta:g}{condition} the margin is at least {self.margin:.4g}"
+        known = f"with probability {1 - self.delta:g}{self.condition} the margin is at least {self.margin:.4g}"
         return f"{self.word.capitalize()}: {known}"
 
     def __str__(self) -> str:
         place = ", ".join(f"{x:.4g}" for x in self.worst_state)
         lines = [
             self._headline(),
-            f"  estimated {self.estimated:.4g} at s = {place} against action {self.worst_action}, less {self.taken}",
+            f"  {self.account(f' at s = {place} against action {self.worst_action}', digits=4)}",
             f"  from {self.samples:,} fresh transitions per action" + ("" if self.holds else f"; {self.missing}"),
         ]
         lines += [f"  assumed: {assumption}" for assumption in self.assumptions]

@@ -58,11 +58,11 @@ class AdditiveCertificate(Claim):
         holds: the margin is positive and the tail was declared: the expert is proved strictly optimal at every state.
         margin: the lower bound: ``estimated`` minus the losses. May be negative: then nothing is proved.
         estimated: the smallest estimated D_a(s), corrected by the fresh data.
-        losses: what is taken off, by name, summed over the components.
+        losses: what is subtracted, by name, summed over the components.
         delta: the probability of a false statement.
         spending: how δ was split, by name; within each part evenly over the components that have a reward.
         assumptions: what must be true besides, in words.
-        tail: τ, the largest of all components, or None if none was declared; then the word is "validated".
+        tail: τ, the largest of all components, or None if none was declared; then the word is "conditional".
         bounds: the lower bounds on min D_ja ``[J, A − 1]``; zero for components without a reward.
         worst_action: the rival with the smallest sum.
         samples: fresh transitions per action.

@@ -109,8 +109,8 @@ class Parts:
         return self.estimated - self.band - self.second - self.tail - self.rounding
 
     def __str__(self) -> str:
-        taken = f"band {float(self.band):.2g}, second order {float(self.second):.2g}, tail {float(self.tail):.2g}"
-        return f"estimated {float(self.estimated):.4g}, less {taken}, rounding {float(self.rounding):.2g}"
+        losses = f"{float(self.band):.2g} band − {float(self.second):.2g} second order − {float(self.tail):.2g} tail"
+        return f"{float(self.estimated):.4g} estimated − {losses} − {float(self.rounding):.2g} rounding"
 
 
 class _Derivation:

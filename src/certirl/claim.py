@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 
 class Claim:
     """A lower bound on a margin: ``margin`` = ``estimated`` − the sum of ``losses``.
 
     Attributes:
         holds: the margin is positive and the tail was declared.
-        margin, estimated: the bound, and what it was before anything was taken off.
-        losses: what was taken off, by name.
-        tail: τ, or None if none was declared; then the word is "validated", never "certified".
+        margin, estimated: the bound, and the estimate that the losses are subtracted from.
+        losses: by name.
+        tail: τ, or None if none was declared; then the word is "conditional", never "certified".
         samples_needed: fresh transitions per action that should do; None if no such number is known.
     """
 
@@ -23,8 +25,13 @@ class Claim:
 
     @property
     def word(self) -> str:
-        """One of "certified", "validated" (no tail declared) and "not certified"."""
-        return "not certified" if not self.margin > 0 else "certified" if self.tail is not None else "validated"
+        """One of "certified", "conditional" (on a tail of zero, as none was declared) and "not certified"."""
+        return "not certified" if not self.margin > 0 else "certified" if self.tail is not None else "conditional"
+
+    @property
+    def condition(self) -> str:
+        """What the bound rests on besides the printed assumptions, for a sentence; empty with a declared tail."""
+        return "" if self.tail is not None else ", if the tail is zero,"
 
     @property
     def missing(self) -> str:
@@ -32,21 +39,29 @@ class Claim:
         if self.holds:
             return ""
         if self.margin > 0:
-            return "validated only: declare a tail to make it a certificate"
+            return "conditional on a tail of zero: declare a tail to make it a certificate"
         if self.samples_needed is not None:
             return f"about {self.samples_needed:,} fresh transitions per action should do"
+        if not isfinite(self.margin):
+            return "too few transitions for any bound"
         if self.estimated <= self.losses["truncation tail"]:
             return "no number of samples would do: the estimated margin is not positive or the tail is too large"
-        return "so many more samples are needed that their number cannot be told"
+        return "many more samples are needed; their number cannot be estimated"
 
-    @property
-    def taken(self) -> str:
-        """The losses worth telling, in words."""
-        telling = 5e-4 * abs(self.estimated)
-        return ", ".join(f"{name} {value:.2g}" for name, value in self.losses.items() if value > telling) or "nothing"
+    def account(self, where: str = "", digits: int = 3) -> str:
+        """The estimate and the losses that matter, as a difference: "0.944 estimated − 0.53 estimation − 0.016 grid".
+
+        Args:
+            where: the place of the estimate, in words.
+            digits: of the estimate.
+        """
+        matter = 5e-4 * abs(self.estimated)
+        losses = [f" − {value:.2g} {name}" for name, value in self.losses.items() if value > matter]
+        return f"{self.estimated:.{digits}g} estimated{where}" + "".join(losses if isfinite(self.margin) else ())
 
     @property
     def proved(self) -> str:
-        """The margin and how it came about, in a line."""
+        """The margin and its account, in a line."""
         more = "" if self.holds else f" ({self.missing})"
-        return f"at least {self.margin:.3g}: estimated {self.estimated:.3g}, less {self.taken}{more}"
+        least = f"at least {self.margin:.3g}" if isfinite(self.margin) else "no bound yet"
+        return f"{least}: {self.account()}{more}"

@@ -42,7 +42,7 @@ class PolicyCertificate(Claim):
         margin: what every action the expert takes is better by than every other, divided by γ, farther than ``allowed``
             from all switches: a lower bound. If it is not positive, nothing is proved of that part as a whole.
         estimated: the same before the losses.
-        losses: what is taken off, by name; they add up.
+        losses: what is subtracted, by name; they add up.
         allowed: the half-width of the tube that was asked for.
         tube: intervals in which that is not proved ``[t, 2]``; on a box the boxes around its pieces ``[t, d, 2]``.
         decided: cell by cell, whether it is; `proves` asks about states ``[cells]``.
@@ -55,7 +55,7 @@ class PolicyCertificate(Claim):
         ties: how far actions that the expert mixes can differ, divided by γ; 0 if it never mixes.
         delta, spending: the probability of a false statement and how it was split, by name.
         assumptions: what must be true besides, in words.
-        tail: τ, or None if none was declared; then the word is "validated", never "certified".
+        tail: τ, or None if none was declared; then the word is "conditional", never "certified".
         worst_state, worst_action: where the margin is lowest.
         samples: fresh transitions per action.
         surrogate, evidence, lookup: the numbers it rests on.
@@ -144,11 +144,9 @@ class PolicyCertificate(Claim):
         place = ", ".join(f"{x:.4g}" for x in self.worst_state)
         tube = self.lookup.told(self.tube)
         margin = f"at least {self.margin:.3g} there: " if np.isfinite(self.margin) else "no bound yet: "
-        less = f", less {self.taken}" if np.isfinite(self.margin) else ""
         lines = [
             self._headline(),
-            f"  margin   {margin}estimated {self.estimated:.3g} at s = {place} against action "
-            f"{self.worst_action}{less}",
+            f"  margin   {margin}{self.account(f' at s = {place} against action {self.worst_action}')}",
             f"  tube     {tube}: half-width {self.half_width:.3g}, {self.share:.2%} of the domain",
             f"  regret   {self._lost}{self._settled}",
             f"  data     {self.samples:,} fresh transitions per action" + ("" if self.holds else f"; {self.missing}"),
@@ -179,10 +177,9 @@ class PolicyCertificate(Claim):
                 "what the expert does is strictly best" if self.ties == 0 else "what the expert may do beats the rest"
             )
             return f"Certified with probability {1 - self.delta:g}: {best} {where}"
-        condition = "" if self.tail is not None else ", were the tail zero,"
         if not np.isfinite(self.margin):
             return f"{self.word.capitalize()}: too little data for any bound {where}"
-        known = f"with probability {1 - self.delta:g}{condition} the margin {where} is at least {self.margin:.3g}"
+        known = f"with probability {1 - self.delta:g}{self.condition} the margin {where} is at least {self.margin:.3g}"
         return f"{self.word.capitalize()}: {known}"
 
     def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:

@@ -60,7 +60,7 @@ def certificate(proof: PolicyCertificate, *, ax: Any = None, path: Any = None) -
     taken = np.isnan(estimate)
     _shade(ax, s, [taken[action] for action in range(len(taken))], "the expert takes action {}")
     rival = np.where(taken, np.inf, estimate).argmin(axis=0)
-    band = "with its proved band" if proof.tail is not None else "with its band, were the tail zero"
+    band = "with its proved band" if proof.tail is not None else "with its band, if the tail is zero"
     for action, colour in enumerate(_colours(len(taken))):
         own = (rival == action) & ~taken[action]
         if own.any():
