@@ -31,7 +31,7 @@ LAYERS = [
     ["bellman", "program", "products", "tail", "surprises", "factorised", "value_program"],
     ["tabular"],
     ["residuals", "blocks", "planning", "box_products", "cones", "ending"],
-    ["evidence", "frames"],
+    ["bounded", "evidence", "frames"],
     ["bounds", "box_evidence", "policy_evidence"],
     ["policy_sums", "box_bounds", "lookups"],
     ["policy_bounds", "weigh", "conflicts"],

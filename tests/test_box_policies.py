@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import certirl
+from certirl.bounded import bounded
 from certirl.box_problems import Whirl, random_independent
 from certirl.box_switching import Greedy, Truth, judge
 from certirl.boxes import mesh, of_degree
@@ -69,8 +70,9 @@ def test_without_noise_the_true_curve_is_within_the_remainder(seed):
     case = experiment.a_case(seed)
     policy = as_policy(case.expert, 3)
     training = draw(case.truth.problem, COLUMNS, 4000, seed, design=True, paired=True)
-    settings = {"reward_range": (-40.0, 40.0), "switches": look_up(policy, SQUARE).marks, "widths": np.array([0.3])}
-    surrogate = fit_policy_surrogate(case.reward, policy, training, columns=COLUMNS, discount=case.discount, **settings)
+    settings = {"switches": look_up(policy, SQUARE).marks, "widths": np.array([0.3])}
+    reward = bounded(case.reward, SQUARE, (-40.0, 40.0))
+    surrogate = fit_policy_surrogate(reward, policy, training, columns=COLUMNS, discount=case.discount, **settings)
     found = bands(surrogate, without_noise(surrogate, case, mesh([np.linspace(-1, 1, 9)] * 2)), delta=0.05, tail=0.0)
     true = ahead(case, case.reward, case.expert, GRID)
     for band in found.pairs:

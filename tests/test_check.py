@@ -31,7 +31,7 @@ def contents(solution, certificate):
     surrogate, evidence = certificate.surrogate, certificate.evidence
     claim = {name: getattr(certificate, name) for name in ("holds", "margin", "estimated", "delta", "spending")}
     claim |= {"losses": certificate.losses, "tail": certificate.tail, "paired": evidence.paired}
-    claim |= {"low": surrogate.low, "high": surrogate.high, "columns": surrogate.columns.spec()}
+    claim |= {"low": surrogate.low, "high": surrogate.high, "unit": surrogate.unit, "columns": surrogate.columns.spec()}
     header = {"format": "certirl", "version": 1, "kind": "solution", "basis": solution.basis.spec()}
     header |= {"discount": surrogate.discount, "expert": surrogate.expert, "n_actions": len(surrogate.Z)}
     sums = ("counts", "gram", "surprise", "spread", "drift", "wobble")
@@ -394,4 +394,4 @@ def test_every_rival_agrees(polynomial):
     solution = solve(problem, basis=Legendre(11), columns=3, discount=0.7, rng=0, samples=20_000)
     certificate = certify(solution, problem, tail=0, rng=1, samples=50_000)
     bounds = lower_bounds(certificate.surrogate, certificate.evidence, delta=certificate.delta, tail=0.0)
-    assert margins == pytest.approx(sorted(bound.margin for bound in bounds), rel=1e-6)
+    assert margins == pytest.approx(sorted(certificate.surrogate.unit * bound.margin for bound in bounds), rel=1e-6)

@@ -151,7 +151,7 @@ def test_a_solution_brings_its_reward_and_discount():
         ({"draws": 0}, "draws must be a positive"),
         ({"reward": None}, "has no reward of its own"),
         ({"step_reward": lambda s, a, t: s[:, 0]}, "not both"),
-        ({"reward": lambda s: np.zeros(3)}, "one finite number for each of"),
+        ({"reward": lambda s: np.zeros(3)}, "numbers, got shape"),
         ({"points": (10, 10)}, "points must be whole numbers"),
     ],
 )

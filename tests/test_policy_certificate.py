@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import certirl
+from certirl.bounded import bounded
 from certirl.certify_policies import SwitchingCase
 from certirl.concentration import spread_points
 from certirl.lookups import look_up
@@ -67,9 +68,14 @@ def test_without_noise_the_true_curve_is_within_the_remainder(seed):
     columns = COLUMNS.on(problem.dynamics.domain)
     training = draw(problem.dynamics, columns, 1500, seed, design=True, paired=True)
     lookup = look_up(policy, columns.domain)
-    settings = {"reward_range": (-9.0, 9.0), "switches": lookup.switches, "widths": np.array([0.1])}
+    settings = {"switches": lookup.switches, "widths": np.array([0.1])}
     surrogate = fit_policy_surrogate(
-        problem.reward, policy, training, columns=columns, discount=problem.discount, **settings
+        bounded(problem.reward, columns.domain, (-9.0, 9.0)),
+        policy,
+        training,
+        columns=columns,
+        discount=problem.discount,
+        **settings,
     )
     evidence = without_noise(surrogate, problem, np.linspace(-1, 1, 50)[:, None])
     found = bands(surrogate, evidence, delta=0.05, tail=0.0)

@@ -129,8 +129,8 @@ def test_several_coordinates():
         (SOLUTION, {"rng": None}, "rng is needed"),
         (np.cos, {}, "pass discount"),
         (5, {"discount": 0.5}, "must be a function of states, a Reward or a Solution, got int"),
-        (lambda s: np.log(-1 - 0 * s), {"discount": 0.5}, "the reward must be finite, but it is nan"),
-        (lambda s: np.zeros(3), {"discount": 0.5}, "returned shape"),
+        (lambda s: np.log(-1 - 0 * s), {"discount": 0.5}, "must be finite at every state of the domain, but it is nan"),
+        (lambda s: np.zeros(3), {"discount": 0.5}, "numbers, got shape"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:invalid value")

@@ -11,7 +11,7 @@ and r_a is of second order. docs/notes/certificate.md has statements, assumption
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -52,6 +52,11 @@ class LowerBound:
     second_order: float
     tail: float
     floating: float
+
+    def times(self, unit: float) -> LowerBound:
+        """The same bound for a reward that is ``unit`` times as large."""
+        names = ("curve", "estimated", "estimation", "grid", "second_order", "tail", "floating")
+        return replace(self, **{name: unit * getattr(self, name) for name in names})
 
     @property
     def margin(self) -> float:

@@ -19,6 +19,7 @@ from certirl.box_products import Level, closed, level, tensor_sums
 from certirl.boxes import ProductBasis
 from certirl.domain import Array
 from certirl.evidence import Surrogate, split_value
+from certirl.reward import values_of
 from certirl.simulator import CHUNK
 from certirl.tallies import Tally
 from certirl.tensors import on_host
@@ -133,7 +134,7 @@ class _Sums:
         p = self.rows.values(ends).T
         value = self.value @ p
         if self.rest is not None:
-            value += np.asarray(self.rest(ends), dtype=np.float64).reshape(len(ends))
+            value += values_of(self.rest, ends)
         if not np.isfinite(value).all():
             raise ValueError("the reward must be finite at every state of the domain")
         h = self.Z[action, 1:] @ x

@@ -19,7 +19,7 @@ from certirl.domain import Array, Domain, as_rows, as_states, describe
 from certirl.estimate import Operators, exact_operators
 from certirl.factorised import Factorised
 from certirl.problems import Problem, random_polynomial
-from certirl.reward import RewardLike
+from certirl.reward import RewardLike, values_of
 
 _NODES = {1: 200, 2: 32, 3: 12}  # Gauss points along each coordinate
 _MESH = {1: 801, 2: 61, 3: 17}  # states along each coordinate, where the true margin is looked for
@@ -90,7 +90,7 @@ class BoxProblem:
         """The expert's value function at the Gauss points: V = (I − γP_π)⁻¹R."""
         y, _ = self._quadrature()
         system = np.eye(len(y)) - discount * self._apply(y, expert, np.eye(len(y)))
-        return np.linalg.solve(system, np.asarray(reward(y), dtype=np.float64).reshape(len(y)))
+        return np.linalg.solve(system, values_of(reward, y))
 
     def margins(self, reward: RewardLike, states: Array, *, discount: float, expert: int = 0) -> Array:
         """The true D_a(s) = ((P_π − P_a)V)(s) for the rivals in order: ``[A − 1, n]``."""

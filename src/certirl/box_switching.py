@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from certirl.box_problems import BoxProblem
 from certirl.boxes import mesh
 from certirl.domain import Array, as_rows
-from certirl.reward import RewardLike
+from certirl.reward import RewardLike, values_of
 
 FINE = 300  # next states along each coordinate
 _ROUNDS = 100  # of policy iteration
@@ -60,7 +60,7 @@ class Truth:
 
     def outcomes(self, reward: RewardLike, actions: NDArray[np.intp], *, discount: float) -> tuple[Array, Array]:
         """(P_cV) at the nodes ``[A, I]`` and V on the grid ``[q]``, V the value of these actions on the grid."""
-        A, gained = len(self.kernels), np.asarray(reward(self.states), dtype=np.float64).reshape(len(self.states))
+        A, gained = len(self.kernels), values_of(reward, self.states)
         size = self.at_states.shape[1]
         system = np.eye(A * size).reshape(A, size, A, size)
         for d in range(A):

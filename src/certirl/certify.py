@@ -11,16 +11,16 @@ import numpy as np
 from certirl._map import on
 from certirl.bases import Basis
 from certirl.bellman import check_problem
+from certirl.bounded import bounded, scaled_expansion
 from certirl.bounds import LowerBound
 from certirl.box_evidence import BOX_SUMS, BoxEvidence
-from certirl.box_products import on_box
 from certirl.boxes import ProductBasis, from_spec
 from certirl.claim import Claim
-from certirl.domain import Array, as_domain, describe
+from certirl.domain import Array, as_domain
 from certirl.estimate import MAX_CONDITION
-from certirl.evidence import SUMS, Evidence, Surrogate, fit_surrogate
+from certirl.evidence import SUMS, Evidence, Surrogate, fit_surrogate, same_family
 from certirl.progress import Report, watched_stream
-from certirl.reward import Reward, RewardLike, unpack
+from certirl.reward import RewardLike, unpack
 from certirl.simulator import CHUNK, Placing, Simulator, as_generator, can_pair, check_simulator, draw
 from certirl.tail import TailLike, tail_in_words, tail_number
 from certirl.transitions import Piece, Transitions, pieces
@@ -37,8 +37,6 @@ from certirl.weigh import (
 
 # The surrogate only takes out what is predictable; the proof lives on the rest of the data.
 FIT_SHARE = 0.2
-# States along each coordinate where the range of a plain function is looked up.
-_LOOKED_UP = {1: 4001, 2: 301, 3: 61}
 
 # What a saved certificate says in words; the rest is arrays.
 _WORDS = (
@@ -131,7 +129,7 @@ class Certificate(Claim):
 def packed_grounds(surrogate: Surrogate, evidence: AnyEvidence) -> tuple[dict[str, Any], dict[str, Array]]:
     """What a bound rests on, the reward left out: words for a JSON header and numbers for arrays."""
     words: dict[str, Any] = {"paired": evidence.paired, "columns": surrogate.columns.spec()}
-    words |= {name: getattr(surrogate, name) for name in ("low", "high", "discount", "expert")}
+    words |= {name: getattr(surrogate, name) for name in ("low", "high", "unit", "discount", "expert")}
     names = BOX_SUMS if isinstance(evidence, BoxEvidence) else SUMS
     numbers = {name: getattr(evidence, name) for name in names}
     return words, numbers | {name: getattr(surrogate, name) for name in ("g", "fits", "Z")}
@@ -139,7 +137,7 @@ def packed_grounds(surrogate: Surrogate, evidence: AnyEvidence) -> tuple[dict[st
 
 def unpacked_grounds(words: dict[str, Any], numbers: dict[str, Array], reward: Any) -> tuple[Surrogate, AnyEvidence]:
     """The inverse of `packed_grounds`."""
-    fixed: dict[str, Any] = {name: words[name] for name in ("discount", "expert", "low", "high")}
+    fixed: dict[str, Any] = {name: words[name] for name in ("discount", "expert", "low", "high", "unit")}
     fixed |= {name: numbers[name] for name in ("g", "fits", "Z")}
     surrogate = Surrogate(columns=from_spec(words["columns"]), reward=reward, **fixed)
     on_a_box = isinstance(surrogate.columns, ProductBasis)
@@ -193,13 +191,19 @@ def certify(
     columns = columns.on(domain)
     check_columns(columns)
     notes: tuple[str, ...] = ("the reward was chosen without looking at these transitions",)
-    if reward_range is None and not (isinstance(reward, Reward) and reward.basis.resized(columns.size) == columns):
-        reward_range, note = look_up_range(reward, domain)
-        notes += (note,)
+    ends: dict[str, Any] = {}
+    if same_family(reward, columns):
+        if reward_range is not None:
+            bounded(reward, domain, reward_range)
+        reward, ends["unit"] = scaled_expansion(reward)
+    else:
+        reward = found = bounded(reward, domain, reward_range).normalised()
+        notes += found.assumptions
+        ends = {"reward_range": (found.low, found.high), "unit": found.unit}
     training, fresh = split(source, columns, samples, rng, FIT_SHARE, progress, role="certify", paired=paired)
     problem: dict[str, Any] = {"n_actions": n_actions, "discount": discount, "expert": expert}
     with on(map):
-        surrogate = fit_surrogate(reward, training, columns=columns, reward_range=reward_range, **problem)
+        surrogate = fit_surrogate(reward, training, columns=columns, **ends, **problem)
         evidence = gather(surrogate, fresh)
     return conclude(surrogate, evidence, delta=delta, tail=tail, notes=notes)
 
@@ -296,10 +300,11 @@ def conclude(
     number = tail_number(tail, surrogate.columns)
     if not well_determined(surrogate, evidence, MAX_CONDITION):
         raise ValueError("the fresh states cannot tell the columns apart: use more data or fewer columns")
-    worst = min(lower_bounds(surrogate, evidence, delta=delta, tail=number or 0.0), key=lambda bound: bound.margin)
+    lowest = min(lower_bounds(surrogate, evidence, delta=delta, tail=number or 0.0), key=lambda bound: bound.margin)
+    worst = lowest.times(surrogate.unit)
     spending = {**spending_of(evidence, delta), **(others or {})}
     return Certificate(
-        holds=bool(worst.margin > 0 and number is not None),
+        holds=bool(lowest.margin > 0 and number is not None),
         margin=float(worst.margin),
         estimated=worst.estimated,
         losses={name: of(worst) for name, of in LOSSES.items()},
@@ -310,7 +315,7 @@ def conclude(
         worst_state=worst.state,
         worst_action=worst.rival,
         samples=int(evidence.counts.min()),
-        samples_needed=samples_needed(surrogate, evidence, worst, delta=delta, tail=number or 0.0),
+        samples_needed=samples_needed(surrogate, evidence, lowest, delta=delta, tail=number or 0.0),
         level=1,
         surrogate=surrogate,
         evidence=evidence,
@@ -373,13 +378,3 @@ def _what_is_asked(
     if discount is None or columns is None:
         raise ValueError("a reward alone does not know the problem: pass discount and columns, say columns=Legendre(7)")
     return function, discount, expert, columns
-
-
-def look_up_range(reward: RewardLike, domain: Any) -> tuple[tuple[float, float], str]:
-    """Bounds on a plain function from a grid, a twentieth added, and the assumption that makes of them."""
-    values = np.asarray(reward(on_box(domain, _LOOKED_UP)), dtype=np.float64)
-    if not np.isfinite(values).all():
-        raise ValueError("the reward must be finite at every state of the domain")
-    room = 0.05 * float(np.ptp(values)) + 1e-12
-    found = float(values.min()) - room, float(values.max()) + room
-    return found, f"the reward stays within [{found[0]:.4g}, {found[1]:.4g}] on {describe(domain)}"

@@ -10,13 +10,12 @@ import numpy as np
 from certirl._map import on
 from certirl.bases import Basis
 from certirl.bellman import check_problem
+from certirl.bounded import BoundedReward, bounded
 from certirl.box_products import on_box
-from certirl.cells import Cells
-from certirl.certify import FIT_SHARE, Certificate, check_delta, look_up_range, split
+from certirl.certify import FIT_SHARE, Certificate, check_delta, split
 from certirl.certify import certify as certify_constant
 from certirl.domain import Domain, as_domain
 from certirl.effects import terminal_of
-from certirl.extrema import minimum
 from certirl.lookups import AnyLookup, look_up
 from certirl.placing import Near
 from certirl.policies import Policy, as_policy
@@ -111,13 +110,12 @@ def _certify_policy(
     function, policy, columns, discount = _what_is_asked(reward, source, expert, columns, discount)
     case = SwitchingCase.of(policy, columns, tube, discount, tail)
     notes: tuple[str, ...] = ("the reward was chosen without looking at these transitions",)
-    if reward_range is None:
-        reward_range, note = reward_bounds(function, columns.domain)
-        notes += (note,) if note else ()
+    found = bounded(function, columns.domain, reward_range).normalised()
+    notes += found.assumptions
     given: dict[str, Any] = {"role": "certify", "paired": paired, "design": case.design}
     training, fresh = split(source, columns, samples, rng, FIT_SHARE, progress, **given)
     with on(map):
-        surrogate = case.surrogate(function, training, reward_range)
+        surrogate = case.surrogate(found, training)
         return case.conclude(surrogate, fresh, delta, notes=notes)
 
 
@@ -159,14 +157,12 @@ class SwitchingCase(NamedTuple):
         places, widths = self.lookup.places, np.full(self.columns.dimension, BESIDE * self.allowed)
         return Near(self.columns, places, widths, SHARE) if len(places) else True
 
-    def surrogate(
-        self, reward: RewardLike, training: Iterable[Piece], reward_range: tuple[float, float] | None = None
-    ) -> PolicySurrogate:
+    def surrogate(self, reward: RewardLike, training: Iterable[Piece]) -> PolicySurrogate:
         """The guesses that training data make for a reward."""
-        bounds = reward_bounds(reward, self.columns.domain)[0] if reward_range is None else reward_range
+        known = reward if isinstance(reward, BoundedReward) else bounded(reward, self.columns.domain)
         tents: dict[str, Any] = {"switches": self.lookup.marks, "widths": self.allowed * np.array(WIDTHS)}
-        problem: dict[str, Any] = {"columns": self.columns, "discount": self.discount, "reward_range": bounds}
-        return fit_policy_surrogate(reward, self.policy, training, **problem, **tents)
+        problem: dict[str, Any] = {"columns": self.columns, "discount": self.discount}
+        return fit_policy_surrogate(known, self.policy, training, **problem, **tents)
 
     def conclude(
         self, surrogate: PolicySurrogate, fresh: Iterable[Piece], delta: float, **notes: Any
@@ -214,15 +210,3 @@ def allowed_tube(tube: float | None, domain: Domain) -> float:
     if not 0 < allowed < width:
         raise ValueError(f"tube must be a half-width between 0 and {width:g}, the width of the domain, got {tube}")
     return allowed
-
-
-def reward_bounds(reward: RewardLike, domain: Domain) -> tuple[tuple[float, float], str]:
-    """Bounds on a reward, and what has to be assumed for them: nothing if it is an expansion or piecewise linear."""
-    basis, coefficients = getattr(reward, "basis", None), getattr(reward, "coefficients", None)
-    if coefficients is None or getattr(reward, "ended", None) is not None:
-        return look_up_range(reward, domain)
-    if isinstance(basis, Cells):  # between its grid points, at which it is its coefficients
-        return (float(coefficients.min()), float(coefficients.max())), ""
-    if isinstance(basis, Basis):
-        return (minimum(basis, coefficients)[1], -minimum(basis, -coefficients)[1]), ""
-    return look_up_range(reward, domain)

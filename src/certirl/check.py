@@ -267,6 +267,21 @@ def exact(array: Any, name: str, shape: tuple[int, ...]) -> Any:
     return rational.exactly(array.tolist())
 
 
+def in_rewards_units(claim: dict[str, Any], sums: dict[str, Any]) -> dict[str, Any]:
+    """Sums of a reward that was divided by a unit, as those of the reward itself, and with them V's bounds."""
+    unit = Fraction(claim["unit"])
+    if unit <= 0:
+        raise ValueError("the unit of the sums should be positive")
+    factors = {"g": unit, "fits": unit, "surprise": unit, "spread": unit**2}
+    scaled = {name: _times(factors[name], values) for name, values in sums.items() if name in factors}
+    ends = {name: unit * Fraction(claim[name]) for name in ("low", "high", "dropped") if name in claim}
+    return sums | scaled | ends
+
+
+def _times(factor: Fraction, values: Any) -> Any:
+    return [_times(factor, row) for row in values] if isinstance(values, list) else factor * values
+
+
 def _record(header: dict[str, Any], arrays: dict[str, Any]) -> tuple[_Record, list[str]]:
     """The certificate of a file, and what is wrong with it; KeyError, TypeError or ValueError where it is damaged."""
     claim, columns = header["certificate"], header["certificate"]["columns"]
@@ -280,7 +295,8 @@ def _record(header: dict[str, Any], arrays: dict[str, Any]) -> tuple[_Record, li
     shapes |= {"spread": (actions, ks, ks), "wobble": (ks, ks, ks)}
     names = {"g": (ks,), **{name: (actions, *shape) for name, shape in shapes.items()}}
     sums = {name: exact(np.asarray(arrays[f"certificate_{name}"]), name, shape) for name, shape in names.items()}
-    low, high, wrong = Fraction(claim["low"]), Fraction(claim["high"]), []
+    sums, wrong = in_rewards_units(claim, sums), list[str]()
+    low, high = sums.pop("low"), sums.pop("high")
     added = [discount * x for x in sums["g"]]
     terms = max(abs(low), abs(high)) + rational.size_of_terms(kind, added)
     if "reward" in arrays and all(header["basis"][name] == columns[name] for name in ("kind", "domain")):

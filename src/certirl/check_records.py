@@ -153,11 +153,9 @@ def record_of(claim: dict[str, Any], arrays: dict[str, Any]) -> Record:
     shapes |= {"spread": (A, A, wide), "drift": (A, m, k), "wobble": (A, A, m, wide), "drop": (m,)}
     shapes |= {"tent_fits": (A, tents, k), "visits": (A, tents, k), "visit_spread": (A, tents, wide)}
     sums = {name: check.exact(np.asarray(arrays[name]), name, shape) for name, shape in shapes.items()}
+    sums = check.in_rewards_units(claim, sums)
     return Record(
         **{**sums, "counts": [int(n) for n in sums["counts"]]},
-        low=Fraction(claim["low"]),
-        high=Fraction(claim["high"]),
-        dropped=Fraction(claim["dropped"]),
         first=Fraction(claim["spending"]["first order"]),
         second=Fraction(claim["spending"]["second order"]),
         rest=Fraction(claim["spending"]["regret"]),

@@ -7,7 +7,7 @@ what every action does to V and to the column functions. The evidence then measu
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, TypeGuard
 
@@ -21,7 +21,7 @@ from certirl.extrema import minimum
 from certirl.moments import Moments, accumulate, worthwhile
 from certirl.products import lifted
 from certirl.residuals import FusedResiduals, Guesses, StackedResiduals, residual_sums
-from certirl.reward import Reward, RewardLike
+from certirl.reward import Reward, RewardLike, values_of
 from certirl.simulator import CHUNK
 from certirl.tallies import Tally
 from certirl.tensors import on_host
@@ -40,6 +40,7 @@ class Surrogate:
         fits: P̂_cV for every action ``[A, k_s]``; that of the expert is g.
         Z: P̂_cφ_i for every action ``[A, k_s, k_s]``, first row (1, 0, …).
         low, high: V lies between them.
+        unit: a power of two; all of these, R among them, are those of the user's reward divided by it.
     """
 
     columns: Basis
@@ -51,6 +52,7 @@ class Surrogate:
     Z: Array
     low: float
     high: float
+    unit: float = 1.0
 
     @property
     def rivals(self) -> tuple[int, ...]:
@@ -59,8 +61,7 @@ class Surrogate:
 
     def value(self, states: Array) -> Array:
         """V at states ``[n]``."""
-        reward = np.asarray(self.reward(states), dtype=np.float64).reshape(len(states))
-        return reward + self.discount * (self.columns.values(states) @ self.g)
+        return values_of(self.reward, states) + self.discount * (self.columns.values(states) @ self.g)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +76,7 @@ class _Observables:
         return self.columns.size + 1
 
     def values(self, states: Array) -> Array:
-        return np.column_stack([self.columns.values(states), np.asarray(self.reward(states)).reshape(len(states))])
+        return np.column_stack([self.columns.values(states), values_of(self.reward, states)])
 
 
 def fit_surrogate(
@@ -87,6 +88,7 @@ def fit_surrogate(
     discount: float,
     expert: int,
     reward_range: tuple[float, float] | None = None,
+    unit: float = 1.0,
 ) -> Surrogate:
     """Guess V = R + γP_πV and the operators by least squares on training data.
 
@@ -98,12 +100,14 @@ def fit_surrogate(
         discount: γ.
         expert: π.
         reward_range: bounds on R; needed unless R is an expansion in the same family.
+        unit: what the user's reward was divided by.
     """
     rows: Any = _Observables(columns, reward)
-    if _same_family(reward, columns):
+    if same_family(reward, columns):
         rows = columns.resized(max(reward.basis.size, columns.size))
     ((moments,),) = accumulate(training, [(rows, columns)], n_actions=n_actions)
-    return surrogate_of(reward, moments, discount=discount, expert=expert, reward_range=reward_range)
+    found = surrogate_of(reward, moments, discount=discount, expert=expert, reward_range=reward_range)
+    return replace(found, unit=unit)
 
 
 def surrogate_of(
@@ -120,7 +124,7 @@ def surrogate_of(
     Z = regression[:, :ks].copy()
     Z[:, 0] = np.eye(ks)[0]
     of_reward = regression[:, -1]  # as in `_Observables`
-    if _same_family(reward, columns):
+    if same_family(reward, columns):
         of_reward = np.einsum("i,aij->aj", reward.coefficients, regression[:, : reward.basis.size])
     g = np.linalg.solve(np.eye(ks) - discount * Z[expert].T, of_reward[expert])
     fits = of_reward + discount * np.einsum("i,aij->aj", g, Z)
@@ -133,7 +137,7 @@ def _value_range(
     reward: RewardLike, columns: Basis, added: Array, reward_range: tuple[float, float] | None
 ) -> tuple[float, float]:
     """Bounds on V = R + Σ added_j φ_j: exact for an expansion in the same family, else from the declared range of R."""
-    if _same_family(reward, columns):
+    if same_family(reward, columns):
         basis, total = _plus_expansion(reward, columns, added)
         return minimum(basis, total)[1], -minimum(basis, -total)[1]
     if reward_range is None:
@@ -142,7 +146,7 @@ def _value_range(
     return low + minimum(columns, added)[1], high - minimum(columns, -added)[1]
 
 
-def _same_family(reward: RewardLike, columns: Basis) -> TypeGuard[Reward]:
+def same_family(reward: RewardLike, columns: Basis) -> TypeGuard[Reward]:
     """Whether R is an expansion in the columns' family, on their interval."""
     return isinstance(reward, Reward) and reward.basis.resized(columns.size) == columns
 
@@ -289,6 +293,6 @@ def split_value(surrogate: Surrogate) -> tuple[Basis, Array, RewardLike | None]:
     """V = Σ weights_j φ_j + rest, where a reward of the columns' family leaves no rest: one evaluation serves both."""
     reward, columns = surrogate.reward, surrogate.columns
     added = surrogate.discount * surrogate.g
-    if not _same_family(reward, columns):
+    if not same_family(reward, columns):
         return columns, added, reward
     return *_plus_expansion(reward, columns, added), None

@@ -17,7 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from certirl.bellman import check_problem
 from certirl.boxes import mesh
 from certirl.domain import Array, Domain, as_domain, as_rows, describe, freeze, like_input
-from certirl.reward import RewardLike, paid_at_an_end, unpack
+from certirl.doors import lend
+from certirl.reward import RewardLike, paid_at_an_end, unpack, values_of
 from certirl.simulator import Simulator, as_generator, check_simulator
 
 StepReward = Callable[[Array, int, Array], Any]
@@ -236,29 +237,26 @@ class _World:
 
     def rewards(self, states: Array, action: int, after: Array, weights: Array) -> Array:
         if self.reward is not None:
-            return _numbers(self.reward(states), len(states))
+            return values_of(self.reward, states)
         assert self.step_reward is not None
-        paid = [_numbers(self.step_reward(states, action, one), len(states)) for one in after]
+        paid = [self._paid(self.step_reward, states, action, one) for one in after]
         return np.where(self.ended(states), 0.0, np.tensordot(weights, np.stack(paid), axes=1))
+
+    @staticmethod
+    def _paid(step_reward: StepReward, states: Array, action: int, after: Array) -> Array:
+        return values_of(lambda own: step_reward(own, action, lend(after)), states, name="step_reward")
 
     def end_values(self, states: Array) -> Array:
         """What terminal states pay from now on."""
         if self.reward is None or not len(states):
             return np.zeros(len(states))
-        return _numbers(paid_at_an_end(self.reward, states), len(states)) / (1 - self.discount)
+        return paid_at_an_end(self.reward, states) / (1 - self.discount)
 
     def continued(self, grid: Grid, values: Array, states: Array) -> Array:
         """V at states: interpolated, or what a terminal state pays."""
         ended, found = self.ended(states), grid.interpolate(values, states)
         found[ended] = self.end_values(states[ended])
         return found
-
-
-def _numbers(values: Any, n: int) -> Array:
-    found = np.asarray(values, dtype=np.float64)
-    if found.size != n or not np.isfinite(found).all():
-        raise ValueError(f"a reward must give one finite number for each of {n} states, got shape {list(found.shape)}")
-    return found.reshape(n)
 
 
 def _chosen_reward(

@@ -28,7 +28,7 @@ _WORDS = ("holds", "delta", "spending", "tail", "samples", "allowed", "goal")
 # Derived from the numbers whenever a file is read; written all the same, for `certirl check` to hold against it.
 _CLAIMS = ("margin", "estimated", "losses", "half_width", "share", "regret", "settled", "value_span", "ties")
 _GUESSES = ("fits", "Z", "mix", "switches", "widths", "tent_fits", "drop")
-_NUMBERS = ("discount", "low", "high", "dropped")
+_NUMBERS = ("discount", "low", "high", "dropped", "unit")
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +116,7 @@ class PolicyCertificate(Claim):
                 for found, value in zip(estimate, (sign * curve, sign * curve - radius), strict=True):
                     found[a] = np.where(taken[b], np.minimum(found[a], value), found[a])
         estimate[:, taken] = np.nan
-        return estimate[0], estimate[1]
+        return self.surrogate.unit * estimate[0], self.surrogate.unit * estimate[1]
 
     def proves(self, states: ArrayLike) -> NDArray[np.bool_]:
         """Whether the expert's action is proved strictly best at each state ``[n]``: outside the tube it is."""
@@ -202,13 +202,13 @@ class PolicyCertificate(Claim):
         lookup = kept(columns.domain, numbers["support"])
         found = bands(surrogate, evidence, delta=_own(words["spending"]), tail=words["tail"] or 0.0)
         tube = read(surrogate, found, lookup, words["allowed"])
-        rest: dict[str, Any] = {"value_span": found.span, "lookup": lookup}
+        rest: dict[str, Any] = {"value_span": surrogate.unit * found.span, "lookup": lookup}
         rest |= {name: words[name] for name in ("spending", "tail", "samples")} | {"goal": words.get("goal")}
         rest |= {"delta": sum(words["spending"].values()), "holds": _holds(tube.margin, words["tail"])}
         if not np.array_equal(surrogate.switches, lookup.marks):
             raise ValueError("the certificate is damaged: visits were counted around other switches than its expert's")
         rest |= {"assumptions": tuple(words["assumptions"]), "surrogate": surrogate, "evidence": evidence}
-        return PolicyCertificate(**_of_tube(tube), **rest)
+        return PolicyCertificate(**_of_tube(tube.times(surrogate.unit)), **rest)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write everything but the reward and the expert to an npz file; `certirl.load` reads it back."""
@@ -259,9 +259,9 @@ def conclude_policy(
     assumption = surrogate.policy.assumption if surrogate.policy is not None else ""
     spending = {name: share * delta for name, share in SHARES.items()} | (others or {})
     return PolicyCertificate(
-        **_of_tube(tube),
+        **_of_tube(tube.times(surrogate.unit)),
         holds=_holds(tube.margin, number),
-        value_span=found.span,
+        value_span=surrogate.unit * found.span,
         delta=sum(spending.values()),
         spending=spending,
         assumptions=(

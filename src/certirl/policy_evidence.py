@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 
 from certirl._map import fold
 from certirl.bases import Basis
+from certirl.bounded import BoundedReward
 from certirl.domain import Array, freeze
 from certirl.extrema import minimum
 from certirl.frames import frame
 from certirl.moments import Moments, accumulate
 from certirl.policies import Policy
-from certirl.reward import RewardLike
+from certirl.reward import RewardLike, values_of
 from certirl.tallies import Tally
 from certirl.tensors import on_host
 from certirl.transitions import Chunk, Piece, chunks_of
@@ -52,6 +53,7 @@ class PolicySurrogate:
         tent_fits: P̂_c of the tents ``[A, w, k]``.
         drop: π_dφ_j where V̂ is highest less where it is lowest, as far as a grid shows ``[A·k]``.
         dropped: V̂ there, the difference.
+        unit: a power of two; all of these, R among them, are those of the user's reward divided by it.
     """
 
     columns: Basis
@@ -68,6 +70,7 @@ class PolicySurrogate:
     tent_fits: Array
     drop: Array
     dropped: float
+    unit: float = 1.0
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -89,10 +92,7 @@ class PolicySurrogate:
     def value_of(self, states: Array, pieces: Array) -> Array:
         """The same where π_dφ_j is known already."""
         assert self.reward is not None
-        gained = np.asarray(self.reward(states), dtype=np.float64).reshape(len(states))
-        if not np.isfinite(gained).all():
-            raise ValueError("the reward must be finite at every state of the domain")
-        return gained + self.discount * pieces @ self.fits.ravel()
+        return values_of(self.reward, states) + self.discount * pieces @ self.fits.ravel()
 
     def tents(self, states: Array) -> Array:
         """1 at a switch, falling to 0 at each half-width from it ``[w, n]``."""
@@ -118,18 +118,16 @@ class _Observables:
         return self.policy.n_actions * self.columns.size + 1
 
     def values(self, states: Array) -> Array:
-        gained = np.asarray(self.reward(states), dtype=np.float64).reshape(len(states))
-        return np.column_stack([_pieces(self.policy, self.columns, states), gained])
+        return np.column_stack([_pieces(self.policy, self.columns, states), values_of(self.reward, states)])
 
 
 def fit_policy_surrogate(
-    reward: RewardLike,
+    reward: BoundedReward,
     policy: Policy,
     training: Iterable[Piece],
     *,
     columns: Basis,
     discount: float,
-    reward_range: tuple[float, float],
     switches: Array,
     widths: Array,
 ) -> PolicySurrogate:
@@ -137,17 +135,16 @@ def fit_policy_surrogate(
     rows: Any = _Observables(columns, policy, reward)
     ((moments,),) = accumulate(training, [(rows, columns)], n_actions=policy.n_actions)
     tents: dict[str, Any] = {"switches": switches, "widths": widths}
-    return surrogate_from(moments, reward, policy, training, discount=discount, reward_range=reward_range, **tents)
+    return surrogate_from(moments, reward, policy, training, discount=discount, **tents)
 
 
 def surrogate_from(
     moments: Moments,
-    reward: RewardLike,
+    reward: BoundedReward,
     policy: Policy,
     training: Iterable[Piece],
     *,
     discount: float,
-    reward_range: tuple[float, float],
     switches: Array,
     widths: Array,
 ) -> PolicySurrogate:
@@ -157,8 +154,8 @@ def surrogate_from(
     Z, of_reward = regression[:, :-1], regression[:, -1]
     system = np.eye(A * k) - discount * np.concatenate(list(Z), axis=1).T  # V = R + γ Σ π_c fits_c is its own guess
     fits = np.linalg.solve(system, of_reward.ravel()).reshape(A, k)
-    low = reward_range[0] + discount * min(minimum(columns, fit)[1] for fit in fits)
-    high = reward_range[1] - discount * min(minimum(columns, -fit)[1] for fit in fits)
+    low = reward.low + discount * min(minimum(columns, fit)[1] for fit in fits)
+    high = reward.high - discount * min(minimum(columns, -fit)[1] for fit in fits)
     rough = PolicySurrogate(
         columns,
         reward,
@@ -174,6 +171,7 @@ def surrogate_from(
         np.zeros((A, len(widths), k)),
         np.zeros(A * k),
         0.0,
+        reward.unit,
     )
     seen = gather(rough, training)
     mixed = _directions(rough, seen)

@@ -19,7 +19,7 @@ from certirl.domain import Array, Domain, as_rows, as_states, describe
 from certirl.estimate import Operators, exact_operators
 from certirl.factorised import Factorised
 from certirl.inverse import DeviceChords, bisect, chords
-from certirl.reward import RewardLike
+from certirl.reward import RewardLike, values_of
 from certirl.simulator import as_generator
 
 
@@ -86,7 +86,7 @@ class Problem:
         """The expert's value function at the Gauss points: V = (I − γP_π)⁻¹R."""
         y, _ = self._quadrature()
         system = np.eye(len(y)) - discount * self._kernel(y, expert)
-        return np.linalg.solve(system, np.asarray(reward(y), dtype=np.float64).reshape(len(y)))
+        return np.linalg.solve(system, values_of(reward, y))
 
     def margins(
         self, reward: RewardLike, states: Array, *, discount: float, expert: int = 0, steps: int | None = None
@@ -99,7 +99,7 @@ class Problem:
             value = self.values(reward, discount=discount, expert=expert)
         else:
             y, _ = self._quadrature()
-            kernel, gained = self._kernel(y, expert), np.asarray(reward(y), dtype=np.float64).reshape(len(y))
+            kernel, gained = self._kernel(y, expert), values_of(reward, y)
             value = gained
             for _ in range(steps - 1):
                 value = gained + discount * kernel @ value

@@ -19,7 +19,7 @@ from certirl._blocked import LONGEST, Side
 from certirl.bases import FAMILIES, Basis
 from certirl.domain import Array
 from certirl.products import lifted, product_basis
-from certirl.reward import RewardLike
+from certirl.reward import RewardLike, values_of
 
 KERNELS = ("numpy", "fused")
 # Numbers worked on at once: few enough for functions, residuals and squares of the same states to meet in cache; but
@@ -109,7 +109,7 @@ class StackedResiduals:
         phi = self.guesses.rows.values(states).T
         value = self.guesses.value @ phi
         if self.guesses.rest is not None:
-            value += np.asarray(self.guesses.rest(states), dtype=np.float64).reshape(m * n)
+            value += values_of(self.guesses.rest, states)
         if not np.isfinite(value).all():
             raise ValueError("the reward must be finite at every state of the domain")
         phi = phi[:ks].reshape(ks, m, n).swapaxes(0, 1)

@@ -11,8 +11,35 @@ from numpy.typing import ArrayLike
 
 from certirl.bases import Basis
 from certirl.domain import Array, as_states, describe, like_input
+from certirl.doors import lend
 
 RewardLike = Callable[[Array], Any]
+
+
+def values_of(reward: RewardLike, states: Array, *, name: str = "the reward") -> Array:
+    """R at states ``[n, d]``, as finite numbers ``[n]``: the one place where a reward function is called.
+
+    The function receives a copy of the states, which it may change, and its answer is copied.
+
+    Args:
+        reward: any function of states.
+        states: where.
+        name: of the function, for complaints.
+    """
+    answer = np.asarray(reward(lend(states)))
+    if answer.dtype.kind not in "biuf":
+        raise ValueError(f"{name} must return real numbers, got {answer.dtype.name} for {len(states)} states")
+    if answer.shape not in {(len(states),), (len(states), 1)}:
+        raise ValueError(
+            f"{name} is asked about all states at once: for {len(states)} states it must return {len(states)} numbers, "
+            f"got shape {list(answer.shape)}"
+        )
+    values = np.array(answer.reshape(len(states)), dtype=np.float64)
+    if not np.isfinite(values).all():
+        row = int((~np.isfinite(values)).argmax())
+        place = ", ".join(f"{x:.6g}" for x in np.asarray(states[row], dtype=float).ravel())
+        raise ValueError(f"{name} must be finite at every state of the domain, but it is {values[row]} at s = {place}")
+    return values
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,12 +82,12 @@ class Reward:
         return f"{self.basis} on {describe(self.basis.domain)}, ‖α‖₁ = {self.norm:.4g}"
 
 
-def paid_at_an_end(reward: RewardLike, states: Array) -> Any:
+def paid_at_an_end(reward: RewardLike, states: Array) -> Array:
     """R at terminal states ``[n]``: 0 for a reward that says so of itself, even if it was read from a file.
 
     A file keeps that ends are worth nothing, but not which states are ends: whoever asks knows that.
     """
-    return np.zeros(len(states)) if getattr(reward, "zero_at_ends", False) else reward(states)
+    return np.zeros(len(states)) if getattr(reward, "zero_at_ends", False) else values_of(reward, states)
 
 
 def unpack(reward: Any, discount: float | None, expert: int | None) -> tuple[RewardLike, float | None, int]:

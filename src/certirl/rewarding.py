@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium
-import numpy as np
 
 from certirl.classic import placed
 from certirl.domain import Array, as_domain
 from certirl.environments import Reader, controls_of
 from certirl.playing import wrapped_reader
-from certirl.reward import paid_at_an_end, unpack
+from certirl.reward import paid_at_an_end, unpack, values_of
 
 
 class RewardWrapper(gymnasium.Wrapper):  # type: ignore[misc]
@@ -70,7 +69,7 @@ class RewardWrapper(gymnasium.Wrapper):  # type: ignore[misc]
         control = action if self._controls is None else self._controls[int(action)]
         seen, own, terminated, truncated, info = self.env.step(control)
         state = self._state()
-        paid = float(np.ravel(paid_at_an_end(self._learned, state) if terminated else self._learned(state))[0])
+        paid = float((paid_at_an_end if terminated else values_of)(self._learned, state)[0])
         if terminated and paid:
             if self._discount is None:
                 raise ValueError(

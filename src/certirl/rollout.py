@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from certirl.bellman import check_problem, rivals_of
+from certirl.bounded import proved_range, trial_states, unit_of
 from certirl.domain import Array, Domain, as_domain, as_states, describe, freeze
-from certirl.extrema import minimum
-from certirl.reward import Reward, unpack
+from certirl.reward import unpack, values_of
 from certirl.simulator import Simulator, as_generator, ask, check_simulator
 
 # Rollouts played at once: memory stays flat however many are asked for.
@@ -139,14 +139,15 @@ def rollout_check(
             second[row] += np.bincount(which, gap**2, minlength=len(start))
     mean = first / samples
     variance = np.maximum(second / samples - mean**2, 0.0) * samples / (samples - 1)
+    span = play.unit * (play.high - play.low) if (proved := proved_range(function)) is None else proved[1] - proved[0]
     return RolloutCheck(
         states=start,
-        advantage=mean,
-        standard_error=np.sqrt(variance / samples),
+        advantage=play.unit * mean,
+        standard_error=play.unit * np.sqrt(variance / samples),
         rivals=rivals,
         steps=int(steps),
         samples=int(samples),
-        truncation=discount**steps * _span(function, play) / (1 - discount),
+        truncation=discount**steps * span / (1 - discount),
         domain=domain,
     )
 
@@ -160,6 +161,9 @@ class _Play:
         self.simulator, self.reward, self.domain = simulator, reward, domain
         self.discount, self.expert, self.steps = discount, expert, steps
         self.low, self.high = np.inf, -np.inf
+        # In a power of two near their range, so that squares of differences of rewards do not underflow.
+        seen = values_of(reward, trial_states(domain))
+        self.unit = unit_of(float(np.ptp(seen)), float(np.abs(seen).max()))
 
     def returns(self, states: Array, first: int, rng: np.random.Generator) -> Array:
         """Σ γ^{t−1} R(s_t) over one rollout from each state, the expert acting after the first step: ``[n]``."""
@@ -171,24 +175,9 @@ class _Play:
         return total
 
     def _rewards(self, states: Array) -> Array:
-        values = np.asarray(self.reward(states), dtype=np.float64)
-        if values.size != len(states):
-            raise ValueError(f"the reward got {len(states)} states and returned shape {list(values.shape)}")
-        values = values.reshape(len(states))
-        bad = ~np.isfinite(values)
-        if bad.any():
-            at = int(bad.argmax())
-            raise ValueError(f"the reward must be finite, but it is {values[at]} at s = {states[at].tolist()}")
+        values = values_of(self.reward, states) / self.unit
         self.low, self.high = min(self.low, float(values.min())), max(self.high, float(values.max()))
         return values
-
-
-def _span(reward: Callable[..., Any], play: _Play) -> float:
-    """sup R − inf R: exact for an expansion, else over the states visited."""
-    if isinstance(reward, Reward):
-        c = reward.coefficients
-        return -minimum(reward.basis, -c)[1] - minimum(reward.basis, c)[1]
-    return play.high - play.low
 
 
 def _start_states(states: Any, domain: Domain, rng: np.random.Generator) -> Array:

@@ -16,10 +16,10 @@ import numpy as np
 
 from certirl.bases import Legendre
 from certirl.bellman import check_problem
+from certirl.bounded import bounded
 from certirl.boxes import product
 from certirl.concentration import SELF_EVENTS, log_term, self_bounded
 from certirl.domain import Array, Domain, as_domain, describe, freeze
-from certirl.extrema import minimum
 from certirl.progress import Report, watched
 from certirl.reward import Reward, RewardLike, unpack
 from certirl.simulator import Simulator, as_generator, ask, can_pair, check_simulator
@@ -136,18 +136,20 @@ def scenario(
     check_problem(discount, expert, simulator.n_actions)
     count, spared = _how_many(share, delta, states, samples)
     domain, generator = as_domain(simulator.domain), as_generator(rng, "scenario")
-    low, high = _range(function, reward_range)
-    span = high - low
+    if reward_range is None and not isinstance(function, Reward):
+        raise ValueError("a reward that is a plain function needs reward_range=(low, high)")
+    known = bounded(function, domain, reward_range).normalised()
+    span = known.high - known.low
     steps = max(int(np.ceil(np.log(CUT) / np.log(discount))), 1)
     low_ends, high_ends = np.array(domain).T
     start = low_ends + (high_ends - low_ends) * generator.random((count, len(domain)))
     paired = can_pair(simulator, _places(domain), generator, asked=paired)
-    play = _Play(simulator, function, domain, discount, expert, steps, (low, high), paired)
+    play = _Play(simulator, known, domain, discount, expert, steps, paired)
     sums = play.sums(start, samples, generator, progress)
     L = log_term(SELF_EVENTS * (simulator.n_actions - 1), TEST_LEVEL)
     truncation = discount**steps * span / (1 - discount)
     radius = self_bounded(sums[1], span * (1 - discount**steps) / (1 - discount), L)
-    bounds = ((sums[0] - radius) / samples).min(axis=0) - truncation
+    bounds = known.unit * (((sums[0] - radius) / samples).min(axis=0) - truncation)
     return Scenario(
         margin=float(np.sort(bounds)[spared]),
         share=share,
@@ -159,9 +161,9 @@ def scenario(
         level=TEST_LEVEL,
         samples=int(samples),
         steps=steps,
-        truncation=truncation,
+        truncation=known.unit * truncation,
         expert=expert,
-        assumptions=_assumptions(low, high, exact=isinstance(function, Reward), paired=paired),
+        assumptions=(_independence(paired=paired), *known.assumptions),
     )
 
 
@@ -182,23 +184,9 @@ def _how_many(share: float, delta: float, states: int | None, samples: int) -> t
     return count, int(np.searchsorted(binom.cdf(np.arange(count), count, chance), delta, side="right")) - 1
 
 
-def _range(function: RewardLike, declared: tuple[float, float] | None) -> tuple[float, float]:
-    """Bounds on the reward: proved for an expansion, else as declared."""
-    if declared is None and isinstance(function, Reward):
-        c = function.coefficients
-        return minimum(function.basis, c)[1], -minimum(function.basis, -c)[1]
-    if declared is None:
-        raise ValueError("a reward that is a plain function needs reward_range=(low, high)")
-    low, high = float(declared[0]), float(declared[1])
-    if not low <= high:
-        raise ValueError(f"reward_range must be (low, high), got {declared}")
-    return low, high
-
-
-def _assumptions(low: float, high: float, *, exact: bool, paired: bool) -> tuple[str, ...]:
+def _independence(*, paired: bool) -> str:
     rows = " (rows do not share random numbers)" if paired else ""
-    given = () if exact else (f"the reward stays within [{low:.4g}, {high:.4g}]",)
-    return (f"the simulator is the dynamics, and its draws at different rows are independent{rows}", *given)
+    return f"the simulator is the dynamics, and its draws at different rows are independent{rows}"
 
 
 def _places(domain: Domain) -> Any:
@@ -216,7 +204,6 @@ class _Play:
     discount: float
     expert: int
     steps: int
-    range: tuple[float, float]
     paired: bool
 
     def sums(self, start: Array, samples: int, rng: np.random.Generator, progress: Any) -> Array:
@@ -236,12 +223,9 @@ class _Play:
 
     def _returns(self, states: Array, first: int, rng: np.random.Generator) -> Array:
         """Σ γ^{t−1} R(s_t) of one rollout from each state ``[n]``."""
-        total, weight, (low, high) = np.zeros(len(states)), 1.0, self.range
+        total, weight = np.zeros(len(states)), 1.0
         for step in range(self.steps):
             states = ask(self.simulator, states, self.expert if step else first, rng, self.domain)
-            values = np.asarray(self.reward(states), dtype=np.float64).reshape(len(states))
-            if not (values.min() >= low - 1e-9 * (1 + abs(low)) and values.max() <= high + 1e-9 * (1 + abs(high))):
-                raise ValueError(f"the reward left its range [{low:.6g}, {high:.6g}]: declare a wider reward_range")
-            total += weight * values
+            total += weight * self.reward(states)
             weight *= self.discount
         return total

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from certirl.bases import gauss_legendre
 from certirl.domain import Array, as_rows, describe
 from certirl.problems import Problem, Thermostat
-from certirl.reward import RewardLike
+from certirl.reward import RewardLike, values_of
 
 _NODES = 32  # Gauss points between two neighbouring panel ends
 _PANELS = 6  # equal panels of the domain, cut further where the expert switches
@@ -117,7 +117,7 @@ def best_values(
     """The best policy's value by policy iteration: Gauss points between the cuts, and weight times V there."""
     y, w = _quadrature(problem, cuts)
     kernels = np.array([problem.density(y, y, a) * w for a in range(problem.n_actions)])
-    gained = np.asarray(reward(y[:, None]), dtype=np.float64).reshape(len(y))
+    gained = values_of(reward, y[:, None])
     policy = np.zeros(len(y), dtype=np.intp)
     for _ in range(200):
         own = kernels[policy, np.arange(len(y))]
@@ -146,7 +146,7 @@ def expert_values(
     own, chosen = np.empty((len(y), len(y))), expert(y[:, None])
     for action in np.unique(chosen):
         own[chosen == action] = problem.density(y, y[chosen == action], int(action)) * w
-    gained = np.asarray(reward(y[:, None]), dtype=np.float64).reshape(len(y))
+    gained = values_of(reward, y[:, None])
     return y, w, np.linalg.solve(np.eye(len(y)) - discount * own, gained)
 
 

@@ -6,7 +6,7 @@ how far it can fall from there; what the expert does is known at the corners.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +51,12 @@ class Tube:
     regret: float
     settled: float
     ties: float
+
+    def times(self, unit: float) -> Tube:
+        """The same for a reward that is ``unit`` times as large."""
+        losses = {name: unit * value for name, value in self.losses.items()}
+        names = ("margin", "estimated", "shortfall", "regret", "ties")
+        return replace(self, losses=losses, **{name: unit * getattr(self, name) for name in names})
 
 
 def read_tube(bands: Bands, lookup: AnyLookup, *, allowed: float, widths: Array, discount: float) -> Tube:

@@ -1,0 +1,164 @@
+"""Rewards with a known range: proved for expansions, else declared or looked up, and compared with every value seen.
+
+Certificates and scenarios rest on bounds of R. They square numbers of the size of R as well, so R is first divided by
+a power of two that brings its range near 1: nothing underflows or overflows, and no digit changes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from certirl.bases import Basis
+from certirl.box_products import on_box
+from certirl.cells import Cells
+from certirl.domain import Array, Domain, describe
+from certirl.doors import as_number, shown
+from certirl.extrema import minimum
+from certirl.reward import Reward, RewardLike, values_of
+
+# States along each coordinate where the range of a plain function is looked up.
+_LOOKED_UP = {1: 4001, 2: 301, 3: 61}
+_DRAWN = 100_000  # states at which it is looked up on boxes of more coordinates
+_ROUNDING = 1e-12  # of the largest |R|: how far values may pass a declared end; less than what certificates allow for
+_SMALLEST, _LARGEST = 1e-250, 1e250  # ranges that can be normalised, with room for margins far below them
+
+
+@dataclass(frozen=True, eq=False)
+class BoundedReward:
+    """``R(s)/unit`` with ``low ≤ R/unit ≤ high``, callable on states ``[n, d]``; every value is compared.
+
+    Attributes:
+        function: R, as the user gave it.
+        low: the lower bound, in units.
+        high: the upper bound, in units.
+        unit: a power of two.
+        source: "proved", "declared" or "looked up".
+        domain: the box of states.
+    """
+
+    function: RewardLike
+    low: float
+    high: float
+    unit: float
+    source: str
+    domain: Domain
+
+    def __call__(self, states: Array) -> Array:
+        """R at states ``[n]``, in units."""
+        values = values_of(self.function, states) / self.unit
+        if self.source != "proved" and len(values):
+            slack = _ROUNDING * max(abs(self.low), abs(self.high))
+            outside = ~((values >= self.low - slack) & (values <= self.high + slack))
+            if outside.any():
+                row = int(outside.argmax())
+                place = ", ".join(f"{x:.6g}" for x in np.asarray(states, dtype=float).reshape(len(values), -1)[row])
+                low, high = self.range
+                instead = "correct" if self.source == "declared" else "declare it: pass"
+                raise ValueError(
+                    f"the reward is {values[row] * self.unit:.6g} at s = {place}, outside its {self.source} range "
+                    f"[{low:.6g}, {high:.6g}]: {instead} reward_range=(low, high)"
+                )
+        return values
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The bounds on R itself."""
+        return self.low * self.unit, self.high * self.unit
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What must be believed of the range, in words; nothing if it is proved."""
+        if self.source == "proved":
+            return ()
+        low, high = self.range
+        return (f"the reward stays within [{low:.4g}, {high:.4g}] on {describe(self.domain)} ({self.source})",)
+
+    def normalised(self) -> BoundedReward:
+        """The same in a unit in which its range is between 1 and 2."""
+        unit = unit_of(self.high - self.low, max(abs(self.low), abs(self.high)))
+        return replace(self, low=self.low / unit, high=self.high / unit, unit=unit)
+
+
+def bounded(reward: RewardLike, domain: Domain, declared: Any = None) -> BoundedReward:
+    """A reward with its range: proved if it is an expansion or piecewise linear, else declared, else looked up.
+
+    Args:
+        reward: any function of states ``[n, d]``.
+        domain: the box of states.
+        declared: ``(low, high)``, or None.
+    """
+    known = proved_range(reward)
+    if declared is None:
+        low, high = known or _looked_up(reward, domain)
+        return BoundedReward(reward, low, high, 1.0, "proved" if known else "looked up", domain)
+    low, high = as_range(declared)
+    found = BoundedReward(reward, low, high, 1.0, "declared", domain)
+    found(trial_states(domain))
+    return found if known is None else replace(found, low=known[0], high=known[1], source="proved")
+
+
+def as_range(declared: Any) -> tuple[float, float]:
+    """Two finite numbers, the lower one first."""
+    try:
+        low, high = (as_number(end, "an end of reward_range") for end in declared)
+    except (TypeError, ValueError):
+        raise ValueError(f"reward_range must be two finite numbers (low, high), got {shown(declared)}") from None
+    if not low <= high:
+        raise ValueError(f"reward_range must be (low, high) with low ≤ high, got {shown(declared)}")
+    return low, high
+
+
+def unit_of(spread: float, largest: float) -> float:
+    """The power of two nearest below the range of a reward, 1 for a constant one.
+
+    Args:
+        spread: how far the reward reaches from its lowest to its highest value, roughly.
+        largest: its largest absolute value.
+    """
+    if spread == 0:
+        return 1.0
+    if not _SMALLEST <= spread <= _LARGEST or not largest <= _LARGEST:
+        raise ValueError(
+            f"the reward reaches over {spread:.3g} and up to {largest:.3g} in size, which double precision cannot "
+            "square: multiply it by a positive constant, which changes no policy"
+        )
+    return math.ldexp(1.0, math.frexp(spread)[1] - 1)
+
+
+def scaled_expansion(reward: Reward) -> tuple[Reward, float]:
+    """An expansion divided by a power of two near its size, the constant apart, and that power."""
+    sizes = np.abs(reward.coefficients)
+    unit = unit_of(float(sizes[1:].max(initial=0.0)), float(sizes.max()))
+    return Reward(reward.basis, reward.coefficients / unit), unit
+
+
+def proved_range(reward: RewardLike) -> tuple[float, float] | None:
+    """Bounds that need no assumption: of expansions, and of functions that are linear between grid points."""
+    basis, coefficients = getattr(reward, "basis", None), getattr(reward, "coefficients", None)
+    if coefficients is None or getattr(reward, "ended", None) is not None:
+        return None
+    if isinstance(basis, Cells):  # between its grid points, at which it is its coefficients
+        return float(coefficients.min()), float(coefficients.max())
+    if isinstance(basis, Basis):
+        return minimum(basis, coefficients)[1], -minimum(basis, -coefficients)[1]
+    return None
+
+
+def _looked_up(reward: RewardLike, domain: Domain) -> tuple[float, float]:
+    """The range over many states, a twentieth added."""
+    values = values_of(reward, trial_states(domain))
+    low, high = float(values.min()), float(values.max())
+    room = 0.05 * (high - low) + 1e-12 * max(abs(low), abs(high))
+    return low - room, high + room
+
+
+def trial_states(domain: Domain) -> Array:
+    """States at which a reward is tried out: a mesh, or drawn on boxes of more than three coordinates ``[n, d]``."""
+    if len(domain) in _LOOKED_UP:
+        return on_box(domain, _LOOKED_UP)
+    low, high = np.array(domain).T
+    return np.asarray(low + (high - low) * np.random.default_rng(0).random((_DRAWN, len(domain))))
