@@ -24,6 +24,7 @@ from certirl.prove_policy import MOST_COLUMNS
 from certirl.simulator import as_generator, check_simulator
 from certirl.solve_policy import solve_policy
 from certirl.transitions import Transitions
+from certirl.weigh import MOST_COORDINATES
 
 SIZES, MOST = (5, 9, 15, 25), (30, 90, 220)  # functions tried in one coordinate; at most, in several
 NOISES, DISCOUNTS = (0.0, 0.03, 0.1), (0.9, 0.99)
@@ -172,10 +173,18 @@ def advise(
         trials = [asked[tried.index(trial)] if trial in tried else trial for trial in trials]
         best, why = _best_noise(asked)
     else:
-        density = "no density, and " * best.solution.diagnostics.seen
-        why = (f"There is {density}no certificate of a policy in several coordinates: it is validated.",)
+        why = (_in_several_coordinates(len(domain), seen=best.solution.diagnostics.seen),)
     best, last = _best_discount([best, *(attempt(best.basis, best.noise, gamma) for gamma in gammas[1:])])
     return Advice(tuple(trials), best, (*reasons, *why, *last), sources[best.noise])
+
+
+def _in_several_coordinates(dimension: int, *, seen: bool) -> str:
+    """What can be proved where no forecast is made."""
+    if seen:
+        return "Without noise there is no density, so nothing can be certified."
+    if dimension > MOST_COORDINATES:
+        return f"Certificates are for {MOST_COORDINATES} coordinates at most, got {dimension}."
+    return "Certificates are not forecast in several coordinates: ask certirl.solve with delta, tail and columns."
 
 
 def _maker(simulator: Any, noises: Sequence[float] | None) -> Callable[[Any], Any] | None:
