@@ -15,13 +15,65 @@ from itertools import combinations
 from operator import add, mul
 
 from certirl import enclosures, rational
-from certirl.check import EVENTS
-from certirl.check_records import ImpossibleError, Numbers, Record
+from certirl.check_records import EVENTS, ImpossibleError, Numbers
 from certirl.enclosures import SHORT, Nodes, Short, lengths_above, roots_above, short_above, shortened
 from certirl.rational import BITS, ONE, Grid, Table, eliminate, identity
 
+POINTS = 8  # for every degree
 BALL_EVENTS = 2 * EVENTS  # of û, and of what noise does to Ku
 _STRETCH, _PIECE = 8192, 2048  # no sum went through more than so many additions at once, and then by such pieces
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """What a certificate rests on, every number exact, V in units of about its own span; rows of functions flattened.
+
+    Attributes:
+        unit: a power of two: V, its fits and sums are multiples of it.
+    """
+
+    kind: str
+    size: int
+    actions: int
+    discount: Fraction
+    paired: bool
+    first: Fraction
+    second: Fraction
+    rest: Fraction
+    tail: Fraction
+    unit: Fraction
+    low: Fraction
+    high: Fraction
+    dropped: Fraction
+    drop: Numbers
+    counts: list[int]
+    gram: list[list[Numbers]]
+    fits: list[Numbers]
+    Z: list[list[Numbers]]
+    mix: list[Numbers]
+    surprise: list[Numbers]
+    spread: list[list[Numbers]]
+    drift: list[list[Numbers]]
+    wobble: list[list[list[Numbers]]]
+    tent_fits: list[list[Numbers]]
+    visits: list[list[Numbers]]
+    visit_spread: list[list[Numbers]]
+
+    @property
+    def degree(self) -> int:
+        """Of expansions in the columns."""
+        return rational.frequency(self.kind, self.size - 1)
+
+    @property
+    def points(self) -> int:
+        """At which the bands are worked out."""
+        return POINTS * max(self.degree, 1)
+
+    @property
+    def couples(self) -> list[tuple[int, int]]:
+        """Actions whose errors have common sums."""
+        every = range(self.actions)
+        return [(c, d) for c in every for d in range(c, self.actions) if self.paired or c == d]
 
 
 @dataclass(frozen=True, eq=False)

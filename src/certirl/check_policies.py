@@ -1,119 +1,295 @@
-"""A second opinion on the certificate of an expert who switches: bands, tube, regret and span derived again, exactly.
+"""Certificates of experts who switch, derived again: bands, tube, regret and span, in exact arithmetic.
 
-What the file must be believed for: that its sums are those of independent fresh draws, that the tail is as declared,
-that the expert does at the ends of the cells what `support` says and does not change between two ends that agree, that
-the tents stood at `switches` when they were counted, and that V lies between `low` and `high`. Neither reward nor
-policy is in a certificate, so none of this can be seen from it; a solution holds its reward, and there V's range is
-derived too, unless states are terminal. All else is worked out anew, without any of the code that made the certificate.
+The notation is that of docs/notes/switching.md. A solution holds its reward, and what V lies between is derived from
+it; a certificate alone holds none. Nothing here is shared with the code that made the certificate.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import os
 from fractions import Fraction
 from typing import Any
 
-from certirl import check, check_bands, check_tubes
-from certirl.check import ALIKE, SLACK, Verdict
+import numpy as np
+
+from certirl import check_bands, check_tubes, rational
+from certirl import check_records as records
+from certirl.check_bands import Record
 from certirl.check_records import (
-    KINDS,
-    Expert,
+    ALIKE,
+    DRAWS,
+    FIXED_BEFORE,
+    RELATIVE,
+    TIGHT,
+    Claim,
+    DamagedError,
+    Finding,
+    Functions,
     ImpossibleError,
-    contradictions,
-    expert_of,
-    knows_reward,
-    range_of_value,
-    record_of,
-    stored,
+    at_least,
+    at_most,
+    short,
 )
-from certirl.check_tubes import Tube
+from certirl.check_tubes import Expert, Tents, Tube
+from certirl.enclosures import Nodes
+
+CERTIFICATE, SOLUTION = "policy certificate", "policy solution"  # kinds of files
+CELLS = "cells"  # piecewise linear rewards
+_NAMED = 4  # switches that are listed
 
 
-def derive(header: dict[str, Any], arrays: dict[str, Any]) -> tuple[tuple[Tube, Fraction, Expert] | None, list[str]]:
-    """The tube and the span of the value that follow, and the expert they speak of; or why nothing does."""
-    claim, own = stored(header, arrays)
-    assert claim is not None
+def derive(header: dict[str, Any], arrays: dict[str, Any]) -> Finding:
+    """What follows for a certificate, alone in its file or in that of a solution."""
+    words, own, alone = header, arrays, header["kind"] == CERTIFICATE
+    if not alone:
+        words = records.entry(header, "certificate")
+        own = {name[12:]: x for name, x in arrays.items() if name.startswith("certificate_")}
+    claim, columns = Claim.of(words), records.functions(words, "columns")
+    numbers = _record(words, own, claim, columns)
+    expert, tents = _expert(own, columns, numbers.actions)
+    allowed = records.number(words, "allowed")
+    wrong = claim.contradictions(numbers.counts, numbers.first, numbers.second, numbers.rest)
+    wrong += _contradictions(numbers, expert, tents)
+    if not expert.width * (1 - TIGHT) <= allowed < columns.high - columns.low:
+        wrong.append(f"a tube of half-width {short(allowed)} is none between a cell and the domain {columns.domain}")
+    about = Finding(wrong, lines=_about(numbers, columns, expert, claim))
+    about.trusted = [DRAWS, records.tail_in_words(numbers.tail, columns), FIXED_BEFORE]
+    about.trusted.append(
+        f"the expert takes what the file says at {expert.cells + 1} evenly spaced states, and between two neighbours "
+        "only what it takes at one of them"
+    )
+    if alone:
+        low, high = (x * numbers.unit for x in (numbers.low, numbers.high))
+        about.lines.insert(1, ("reward", "not in the file"))
+        about.trusted.append(
+            f"the certificate is about your reward: neither it nor V is in the file, which says that V stays within "
+            f"[{short(low)}, {short(high)}] and differs by {short(numbers.dropped * numbers.unit)} between two states"
+        )
+    else:
+        wrong += _of_solution(header, claim, numbers)
+        described, problems = _reward(header, arrays, numbers, columns)
+        about.lines.insert(1, ("reward", described))
+        wrong += problems
+    if wrong:
+        return about
     try:
-        numbers = record_of(claim, own)
-        expert, tents = expert_of(claim, own, numbers.actions)
-        if wrong := contradictions(numbers, claim, expert, tents) + range_of_value(numbers, header, arrays):
-            return None, wrong
         work = check_bands.Derivation(numbers)
-        tube = check_tubes.read_tube(numbers, work.bands(), work.visits(), expert, tents, Fraction(claim["allowed"]))
-        return (tube, work.span(), expert), []
+        tube = check_tubes.read_tube(numbers, work.bands(), work.visits(), expert, tents, allowed)
+        _conclude(about, words, claim, tube.times(numbers.unit), work.span() * numbers.unit, numbers, expert, columns)
     except ImpossibleError as problem:
-        return None, [str(problem)]
+        wrong.append(str(problem))
+    return about
 
 
-def objections(tube: Tube, span: Fraction, expert: Expert, claim: dict[str, Any]) -> list[str]:
-    """Why the claim does not follow, if it does not; the tube may be off by a cell."""
-    margin, parts = tube.margin(claim["margin"])
-    wrong, cell = check.objections(parts, margin, claim), (1 + SLACK) * expert.width
+def _record(words: dict[str, Any], arrays: dict[str, Any], claim: Claim, columns: Functions) -> Record:
+    """The numbers that the derivation rests on, V in units of its span."""
+    kind, k, discount = columns.kind, columns.size, records.number(words, "discount")
+    counts = records.counted(arrays, "counts", None)
+    A, m = len(counts), len(counts) * k
+    if A < 2 or not 0 < discount < 1:
+        raise DamagedError("there should be two actions or more, and a discount between 0 and 1")
+    tents = len(records.exact(arrays, "widths", (None,)))
+    wide = (4 if kind == "Fourier" else 2) * rational.frequency(kind, k - 1) + 1
+    shapes = {"gram": (A, k, k), "fits": (A, k), "surprise": (A, k), "Z": (A, m, k), "mix": (m, m)}
+    shapes |= {"spread": (A, A, wide), "drift": (A, m, k), "wobble": (A, A, m, wide), "drop": (m,)}
+    shapes |= {"tent_fits": (A, tents, k), "visits": (A, tents, k), "visit_spread": (A, tents, wide)}
+    sums: dict[str, Any] = {name: records.exact(arrays, name, shape) for name, shape in shapes.items()}
+    given = records.unit_of(words)
+    value: dict[str, Any] = {name: given * records.number(words, name) for name in ("low", "high", "dropped")}
+    unit = records.power_of_two(value["high"] - value["low"])
+    by, root = given / unit, records.power_of_two(rational.root_above(given / unit))  # f_i may have any size
+    factors = {"fits": by, "surprise": by, "spread": by**2, "mix": root, "drift": root, "wobble": root**2}
+    sums |= {name: records.scaled(sums[name], factor) for name, factor in factors.items()}
+    return Record(
+        **sums,
+        **{name: x / unit for name, x in value.items()},
+        counts=counts,
+        first=records.share_of(claim.spending, "first order"),
+        second=records.share_of(claim.spending, "second order"),
+        rest=records.share_of(claim.spending, "regret"),
+        tail=claim.tail or Fraction(0),
+        unit=unit,
+        kind=kind,
+        size=k,
+        actions=A,
+        discount=discount,
+        paired=records.flag(words, "paired"),
+    )
+
+
+def _expert(arrays: dict[str, Any], columns: Functions, actions: int) -> tuple[Expert, Tents]:
+    """What the expert does, and the tents whose visits were counted."""
+    support = np.asarray(arrays.get("support"))
+    if support.ndim != 2 or support.shape[1] != actions or len(support) < 2 or support.dtype.kind != "b":
+        raise DamagedError(f"support should say of {actions} actions whether they are taken")
+    taken = [frozenset(c for c, does in enumerate(row) if does) for row in support.tolist()]
+    places = [records.exact(arrays, name, (None,)) for name in ("switches", "widths")]
+    return Expert(columns.low, columns.high, taken), Tents(*places)
+
+
+def _contradictions(r: Record, expert: Expert, tents: Tents) -> list[str]:
+    """What neither sums over data, nor values, nor an expert can be."""
+    wrong = records.sums_in_doubt(r.kind, r.counts, r.gram, paired=r.paired, size=r.size)
+    nodes = Nodes(r.kind, r.size, r.degree)
+    squares = nodes.phi.times(nodes.phi)
+    for c, n in enumerate(r.counts):
+        firsts = [r.surprise[c], *r.drift[c], *r.visits[c]]
+        spreads = rational.Table.of([r.spread[c][c], *r.wobble[c][c], *r.visit_spread[c]])
+        most = (nodes.weights(spreads) @ squares.T).above()  # Σ x_i²Y², for Cauchy and Schwarz
+        sizes = [max(row) for row in most]
+        pairs = (
+            (x, y, top)
+            for one, own, top in zip(firsts, most, sizes, strict=True)
+            for x, y in zip(one, own, strict=True)
+        )
+        if any(x * x > n * (y + TIGHT * top) for x, y, top in pairs):
+            wrong.append(f"the surprises of action {c} are larger than their spread allows")
+    apart = [(c, d) for c in range(r.actions) for d in range(r.actions) if c != d]
+    if not r.paired and any(any(r.spread[c][d]) or any(map(any, r.wobble[c][d])) for c, d in apart):
+        wrong.append("actions that were not paired have common sums")
+    if r.low > r.high or not 0 <= r.dropped <= (r.high - r.low) * (1 + TIGHT):
+        wrong.append("V's bounds are the wrong way round, or V differs by more than they allow")
+    if not all(expert.support):
+        wrong.append("the expert takes no action at some state")
+    if min(tents.widths, default=Fraction(1)) <= 0 or not _same_places(expert, tents):
+        wrong.append("the tents do not stand where the expert switches")
+    return wrong
+
+
+def _same_places(expert: Expert, tents: Tents) -> bool:
+    own, slack = expert.switches, RELATIVE * expert.width
+    return len(own) == len(tents.switches) and all(
+        abs(x - y) <= slack for x, y in zip(own, tents.switches, strict=True)
+    )
+
+
+def _of_solution(header: dict[str, Any], claim: Claim, r: Record) -> list[str]:
+    """Where a solution is about something else than its certificate."""
+    wrong, status = [], records.text(header, "status")
+    if claim.holds != (status == "certified"):
+        wrong.append(f"the solution says {status!r:.60}, its certificate {'holds' if claim.holds else 'does not hold'}")
+    if records.number(header, "discount") != r.discount:
+        wrong.append(f"the certificate has discount {float(r.discount):g}, the solution {header['discount']:g}")
+    if records.whole(header, "n_actions") != r.actions:
+        wrong.append(f"the certificate has {r.actions} actions, the solution {header['n_actions']}")
+    if records.flag(header, "zero_at_ends") or "ends" in header:
+        wrong.append("the solution has terminal states, and no certificate is for problems with any")
+    return wrong
+
+
+def _reward(header: dict[str, Any], arrays: dict[str, Any], r: Record, columns: Functions) -> tuple[str, list[str]]:
+    """R in words, and whether V = R + γ Σ_c π_c·(P̂_cV) lies where the file says."""
+    spec = records.entry(header, "reward_basis")
+    if records.interval(spec) != (columns.low, columns.high):
+        return "of another domain", ["the reward lives on another domain than the columns"]
+    if spec.get("kind") == CELLS:
+        counts = [records.whole({"counts": n}, "counts", 2) for n in records.listed(spec, "counts")]
+        if len(counts) != 1:
+            raise DamagedError(f"counts should be one number, got {counts}")
+        coefficients = records.scaled(records.exact(arrays, "reward", (counts[0],)), 1 / r.unit)
+        described, (least, most) = f"{counts[0]} points, piecewise linear", (min(coefficients), max(coefficients))
+        terms = max(-least, most)
+    else:
+        basis = records.functions(header, "reward_basis")
+        coefficients = records.scaled(records.exact(arrays, "reward", (basis.size,)), 1 / r.unit)
+        described, (least, most) = str(basis), rational.range_around(basis.kind, coefficients)
+        terms = rational.size_of_terms(basis.kind, coefficients)
+    ends = [rational.range_around(r.kind, fit) for fit in r.fits]
+    terms += r.discount * max(rational.size_of_terms(r.kind, fit) for fit in r.fits)
+    least += r.discount * min(low for low, _ in ends)
+    most += r.discount * max(high for _, high in ends)
+    described = f"{described} on {columns.domain}, ‖α‖₁ = {short(r.unit * sum(map(abs, coefficients)))}"
+    if max(abs(least - r.low), abs(most - r.high)) <= TIGHT * terms:
+        return described, []
+    least, most, low, high = (x * r.unit for x in (least, most, r.low, r.high))
+    return described, [
+        f"the reward and the guesses of the file have values V from {short(least, 6)} to {short(most, 6)}, but the "
+        f"sums were made with a V from {short(low, 6)} to {short(high, 6)}"
+    ]
+
+
+def _about(r: Record, columns: Functions, expert: Expert, claim: Claim) -> list[tuple[str, str]]:
+    """What is claimed of which problem, from how much."""
+    places = [short(x) for x in expert.switches[:_NAMED]] + ["…"] * (len(expert.switches) > _NAMED)
+    count = len(expert.switches)
+    switches = f"switches at {', '.join(places)} ({count} in all)" if count else "never switches"
+    return [
+        ("problem", f"{r.actions} actions, discount {float(r.discount):g}; states in {columns.domain}"),
+        ("expert", f"looked up at {expert.cells + 1} states; {switches}"),
+        ("data", records.transitions(r.counts, paired=r.paired)),
+        ("spent", records.spent(claim)),
+    ]
+
+
+def _conclude(
+    about: Finding,
+    words: dict[str, Any],
+    claim: Claim,
+    tube: Tube,
+    span: Fraction,
+    r: Record,
+    expert: Expert,
+    columns: Functions,
+) -> None:
+    """The tube and all that follows from it, and the statement if the claim follows."""
+    about.margin, parts = tube.margin(claim.margin)
+    told = {name: records.bound(words, name) for name in ("half_width", "share", "regret", "settled", "ties")}
+    told["value_span"] = records.bound(words, "value_span")
+    if claim.holds:
+        about.wrong += records.objections(parts, about.margin, claim)
+        about.wrong += _objections(told, tube, span, parts[0].scale, r, expert, claim)
+    derived = {name: math.inf if (x := getattr(tube, name)) is None else x for name in told if name != "value_span"}
+    weaker = {name: told[name] if claim.holds and told[name] > x * (1 + TIGHT) else x for name, x in derived.items()}
+    at_span = min(span, told["value_span"]) if claim.holds else span
+    share = (
+        f", {at_most(weaker['regret'] / at_span, 3)} of the span of V, at least {at_least(at_span)}" if at_span else ""
+    )
+    beyond = f"; farther than {at_most(weaker['settled'])} from a switch every best policy does what the expert does"
+    about.lines[2:2] = [
+        ("margin", f"{parts[0]} = {short(about.margin)}; the file says {short(claim.margin)}"),
+        (
+            "tube",
+            f"half-width at most {at_most(weaker['half_width'])}, {at_most(weaker['share'] * 100, 3)} % of the domain",
+        ),
+        ("regret", f"at most {at_most(weaker['regret'])}{share}{beyond * (weaker['settled'] < math.inf)}"),
+    ]
+    if weaker["ties"] > 0:
+        about.lines.insert(5, ("ties", f"actions that the expert mixes differ by {at_most(weaker['ties'])} at most"))
+    if claim.holds:
+        count = len(expert.switches)
+        each = "its switch" if count == 1 else f"each of its {count} switches"
+        where = f"farther than {short(words['allowed'])} from {each}"
+        about.statement = (
+            f"with probability at least {records.probability(claim.delta)}, at every state of {columns.domain}"
+            f"{f' {where}' if count else ''}, every action that the expert takes is strictly better than every action "
+            f"that it does not take, if it is followed afterwards: (P_b − P_a)V(s) ≥ "
+            f"{at_least(min(about.margin, claim.margin))}"
+        )
+
+
+def _objections(
+    told: dict[str, Any], tube: Tube, span: Fraction, scale: Fraction, r: Record, expert: Expert, claim: Claim
+) -> list[str]:
+    """Why what is claimed of the tube does not follow, if it does not; the tube may be off by a cell."""
+    wrong, cell, steps = [], (1 + RELATIVE) * expert.width, 1 / (1 - r.discount)
+    allowed = RELATIVE * scale * steps
     # A generous allowance for rounding in the file makes a claim weaker than what follows, but not by more than this.
-    allowed = SLACK + 10 * Fraction(claim["losses"]["floating point"]) / (1 - Fraction(claim["discount"]))
+    generous = allowed + 10 * claim.lost("floating point") * steps
     for name, follows in (("regret", tube.regret), ("value_span", span)):
-        if not abs(follows - Fraction(claim[name])) <= ALIKE * follows + allowed:
-            wrong.append(f"{name.replace('_', ' ')} is not what follows from the sums: {float(follows):.6g}")
-    if Fraction(claim["value_span"]) > span + SLACK * (1 + span):
-        wrong.append("the claimed value span is larger than what follows")
+        if not abs(follows - told[name]) <= ALIKE * follows + generous:
+            wrong.append(f"{name.replace('_', ' ')} is not what follows from the sums: {short(follows, 6)}")
+    if told["value_span"] > span + RELATIVE * span:
+        wrong.append(f"the claimed value span is larger than what follows from the sums, {short(span, 6)}")
     least = {
-        "regret": (tube.regret, SLACK * (1 + tube.regret)),
-        "ties": (tube.ties, SLACK * (1 + tube.ties)),
+        "regret": (tube.regret, allowed),
+        "ties": (tube.ties, RELATIVE * scale),
         "half_width": (tube.half_width, cell),
         "share": (tube.share, cell / (expert.high - expert.low)),
         "settled": (tube.settled, cell),
     }
     for name, (own, slack) in least.items():
         # Infinity claims nothing, and is all that can be claimed where there is no bound.
-        if claim[name] != math.inf and (own is None or Fraction(claim[name]) < own - slack):
-            known = "infinite" if own is None else f"{float(own):.6g}"
+        if told[name] != math.inf and (own is None or told[name] < own - slack):
+            known = "infinite" if own is None else short(own, 6)
             wrong.append(f"{name.replace('_', ' ')} may be {known}, more than is claimed")
     return wrong
-
-
-def check_policy(path: str | os.PathLike[str]) -> Verdict:
-    """Derive a saved certificate again, and see whether what it claims of margin, tube, regret and span follows.
-
-    Args:
-        path: a file written by `PolicyCertificate.save` or `PolicySolution.save`.
-    """
-    header, arrays = check.read(path)
-    if header.get("kind") not in KINDS:
-        raise ValueError(f"{path} holds a certirl {header.get('kind')}, and nothing of an expert who switches")
-    if (claim := stored(header, arrays)[0]) is None:
-        return Verdict("nothing claimed", math.nan, math.nan, ("the file holds no certificate",))
-    if '"product"' in json.dumps(claim):
-        raise ValueError(f"{path} certifies a box of states: certirl check derives certificates of one coordinate only")
-    try:
-        holds, claimed = bool(claim["holds"]), float(claim["margin"])
-        found, reasons = derive(header, arrays)
-        if found is not None and holds:
-            reasons += objections(*found, claim)
-        elif found is not None:
-            reasons.append("no tail was declared" if claim["tail"] is None else "the margin is not positive")
-    except (KeyError, TypeError, ValueError, OverflowError, AttributeError, IndexError) as problem:
-        raise ValueError(f"{path} is damaged: something in its certificate is missing or wrong ({problem})") from None
-    verdict = "nothing claimed" if not holds else "refuted" if reasons else "confirmed"
-    if found is None:
-        return Verdict(verdict, -math.inf, claimed, tuple(reasons))
-    least, parts = found[0].margin(claimed)
-    bounds = "" if knows_reward(header) else "; between what V lies"
-    words = (*reasons, str(parts[0]), *_in_words(*found, bounds))
-    return Verdict(verdict, math.nextafter(float(least), -math.inf), claimed, words)
-
-
-def _in_words(tube: Tube, span: Fraction, expert: Expert, bounds: str) -> list[str]:
-    """What was derived, and what was believed."""
-    half, settled = (math.inf if x is None else float(x) for x in (tube.half_width, tube.settled))
-    where = f"tube around {len(expert.switches)} switches: half-width {half:.4g}, {float(tube.share):.2%} of the domain"
-    lost = f"regret at most {float(tube.regret):.4g}, the value's span at least {float(span):.4g}"
-    believed = f"independent draws; the tail; what the expert does at {expert.cells + 1} states{bounds}"
-    return [where, f"{lost}; settled farther than {settled:.4g} from a switch", f"taken as stated: {believed}"]
-
-
-def main(path: str | os.PathLike[str]) -> int:
-    """Print the verdict: 1 if something is claimed and does not follow, else 0."""
-    print(verdict := check_policy(path))
-    return int(verdict.verdict == "refuted")

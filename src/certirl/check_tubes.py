@@ -7,18 +7,75 @@ steepest slope, and the band at most what its interpolation from the points allo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from operator import mul
 from typing import NamedTuple
 
 from certirl import enclosures, rational
-from certirl.check import SLACK, Parts
-from certirl.check_bands import Band
-from certirl.check_records import Expert, ImpossibleError, Numbers, Record, Tents
+from certirl.check_bands import Band, Record
+from certirl.check_records import RELATIVE, ImpossibleError, Numbers, Parts
 from certirl.enclosures import SHORT, Short, short_above
 from certirl.rational import BITS, ONE
+
+
+@dataclass(frozen=True, eq=False)
+class Expert:
+    """What it does at the ends of equal cells.
+
+    Attributes:
+        low, high: the ends of the interval.
+        support: the actions that it takes at each end ``[cells + 1]``.
+    """
+
+    low: Fraction
+    high: Fraction
+    support: list[frozenset[int]]
+
+    @property
+    def cells(self) -> int:
+        """Their number."""
+        return len(self.support) - 1
+
+    @property
+    def width(self) -> Fraction:
+        """Of a cell."""
+        return (self.high - self.low) / self.cells
+
+    @cached_property
+    def steady(self) -> list[bool]:
+        """Whether the ends of a cell agree."""
+        return [one == other for one, other in zip(self.support, self.support[1:], strict=False)]
+
+    def middle(self, cell: int) -> Fraction:
+        """Of a cell."""
+        return self.low + self.width * (2 * cell + 1) / 2
+
+    @property
+    def switches(self) -> Numbers:
+        """The middles of cells whose ends do not agree."""
+        return [self.middle(cell) for cell, steady in enumerate(self.steady) if not steady]
+
+    @cached_property
+    def away(self) -> list[Fraction] | None:
+        """From every middle to the nearest switch; None if there is none."""
+        switching = [cell for cell, steady in enumerate(self.steady) if not steady]
+        if not switching:
+            return None
+        return [self.width * min(abs(cell - other) for other in switching) for cell in range(self.cells)]
+
+
+@dataclass(frozen=True)
+class Tents:
+    """max(0, 1 − distance/width), the distance to the nearest switch: how often they are met was counted."""
+
+    switches: Numbers
+    widths: Numbers
+
+    def away(self, state: Fraction) -> Fraction:
+        """The distance."""
+        return min(abs(state - switch) for switch in self.switches)
 
 
 class Margin(NamedTuple):
@@ -26,6 +83,10 @@ class Margin(NamedTuple):
 
     least: Fraction
     parts: list[Parts]
+
+    def times(self, unit: Fraction) -> Margin:
+        """In other units."""
+        return Margin(unit * self.least, [part.times(unit) for part in self.parts])
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,10 +107,15 @@ class Tube:
     settled: Fraction | None
     ties: Fraction
 
-    def margin(self, claimed: float) -> Margin:
+    def margin(self, claimed: float | Fraction) -> Margin:
         """The margin that a claim is about, with the ends that it speaks of: it is not larger than theirs."""
-        spoken = [end for end in self.ends if claimed <= end.least + SLACK * (1 + abs(end.least))]
+        spoken = [end for end in self.ends if claimed <= end.least + RELATIVE * end.parts[0].scale]
         return min([self.outside, *spoken], key=lambda margin: margin.least)
+
+    def times(self, unit: Fraction) -> Tube:
+        """The same with values in other units."""
+        values = {"regret": unit * self.regret, "ties": unit * self.ties}
+        return replace(self, outside=self.outside.times(unit), ends=[end.times(unit) for end in self.ends], **values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +209,7 @@ def read_tube(
     cells, every = _Cells(_pairs(record, bands, expert.cells), expert), range(expert.cells)
     regret = _regret(record.discount, [Fraction(cells.short(cell), ONE) for cell in every], visits, expert, tents)
     undecided, disputed = (cells.not_above(bound) for bound in (0, _up(regret)))
-    away, slack = expert.away or [allowed + expert.width] * expert.cells, SLACK * expert.width
+    away, slack = expert.away or [allowed + expert.width] * expert.cells, RELATIVE * expert.width
     beyond = [x + expert.width - allowed for x in away]
     outside = _margin(cells, [cell for cell in every if beyond[cell] > slack])
     if outside is None:

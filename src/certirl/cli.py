@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from certirl import __version__, additive, archive, inputs, moments, policy_certificate, policy_solution
+from certirl import __version__, additive, archive, inputs, moments
 from certirl._map import on
 from certirl.bases import Legendre
 from certirl.problems import random_polynomial
@@ -154,18 +154,9 @@ def merge_files(options: argparse.Namespace) -> int:
 
 def check_file(options: argparse.Namespace) -> int:
     """Derive a saved certificate again, with other arithmetic."""
-    from certirl import check
+    from certirl.check import main
 
-    kind = archive.kind_of(options.file)
-    if kind in (policy_solution.KIND, policy_certificate.KIND):
-        from certirl import check_policies
-
-        return check_policies.main(options.file)
-    if kind != additive.KIND:
-        return check.main(options.file)
-    from certirl import check_components
-
-    return check.main(options.file, by=check_components.derive)
+    return main(options.file)
 
 
 def plan(options: argparse.Namespace) -> int:

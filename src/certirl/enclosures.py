@@ -18,6 +18,7 @@ from certirl.rational import (
     PI,
     PI_ABOVE,
     Table,
+    at,
     circle,
     identity,
     inflation_above,
@@ -172,16 +173,7 @@ def middles(cells: int) -> list[Fraction]:
 
 def at_middles(kind: str, size: int, cells: int) -> Table:
     """φ_n at the middles ``[size][cells]``."""
-    ts = middles(cells)
-    if kind == "Fourier":
-        return values(kind, size, [(t + 1) / 2 for t in ts]).T
-    t, rows = Table.of([ts]), [Table([[ONE] * cells])]
-    rows.append(t)
-    for n in range(2, size):
-        less = Fraction(0 if kind == "Chebyshev" else 1, n)
-        rows.append(t.times(rows[-1]).scaled(2 - less) - rows[-2].scaled(1 - less))
-    stacked = Table([row.rows[0] for row in rows[:size]], max(row.error for row in rows[:size]))
-    return stacked.T.times(peaks(kind, size)).T
+    return at(kind, size, middles(cells)).T
 
 
 def slope_above(kind: str, degree: int, coefficients: Table) -> Fraction:

@@ -266,19 +266,30 @@ def size_of_terms(kind: str, coefficients: Iterable[Fraction]) -> Fraction:
 
 def values(kind: str, size: int, places: Sequence[Fraction]) -> Table:
     """φ_n at places v in [0, 1] of the interval ``[points][size]``: at t = −cos πv, or t = 2v − 1 for Fourier."""
-    ones = Table([[ONE] * len(places)])
+    if kind != "Fourier":
+        return _polynomials(kind, size, -circle(places)[1])
+    sine, cosine = s, c = circle([2 * v - 1 for v in places])
+    rows = [Table([[ONE] * len(places)])]
+    while len(rows) < size:
+        rows += [s, c]
+        s, c = s.times(cosine) + c.times(sine), c.times(cosine) - s.times(sine)
+    return stacked(rows[:size]).T.times(peaks(kind, size))
+
+
+def at(kind: str, size: int, ts: Sequence[Fraction]) -> Table:
+    """φ_n at points t of [−1, 1] ``[points][size]``."""
     if kind == "Fourier":
-        sine, cosine = s, c = circle([2 * v - 1 for v in places])
-        rows = [ones]
-        while len(rows) < size:
-            rows += [s, c]
-            s, c = s.times(cosine) + c.times(sine), c.times(cosine) - s.times(sine)
-    else:
-        t = -circle(places)[1]
-        rows = [ones, t]
-        for n in range(2, size):
-            less = Fraction(0 if kind == "Chebyshev" else 1, n)
-            rows.append(t.times(rows[-1]).scaled(2 - less) - rows[-2].scaled(1 - less))
+        return values(kind, size, [(t + 1) / 2 for t in ts])
+    t = Table.of([ts])
+    return _polynomials(kind, size, t)
+
+
+def _polynomials(kind: str, size: int, t: Table) -> Table:
+    """Those of a family at points t, one row ``[points][size]``."""
+    rows = [Table([[ONE] * len(t.rows[0])]), t]
+    for n in range(2, size):
+        less = Fraction(0 if kind == "Chebyshev" else 1, n)
+        rows.append(t.times(rows[-1]).scaled(2 - less) - rows[-2].scaled(1 - less))
     return stacked(rows[:size]).T.times(peaks(kind, size))
 
 
