@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import certirl
-from certirl import box_problems, check, check_components, problems, program
+from certirl import box_problems, problems, program
+from certirl.check import check
 from certirl.components import SideBySide, as_components
 from certirl.decompose import recover_jointly
 from test_decompose import product_rows
@@ -134,7 +135,7 @@ def test_a_certificate_adds_up_the_bounds_of_lines_and_boxes(tmp_path):
         again.certificate.grounds[1].evidence.noise, found.certificate.grounds[1].evidence.noise
     )
     with pytest.raises(ValueError, match="of one coordinate only"):
-        check.check(path, by=check_components.derive)
+        check(path)
 
 
 def test_components_too_large_for_a_certificate_are_refused():

@@ -17,6 +17,7 @@ from certirl.boxes import ProductBasis, product
 from certirl.cells import Cells
 from certirl.certify import Certificate
 from certirl.certify_policies import certify
+from certirl.check import Verdict, check
 from certirl.components import AdditiveReward
 from certirl.conflicts import Conflict
 from certirl.coverage import Coverage, coverage
@@ -77,12 +78,14 @@ __all__ = [
     "Solution",
     "TensorTransitions",
     "Transitions",
+    "Verdict",
     "Witness",
     "advise",
     "as_policy",
     "bellman",
     "box_problems",
     "certify",
+    "check",
     "coverage",
     "diagnose",
     "estimate",
