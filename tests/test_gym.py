@@ -12,7 +12,7 @@ import pytest
 import certirl.gym
 from certirl.classic import placed
 from certirl.environments import Stepped, Transitioned
-from certirl.simulator import check_simulator
+from certirl.simulator import as_generator, check_simulator
 
 KNOWN = {"MountainCar-v0": None, "Pendulum-v1": [-2.0, 0.0, 2.0], "CartPole-v1": None}
 
@@ -197,7 +197,7 @@ def test_hooks_reach_a_state_that_is_kept_elsewhere_and_its_noise_is_the_callers
         certirl.gym.simulator(Spring())
     with pytest.raises(ValueError, match=r"ended its episode in state .* pass terminal"):
         certirl.gym.simulator(Spring(), **{**hooks(), "terminal": None})
-    with pytest.raises(ValueError, match="terminal\\(states\\) must answer True or False"):
+    with pytest.raises(ValueError, match="terminal\\(states\\) must be True or False"):
         certirl.gym.simulator(Spring(), **{**hooks(), "terminal": lambda states: True})
 
 
@@ -307,7 +307,7 @@ def test_policies_are_asked_about_states_or_observations_and_wrong_ones_are_refu
 
 
 def test_returns_are_those_of_a_plain_loop():
-    env, seeds = gymnasium.make("CartPole-v1"), np.random.default_rng(9).spawn(3)
+    env, seeds = gymnasium.make("CartPole-v1"), as_generator(np.random.default_rng(9), "gym.play").spawn(3)
     returns = certirl.gym.episode_returns(
         env, lambda s: (s[:, 2] > 0).astype(int), episodes=3, rng=np.random.default_rng(9)
     )

@@ -60,8 +60,8 @@ def test_transitions_are_read_only_and_do_not_touch_the_callers_arrays():
         ({"discount": 1.7}, "strictly between 0 and 1"),
         ({"expert": 3}, "one of the actions"),
         ({"expert": -1}, "one of the actions"),
-        ({"samples": 0}, "positive number"),
-        ({"samples": -5}, "positive number"),
+        ({"samples": 0}, "whole number of transitions per action"),
+        ({"samples": -5}, "whole number of transitions per action"),
         ({"samples": 2}, "fewer columns or states"),
         ({"columns": 12}, "columns must lie between"),
         ({"columns": 0}, "columns must lie between"),
@@ -118,7 +118,7 @@ class Broken:
         (lambda s: s + 5, "outside the domain"),
         (lambda s: s[:-1], "returned"),
         (lambda s: np.zeros((len(s), 2)), "shape"),
-        (lambda s: "soon", "must be numbers"),
+        (lambda s: "soon", "must be real numbers"),
     ],
 )
 def test_a_broken_simulator_is_named(answer, sentence):

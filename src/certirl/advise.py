@@ -21,7 +21,7 @@ from certirl.policy_bounds import bands
 from certirl.policy_certificate import PolicyCertificate, read
 from certirl.policy_solution import DISTRUST, PolicySolution
 from certirl.prove_policy import MOST_COLUMNS
-from certirl.simulator import as_generator, check_simulator
+from certirl.simulator import as_generator, check_simulator, periodic_of
 from certirl.solve_policy import solve_policy
 from certirl.transitions import Transitions
 from certirl.weigh import MOST_COORDINATES
@@ -155,7 +155,7 @@ def advise(
     first, trials, generator = sources[levels[0]], list[Trial](), as_generator(rng, "advise")
     check_simulator(first)
     domain, policy = as_domain(first.domain), as_policy(expert, first.n_actions)
-    around, alone = tuple(int(axis) for axis in getattr(first, "periodic", ())), len(domain) == 1
+    around, alone = periodic_of(first), len(domain) == 1
     if bases is None:
         family = Fourier if around else Legendre
         bases = [family(size) for size in SIZES] if alone else [value_basis(domain, around, most) for most in MOST]

@@ -15,7 +15,6 @@ from certirl.box_products import on_box
 from certirl.certify import FIT_SHARE, Certificate, check_delta, split
 from certirl.certify import certify as certify_constant
 from certirl.domain import Domain, as_domain
-from certirl.effects import terminal_of
 from certirl.lookups import AnyLookup, look_up
 from certirl.placing import Near
 from certirl.policies import Policy, as_policy
@@ -23,7 +22,7 @@ from certirl.policy_certificate import PolicyCertificate, conclude_policy
 from certirl.policy_evidence import PolicySurrogate, fit_policy_surrogate, gather
 from certirl.progress import Report
 from certirl.reward import RewardLike, unpack
-from certirl.simulator import Simulator, check_simulator
+from certirl.simulator import Simulator, check_simulator, terminal_of
 from certirl.tail import TailLike
 from certirl.transitions import Piece, Transitions
 from certirl.weigh import check_box, check_columns

@@ -12,7 +12,7 @@ from certirl.bases import Basis, Fourier, Legendre
 from certirl.choose import FOLDS, TARGETS, held_out_errors
 from certirl.domain import Array, as_domain, one_coordinate
 from certirl.moments import accumulate
-from certirl.simulator import CHUNK, Simulator, check_simulator, draw
+from certirl.simulator import CHUNK, Simulator, as_generator, check_simulator, draw
 from certirl.transitions import Piece, Transitions, pieces
 
 
@@ -91,7 +91,7 @@ def diagnose(
         stream = pieces(source, CHUNK)
     else:
         check_simulator(source)
-        stream = draw(source, basis, samples, rng, design=True)
+        stream = draw(source, basis, samples, as_generator(rng, "diagnose", plain=True), design=True)
     (folds,) = accumulate(stream, [(targets, basis)], n_actions=source.n_actions, folds=FOLDS)
     step = 2 if kind is Fourier else 1
     sizes = np.unique([*range(1, most + 1, step), *([columns] if columns else [])])

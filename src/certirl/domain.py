@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from certirl.doors import as_count, shown
+
 Array = NDArray[Any]
 Domain = tuple[tuple[float, float], ...]
 
@@ -122,6 +124,18 @@ def as_actions(actions: Any, *, n_actions: int | None = None, first: int = 0) ->
             f"action {int(raw[row])} in row {first + row} is not among the {n_actions} actions 0 … {n_actions - 1}"
         )
     return raw.astype(np.intp)
+
+
+def as_axes(axes: Any, dimension: int, *, name: str = "periodic") -> tuple[int, ...]:
+    """Numbers of coordinates, each among 0 … d − 1, as a tuple."""
+    try:
+        found = None if isinstance(axes, str) else [as_count(axis, name, least=0, most=dimension - 1) for axis in axes]
+    except (TypeError, ValueError):
+        found = None
+    if found is None:
+        known = "coordinate 0 alone" if dimension == 1 else f"coordinates 0 … {dimension - 1}"
+        raise ValueError(f"{name} must be a tuple of coordinates, and the states have {known}; got {shown(axes)}")
+    return tuple(found)
 
 
 def bounding_box(states: Array, next_states: Array) -> Domain:

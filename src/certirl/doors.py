@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from inspect import signature
 from numbers import Real
+from threading import RLock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+# One lock for all user code: a simulator may ask an expert, and an expert a simulator.
+_ONE_AT_A_TIME = RLock()
 
 
 def as_number(
@@ -48,7 +55,8 @@ def as_count(value: Any, name: str, *, least: int = 1, most: int | None = None, 
     except (TypeError, ValueError):
         number = None
     if number is None or number < least or (most is not None and number > most):
-        ends = f", at least {least}" if most is None else f" between {least} and {most}"
+        too_many = number is not None and most is not None and number > most
+        ends = f", at most {most:,}" if too_many else f", at least {least:,}"
         raise ValueError(f"{name} must be {meaning or 'a whole number'}{ends}, got {shown(value)}")
     return number
 
@@ -63,6 +71,58 @@ def as_flag(value: Any, name: str) -> bool:
 def lend(states: NDArray[Any]) -> NDArray[Any]:
     """A copy for user code, which may change it: ``obs -= mean`` is a common idiom and must harm nothing."""
     return np.array(states)
+
+
+def alone(function: Any) -> AbstractContextManager[Any]:
+    """Call user code in here: one thread at a time, unless it has an attribute ``thread_safe = True``.
+
+    Simulators and experts keep state more often than their authors think, buffers that they return above all: what
+    they answer is copied in here too.
+    """
+    return nullcontext() if getattr(function, "thread_safe", False) is True else _ONE_AT_A_TIME
+
+
+def as_reals(values: Any, what: str, *, truth: bool = False) -> NDArray[Any]:
+    """What user code answered, as an array of its own: real numbers, or truth values too if ``truth``.
+
+    Args:
+        values: the answer; strings, complex numbers, objects, dates and masked values are refused.
+        what: answered it, for the sentence.
+        truth: whether True and False are among the numbers.
+    """
+    try:
+        array = np.array(values)
+    except (TypeError, ValueError, RuntimeError) as problem:
+        raise ValueError(f"{what} must be an array of real numbers, got {shown(values)}: {problem}") from None
+    if array.dtype.kind not in ("biuf" if truth else "iuf"):
+        kind = shown(values) if array.ndim == 0 else f"an array of {array.dtype}"
+        raise ValueError(f"{what} must be real numbers, got {kind}")
+    if np.ma.isMaskedArray(values) and np.ma.getmaskarray(values).any():
+        raise ValueError(f"{what} must be real numbers, got masked values: fill or remove them")
+    return array
+
+
+def as_flags(values: Any, count: int, what: str) -> NDArray[np.bool_]:
+    """Truth values ``[count]`` of user code: True and False, or 1 and 0."""
+    flags = as_reals(values, what, truth=True)
+    found = flags[:, 0] if flags.shape == (count, 1) else flags
+    if found.shape != (count,) or not ((found == 0) | (found == 1)).all():
+        raise ValueError(
+            f"{what} must be True or False for each of the {count} states, "
+            f"got {flags.dtype} of shape {list(flags.shape)}"
+        )
+    return found.astype(bool)
+
+
+def takes(function: Callable[..., Any], *arguments: Any) -> bool:
+    """Whether a function can be called with these arguments, as far as its signature says."""
+    try:
+        signature(function).bind(*arguments)
+    except ValueError:  # compiled functions have none
+        return True
+    except TypeError:
+        return False
+    return True
 
 
 def shown(value: Any) -> str:

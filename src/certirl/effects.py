@@ -8,7 +8,6 @@ Terminal states are absorbing and worth nothing: every function is 0 there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +17,8 @@ from numpy.typing import NDArray
 from certirl.bases import Basis, Fourier, Legendre
 from certirl.boxes import ProductBasis, of_degree
 from certirl.domain import Array, Domain, as_domain, freeze
-from certirl.simulator import Simulator, ask
+from certirl.simulator import Ended, Simulator, ask, periodic_of, terminal_of
 from certirl.transitions import Transitions
-
-Ended = Callable[[Array], Any]
 
 MOST_FUNCTIONS = 220  # in V
 MOST_ALONE = 25  # in V, of one coordinate
@@ -110,16 +107,10 @@ def features(basis: Basis, states: Array, ended: Ended | None, over: NDArray[np.
     """φ(s) ``[n, k]``, zero in terminal states: where ``ended`` says so, or where ``over`` marked them."""
     values = basis.values(states)
     if ended is not None:
-        values[np.asarray(ended(states), dtype=bool)] = 0.0
+        values[ended(states)] = 0.0
     if over is not None:
         values[over] = 0.0
     return values
-
-
-def terminal_of(source: Any) -> Ended | None:
-    """The source's own word on which states end an episode, if it has one."""
-    found = getattr(source, "terminal", None)
-    return found if callable(found) else None
 
 
 def live_states(source: Any, n: int, rng: np.random.Generator) -> Array:
@@ -128,7 +119,7 @@ def live_states(source: Any, n: int, rng: np.random.Generator) -> Array:
     ended, found, kept = terminal_of(source), [], 0
     for _ in range(100):
         states = low + (high - low) * rng.random((n, len(low)))
-        states = states if ended is None else states[~np.asarray(ended(states), dtype=bool)]
+        states = states if ended is None else states[~ended(states)]
         found.append(states)
         kept += len(states)
         if kept >= n:
@@ -144,7 +135,7 @@ def placed_states(source: Any, basis: Basis, n: int, rng: np.random.Generator) -
     even, ended, found, kept = live_states(source, n - n // 2, rng), terminal_of(source), [], 0
     for _ in range(100):
         states = basis.design(max(n // 2, 1), rng)
-        found.append(states if ended is None else states[~np.asarray(ended(states), dtype=bool)])
+        found.append(states if ended is None else states[~ended(states)])
         kept += len(found[-1])
         if kept >= n // 2:
             break
@@ -169,14 +160,14 @@ def next_states(simulator: Simulator, states: Array, rng: np.random.Generator) -
 
 def seen_effects(simulator: Simulator, basis: Basis, states: Array, rng: np.random.Generator) -> Effects:
     """V's functions at the very states that each action leads to, for dynamics without noise."""
-    ended, periodic = terminal_of(simulator), tuple(getattr(simulator, "periodic", ()))
+    ended, periodic = terminal_of(simulator), periodic_of(simulator)
     after = np.stack([features(basis, moved, ended) for moved in next_states(simulator, states, rng)])
     return Effects(basis, states, features(basis, states, ended), after, periodic)
 
 
 def drawn_effects(simulator: Simulator, basis: Basis, states: Array, draws: int, rng: np.random.Generator) -> Effects:
     """V's functions where each action leads, a mean over draws that are as far as possible the same for all actions."""
-    ended, periodic = terminal_of(simulator), tuple(getattr(simulator, "periodic", ()))
+    ended, periodic = terminal_of(simulator), periodic_of(simulator)
     domain, after = as_domain(simulator.domain), np.zeros((simulator.n_actions, len(states), basis.size))
     for seed in rng.bit_generator.seed_seq.spawn(draws):  # type: ignore[attr-defined]
         for action in range(simulator.n_actions):

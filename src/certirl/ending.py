@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from certirl.bases import Basis
 from certirl.cells import Cells, expanded
 from certirl.domain import Array, as_domain, freeze
-from certirl.effects import Effects, live_states, terminal_of
+from certirl.effects import Effects, live_states
 from certirl.policies import Policy
-from certirl.simulator import Simulator, ask
+from certirl.simulator import Simulator, ask, terminal_of
 from certirl.value_program import Comparisons, ValueFit, fit_value
 
 ENOUGH = 2 * e - 1  # of ε/(1 − γ), see above
@@ -118,7 +118,7 @@ def lifetimes(simulator: Simulator, policy: Policy | None, steps: int) -> NDArra
         for action in np.unique(taken):
             moved[taken == action] = ask(simulator, states[taken == action], int(action), rng, domain)
         lived[alive] += 1
-        on = np.ones(len(moved), dtype=bool) if ended is None else ~np.asarray(ended(moved), dtype=bool)
+        on = np.ones(len(moved), dtype=bool) if ended is None else ~ended(moved)
         states, alive = moved[on], alive[on]
         if not len(alive):
             break

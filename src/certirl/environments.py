@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from certirl.classic import Bounds, Physics, placed
 from certirl.domain import Array, Domain, as_states, describe
+from certirl.doors import as_flags, lend
 
 Reader = Callable[[Any], Any]
 Writer = Callable[[Any, Array], None]
@@ -175,13 +176,7 @@ def _lend(env: Any, rng: Any) -> None:
 def _as_flags(ended: Callable[[Array], Any] | None, states: Array) -> NDArray[np.bool_]:
     if ended is None:
         return np.zeros(len(states), dtype=bool)
-    flags = np.asarray(ended(states))
-    if flags.shape != (len(states),) or flags.dtype != bool:
-        raise ValueError(
-            f"terminal(states) must answer True or False for each of the {len(states)} states, "
-            f"got {flags.dtype} of shape {list(flags.shape)}"
-        )
-    return flags
+    return as_flags(ended(lend(states)), len(states), "terminal(states)")
 
 
 def space_bounds(space: Any, dimension: int) -> Bounds:

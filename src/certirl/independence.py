@@ -177,7 +177,11 @@ def _rows(source: Any, domain: Domain, samples: int, rng: Any) -> Iterator[tuple
         return
     each = tuple(Component(f"s{c}", (c,), Legendre(1).on((side,))) for c, side in enumerate(domain))
     places: Any = SideBySide(each)
-    stream = list(on_host(draw(source, places, samples, as_generator(rng), design=True), domain, samples))
+    stream = list(
+        on_host(
+            draw(source, places, samples, as_generator(rng, "independent", plain=True), design=True), domain, samples
+        )
+    )
     for action in range(source.n_actions):
         mine = [piece for piece in stream if piece.actions == (action,)]
         yield np.concatenate([p.states for p in mine]), np.concatenate([p.next_states[0] for p in mine])

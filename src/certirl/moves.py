@@ -14,7 +14,8 @@ import numpy as np
 
 from certirl.bases import Basis
 from certirl.domain import Array, Domain, as_rows, freeze
-from certirl.effects import Effects, Ended, Regression, features, richer, rows_of, solve_least_squares
+from certirl.effects import Effects, Regression, features, richer, rows_of, solve_least_squares
+from certirl.simulator import Ended
 from certirl.transitions import Transitions
 
 DEGREES = (0.2, 0.4, 0.6, 1.0)  # of the columns, in units of that of V

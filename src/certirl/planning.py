@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 from certirl.bellman import check_problem
 from certirl.boxes import mesh
 from certirl.domain import Array, Domain, as_domain, as_rows, describe, freeze, like_input
-from certirl.doors import lend
+from certirl.doors import alone, as_reals, lend
 from certirl.reward import RewardLike, paid_at_an_end, unpack, values_of
-from certirl.simulator import Simulator, as_generator, check_simulator
+from certirl.simulator import Simulator, as_generator, ask, check_simulator, periodic_of, terminal_of
 
 StepReward = Callable[[Array, int, Array], Any]
 
@@ -195,7 +195,7 @@ def plan(
     own, of_steps, discount = _chosen_reward(simulator, reward, step_reward, discount)
     check_problem(discount, 0, simulator.n_actions)
     domain = as_domain(simulator.domain)
-    periodic = tuple(int(axis) for axis in getattr(simulator, "periodic", ()))
+    periodic = periodic_of(simulator)
     grid = Grid(domain, _counts(points, len(domain)), periodic)
     generator = as_generator(rng, "plan")
     number = _number_of_draws(simulator, domain, draws, generator)
@@ -219,20 +219,19 @@ class _World:
     rng: np.random.Generator
 
     def ended(self, states: Array) -> NDArray[np.bool_]:
-        if not hasattr(self.simulator, "terminal"):
-            return np.zeros(len(states), dtype=bool)
-        return np.asarray(self.simulator.terminal(states), dtype=bool)
+        ended = terminal_of(self.simulator)
+        return np.zeros(len(states), dtype=bool) if ended is None else ended(states)
 
     def outcomes(self, states: Array, action: int) -> tuple[Array, Array]:
-        known = self.simulator.outcomes(states, action) if hasattr(self.simulator, "outcomes") else None
+        known = _outcomes(self.simulator, states, action)
         if known is not None:
             return known
+        domain = as_domain(self.simulator.domain)
         seeds = self.rng.bit_generator.seed_seq.entropy, self.rng.bit_generator.seed_seq.spawn_key  # type: ignore[attr-defined]
         found = []
         for number in range(self.draws):
             stream = np.random.default_rng(np.random.SeedSequence(seeds[0], spawn_key=(*seeds[1], number)))
-            answer = np.asarray(self.simulator.sample(states, action, stream), dtype=np.float64)
-            found.append(answer.reshape(states.shape))
+            found.append(ask(self.simulator, states, action, stream, domain))
         return np.stack(found), np.full(self.draws, 1 / self.draws)
 
     def rewards(self, states: Array, action: int, after: Array, weights: Array) -> Array:
@@ -282,13 +281,31 @@ def _number_of_draws(simulator: Any, domain: Domain, draws: Any, rng: np.random.
         return int(draws)
     low, high = np.array(domain).T
     states = low + (high - low) * rng.random((64, len(domain)))
-    if hasattr(simulator, "outcomes") and simulator.outcomes(states, 0) is not None:
+    if _outcomes(simulator, states, 0) is not None:
         return 1
     for action in range(simulator.n_actions):
-        one, other = (np.asarray(simulator.sample(states, action, stream)) for stream in rng.spawn(2))
+        one, other = (ask(simulator, states, action, stream, domain) for stream in rng.spawn(2))
         if not np.array_equal(one, other):
             return 32 if len(domain) <= 2 else 8
     return 1
+
+
+def _outcomes(simulator: Any, states: Array, action: int) -> tuple[Array, Array] | None:
+    """Next states ``[m, n, d]`` and weights ``[m]`` that a simulator knows; None if it can only be asked for draws."""
+    if not hasattr(simulator, "outcomes"):
+        return None
+    with alone(simulator):
+        found = simulator.outcomes(lend(states), action)
+        if found is None:
+            return None
+        after, weights = (as_reals(part, "the simulator's outcomes(states, action)") for part in found)
+    right = after.shape[1:] == states.shape and weights.shape == after.shape[:1] and np.isfinite(after).all()
+    if not right or (weights < 0).any() or not abs(weights.sum() - 1) < 1e-6:
+        raise ValueError(
+            f"the simulator's outcomes(states, action) must be finite next states [m, {len(states)}, "
+            f"{states.shape[1]}] and weights [m] that add up to 1, got {list(after.shape)} and {list(weights.shape)}"
+        )
+    return after, weights
 
 
 def _counts(points: Any, dimension: int) -> tuple[int, ...]:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.domain import Array
-from certirl.transitions import as_actions
+from certirl.domain import Array, as_actions
+from certirl.doors import alone, as_reals, lend, shown, takes
 
 ROUNDING = 1e-6  # how far probabilities may miss a sum of one
 
@@ -51,11 +51,12 @@ class Policy:
         return self.probabilities(states) > 0
 
     def _answer(self, states: Array) -> NDArray[Any]:
-        """Actions ``[n]`` or probabilities ``[n, A]``, checked."""
+        """Actions ``[n]`` or probabilities ``[n, A]``, checked; the rule receives a copy of the states."""
         states = np.asarray(states, dtype=float)
         if self.constant is not None:
             return np.full(len(states), self.constant, dtype=np.intp)
-        answer = np.asarray(self.rule(states))
+        with alone(self.rule):
+            answer = as_reals(self.rule(lend(states)), "the expert's answer", truth=True)
         if answer.dtype == bool:  # "is it too cold?" chooses between two actions
             answer = answer.astype(np.intp)
         if answer.shape == (len(states), self.n_actions) and self.n_actions > 1:
@@ -92,14 +93,20 @@ def as_policy(expert: Any, n_actions: int) -> Policy:
             )
         return Policy(n_actions, lambda states: np.full(len(states), int(expert)), constant=int(expert))
     assumption = str(getattr(expert, "assumption", ""))
+    if isinstance(expert, type):
+        raise TypeError(f"expert must be an object, got the class {expert.__name__}: write {expert.__name__}(…)")
     if callable(expert):
+        if not takes(expert, None):
+            raise TypeError(f"expert must be a function of states [n, d] alone, got {shown(expert)}")
         return Policy(n_actions, expert, assumption=assumption)
     if hasattr(expert, "predict"):
+        if not callable(expert.predict) or not takes(expert.predict, None):
+            raise TypeError("the expert's predict must be a function of states [n, d]")
         surely = {"deterministic": True} if _can_be_sure(expert.predict) else {}
         return Policy(n_actions, lambda states: _first(expert.predict(states, **surely)), assumption=assumption)
     raise TypeError(
         f"expert must be an action (a whole number) or a function of states [n, d] that returns actions [n], "
-        f"got {type(expert).__name__}"
+        f"got {shown(expert)}"
     )
 
 
@@ -120,6 +127,6 @@ def _as_probabilities(answer: NDArray[Any]) -> Array:
     wrong = ~np.isfinite(values).all(axis=1) | (values < 0).any(axis=1) | (abs(values.sum(axis=1) - 1) > ROUNDING)
     if wrong.any():
         row = int(wrong.argmax())
-        told = ", ".join(f"{value:.6g}" for value in values[row])
-        raise ValueError(f"the expert's probabilities must be non-negative and add up to 1, got {told} in row {row}")
+        listed = ", ".join(f"{value:.6g}" for value in values[row])
+        raise ValueError(f"the expert's probabilities must be non-negative and add up to 1, got {listed} in row {row}")
     return values / values.sum(axis=1, keepdims=True)  # proofs rest on exactly 1

@@ -11,11 +11,12 @@ from certirl.bases import Basis
 from certirl.cells import Cells, expanded
 from certirl.coverage import coverage
 from certirl.domain import Array, Domain
-from certirl.effects import Effects, Ended, Regression, features, richer, unit_chart
+from certirl.effects import Effects, Regression, features, richer, unit_chart
 from certirl.ending import LiftedFit, chances, constant
 from certirl.ends import Ends
 from certirl.moves import Moves
 from certirl.policies import Policy
+from certirl.simulator import Ended
 from certirl.transitions import Transitions
 from certirl.value_program import SMOOTH, Comparisons, ValueFit, least_squares
 

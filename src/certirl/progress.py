@@ -9,8 +9,29 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any, TypeVar
 
+import numpy as np
+
+from certirl.doors import shown, takes
+
 Item = TypeVar("Item")
 Report = Callable[[int, int], None]
+
+
+def check_progress(progress: Any) -> None:
+    """Refuse, with a sentence, what cannot be reported to."""
+    if progress is None or isinstance(progress, bool | np.bool_):
+        return
+    if not callable(progress) or not takes(progress, 0, 0):
+        raise TypeError(f"progress must be True, False, None or a function of (done, total), got {shown(progress)}")
+
+
+def _reporter(progress: bool | Report | None, unit: str) -> Report | None:
+    """What is called after each piece; None for silence."""
+    check_progress(progress)
+    if callable(progress):
+        return progress
+    wanted = sys.stderr.isatty() if progress is None else bool(progress)
+    return _Line(unit) if wanted else None
 
 
 def watched(
@@ -31,13 +52,10 @@ def watched(
             error is a terminal; False for silence.
         unit: what the sizes count.
     """
-    if progress is None:
-        progress = sys.stderr.isatty()
-    if progress is False:
+    report, done = _reporter(progress, unit), 0
+    if report is None:
         yield from items
         return
-    report = _Line(unit) if progress is True else progress
-    done = 0
     for item in items:
         yield item
         done += size(item)
@@ -45,12 +63,9 @@ def watched(
 
 
 def watched_stream(stream: Any, total: int, progress: bool | Report | None) -> Any:
-    """The same data, reporting after each piece how many transitions of the total have gone by, whoever takes it."""
-    if progress is None:
-        progress = sys.stderr.isatty()
-    if progress is False:
-        return stream
-    return _WatchedStream(stream, _Counter(total, _Line("transitions") if progress is True else progress))
+    """The same data, reporting after each piece how many transitions of the total have gone by."""
+    report = _reporter(progress, "transitions")
+    return stream if report is None else _WatchedStream(stream, _Counter(total, report))
 
 
 class _Counter:

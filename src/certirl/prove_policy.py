@@ -27,11 +27,11 @@ from certirl.policy_evidence import gather
 from certirl.policy_solution import PolicySolution
 from certirl.prove import FORECAST, TRAINING_SHARE, Pace, Pool, check_budget, pursue
 from certirl.refute import Plan, Refutation, conclude, settle
-from certirl.simulator import CHUNK, Draws, as_generator, can_pair, check_simulator
+from certirl.simulator import CHUNK, Draws, as_generator, can_pair, check_simulator, periodic_of
 from certirl.solve_policy import FEWEST, solve_policy
 from certirl.surprises import Expected
 from certirl.surprises import gather as gather_surprises
-from certirl.tail import TailLike, tail_number
+from certirl.tail import TailLike, is_number, tail_number
 from certirl.transitions import Piece, Transitions, concatenate, pieces
 from certirl.weigh import check_box
 
@@ -235,11 +235,11 @@ def _columns(asked: Basis | int | None, tail: TailLike, domain: Domain, discount
     """What was asked for; else as few functions as make the tail cost little of the value's span."""
     if isinstance(asked, Basis):
         return asked.on(domain)
-    choices = _choices(domain, tuple(getattr(simulator, "periodic", ())))
+    choices = _choices(domain, periodic_of(simulator))
     if asked is not None or tail is None:
         size = COLUMNS[len(domain)] if asked is None else int(asked)
         return next((own for own in choices if own.size >= size), choices[-1]).resized(size)
-    if isinstance(tail, int | float):
+    if is_number(tail):
         like = "Legendre(15)" if len(domain) == 1 else f"product({', '.join(['Legendre(6)'] * len(domain))})"
         raise ValueError(f"the tail {tail} belongs to the columns it was computed for: pass columns, say {like}")
     for own in choices:

@@ -124,7 +124,7 @@ def rollout_check(
     check_problem(discount, expert, simulator.n_actions)
     for name, value, least in (("steps", steps, 1), ("samples", samples, 2)):
         _check_count(name, value, least)
-    generator, domain = as_generator(rng), as_domain(simulator.domain)
+    generator, domain = as_generator(rng, "rollout_check", plain=True), as_domain(simulator.domain)
     start = _start_states(states, domain, generator)
     rivals = rivals_of(expert, simulator.n_actions)
     play = _Play(simulator, function, domain, discount, expert, steps)

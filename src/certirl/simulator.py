@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from threading import RLock
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 from zlib import crc32
 
@@ -15,16 +14,18 @@ from numpy.typing import NDArray
 
 from certirl import tensors
 from certirl.bases import Basis
-from certirl.domain import Array, Domain, as_domain, as_states
+from certirl.domain import Array, Domain, as_axes, as_domain, as_states
+from certirl.doors import alone, as_count, as_flag, as_flags, as_reals, lend, shown, takes
 from certirl.transitions import Piece, Transitions, concatenate, pieces_per_chunk
 
 # Rows per piece: kernels cut it into blocks that stay in cache; between two of their calls a thread must wait for its
 # turn in the interpreter, so that calls on shorter pieces would keep several threads from working side by side.
 CHUNK = 1 << 16
 Placing = Callable[[int, np.random.Generator], Array]  # how many states, and with which random numbers
+Ended = Callable[[Array], NDArray[np.bool_]]  # states [n, d] to which of them are terminal [n]
 TORCH_DEVICES = ("cpu", "cuda", "mps", "xpu", "hip")
-
-_ONE_AT_A_TIME = RLock()  # a simulator may ask another
+MOST_ACTIONS = 10_000
+MOST_SAMPLES = 10**11  # transitions per action: hours of work on one machine
 
 
 @runtime_checkable
@@ -53,39 +54,86 @@ class Simulator(Protocol):
         ...
 
 
-def as_generator(rng: Any, role: str = "") -> np.random.Generator:
-    """A Generator, or a seed to make one from; never the global state.
+class Stream(np.random.Generator):
+    """A generator that `as_generator` made: its role is settled, and so is that of all that are spawned from it."""
+
+
+def as_generator(rng: Any, role: str = "", *, plain: bool = False) -> Stream:
+    """A generator for one task, from a seed or a Generator of the user; never from the global state.
 
     Draws use generators spawned from this one, that is from its seed sequence, not from where its stream stands.
 
     Args:
-        rng: a Generator, or a seed.
-        role: who asks. The same seed gives different roles independent numbers, so that a certificate with the seed of
-            its solution does not see the same data again.
+        rng: a seed or a Generator; one that was made here is returned as it is.
+        role: the task. The same seed gives different roles independent numbers, and so do two Generators of the same
+            seed, so that a certificate with the seed of its solution does not see the same data again.
+        plain: a seed is used without the role, which then applies to Generators alone.
     """
     if rng is None:
         raise TypeError("rng is needed wherever something is drawn: pass a seed (rng=0) or a numpy Generator")
+    if isinstance(rng, Stream):
+        return rng
     try:
-        generator = np.random.default_rng(rng)
+        generator = np.random.default_rng(None if isinstance(rng, bool | np.bool_) else rng)
     except (TypeError, ValueError):
-        raise TypeError(f"rng must be a seed or a numpy Generator, got {rng!r}") from None
-    seed = generator.bit_generator.seed_seq
+        generator = None
+    if generator is None or isinstance(rng, bool | np.bool_):
+        raise TypeError(f"rng must be a seed or a numpy Generator, got {shown(rng)}")
+    bits = generator.bit_generator
+    seed = bits.seed_seq
     if not isinstance(seed, np.random.SeedSequence):
         raise TypeError("rng must know its seed, to spawn from: make it with np.random.default_rng(seed)")
-    if not role or isinstance(rng, np.random.Generator):
-        return generator
+    is_seed = not isinstance(rng, np.random.Generator)
+    if not role or (plain and is_seed):
+        return Stream(bits)
+    if not is_seed:  # the next child, so that the same Generator gives new numbers at the next call
+        (seed,) = seed.spawn(1)
     key = (*seed.spawn_key, crc32(role.encode()))
-    return np.random.default_rng(np.random.SeedSequence(seed.entropy, spawn_key=key))
+    return Stream(type(bits)(np.random.SeedSequence(seed.entropy, spawn_key=key)))
 
 
 def check_simulator(simulator: Any) -> None:
     """Refuse, with a sentence, what cannot be asked for transitions."""
+    if isinstance(simulator, type):
+        name = simulator.__name__
+        raise TypeError(f"the simulator must be an object, got the class {name}: write {name}(…)")
     if not isinstance(simulator, Simulator):
         missing = [name for name in ("n_actions", "domain", "sample") if not hasattr(simulator, name)]
         raise TypeError(
             f"{type(simulator).__name__} is neither Transitions nor a simulator: it has no {', '.join(missing)}; "
             "a simulator has n_actions, domain and sample(states, action, rng)"
         )
+    as_count(simulator.n_actions, "the simulator's n_actions", most=MOST_ACTIONS)
+    if not callable(simulator.sample) or not takes(simulator.sample, None, 0, None):
+        raise TypeError("the simulator's sample must be a function sample(states, action, rng)")
+    terminal_of(simulator)
+    periodic_of(simulator)
+
+
+def terminal_of(source: Any) -> Ended | None:
+    """Which states of a simulator end an episode, by its own ``terminal``; None if it has no such function."""
+    found = None if isinstance(source, Transitions) else getattr(source, "terminal", None)
+    if found is None:
+        return None
+    if not callable(found) or not takes(found, None):
+        raise TypeError(f"the simulator's terminal must be a function of states [n, d], got {shown(found)}")
+    return partial(_ended, found)
+
+
+def _ended(terminal: Callable[[Array], Any], states: Array) -> NDArray[np.bool_]:
+    with alone(terminal):
+        return as_flags(terminal(lend(states)), len(states), "the simulator's terminal(states)")
+
+
+def periodic_of(source: Any) -> tuple[int, ...]:
+    """The coordinates of a simulator that are periodic, by its own attribute; none of a log."""
+    found = getattr(source, "periodic", None)
+    return () if found is None else as_axes(found, len(as_domain(source.domain)), name="the simulator's periodic")
+
+
+def as_samples(samples: Any, name: str = "samples", *, least: int = 1, most: int = MOST_SAMPLES) -> int:
+    """A number of transitions per action."""
+    return as_count(samples, name, least=least, most=most, meaning="a whole number of transitions per action")
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,11 +229,10 @@ def draw(
             in the difference between two actions, which is all that the criterion looks at.
     """
     check_simulator(simulator)
-    if n < 1:
-        raise ValueError(f"samples must be a positive number of transitions per action, got {n}")
+    n = as_samples(n)
     bits = as_generator(rng).bit_generator
     (own,) = bits.seed_seq.spawn(1)  # type: ignore[attr-defined]
-    return Draws(simulator, basis.on(as_domain(simulator.domain)), int(n), own, type(bits), design, paired)
+    return Draws(simulator, basis.on(as_domain(simulator.domain)), n, own, type(bits), design, paired)
 
 
 def can_pair(simulator: Simulator, basis: Basis, rng: Any, *, asked: bool | None = None) -> bool:
@@ -198,7 +245,7 @@ def can_pair(simulator: Simulator, basis: Basis, rng: Any, *, asked: bool | None
     """
     check_simulator(simulator)
     if asked is not None:
-        return bool(asked)
+        return as_flag(asked, "paired")
     few = draw(simulator, basis, 256, rng, design=True)
     stream, domain = few._generator(0), as_domain(simulator.domain)
     states = few._states(256, stream)
@@ -229,17 +276,21 @@ def _ask_all(simulator: Simulator, states: Any, stream: Any, domain: Domain) -> 
 
 
 def ask(simulator: Simulator, states: Any, action: int, rng: Any, domain: Domain) -> Any:
-    """One call of the simulator, its answer checked; the states are lent read-only, since others will use them too."""
-    on_device = device_of(simulator) is not None
-    if not on_device:
-        states.flags.writeable = False
-    # Simulators keep state more often than their authors think: one thread at a time, unless told otherwise.
-    with nullcontext() if getattr(simulator, "thread_safe", False) else _ONE_AT_A_TIME:
-        answer = simulator.sample(states, action, rng)
-    check = tensors.as_tensor_states if on_device else as_states
-    answer = check(answer, domain, name=f"next states of action {action}")
+    """Next states ``[n, d]`` of one call of the simulator, which receives a copy of the states; its answer is checked.
+
+    The answer is copied before another call can overwrite it.
+    """
+    on_device, name = device_of(simulator) is not None, f"next states of the simulator for action {action}"
+    with alone(simulator):
+        answer = simulator.sample(states.clone() if on_device else lend(states), action, rng)
+        if on_device:
+            answer = tensors.as_tensor_states(answer, domain, name=name)
+        else:
+            answer = as_states(as_reals(answer, name), domain, name=name)
     if len(answer) != len(states):
-        raise ValueError(f"sample(states, {action}, rng) got {len(states)} states and returned {len(answer)}")
+        raise ValueError(
+            f"the simulator's sample(states, {action}, rng) got {len(states)} states and returned {len(answer)}"
+        )
     return answer
 
 

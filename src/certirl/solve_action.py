@@ -28,7 +28,7 @@ from certirl.recover import recover
 from certirl.refute import Refutation, refute
 from certirl.simulator import CHUNK, Simulator, as_generator, can_pair, draw
 from certirl.solution import Solution, build
-from certirl.tail import TailLike, tail_number
+from certirl.tail import TailLike, is_number, tail_number
 from certirl.transitions import Piece, Transitions, pieces
 from certirl.weigh import check_columns, gather
 
@@ -101,7 +101,7 @@ def _settled(
     asked: dict[str, Any],
 ) -> Choice:
     """Basis and columns from data that no certificate will rest on."""
-    if columns is None and isinstance(tail, int | float):
+    if columns is None and is_number(tail):
         raise ValueError("a tail given as a number speaks of so many columns: pass columns as well")
     moments, choice = _choose(stream, source, basis, columns, asked["discount"], asked["expert"])
     if columns is None and tail is not None:

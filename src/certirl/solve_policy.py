@@ -18,7 +18,6 @@ from certirl.cells import MOST_COORDINATES, Cells
 from certirl.conflicts import find_conflict
 from certirl.domain import Array, Domain, as_domain
 from certirl.effects import (
-    Ended,
     circular_axes,
     drawn,
     drawn_effects,
@@ -30,7 +29,6 @@ from certirl.effects import (
     regress,
     regressed_effects,
     seen_effects,
-    terminal_of,
     value_basis,
 )
 from certirl.ending import LiftedFit, choices, fit_lifted_value, shuns_the_end
@@ -40,7 +38,7 @@ from certirl.planning import plan
 from certirl.policies import as_policy
 from certirl.policy_checks import Seen, World, action_values, spectral_radius, uncovered, unvisited
 from certirl.policy_solution import DISTRUST, Diagnostics, PolicySolution, Share, StateFunction
-from certirl.simulator import as_generator, can_pair, check_simulator, device_of
+from certirl.simulator import Ended, as_generator, can_pair, check_simulator, device_of, periodic_of, terminal_of
 from certirl.transitions import Transitions
 from certirl.value_program import PRICE, Comparisons, Margin, ValueFit, comparisons, fit_value, profile_at
 
@@ -91,7 +89,7 @@ def solve_policy(
         raise TypeError(f"basis must be a basis such as certirl.Legendre(11), got {basis!r}")
     policy, domain = as_policy(expert, source.n_actions), as_domain(source.domain)
     generator = as_generator(0 if log and rng is None else rng, "solve_policy")
-    periodic = tuple(int(axis) for axis in getattr(source, "periodic", ()))
+    periodic = periodic_of(source)
     phi = value_basis(domain, periodic) if basis is None else basis.on(domain)
     periodic = periodic if basis is None else circular_axes(phi)
     ended, ends = _ends(source, domain)
@@ -159,7 +157,7 @@ def _from_log(world: World, log: Transitions, phi: Basis, rng: np.random.Generat
             f"at least {FEWEST} of every action are needed"
         )
     over = log.terminal if world.ended is None else None  # boxes that hold the marked states speak for these
-    states = log.states if world.ended is None else log.states[~np.asarray(world.ended(log.states), dtype=bool)]
+    states = log.states if world.ended is None else log.states[~world.ended(log.states)]
     if isinstance(world.source, Transitions) and not log.paired:
         states = states[rng.permutation(len(states))]
     else:  # every action was drawn from the same ones
@@ -192,7 +190,7 @@ def _ends(source: Any, domain: Domain) -> tuple[Ended | None, Ends | None]:
         return None, None
     low, high = np.array(domain).T
     states = low + (high - low) * np.random.default_rng(0).random((DESCRIBED, len(low)))
-    over = np.asarray(ended(states), dtype=bool)
+    over = ended(states)
     return ended, learn_ends(states, over) if over.any() else None
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from certirl.bases import Basis
 from certirl.concentration import degree
 from certirl.domain import one_coordinate
+from certirl.doors import alone, as_count, as_number, shown, takes
 
 
 @dataclass(frozen=True)
@@ -30,10 +32,10 @@ class Smooth:
     bound: float
 
     def __post_init__(self) -> None:
-        if self.order < 1 or self.order != int(self.order):
-            raise ValueError(f"order must be a whole number, at least 1, got {self.order}")
-        if not 0 <= self.bound < math.inf:
-            raise ValueError(f"bound must be finite and not negative, got {self.bound}")
+        order = as_count(self.order, "Smooth(order, bound): order")
+        bound = as_number(self.bound, "Smooth(order, bound): bound", least=0)
+        object.__setattr__(self, "order", order)
+        object.__setattr__(self, "bound", bound)
 
     def number(self, columns: Basis) -> float:
         """τ by the theorems of Jackson (polynomials) and Favard (circle); infinite where they do not apply."""
@@ -58,14 +60,38 @@ class Smooth:
 TailLike = float | Smooth | Callable[[Basis], float] | None
 
 
+def check_tail(tail: Any) -> None:
+    """Refuse, with a sentence, what is no tail."""
+    if isinstance(tail, type):
+        raise TypeError(f"tail must be a number, Smooth(order, bound) or a function, got the class {tail.__name__}")
+    if tail is None or isinstance(tail, Smooth):
+        return
+    if not callable(tail):
+        as_number(tail, "tail", least=0, meaning="a number, Smooth(order, bound) or a function of the columns")
+    elif not takes(tail, None):
+        raise TypeError(f"tail must be a function of the columns alone, tail(columns), got {shown(tail)}")
+
+
+def is_number(tail: TailLike) -> bool:
+    """Whether a tail is one number, which belongs to the columns it was computed for."""
+    check_tail(tail)
+    return tail is not None and not callable(tail) and not isinstance(tail, Smooth)
+
+
 def tail_number(tail: TailLike, columns: Basis) -> float | None:
     """τ for these columns; None where nothing is declared."""
+    check_tail(tail)
     if tail is None:
         return None
-    value = tail.number(columns) if isinstance(tail, Smooth) else tail(columns) if callable(tail) else float(tail)
-    if not value >= 0:
-        raise ValueError(f"the tail must not be negative, got {value}")
-    return float(value)
+    if isinstance(tail, Smooth):
+        return tail.number(columns)
+    if not callable(tail):
+        return as_number(tail, "tail", least=0)
+    with alone(tail):
+        value = tail(columns)
+    if isinstance(value, float) and value == math.inf:  # a bound that says nothing about these columns
+        return math.inf
+    return as_number(value, f"tail(columns) for {columns}", least=0)
 
 
 def tail_in_words(tail: TailLike, number: float | None, columns: Basis) -> str:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from certirl.bases import Basis
 from certirl.cells import Cells, expanded
 from certirl.domain import Array, freeze
+from certirl.doors import alone, as_number, as_reals, lend, shown, takes
 from certirl.effects import Effects, unit_chart
 from certirl.policies import Policy
 
@@ -128,15 +129,26 @@ def comparisons(effects: Effects, policy: Policy, *, margin: Margin = None) -> C
     return Comparisons(all_gains[kept], all_margins[kept], places, losers, profile, int((~kept).sum()), expert)
 
 
+def check_margin(margin: Any) -> None:
+    """Refuse, with a sentence, what is no margin."""
+    if margin is None:
+        return
+    if not callable(margin):
+        meaning = "the half-width of a tube as a share of the box, or a function of states,"
+        as_number(margin, "margin", least=0, most=1, strict=True, meaning=meaning)
+    elif isinstance(margin, type) or not takes(margin, None):
+        raise TypeError(f"margin must be a number or a function of states [n, d], got {shown(margin)}")
+
+
 def profile_at(states: Array, effects: Effects, policy: Policy, *, margin: Margin = None) -> Array:
     """m(s) ``[n]`` at any states: from 0 at a switch to 1 beyond the tube; arguments as for `comparisons`."""
+    check_margin(margin)
     if callable(margin):
-        given = np.asarray(margin(states), dtype=np.float64).reshape(-1)
+        with alone(margin):
+            given = as_reals(margin(lend(states)), "margin(states)").astype(np.float64).reshape(-1)
         if given.shape != (len(states),) or not np.isfinite(given).all() or (given < 0).any():
-            raise ValueError(f"margin must give one number ≥ 0 for each of {len(states)} states")
+            raise ValueError(f"margin(states) must be one number ≥ 0 for each of {len(states)} states")
         return given
-    if margin is not None and not margin > 0:
-        raise ValueError(f"margin is the half-width of a tube, a positive share of the box, got {margin!r}")
     if margin is None:
         # Finer than the states lie, the distance to the nearest other one says nothing about the switch.
         margin = max(TUBE, len(effects) ** (-1.0 / effects.states.shape[1]))
