@@ -4,8 +4,8 @@ For atoms x_1, …, x_m with chances w_aj(s), P_a f(s) = Σ_j w_aj(s) f(x_j) for
 solves m linear equations, P_aV is an expansion with known coefficients, and the best policy is that of a finite MDP:
 no quadrature and no grid of next states. The functions of the state are written here without the library's bases.
 
-Values V are chosen first and rewards follow, R = V − γP_πV at the atoms, so that the expert's advantage can be given any
-shape: D = −κ at one state and positive elsewhere, for example. Between the atoms a reward may be anything.
+Values V are chosen first and rewards follow, R = V − γP_πV at the atoms, so that the expert's advantage can be given
+any shape: D = −κ at one state and positive elsewhere, for example. Between the atoms a reward may be anything.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SAFE = 0.98  # chances are kept away from zero by this factor, since their least
 
 
 def table(kind: str, t: np.ndarray, size: int) -> np.ndarray:
-    """Functions of one coordinate t ∈ [−1, 1]: Chebyshev polynomials, or 1, sin πt, cos πt, sin 2πt, … ``[n, size]``."""
+    """Functions of t ∈ [−1, 1] ``[n, size]``: Chebyshev polynomials, or 1, sin πt, cos πt, sin 2πt, …."""
     if kind != "Fourier":
         return np.polynomial.chebyshev.chebvander(t, size - 1)
     order = np.arange(size)
@@ -284,7 +284,9 @@ def some_ground(rng: np.random.Generator, domain: Any, *, rare: bool = False) ->
     return Ground(some_atoms(rng, domain, count), chances, value)
 
 
-def planned(rng: np.random.Generator, ground: Ground, curves: np.ndarray, space: certirl.Basis) -> tuple[Mixture, float]:
+def planned(
+    rng: np.random.Generator, ground: Ground, curves: np.ndarray, space: certirl.Basis
+) -> tuple[Mixture, float]:
     """Dynamics in which P_aV is ``size·curves_a`` but for a constant, and that size: as large as chances allow.
 
     Actions tilt the chances towards valuable atoms, w_j = q_j(1 + ε(s)(v_j − mean)), and away from others in directions
@@ -307,7 +309,9 @@ def planned(rng: np.random.Generator, ground: Ground, curves: np.ndarray, space:
             noise -= np.outer(known, (q * known) @ noise / ((q * known) @ known))
         common, own = rng.normal(size=(1, k, noise.shape[1])), rng.normal(size=(A, k, noise.shape[1]))
         loud = rng.choice([0.0, 0.3, 1.0]) * np.abs(changes).max()
-        changes = changes + loud / k * np.einsum("akn,jn->akj", common + own * rng.choice([0.0, 1.0]), q[:, None] * noise)
+        changes = changes + loud / k * np.einsum(
+            "akn,jn->akj", common + own * rng.choice([0.0, 1.0]), q[:, None] * noise
+        )
     _, _, phi = looked_at(space)
     lowest = np.einsum("nk,akj->anj", phi, changes).min(axis=(0, 1))
     size = SAFE * float((q / np.maximum(-lowest, 1e-300)).min())
@@ -350,7 +354,7 @@ def by_program(
     changes[expert, 0] += rng.uniform(0.5, 2.0) * lean
     changes -= changes @ q[:, None]
     changes = changes * q
-    _, states, phi = looked_at(space)
+    _, _, phi = looked_at(space)
     low = np.einsum("nk,akj->anj", phi, changes).min(axis=(0, 1))
     weights = SAFE * float((q / np.maximum(-low, 1e-300)).min()) * changes
     weights[:, 0] += q
@@ -358,7 +362,9 @@ def by_program(
     few = phi[:: max(len(phi) // 150, 1)]
     rows = np.concatenate([few @ (weights[expert] - weights[a]) for a in range(actions) if a != expert])
     bounds = [(0, 0)] + [(-1, 1)] * (count - 1) + [(None, None)]
-    program = linprog(-np.eye(count + 1)[-1], np.hstack([-rows, np.ones((len(rows), 1))]), np.zeros(len(rows)), bounds=bounds)
+    program = linprog(
+        -np.eye(count + 1)[-1], np.hstack([-rows, np.ones((len(rows), 1))]), np.zeros(len(rows)), bounds=bounds
+    )
     value = program.x[:-1] if program.status == 0 else rng.normal(size=count)
     gaps = rows @ value
     if gaps.min() < 1e-6:
@@ -441,7 +447,9 @@ class Line:
 
     def __call__(self, states: Any) -> np.ndarray:
         """Probabilities ``[n, A]``."""
-        return np.eye(self.A)[self.actions[np.searchsorted(self.places, np.asarray(states) @ self.normal, side="right")]]
+        return np.eye(self.A)[
+            self.actions[np.searchsorted(self.places, np.asarray(states) @ self.normal, side="right")]
+        ]
 
     def away(self, states: Any) -> np.ndarray:
         """The distance to the nearest switch in the box ``[n]``."""

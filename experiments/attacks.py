@@ -24,6 +24,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -50,14 +51,14 @@ class Arguments:
     """The full size, in runs; ``--fast`` shrinks it."""
 
     constant: int = 6_000
-    boxes: int = 1_200
-    sums: int = 900
-    policies: int = 3_000
-    box_policies: int = 160
-    solve: int = 900
-    refutations: int = 1_200
-    scenarios: int = 600
-    assumptions: int = 400
+    boxes: int = 900
+    sums: int = 700
+    policies: int = 1_800
+    box_policies: int = 120
+    solve: int = 720
+    refutations: int = 1_000
+    scenarios: int = 400
+    assumptions: int = 300
 
 
 FAST = Arguments(**dict.fromkeys(asdict(Arguments()), 8))
@@ -220,7 +221,7 @@ def judge_constant(seed: int) -> dict[str, Any]:
     reward, told, form, scale = some_reward(
         rng, mixture, atoms.rewards_at(mixture, value, expert, task["discount"]), columns
     )
-    samples = some_samples(rng, 2 * columns.size + 6, 5)
+    samples = some_samples(rng, 2 * columns.size + 6, 4.6)
     source, how, asked = some_source(rng, mixture, columns, samples)
     tail = mixture.tail(columns.size) if beyond else 0
     true = atoms.truth(mixture, reward, expert, task["discount"])
@@ -244,7 +245,7 @@ def judge_box(seed: int) -> dict[str, Any]:
     reward, told, form, scale = some_reward(
         rng, mixture, atoms.rewards_at(mixture, value, expert, task["discount"]), columns
     )
-    samples = some_samples(rng, 3 * columns.size + 10, 5)
+    samples = some_samples(rng, 3 * columns.size + 10, 4.5)
     source, how, asked = some_source(rng, mixture, columns, samples)
     true = atoms.truth(mixture, reward, expert, task["discount"])
     told = {"tail": 0, "expert": expert, "columns": columns, "progress": False, "map": 1} | task | told | how
@@ -265,7 +266,7 @@ class Together:
         self.parts, self.shared, self.n_actions = parts, shared, parts[0].n_actions
         self.domain = tuple(side for part in parts for side in part.domain)
         ends = np.cumsum([0, *(len(part.domain) for part in parts)])
-        self.groups = [list(range(a, b)) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        self.groups = [list(range(a, b)) for a, b in pairwise(ends)]
 
     def sample(self, states: np.ndarray, action: int, rng: np.random.Generator) -> np.ndarray:
         """Draw s' for each state."""
@@ -323,10 +324,8 @@ def judge_sum(seed: int) -> dict[str, Any]:
         atoms.as_expansion(basis, part.atoms, scale * atoms.rewards_at(part, own, 0, task["discount"]))
         for basis, part, own in zip(bases, together.parts, values, strict=True)
     )
-    reward = certirl.AdditiveReward(
-        tuple(own.name for own in parts), tuple(own.coordinates for own in parts), rewards
-    )
-    samples, paired = some_samples(rng, 60, 5), bool(rng.integers(2))
+    reward = certirl.AdditiveReward(tuple(own.name for own in parts), tuple(own.coordinates for own in parts), rewards)
+    samples, paired = some_samples(rng, 60, 4.5), bool(rng.integers(2))
     true, span = true_sum(together, rewards, task["discount"])
 
     def work() -> dict[str, Any]:
@@ -336,9 +335,7 @@ def judge_sum(seed: int) -> dict[str, Any]:
             draw(together, places, n, own, design=True, paired=paired)
             for n, own in zip((few, samples), rng.spawn(2), strict=True)
         )
-        moments = measure_components(
-            training, parts, [space.size for space in spaces], n_actions=together.n_actions
-        )
+        moments = measure_components(training, parts, [space.size for space in spaces], n_actions=together.n_actions)
         case = Case(parts, reward, moments, discount=task["discount"], expert=0)
         return compared(certify_sum(case, fresh, delta=task["delta"], tail=0), true, span, scale)
 
@@ -413,7 +410,7 @@ def judge_policy(seed: int) -> dict[str, Any]:
     mixture, _ = atoms.planned(rng, ground, curves, space)
     values = atoms.rewards_at(mixture, ground.value, expert, task["discount"])
     reward, told, form, scale = some_reward(rng, mixture, values, columns)
-    samples = some_samples(rng, 4 * columns.size + 10, 5.3)
+    samples = some_samples(rng, 4 * columns.size + 10, 4.9)
     source, how, asked = some_source(rng, mixture, columns, samples)
     sure = bool((expert.shares.max(axis=1) == 1).all()) and rng.random() < 0.8
     told = {"tail": mixture.tail(columns.size) if beyond else 0, "tube": tube, "columns": columns} | told
@@ -425,7 +422,9 @@ def judge_policy(seed: int) -> dict[str, Any]:
         return judged_policy(found, true, expert, reward, task["discount"], scale)
 
     record = task | {"n": samples, "source": asked, "form": form, "made": kind}
-    return attempted(f"policies, {'tail' if beyond else 'mixing' if kind.startswith('mixes') else 'sure'}", record, work)
+    return attempted(
+        f"policies, {'tail' if beyond else 'mixing' if kind.startswith('mixes') else 'sure'}", record, work
+    )
 
 
 def judged_policy(
@@ -465,8 +464,7 @@ def judged_policy(
         "wrong where proved": bool((margins[found.proves(grid)] <= -slack).any()),
         "regret below the truth": bool(found.regret < lost.max() - slack),
         "span above the truth": bool(found.value_span > apart + slack),
-        "best policy elsewhere beyond settled": bool((taken & clearly).all(axis=1)[beyond].any()),
-        "expert takes what no best policy takes beyond settled": bool((taken & clearly).any(axis=1)[beyond].any()),
+        "best policy elsewhere beyond settled": bool((~taken & ~clearly).any(axis=1)[beyond].any()),
         "ties above": bool(found.ties < mixed[clear].max() - slack),
         "advantage above at a state": bool((low > gap + slack)[~own.T].any()),
     }
@@ -509,7 +507,7 @@ def judge_box_policy(seed: int) -> dict[str, Any]:
     mixture, _ = atoms.planned(rng, ground, curves, columns)
     values = atoms.rewards_at(mixture, ground.value, expert, task["discount"])
     reward, told, form, scale = some_reward(rng, mixture, values, columns)
-    samples = some_samples(rng, 1000, 5.5)
+    samples = some_samples(rng, 1000, 5.2)
     source, how, asked = some_source(rng, mixture, columns, samples)
     told = {"tail": 0, "tube": tube, "columns": columns, "expert": expert, "progress": False, "map": 1} | told
     true = atoms.truth(mixture, reward, expert, task["discount"])
@@ -518,7 +516,9 @@ def judge_box_policy(seed: int) -> dict[str, Any]:
         found: Any = certirl.certify(reward, source, **task, **told, **how)
         return judged_policy(found, true, expert, reward, task["discount"], scale)
 
-    return attempted("policies, two coordinates", task | {"n": samples, "source": asked, "form": form, "made": "planned"}, work)
+    return attempted(
+        "policies, two coordinates", task | {"n": samples, "source": asked, "form": form, "made": "planned"}, work
+    )
 
 
 # --- solve, refute, scenario -----------------------------------------------------------------------------------------
@@ -711,12 +711,12 @@ def features_of(mixture: atoms.Mixture, states: np.ndarray) -> np.ndarray:
 def judge_scenario(seed: int) -> dict[str, Any]:
     """A reward that is wrong at slightly more states than a scenario may leave out."""
     rng = np.random.default_rng([seed, 108])
-    task, share = settings(rng), float(rng.choice([0.05, 0.1, 0.3]))
+    task, share = settings(rng), float(rng.choice([0.1, 0.3, 0.5]))
     dimension = (1, 1, 2)[seed % 3]
     space: Any = some_columns(rng, 6) if dimension == 1 else some_box(rng, 2)
     while space.size < 2:
         space = some_columns(rng, 6)
-    task["discount"] = min(task["discount"], 0.9)
+    task["discount"] = float(rng.choice([0.3, 0.5, 0.7, 0.9]))
     low, high = np.array(space.domain).T
     states = low + (high - low) * (
         np.linspace(0, 1, 20001)[:, None] if dimension == 1 else np.random.default_rng(0).random((40000, 2))
@@ -729,8 +729,10 @@ def judge_scenario(seed: int) -> dict[str, Any]:
     reward = atoms.by_nearest(mixture.atoms, values, space.domain)
     true = atoms.truth(mixture, reward, 0, task["discount"])
     margins = true.scale * phi @ (true.outcomes[0] - true.outcomes[1])
-    told = {"share": share, "expert": 0, "samples": int(10 ** rng.uniform(0.5, 2.7)), "progress": False}
-    told |= {"states": None if rng.random() < 0.5 else int(np.ceil(8 * np.log(1 / task["delta"]) / share))}
+    few = int(np.ceil(np.log(task["delta"]) / np.log1p(-0.9 * share)))  # the fewest states that can show it
+    states_asked = None if rng.random() < 0.7 else 4 * few
+    samples = int(10 ** rng.uniform(1, np.log10(20_000 / (states_asked or few))))
+    told = {"share": share, "expert": 0, "samples": samples, "progress": False, "states": states_asked}
     told |= {"reward_range": (float(values.min()), float(values.max())), "rng": int(rng.integers(2**31))}
     told |= {"paired": [None, True, False][rng.integers(3)]}
     record = task | {"n": told["samples"], "source": str(told["paired"]), "form": "jumps, declared", "made": "planned"}
@@ -798,3 +800,96 @@ JUDGES: dict[str, Callable[[int], dict[str, Any]]] = {
     "scenarios": judge_scenario,
     "assumptions": judge_assumption,
 }
+
+
+# --- counting --------------------------------------------------------------------------------------------------------
+
+
+def counted(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """How many statements were made, how many were false, and how near the worst came to it."""
+    said = [run for run in runs if "refused" not in run]
+    near = [run for run in said if run.get("ratio") is not None]
+    table: dict[str, Any] = {
+        "runs": len(runs),
+        "refused in a sentence": len(runs) - len(said),
+        "in truth wrong": sum(run.get("wrong", False) for run in said),
+        "finite bounds": sum(run.get("bounded", False) for run in said),
+        "certified": sum(run["holds"] for run in said),
+        "false": sum(run["false"] for run in said),
+        "bounds above the truth": sum(run.get("above", False) for run in said),
+        "largest ratio": max((run["ratio"] for run in near), default=None),
+        "of seed": max(near, key=lambda run: run["ratio"])["seed"] if near else None,
+    }
+    wrong = sum(run["false"] or run.get("above", False) or any(run.get("statements", {}).values()) for run in said)
+    table["95 % interval of the share of runs with anything false"] = laws.binomial_interval(wrong, len(said) or 1)
+    at_states = [run["ratio at states"] for run in said if run.get("ratio at states") is not None]
+    if at_states:
+        table["largest ratio at a state"] = max(at_states)
+        names = dict.fromkeys(name for run in said for name in run.get("statements", {}))
+        table["other statements"] = {
+            name: sum(run.get("statements", {}).get(name, False) for run in said) for name in names
+        }
+    if any("infeasible" in run for run in said):
+        table["infeasible"] = sum(run.get("infeasible", False) for run in said)
+    return table
+
+
+def attack(arguments: Arguments, walk: study.Walk) -> study.Findings:
+    """All runs, counted by kind and by δ; those that break a printed assumption apart."""
+    runs: list[dict[str, Any]] = []
+    for part, judge in JUDGES.items():
+        seeds = list(range(getattr(arguments, part)))
+        found = walk(judge, seeds, unit=part.replace("_", " "))
+        runs += [run | {"seed": seed, "part": part} for seed, run in zip(seeds, found, strict=True)]
+    fair = [run for run in runs if run["part"] != "assumptions"]
+    kinds = sorted({run["kind"] for run in runs})
+    numbers = {
+        "all but broken assumptions": counted(fair),
+        "by delta": {str(delta): counted([run for run in fair if run["delta"] == delta]) for delta in DELTAS},
+        "by kind": {kind: counted([run for run in runs if run["kind"] == kind]) for kind in kinds},
+        "by kind and delta: runs, with anything false": {
+            kind: {
+                str(delta): _share([r for r in runs if r["kind"] == kind and r["delta"] == delta]) for delta in DELTAS
+            }
+            for kind in kinds
+        },
+        "by source": {name: counted(_of(fair, "source", name)) for name in sorted({run["source"] for run in fair})},
+        "by form of the reward": {
+            name: counted(_of(fair, "form", name)) for name in sorted({run["form"] for run in fair})
+        },
+    }
+    total = numbers["all but broken assumptions"]
+    sentence = (
+        f"of {total['runs']:,} runs, {total['in truth wrong']:,} of them on wrong problems, {total['false']} ended "
+        f"in a false statement and {total['bounds above the truth']} bounds lay above the truth"
+    )
+    return study.Findings(numbers, [], None, sentence)
+
+
+def _of(runs: Sequence[dict[str, Any]], name: str, value: str) -> list[dict[str, Any]]:
+    return [run for run in runs if run[name] == value]
+
+
+def _share(runs: Sequence[dict[str, Any]]) -> list[int]:
+    said = [run for run in runs if "refused" not in run]
+    wrong = [run["false"] or run.get("above", False) or any(run.get("statements", {}).values()) for run in said]
+    return [len(said), sum(wrong)]
+
+
+def main() -> None:
+    """Run and write the numbers."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    study.add_options(parser, str(Path(__file__).parent / "results"))
+    options = parser.parse_args()
+    arguments = FAST if options.fast else Arguments()
+    if options.trials is not None:
+        arguments = Arguments(**dict.fromkeys(asdict(arguments), options.trials))
+    experiment: Any = SimpleNamespace(__file__=__file__, run=attack)
+    command = f"python experiments/attacks.py{' --fast' * options.fast}"
+    wanted = {"name": "attacks", "out": options.out, "command": command}
+    study.conduct(experiment, arguments, workers=options.workers, **wanted).unlink(missing_ok=True)
+    print((options.out / "attacks.json").read_text(encoding="utf-8"), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -193,6 +193,37 @@ def test_actions_that_the_expert_mixes_tie_within_a_bound():
     ) and "may do beats the rest everywhere" in str(found)
 
 
+class Shifts:
+    """From s to 0.8 with probability ½ + ε_a(s), else to −0.8: V(0.8) − V(−0.8) = 1 makes D_ba = ε_b − ε_a."""
+
+    n_actions, domain, thread_safe = 3, ((-1.0, 1.0),), True
+    chances = staticmethod(lambda s: (0.5 + 0.2 * s + 0.05, 0.5 + 0.2 * s, 0.5 - 0.2 * s))
+
+    def sample(self, states, action, rng):
+        return np.where(rng.random(len(states)) < self.chances(states[:, 0])[action], 0.8, -0.8)
+
+
+def test_a_mixing_expert_takes_what_the_best_policy_may_not_take_and_no_more_is_said():
+    def expert(states):  # action 1 is worse than action 0 by 0.05 wherever both are mixed
+        return np.where(states > 0, [0.5, 0.5, 0.0], [0.0, 0.0, 1.0])
+
+    # V(0.8) − V(−0.8) = 1, for R = V − γP_πV at the two places, up to a constant
+    gained = 1 - 0.3 * (0.5 * 0.71 + 0.5 * 0.66 - 0.66)
+    settings = {"expert": expert, "discount": 0.3, "columns": certirl.Legendre(2), "tail": 0, "tube": 0.3}
+    found = certirl.certify(lambda s: gained * (s[:, 0] > 0), Shifts(), samples=400_000, rng=0, **settings)
+    assert found.holds and 0 < found.settled < 1
+    assert "the best policy takes only actions that the expert takes" in str(found)
+    assert "does as the expert" not in str(found)
+
+
+def test_an_expert_that_takes_every_action_is_not_certified_in_any_word():
+    settings = {"expert": lambda s: np.full((len(s), 3), 1 / 3), "discount": 0.5, "columns": certirl.Legendre(2)}
+    found = certirl.certify(lambda s: s[:, 0], Shifts(), tail=0, samples=3_000, rng=0, **settings)
+    assert not found.holds and found.word == "not certified"
+    assert str(found).startswith("Not certified: no action is left to compare")
+    assert "declare a tail" not in str(found) and "too little data" not in str(found)
+
+
 def test_one_action_still_gets_the_certificate_it_had(problem):
     settings = {"discount": 0.7, "columns": COLUMNS, "tail": 0, "samples": 3_000, "rng": 0}
     found = certirl.certify(problem.reward, problem.dynamics, expert=0, **settings)

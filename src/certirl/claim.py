@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from math import inf, isfinite
 
 
 class Claim:
@@ -26,7 +26,8 @@ class Claim:
     @property
     def word(self) -> str:
         """One of "certified", "conditional" (on a tail of zero, as none was declared) and "not certified"."""
-        return "not certified" if not self.margin > 0 else "certified" if self.tail is not None else "conditional"
+        proved = 0 < self.margin < inf
+        return "not certified" if not proved else "certified" if self.tail is not None else "conditional"
 
     @property
     def condition(self) -> str:
@@ -38,6 +39,8 @@ class Claim:
         """What keeps it from being certified, in words; empty if it is."""
         if self.holds:
             return ""
+        if self.margin == inf:
+            return "no action is left to compare with those that the expert takes"
         if self.margin > 0:
             return "conditional on a tail of zero: declare a tail to make it a certificate"
         if self.samples_needed is not None:

@@ -49,8 +49,9 @@ class PolicyCertificate(Claim):
         half_width: the farthest that a state of the tube is from a switch.
         share: of the domain that the tube takes up.
         regret: the value lost at worst, at any state, by following the expert instead of the best policy.
-        settled: farther than this from a switch the expert does what every best policy does, who need not follow the
-            expert afterwards; infinite if that is nowhere known.
+        settled: farther than this from a switch every best policy, which need not follow the expert afterwards, takes
+            only actions that the expert takes: where the expert is sure, the same one. Infinite if that is nowhere
+            known.
         value_span: how far the expert's value reaches at least, from its lowest to its highest state.
         ties: how far actions that the expert mixes can differ, divided by γ; 0 if it never mixes.
         delta, spending: the probability of a false statement and how it was split, by name.
@@ -144,9 +145,10 @@ class PolicyCertificate(Claim):
         place = ", ".join(f"{x:.4g}" for x in self.worst_state)
         tube = self.lookup.told(self.tube)
         margin = f"at least {self.margin:.3g} there: " if np.isfinite(self.margin) else "no bound yet: "
+        compared = f"{margin}{self.account(f' at s = {place} against action {self.worst_action}')}"
         lines = [
             self._headline(),
-            f"  margin   {margin}{self.account(f' at s = {place} against action {self.worst_action}')}",
+            f"  margin   {compared if self.margin < np.inf else 'none: the expert takes every action'}",
             f"  tube     {tube}: half-width {self.half_width:.3g}, {self.share:.2%} of the domain",
             f"  regret   {self._lost}{self._settled}",
             f"  data     {self.samples:,} fresh transitions per action" + ("" if self.holds else f"; {self.missing}"),
@@ -166,7 +168,8 @@ class PolicyCertificate(Claim):
     @property
     def _settled(self) -> str:
         least = min(high - low for low, high in self.lookup.domain)
-        known = f"; farther than {self.settled:.3g} from a switch the best policy does as the expert"
+        alike = "does as the expert" if self.ties == 0 else "takes only actions that the expert takes"
+        known = f"; farther than {self.settled:.3g} from a switch the best policy {alike}"
         return known if 0 < self.settled < least / 2 else ""
 
     def _headline(self) -> str:
@@ -177,6 +180,8 @@ class PolicyCertificate(Claim):
                 "what the expert does is strictly best" if self.ties == 0 else "what the expert may do beats the rest"
             )
             return f"Certified with probability {1 - self.delta:g}: {best} {where}"
+        if self.margin == np.inf:
+            return f"{self.word.capitalize()}: {self.missing} {where}"
         if not np.isfinite(self.margin):
             return f"{self.word.capitalize()}: too little data for any bound {where}"
         known = f"with probability {1 - self.delta:g}{self.condition} the margin {where} is at least {self.margin:.3g}"

@@ -32,8 +32,8 @@ class Tube:
         share: of the domain that is undecided.
         shortfall: how much better than the expert's another action can be at worst, divided by γ.
         regret: the value lost at worst by following the expert instead of the best policy.
-        settled: farther than this from a switch the expert does what every best policy does; infinite if that is
-            nowhere known. Elsewhere its action is compared with others on the premise that it is followed afterwards.
+        settled: farther than this from a switch every best policy takes only actions that the expert takes; infinite if
+            that is nowhere known. Elsewhere they are compared on the premise that the expert is followed afterwards.
         ties: how far actions that the expert mixes can differ; 0 if it never mixes.
     """
 
