@@ -205,7 +205,7 @@ def test_sums_of_rewards_are_shown_and_drawn(folder, capsys):
         ("solve log.csv --discount 0.9 --tube 0.1", "never switches: leave tube out"),
         ("solve log.csv --discount 0.9 --plot nowhere/x.png", "there is no folder nowhere to write x.png to"),
         ("solve log.csv --discount 0.9 --size 7", "--size goes with --basis"),
-        ("solve log.csv --discount nine", "invalid float value: 'nine'; certirl solve --help explains"),
+        ("solve log.csv --discount nine", "--discount must be a number, got 'nine'; certirl solve --help explains"),
         ("solve log.csv", "required: --discount"),
         ("solve seen.csv --discount 0.9", "needs the columns state, action, next_state"),
         ("solve curious.csv --discount 0.9 --episode-column run", "curious.csv: a table of episodes needs the columns"),

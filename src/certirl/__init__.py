@@ -8,6 +8,7 @@ The steps behind it are public: `sample` → `measure` → `estimate` → `bellm
 import importlib
 from typing import Any
 
+from certirl import _interrupts as _interrupts
 from certirl import problems
 from certirl.additive import AdditiveSolution, load
 from certirl.advise import Advice, advise

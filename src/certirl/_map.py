@@ -21,12 +21,15 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from certirl import _cluster
+from certirl.doors import as_count, setting, shown, with_options
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 # Whatever library multiplies matrices reads one of these when it is loaded.
 THREAD_SETTINGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+MOST_WORKERS = 4096  # more is a mistake, and would start as many processes on a local cluster
 
 _NO_DATA = "there are no data: nothing to add up"
 
@@ -44,9 +47,7 @@ def check_workers(workers: Any) -> int:
     """A positive number of workers; all cores if None."""
     if workers is None:
         return cores()
-    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-        raise ValueError(f"workers must be a positive whole number, got {workers!r}")
-    return workers
+    return as_count(workers, "workers", most=MOST_WORKERS)
 
 
 @contextmanager
@@ -63,9 +64,8 @@ def on(place: Any) -> Iterator[None]:
         try:
             check_workers(place)
         except ValueError:
-            raise TypeError(
-                f"map must be a number of threads, a Dask client or an executor (with submit), got {place!r}"
-            ) from None
+            kinds = "a number of threads, a Dask client or an executor (with submit)"
+            raise TypeError(f"{setting('map')} must be {kinds}, got {shown(place)}") from None
     token = _place.set(place)
     try:
         yield
@@ -82,6 +82,7 @@ def fold(
     the workers, so that only sums travel, unless chunks hold the data themselves; elsewhere at most two chunks per
     worker are in the making, and memory does not grow with their number.
     """
+    function = with_options(function)
     place, alone = _place.get(), partial(_quietly, function)
     if not chunks:
         raise ValueError(_NO_DATA)
@@ -192,7 +193,7 @@ def processes(
         workers: how many processes; all cores if left out.
     """
     count = min(check_workers(workers), len(tasks))
-    alone, place = partial(_quietly, function), _place.get()
+    alone, place = partial(_quietly, with_options(function)), _place.get()
     if _cluster.is_client(place):
         yield from _cluster.as_done(alone, tasks, place)
     elif hasattr(place, "submit"):

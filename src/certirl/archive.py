@@ -6,50 +6,136 @@ import json
 import os
 import tempfile
 import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from certirl.doors import shown
+
 FORMAT = "certirl"
 VERSION = 1
 
 
-def target_of(path: str | os.PathLike[str]) -> Path:
-    """Where `write` will write: the suffix is added if missing, the folder must be there."""
-    target = Path(path)
-    if target.suffix != ".npz":
-        target = target.with_name(target.name + ".npz")
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {target.parent} to write {target.name} to")
+def as_path(path: Any) -> Path:
+    """The name of a file or folder as a path; other types and the empty name are refused."""
+    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
+        raise TypeError(f"a file is named by a string or a path, got {shown(path)}")
+    if not os.fspath(path) or "\0" in os.fspath(path):
+        raise ValueError(
+            f"the name of a file must be a string with at least one character, none of them 0, got {path!r}"
+        )
+    return Path(path)
+
+
+def target_of(path: Any, suffixes: Sequence[str] = (".npz",)) -> Path:
+    """The file that will be written, refused with a sentence if that is known to fail.
+
+    Args:
+        path: its name.
+        suffixes: of such files; the first one is added to a name that has none of them.
+    """
+    named = as_path(path)
+    try:
+        if named.is_dir() or named.name in ("", ".."):
+            raise IsADirectoryError(
+                f"cannot write {path}: it is a folder; name a file, such as {named / 'name'}{suffixes[0]}"
+            )
+        target = named if named.suffix.lower() in suffixes else named.with_name(named.name + suffixes[0])
+        if not target.parent.is_dir():
+            raise FileNotFoundError(f"there is no folder {target.parent} to write {target.name} to")
+        if target.exists() and not target.is_file():
+            raise OSError(f"cannot write {target}: it exists and is not a file")
+        for place in (target.parent, target) if target.exists() else (target.parent,):
+            if not os.access(place, os.W_OK):
+                raise PermissionError(f"cannot write {target}: {place} is write-protected")
+    except OSError as problem:
+        raise _in_words(problem, named) from None
     return target
 
 
-def write(path: str | os.PathLike[str], kind: str, header: dict[str, Any], arrays: dict[str, Any]) -> Path:
+def check_writable(path: Any, suffixes: Sequence[str] = (".npz",)) -> Path:
+    """`target_of`, and a try to write beside it: before long work rather than after it."""
+    target = target_of(path, suffixes)
+    try:
+        with tempfile.TemporaryFile(dir=_followed(target).parent) as stream:
+            stream.write(b"certirl")
+    except OSError as problem:
+        raise _in_words(problem, target) from None
+    return target
+
+
+def folder_of(path: Any) -> Path:
+    """A folder to write to, made if it is not there, refused with a sentence if nothing can be written to it."""
+    folder = as_path(path)
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise NotADirectoryError(f"cannot write to {folder}: it is a file, not a folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as stream:
+            stream.write(b"certirl")
+    except OSError as problem:
+        raise _in_words(problem, folder) from None
+    return folder
+
+
+@contextmanager
+def replacing(target: Path) -> Iterator[Path]:
+    """A file to write to that takes the place of another when it is complete; if anything fails, nothing is left of it.
+
+    Args:
+        target: the file to write or replace; where it is a link, what it leads to.
+    """
+    temporary = None
+    try:
+        final = _followed(target)
+        descriptor, name = tempfile.mkstemp(dir=final.parent, prefix=".certirl-", suffix=target.suffix)
+        os.close(descriptor)
+        temporary = Path(name)
+        yield temporary
+        os.chmod(temporary, 0o644)  # temporary files are private; results are not
+        os.replace(temporary, final)
+    except BaseException as problem:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        if isinstance(problem, OSError):
+            raise _in_words(problem, target) from None
+        raise
+
+
+def _followed(target: Path) -> Path:
+    return Path(os.path.realpath(target))
+
+
+def _in_words(problem: OSError, path: Path) -> OSError:
+    """The same error with a sentence for a message, unless it has one."""
+    if problem.errno is None:
+        return problem
+    return type(problem)(f"cannot write {path}: {str(problem.strerror).lower()}")
+
+
+def write(path: Any, kind: str, header: dict[str, Any], arrays: dict[str, Any]) -> Path:
     """Write a record of some kind; the old file, if any, stays until the new one is complete."""
     target = target_of(path)
     text = json.dumps({"format": FORMAT, "version": VERSION, "kind": kind, **header}, allow_nan=True)
-    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            np.savez(stream, header=np.array(text), **arrays)
-        os.chmod(temporary, 0o644)  # temporary files are private; results are not
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with replacing(target) as temporary, temporary.open("wb") as stream:
+        np.savez(stream, header=np.array(text), **arrays)
     return target
 
 
 def read(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """Read a record: its kind, header and arrays. Damage and strange formats are sentences, never guesses."""
-    source = Path(path)
-    if not source.exists():
-        raise FileNotFoundError(f"there is no file {source}")
+    source = as_path(path)
+    if not source.is_file():
+        raise FileNotFoundError(f"{source} is a folder" if source.is_dir() else f"there is no file {source}")
     try:
         with source.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
         header = json.loads(str(arrays.pop("header")))
+    except PermissionError:
+        raise PermissionError(f"cannot read {source}: permission denied") from None
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, AttributeError):
         raise ValueError(f"{source} is not a certirl file, or it is damaged or cut short") from None
     if not isinstance(header, dict) or header.get("format") != FORMAT:

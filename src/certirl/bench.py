@@ -21,6 +21,7 @@ import numpy as np
 
 from certirl import study
 from certirl._map import cores, one_blas_thread
+from certirl.archive import folder_of, replacing
 from certirl.bases import FAMILIES, Legendre
 from certirl.bellman import bellman
 from certirl.certify import certify
@@ -74,12 +75,10 @@ def run(out: Path, *, fast: bool = False, say: Say = print) -> dict[str, Any]:
         fast: a first look.
         say: where lines go.
     """
-    extent = FAST if fast else Extent()
-    out.mkdir(parents=True, exist_ok=True)
+    extent, out = FAST if fast else Extent(), folder_of(out)
     found = kernels(extent, say)
     whole = passes(extent)
     threads = two_threads(extent)
-    say("\n" + _passes_in_words(whole, threads))
     record = {
         "command": "certirl bench" + " --fast" * fast,
         "versions": study.versions(VERSIONED),
@@ -89,7 +88,9 @@ def run(out: Path, *, fast: bool = False, say: Say = print) -> dict[str, Any]:
         "two threads": threads,
     }
     target = out / "bench.json"
-    target.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    with replacing(target) as path:
+        path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    say("\n" + _passes_in_words(whole, threads))
     written = [str(target)]
     try:
         written.append(str(picture(found["million pairs per CPU second"], out / "bench.png")))
@@ -360,7 +361,7 @@ def _passes_in_words(whole: dict[str, Any], threads: dict[str, float]) -> str:
 
 def picture(results: dict[str, dict[int, dict[str, float]]], path: Path) -> Path:
     """Draw throughput over k for every family, with the machine's limits, and write it."""
-    from certirl.plots import COLOURS, panels
+    from certirl.plots import COLOURS, panels, written
 
     figure, axes = panels(1, len(results), sharey=True, size=(4.4 * len(results), 4.2))
     names = list(dict.fromkeys(name for rows in results.values() for row in rows.values() for name in row))
@@ -379,5 +380,5 @@ def picture(results: dict[str, dict[int, dict[str, float]]], path: Path) -> Path
     axes[0, 0].set_ylabel("million pairs per CPU second")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=5, fontsize="small", frameon=False)
-    figure.savefig(path, dpi=150)
+    written(figure, axes, path)
     return path

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from certirl import __version__, additive, archive, inputs, moments
+from certirl import __version__, _interrupts, additive, archive, doors, inputs, moments
 from certirl._map import on
 from certirl.bases import Legendre
 from certirl.problems import random_polynomial
+from certirl.readers import find_files
 from certirl.recover import OBJECTIVES
 from certirl.scheduler import place
 from certirl.solve import solve
-from certirl.solve_files import OBSERVED, solved
-from certirl.study import add_options, add_place
+from certirl.solve_files import OBSERVED, demonstrations_of, solved
+from certirl.study import add_options, add_place, folder_name
 
 _EXAMPLES = """first steps:
   certirl demo                                                 a problem with known truth, solved and certified
@@ -31,29 +35,112 @@ _EXAMPLES = """first steps:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; mistakes are one sentence on standard error and exit code 2."""
-    parser = _parser()
-    if not (sys.argv[1:] if arguments is None else arguments):
-        parser.print_help()
-        return 0
-    options = parser.parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        return int(options.run(options))
-    except BrokenPipeError:  # whoever read the output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except (ValueError, TypeError, OSError, ImportError, MemoryError) as problem:
-        print(f"certirl: {problem}", file=sys.stderr)
-        return 2
+        _interrupts.begin_work()
+        with _lasting_output():
+            parser = _parser()
+            if not words:
+                parser.print_help()
+                return 0
+            options = parser.parse_args(inputs.as_argparse_reads(words))
+            with doors.options(inputs.option_names(options)):
+                return int(options.run(options))
     except KeyboardInterrupt:
-        print("certirl: interrupted", file=sys.stderr)
-        return 130
+        return _interrupted()
+    except (ValueError, TypeError, OSError, ImportError, MemoryError, SystemError) as problem:
+        if _interrupts.happened():
+            return _interrupted()
+        if isinstance(problem, SystemError):
+            raise
+        _complain(_sentence(problem))
+        return 2
+
+
+def _interrupted() -> int:
+    _interrupts.end()
+    _complain("interrupted")
+    return _interrupts.CODE
+
+
+def _complain(sentence: str) -> None:
+    if sys.stderr is not None:
+        with suppress(OSError):
+            print(f"certirl: {sentence}", file=sys.stderr, flush=True)
+
+
+def _sentence(problem: BaseException) -> str:
+    """What to say of an error: its own sentence, or one for what the system says in another way."""
+    if isinstance(problem, MemoryError):
+        wanted = re.search(r"allocate ([\d.]+?)\.? (\wi?B|bytes)", str(problem))
+        much = f": {wanted[1]} {wanted[2]} in one piece" if wanted else ""
+        return f"there is not enough memory{much}; use fewer functions, actions or coordinates, or certirl moments"
+    if isinstance(problem, OSError) and problem.errno is not None:
+        return f"cannot use {problem.filename}: {str(problem.strerror).lower()}"
+    return " ".join(str(problem).split())
+
+
+class _Output:
+    """Standard output that cannot stop the work: a failure is kept, and nothing more is written after it.
+
+    What the encoding of a terminal does not have is written as an escape.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+        self.failure: OSError | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+    def write(self, text: str) -> int:
+        encoding = getattr(self.stream, "encoding", None) or "utf-8"
+        self._try(self.stream.write, text.encode(encoding, "backslashreplace").decode(encoding))
+        return len(text)
+
+    def flush(self) -> None:
+        self._try(self.stream.flush)
+
+    def _try(self, action: Callable[..., object], *arguments: Any) -> None:
+        if self.failure is None:
+            try:
+                action(*arguments)
+            except OSError as problem:
+                self.failure = problem
+                with suppress(OSError, ValueError):  # or what is still in its buffer would fail again at the exit
+                    os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())
+
+
+@contextmanager
+def _lasting_output() -> Iterator[None]:
+    """In here no verb is stopped by what its lines are written to; a reader who has gone away is no mistake."""
+    if sys.stdout is None:
+        yield
+        return
+    output = _Output(sys.stdout)
+    try:
+        with redirect_stdout(output):
+            yield
+    finally:
+        output.flush()
+    if output.failure is not None and not isinstance(output.failure, BrokenPipeError):
+        raise OSError(f"standard output could not be written: {str(output.failure.strerror).lower()}")
 
 
 def demo(options: argparse.Namespace) -> int:
     """Solve a problem whose truth is known until the answer is proved, and say whether it is right."""
-    problem = random_polynomial(seed=options.problem, actions=3, degree=10)
-    print(f"{problem}; the expert always takes action 0; the dynamics are only sampled.")
-    print("Known of the dynamics: they depend on the state through its first 3 Legendre functions (tail=0).\n")
+    seed = doors.as_count(options.seed, "seed", least=0)
+    number = doors.as_count(options.problem, "problem", least=0)
+    most = doors.as_count(options.max_samples, "max_samples")
+    _check_outputs(options)
+    problem = random_polynomial(seed=number, actions=3, degree=10)
+    print("certirl demo: find a reward that explains an expert, and prove it, on a problem whose truth is known.")
+    print()
+    print(f"Problem:   {problem}, discount 0.7. The expert takes action 0 at every state.")
+    print("Given:     next states drawn from a simulator, as many as are needed. The formulas of the dynamics are not")
+    print("           given, only that they depend on the state through its first 3 Legendre functions.")
+    print("Wanted:    a reward under which action 0 is strictly better than the others at every state in [-1, 1],")
+    print("           with a proof that is wrong with probability 0.05 at most.", flush=True)
     with place(options.workers, options.scheduler) as where:
         solution = solve(
             problem,
@@ -62,42 +149,48 @@ def demo(options: argparse.Namespace) -> int:
             columns=3,
             delta=0.05,
             tail=0,
-            max_samples=options.max_samples,
-            rng=options.seed,
+            max_samples=most,
+            rng=seed,
             map=where,
         )
-    print(solution)
-    if solution.reward is None:
-        return 1
-    margin = problem.true_margin(solution.reward, discount=solution.discount)
-    verdict = "strictly optimal at every state" if margin > 0 else "NOT optimal everywhere"
-    print(f"\nThe truth, which the solver did not see: minimum margin {margin:.3f}, the expert is {verdict}.")
-    _write_picture(lambda path: solution.plot(problem=problem, path=path), options.plot)
-    print(f"Solution: {solution.save(options.output)}   (certirl.load reads it, certirl check proves it again)")
-    return 0 if margin > 0 else 1
+    truth, right = "", False
+    if solution.reward is not None:
+        margin = problem.true_margin(solution.reward, discount=solution.discount)
+        right = margin > 0
+        truth = (
+            f"Truth:     computed from the formulas, which the solver did not use: the smallest margin is {margin:.3f},"
+            f"\n           so action 0 is {'strictly optimal at every state' if right else 'NOT optimal everywhere'}."
+        )
+    hint = "   (certirl check proves it again, with other arithmetic; certirl.load reads it in Python)"
+    lines = ["", solution, *(["", truth] if truth else []), ""]
+    _deliver(
+        solution,
+        options,
+        lines,
+        label="Solution",
+        hint=hint,
+        draw=lambda path: solution.plot(problem=problem, path=path),
+    )
+    return 0 if right else 1
 
 
 def solve_file(options: argparse.Namespace) -> int:
     """Solve from logged transitions, or from moments."""
-    _check_output(options.output, options.data, options.plot)
+    _check_outputs(options, [*find_files(options.data), *demonstrations_of(options)])
     with place(options.workers, options.scheduler) as where:
         solution = solved(options, where)
-    print(solution)
-    print(f"Solution: {solution.save(options.output)}")
-    if solution.reward is not None and options.plot:
-        _write_picture(lambda path: solution.plot(path=path), options.plot)
+    _deliver(solution, options, [solution], label="Solution", draw=lambda path: solution.plot(path=path))
     return 0 if solution.status in ("solved", "validated", "certified") else 1
 
 
 def show(options: argparse.Namespace) -> int:
     """Print, and perhaps draw, whatever certirl saved."""
+    _check_outputs(options, [options.file])
     kind = archive.read(options.file)[0]
-    record = moments.load(options.file) if kind == "moments" else additive.load(options.file)
-    print(record)
-    if options.plot:
-        if not hasattr(record, "plot"):
-            raise ValueError(f"there is no picture of {kind}: leave --plot out")
-        _write_picture(lambda path: record.plot(path=path), options.plot)
+    record: Any = moments.load(options.file) if kind == "moments" else additive.load(options.file)
+    if options.plot and not hasattr(record, "plot"):
+        raise ValueError(f"there is no picture of {kind}: leave --plot out")
+    _deliver(record, options, [record], draw=lambda path: record.plot(path=path))
     return 0
 
 
@@ -106,12 +199,11 @@ def cover(options: argparse.Namespace) -> int:
     from certirl import plots
     from certirl.coverage import coverage
 
+    _check_outputs(options, find_files(options.data))
     log = inputs.read_log(options)
     basis = inputs.basis_of(options, len(log.domain))
     found = coverage(log, basis=basis, periodic=tuple(options.periodic))
-    print(found)
-    if options.plot:
-        _write_picture(lambda path: plots.coverage(found, path=path), options.plot)
+    _deliver(found, options, [found], draw=lambda path: plots.coverage(found, path=path))
     return 0
 
 
@@ -119,14 +211,13 @@ def measure_files(options: argparse.Namespace) -> int:
     """Sum up tables of any length into moments."""
     from certirl import tables
 
-    _check_output(options.output, options.data)
+    _check_outputs(options, find_files(options.data))
     columns, box = inputs.recognised(options), {"domain": options.domain, "n_actions": options.actions}
     source: Any = options.data
     basis: Any = inputs.basis_of(options, len(options.domain or [None]))
     if columns is not None:
         print(inputs.told_about(columns))
-        more = {"periodic": options.periodic, "outside": options.outside, "episode_column": columns.episode}
-        source, box = tables.stream_episodes(options.data, **box, **more), {}
+        source, box = tables.stream_episodes(options.data, **box, **inputs.of_episodes(options, columns)), {}
     with place(options.workers, options.scheduler) as where:
         measured = tables.measure(
             source,
@@ -136,19 +227,18 @@ def measure_files(options: argparse.Namespace) -> int:
             map=where,
             **box,
         )
-    print(measured)
+    lines: list[Any] = [measured]
     if options.domain is None:
-        print("The domain was taken from the data; shards that are to be merged need the same --domain LOW HIGH.")
-    print(f"Moments: {measured.save(options.output)}   (certirl solve and certirl merge read it)")
+        lines += ["The domain was taken from the data; shards that are to be merged need the same --domain LOW HIGH."]
+    _deliver(measured, options, lines, label="Moments", hint="   (certirl solve and certirl merge read it)")
     return 0
 
 
 def merge_files(options: argparse.Namespace) -> int:
     """Add up moments of different data."""
-    _check_output(options.output, options.files)
+    _check_outputs(options, options.files)
     merged = moments.merge(map(moments.load, options.files), allow_repeats=options.allow_repeats)
-    print(merged)
-    print(f"Moments: {merged.save(options.output)}")
+    _deliver(merged, options, [merged], label="Moments")
     return 0
 
 
@@ -163,8 +253,8 @@ def plan(options: argparse.Namespace) -> int:
     """Print what the theorems ask for."""
     from certirl import theorems
 
-    asked = {name: value for name, value in vars(options).items() if name != "run" and value is not None}
-    print(theorems.plan(**asked))
+    names = ("discount", "beta", *theorems.ASSUMED, "rho", "columns")
+    print(theorems.plan(**{name: getattr(options, name) for name in names}))
     return 0
 
 
@@ -185,29 +275,92 @@ def bench(options: argparse.Namespace) -> int:
     return 0
 
 
-def _check_output(output: str, inputs: Sequence[str], picture: str | None = None) -> None:
-    """Refuse before the work what would spoil it after: a folder that is not there, a result in place of the data."""
-    if picture and not Path(picture).parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {Path(picture).parent} to write {Path(picture).name} to")
-    target = archive.target_of(output).resolve()
-    if target in {Path(path).resolve() for path in inputs}:
-        raise ValueError(f"{output} is an input; write the result elsewhere with --output")
+def _check_outputs(options: argparse.Namespace, read: Sequence[Any] = ()) -> None:
+    """Refuse before the work what would fail after it, and a result in place of the data."""
+    from certirl import plots
+
+    written = [archive.check_writable(options.output)] if hasattr(options, "output") else []
+    if options.plot if hasattr(options, "plot") else None:
+        written.append(archive.check_writable(options.plot, plots.SUFFIXES))
+    own = {Path(path).resolve() for path in read}
+    for target in written:
+        if target.resolve() in own:
+            raise ValueError(f"{target} is an input; write the result elsewhere with --output")
 
 
-def _write_picture(draw: Callable[[str], Any], path: str) -> None:
+def _deliver(
+    record: Any,
+    options: argparse.Namespace,
+    lines: Sequence[Any],
+    *,
+    label: str = "",
+    hint: str = "",
+    draw: Callable[[Path], Any] | None = None,
+) -> None:
+    """Write the record and its picture, then print; what could not be written is an error only after that.
+
+    Args:
+        record: what was found.
+        options: with ``output`` and ``plot``, where the verb has them.
+        lines: what to print first.
+        label: what to call the record where its file is named.
+        hint: what can be done with the file.
+        draw: writes the picture to a path.
+    """
+    said, problems = [str(line) for line in lines], []
+    if label:
+        where, problem = _saved(record, options.output)
+        said += [f"{label}: {where}{hint}"] if where is not None else []
+        problems += [problem] if problem else []
+    if draw is not None and options.plot and getattr(record, "reward", record) is not None:
+        said += _drawn(draw, options.plot, problems)
+    print("\n".join(said))
+    if problems:
+        raise OSError("; ".join(problems))
+
+
+def _saved(record: Any, output: str) -> tuple[Path | None, str]:
+    """Where the record was saved, in the temporary folder if nowhere else; and what went wrong."""
     try:
-        draw(path)
-    except ImportError as missing:
-        print(f"No picture: {missing}")
-    else:
-        print(f"Picture: {path}")
+        return record.save(output), ""
+    except OSError as problem:
+        first = _sentence(problem)
+    try:
+        elsewhere = Path(tempfile.mkdtemp(prefix="certirl-")) / Path(output).name
+        return (saved := record.save(elsewhere)), f"{first}; it was saved as {saved} instead"
+    except OSError as problem:
+        return None, f"{first}, and {_sentence(problem)}: it is only printed"
+
+
+def _drawn(draw: Callable[[Path], Any], picture: str, problems: list[str]) -> list[str]:
+    from certirl import plots
+
+    try:
+        target = archive.target_of(picture, plots.SUFFIXES)
+        draw(target)
+    except (ImportError, ValueError) as missing:
+        return [f"No picture: {missing}"]
+    except OSError as problem:
+        problems.append(_sentence(problem))
+        return []
+    return [f"Picture: {target}"]
 
 
 class _Parser(argparse.ArgumentParser):
-    """Mistakes in options are one sentence, too."""
+    """Mistakes in options are one sentence, too; an option is given once, unless it takes several values."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        for kind, key, what in (
+            ("action", None, inputs.Once),
+            ("type", int, inputs.whole),
+            ("type", float, inputs.number),
+        ):
+            self.register(kind, key, what)
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"certirl: {message}; {self.prog} --help explains\n")
+        sentence = re.sub(r"^argument (?:-o/)?(\S+?): (?=must |is )", r"\1 ", message).removeprefix("argument ")
+        self.exit(2, f"certirl: {' '.join(sentence.split())}; {self.prog} --help explains\n")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -235,7 +388,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_reproduce(commands.add_parser("reproduce", help="run the paper's experiments and draw its figures"))
     bencher = commands.add_parser("bench", help="measure the kernels and whole passes against peers and limits")
     bencher.add_argument("--fast", action="store_true", help="a first look, in less than 20 seconds")
-    bencher.add_argument("--out", type=Path, default=Path("certirl-bench"), help="folder (default certirl-bench)")
+    bencher.add_argument(
+        "--out", type=folder_name, default=Path("certirl-bench"), help="folder (default certirl-bench)"
+    )
     bencher.set_defaults(run=bench)
     return parser
 
@@ -279,7 +434,10 @@ def _add_solve(command: argparse.ArgumentParser) -> None:
     form = command.add_argument_group("what is asked of the reward")
     form.add_argument("--objective", choices=OBJECTIVES, help=f"for an expert of one action (default {OBJECTIVES[0]})")
     form.add_argument(
-        "--cover", type=float, metavar="RADIUS", help="for one action: the paper's cover instead of the continuum"
+        "--cover",
+        type=float,
+        metavar="RADIUS",
+        help="for one action: the paper's cover instead of the continuum",
     )
     form.add_argument("--slack", type=float, metavar="PRICE", help="soft form: the price of a shortfall")
     form.add_argument(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from functools import partial
 from inspect import signature
 from numbers import Real
 from threading import RLock
@@ -15,6 +17,51 @@ from numpy.typing import NDArray
 
 # One lock for all user code: a simulator may ask an expert, and an expert a simulator.
 _ONE_AT_A_TIME = RLock()
+
+# The settings that are options of a command, if one is running: the keyword, and how the option is written.
+_OPTIONS: ContextVar[Mapping[str, str] | None] = ContextVar("certirl_options", default=None)
+
+
+def setting(name: str, value: str = "") -> str:
+    """How the user writes a setting: ``outside='clip'`` in Python, ``--outside clip`` on the command line.
+
+    A sentence that names a setting names it by this function, so that it is right for both.
+
+    Args:
+        name: of the keyword.
+        value: as Python writes it; left out, the name alone is given.
+    """
+    option = (_OPTIONS.get() or {}).get(name)
+    if option is None:
+        return f"{name}={value}" if value else name
+    word, _, form = option.partition(" ")
+    return f"{word} {form or value.strip(chr(39))}" if value else word
+
+
+@contextmanager
+def options(table: Mapping[str, str]) -> Iterator[None]:
+    """In here settings are written as options of a command.
+
+    Args:
+        table: the option of each keyword, ``{"n_actions": "--actions"}``; with the form of its values where these are
+            not written as in Python, ``{"domain": "--domain LOW HIGH"}``.
+    """
+    token = _OPTIONS.set(table)
+    try:
+        yield
+    finally:
+        _OPTIONS.reset(token)
+
+
+def with_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, for other threads and processes: settings are written there as they are here."""
+    table = _OPTIONS.get()
+    return function if table is None else partial(_with_options, dict(table), function)
+
+
+def _with_options(table: Mapping[str, str], function: Callable[..., Any], *arguments: Any) -> Any:
+    with options(table):
+        return function(*arguments)
 
 
 def as_number(
@@ -39,7 +86,9 @@ def as_number(
     number = _real(value)
     inside = number is not None and (least < number < most if strict else least <= number <= most)
     if number is None or not inside or not np.isfinite(number):
-        raise ValueError(f"{name} must be {meaning or 'a number'}{_range(least, most, strict)}, got {shown(value)}")
+        raise ValueError(
+            f"{setting(name)} must be {meaning or 'a number'}{_range(least, most, strict)}, got {shown(value)}"
+        )
     return number
 
 
@@ -58,13 +107,16 @@ def as_count(value: Any, name: str, *, least: int = 1, most: int | None = None, 
         too_many = number is not None and most is not None and number > most
         ends = f", at most {most:,}" if too_many else f", at least {least:,}"
         raise ValueError(f"{name} must be {meaning or 'a whole number'}{ends}, got {shown(value)}")
+
+        ends = f", at least {least}" if most is None else f" between {least} and {most}"
+        raise ValueError(f"{setting(name)} must be {meaning or 'a whole number'}{ends}, got {shown(value)}")
     return number
 
 
 def as_flag(value: Any, name: str) -> bool:
     """True or False, and nothing that merely counts as one of them."""
     if not isinstance(value, bool | np.bool_):
-        raise ValueError(f"{name} must be True or False, got {shown(value)}")
+        raise ValueError(f"{setting(name)} must be True or False, got {shown(value)}")
     return bool(value)
 
 

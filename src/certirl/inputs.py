@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from certirl.bases import FAMILIES, Basis, Fourier
 from certirl.boxes import product
 from certirl.domain import describe
+from certirl.doors import as_count
 from certirl.episode_readers import ENDS, EPISODE, Columns, columns_of, names_of
 from certirl.episodes import OUTSIDE
 from certirl.readers import find_files
@@ -18,6 +21,67 @@ DATA = (
     "files, folders or patterns: .parquet or .csv with columns state (or state_0, state_1, …), action and next_state, "
     "or with a column episode and the next state in the next row; or .npz with arrays states, actions, next_states"
 )
+MOST_FUNCTIONS = 5_000  # of one coordinate: matrices of 200 MB each
+
+# Keywords that a command writes otherwise than with two dashes before them, and the form of values unlike Python's.
+_RENAMED = {"n_actions": "actions", "rng": "seed", "map": "workers", "price": "slack", "k": "size"}
+_FORMS = {"domain": " LOW HIGH", "periodic": " AXIS"}
+_POSITIONAL = ("data", "file", "files", "study", "run", "given")
+
+
+def number(text: str) -> float:
+    """A number, as the value of an option."""
+    try:
+        return float(text)
+    except ValueError:
+        comma = ": write a decimal point" if re.fullmatch(r"\s*[+-]?\d*,\d+\s*", text) else ""
+        raise argparse.ArgumentTypeError(f"must be a number, got {text.strip()!r}{comma}") from None
+
+
+def whole(text: str) -> int:
+    """A whole number, as the value of an option."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a whole number, got {text.strip()[:40]!r}") from None
+
+
+class Once(argparse.Action):
+    """Store the value of an option, and refuse a second one: which of both is meant cannot be known."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        """Store it."""
+        given: frozenset[str] = getattr(namespace, "given", frozenset())
+        if option_string is not None and self.dest in given:
+            raise argparse.ArgumentError(self, "is given twice")
+        namespace.given = given | {self.dest}
+        setattr(namespace, self.dest, values)
+
+
+def as_argparse_reads(words: Sequence[str]) -> list[str]:
+    """The same words, with negative numbers such as -1e-3 marked as values, which argparse takes for options.
+
+    A file whose name begins with a dash is refused, since argparse would take it for an option, too.
+    """
+    read: list[str] = []
+    for place, word in enumerate(words):
+        if word == "--":
+            return [*read, *words[place:]]
+        if re.fullmatch(r"-(\d|[.,]\d|inf|nan).*", word, re.IGNORECASE):
+            word = f" {word}"  # with a space it can be no option, and float does not mind
+        elif re.match(r"-[^-]", word) and Path(word).exists():
+            raise ValueError(f"{word} begins with a dash and would be taken for an option: write ./{word}")
+        read.append(word)
+    return read
+
+
+def option_names(options: argparse.Namespace) -> dict[str, str]:
+    """How the settings of the Python calls behind a command are written as its options (see `doors.setting`)."""
+    names = {name: name for name in vars(options) if name not in _POSITIONAL}
+    names |= {keyword: name for keyword, name in _RENAMED.items() if name in names}
+    return {keyword: f"--{name.replace('_', '-')}{_FORMS.get(name, '')}" for keyword, name in names.items()}
+
+
 _INTERVALS: dict[str, Any] = {"type": float, "nargs": 2, "metavar": ("LOW", "HIGH"), "action": "append"}
 
 
@@ -39,7 +103,7 @@ def add_episodes(group: Any) -> None:
         "is one; '' to take every row by itself)",
     )  # fmt: skip
     group.add_argument(
-        "--outside", choices=OUTSIDE, default=OUTSIDE[0],
+        "--outside", choices=OUTSIDE,
         help="what to do with episodes that leave the domain (default refuse)",
     )  # fmt: skip
 
@@ -58,7 +122,8 @@ def basis_of(options: argparse.Namespace, coordinates: int) -> Basis | None:
         if options.size is not None:
             raise ValueError("--size goes with --basis; without a basis both are chosen from the data")
         return None
-    size, family = 11 if options.size is None else options.size, FAMILIES[options.basis.capitalize()]
+    size = 11 if options.size is None else as_count(options.size, "size", most=MOST_FUNCTIONS)
+    family = FAMILIES[options.basis.capitalize()]
     parts = [Fourier(size) if axis in options.periodic else family(size) for axis in range(coordinates)]
     return parts[0] if coordinates == 1 else product(*parts)
 
@@ -66,20 +131,31 @@ def basis_of(options: argparse.Namespace, coordinates: int) -> Basis | None:
 def recognised(options: argparse.Namespace) -> Columns | None:
     """How a table is divided into episodes; None if every row stands by itself."""
     file, asked = find_files(options.data)[0], options.episode_column
-    if asked == "" or (file.suffix.lower() == ".npz" and asked is None):
-        return None
     try:
-        if asked is None and not {*EPISODE, *ENDS} & set(names_of(file)):
+        single = asked == "" or (asked is None and file.suffix.lower() == ".npz")
+        if single or (asked is None and not {*EPISODE, *ENDS} & set(names_of(file))):
+            if options.outside is not None:
+                raise ValueError(
+                    "--outside is for tables of episodes, and every row stands by itself here: widen --domain, or "
+                    "remove the rows outside it"
+                )
             return None
         return columns_of(file, episode_column=asked)
     except ValueError as problem:
-        raise ValueError(f"{file}: {problem}") from None
+        named = str(problem).startswith(str(file))
+        raise ValueError(str(problem) if named else f"{file}: {problem}") from None
 
 
 def told_about(columns: Columns) -> str:
     """What was recognised, and how to have it otherwise."""
     other = "; --episode-column '' takes every row by itself" if columns.next_states else ""
     return f"Read as episodes: {columns}{other}."
+
+
+def of_episodes(options: argparse.Namespace, columns: Columns) -> dict[str, Any]:
+    """What the readers of episodes are asked for."""
+    outside = options.outside or OUTSIDE[0]
+    return {"periodic": options.periodic, "outside": outside, "episode_column": columns.episode}
 
 
 def read_log(options: argparse.Namespace) -> Transitions:
@@ -91,8 +167,7 @@ def read_log(options: argparse.Namespace) -> Transitions:
         log = read_transitions(options.data, **given)
     else:
         print(told_about(columns))
-        given |= {"periodic": options.periodic, "outside": options.outside, "episode_column": columns.episode}
-        log = read_episodes(options.data, **given)
+        log = read_episodes(options.data, **given, **of_episodes(options, columns))
     check_axes(options.periodic, len(log.domain))
     print(log)
     if options.domain is None:

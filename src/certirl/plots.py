@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from certirl.archive import replacing, target_of
 from certirl.boxes import mesh
 from certirl.domain import Array
 
@@ -21,6 +22,9 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 MOST_PANELS = 12
 
+# What pictures are written as; a name without one of these gets the first.
+SUFFIXES = (".png", ".pdf", ".svg", ".jpg", ".jpeg", ".eps", ".ps", ".tif", ".tiff", ".webp")
+
 
 def _pyplot() -> Any:
     try:
@@ -31,9 +35,16 @@ def _pyplot() -> Any:
 
 
 def written(figure: Any, axes: Any, path: Any) -> Any:
-    """The axes; if there is a path, the figure is written there first and closed."""
-    if path is not None:
-        figure.savefig(path, dpi=150)
+    """The axes; if there is a path, or an open file, the figure is written there first and closed."""
+    if path is None:
+        return axes
+    try:
+        if hasattr(path, "write"):
+            figure.savefig(path, dpi=150)
+        else:
+            with replacing(target_of(path, SUFFIXES)) as temporary:
+                figure.savefig(temporary, dpi=150)
+    finally:
         _pyplot().close(figure)
     return axes
 

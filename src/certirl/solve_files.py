@@ -70,8 +70,10 @@ def _from_moments(options: argparse.Namespace, asked: dict[str, Any]) -> Any:
         raise ValueError(
             "one moments file can be solved, and no other file with it: certirl merge puts several together"
         )
-    if options.domain is not None or options.actions is not None or options.periodic:
-        raise ValueError("--domain, --actions and --periodic belong to transitions; moments were measured with theirs")
+    for name in ("domain", "actions", "periodic", "episode_column", "outside"):
+        if getattr(options, name):
+            option = f"--{name.replace('_', '-')}"
+            raise ValueError(f"{option} belongs to transitions, and moments were measured with theirs: leave it out")
     measured = moments.load(options.data[0])
     expert = expert_of(options)
     if not expert.is_constant:
@@ -103,7 +105,7 @@ class Expert:
 
 def expert_of(options: argparse.Namespace) -> Expert:
     """An action, the word "observed", or a file."""
-    word = str(options.expert)
+    word = str(options.expert).strip()
     if word.lstrip("+-").isdecimal():
         return Expert(int(word))
     if word == OBSERVED:
@@ -113,14 +115,20 @@ def expert_of(options: argparse.Namespace) -> Expert:
                 "demonstrations in a file of their own, --expert FILE, or leave --delta out"
             )
         return Expert(None)
-    if not Path(word).exists():
+    if not word or not Path(word).exists():
         raise ValueError(
-            f"--expert must be an action (a whole number), the word {OBSERVED}, or a file of demonstrations; there is "
-            f"no file {word}"
+            f"--expert must be an action (a whole number), the word {OBSERVED}, or a file of demonstrations; "
+            + (f"there is no file {word}" if word else "it is empty")
         )
     if Path(word).resolve() in {file.resolve() for file in find_files(options.data)}:
         raise ValueError(f"{word} is the log itself: write --expert {OBSERVED} if the expert made it")
     return Expert(None, word)
+
+
+def demonstrations_of(options: argparse.Namespace) -> tuple[Path, ...]:
+    """The files that ``--expert`` names."""
+    expert = expert_of(options)
+    return () if expert.file is None else find_files(expert.file)
 
 
 def policy_of(expert: Expert, log: Transitions, periodic: Sequence[int]) -> Policy:

@@ -11,7 +11,6 @@ import csv
 import hashlib
 import json
 import math
-import os
 import platform
 import sys
 import time
@@ -24,7 +23,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from certirl._map import check_workers, on, processes
+from certirl.archive import folder_of, replacing
 from certirl.bases import Basis
+from certirl.doors import as_count
 from certirl.moments import Moments, accumulate
 from certirl.progress import Report, watched
 from certirl.scheduler import place
@@ -169,7 +170,7 @@ def conduct(
     The memory outlives this call, so that a longer command that is interrupted later need not do it again.
     """
     check_workers(workers)
-    out.mkdir(parents=True, exist_ok=True)
+    out = folder_of(out)
     memory = out / f".{name}-{_fingerprint(experiment, arguments)}.trials"
     start = time.perf_counter()
     findings = experiment.run(arguments, Walk(memory, workers, progress))
@@ -181,10 +182,10 @@ def conduct(
         "versions": versions(),
         "result": findings.summary,
     }
-    with _Replacing(out / f"{name}.json") as path:
+    with replacing(out / f"{name}.json") as path:
         path.write_text(json.dumps(plain(record), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     if findings.table:
-        with _Replacing(out / f"{name}.csv") as path:
+        with replacing(out / f"{name}.csv") as path:
             _write_table(path, findings.table)
     if findings.figure is not None:
         _write_picture(out / name, findings.figure)
@@ -212,22 +213,6 @@ def versions(packages: Sequence[str] = VERSIONED) -> dict[str, str]:
     return known
 
 
-class _Replacing:
-    """A path to write to that takes the place of another only when all went well."""
-
-    def __init__(self, target: Path) -> None:
-        self.target, self.path = target, target.with_name(f".{target.name}.{os.getpid()}")
-
-    def __enter__(self) -> Path:
-        return self.path
-
-    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        if error is None:
-            self.path.replace(self.target)
-        else:
-            self.path.unlink(missing_ok=True)
-
-
 def _write_table(path: Path, table: Sequence[dict[str, Any]]) -> None:
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.DictWriter(stream, list(dict.fromkeys(key for row in table for key in row)))
@@ -237,7 +222,7 @@ def _write_table(path: Path, table: Sequence[dict[str, Any]]) -> None:
 
 def _write_picture(stem: Path, figure: Any) -> None:
     for suffix, settings in ((".png", {"dpi": 160}), (".pdf", {"metadata": {"CreationDate": None}})):
-        with _Replacing(stem.with_suffix(suffix)) as path:
+        with replacing(stem.with_suffix(suffix)) as path:
             figure.savefig(path, format=suffix[1:], **settings)
 
 
@@ -247,7 +232,14 @@ def add_options(parser: argparse.ArgumentParser, out: str) -> None:
     add_place(parser, "processes")
     parser.add_argument("--trials", type=int, help="repetitions, where there are any (default: the paper's)")
     parser.add_argument("--seed", type=int, default=0, help="seed of all draws (default 0)")
-    parser.add_argument("--out", type=Path, default=Path(out), help=f"folder for the results (default {out})")
+    parser.add_argument("--out", type=folder_name, default=Path(out), help=f"folder for the results (default {out})")
+
+
+def folder_name(text: str) -> Path:
+    """The name of a folder on the command line."""
+    if not text:
+        raise argparse.ArgumentTypeError("the name of the folder is empty")
+    return Path(text)
 
 
 def add_place(parser: Any, workers: str) -> None:
@@ -262,12 +254,12 @@ def add_place(parser: Any, workers: str) -> None:
 
 def chosen(experiment: Experiment, options: argparse.Namespace) -> Any:
     """The arguments that the options ask for."""
-    arguments = replace(experiment.FAST if options.fast else experiment.Arguments(), seed=options.seed)
-    if options.trials is None or not hasattr(arguments, "trials"):
+    seed = as_count(options.seed, "seed", least=0)
+    arguments = replace(experiment.FAST if options.fast else experiment.Arguments(), seed=seed)
+    if options.trials is None:
         return arguments
-    if options.trials < 2:
-        raise ValueError(f"trials must be at least 2, got {options.trials}")
-    return replace(arguments, trials=options.trials)
+    trials = as_count(options.trials, "trials", least=2)
+    return replace(arguments, trials=trials) if hasattr(arguments, "trials") else arguments
 
 
 def main(experiment: Experiment, words: Sequence[str] | None = None) -> int:
