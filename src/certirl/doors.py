@@ -106,9 +106,6 @@ def as_count(value: Any, name: str, *, least: int = 1, most: int | None = None, 
     if number is None or number < least or (most is not None and number > most):
         too_many = number is not None and most is not None and number > most
         ends = f", at most {most:,}" if too_many else f", at least {least:,}"
-        raise ValueError(f"{name} must be {meaning or 'a whole number'}{ends}, got {shown(value)}")
-
-        ends = f", at least {least}" if most is None else f" between {least} and {most}"
         raise ValueError(f"{setting(name)} must be {meaning or 'a whole number'}{ends}, got {shown(value)}")
     return number
 
