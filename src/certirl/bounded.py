@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -40,6 +40,7 @@ class BoundedReward:
         domain: the box of states.
     """
 
+    thread_safe: ClassVar[bool] = True  # the function is not asked by several threads at once unless it is
     function: RewardLike
     low: float
     high: float

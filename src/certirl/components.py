@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -160,6 +160,7 @@ class AdditiveReward:
         parts: R_j.
     """
 
+    thread_safe: ClassVar[bool] = True
     names: tuple[str, ...]
     coordinates: tuple[tuple[int, ...], ...]
     parts: tuple[Reward, ...]

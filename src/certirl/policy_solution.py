@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,6 +38,7 @@ class StateFunction:
         forgotten: there are terminal states, but the file that this was read from could not keep which.
     """
 
+    thread_safe: ClassVar[bool] = True
     basis: Basis | Cells
     coefficients: Array
     ended: Callable[[Array], Any] | None = None

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from certirl.bases import Basis
 from certirl.domain import Array, as_states, describe, like_input
-from certirl.doors import lend
+from certirl.doors import alone, as_reals, lend
 
 RewardLike = Callable[[Array], Any]
 
@@ -26,15 +26,14 @@ def values_of(reward: RewardLike, states: Array, *, name: str = "the reward") ->
         states: where.
         name: of the function, for complaints.
     """
-    answer = np.asarray(reward(lend(states)))
-    if answer.dtype.kind not in "biuf":
-        raise ValueError(f"{name} must return real numbers, got {answer.dtype.name} for {len(states)} states")
+    with alone(reward):
+        answer = as_reals(reward(lend(states)), f"what {name} returns", truth=True)
     if answer.shape not in {(len(states),), (len(states), 1)}:
         raise ValueError(
             f"{name} is asked about all states at once: for {len(states)} states it must return {len(states)} numbers, "
             f"got shape {list(answer.shape)}"
         )
-    values = np.array(answer.reshape(len(states)), dtype=np.float64)
+    values = answer.reshape(len(states)).astype(np.float64)
     if not np.isfinite(values).all():
         row = int((~np.isfinite(values)).argmax())
         place = ", ".join(f"{x:.6g}" for x in np.asarray(states[row], dtype=float).ravel())
@@ -51,6 +50,7 @@ class Reward:
         coefficients: α ``[k]``, read-only.
     """
 
+    thread_safe: ClassVar[bool] = True
     basis: Basis
     coefficients: Array
 
