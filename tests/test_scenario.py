@@ -91,7 +91,7 @@ def test_wrong_calls_are_refused_in_a_sentence():
     problem = Drift()
     with pytest.raises(ValueError, match="needs reward_range"):
         scenario(total, problem, discount=0.5, rng=0)
-    with pytest.raises(ValueError, match="left its range"):
+    with pytest.raises(ValueError, match="outside its declared range"):
         scenario(total, problem, rng=0, **{**ASKED, "reward_range": (0.0, 1.0)})
     with pytest.raises(ValueError, match="needs at least 32 states, got 10"):
         scenario(total, problem, rng=0, states=10, **ASKED)
