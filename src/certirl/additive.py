@@ -16,6 +16,7 @@ from certirl.certify_components import AdditiveCertificate
 from certirl.components import AdditiveReward
 from certirl.decompose import AdditiveWitness, Conflict
 from certirl.domain import Array, as_states, freeze
+from certirl.extrema import ranked
 from certirl.solution import HEADLINES
 
 KIND = "additive solution"
@@ -136,7 +137,7 @@ class AdditiveSolution:
 
     def _contributions(self) -> str:
         """The components that do most, and what each adds to the margin against every rival."""
-        order = np.argsort(-np.abs(self.minima).sum(axis=1), kind="stable")
+        order = ranked(np.abs(self.minima).sum(axis=1), np.arange(len(self.minima)))
         each = []
         for j in order[:SHOWN]:
             against = ", ".join(f"{value:+.2g}" for value in np.round(self.minima[j], 3) + 0.0)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from certirl.domain import Array
+from certirl.extrema import first_of_least
 from certirl.program import least_norm
 
 # Cones are halved until the training data clear the forecast error this many times over, or there are so many.
@@ -47,14 +48,16 @@ class Fan:
             if p == 1 or known or clearance > COMFORT or len(heap) >= self.most:
                 return np.array([entry[2] for entry in heap]), np.array([entry[3] for entry in heap])
             heapq.heappop(heap)
-            i, j = divmod(int((cone @ cone.T).argmin()), p)  # the widest angle
+            i, j = divmod(first_of_least((cone @ cone.T).ravel()), p)  # the widest angle
             new = [cone.copy(), cone.copy()]
             new[0][i] = new[1][j] = (cone[i] + cone[j]) / np.linalg.norm(cone[i] + cone[j])
 
     def _simplex(self) -> Array:
         """p + 1 unit vectors with sum zero; the first one is a reward, if the training data allow any."""
+        from scipy.linalg import helmert
+
         p = self.points.shape[1]
-        corners = np.linalg.svd(np.eye(p + 1) - 1 / (p + 1))[0][:, :p] * np.sqrt(1 + 1 / p)
+        corners = helmert(p + 1).T * np.sqrt(1 + 1 / p)
         reward, _ = least_norm(self.points / (float(np.linalg.norm(self.points, axis=1).max()) or 1.0))
         if reward is not None:  # reflect the first corner into it
             mirror = corners[0] - reward / np.linalg.norm(reward)

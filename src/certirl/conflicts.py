@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from certirl.bases import Basis
 from certirl.domain import Array, freeze, one_coordinate
 from certirl.effects import Effects
+from certirl.extrema import ranked
 from certirl.lookups import Lookup, look_up
 from certirl.policies import Policy
 from certirl.program import least_norm
@@ -59,7 +60,7 @@ class Conflict:
         return len(self.weights)
 
     def __str__(self) -> str:
-        order = np.argsort(-self.weights, kind="stable")[:SHOWN]
+        order = ranked(self.weights, self.states, self.actions)[:SHOWN]
         named = ", ".join(
             f"{self.taken[r]} rather than {self.actions[r]} at s = {_place(self.states[r])} ({self.weights[r]:.2g})"
             for r in order

@@ -17,7 +17,7 @@ from certirl import blocks
 from certirl.bellman import Bellman
 from certirl.components import AdditiveReward, Component
 from certirl.domain import Array, freeze
-from certirl.extrema import local_minima, minimum
+from certirl.extrema import first_of_least, local_minima, minimum, ranked
 from certirl.program import whitening
 from certirl.recover import OBJECTIVES, Reason, recover
 from certirl.reward import Reward
@@ -51,7 +51,7 @@ class AdditiveWitness:
 
     Attributes:
         shares: ν_a of every rival, by action; they add up to 1.
-        rows: with their weights, components in order.
+        rows: with their weights, in the order of components, rivals and states.
         residual: length of the weighted sums relative to the longest row: zero but for rounding.
     """
 
@@ -65,8 +65,9 @@ class AdditiveWitness:
             (action,) = telling
             return f"action {action} cannot be told from the expert's: its advantages cancel within every component"
         shares = ", ".join(f"action {action} ({share:.2g})" for action, share in telling.items())
-        clearest = max(self.rows, key=lambda row: row.weight).component
-        first = sorted((row for row in self.rows if row.component == clearest), key=lambda row: -row.weight)[:4]
+        order = ranked(np.array([row.weight for row in self.rows]), np.arange(len(self.rows)))
+        clearest = self.rows[order[0]].component
+        first = [self.rows[r] for r in order if self.rows[r].component == clearest][:4]
         places = ", ".join(f"{row.action} at {_place(row.state)} ({row.weight:.2g})" for row in first)
         return f"{shares} cancel out in every component, as in {clearest}: {places} (weights in brackets)"
 
@@ -337,7 +338,7 @@ def _judged(
         minima=minima / unit,
         states=tuple(np.array([state for state, _ in own]) for own in found),
         margin=margin / unit,
-        worst_action=criteria[0].rivals[int(minima.sum(axis=0).argmin())],
+        worst_action=criteria[0].rivals[first_of_least(minima.sum(axis=0))],
     )
 
 
@@ -352,10 +353,10 @@ def _witness(
         a: float(weights[(whole.component == 0) & (whole.rival == i)].sum()) for i, a in enumerate(criteria[0].rivals)
     }
     states = [state for own in rows.states.values() for state in own]
+    used = sorted(np.flatnonzero(weights > 1e-9), key=lambda r: (whole.component[r], whole.rival[r], *states[r]))
     kept = [
-        Conflict(components[j].name, states[r], criteria[0].rivals[rival], float(weights[r]))
-        for r, (j, rival) in enumerate(zip(whole.component, whole.rival, strict=True))
-        if weights[r] > 1e-9
+        Conflict(components[whole.component[r]].name, states[r], criteria[0].rivals[whole.rival[r]], float(weights[r]))
+        for r in used
     ]
     return AdditiveWitness(shares, tuple(kept), residual)
 

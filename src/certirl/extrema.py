@@ -9,7 +9,7 @@ from certirl.bases import Basis
 from certirl.boxes import ProductBasis
 from certirl.domain import Array
 
-TIE = 1e-6  # relative to the largest value: above rounding and the tolerances of the solvers
+TIE = extrema_boxes.TIE
 
 
 def local_minima(
@@ -34,25 +34,47 @@ def local_minima(
     basis = basis.resized(len(coefficients))
     if isinstance(basis, ProductBasis):
         return extrema_boxes.local_minima(basis, coefficients, exact=exact, below=below)
-    states = basis.grid((4 if exact else 8) * basis.size + 1)[:, 0]
-    if exact:
-        states = np.unique(np.concatenate([states, basis.stationary_points(coefficients)]))
-    states, _ = _lowest(basis, coefficients, states)
-    states, values = _lowest(basis, coefficients, _polished(basis, coefficients, states))
+    states, values = _lowest(basis, coefficients, _candidates(basis, coefficients, exact=exact))
     return states[:, None], values
 
 
 def minimum(basis: Basis, coefficients: Array) -> tuple[Array, float]:
-    """The state ``[d]`` at which Σ c_i φ_i is smallest, and its value there; on boxes, a proved bound below it."""
+    """The state ``[d]`` at which Σ c_i φ_i is smallest, and its value there; on boxes, a proved bound below it.
+
+    A solved program leaves minima that are equal but for rounding, or a curve that is constant: of all states that tie
+    the smallest is named, the low end of the interval included.
+    """
     if isinstance(basis, ProductBasis):
         return extrema_boxes.minimum(basis.resized(len(coefficients)), coefficients)
-    states, values = local_minima(basis, coefficients)
-    return states[first_of_least(values)], float(values.min())
+    basis = basis.resized(len(coefficients))
+    states = _candidates(basis, coefficients, exact=True)
+    least = float((basis.values(states) @ coefficients).min())
+    states = np.append(basis.domain[0][0], states)
+    return states[first_of_least(basis.values(states) @ coefficients), None], least
 
 
 def first_of_least(values: Array) -> int:
     """Which is the least; the first of those that tie but for rounding, as minima of a solved program do."""
-    return int((values <= values.min() + TIE * np.abs(values).max()).argmax())
+    return int(extrema_boxes.least(values).argmax())
+
+
+def ranked(weights: Array, *places: Array) -> Array:
+    """The order from the largest weight to the smallest; weights that are equal but for rounding by their places.
+
+    Args:
+        weights: ``[m]``.
+        places: what decides between equal weights, ascending, the first one first: ``[m]`` or ``[m, d]`` each.
+    """
+    keys = [np.atleast_2d(np.asarray(place).T) for place in places]
+    return np.lexsort([*np.concatenate(keys)[::-1], -np.round(weights / (np.abs(weights).max() * TIE or 1.0))])
+
+
+def _candidates(basis: Basis, coefficients: Array, *, exact: bool) -> Array:
+    """States of an interval among which every local minimum is, in order ``[m]``."""
+    states = basis.grid((4 if exact else 8) * basis.size + 1)[:, 0]
+    if exact:
+        states = np.unique(np.concatenate([states, basis.stationary_points(coefficients)]))
+    return _polished(basis, coefficients, _lowest(basis, coefficients, states)[0])
 
 
 def _lowest(basis: Basis, coefficients: Array, states: Array) -> tuple[Array, Array]:

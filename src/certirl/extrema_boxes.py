@@ -22,6 +22,7 @@ FIRST_REACH = np.pi / 4  # σ of the first boxes: four of them to the shortest w
 _CLOSER = 8  # times that bounds are worked out again from what they have just proved; it costs no new values
 _BLOCK = 1 << 17  # numbers at once on the way to values: they stay in the cache
 MOST_VALUES = 400_000  # after so many the bound proved so far must do
+TIE = 1e-6  # relative to the largest value: above rounding and the tolerances of the solvers
 _NEGLIGIBLE = 1e-10  # of the sum of all terms: may be left out, and counts as rounding
 
 
@@ -137,19 +138,15 @@ def local_minima(
         States ``[m, d]`` and the values there ``[m]``.
     """
     wave = Wave(basis, np.asarray(coefficients, dtype=np.float64))
-    axes, half = wave.first_boxes()
-    angles = _lowest_on_mesh(wave, axes)
-    if exact:
-        angles = np.concatenate([angles, branch_and_bound(wave, below=below)[0][None]])
-    angles = _polished(wave, angles, half)
-    states = wave.states(angles)
-    low, high = np.array(basis.domain).T
-    _, first = np.unique(((states - low) / (high - low)).round(7), axis=0, return_index=True)
-    return states[first], basis.values(states[first]) @ coefficients
+    states = _minima(wave, branch_and_bound(wave, below=below)[0][None] if exact else None)
+    return states, basis.values(states) @ coefficients
 
 
 def minimum(basis: ProductBasis, coefficients: Array, *, tolerance: float | None = None) -> tuple[Array, float]:
     """The state ``[d]`` with the smallest value found, and a proved lower bound of all values.
+
+    Of minima that tie but for rounding, the one with the smallest first coordinate is named, then with the smallest
+    second one, and so on. A coordinate that makes no difference is at its low end.
 
     Args:
         basis: a product basis.
@@ -158,7 +155,31 @@ def minimum(basis: ProductBasis, coefficients: Array, *, tolerance: float | None
     """
     wave = Wave(basis, np.asarray(coefficients, dtype=np.float64))
     angles, proved = branch_and_bound(wave, tolerance)
-    return wave.states(angles[None])[0], proved
+    states = _minima(wave, angles[None])
+    low, high = np.array(basis.domain).T
+    states = states[least(basis.values(states) @ coefficients)]
+    for axis in range(len(low)):
+        aside = np.where(np.arange(len(low)) == axis, low, states)
+        both = np.stack([basis.values(one) @ coefficients for one in (states, aside)])
+        states = np.where(least(both)[1, :, None], aside, states)
+    for axis in range(len(low)):
+        states = states[states[:, axis] <= states[:, axis].min() + TIE * (high - low)[axis]]
+    return states[0], proved
+
+
+def least(values: Array) -> Array:
+    """Which of the values are the least but for rounding and the tolerances of solvers."""
+    return np.asarray(values <= values.min() + TIE * np.abs(values).max())
+
+
+def _minima(wave: Wave, also: Array | None) -> Array:
+    """Local minima ``[m, d]``, those that the lowest points of a mesh and further angles lead to, in order."""
+    axes, half = wave.first_boxes()
+    angles = _lowest_on_mesh(wave, axes)
+    states = wave.states(_polished(wave, angles if also is None else np.concatenate([angles, also]), half))
+    low, high = np.array(wave.basis.domain).T
+    _, first = np.unique(((states - low) / (high - low)).round(7), axis=0, return_index=True)
+    return states[first]
 
 
 def branch_and_bound(wave: Wave, tolerance: float | None = None, below: float | None = None) -> tuple[Array, float]:

@@ -13,7 +13,7 @@ from certirl import program
 from certirl.bellman import Bellman
 from certirl.boxes import mesh
 from certirl.domain import Array, Domain, freeze
-from certirl.extrema import first_of_least, local_minima, minimum
+from certirl.extrema import first_of_least, local_minima, minimum, ranked
 from certirl.reward import Reward
 
 OBJECTIVES = ("least-variance", "l1", "max-margin")
@@ -98,7 +98,7 @@ class Witness:
     def __str__(self) -> str:
         if len(self.weights) == 1:
             return f"at {_state(self.states[0])} action {self.actions[0]} acts exactly like the expert's"
-        order = np.argsort(-self.weights)[:4]
+        order = ranked(self.weights, self.actions, self.states)[:4]
         named = ", ".join(
             f"action {self.actions[r]} at {_state(self.states[r])} ({self.weights[r]:.2g})" for r in order
         )

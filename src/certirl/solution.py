@@ -17,6 +17,7 @@ from certirl.boxes import from_spec
 from certirl.certify import Certificate
 from certirl.domain import Array, as_states, describe, freeze
 from certirl.estimate import Operators
+from certirl.extrema import ranked
 from certirl.recover import Recovery, Witness, undecided
 from certirl.refute import Refutation
 from certirl.reward import Reward
@@ -137,7 +138,7 @@ class Solution:
         data = f"{counts} transitions for each of" if self.samples else "exact operators of"
         where = "exact on the continuum" if self.cover is None else f"on a cover of radius {self.cover:.3g}"
         if self.slack.any():
-            worst = int(self.slack.argmax())
+            worst = ranked(self.slack, self.actions, self.states)[0]
             place = ", ".join(f"{x:.4g}" for x in self.states[worst])
             where += f", slack up to {self.slack[worst]:.3g} (action {self.actions[worst]} at s = {place})"
         return [
