@@ -1,4 +1,4 @@
-"""The house keeps its shape: imports go downward, `import certirl` is light, the README runs."""
+"""The house keeps its shape: imports go downward, `import certirl` is light, links lead somewhere."""
 
 import ast
 import re
@@ -123,31 +123,6 @@ def test_every_room_is_on_the_map():
     text = (ROOT / "CONTRIBUTING.md").read_text()
     rooms = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__", "__main__"}
     assert {room for room in rooms if f"`{room}`" not in text} == set()
-
-
-PAGES = [
-    "README.md",
-    *(
-        f"docs/{page}.md"
-        for page in ("certificates", "components", "demonstrations", "dimensions", "experts", "environments", "scale")
-    ),
-    *sorted(f"docs/tutorials/{path.name}" for path in (ROOT / "docs" / "tutorials").glob("*.md")),
-]
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_code_of_the_pages_runs_and_prints_what_they_say(page, tmp_path):
-    text = (ROOT / page).read_text()
-    blocks = re.findall(r"```python\n(.*?)```", text, re.S)
-    outputs = re.findall(r"```text\n(.*?)```", text, re.S)
-    assert len(blocks) >= 2 and outputs
-    script = tmp_path / "page.py"
-    script.write_text("\n".join(blocks))
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert done.returncode == 0, done.stderr
-    for line in "\n".join(outputs).strip().splitlines():
-        # Rounds and rows of the program may differ by one from one BLAS to another; all else is the same everywhere.
-        assert line.split(" exact on the continuum")[0] in done.stdout
 
 
 @pytest.mark.parametrize("path", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda p: p.name)

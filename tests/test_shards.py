@@ -1,9 +1,6 @@
 """Moments on disk: saved, merged and solved, in Python and on the command line."""
 
 import json
-import re
-import shlex
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -208,20 +205,3 @@ def test_mistakes_are_one_sentence_and_write_nothing(folder, capsys, arguments, 
 def test_repeats_can_be_allowed(folder):
     assert main(["moments", "log/part-0.parquet", "-o", "m.npz"]) == 0
     assert main(["merge", "m.npz", "m.npz", "--allow-repeats", "-o", "twice.npz"]) == 0
-
-
-def test_the_page_about_data_shows_what_really_happens(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    page = (Path(__file__).parent.parent / "docs" / "data.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", page, re.S)
-    exec(blocks[0], space := {})
-    shown = re.findall(r"^    \$ certirl (.*)\n((?:    [^$\n].*\n)*)", page, re.M)
-    assert len(shown) == 6
-    for command, output in shown:
-        main(shlex.split(command))
-        printed = capsys.readouterr()
-        for line in output.splitlines():
-            assert line.strip().split(" exact on the continuum")[0] in printed.out + printed.err
-    exec("\n".join(blocks[1:]), space)
-    printed = capsys.readouterr().out
-    assert all(text in printed for text in re.findall(r"```text\n(.*?)```", page, re.S))

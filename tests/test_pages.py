@@ -1,0 +1,107 @@
+"""Every page runs and prints what it says; and the comparison itself can fail."""
+
+import pytest
+
+from pages import ROOT, check, find, parts, same_line, same_number, script
+
+TUTORIALS = sorted(f"docs/tutorials/{path.name}" for path in (ROOT / "docs" / "tutorials").glob("*.md"))
+PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")), *TUTORIALS]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_code_of_the_pages_runs_and_prints_what_they_say(page, tmp_path):
+    check(page, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("3", "3", True),
+        ("3", "4", False),
+        ("35,309", "35,309", True),
+        ("35,309", "35,310", False),
+        ("0.354", "0.355", True),
+        ("0.354", "0.356", False),
+        ("0.7", "0.71", True),
+        ("0.7", "0.72", False),
+        ("1", "1.001", True),  # printed with four digits, of which the last are zeros
+        ("1", "1.002", False),
+        ("-0.2588", "-0.3917", False),
+        ("-0.2588", "0.2588", False),
+        ("−1.5", "-1.5", True),
+        ("0", "-0", True),
+        ("7.4e-07", "7.5e-07", True),
+        ("7.4e-07", "7.4e-06", False),
+        ("1e-05", "9.9e-06", True),
+        ("1e-147", "4e-147", False),
+    ],
+)
+def test_numbers_agree_to_a_unit_of_their_last_digit(one, other, same):
+    assert same_number(one, other) is same and same_number(other, one) is same
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "same"),
+    [
+        ("margin 0.21 at s = -1", "margin 0.21 at s = -1", True),
+        ("margin 0.21 at s = -1", "margin 0.22 at s = -1", True),
+        ("margin 0.21 at s = -1", "margin 0.21 at s = 1", False),
+        ("margin 0.21 at s = -1", "margin 0.21 near s = -1", False),
+        ("margin 0.21 at s = -1", "  margin 0.21 at s = -1", False),
+        ("Legendre(11) on [-1, 1]", "Legendre(12) on [-1, 1]", False),
+        ("99.4% of 5,000 fresh states", "99.5% of 5,000 fresh states", True),
+        ("99.4% of 5,000 fresh states", "99.4% of 5,001 fresh states", False),
+        ("80×80 cells, s0", "80×80 cells, s1", False),
+        ("exact, 3 solves, 12 rows; κ = 1.04", "exact, 1 solve, 8 rows; κ = 1.04", True),
+        ("exact, 3 solves, 12 rows; κ = 1.04", "exact, 3 solves, 12 rows; κ = 1.14", False),
+        ("γ = 0.99: 21 rounds, residual 7.4e-07", "γ = 0.99: 22 rounds, residual 6.2e-07", True),
+    ],
+)
+def test_lines_agree_in_all_words(shown, printed, same):
+    assert same_line(shown, printed) is same
+
+
+def test_a_block_is_found_whole_and_in_order_unless_it_says_that_it_is_cut():
+    printed = ["One: 0.5", "  two", "  three", "Four", "Five"]
+    assert find("One: 0.5\n  two\n  three\n", printed) == 3
+    assert find("One: 0.5\n  …\n  three\nFour\n", printed) == 4
+    assert find("One: 0.5\n…\n", printed) == 1
+    assert find("Four\n", printed, 3) == 4 and find("Four\n", printed, 4) is None
+    assert find("One: 0.5\n  three\n", printed) is None  # a line is missing
+    assert find("One: 0.5\n  two\n", printed) is None  # the last one
+    assert find("  three\nFour\n", printed) is None  # the first one
+    assert find("Five\nFour\n", printed) is None
+    assert find("One: 0.7\n  two\n  three\n", printed) is None
+
+
+PAGE = """Text.
+
+```python
+x = 1
+print(f"x = {x / 3:.3f}")
+```
+
+```text
+x = 0.333
+```
+
+    $ certirl merge none.npz -o all.npz
+    certirl: there is no file none.npz
+    $ certirl demo
+    $ certirl show
+
+    not output
+"""
+
+
+def test_a_page_is_code_commands_and_output(tmp_path, monkeypatch):
+    assert [kind for kind, _ in parts(PAGE)] == ["python", "text"] + ["command", "text"] * 3
+    assert parts(PAGE)[3] == ("text", "certirl: there is no file none.npz\n") and parts(PAGE)[-1] == ("text", "")
+    assert "_certirl(['merge'," in script(parts(PAGE)) and "demo" not in script(parts(PAGE))
+    monkeypatch.setattr("pages.ROOT", tmp_path)
+    (tmp_path / "good.md").write_text(PAGE)
+    check("good.md", tmp_path)
+    for wrong in (PAGE.replace("0.333", "0.335"), PAGE.replace("no file", "a file"), PAGE.replace("x = 1", "x = y")):
+        (tmp_path / "wrong.md").write_text(wrong)
+        with pytest.raises(AssertionError):
+            check("wrong.md", tmp_path)
