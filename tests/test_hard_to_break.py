@@ -26,7 +26,7 @@ ACTIONS = np.arange(60) % 3
         ([0.0, 1.0], [0, -1], [0, 1], {}, "whole numbers"),
         ([0.0, 1.0], ["a", "b"], [0, 1], {}, "whole numbers"),
         ([0.0, 1.0], [0, 3], [0, 1], {"n_actions": 2}, "not among the 2 actions"),
-        (["x", "y"], [0, 1], [0, 1], {}, "must be numbers"),
+        (["x", "y"], [0, 1], [0, 1], {}, "must be real numbers"),
         (np.zeros((2, 2, 2)), [0, 1], [0, 1], {}, "shape"),
         ([0.0, 1.0], [[0, 1]], [0, 1], {}, "shape"),
         ([1.0, 1.0], [0, 1], [1.0, 1.0], {}, "never changes"),

@@ -23,7 +23,7 @@ from certirl.progress import Report, watched_stream
 from certirl.reward import RewardLike, unpack
 from certirl.simulator import CHUNK, Placing, Simulator, as_generator, can_pair, check_simulator, draw
 from certirl.tail import TailLike, tail_in_words, tail_number
-from certirl.transitions import Piece, Transitions, pieces
+from certirl.transitions import Piece, Transitions, continued_rows, pieces, repeated_rows
 from certirl.weigh import (
     AnyEvidence,
     check_box,
@@ -221,16 +221,41 @@ def check_declared(transitions: Transitions) -> None:
     """
     if transitions.domain_from_data:
         raise ValueError("a certificate needs a declared domain: write Transitions(…, domain=(low, high))")
-    if transitions.terminal is not None and transitions.terminal.any():
-        raise ValueError(
-            "a certificate needs transitions that are independent of each other, and the rows that keep a terminal "
-            "state where it is are copies: leave the ends out, or solve without delta"
+    sign = dependence(transitions)
+    if sign is not None:
+        finding, remedy, declaration = sign
+        raise ValueError(f"{INDEPENDENT}, and {finding}: {remedy}, or {declaration or 'solve without delta'}")
+
+
+INDEPENDENT = "a certificate needs transitions that are independent of each other"
+_DECLARE = "write Transitions(…, independent=True) if each of them was drawn by itself"
+
+
+def dependence(log: Transitions) -> tuple[str, str, str] | None:
+    """What shows that the rows of a log are not independent of each other, and the remedy; None if nothing does.
+
+    The third is what to write in Python where the sign can be wrong, empty where it cannot.
+    """
+    if log.terminal is not None and log.terminal.any():
+        return "the rows that keep a terminal state where it is are copies", "leave the ends out", ""
+    if (
+        log.episodes is not None
+        and np.unique(log.episodes[log.episodes >= 0], return_counts=True)[1].max(initial=0) > 1
+    ):
+        return "the steps of an episode follow from each other", "keep one step of every episode", ""
+    if log.independent is not None:
+        return None if log.independent else ("these are declared not to be", "draw others", "")
+    repeated = repeated_rows(log)
+    if repeated:
+        finding = f"{repeated:,} of {len(log):,} rows repeat the state, action and next state of another, as copies do"
+        return finding, "keep one of each", _DECLARE
+    continued = continued_rows(log)
+    if continued:
+        finding = (
+            f"{continued:,} of {len(log):,} rows start in the very state in which another ends, as steps of a walk do"
         )
-    if transitions.episodes is not None and np.bincount(transitions.episodes + 1)[1:].max(initial=0) > 1:
-        raise ValueError(
-            "a certificate needs transitions that are independent of each other, and the steps of an episode follow "
-            "from each other: keep one step of every episode, or solve without delta"
-        )
+        return finding, "keep single steps from far apart", _DECLARE
+    return None
 
 
 def split(
@@ -247,7 +272,6 @@ def split(
 ) -> tuple[Iterable[Piece], Iterable[Piece]]:
     """Independent data for training and for the proof: two streams of draws, or a random division of a log."""
     if isinstance(source, Transitions):
-        check_declared(source)
         first, second = divide(source, share, as_generator(0 if rng is None else rng))
         return pieces(first, CHUNK), pieces(second, CHUNK)
     generator = as_generator(rng, role)
@@ -264,7 +288,8 @@ def split(
 
 
 def divide(transitions: Transitions, share: float, rng: np.random.Generator) -> tuple[Transitions, Transitions]:
-    """Two disjoint random parts of a log, whole pairs together."""
+    """Two disjoint random parts of a log that a proof can rest on, whole pairs together."""
+    check_declared(transitions)
     n = int(transitions.counts[0]) if transitions.paired else len(transitions)
     chosen = np.zeros(n, dtype=bool)
     chosen[rng.choice(n, max(int(share * n), 1), replace=False, shuffle=False)] = True

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from certirl.doors import as_count, shown
+from certirl.doors import as_array, as_count, shown
 
 Array = NDArray[Any]
 Domain = tuple[tuple[float, float], ...]
@@ -16,7 +16,10 @@ Domain = tuple[tuple[float, float], ...]
 # States this far outside (relative to the width) are rounding, not mistakes: they are moved to the edge.
 _ROUNDING = 1e-9
 
-LARGEST_ACTION = 2**31  # beyond it, what looks like an action is something else
+MOST_ACTIONS = 1_000  # sums of products are kept for every pair of actions
+_LARGEST_ACTION = 2**31  # beyond it, what looks like an action is something else
+_FEW = 100  # actions that a log may leave out unless the number of actions is given
+_WIDTHS = 1e-100, 1e100  # half of a domain: its square and that of its inverse stay finite
 
 
 def freeze(record: Any) -> None:
@@ -31,18 +34,25 @@ def freeze(record: Any) -> None:
 
 def as_domain(value: Any) -> Domain:
     """Turn ``(low, high)`` or a sequence of such pairs into a tuple of float pairs, one per coordinate."""
+    got = f"got {shown(value)}"
     try:
-        box = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"domain must be (low, high) or a tuple of such pairs, got {value!r}") from None
+        box = as_array(value, "domain").astype(np.float64)
+    except ValueError:
+        raise ValueError(f"domain must be (low, high) or a tuple of such pairs, {got}") from None
     if box.ndim == 1:
         box = box[None, :]
     if box.ndim != 2 or box.shape[1] != 2 or len(box) == 0:
-        raise ValueError(f"domain must be (low, high) or a tuple of such pairs, got {value!r}")
+        raise ValueError(f"domain must be (low, high) or a tuple of such pairs, {got}")
     if not np.isfinite(box).all():
-        raise ValueError(f"domain must have finite ends, got {value!r}; clip or squash unbounded coordinates first")
+        raise ValueError(f"domain must have finite ends, {got}; clip or squash unbounded coordinates first")
     if not (box[:, 0] < box[:, 1]).all():
-        raise ValueError(f"every interval of the domain needs low < high, got {value!r}")
+        raise ValueError(f"every interval of the domain needs low < high, {got}")
+    widths = box[:, 1] / 2 - box[:, 0] / 2
+    if not ((widths > _WIDTHS[0]) & (widths < _WIDTHS[1])).all():
+        raise ValueError(
+            f"every interval of the domain needs a width between {_WIDTHS[0]:g} and {_WIDTHS[1]:g}, {got}; "
+            "measure the states in other units"
+        )
     return tuple((float(low), float(high)) for low, high in box)
 
 
@@ -70,10 +80,8 @@ def as_rows(states: ArrayLike, dimension: int, *, name: str = "states", first: i
 
     Complaints number the rows from ``first``, so that a part of a file can name its row in the whole.
     """
-    try:
-        rows = np.asarray(states, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be numbers, got {type(states).__name__}") from None
+    with np.errstate(over="ignore"):  # what is too large for double precision is reported as infinite
+        rows = as_array(states, name, first=first).astype(np.float64, copy=False)
     if rows.ndim == 0 and dimension == 1:
         rows = rows.reshape(1, 1)
     elif rows.ndim == 1:
@@ -104,26 +112,44 @@ def as_states(states: ArrayLike, domain: Domain, *, name: str = "states", first:
 
 def as_actions(actions: Any, *, n_actions: int | None = None, first: int = 0) -> NDArray[np.intp]:
     """Turn ``[n]`` or ``[n, 1]`` into whole numbers 0, 1, … below ``n_actions``; rows are counted from ``first``."""
-    raw = np.asarray(actions)
+    try:
+        raw = as_array(actions, "actions", first=first)
+    except ValueError as problem:
+        raise ValueError(f"{problem}; actions are whole numbers 0, 1, …: map names or torques to numbers") from None
     if raw.ndim == 2 and raw.shape[1] == 1:
         raw = raw[:, 0]
     if raw.ndim != 1:
         raise ValueError(f"actions must have shape [n], got {list(raw.shape)}")
-    if raw.size and not np.issubdtype(raw.dtype, np.number):
-        raise ValueError("actions must be whole numbers 0, 1, …; map names or torques to numbers first")
-    whole = np.isfinite(raw) & (raw == np.round(raw)) & (raw >= 0) & (raw < LARGEST_ACTION)
+    whole = np.isfinite(raw) & (raw == np.round(raw)) & (raw >= 0) & (raw < _LARGEST_ACTION)
     if not whole.all():
         row = int(whole.argmin())
         raise ValueError(
             f"actions must be whole numbers 0, 1, …, got {float(raw[row]):.12g} in row {first + row}; "
             "map names or torques to numbers first"
         )
-    if n_actions is not None and raw.size and raw.max() >= n_actions:
-        row = int((raw >= n_actions).argmax())
-        raise ValueError(
-            f"action {int(raw[row])} in row {first + row} is not among the {n_actions} actions 0 … {n_actions - 1}"
-        )
+    if raw.size and raw.max() >= (MOST_ACTIONS if n_actions is None else n_actions):
+        row = int((raw >= (MOST_ACTIONS if n_actions is None else n_actions)).argmax())
+        found = f"action {int(raw[row])} in row {first + row} is"
+        if n_actions is None:
+            raise ValueError(f"{found} above {MOST_ACTIONS - 1}, the largest possible: number the actions 0, 1, …")
+        raise ValueError(f"{found} not among the {n_actions} actions 0 … {n_actions - 1}")
     return raw.astype(np.intp)
+
+
+def as_n_actions(value: Any, *, name: str = "n_actions") -> int:
+    """The number of actions, as it was declared."""
+    return as_count(value, name, most=MOST_ACTIONS, meaning="a whole number of actions")
+
+
+def count_actions(actions: NDArray[np.intp]) -> int:
+    """The largest action of a log plus one, unless most actions up to it never occur: then they are misnumbered."""
+    count, seen = int(actions.max()) + 1, len(np.unique(actions))
+    if count > max(_FEW, 10 * seen):
+        raise ValueError(
+            f"the largest action is {count - 1} but only {seen} different actions occur: number them 0 … {seen - 1}, "
+            f"or declare that there are {count} actions"
+        )
+    return count
 
 
 def as_axes(axes: Any, dimension: int, *, name: str = "periodic") -> tuple[int, ...]:

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from decimal import Decimal
 from functools import partial
 from inspect import signature
 from numbers import Real
@@ -117,6 +118,39 @@ def as_flag(value: Any, name: str) -> bool:
     return bool(value)
 
 
+def as_array(values: Any, name: str, *, truth: bool = False, first: int = 0) -> NDArray[Any]:
+    """Real numbers as an array of integers or floats, not copied where they are one already.
+
+    Masked and missing values, complex numbers, times, texts, truth values and rows of different length are refused.
+
+    Args:
+        values: an array, a list, a column of a table, a single number.
+        name: of the argument, as the user wrote it.
+        truth: whether True and False are among the numbers.
+        first: the number of the first row, for the sentence.
+    """
+    if type(values) is np.ndarray and values.dtype.kind in "iuf":
+        return values
+    for number, part in enumerate(values if isinstance(values, list | tuple) else [values]):
+        if isinstance(part, np.ma.MaskedArray) and np.ma.getmaskarray(part).any():
+            place = np.argwhere(np.ma.getmaskarray(part))[0]
+            row = first + (number if part is not values else int(place[0]) if place.size else 0)
+            raise ValueError(
+                f"{name} must be real numbers, got masked values, the first in row {row}; leave such rows out"
+            )
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"{name} must be an array of real numbers, {_unequal(values, first)}") from None
+    kind = array.dtype.kind
+    if kind == "O":
+        return _from_objects(array, name, first)
+    if kind not in ("biuf" if truth else "iuf"):
+        got = shown(values) if array.ndim == 0 else f"an array of {array.dtype}"
+        raise ValueError(f"{name} must be real numbers, got {got}{_INSTEAD.get(kind, '')}")
+    return array
+
+
 def lend(states: NDArray[Any]) -> NDArray[Any]:
     """A copy for user code, which may change it: ``obs -= mean`` is a common idiom and must harm nothing."""
     return np.array(states)
@@ -132,34 +166,23 @@ def alone(function: Any) -> AbstractContextManager[Any]:
 
 
 def as_reals(values: Any, what: str, *, truth: bool = False) -> NDArray[Any]:
-    """What user code answered, as an array of its own: real numbers, or truth values too if ``truth``.
-
-    Args:
-        values: the answer; strings, complex numbers, objects, dates and masked values are refused.
-        what: answered it, for the sentence.
-        truth: whether True and False are among the numbers.
-    """
-    try:
-        array = np.array(values)
-    except (TypeError, ValueError, RuntimeError) as problem:
-        raise ValueError(f"{what} must be an array of real numbers, got {shown(values)}: {problem}") from None
-    if array.dtype.kind not in ("biuf" if truth else "iuf"):
-        kind = shown(values) if array.ndim == 0 else f"an array of {array.dtype}"
-        raise ValueError(f"{what} must be real numbers, got {kind}")
-    if np.ma.isMaskedArray(values) and np.ma.getmaskarray(values).any():
-        raise ValueError(f"{what} must be real numbers, got masked values: fill or remove them")
-    return array
+    """What user code answered, as an array of its own: real numbers, or truth values too if ``truth``."""
+    return np.array(as_array(values, what, truth=truth))
 
 
 def as_flags(values: Any, count: int, what: str) -> NDArray[np.bool_]:
-    """Truth values ``[count]`` of user code: True and False, or 1 and 0."""
-    flags = as_reals(values, what, truth=True)
+    """Truth values ``[count]`` as an array of its own: True and False, or 1 and 0."""
+    flags = as_array(values, what, truth=True)
     found = flags[:, 0] if flags.shape == (count, 1) else flags
-    if found.shape != (count,) or not ((found == 0) | (found == 1)).all():
+    if found.shape != (count,):
         raise ValueError(
             f"{what} must be True or False for each of the {count} states, "
             f"got {flags.dtype} of shape {list(flags.shape)}"
         )
+    other = (found != 0) & (found != 1)
+    if other.any():
+        row = int(other.argmax())
+        raise ValueError(f"{what} must be True or False for each of the {count} states, got {found[row]} in row {row}")
     return found.astype(bool)
 
 
@@ -178,6 +201,42 @@ def shown(value: Any) -> str:
     """What was given, short enough for a sentence."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 60 else f"{text[:56]} … ({type(value).__name__})"
+
+
+# What to write instead of an array of another kind.
+_INSTEAD = {
+    "b": "; write 0.0 and 1.0 where that is meant",
+    "c": "; write values.real where the imaginary part is zero",
+    "M": "; write seconds since the first, say (t - t[0]) / np.timedelta64(1, 's')",
+    "m": "; write seconds, say dt / np.timedelta64(1, 's')",
+    "U": "; convert texts with float",
+    "S": "; convert texts with float",
+    "T": "; convert texts with float",
+}
+
+
+def _unequal(values: Any, first: int) -> str:
+    """Why no array can be made of it."""
+    if isinstance(values, list | tuple):
+        lengths = [len(value) if hasattr(value, "__len__") else None for value in values]
+        for row, length in enumerate(lengths):
+            if length != lengths[0]:
+                sizes = ["one number" if n is None else f"{n} numbers" for n in (lengths[0], length)]
+                return f"equally many in every row: row {first} has {sizes[0]}, row {first + row} has {sizes[1]}"
+    return f"got {type(values).__name__}"
+
+
+def _from_objects(array: NDArray[Any], name: str, first: int) -> NDArray[np.float64]:
+    """Python's own numbers, fractions and decimals as floats."""
+    for place in np.ndindex(array.shape):
+        value = array[place]
+        if isinstance(value, bool) or not isinstance(value, Real | Decimal):
+            where = f" in row {first + place[0]}; leave rows with missing values out" if place else ""
+            raise ValueError(f"{name} must be real numbers, got {shown(value)}{where}")
+    try:
+        return array.astype(np.float64)
+    except OverflowError:
+        raise ValueError(f"{name} must be finite in double precision, got a number above 1.8e308") from None
 
 
 def _real(value: Any) -> float | None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from certirl.bases import Basis, Fourier, Legendre
 from certirl.boxes import of_degree
-from certirl.certify import check_declared, check_delta, divide, least_enough
+from certirl.certify import check_delta, divide, least_enough
 from certirl.certify_policies import SwitchingCase, check_endless
 from certirl.conflicts import contests
 from certirl.domain import Domain, as_domain
@@ -176,7 +176,6 @@ def prove_policy_by_log(
 ) -> PolicySolution:
     """The same from a log, which is divided once: one part finds the reward, the other proves it."""
     check_delta(delta)
-    check_declared(log)
     check_box(log.domain)
     policy = as_policy(expert, log.n_actions)
     chosen = _columns(columns, tail, log.domain, discount, log)

@@ -7,7 +7,7 @@ from typing import Any
 
 from certirl.bases import Basis
 from certirl.bellman import bellman
-from certirl.certify import check_declared, conclude, divide
+from certirl.certify import conclude, divide
 from certirl.choose import (
     MOST_COLUMNS_ON_A_BOX,
     Choice,
@@ -166,7 +166,6 @@ def proved_by_log(
     asked: dict[str, Any],
 ) -> Solution:
     """A log is divided once: one part finds the reward, the other proves it."""
-    check_declared(source)
     training, fresh = divide(source, TRAINING_SHARE, as_generator(0 if rng is None else rng))
     if basis is not None and columns is not None:
         choice = as_asked(basis.on(source.domain), columns)

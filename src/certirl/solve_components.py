@@ -14,7 +14,7 @@ from certirl.additive import AdditiveSolution
 from certirl.bases import Basis
 from certirl.bellman import Bellman, bellman
 from certirl.boxes import ProductBasis
-from certirl.certify import check_declared, divide
+from certirl.certify import divide
 from certirl.certify_components import AdditiveCertificate, certify_sum
 from certirl.choose import FOLDS, MOST_COLUMNS, MOST_COLUMNS_ON_A_BOX, as_asked, best_columns
 from certirl.components import Component, SideBySide, as_columns, as_components, as_groups
@@ -144,7 +144,6 @@ class _Walk:
 
     def log(self, rng: np.random.Generator, proof: dict[str, Any], tested: _Tested) -> AdditiveSolution:
         """One part of a log finds the reward, the other proves it."""
-        check_declared(self.source)
         training, fresh = divide(self.source, TRAINING_SHARE, rng)
         moments = self._measured(pieces(training, CHUNK))
         self._check_columns()

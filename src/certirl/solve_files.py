@@ -10,6 +10,7 @@ from typing import Any
 
 from certirl import archive, moments
 from certirl.bases import Basis
+from certirl.certify import INDEPENDENT, dependence
 from certirl.coverage import coverage
 from certirl.demonstrations import policy_from
 from certirl.effects import value_basis
@@ -41,11 +42,9 @@ def _from_log(options: argparse.Namespace, asked: dict[str, Any]) -> Any:
         raise ValueError("--objective is for experts who always take one action: leave it out")
     _check_proof(options, constant=expert.is_constant)
     log = read_log(options)
-    if options.delta is not None and log.episodes is not None:
-        raise ValueError(
-            "a certificate needs transitions that are independent of each other, and those of an episode follow each "
-            "other: leave --delta out, or keep single transitions from far apart in a table without episodes"
-        )
+    sign = dependence(log) if options.delta is not None else None
+    if sign is not None:
+        raise ValueError(f"{INDEPENDENT}, and {sign[0]}: {sign[1]}, or leave --delta out")
     if not expert.is_constant:
         policy = policy_of(expert, log, options.periodic)
         return solve(log, expert=policy, basis=_value_functions(options, log), **asked)

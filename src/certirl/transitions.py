@@ -10,8 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl import tensors
-from certirl.domain import Array, Domain, as_domain, as_rows, as_states, bounding_box, describe, freeze
+from certirl.domain import (
+    Array,
+    Domain,
+    as_domain,
+    as_n_actions,
+    as_rows,
+    as_states,
+    bounding_box,
+    count_actions,
+    describe,
+    freeze,
+)
 from certirl.domain import as_actions as as_actions  # others look for it here
+from certirl.doors import as_array, as_flag, as_flags, shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,9 +38,12 @@ class Transitions:
         n_actions: the number of actions; left out, the largest one seen plus one.
         paired: row i of every action has the same state and was drawn with the same random numbers, so that differences
             between actions can be estimated row by row; checked as far as it can be.
-        domain_from_data: nobody declared the domain.
-        terminal: which next states end an episode ``[n]``; None if nobody knows.
-        episodes: the number of the episode each row is from ``[n]``, -1 for rows of none; None if nobody knows.
+        domain_from_data: the domain was not declared.
+        terminal: which next states end an episode ``[n]``; None if unknown.
+        episodes: the number of the episode each row is from ``[n]``, -1 for rows of none; None if unknown.
+        independent: whether the rows are draws independent of each other. None, the default: a proof looks for rows
+            that are copies of others and for rows that continue others, and refuses them. True: they are, whatever the
+            rows look like. False: they are not, and no proof rests on them.
         notes: what was done to the data before, in sentences.
     """
 
@@ -41,14 +56,18 @@ class Transitions:
     domain_from_data: bool = field(default=False, init=False)
     terminal: NDArray[np.bool_] | None = field(default=None, kw_only=True)
     episodes: NDArray[np.intp] | None = field(default=None, kw_only=True)
+    independent: bool | None = field(default=None, kw_only=True)
     notes: tuple[str, ...] = field(default=(), kw_only=True)
+    # The same in all parts of a log: there, and only there, the same number is the same episode.
+    _origin: object = field(default_factory=object, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        shape = np.shape(self.states)
-        dimension = shape[1] if len(shape) == 2 else 1
-        states = as_rows(self.states, dimension, name="states")
+        declared = None if self.n_actions is None else as_n_actions(self.n_actions)
+        states = as_array(self.states, "states")
+        dimension = states.shape[1] if states.ndim == 2 else 1
+        states = as_rows(states, dimension, name="states")
         next_states = as_rows(self.next_states, dimension, name="next_states")
-        actions = as_actions(self.actions, n_actions=None if self.n_actions is None else int(self.n_actions))
+        actions = as_actions(self.actions, n_actions=declared)
         if not len(states) == len(actions) == len(next_states):
             raise ValueError(
                 "states, actions and next_states must be equally long, "
@@ -56,23 +75,29 @@ class Transitions:
             )
         if len(states) == 0:
             raise ValueError("there are no transitions: states, actions and next_states are empty")
+        if dimension == 0:
+            raise ValueError(f"states need at least one coordinate, got shape {list(states.shape)}")
         domain = bounding_box(states, next_states) if self.domain is None else as_domain(self.domain)
         if len(domain) != dimension:
             raise ValueError(f"states have {dimension} coordinates but the domain {describe(domain)} has {len(domain)}")
-        n_actions = int(actions.max()) + 1 if self.n_actions is None else int(self.n_actions)
+        terminal = None if self.terminal is None else as_flags(self.terminal, len(states), "terminal")
+        episodes = None if self.episodes is None else as_episode_numbers(self.episodes)
+        if episodes is not None and episodes.shape != (len(states),):
+            raise ValueError(
+                f"episodes must be {len(states)} numbers, one for each row, got shape {list(episodes.shape)}"
+            )
         self._keep(
-            states=as_states(states, domain, name="states"),
+            states=as_states(states, domain, name="states"),  # an own array, like every other
             actions=actions,
             next_states=as_states(next_states, domain, name="next_states"),
             domain=domain,
-            n_actions=n_actions,
+            n_actions=count_actions(actions) if declared is None else declared,
             domain_from_data=self.domain is None,
+            paired=as_flag(self.paired, "paired"),
+            terminal=terminal,
+            episodes=episodes,
+            independent=None if self.independent is None else as_flag(self.independent, "independent"),
         )
-        for name, kind in (("terminal", np.bool_), ("episodes", np.intp)):
-            column = getattr(self, name)
-            if column is not None and np.shape(column) != (len(states),):
-                raise ValueError(f"{name} must have one entry for each of {len(states)} rows, got {np.shape(column)}")
-            self._keep(**{name: None if column is None else np.asarray(column, dtype=kind)})
         if self.paired:
             self._check_pairs()
 
@@ -101,14 +126,17 @@ class Transitions:
 
     def where(self, chosen: NDArray[np.bool_]) -> Transitions:
         """The transitions for which ``chosen`` is true, on the same domain."""
-        rows = np.flatnonzero(chosen)
-        if len(chosen) != len(self) or not rows.size:
-            raise ValueError(f"chosen must be true for some of the {len(self)} transitions, got {rows.size}")
+        flags = np.asarray(chosen)
+        if flags.dtype != np.bool_ or flags.shape != (len(self),) or not flags.any():
+            raise ValueError(
+                f"chosen must be {len(self)} booleans, one for each transition and true for some, got {shown(chosen)}"
+            )
+        rows = np.flatnonzero(flags)
         part = object.__new__(Transitions)  # what was checked once stays right
         names = ("states", "actions", "next_states", "terminal", "episodes")
         columns = {name: None if getattr(self, name) is None else getattr(self, name)[rows] for name in names}
-        kept = {name: getattr(self, name) for name in ("domain", "n_actions", "paired", "domain_from_data", "notes")}
-        part._keep(**columns, **kept)
+        same = ("domain", "n_actions", "paired", "domain_from_data", "independent", "notes", "_origin")
+        part._keep(**columns, **{name: getattr(self, name) for name in same})
         if part.paired:
             part._check_pairs()
         return part
@@ -167,28 +195,171 @@ class TensorTransitions:
 
 
 def concatenate(parts: Iterable[Transitions]) -> Transitions:
-    """Put several records on one domain together, in order."""
+    """Put several records on one domain together, in order; episodes of different logs stay different."""
     parts = list(parts)
     if not parts:
         raise ValueError("there are no transitions to put together")
     if len({(part.domain, part.n_actions, part.paired) for part in parts}) > 1:
         raise ValueError("transitions can be put together only on the same domain and with the same actions")
-    return Transitions(
+    declared = {part.independent for part in parts}
+    whole = Transitions(
         np.concatenate([part.states for part in parts]),
         np.concatenate([part.actions for part in parts]),
         np.concatenate([part.next_states for part in parts]),
         domain=parts[0].domain,
         n_actions=parts[0].n_actions,
         paired=parts[0].paired,
-        terminal=_joined([part.terminal for part in parts]),
-        # The same number in two records is not the same episode.
-        episodes=parts[0].episodes if len(parts) == 1 else None,
+        terminal=_joined_terminal(parts),
+        episodes=_joined_episodes(parts),
+        independent=False if False in declared else None if None in declared else True,
         notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
     )
+    whole._keep(domain_from_data=any(part.domain_from_data for part in parts))
+    return whole
 
 
-def _joined(columns: list[Any]) -> Any:
-    return None if any(column is None for column in columns) else np.concatenate(columns)
+def _joined_terminal(parts: list[Transitions]) -> NDArray[np.bool_] | None:
+    columns = [part.terminal for part in parts if part.terminal is not None]
+    if len(columns) == len(parts):
+        return np.concatenate(columns)
+    if any(column.any() for column in columns):
+        raise ValueError(
+            "some of these transitions say which next states are terminal and others do not: give all of them "
+            "terminal=, False where an episode goes on"
+        )
+    return None
+
+
+def _joined_episodes(parts: list[Transitions]) -> NDArray[np.intp] | None:
+    """Numbers 0, 1, …: the same for the same episode of the same log; a row without episode is one by itself."""
+    if all(part.episodes is None for part in parts):
+        return None
+    origins = {id(part._origin): number for number, part in enumerate(parts)}
+    labels = []
+    for number, part in enumerate(parts):
+        log, own = origins[id(part._origin)], part.episodes
+        if own is None:
+            log, own = len(parts) + number, np.arange(len(part))
+        labels.append(np.stack([np.full(len(part), log), own]))
+    whole = np.concatenate(labels, axis=1)
+    joined = np.full(whole.shape[1], -1, dtype=np.intp)
+    known = whole[1] >= 0
+    joined[known] = np.unique(whole[:, known], axis=1, return_inverse=True)[1].reshape(-1)
+    return joined
+
+
+def as_episode_numbers(episodes: Any, *, first: int = 0) -> NDArray[np.intp]:
+    """Whole numbers, -1 for rows of no episode; rows are counted from ``first``."""
+    try:
+        raw = as_array(episodes, "episodes", first=first)
+    except ValueError as problem:
+        raise ValueError(f"{problem}; number names with np.unique(names, return_inverse=True)[1]") from None
+    whole = np.isfinite(raw) & (raw == np.round(raw)) & (raw >= -1) & (raw < 2**62)
+    if not whole.all():
+        place = tuple(np.argwhere(~whole)[0])
+        raise ValueError(
+            f"episodes must be whole numbers, -1 for rows of no episode, got {float(raw[place]):.12g} in row "
+            f"{first + int(place[0]) if place else first}"
+        )
+    return raw.astype(np.intp)
+
+
+_COINCIDENCE = 1e-6  # a chance below which something is not taken for one
+_FEWEST = 20  # different rows that must be repeated alike to show copies
+_NEARER = 30  # neighbouring states share a next state at most so many times as often as any two states
+
+
+def repeated_rows(log: Transitions) -> int:
+    """How many rows have the state, action and next state of an earlier row, if they look like copies; else 0.
+
+    Independent draws repeat a row only where states repeat (a grid) and next states do (points of positive probability,
+    edges at which states are clipped, rounded data). Three signs tell copies from them:
+
+    - more rows are repeated than would be if next states agreed after equal states no more than 30 times as often as
+      after different ones; a single repeated row is too many where next states never agree after different states;
+    - every row is repeated a multiple of the same number of times;
+    - of the states tried more than once with an action, more lead to one and the same next state than of pairs of
+      neighbouring states do.
+    """
+    keys = _keys(*log.states.T, log.actions)
+    order = np.argsort(keys, kind="stable")
+    keys, actions, after = keys[order], log.actions[order], _keys(*log.next_states.T)[order]
+    starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))  # of rows with one state and action
+    _, first, counts = np.unique(_keys(keys, after), return_index=True, return_counts=True)
+    repeated = len(log) - len(first)
+    if not repeated:
+        return 0
+    sizes = np.diff(np.append(starts, len(log)))
+    _, which = np.unique(_keys(actions, after)[first], return_inverse=True)
+    # Of pairs of rows with one action and different states, the share with one next state; copies do not change it.
+    alike = _pairs(np.bincount(which.reshape(-1), counts)) - _pairs(counts)
+    agreeing = alike / max(_pairs(np.bincount(actions)) - _pairs(sizes), 1)
+    by_chance = _at_least_poisson(repeated, min(_NEARER * agreeing, 1.0) * (_pairs(sizes) - len(log) / 2))
+    if by_chance > _COINCIDENCE and not (len(counts) >= _FEWEST and int(np.gcd.reduce(counts)) > 1):
+        again = sizes > 1
+        settled = np.minimum.reduceat(after, starts) == np.maximum.reduceat(after, starts)
+        chance = _alike_beside(log.states[order[starts]], actions[starts], after[starts])
+        # Where no state ever led to two next states each repeated row is one more coincidence.
+        agreed = int((again & settled).sum())
+        as_one = chance**repeated if settled.all() else _at_least(agreed, int(again.sum()), chance)
+        if as_one > _COINCIDENCE:
+            return 0
+    return repeated
+
+
+def continued_rows(log: Transitions) -> int:
+    """How many rows start in the very state in which one other row ended, if they look like steps of a walk; else 0.
+
+    They do if most rows are such, or if the row that follows comes later in the log much more often than earlier.
+    """
+    after, states = _keys(*log.next_states.T), _keys(*log.states.T)
+    (ends, ended, many), (begins, begun, often) = (
+        np.unique(keys, return_index=True, return_counts=True) for keys in (after, states)
+    )
+    _, one, other = np.intersect1d(ends[many == 1], begins[often == 1], assume_unique=True, return_indices=True)
+    lag = begun[often == 1][other] - ended[many == 1][one]
+    later, links = int((lag > 0).sum()), int((lag != 0).sum())
+    return links if links > len(log) / 2 or _at_least(later, links, 0.5) <= _COINCIDENCE else 0
+
+
+def _keys(*columns: NDArray[Any]) -> NDArray[np.uint64]:
+    """A number of 64 bits for every row of these columns, equal for equal rows and, but for 2⁻⁶⁴, for no others."""
+    found = np.zeros(len(columns[0]), dtype=np.uint64)
+    for column in columns:
+        bits = (column + 0.0).view(np.uint64) if column.dtype.kind == "f" else column.astype(np.uint64)  # -0.0 is 0.0
+        found = (found ^ bits) + np.uint64(0x9E3779B97F4A7C15)
+        found = (found ^ (found >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        found = (found ^ (found >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        found ^= found >> np.uint64(31)
+    return found
+
+
+def _alike_beside(states: Array, actions: NDArray[np.intp], after: NDArray[np.uint64]) -> float:
+    """The share of neighbouring states, of one action and in the order of their coordinates, with one next state."""
+    order = np.lexsort((*states.T[::-1], actions))
+    actions, after = actions[order], after[order]
+    beside = actions[1:] == actions[:-1]
+    alike = (after[1:] == after[:-1])[beside]
+    return (int(alike.sum()) + 1) / (len(alike) + 1)
+
+
+def _pairs(counts: NDArray[Any]) -> float:
+    """The number of pairs within groups of so many, each with itself included: Σ m²/2."""
+    return float((counts.astype(np.float64) ** 2).sum() / 2)
+
+
+def _at_least_poisson(count: int, mean: float) -> float:
+    """The probability that a Poisson number with this mean is at least ``count``."""
+    from scipy.special import gammainc
+
+    return float(gammainc(count, mean))
+
+
+def _at_least(count: int, trials: int, chance: float) -> float:
+    """The probability that at least ``count`` of so many independent trials succeed."""
+    from scipy.special import betainc
+
+    return 1.0 if count == 0 else float(betainc(count, trials - count + 1, chance))
 
 
 class Piece(NamedTuple):
