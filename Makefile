@@ -1,46 +1,71 @@
-# Two commands matter: `make demo` and `make test`. Each sets up its own .venv first.
+# Two commands matter: `make demo` and `make test`. Each sets up what it needs in .venv first.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PYTEST := $(abspath $(BIN))/python -m pytest
 
-.PHONY: demo test test-slow test-all test-device lint bench figures clean
+.PHONY: demo test test-slow test-all test-sdist test-device lint bench figures clean
 
-$(VENV)/.installed: pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable ".[test]"
-	touch $@
+$(VENV)/created:
+	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || \
+		{ echo "certirl needs Python 3.11 or newer; name one by make PYTHON=python3.12 …"; exit 1; }
+	@echo "Creating $(VENV) …"
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
 
-demo: $(VENV)/.installed
+$(VENV)/demo: pyproject.toml $(VENV)/created
+	@echo "Installing certirl and matplotlib …"
+	@$(INSTALL) --editable ".[plot]"
+	@touch $@
+
+$(VENV)/test: pyproject.toml $(VENV)/created
+	@echo "Installing certirl, its optional packages, pytest, ruff and mypy …"
+	@$(INSTALL) --editable ".[test]"
+	@touch $@
+
+demo: $(VENV)/demo
 	$(BIN)/certirl demo
 
-lint: $(VENV)/.installed
+lint: $(VENV)/test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 # One BLAS thread per worker: the tests run on all cores already.
-PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto
+test test-slow test-sdist test-device: export OMP_NUM_THREADS := 1
+test test-slow test-sdist test-device: export OPENBLAS_NUM_THREADS := 1
 
+# Every claim, some of them at a reduced size.
 test: lint
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -n auto -m "not slow"
 
-# The tests that `make test` leaves out, then both together.
-test-slow: $(VENV)/.installed
-	$(PYTEST) -m slow
+# The tests that `make test` leaves out.
+test-slow: $(VENV)/test
+	$(PYTEST) -n auto -m slow
 
 test-all: test test-slow
 
+# The source distribution has everything that its own tests read.
+test-sdist: $(VENV)/test
+	@echo "Building the source distribution …"
+	@$(INSTALL) build
+	rm -rf build/sdist
+	$(BIN)/python -m build --quiet --sdist --outdir build/sdist
+	tar -xzf build/sdist/*.tar.gz -C build/sdist --strip-components 1
+	cd build/sdist && PYTHONPATH=$$PWD/src $(PYTEST) -n auto -m "not slow" $$(grep -l "parent.parent" tests/*.py)
+
 # The path of a GPU on torch's CPU device, or on the GPU if torch finds one; torch is large and only installed for this.
-test-device: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet "torch==2.13.0"
-	$(BIN)/pytest tests/test_tensors.py
+test-device: $(VENV)/test
+	@echo "Installing torch …"
+	@$(INSTALL) "torch==2.13.0"
+	$(PYTEST) tests/test_tensors.py
 
 # Every figure of the paper at full size.
-figures: $(VENV)/.installed
+figures: $(VENV)/test
 	$(BIN)/certirl reproduce all --out experiments/results
 
-bench: $(VENV)/.installed
+bench: $(VENV)/test
 	$(BIN)/python benchmarks/accuracy.py
 	$(BIN)/python benchmarks/recover_time.py
 	$(BIN)/python benchmarks/certify_time.py
