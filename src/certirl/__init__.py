@@ -5,10 +5,12 @@
 The steps behind it are public: `sample` → `measure` → `estimate` → `bellman` → `recover`.
 """
 
+from certirl import _interrupts as _interrupts  # first: from here on Ctrl-C is one line
+
+# isort: split
 import importlib
 from typing import Any
 
-from certirl import _interrupts as _interrupts
 from certirl import problems
 from certirl.additive import AdditiveSolution, load
 from certirl.advise import Advice, advise

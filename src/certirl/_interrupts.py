@@ -1,6 +1,6 @@
 """Ctrl-C in the process of a command is one line and exit code 130, from its first import on.
 
-`certirl` imports this before anything large. Only the standard library is imported here.
+`certirl` imports this before anything else, so only what is small is imported here.
 """
 
 from __future__ import annotations
@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from contextlib import suppress
-from typing import Any, NoReturn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 CODE = 130  # 128 + SIGINT, what a shell expects
 LINE = "certirl: interrupted\n"
@@ -25,14 +27,15 @@ def is_command() -> bool:
     return word in ("certirl", "certirl.cli") or os.path.splitext(os.path.basename(word))[0] == "certirl"
 
 
-def during_imports(*_: Any) -> NoReturn:
+def during_imports(*_: object) -> NoReturn:
     """End the process at once: an exception inside an import may come out as another one."""
-    with suppress(OSError):
+    try:
         os.write(2, LINE.encode())
-    os._exit(CODE)
+    finally:
+        os._exit(CODE)
 
 
-def during_work(*_: Any) -> NoReturn:
+def during_work(*_: object) -> NoReturn:
     """Raise KeyboardInterrupt, and remember it: a library may turn it into an error of its own."""
     global _seen
     _seen = True
@@ -56,6 +59,28 @@ def end() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-if is_command() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    with suppress(ValueError):  # only the main thread may
-        signal.signal(signal.SIGINT, during_imports)
+class Deferred:
+    """In here Ctrl-C waits until the end, and processes that are started in here never see it: it is for the parent."""
+
+    def __enter__(self) -> None:
+        self._mask = None
+        if hasattr(signal, "pthread_sigmask"):
+            from multiprocessing import resource_tracker
+
+            resource_tracker.ensure_running()  # when it starts it lets interrupts through again
+            self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
+    def __exit__(self, *_: object) -> None:
+        if self._mask is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+
+
+def _begin_imports() -> None:
+    if is_command() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        try:
+            signal.signal(signal.SIGINT, during_imports)
+        except ValueError:  # only the main thread may
+            return
+
+
+_begin_imports()

@@ -20,7 +20,7 @@ from multiprocessing import get_context
 from threading import Lock
 from typing import Any, TypeVar
 
-from certirl import _cluster
+from certirl import _cluster, _interrupts
 from certirl.doors import as_count, setting, shown, with_options
 
 Task = TypeVar("Task")
@@ -208,7 +208,8 @@ def processes(
 def _as_done(function: Callable[[Task], Result], tasks: Sequence[Task], pool: Any) -> Iterator[tuple[int, Result]]:
     futures: dict[Any, int] = {}
     try:
-        futures = {pool.submit(function, task): index for index, task in enumerate(tasks)}
+        with _interrupts.Deferred():  # a process is started when there is something for it to do
+            futures = {pool.submit(function, task): index for index, task in enumerate(tasks)}
         for future in as_completed(futures):
             yield futures[future], future.result()
     finally:

@@ -24,9 +24,7 @@ def as_path(path: Any) -> Path:
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
         raise TypeError(f"a file is named by a string or a path, got {shown(path)}")
     if not os.fspath(path) or "\0" in os.fspath(path):
-        raise ValueError(
-            f"the name of a file must be a string with at least one character, none of them 0, got {path!r}"
-        )
+        raise ValueError(f"the name of a file must not be empty nor contain the character 0, got {path!r}")
     return Path(path)
 
 
@@ -77,7 +75,7 @@ def folder_of(path: Any) -> Path:
         with tempfile.TemporaryFile(dir=folder) as stream:
             stream.write(b"certirl")
     except OSError as problem:
-        raise _in_words(problem, folder) from None
+        raise _in_words(problem, f"to {folder}") from None
     return folder
 
 
@@ -109,7 +107,7 @@ def _followed(target: Path) -> Path:
     return Path(os.path.realpath(target))
 
 
-def _in_words(problem: OSError, path: Path) -> OSError:
+def _in_words(problem: OSError, path: Path | str) -> OSError:
     """The same error with a sentence for a message, unless it has one."""
     if problem.errno is None:
         return problem

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from certirl import _interrupts
 from certirl._map import check_workers
 
 CONNECT = 10  # seconds to find a scheduler
@@ -55,13 +56,15 @@ def _local(count: int) -> Iterator[Any]:
     """A silent cluster of processes with one thread each."""
     from distributed import LocalCluster
 
-    with LocalCluster(
-        n_workers=count,
-        threads_per_worker=1,
-        processes=True,
-        dashboard_address="127.0.0.1:0",  # any free port: others may run beside it
-        silence_logs=logging.CRITICAL,
-    ) as cluster:
+    with _interrupts.Deferred():
+        cluster = LocalCluster(
+            n_workers=count,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address="127.0.0.1:0",  # any free port: others may run beside it
+            silence_logs=logging.CRITICAL,
+        )
+    with cluster:
         yield cluster
 
 
