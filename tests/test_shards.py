@@ -116,7 +116,7 @@ def test_damaged_moments_are_one_sentence(shards, log, tmp_path):
         np.savez(bad, **arrays | change)
         with pytest.raises(ValueError, match=sentence):
             m.load(bad)
-    with pytest.raises(ValueError, match="holds a certirl moments, not a solution"):
+    with pytest.raises(ValueError, match="holds a certirl moments, not a solution, a reward or a certificate"):
         certirl.load(file)
 
 

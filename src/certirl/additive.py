@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from certirl import archive, components, policy_certificate, policy_solution, solution
+from certirl.archive import Stored
 from certirl.bellman import rivals_of
 from certirl.certify_components import AdditiveCertificate
+from certirl.claim import chance
 from certirl.components import AdditiveReward
 from certirl.decompose import AdditiveWitness, Conflict
 from certirl.domain import Array, as_states, freeze
+from certirl.doors import as_count, as_number
 from certirl.extrema import ranked
-from certirl.solution import HEADLINES
+from certirl.solution import HEADLINES, check_about, check_statuses, headline
 
 KIND = "additive solution"
 SHOWN = 3  # components named in the print
@@ -48,6 +52,8 @@ class AdditiveSolution:
         witness: the conflict, if infeasible.
         certificate: the proof, or the attempt at one; None if none was asked for.
         refutation: what was proved about the absence of any sum, in words; None if that was not tried.
+        file: where it was read from, with a status and a certificate that the file claims; None if it was found here.
+        verified: it was found here, or `certirl.check` confirmed its file.
     """
 
     status: str
@@ -75,6 +81,8 @@ class AdditiveSolution:
     witness: AdditiveWitness | None = None
     certificate: AdditiveCertificate | None = None
     refutation: str | None = None
+    file: str | None = None
+    verified: bool = True
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -109,12 +117,10 @@ class AdditiveSolution:
         return "\n".join([self._headline(), *(f"  {name:<9}{text}" for name, text in self._lines())])
 
     def _headline(self) -> str:
-        sure = 1 - self.certificate.delta if self.certificate else 0.0
+        sure = chance(self.certificate.delta) if self.certificate else ""
         noise = ", within the noise" if self.within_noise else ""
         words = {"expert": self.expert, "origin": "estimated", "reason": self.reason, "noise": noise, "sure": sure}
-        if self.status == "infeasible" and self.refutation is not None:
-            return self.refutation.splitlines()[0] + "."
-        return HEADLINES[self.status].format(**words)
+        return headline(self, HEADLINES[self.status].format(**words))
 
     def _lines(self) -> list[tuple[str, str]]:
         counts = f"{self.samples:,}" + (f" to {self.most_samples:,}" if self.most_samples > self.samples else "")
@@ -160,7 +166,7 @@ class AdditiveSolution:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write everything to an npz file (suffix added if missing); `certirl.load` reads it back."""
-        packed = (*_ARRAYS, "reward", "worst_state", "curves", "witness", "certificate")
+        packed = (*_ARRAYS, "reward", "worst_state", "curves", "witness", "certificate", "file", "verified")
         header: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in packed}
         arrays: dict[str, Any] = {name: getattr(self, name) for name in _ARRAYS}
         arrays |= {f"curve_{j}": curve for j, curve in enumerate(self.curves)}
@@ -183,35 +189,111 @@ class AdditiveSolution:
         return self.reward.plot(path=path)
 
 
-def load(path: str | os.PathLike[str]) -> Any:
-    """Read what `save` of a solution of any kind, of an additive reward or of a policy's certificate wrote."""
+def load(path: str | os.PathLike[str], *, verify: bool = False) -> Any:
+    """Read what `save` of a solution of any kind, of an additive reward or of a policy's certificate wrote.
+
+    Fields that are missing, out of range or of the wrong shape, and certificates whose numbers their own sums do not
+    lead to, are refused. What is left is what the file claims: its ``verified`` is False.
+
+    Args:
+        path: the file.
+        verify: derive the certificate again with `certirl.check`, which takes longer, and refuse what it refutes. What
+            it confirms is ``verified``, with the assumptions that the check has to trust.
+    """
     kind, header, arrays = archive.read(path)
+    if kind not in _READERS:
+        raise ValueError(f"{path} holds a certirl {kind}, not a solution, a reward or a certificate")
     try:
-        if kind == components.KIND:
-            return AdditiveReward.unpacked(header["reward"], arrays)
-        if kind == KIND:
-            return _unpacked(header, arrays)
-        if kind == policy_solution.KIND:
-            return policy_solution.unpacked(header, arrays)
-    except (KeyError, TypeError, ValueError) as problem:
-        raise ValueError(f"{path} is damaged: a field is missing or wrong ({problem})") from None
-    return policy_certificate.load(path) if kind == policy_certificate.KIND else solution.load(path)
+        found = _READERS[kind](Stored(header, arrays), str(path))
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as problem:
+        raise ValueError(f"{path} is damaged or was changed: {problem}") from None
+    return _checked(found, path) if verify else found
 
 
-def _unpacked(header: dict[str, Any], arrays: dict[str, Any]) -> AdditiveSolution:
-    reward = witness = certificate = None
-    if "reward" in header:
-        reward = AdditiveReward.unpacked(header["reward"], arrays)
-    if "witness" in header:
-        words = header["witness"]
-        rows = tuple(Conflict(name, np.array(state), action, weight) for name, state, action, weight in words["rows"])
-        witness = AdditiveWitness({int(a): share for a, share in words["shares"]}, rows, words["residual"])
-    if "certificate" in header and reward is not None:
-        numbers = {name[12:]: value for name, value in arrays.items() if name.startswith("certificate_")}
-        certificate = AdditiveCertificate.unpacked(header["certificate"], numbers, reward)
-    known = {f.name for f in fields(AdditiveSolution)}
-    given = {name: value for name, value in (header | arrays).items() if name in known}
-    given |= {name: tuple(given[name]) for name in ("names", "columns")}
-    given["curves"] = tuple(arrays[f"curve_{j}"] for j in range(len(given["names"]) if reward is not None else 0))
-    given |= {"reward": reward, "witness": witness, "certificate": certificate}
-    return AdditiveSolution(**given | {"worst_state": arrays.get("worst_state")})
+def _checked(found: Any, path: str | os.PathLike[str]) -> Any:
+    """The record, verified if the independent check confirms its file."""
+    from certirl.check import check
+
+    verdict = check(path)
+    if verdict.verdict == "refuted":
+        raise ValueError(f"{path} is refuted by certirl check: {'; '.join(verdict.reasons)}")
+    if verdict.verdict != "confirmed":
+        return found
+    claim = getattr(found, "certificate", found)
+    claim = replace(claim, verified=True, assumptions=verdict.trusted)
+    return (
+        claim
+        if claim is found or not hasattr(found, "certificate")
+        else replace(found, verified=True, certificate=claim)
+    )
+
+
+def _unpacked(stored: Stored, file: str) -> AdditiveSolution:
+    """What `AdditiveSolution.save` wrote, every field within its range; refused where it contradicts itself."""
+    names, A = stored.texts("names"), stored.count("n_actions", least=2)
+    reward = AdditiveReward.unpacked(stored.part("reward"), stored.arrays) if "reward" in stored else None
+    sizes = [as_count(size, "columns") for size in stored.field("columns")]
+    if len(sizes) != len(names) or (reward is not None and reward.names != names):
+        raise ValueError(f"names and columns must be those of the {len(names)} components of the reward")
+    certificate = worst_state = None
+    if reward is not None:
+        worst_state = as_states(stored.array("worst_state", (len(reward.domain),))[None], reward.domain)[0]
+        if "certificate" in stored:
+            certificate = AdditiveCertificate.unpacked(stored.part("certificate"), reward, file)
+    shape = (len(names), A - 1) if reward is not None else (None, None)
+    arrays: dict[str, Any] = {name: stored.array(name, shape) for name in _ARRAYS}
+    texts: dict[str, Any] = {name: stored.text(name) for name in ("objective", "choice", "independence")}
+    found = AdditiveSolution(
+        status=stored.text("status", HEADLINES),
+        reason=stored.text("reason"),
+        reward=reward,
+        margin=stored.number("margin", undefined=reward is None),
+        worst_state=worst_state,
+        worst_action=stored.maybe("count", "worst_action", most=A - 1),
+        **arrays,
+        curves=tuple(stored.array(f"curve_{j}", (A - 1, size)) for j, size in enumerate(sizes if reward else [])),
+        names=names,
+        samples=stored.count("samples"),
+        most_samples=stored.count("most_samples", least=stored.count("samples")),
+        discount=stored.number("discount", least=0, most=1, strict=True),
+        expert=stored.count("expert", most=A - 1),
+        n_actions=A,
+        columns=tuple(sizes),
+        **texts,
+        rounds=stored.count("rounds"),
+        rows=stored.count("rows"),
+        independent=stored.flag("independent"),
+        witness=_unpacked_witness(stored, A) if "witness" in stored else None,
+        certificate=certificate,
+        refutation=stored.maybe("text", "refutation"),
+        file=file,
+        verified=False,
+    )
+    check_statuses(found)
+    if certificate is not None and reward is not None:
+        for own in certificate.grounds:
+            check_about(found, own.surrogate, reward.parts[own.component].basis.resized(sizes[own.component]))
+    return found
+
+
+def _unpacked_witness(stored: Stored, n_actions: int) -> AdditiveWitness:
+    words = stored.part("witness")
+    rows = []
+    for name, state, action, weight in words.field("rows"):
+        own = np.array([as_number(x, "a state of the witness") for x in state])
+        action = as_count(action, "an action of the witness", least=0, most=n_actions - 1)
+        rows.append(Conflict(str(name), own, action, as_number(weight, "a weight of the witness")))
+    shares = {
+        as_count(a, "an action of the witness", least=0, most=n_actions - 1): as_number(x, "a share", least=0)
+        for a, x in words.field("shares")
+    }
+    return AdditiveWitness(shares, tuple(rows), words.number("residual", least=0))
+
+
+_READERS: dict[str, Callable[[Stored, str], Any]] = {
+    "solution": solution.unpacked,
+    KIND: _unpacked,
+    components.KIND: lambda stored, file: AdditiveReward.unpacked(stored.part("reward"), stored.arrays),
+    policy_solution.KIND: policy_solution.unpacked,
+    policy_certificate.KIND: policy_certificate.PolicyCertificate.unpacked,
+}

@@ -6,14 +6,16 @@ import json
 import os
 import tempfile
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from certirl.doors import shown
+from certirl.doors import as_count, as_flag, as_number, shown
 
 FORMAT = "certirl"
 VERSION = 1
@@ -153,3 +155,93 @@ def kind_of(path: str | os.PathLike[str]) -> str | None:
         return str(header["kind"]) if header["format"] == FORMAT else None
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, AttributeError):
         return None
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The fields of a record in a file, asked for one by one with their types, ranges and shapes.
+
+    A file comes from outside as any argument does: what does not fit is a ValueError that names the field.
+
+    Attributes:
+        words: the header's fields.
+        arrays: the arrays by name.
+        owner: what the fields belong to, for sentences: "certificate " or nothing.
+    """
+
+    words: dict[str, Any]
+    arrays: dict[str, Any]
+    owner: str = ""
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.words
+
+    def part(self, name: str, prefix: str | None = None) -> Stored:
+        """The fields of a record within this one, whose arrays have its name, or a prefix, before theirs."""
+        words, start = self.field(name), f"{name}_" if prefix is None else prefix
+        if not isinstance(words, dict):
+            raise ValueError(f"{self.owner}{name} must be fields by name, got {shown(words)}")
+        arrays = {key[len(start) :]: value for key, value in self.arrays.items() if key.startswith(start)}
+        return Stored(words, arrays, f"{name} ")
+
+    def field(self, name: str) -> Any:
+        """A field, whatever it is."""
+        if name not in self.words:
+            raise ValueError(f"{self.owner}{name} is missing")
+        return self.words[name]
+
+    def text(self, name: str, among: Collection[str] | None = None) -> str:
+        """Text, one of some words if they are given."""
+        value = self.field(name)
+        if not isinstance(value, str) or (among is not None and value not in among):
+            wanted = "text" if among is None else f"one of {', '.join(among)}"
+            raise ValueError(f"{self.owner}{name} must be {wanted}, got {shown(value)}")
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Several texts."""
+        value = self.field(name)
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise ValueError(f"{self.owner}{name} must be a list of texts, got {shown(value)}")
+        return tuple(value)
+
+    def number(self, name: str, *, infinite: bool = False, undefined: bool = False, **limits: Any) -> float:
+        """A number within limits, as `doors.as_number` has them; infinite, or undefined, if that is allowed."""
+        value = self.field(name)
+        if isinstance(value, float) and ((infinite and np.isinf(value)) or (undefined and np.isnan(value))):
+            return value
+        return as_number(value, f"{self.owner}{name}", **limits)
+
+    def count(self, name: str, *, least: int = 0, most: int | None = None) -> int:
+        """A whole number."""
+        return as_count(self.field(name), f"{self.owner}{name}", least=least, most=most)
+
+    def flag(self, name: str) -> bool:
+        """True or False."""
+        return as_flag(self.field(name), f"{self.owner}{name}")
+
+    def maybe(self, ask: str, name: str, **limits: Any) -> Any:
+        """None if the file says so, else what the method called ``ask`` makes of the field."""
+        return None if self.field(name) is None else getattr(self, ask)(name, **limits)
+
+    def numbers(self, name: str, *, infinite: bool = False, **limits: Any) -> dict[str, float]:
+        """Numbers by name."""
+        own = self.part(name)
+        return {key: own.number(key, infinite=infinite, **limits) for key in own.words}
+
+    def array(
+        self, name: str, shape: tuple[int | None, ...], *, kinds: str = "fiu", infinite: bool = False
+    ) -> NDArray[Any]:
+        """An array of this shape, None standing for any length: finite numbers, whole ones or truth values by kind."""
+        if name not in self.arrays:
+            raise ValueError(f"{self.owner}{name} is missing")
+        value = np.asarray(self.arrays[name])
+        fits = value.ndim == len(shape) and all(n in (None, m) for n, m in zip(shape, value.shape, strict=True))
+        if not fits or value.dtype.kind not in kinds:
+            wanted = ", ".join("n" if n is None else str(n) for n in shape)
+            what = {"b": "truth values", "iu": "whole numbers"}.get(kinds, "numbers")
+            got = f"{value.dtype} {list(value.shape)}"
+            raise ValueError(f"{self.owner}{name} must hold {what} of shape [{wanted}], got {got}")
+        if (value.dtype.kind == "f" and not (infinite or np.isfinite(value).all())) or np.isnan(value).any():
+            raise ValueError(f"{self.owner}{name} must hold finite numbers")
+        return value

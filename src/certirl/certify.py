@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from certirl._map import on
+from certirl.archive import Stored
 from certirl.bases import Basis
 from certirl.bellman import check_problem
 from certirl.bounded import bounded, scaled_expansion
 from certirl.bounds import LowerBound
 from certirl.box_evidence import BOX_SUMS, BoxEvidence
+from certirl.box_products import level
 from certirl.boxes import ProductBasis, from_spec
-from certirl.claim import Claim
-from certirl.domain import Array, as_domain
+from certirl.claim import Claim, chance, unverified
+from certirl.domain import Array, as_domain, as_states
+from certirl.doors import as_probability
 from certirl.estimate import MAX_CONDITION
-from certirl.evidence import SUMS, Evidence, Surrogate, fit_surrogate, same_family
+from certirl.evidence import SUMS, Evidence, Surrogate, check_range, fit_surrogate, same_family
 from certirl.progress import Report, watched_stream
-from certirl.reward import RewardLike, unpack
+from certirl.reward import Reward, RewardLike, unpack
 from certirl.simulator import CHUNK, Placing, Simulator, as_generator, can_pair, check_simulator, draw
 from certirl.tail import TailLike, tail_in_words, tail_number
 from certirl.transitions import Piece, Transitions, continued_rows, pieces, repeated_rows
@@ -89,6 +92,8 @@ class Certificate(Claim):
     level: int
     surrogate: Surrogate
     evidence: AnyEvidence
+    file: str | None = None
+    verified: bool = True
 
     def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Words for a JSON header and numbers for arrays: enough to derive the verdict again."""
@@ -98,21 +103,36 @@ class Certificate(Claim):
         return words, numbers | {"worst_state": self.worst_state}
 
     @staticmethod
-    def unpacked(words: dict[str, Any], numbers: dict[str, Array], reward: Any) -> Certificate:
-        """The inverse of `packed`."""
-        surrogate, evidence = unpacked_grounds(words, numbers, reward)
-        return Certificate(
-            **{name: words[name] for name in _WORDS},
-            assumptions=tuple(words["assumptions"]),
-            worst_state=numbers["worst_state"],
+    def unpacked(stored: Stored, reward: Reward, file: str) -> Certificate:
+        """The inverse of `packed`; refused if the sums lead to other numbers than the file tells."""
+        surrogate, evidence = unpacked_grounds(stored, reward)
+        told = unpacked_claim(stored, evidence.counts)
+        found = Certificate(
+            **told,
+            worst_action=stored.count("worst_action", most=len(evidence.counts) - 1),
+            worst_state=unpacked_state(stored, surrogate.columns),
+            samples_needed=stored.maybe("count", "samples_needed", least=1),
+            level=stored.count("level", least=1, most=1),
             surrogate=surrogate,
             evidence=evidence,
+            file=file,
+            verified=False,
         )
+        delta = sum(found.spending.get(name, 0.0) for name in spending_of(evidence, 1.0))
+        delta = as_probability(delta, "the certificate's own part of delta")
+        with np.errstate(all="ignore"):  # of a file that was changed anything can come
+            lowest = lowest_bound(surrogate, evidence, delta=delta, tail=found.tail)
+        replace(found, **_of_bound(lowest.times(surrogate.unit))).sums_lead_to(told)
+        return found
 
     def _headline(self) -> str:
+        headline = self._verified_headline()
+        return headline if self.verified else unverified(headline, self.file)
+
+    def _verified_headline(self) -> str:
         if self.holds:
-            return f"Certified with probability {1 - self.delta:g}: margin at least {self.margin:.4g}"
-        known = f"with probability {1 - self.delta:g}{self.condition} the margin is at least {self.margin:.4g}"
+            return f"Certified with probability {chance(self.delta)}: margin at least {self.margin:.4g}"
+        known = f"with probability {chance(self.delta)}{self.condition} the margin is at least {self.margin:.4g}"
         return f"{self.word.capitalize()}: {known}"
 
     def __str__(self) -> str:
@@ -135,14 +155,67 @@ def packed_grounds(surrogate: Surrogate, evidence: AnyEvidence) -> tuple[dict[st
     return words, numbers | {name: getattr(surrogate, name) for name in ("g", "fits", "Z")}
 
 
-def unpacked_grounds(words: dict[str, Any], numbers: dict[str, Array], reward: Any) -> tuple[Surrogate, AnyEvidence]:
-    """The inverse of `packed_grounds`."""
-    fixed: dict[str, Any] = {name: words[name] for name in ("discount", "expert", "low", "high", "unit")}
-    fixed |= {name: numbers[name] for name in ("g", "fits", "Z")}
-    surrogate = Surrogate(columns=from_spec(words["columns"]), reward=reward, **fixed)
-    on_a_box = isinstance(surrogate.columns, ProductBasis)
-    kind, names = (BoxEvidence, BOX_SUMS) if on_a_box else (Evidence, SUMS)
-    return surrogate, kind(**{name: numbers[name] for name in names}, paired=words["paired"])
+def unpacked_grounds(stored: Stored, reward: Reward) -> tuple[Surrogate, AnyEvidence]:
+    """The inverse of `packed_grounds`; refused if V of this reward has another range than the sums were made with."""
+    columns = from_spec(stored.field("columns"))
+    k, counts = columns.size, stored.array("counts", (None,), kinds="iu")
+    A = len(counts)
+    shapes: dict[str, tuple[int, ...]] = {
+        "surprise": (A, k),
+        "drift": (A, k, k),
+        "fits": (A, k),
+        "Z": (A, k, k),
+        "g": (k,),
+    }
+    if isinstance(columns, ProductBasis):
+        wide = level(columns).doubled
+        shapes |= {"gram": (A, *wide), "spread": (A, A, *wide), "wobble": (A, A, *wide), "noise": (k, k)}
+    else:
+        shapes |= {"gram": (A, k, k), "spread": (A, A, k, k), "wobble": (A, k, k, k)}
+    if A < 2 or (counts < k).any():
+        raise ValueError(f"counts must be those of two actions or more, {k} transitions each at least")
+    arrays = {name: stored.array(name, shape) for name, shape in shapes.items()}
+    unit = stored.number("unit", least=0, strict=True)
+    surrogate = Surrogate(
+        columns=columns,
+        reward=Reward(reward.basis, reward.coefficients / unit),
+        discount=stored.number("discount", least=0, most=1, strict=True),
+        expert=stored.count("expert", most=A - 1),
+        low=stored.number("low"),
+        high=stored.number("high"),
+        unit=unit,
+        **{name: arrays.pop(name) for name in ("g", "fits", "Z")},
+    )
+    check_range(surrogate)
+    evidence = BoxEvidence if isinstance(columns, ProductBasis) else Evidence
+    return surrogate, evidence(counts=counts, **arrays, paired=stored.flag("paired"))
+
+
+def unpacked_state(stored: Stored, basis: Basis) -> Array:
+    """The worst state, which lies in the domain ``[d]``."""
+    row = stored.array("worst_state", (basis.dimension,))[None]
+    return as_states(row, basis.domain, name=f"{stored.owner}worst_state")[0]
+
+
+def unpacked_claim(stored: Stored, counts: Array) -> dict[str, Any]:
+    """What every certificate of an action says: numbers in their ranges, δ the sum of its parts."""
+    spending = stored.numbers("spending", least=0, most=1)
+    delta = as_probability(stored.field("delta"), "certificate delta")
+    if abs(sum(spending.values()) - delta) > 1e-9 * delta:
+        raise ValueError(f"the parts of delta must add up to {delta:g}, got {sum(spending.values()):g}")
+    if stored.count("samples") != counts.min():
+        raise ValueError(f"certificate samples must be {counts.min()}, as many as its sums are of")
+    return {
+        "holds": stored.flag("holds"),
+        "margin": stored.number("margin", infinite=True),
+        "estimated": stored.number("estimated", infinite=True),
+        "losses": stored.numbers("losses", infinite=True),
+        "delta": delta,
+        "spending": spending,
+        "assumptions": stored.texts("assumptions"),
+        "tail": stored.maybe("number", "tail", least=0, infinite=True),
+        "samples": stored.count("samples"),
+    }
 
 
 def certify(
@@ -325,26 +398,34 @@ def conclude(
     number = tail_number(tail, surrogate.columns)
     if not well_determined(surrogate, evidence, MAX_CONDITION):
         raise ValueError("the fresh states cannot tell the columns apart: use more data or fewer columns")
-    lowest = min(lower_bounds(surrogate, evidence, delta=delta, tail=number or 0.0), key=lambda bound: bound.margin)
-    worst = lowest.times(surrogate.unit)
+    lowest = lowest_bound(surrogate, evidence, delta=delta, tail=number)
     spending = {**spending_of(evidence, delta), **(others or {})}
     return Certificate(
+        **_of_bound(lowest.times(surrogate.unit)),
         holds=bool(lowest.margin > 0 and number is not None),
-        margin=float(worst.margin),
-        estimated=worst.estimated,
-        losses={name: of(worst) for name, of in LOSSES.items()},
         delta=sum(spending.values()),
         spending=spending,
         assumptions=(tail_in_words(tail, number, surrogate.columns), independence(paired=evidence.paired), *notes),
         tail=number,
-        worst_state=worst.state,
-        worst_action=worst.rival,
+        worst_state=lowest.state,
+        worst_action=lowest.rival,
         samples=int(evidence.counts.min()),
         samples_needed=samples_needed(surrogate, evidence, lowest, delta=delta, tail=number or 0.0),
         level=1,
         surrogate=surrogate,
         evidence=evidence,
     )
+
+
+def lowest_bound(surrogate: Surrogate, evidence: AnyEvidence, *, delta: float, tail: float | None) -> LowerBound:
+    """The bound against the rival that it is lowest for, in the surrogate's units."""
+    return min(lower_bounds(surrogate, evidence, delta=delta, tail=tail or 0.0), key=lambda bound: bound.margin)
+
+
+def _of_bound(worst: LowerBound) -> dict[str, Any]:
+    """The fields of a certificate that a bound gives."""
+    losses = {name: of(worst) for name, of in LOSSES.items()}
+    return {"margin": float(worst.margin), "estimated": worst.estimated, "losses": losses}
 
 
 def samples_needed(

@@ -8,17 +8,19 @@ and needs no proof.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from certirl.archive import Stored
 from certirl.bounds import LowerBound
 from certirl.boxes import ProductBasis
-from certirl.certify import LOSSES, independence, packed_grounds, unpacked_grounds
-from certirl.claim import Claim
+from certirl.certify import LOSSES, independence, packed_grounds, unpacked_claim, unpacked_grounds
+from certirl.claim import SAME, Claim
 from certirl.components import AdditiveReward, Component
 from certirl.domain import Array, freeze
+from certirl.doors import as_probability
 from certirl.estimate import MAX_CONDITION
 from certirl.evidence import Surrogate, gather_views, surrogate_of
 from certirl.moments import Moments
@@ -48,6 +50,12 @@ class Grounds:
     tail: float | None
     surrogate: Surrogate
     evidence: AnyEvidence
+
+    def bounds(self) -> list[LowerBound]:
+        """The lower bounds that the sums lead to, rivals in order."""
+        delta = as_probability(sum(self.spending.values()), "a component's part of delta")
+        found = lower_bounds(self.surrogate, self.evidence, delta=delta, tail=self.tail or 0.0)
+        return [bound.times(self.surrogate.unit) for bound in found]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +89,8 @@ class AdditiveCertificate(Claim):
     worst_action: int
     samples: int
     grounds: tuple[Grounds, ...]
+    file: str | None = None
+    verified: bool = True
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -107,17 +117,40 @@ class AdditiveCertificate(Claim):
         return words, numbers
 
     @staticmethod
-    def unpacked(words: dict[str, Any], numbers: dict[str, Array], reward: AdditiveReward) -> AdditiveCertificate:
-        """The inverse of `packed`."""
+    def unpacked(stored: Stored, reward: AdditiveReward, file: str) -> AdditiveCertificate:
+        """The inverse of `packed`; refused if the sums lead to other numbers than the file tells."""
         grounds = []
-        for told in words["components"]:
-            j, start = told["component"], f"{told['component']}_"
-            sums = {name[len(start) :]: value for name, value in numbers.items() if name.startswith(start)}
-            found = unpacked_grounds(told, sums, reward.parts[j])
-            grounds.append(Grounds(j, told["spending"], told["tail"], *found))
-        given: dict[str, Any] = {name: words[name] for name in _WORDS}
-        given |= {"assumptions": tuple(words["assumptions"]), "grounds": tuple(grounds)}
-        return AdditiveCertificate(**given, bounds=numbers["bounds"])
+        for own in stored.field("components"):
+            part = Stored({"component": own}, stored.arrays).part("component", "")
+            j = part.count("component", most=len(reward.parts) - 1)
+            part = Stored({"component": own}, stored.arrays).part("component", f"{j}_")
+            spending, tail = (
+                part.numbers("spending", least=0, most=1),
+                part.maybe("number", "tail", least=0, infinite=True),
+            )
+            grounds.append(Grounds(j, spending, tail, *unpacked_grounds(part, reward.parts[j])))
+        numbers = [own.component for own in grounds]
+        if not numbers or len(set(numbers)) != len(numbers):
+            raise ValueError("a certificate of a sum needs the sums of different components")
+        if any(part.coefficients.any() for j, part in enumerate(reward.parts) if j not in numbers):
+            raise ValueError("a component with a reward has no bound")
+        counts = grounds[0].evidence.counts
+        told = unpacked_claim(stored, counts)
+        found = AdditiveCertificate(
+            **told,
+            bounds=stored.array("bounds", (len(reward.parts), len(counts) - 1), infinite=True),
+            worst_action=stored.count("worst_action", most=len(counts) - 1),
+            grounds=tuple(grounds),
+            file=file,
+            verified=False,
+        )
+        with np.errstate(all="ignore"):  # of a file that was changed anything can come
+            bounds = [own.bounds() for own in grounds]
+        derived = _of_bounds(bounds, numbers, len(reward.parts))
+        replace(found, **derived).sums_lead_to(told)
+        if not np.allclose(found.bounds, derived["bounds"], rtol=SAME, atol=SAME * abs(found.estimated)):
+            raise ValueError("the bounds of the components are not what their sums lead to")
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,10 +253,7 @@ def certify_sum(
                 f"the fresh states cannot tell the columns of {name} apart: use more data or fewer columns"
             )
     found = case.bounds(evidence, delta, tail)
-    bounds = np.zeros((len(case.components), len(found[0])))
-    bounds[case.active] = [[bound.margin for bound in own] for own in found]
-    worst = int(bounds.sum(axis=0).argmin())
-    decisive, margin = [own[worst] for own in found], float(bounds[:, worst].sum())
+    derived = _of_bounds(found, case.active, len(case.components))
     tails = [tail_number(tail, surrogate.columns) for surrogate in case.surrogates]
     number = None if tail is None else max(own or 0.0 for own in tails)
     each = [spending_of(seen, delta / len(found)) for seen in evidence]
@@ -232,19 +262,30 @@ def certify_sum(
     spending = {f"{name} ({parts})": sum(own.get(name, 0.0) for own in each) for name in names} | (others or {})
     grounds = map(Grounds, case.active, each, tails, case.surrogates, evidence)
     return AdditiveCertificate(
-        holds=bool(margin > 0 and number is not None),
-        margin=margin,
-        estimated=sum(bound.estimated for bound in decisive),
-        losses={name: sum(float(of(bound)) for bound in decisive) for name, of in LOSSES.items()},
+        **derived,
+        holds=bool(derived["margin"] > 0 and number is not None),
         delta=sum(spending.values()),
         spending=spending,
         assumptions=(SEPARATE, *_tails_in_words(case, tail, tails), independence(paired=evidence[0].paired)),
         tail=number,
-        bounds=bounds,
-        worst_action=decisive[0].rival,
         samples=int(evidence[0].counts.min()),
         grounds=tuple(grounds),
     )
+
+
+def _of_bounds(found: list[list[LowerBound]], active: list[int], components: int) -> dict[str, Any]:
+    """The fields of a certificate that the bounds of the active components give."""
+    bounds = np.zeros((components, len(found[0])))
+    bounds[active] = [[bound.margin for bound in own] for own in found]
+    worst = int(bounds.sum(axis=0).argmin())
+    decisive = [own[worst] for own in found]
+    return {
+        "margin": float(bounds[:, worst].sum()),
+        "estimated": sum(bound.estimated for bound in decisive),
+        "losses": {name: sum(float(of(bound)) for bound in decisive) for name, of in LOSSES.items()},
+        "bounds": bounds,
+        "worst_action": decisive[0].rival,
+    }
 
 
 def _tails_in_words(case: Case, tail: TailLike, tails: Sequence[float | None]) -> list[str]:

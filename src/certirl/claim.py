@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from math import inf, isfinite
+from typing import Any
+
+SAME = 1e-6  # of all parts of a margin together: what other processors and libraries can make of the same sums
 
 
 class Claim:
@@ -14,6 +17,8 @@ class Claim:
         losses: by name.
         tail: τ, or None if none was declared; then the word is "conditional", never "certified".
         samples_needed: fresh transitions per action that should do; None if no such number is known.
+        file: where it was read from; None if it was made here.
+        verified: it was made here, or `certirl.check` confirmed its file.
     """
 
     holds: bool
@@ -22,6 +27,8 @@ class Claim:
     losses: dict[str, float]
     tail: float | None
     samples_needed: int | None
+    file: str | None
+    verified: bool
 
     @property
     def word(self) -> str:
@@ -68,3 +75,45 @@ class Claim:
         more = "" if self.holds else f" ({self.missing})"
         least = f"at least {self.margin:.3g}" if isfinite(self.margin) else "no bound yet"
         return f"{least}: {self.account()}{more}"
+
+    def sums_lead_to(self, told: dict[str, Any]) -> None:
+        """Refuse the numbers of a file that differ from this claim, which was derived from its sums.
+
+        Args:
+            told: what the file says, by name: holds, margin, estimated and losses.
+        """
+        parts = [abs(self.estimated), *map(abs, self.losses.values())]
+        slack = SAME * sum(part for part in parts if isfinite(part))
+        pairs = {name: (told[name], getattr(self, name)) for name in ("margin", "estimated")}
+        if told["losses"].keys() != self.losses.keys():
+            raise ValueError(f"losses must be {', '.join(self.losses)}, got {', '.join(told['losses'])}")
+        pairs |= {f"loss for {name}": (told["losses"][name], own) for name, own in self.losses.items()}
+        for name, (claimed, own) in pairs.items():
+            if not (claimed == own or abs(claimed - own) <= slack):
+                raise ValueError(f"the certificate claims the {name} {claimed:.6g}, its sums lead to {own:.6g}")
+        if told["holds"] != (0 < told["margin"] < inf and self.tail is not None):
+            word = "holds" if told["holds"] else "does not hold"
+            raise ValueError(f"the certificate says that it {word}, with the margin {told['margin']:.6g}")
+
+
+def chance(delta: float) -> str:
+    """1 − δ for a sentence; never 1."""
+    return f"{1 - delta:.6g}" if delta >= 1e-4 else f"1 − {delta:.3g}"
+
+
+def unverified(headline: str, file: str | None, how: str = "certirl check") -> str:
+    """The headline of a record that was read from a file and not checked: what the file claims.
+
+    Args:
+        headline: of the record if it were verified, "Certified with probability 0.95: …".
+        file: where it was read from.
+        how: the command that would verify it, or why none can.
+    """
+    head, colon, rest = headline.partition(": ")
+    note = f"(not verified: {how} {file})" if how.startswith("certirl") else f"(not verified: {how})"
+    if not head.startswith("Certified"):
+        return f"{headline} {note}"
+    return f"Claims to be {head[0].lower()}{head[1:]} {note}{colon}{rest}"
+
+
+NO_SUMS = "a file keeps no sums of it"  # why what is said of the absence of a reward cannot be verified

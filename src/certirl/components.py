@@ -17,9 +17,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from certirl import archive
+from certirl.archive import Stored
 from certirl.bases import Basis, Legendre
 from certirl.boxes import ProductBasis, from_spec, product
 from certirl.domain import Array, Domain, as_states, describe, like_input
+from certirl.doors import as_count
 from certirl.reward import Reward
 
 KIND = "additive reward"
@@ -217,10 +219,19 @@ class AdditiveReward:
         return words, {f"reward_{j}": part.coefficients for j, part in enumerate(self.parts)}
 
     @staticmethod
-    def unpacked(words: dict[str, Any], numbers: dict[str, Array]) -> AdditiveReward:
+    def unpacked(stored: Stored, arrays: dict[str, Any]) -> AdditiveReward:
         """The inverse of `packed`."""
-        parts = [Reward(from_spec(spec), numbers[f"reward_{j}"]) for j, spec in enumerate(words["bases"])]
-        return AdditiveReward(tuple(words["names"]), tuple(map(tuple, words["coordinates"])), tuple(parts))
+        bases = [from_spec(spec) for spec in stored.field("bases")]
+        own = Stored({}, arrays)
+        parts = [Reward(basis, own.array(f"reward_{j}", (basis.size,))) for j, basis in enumerate(bases)]
+        groups = tuple(
+            tuple(as_count(c, "a coordinate", least=0) for c in group) for group in stored.field("coordinates")
+        )
+        if sorted(c for group in groups for c in group) != list(range(sum(map(len, groups)))):
+            raise ValueError("the components must hold every coordinate once")
+        if any(len(group) != basis.dimension for group, basis in zip(groups, bases, strict=True)):
+            raise ValueError("every component needs as many coordinates as its functions have")
+        return AdditiveReward(stored.texts("names"), groups, tuple(parts))
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write it to an npz file (suffix added if missing); `certirl.load` reads it back."""

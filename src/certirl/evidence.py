@@ -146,6 +146,24 @@ def _value_range(
     return low + minimum(columns, added)[1], high - minimum(columns, -added)[1]
 
 
+def check_range(surrogate: Surrogate) -> None:
+    """Refuse a surrogate whose V, of an expansion of one coordinate, has another range than it says.
+
+    That is how a reward in a file is tied to the sums that were made with it.
+    """
+    reward, columns = surrogate.reward, surrogate.columns
+    if columns.dimension > 1 or not same_family(reward, columns):
+        return
+    found = _value_range(reward, columns, surrogate.discount * surrogate.g, None)
+    sizes = np.abs(reward.coefficients).sum() + np.abs(surrogate.g).sum()
+    told = surrogate.low, surrogate.high
+    if not np.allclose(found, told, rtol=0, atol=1e-9 * sizes):
+        raise ValueError(
+            f"V of the reward reaches from {found[0]:.6g} to {found[1]:.6g}, but the sums were made with a V from "
+            f"{told[0]:.6g} to {told[1]:.6g}"
+        )
+
+
 def same_family(reward: RewardLike, columns: Basis) -> TypeGuard[Reward]:
     """Whether R is an expansion in the columns' family, on their interval."""
     return isinstance(reward, Reward) and reward.basis.resized(columns.size) == columns

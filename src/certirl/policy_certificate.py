@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certirl import archive
+from certirl.archive import Stored
 from certirl.boxes import from_spec
-from certirl.certify import independence, least_enough
-from certirl.claim import Claim
+from certirl.certify import independence, least_enough, unpacked_claim
+from certirl.claim import SAME, Claim, chance, unverified
 from certirl.domain import Array, as_states
 from certirl.estimate import MAX_CONDITION
+from certirl.frames import frame
 from certirl.lookups import AnyLookup, kept
 from certirl.policy_bounds import SHARES, Bands, bands
 from certirl.policy_evidence import POLICY_SUMS, PolicyEvidence, PolicySurrogate
@@ -25,7 +27,7 @@ from certirl.tubes import Tube, read_tube
 
 KIND = "policy certificate"
 _WORDS = ("holds", "delta", "spending", "tail", "samples", "allowed", "goal")
-# Derived from the numbers whenever a file is read; written all the same, for `certirl check` to hold against it.
+# Derived from the numbers whenever a file is read, and compared with what it says.
 _CLAIMS = ("margin", "estimated", "losses", "half_width", "share", "regret", "settled", "value_span", "ties")
 _GUESSES = ("fits", "Z", "mix", "switches", "widths", "tent_fits", "drop")
 _NUMBERS = ("discount", "low", "high", "dropped", "unit")
@@ -87,6 +89,8 @@ class PolicyCertificate(Claim):
     evidence: PolicyEvidence
     lookup: AnyLookup
     goal: float | None = None
+    file: str | None = None
+    verified: bool = True
 
     @property
     def relative_regret(self) -> float:
@@ -173,18 +177,23 @@ class PolicyCertificate(Claim):
         return known if 0 < self.settled < least / 2 else ""
 
     def _headline(self) -> str:
+        headline = self._verified_headline()
+        return headline if self.verified else unverified(headline, self.file)
+
+    def _verified_headline(self) -> str:
         switches = len(self.lookup.switches) > 0
         where = f"farther than {self.allowed:.3g} from {self.lookup.where}" if switches else "everywhere"
         if self.holds:
             best = (
                 "what the expert does is strictly best" if self.ties == 0 else "what the expert may do beats the rest"
             )
-            return f"Certified with probability {1 - self.delta:g}: {best} {where}"
+            return f"Certified with probability {chance(self.delta)}: {best} {where}"
         if self.margin == np.inf:
             return f"{self.word.capitalize()}: {self.missing} {where}"
         if not np.isfinite(self.margin):
             return f"{self.word.capitalize()}: too little data for any bound {where}"
-        known = f"with probability {1 - self.delta:g}{self.condition} the margin {where} is at least {self.margin:.3g}"
+        sure = f"with probability {chance(self.delta)}{self.condition}"
+        known = f"{sure} the margin {where} is at least {self.margin:.3g}"
         return f"{self.word.capitalize()}: {known}"
 
     def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -197,38 +206,74 @@ class PolicyCertificate(Claim):
         return words, numbers
 
     @staticmethod
-    def unpacked(words: dict[str, Any], numbers: dict[str, Array]) -> PolicyCertificate:
-        """The inverse of `packed`; the verdict is derived from the numbers again, not read."""
-        columns = from_spec(words["columns"])
-        guesses: dict[str, Any] = {name: numbers[name] for name in _GUESSES}
-        ends: dict[str, Any] = {name: words[name] for name in _NUMBERS}
-        surrogate = PolicySurrogate(columns=columns, reward=None, policy=None, **guesses, **ends)
-        evidence = PolicyEvidence(**{name: numbers[name] for name in POLICY_SUMS}, paired=words["paired"])
-        lookup = kept(columns.domain, numbers["support"])
-        found = bands(surrogate, evidence, delta=_own(words["spending"]), tail=words["tail"] or 0.0)
-        tube = read(surrogate, found, lookup, words["allowed"])
-        rest: dict[str, Any] = {"value_span": surrogate.unit * found.span, "lookup": lookup}
-        rest |= {name: words[name] for name in ("spending", "tail", "samples")} | {"goal": words.get("goal")}
-        rest |= {"delta": sum(words["spending"].values()), "holds": _holds(tube.margin, words["tail"])}
-        if not np.array_equal(surrogate.switches, lookup.marks):
-            raise ValueError("the certificate is damaged: visits were counted around other switches than its expert's")
-        rest |= {"assumptions": tuple(words["assumptions"]), "surrogate": surrogate, "evidence": evidence}
-        return PolicyCertificate(**_of_tube(tube.times(surrogate.unit)), **rest)
+    def unpacked(stored: Stored, file: str) -> PolicyCertificate:
+        """The inverse of `packed`: derived from the sums again, and refused if the file tells other numbers."""
+        surrogate, evidence, lookup = _unpacked_grounds(stored)
+        told = unpacked_claim(stored, evidence.counts)
+        told |= {name: stored.number(name, infinite=True) for name in _CLAIMS if name not in told}
+        allowed, goal = stored.number("allowed", least=0, strict=True), stored.maybe("number", "goal", least=0)
+        kept = {name: told[name] for name in ("spending", "delta", "assumptions", "tail", "samples")}
+        with np.errstate(all="ignore"):  # of a file that was changed anything can come
+            found = bands(surrogate, evidence, delta=_own(told["spending"]), tail=told["tail"] or 0.0)
+            tube = read(surrogate, found, lookup, allowed)
+        derived = PolicyCertificate(
+            **_of_tube(tube.times(surrogate.unit)),
+            **kept,
+            holds=_holds(tube.margin, told["tail"]),
+            value_span=surrogate.unit * found.span,
+            surrogate=surrogate,
+            evidence=evidence,
+            lookup=lookup,
+            goal=goal,
+            file=file,
+            verified=False,
+        )
+        derived.sums_lead_to(told)
+        return derived
+
+    def sums_lead_to(self, told: dict[str, Any]) -> None:
+        """Refuse the numbers of a file that differ from this certificate; a tube may be off by a cell."""
+        super().sums_lead_to(told)
+        losses = sum(loss for loss in self.losses.values() if np.isfinite(loss))
+        value = SAME * (abs(self.estimated) + losses + self.value_span) / (1 - self.surrogate.discount)
+        reach, share = 1.5 * self.lookup.reach, 3 / len(self.decided) + 0.01 * self.share
+        slacks = {"half_width": reach, "settled": reach, "share": share}
+        slacks |= {"regret": value, "value_span": value, "ties": value}
+        for name, slack in slacks.items():
+            claimed, own = told[name], getattr(self, name)
+            if not (claimed == own or abs(claimed - own) <= slack):
+                label = name.replace("_", " ")
+                raise ValueError(f"the certificate claims the {label} {claimed:.6g}, its sums lead to {own:.6g}")
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write everything but the reward and the expert to an npz file; `certirl.load` reads it back."""
         return archive.write(path, KIND, *self.packed())
 
 
-def load(path: str | os.PathLike[str]) -> PolicyCertificate:
-    """Read a certificate that `PolicyCertificate.save` wrote, and derive its verdict again."""
-    kind, header, arrays = archive.read(path)
-    if kind != KIND:
-        raise ValueError(f"{path} holds a certirl {kind}, not the certificate of an expert who switches")
-    try:
-        return PolicyCertificate.unpacked(header, arrays)
-    except (KeyError, TypeError) as problem:
-        raise ValueError(f"{path} is damaged: a field is missing or wrong ({problem})") from None
+def _unpacked_grounds(stored: Stored) -> tuple[PolicySurrogate, PolicyEvidence, AnyLookup]:
+    """What a certificate rests on, but for the reward and the expert."""
+    columns = from_spec(stored.field("columns"))
+    counts, tents = stored.array("counts", (None,), kinds="iu"), len(stored.array("widths", (None,)))
+    A, k, wide = len(counts), columns.size, frame(columns).wide
+    m, around = A * k, (None,) * columns.dimension
+    shapes: dict[str, tuple[int | None, ...]] = {"fits": (A, k), "Z": (A, m, k), "mix": (m, m), "widths": (tents,)}
+    shapes |= {"tent_fits": (A, tents, k), "drop": (m,), "switches": around}
+    guesses: dict[str, Any] = {name: stored.array(name, shape) for name, shape in shapes.items()}
+    shapes = {"gram": (A, k, k), "surprise": (A, k), "spread": (A, A, *wide), "drift": (A, m, k)}
+    shapes |= {"wobble": (A, A, m, *wide), "visits": (A, tents, k), "visit_spread": (A, tents, *wide)}
+    sums: dict[str, Any] = {name: stored.array(name, shape) for name, shape in shapes.items()}
+    if A < 2 or (counts < k).any():
+        raise ValueError(f"counts must be those of two actions or more, {k} transitions each at least")
+    numbers: dict[str, Any] = {name: stored.number(name) for name in ("low", "high", "dropped")}
+    numbers |= {"unit": stored.number("unit", least=0, strict=True)}
+    numbers |= {"discount": stored.number("discount", least=0, most=1, strict=True)}
+    surrogate = PolicySurrogate(columns=columns, reward=None, policy=None, **guesses, **numbers)
+    lookup = kept(columns.domain, stored.array("support", (*around, A), kinds="b"))
+    if not lookup.support.any(axis=-1).all():
+        raise ValueError("support must name an action at every state")
+    if surrogate.switches.shape != lookup.marks.shape or not np.allclose(surrogate.switches, lookup.marks, rtol=1e-9):
+        raise ValueError("visits were counted around other switches than its expert's")
+    return surrogate, PolicyEvidence(counts=counts, **sums, paired=stored.flag("paired")), lookup
 
 
 def conclude_policy(

@@ -12,16 +12,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certirl import archive
+from certirl.archive import Stored
 from certirl.bases import Basis
 from certirl.cells import Cells, expanded, from_spec
+from certirl.claim import NO_SUMS, unverified
 from certirl.conflicts import Conflict
-from certirl.domain import Array, Domain, as_states, describe, freeze, like_input
+from certirl.domain import Array, Domain, as_actions, as_states, describe, freeze, like_input
+from certirl.doors import as_count, as_flag, as_number
 from certirl.ending import Choices
 from certirl.ends import Ends
 from certirl.laws import binomial_interval
 from certirl.policy_certificate import PolicyCertificate
 
 KIND = "policy solution"
+STATUSES = ("certified", "validated", "solved", "infeasible", "undetermined")
 GOOD, DISTRUST = 0.1, 0.7  # model error over action effect
 _ARRAYS = ("states", "shortfall", "profile", "action_values")
 
@@ -167,6 +171,8 @@ class PolicySolution:
         refutation: what was proved about the absence of any reward, in words; None if that was not tried.
         ends: the terminal states in boxes, as learned from marked ones or from asking the simulator; None without any.
         from_file: it was read from a file, where ``ends`` stand for what the simulator says.
+        file: where it was read from, with a status and a certificate that the file claims; None if it was found here.
+        verified: it was found here, or `certirl.check` confirmed its file.
     """
 
     status: str
@@ -193,6 +199,8 @@ class PolicySolution:
     refutation: str | None = None
     ends: Ends | None = None
     from_file: bool = False
+    file: str | None = None
+    verified: bool = True
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -216,7 +224,9 @@ class PolicySolution:
     def __str__(self) -> str:
         own = [f"  {name:<9}{text}" for name, text in self._lines()]
         if self.status == "infeasible" and self.refutation is not None:
-            return "\n".join([self.refutation, *own[:3]])
+            first, *more = self.refutation.splitlines()
+            first = first if self.file is None else unverified(first, self.file, NO_SUMS)
+            return "\n".join([first, *more, *own[:3]])
         if self.certificate is None:
             return "\n".join([self._headline(), *own])
         headline, *proof = str(self.certificate).splitlines()
@@ -300,7 +310,7 @@ class PolicySolution:
         Which states are terminal is kept as boxes, as far as these describe them, and that they are worth 0.
         """
         packed = {*_ARRAYS, "reward", "value", "columns", "diagnostics", "certificate", "conflict", "ends"}
-        packed |= {"greedy_share", "outside_share", "planned_share", "from_file"}
+        packed |= {"greedy_share", "outside_share", "planned_share", "from_file", "file", "verified"}
         header: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in packed}
         arrays: dict[str, Any] = {name: getattr(self, name) for name in _ARRAYS}
         for name in ("reward", "value"):
@@ -330,31 +340,97 @@ class PolicySolution:
         return policy_plots.policy(self, path=path, plane=plane)
 
 
-def unpacked(header: dict[str, Any], arrays: dict[str, Any]) -> PolicySolution:
-    """What `PolicySolution.save` wrote, as read from its file."""
-    known = {f.name for f in fields(PolicySolution)} - {"ends", "from_file"}
-    given = {name: value for name, value in (header | arrays).items() if name in known}
-    ended, forgotten = None, False
-    if "ends" in header:
-        missed, mistaken, n, own_rule = header["ends"]
-        ends = Ends(arrays["ends"], missed, mistaken, n)
-        ended, forgotten = (ends, False) if ends.trusted else (None, True)
-        given |= {"ends": ends, "from_file": not own_rule}
+def unpacked(stored: Stored, file: str) -> PolicySolution:
+    """What `PolicySolution.save` wrote, every field within its range; refused where it contradicts itself."""
+    A, columns = stored.count("n_actions", least=2), from_spec(stored.field("columns"))
+    ended, forgotten, ends, own_rule = None, False, None, True
+    if "ends" in stored:
+        missed, mistaken, n, own_rule = stored.field("ends")
+        missed, mistaken = (as_number(x, "a share of ends", least=0, most=1) for x in (missed, mistaken))
+        boxes = stored.array("ends", (None, 2, columns.dimension), infinite=True)
+        ends = Ends(boxes, missed, mistaken, as_count(n, "the states that ends were learned from"))
+        ended, forgotten, own_rule = ends if ends.trusted else None, not ends.trusted, as_flag(own_rule, "own rule")
+    zero, functions = stored.flag("zero_at_ends"), dict[str, Any]()
     for name in ("reward", "value"):
-        zero = bool(header.get("zero_at_ends", False))
-        given[name] = StateFunction(from_spec(header[f"{name}_basis"]), arrays[name], ended, zero, forgotten)
-    given |= {"columns": from_spec(header["columns"]), "diagnostics": _diagnostics(header["diagnostics"])}
-    for name in ("greedy_share", "outside_share", "planned_share"):
-        given[name] = None if header[name] is None else Share(*header[name])
-    if "certificate" in header:
-        numbers = {name[12:]: value for name, value in arrays.items() if name.startswith("certificate_")}
-        given["certificate"] = PolicyCertificate.unpacked(header["certificate"], numbers)
-    if "conflict" in header:
-        numbers = {name[9:]: value for name, value in arrays.items() if name.startswith("conflict_")}
-        given["conflict"] = Conflict(**header["conflict"], **numbers)
-    return PolicySolution(**given | {"periodic": tuple(header["periodic"])})
+        basis = from_spec(stored.field(f"{name}_basis"))
+        functions[name] = StateFunction(basis, stored.array(name, (basis.size,)), ended, zero, forgotten)
+    states = as_states(stored.array("states", (None, columns.dimension)), columns.domain)
+    if any(own.domain != columns.domain for own in functions.values()):
+        raise ValueError("reward, value and columns must have one domain")
+    certificate = PolicyCertificate.unpacked(stored.part("certificate"), file) if "certificate" in stored else None
+    shares: dict[str, Any] = {
+        name: _unpacked_share(stored, name) for name in ("greedy_share", "outside_share", "planned_share")
+    }
+    found = PolicySolution(
+        status=stored.text("status", STATUSES),
+        reason=stored.text("reason"),
+        **functions,
+        discount=stored.number("discount", least=0, most=1, strict=True),
+        n_actions=A,
+        states=states,
+        shortfall=stored.array("shortfall", (len(states),)),
+        profile=stored.array("profile", (len(states),)),
+        columns=columns,
+        action_values=stored.array("action_values", (A, columns.size)),
+        **shares,
+        diagnostics=_unpacked_diagnostics(stored.part("diagnostics")),
+        samples=stored.count("samples"),
+        choice=stored.text("choice"),
+        assumption=stored.text("assumption"),
+        periodic=tuple(as_count(c, "a periodic coordinate", least=0) for c in stored.field("periodic")),
+        certificate=certificate,
+        conflict=_unpacked_conflict(stored.part("conflict"), columns, A) if "conflict" in stored else None,
+        refutation=stored.maybe("text", "refutation"),
+        ends=ends,
+        from_file=not own_rule,
+        file=file,
+        verified=False,
+    )
+    holds = certificate is not None and certificate.holds
+    if holds != (found.status == "certified"):
+        bound = "a certificate that holds" if holds else "no certificate that holds"
+        raise ValueError(f"the status is {found.status!r}, with {bound}")
+    if certificate is not None:
+        _check_about(found, certificate)
+    return found
 
 
-def _diagnostics(found: dict[str, Any]) -> Diagnostics:
-    pair = found.get("choices")
-    return Diagnostics(**found | {"choices": None if pair is None else tuple(pair)})
+def _check_about(found: PolicySolution, certificate: PolicyCertificate) -> None:
+    """Refuse a certificate that is about another problem than its solution."""
+    s = certificate.surrogate
+    for name, own, told in (
+        ("discount", found.discount, s.discount),
+        ("number of actions", found.n_actions, s.n_actions),
+        ("domain", describe(found.reward.domain), describe(s.columns.domain)),
+    ):
+        if own != told:
+            raise ValueError(f"the solution has the {name} {own}, its certificate {told}")
+
+
+def _unpacked_share(stored: Stored, name: str) -> Share | None:
+    if stored.field(name) is None:
+        return None
+    count, n = (as_count(x, name, least=0) for x in stored.field(name))
+    if count > n:
+        raise ValueError(f"{name} must be a count and the number it is out of, got {count} and {n}")
+    return Share(count, n)
+
+
+def _unpacked_conflict(stored: Stored, columns: Basis | Cells, n_actions: int) -> Conflict:
+    states = as_states(stored.array("states", (None, columns.dimension)), columns.domain)
+    taken, actions = (
+        as_actions(stored.array(name, (len(states),), kinds="iu"), n_actions=n_actions) for name in ("taken", "actions")
+    )
+    words: dict[str, Any] = {"functions": stored.text("functions"), "seen": stored.flag("seen")}
+    return Conflict(states, taken, actions, stored.array("weights", (len(states),)), stored.number("residual"), **words)
+
+
+def _unpacked_diagnostics(stored: Stored) -> Diagnostics:
+    names = ("model_error", "growth", "uncovered", "ties", "unexplained", "residual", "largest_residual")
+    numbers = {name: stored.number(name, infinite=True, undefined=True) for name in names}
+    choices = None
+    if stored.field("choices") is not None:
+        sought, shunned = (as_number(x, "diagnostics choices", least=0, most=1) for x in stored.field("choices"))
+        choices = sought, shunned
+    going_on = stored.maybe("number", "going_on")
+    return Diagnostics(**numbers, seen=stored.flag("seen"), going_on=going_on, choices=choices)

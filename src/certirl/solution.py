@@ -11,19 +11,22 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from certirl import archive
+from certirl.archive import Stored
 from certirl.bases import Basis
 from certirl.bellman import Bellman, rivals_of
 from certirl.boxes import from_spec
-from certirl.certify import Certificate
-from certirl.domain import Array, as_states, describe, freeze
+from certirl.certify import Certificate, unpacked_state
+from certirl.claim import NO_SUMS, chance, unverified
+from certirl.domain import Array, as_actions, as_states, describe, freeze
 from certirl.estimate import Operators
+from certirl.evidence import Surrogate
 from certirl.extrema import ranked
 from certirl.recover import Recovery, Witness, undecided
 from certirl.refute import Refutation
 from certirl.reward import Reward
 
 HEADLINES = {
-    "certified": "Certified with probability {sure:g}: action {expert} is strictly optimal at every state.",
+    "certified": "Certified with probability {sure}: action {expert} is strictly optimal at every state.",
     "solved": "Solved, not certified{noise}: action {expert} is strictly optimal under the {origin} dynamics.",
     "infeasible": "Infeasible: no reward in this class explains action {expert} under the {origin} dynamics.",
     "undetermined": "Undetermined: {reason}.",
@@ -56,6 +59,8 @@ class Solution:
         witness: the conflict, if infeasible.
         certificate: the proof, or the attempt at one; None if none was asked for.
         refutation: what was proved about the absence of any reward, in words; None if that was not tried.
+        file: where it was read from, with a status and a certificate that the file claims; None if it was found here.
+        verified: it was found here, or `certirl.check` confirmed its file.
     """
 
     status: str
@@ -88,6 +93,8 @@ class Solution:
     witness: Witness | None = None
     certificate: Certificate | None = None
     refutation: str | None = None
+    file: str | None = None
+    verified: bool = True
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -127,11 +134,9 @@ class Solution:
     def _headline(self) -> str:
         origin = "exact" if self.form == "exact" else "estimated"
         noise = ", within the noise" if self.within_noise else ""
-        sure = 1 - self.certificate.delta if self.certificate else 0.0
+        sure = chance(self.certificate.delta) if self.certificate else ""
         words = {"expert": self.expert, "origin": origin, "reason": self.reason, "noise": noise, "sure": sure}
-        if self.status == "infeasible" and self.refutation is not None:
-            return self.refutation.splitlines()[0] + "."
-        return HEADLINES[self.status].format(**words)
+        return headline(self, HEADLINES[self.status].format(**words))
 
     def _lines(self) -> list[tuple[str, str]]:
         counts = f"{self.samples:,}" + (f" to {self.most_samples:,}" if self.most_samples > self.samples else "")
@@ -174,7 +179,8 @@ class Solution:
         header = {
             field.name: getattr(self, field.name)
             for field in fields(self)
-            if field.name not in (*_ARRAYS, "reward", "basis", "worst_state", "witness", "certificate")
+            if field.name
+            not in (*_ARRAYS, "reward", "basis", "worst_state", "witness", "certificate", "file", "verified")
         }
         header["basis"] = self.basis.spec()
         arrays = {name: getattr(self, name) for name in _ARRAYS}
@@ -260,26 +266,99 @@ def build(
     )
 
 
-def load(path: str | os.PathLike[str]) -> Solution:
-    """Read a solution that `Solution.save` wrote."""
-    kind, header, arrays = archive.read(path)
-    if kind != "solution":
-        raise ValueError(f"{path} holds a certirl {kind}, not a solution")
-    try:
-        basis = from_spec(header["basis"])
-        reward = Reward(basis, arrays["reward"]) if "reward" in arrays else None
-        witness = None
-        if "witness_states" in arrays:
-            parts = {name: arrays[f"witness_{name}"] for name in ("states", "actions", "weights")}
-            witness = Witness(**parts, residual=header["witness_residual"])
-        certificate = None
-        if "certificate" in header:
-            numbers = {name[12:]: value for name, value in arrays.items() if name.startswith("certificate_")}
-            certificate = Certificate.unpacked(header["certificate"], numbers, reward)
-        known = {field.name for field in fields(Solution)}
-        given = {name: value for name, value in (header | arrays).items() if name in known}
-        given |= {"basis": basis, "reward": reward, "witness": witness, "worst_state": arrays.get("worst_state")}
-        given["certificate"] = certificate
-        return Solution(**given)
-    except (KeyError, TypeError) as problem:
-        raise ValueError(f"{path} is damaged: a field is missing or wrong ({problem})") from None
+def headline(record: Any, usual: str) -> str:
+    """The first line of a solution: what was proved of its absence, or the usual; what a file claims as such.
+
+    Args:
+        record: the solution.
+        usual: for its status.
+    """
+    if record.status == "infeasible" and record.refutation is not None:
+        proved = record.refutation.splitlines()[0] + "."
+        return proved if record.file is None else unverified(proved, record.file, NO_SUMS)
+    return usual if record.verified or record.status != "certified" else unverified(usual, record.file)
+
+
+def unpacked(stored: Stored, file: str) -> Solution:
+    """What `Solution.save` wrote, every field within its range; refused where it contradicts itself."""
+    basis, columns = from_spec(stored.field("basis")), stored.count("columns", least=1)
+    reward = Reward(basis, stored.array("reward", (basis.size,))) if "reward" in stored.arrays else None
+    A, own = stored.count("n_actions", least=2), basis.resized(columns)
+    states = as_states(stored.array("states", (None, basis.dimension)), basis.domain)
+    certificate = None
+    if "certificate" in stored:
+        if reward is None:
+            raise ValueError("a certificate needs the reward that it is about, and reward is missing")
+        certificate = Certificate.unpacked(stored.part("certificate"), reward, file)
+    texts: dict[str, Any] = {name: stored.text(name) for name in ("form", "objective", "choice")}
+    names = ("condition", "spectral_radius", "gram_condition")
+    numbers: dict[str, Any] = {name: stored.number(name, infinite=True, undefined=True) for name in names}
+    found = Solution(
+        status=stored.text("status", HEADLINES),
+        reason=stored.text("reason"),
+        reward=reward,
+        margin=stored.number("margin", undefined=reward is None),
+        worst_state=None if "worst_state" not in stored.arrays else unpacked_state(stored, basis),
+        worst_action=stored.maybe("count", "worst_action", most=A - 1),
+        samples=stored.count("samples"),
+        most_samples=stored.count("most_samples", least=stored.count("samples")),
+        discount=stored.number("discount", least=0, most=1, strict=True),
+        expert=stored.count("expert", most=A - 1),
+        n_actions=A,
+        basis=basis,
+        columns=columns,
+        **texts,
+        curves=stored.array("curves", (A - 1, columns)),
+        error_forms=stored.array("error_forms", (A - 1, columns, columns)),
+        states=states,
+        actions=as_actions(stored.array("actions", (len(states),), kinds="iu"), n_actions=A),
+        weights=stored.array("weights", (len(states),)),
+        slack=stored.array("slack", (len(states),)),
+        rounds=stored.count("rounds"),
+        **numbers,
+        cover=stored.maybe("number", "cover", least=0),
+        witness=_unpacked_witness(stored, basis, A),
+        certificate=certificate,
+        refutation=stored.maybe("text", "refutation"),
+        file=file,
+        verified=False,
+    )
+    check_statuses(found)
+    if certificate is not None:
+        check_about(found, certificate.surrogate, own)
+    return found
+
+
+def check_statuses(found: Any) -> None:
+    """Refuse a status that its certificate does not bear out."""
+    holds = found.certificate is not None and found.certificate.holds
+    if holds != (found.status == "certified"):
+        bound = "no certificate that holds" if found.status == "certified" else "a certificate that holds"
+        raise ValueError(f"the status is {found.status!r}, with {bound}")
+    if (found.reward is None) != (found.worst_action is None) or (found.reward is None) != (found.worst_state is None):
+        raise ValueError("a reward and the place where its margin is least must come together")
+
+
+def check_about(found: Any, surrogate: Surrogate, columns: Basis) -> None:
+    """Refuse a certificate that is about another problem than its solution."""
+    for name, own, told in (
+        ("discount", found.discount, surrogate.discount),
+        ("expert", found.expert, surrogate.expert),
+        ("number of actions", found.n_actions, len(surrogate.Z)),
+        (
+            "columns",
+            f"{columns} on {describe(columns.domain)}",
+            f"{surrogate.columns} on {describe(surrogate.columns.domain)}",
+        ),
+    ):
+        if own != told:
+            raise ValueError(f"the solution has the {name} {own}, its certificate {told}")
+
+
+def _unpacked_witness(stored: Stored, basis: Basis, n_actions: int) -> Witness | None:
+    if "witness_residual" not in stored:
+        return None
+    states = as_states(stored.array("witness_states", (None, basis.dimension)), basis.domain)
+    actions = as_actions(stored.array("witness_actions", (len(states),), kinds="iu"), n_actions=n_actions)
+    weights = stored.array("witness_weights", (len(states),))
+    return Witness(states, actions, weights, stored.number("witness_residual", least=0))
