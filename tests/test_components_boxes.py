@@ -130,7 +130,8 @@ def test_a_certificate_adds_up_the_bounds_of_lines_and_boxes(tmp_path):
     assert "Legendre × Legendre functions of the state" in str(found)
     path = found.save(tmp_path / "sum")
     again = certirl.load(path)
-    assert str(again) == str(found)
+    assert str(again).splitlines()[1:] == str(found).splitlines()[1:]
+    assert str(again).startswith("Claims to be certified with probability 0.95 (not verified: certirl check")
     np.testing.assert_array_equal(
         again.certificate.grounds[1].evidence.noise, found.certificate.grounds[1].evidence.noise
     )
