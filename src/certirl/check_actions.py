@@ -289,11 +289,11 @@ class Ground:
                 f"the columns, {columns} on {columns.domain}, are not of the family of the reward, {self.basis} on "
                 f"{self.basis.domain}"
             )
-        own = records.unit_of(self.words)
-        low, high, terms, problems = self._value(columns, problem.discount, records.scaled(sums["g"], own), own)
-        unit = records.power_of_two(high - low)
+        own, span = records.unit_of(self.words), records.number(self.words, "high") - records.number(self.words, "low")
+        unit = own * records.power_of_two(span)
         scaled = {name: records.scaled(sums[name], own / unit) for name in ("surprise", "fits", "g")}
         scaled["spread"] = records.scaled(sums["spread"], (own / unit) ** 2)
+        low, high, terms, problems = self._value(columns, problem.discount, scaled["g"], own, unit)
         record = Record(
             **(sums | scaled),
             counts=counts,
@@ -304,27 +304,22 @@ class Ground:
             second=records.share_of(self.spending, "second order"),
             tail=self.tail or Fraction(0),
             unit=unit,
-            low=low / unit,
-            high=high / unit,
-            terms=terms / unit,
+            low=low,
+            high=high,
+            terms=terms,
         )
         return record, wrong + problems + _contradictions(record)
 
     def _value(
-        self, columns: Functions, discount: Fraction, g: Numbers, unit: Fraction
+        self, columns: Functions, discount: Fraction, g: Numbers, own: Fraction, unit: Fraction
     ) -> tuple[Fraction, Fraction, Fraction, list[str]]:
-        """The range of V = R + γ Σ g_jφ_j, the size of its terms, and whether the file has the same."""
-        low, high = (unit * records.number(self.words, name) for name in ("low", "high"))
-        added = [discount * x for x in g]
-        total = [a + b for a, b in zip_longest(self.reward, added, fillvalue=Fraction(0))]
+        """The range of V = R + γ Σ g_jφ_j in units, the size of its terms, and whether the file has the same range."""
+        low, high = (own / unit * records.number(self.words, name) for name in ("low", "high"))
+        reward, added = records.scaled(self.reward, 1 / unit), records.scaled(g, discount)
+        total = [a + b for a, b in zip_longest(reward, added, fillvalue=Fraction(0))]
         least, most = rational.range_around(columns.kind, total)
-        terms = sum((rational.size_of_terms(columns.kind, own) for own in (self.reward, added)), Fraction(0))
-        wrong = []
-        if max(abs(least - low), abs(most - high)) > TIGHT * terms:
-            wrong.append(
-                f"the reward and the guesses of the file have values V from {short(least, 6)} to {short(most, 6)}, but "
-                f"the sums were made with a V from {short(low, 6)} to {short(high, 6)}"
-            )
+        terms = sum((rational.size_of_terms(columns.kind, part) for part in (reward, added)), Fraction(0))
+        wrong = records.other_range((least, most), (low, high), terms, unit)
         return min(low, least), max(high, most), terms, wrong
 
 

@@ -29,7 +29,7 @@ class Record:
     """What a certificate rests on, every number exact, V in units of about its own span; rows of functions flattened.
 
     Attributes:
-        unit: a power of two: V, its fits and sums are multiples of it.
+        unit: a power of two: V, its fits and sums are multiples of it. The functions f_i may have any size.
     """
 
     kind: str

@@ -97,7 +97,7 @@ def _record(words: dict[str, Any], arrays: dict[str, Any], claim: Claim, columns
     given = records.unit_of(words)
     value: dict[str, Any] = {name: given * records.number(words, name) for name in ("low", "high", "dropped")}
     unit = records.power_of_two(value["high"] - value["low"])
-    by, root = given / unit, records.power_of_two(rational.root_above(given / unit))  # f_i may have any size
+    by, root = given / unit, 1 / records.power_of_two(max(abs(x) for row in sums["mix"] for x in row))
     factors = {"fits": by, "surprise": by, "spread": by**2, "mix": root, "drift": root, "wobble": root**2}
     sums |= {name: records.scaled(sums[name], factor) for name, factor in factors.items()}
     return Record(
@@ -199,13 +199,7 @@ def _reward(header: dict[str, Any], arrays: dict[str, Any], r: Record, columns: 
     least += r.discount * min(low for low, _ in ends)
     most += r.discount * max(high for _, high in ends)
     described = f"{described} on {columns.domain}, ‖α‖₁ = {short(r.unit * sum(map(abs, coefficients)))}"
-    if max(abs(least - r.low), abs(most - r.high)) <= TIGHT * terms:
-        return described, []
-    least, most, low, high = (x * r.unit for x in (least, most, r.low, r.high))
-    return described, [
-        f"the reward and the guesses of the file have values V from {short(least, 6)} to {short(most, 6)}, but the "
-        f"sums were made with a V from {short(low, 6)} to {short(high, 6)}"
-    ]
+    return described, records.other_range((least, most), (r.low, r.high), terms, r.unit)
 
 
 def _about(r: Record, columns: Functions, expert: Expert, claim: Claim) -> list[tuple[str, str]]:

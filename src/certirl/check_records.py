@@ -349,6 +349,17 @@ def unit_of(words: Any) -> Fraction:
     return unit
 
 
+def other_range(
+    derived: tuple[Fraction, Fraction], told: tuple[Fraction, Fraction], terms: Fraction, unit: Fraction
+) -> list[str]:
+    """Where the V of a file's reward and guesses has another range than the V that its sums were made with."""
+    if all(abs(own - end) <= TIGHT * terms for own, end in zip(derived, told, strict=True)):
+        return []
+    least, most, low, high = (short(unit * x, 6) for x in (*derived, *told))
+    reached = f"the reward and the guesses of the file have values V from {least} to {most}"
+    return [f"{reached}, but the sums were made with a V from {low} to {high}"]
+
+
 def sums_in_doubt(
     kind: str, counts: Sequence[int], gram: Sequence[list[Numbers]], *, paired: bool, size: int
 ) -> list[str]:

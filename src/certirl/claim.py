@@ -96,6 +96,12 @@ class Claim:
             raise ValueError(f"the certificate says that it {word}, with the margin {told['margin']:.6g}")
 
 
+def word_of(record: Any) -> str:
+    """The status of a solution for a title: what a file claims is called a claim until it is verified."""
+    claimed = record.status == "certified" and not record.verified
+    return "claims to be certified, not verified" if claimed else str(record.status)
+
+
 def chance(delta: float) -> str:
     """1 − δ for a sentence; never 1."""
     return f"{1 - delta:.6g}" if delta >= 1e-4 else f"1 − {delta:.3g}"

@@ -8,6 +8,7 @@ import numpy as np
 
 from certirl.archive import replacing, target_of
 from certirl.boxes import mesh
+from certirl.claim import word_of
 from certirl.domain import Array
 
 if TYPE_CHECKING:
@@ -132,8 +133,8 @@ def margins(solution: Solution, *, problem: Problem | None = None, ax: Any = Non
             zorder=3,
         )
     if solution.certificate is not None and solution.certificate.holds:
-        level = solution.certificate.margin
-        ax.axhline(level, color="black", linewidth=1.2, linestyle=":", label=f"certified margin {level:.2g}")
+        level, word = solution.certificate.margin, "certified" if solution.verified else "claimed"
+        ax.axhline(level, color="black", linewidth=1.2, linestyle=":", label=f"{word} margin {level:.2g}")
     handles, _ = ax.get_legend_handles_labels()
     handles += _legend_marks(truth is not None)
     ax.legend(handles=handles, loc="best", fontsize="small", framealpha=0.9)
@@ -205,7 +206,7 @@ def solution(solution: Solution, *, problem: Problem | None = None, path: Any = 
     """
     pyplot = _pyplot()
     data = f"{solution.samples:,} transitions per action" if solution.samples else "exact operators"
-    title = f"{solution.status}: action {solution.expert} at every state, γ = {solution.discount:g}, {data}"
+    title = f"{word_of(solution)}: action {solution.expert} at every state, γ = {solution.discount:g}, {data}"
     if solution.basis.dimension > 1:
         figure, axes = pyplot.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
         figure.suptitle(title, fontsize="medium")

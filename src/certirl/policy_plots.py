@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from certirl.claim import word_of
 from certirl.domain import Array
 from certirl.plots import COLOURS, _pyplot, written
 
@@ -34,7 +35,7 @@ def policy(solution: PolicySolution, *, path: Any = None, plane: tuple[int, int]
     for ax, one in zip(axes, draw, strict=True):
         one(solution, ax, plane)
     unit = "states" if solution.diagnostics.seen else "transitions per action"
-    figure.suptitle(f"{solution.status}: {solution.samples:,} {unit}, γ = {solution.discount:g}", fontsize="medium")
+    figure.suptitle(f"{word_of(solution)}: {solution.samples:,} {unit}, γ = {solution.discount:g}", fontsize="medium")
     axes[-1].set_xlabel("state s" if alone else axes[-1].get_xlabel())
     return written(figure, axes, path)
 
