@@ -10,37 +10,48 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 from certirl.bases import Basis
 from certirl.domain import as_domain, one_coordinate
+from certirl.doors import as_count, as_number, as_probability, setting
 
-_OPEN_UNIT = ("strictly between 0 and 1", lambda x: 0 < x < 1)
-_POSITIVE = ("positive and finite", lambda x: 0 < x < math.inf)
-_NON_NEGATIVE = ("non-negative and finite", lambda x: 0 <= x < math.inf)
-_COUNT = ("a whole number, at least 1", lambda x: x >= 1 and x == int(x))
-_SEVERAL = ("a whole number, at least 2", lambda x: x >= 2 and x == int(x))
-_RULES: dict[str, tuple[str, Callable[[float], bool]]] = {
-    **dict.fromkeys(("delta", "discount"), _OPEN_UNIT),
-    **dict.fromkeys(("epsilon", "beta", "sup", "mass", "slope"), _POSITIVE),
-    **dict.fromkeys(
-        ("cover", "rho", "tail", "norm", "inner_norm", "difference", "F_norm", "b33", "b30"), _NON_NEGATIVE
-    ),
-    **dict.fromkeys(("k", "columns", "samples"), _COUNT),
-    **dict.fromkeys(("n_actions", "actions", "size"), _SEVERAL),
-}
+_PROBABILITIES = ("delta", "discount")
+_POSITIVE = ("epsilon", "beta", "sup", "mass", "slope")
+_LEAST = {"k": 1, "columns": 1, "samples": 1, "n_actions": 2, "actions": 2, "size": 2}
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
-def check(**arguments: float) -> None:
+def check(**arguments: Any) -> None:
     """Refuse, with a sentence, an argument outside the range its name has in every theorem here."""
     for name, value in arguments.items():
-        words, rule = _RULES[name]
-        if not (math.isfinite(value) and rule(value)):
-            raise ValueError(f"{name} must be {words}, got {value}")
+        if name in _LEAST:
+            as_count(value, name, least=_LEAST[name])
+        elif name in _PROBABILITIES:
+            as_probability(value, name)
+        else:
+            as_number(value, name, least=0, strict=name in _POSITIVE)
 
 
+def countable(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """The function, with a sentence where the number that a theorem asks for has no place in double precision."""
+
+    @wraps(function)
+    def counted(*arguments: Arguments.args, **settings: Arguments.kwargs) -> Result:
+        try:
+            return function(*arguments, **settings)
+        except (OverflowError, ZeroDivisionError):
+            raise ValueError(
+                "these numbers are too extreme: the theorem would ask for more than 1e308 transitions or rows"
+            ) from None
+
+    return counted
+
+
+@countable
 def theorem3_samples(epsilon: float, delta: float, k: int) -> int:
     """``n ≥ (8k²/ε²) log(2k²/δ)`` gives ‖Ẑ − [Z]_k‖_∞ < ε with probability 1 − δ (Theorem 3, as printed).
 
@@ -56,6 +67,7 @@ def theorem3_error(samples: int, delta: float, k: int) -> float:
     return math.sqrt(8 * k**2 / samples * math.log(2 * k**2 / delta))
 
 
+@countable
 def theorem3_samples_corrected(
     epsilon: float,
     delta: float,
@@ -111,12 +123,16 @@ def _entries(
     columns = k if columns is None else columns
     check(columns=columns, sup=sup, mass=mass)
     if columns > k:
-        raise ValueError(f"columns must be at most k = {k}, got {columns}")
+        raise ValueError(f"{setting('columns')} must be at most {setting('k')} = {k}, got {columns}")
     if deflate and k < 2:
-        raise ValueError(f"k must be at least 2 when the row of the constant function is not estimated, got {k}")
-    sups, mass = (np.full(k, sup), mass) if basis is None else (_resized(basis, k).sup(), basis.mass)
+        raise ValueError(
+            f"{setting('k')} must be at least 2 when the row of the constant function is not estimated, got {k}"
+        )
     first = 1 if deflate else 0
-    return (k - first) * columns, float(mass * sups[first:].max() * sups[:columns].sum())
+    if basis is None:
+        return (k - first) * columns, float(mass * sup * sup * columns)
+    sups = _resized(basis, k).sup()
+    return (k - first) * columns, float(basis.mass * sups[first:].max() * sups[:columns].sum())
 
 
 def _resized(basis: Basis, k: int) -> Basis:
@@ -154,6 +170,7 @@ def cover_limit(beta: float, rho: float) -> float:
     return float(beta / rho) if rho > 0 else math.inf
 
 
+@countable
 def cover_size(domain: Any, radius: float, *, literal: bool = False) -> int:
     """``⌈width/(2c)⌉`` midpoints put every state within c of one of them (Algorithm 2, step 3); printed: ⌈width/c⌉."""
     one_coordinate(as_domain(domain), "the count is")
@@ -214,12 +231,13 @@ class Requirement:
         return all(condition.holds for condition in self.conditions)
 
     def __str__(self) -> str:
-        need = f"{self.samples:,} transitions per action" if self.samples is not None else "does not apply"
-        rows = "rows found as needed" if self.rows is None else f"{self.rows:,} rows"
+        need = f"{grouped(self.samples)} transitions per action" if self.samples is not None else "does not apply"
+        rows = "rows found as needed" if self.rows is None else f"{grouped(self.rows)} rows"
         lines = [f"{self.title}: {need}; {self.size} variables, {rows}", *(f"  {c}" for c in self.conditions)]
         return "\n".join(lines)
 
 
+@countable
 def theorem6(
     *,
     beta: float,
@@ -264,6 +282,7 @@ def theorem6(
     )
 
 
+@countable
 def theorem6_deflated(
     *,
     beta: float,
@@ -332,6 +351,11 @@ def _room(discount: float, norm: float) -> float:
     if not discount * norm < 1:
         raise ValueError(f"the norm must stay below 1/γ = {1 / discount:.4g}, got {norm}")
     return 1 - discount * norm
+
+
+def grouped(count: int) -> str:
+    """A count as 12,345,678, and as 1.23e+18 from 10¹⁵ on."""
+    return f"{count:,}" if count < 10**15 else f"{count:.3g}"
 
 
 def _whole(number: float) -> int:

@@ -18,6 +18,7 @@ from certirl.apriori import (
     check,
     cover_limit,
     cover_size,
+    grouped,
     lemma4_error,
     lemma4_error_sharp,
     lemma5_tolerance,
@@ -32,6 +33,7 @@ from certirl.apriori import (
 from certirl.bases import Basis
 from certirl.bellman import Bellman, bellman
 from certirl.domain import Array
+from certirl.doors import setting
 from certirl.estimate import Operators
 from certirl.extrema import minimum
 from certirl.recover import recover
@@ -227,9 +229,8 @@ class Plan:
         elif "separation" not in failing and "truncation" in failing:
             lines.append(f"The tail must stay below ε* = {self.deflated.epsilon:.4g}: take more functions or columns.")
         if self.deflated.cover > 0 and self.exact.samples is not None:
-            lines.append(
-                f"Without a cover (cover 0), on the whole interval: {self.exact.samples:,} samples per action."
-            )
+            count = grouped(self.exact.samples)
+            lines.append(f"Without a cover (cover 0), on the whole interval: {count} samples per action.")
         lines.append(
             "These are worst cases, promised before any data are seen; the method usually succeeds with far fewer."
         )
@@ -241,9 +242,9 @@ class Plan:
         sides = (self.literal, self.deflated)
         table.append(["error allowed in Z", *("-" if math.isnan(x.epsilon) else f"{x.epsilon:.3g}" for x in sides)])
         table.append(
-            ["samples per action", *("no guarantee" if x.samples is None else f"{x.samples:,}" for x in sides)]
+            ["samples per action", *("no guarantee" if x.samples is None else grouped(x.samples) for x in sides)]
         )
-        table.append(["rows of the program", *("as needed" if x.rows is None else f"{x.rows:,}" for x in sides)])
+        table.append(["rows of the program", *("as needed" if x.rows is None else grouped(x.rows) for x in sides)])
         widths = [max(len(row[column]) for row in table) for column in range(3)]
         lines = [f"Samples that Theorem 6 asks for at γ = {self.discount:g}, β = {self.beta:.4g}", ""]
         lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
@@ -319,5 +320,7 @@ def _completed(given: dict[str, float | None], *, beta: float, rho: float | None
     check(beta=beta, **known)
     if rho is None:
         rho = beta / (2 * known["cover"]) if known["cover"] > 0 else 0.0
+        if not math.isfinite(rho):
+            raise ValueError(f"{setting('rho')} is needed: β/(2·{setting('cover')}) is beyond double precision")
         assumed += [f"rho = β/(2·cover) = {rho:.3g}"] if rho else []
     return known | {"rho": rho}, assumed
