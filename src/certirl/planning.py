@@ -25,6 +25,7 @@ StepReward = Callable[[Array, int, Array], Any]
 
 # Grid points along each coordinate: as many as take a second or two.
 POINTS = {1: 2001, 2: 201, 3: 61, 4: 21}
+MOST_POINTS = 1_000_000  # of the whole grid: two minutes and six gigabytes
 _ROUNDS = 10_000  # of policy iteration, at most: it ends after ten to thirty
 _SWEEPS = 200  # of substitution in a round, at most
 _BLOCK = 1 << 16  # states looked at at once
@@ -314,7 +315,10 @@ def _counts(points: Any, dimension: int) -> tuple[int, ...]:
     chosen = np.asarray(POINTS[dimension] if points is None else points)
     if chosen.shape not in {(), (dimension,)} or chosen.dtype.kind != "i" or (chosen < 3).any():
         raise ValueError(f"points must be whole numbers of at least 3, one or {dimension} of them, got {points!r}")
-    return tuple(np.broadcast_to(chosen, dimension).tolist())
+    counts = tuple(np.broadcast_to(chosen, dimension).tolist())
+    if prod(counts) > MOST_POINTS:
+        raise ValueError(f"points must make a grid of at most {MOST_POINTS:,}, got {prod(counts):,}: use fewer of them")
+    return counts
 
 
 def _model(world: _World, grid: Grid) -> tuple[list[Any], Array]:
