@@ -377,3 +377,13 @@ def test_processes_never_see_the_interrupt_of_their_parent():
         code = "import os, signal; os.kill(os.getpid(), signal.SIGINT); print('not seen')"
         assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"not seen\n"
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, set())
+
+
+def test_the_lines_about_rounds_have_no_infinite_percentages(capsys):
+    problem = certirl.problems.random_polynomial(seed=7)
+    asked = {"basis": certirl.Legendre(11), "columns": 3, "delta": 0.05, "tail": 0, "max_samples": 40_000}
+    certirl.solve(problem, discount=0.7, rng=0, progress=True, **asked)
+    lines = capsys.readouterr().err.splitlines()
+    assert any("too few for any bound" in line or "still wider than the margin" in line for line in lines)
+    assert any(line.endswith("certified") for line in lines)
+    assert not any("inf" in line or "-" in line for line in lines)

@@ -311,4 +311,8 @@ def _line(n: int, forecast: float, certificate: Claim | None) -> str:
         return f"{n:,} per action: margin {certificate.estimated:.3g}, band {losses:.3g}, {certificate.word}"
     if np.isnan(forecast):
         return f"{n:,} per action: no reward yet"
+    if forecast == -np.inf:
+        return f"{n:,} per action: too few for any bound"
+    if forecast <= 0:
+        return f"{n:,} per action: the bounds on the errors are still wider than the margin"
     return f"{n:,} per action: a certificate would leave {forecast:.0%} of the margin"
