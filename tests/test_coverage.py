@@ -104,5 +104,5 @@ def test_pictures_show_cells_and_extrapolation():
 def test_wrong_calls_are_told_what_to_write_instead():
     with pytest.raises(TypeError, match="coverage is about logged Transitions"):
         certirl.coverage(certirl.problems.random_polynomial(seed=0))
-    with pytest.raises(ValueError, match="cells must be at least 2"):
+    with pytest.raises(ValueError, match="cells must be a whole number, at least 2, got 1"):
         certirl.coverage(log([0.0, 0.5], [0, 1]), cells=1)

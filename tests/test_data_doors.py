@@ -1,12 +1,17 @@
 """Logs enter by a few doors: what is no data gets one sentence there, and no proof rests on rows that are dependent."""
 
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import certirl
+from certirl import tables
+from certirl.cli import main
 from certirl.transitions import concatenate, continued_rows, repeated_rows
 
 PROBLEM = certirl.problems.random_polynomial(seed=7)
@@ -343,9 +348,328 @@ def test_records_put_together_keep_what_is_known():
     assert parts[0].tolist() == parts[3].tolist() == [parts[0][0]] * 5 + [parts[0][5]] * 5 + [-1] * 2
     assert len(np.unique(both.episodes)) == 1 + 2 + 3 + 12
     ended = rows_of(log, np.arange(12), terminal=np.arange(12) == 3)
-    with pytest.raises(ValueError, match="say which next states are terminal and others do not: give all of them"):
+    with pytest.raises(ValueError, match="say which next states are terminal and others do not: let all say it"):
         concatenate([log, ended])
     assert concatenate([ended, ended]).terminal.sum() == 2
     assert concatenate([log, rows_of(log, np.arange(12), terminal=np.zeros(12, bool))]).terminal is None
     found = certirl.Transitions(log.states, log.actions, log.next_states)
     assert found.domain_from_data and concatenate([found, found]).domain_from_data
+
+
+# Files: a sentence names the file and the row.
+
+HEADER = "state,action,next_state\n"
+
+
+def written(path, content):
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def ways(file):
+    """Every call that reads transitions from a file."""
+    return {
+        "read": lambda: tables.read_transitions(file),
+        "survey": lambda: tables.survey(file).n_actions,
+        "stream": lambda: list(tables.stream(file)),
+        "measure": lambda: tables.measure(file, basis=certirl.Legendre(2)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (HEADER + "0.1,0,0.2\n6,4,1,4,6\n", "row 1 has 5 fields, the header 3: '6,4,1,4,6'; write decimal points, not"),
+        (HEADER + "0.1,0,0.2\n\n0.3,1\n", "row 1 has 2 fields, the header 3: '0.3,1'; the line is cut short"),
+        ("state,action,next_state,note\n0.1,0,0.2\n", "row 0 has 3 fields, the header 4"),
+        (HEADER + '"0,5",0,"0,7"\n', "row 0 is .*; write decimal points, not commas"),
+        ("state;action;next_state\n0,5;0;0,7\n", "separate columns by commas, not by ';', and write decimal points"),
+        (HEADER + "0.1,0,0.2\n0.3,1000000,0.4\n", "action 1000000 in row 1 is above 999, the largest possible"),
+        (HEADER + "0.1,0,0.2\n0.3,1000000000,0.4\n", "action 1000000000 in row 1 is above 999"),
+        (HEADER + "0.1,0,0.2\n0.3,1,1e999\n", "next_states must be finite: row 1"),
+        (HEADER + "0.1,0,0.2\n1_0,1,0.1\n", "not all numbers: row 1 is '1_0,1,0.1'"),
+    ],
+)
+def test_rows_that_are_no_rows_are_refused_by_file_and_row(tmp_path, text, sentence):
+    file = written(tmp_path / "log.csv", text)
+    for read in ways(file).values():
+        with pytest.raises(ValueError, match=sentence) as caught:
+            read()
+        assert "log.csv" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_comments_blank_lines_and_quoted_texts_are_fine(tmp_path):
+    text = 'note,state,action,next_state\n"a, b",0.1,0,0.2\n\n# nothing\nc,0.3,1,0.4  # said\n'
+    log = tables.read_transitions(written(tmp_path / "log.csv", text))
+    assert log.states.ravel().tolist() == [0.1, 0.3] and log.actions.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "sentence"),
+    [
+        ({"states": [0.0, np.nan, 0.5]}, "states must be finite: row 1"),
+        ({"states": [0.0, 0.5]}, "must be equally long, got 2, 3 and 3"),
+        ({"states": np.array([0.0, 0.5, 1j])}, "states must be real numbers, got an array of complex128"),
+        ({"states": np.array(["0", "1", "2"])}, "states must be real numbers, got an array of <U1"),
+        ({"next_states": np.zeros((3, 2))}, "next_states must have shape"),
+        ({"actions": [0, 1, 10**6]}, "action 1000000 in row 2 is above 999"),
+        ({"actions": [0.0, 1.0, 0.5]}, "got 0.5 in row 2"),
+        ({"episodes": [0, 1]}, "episodes must be 3 numbers, one for each row, got 2"),
+        ({"episodes": [0.5, 1, 2]}, "episodes must be whole numbers, .*got 0.5 in row 0"),
+        ({"terminal": [0, 1, 7]}, "terminal must be True or False for each of the 3 states, got 7 in row 2"),
+    ],
+)
+def test_arrays_in_npz_files_are_refused_by_name(tmp_path, arrays, sentence):
+    given = {"states": [0.0, 0.2, 0.5], "actions": [0, 1, 0], "next_states": [0.5, 0.1, 0.2]} | arrays
+    np.savez(tmp_path / "log.npz", **given)
+    with pytest.raises(ValueError, match=r"log\.npz: .*" + sentence):
+        tables.read_transitions(tmp_path / "log.npz")
+
+
+@pytest.mark.parametrize("paths", [None, 5, b"log.csv", [None], [["log.csv"]], ""])
+def test_what_is_no_path_is_refused(paths):
+    with pytest.raises((TypeError, ValueError), match="named by"):
+        tables.read_transitions(paths)
+
+
+def table(path, log, **columns):
+    """A log as a CSV, Parquet or npz file, with further columns."""
+    if path.suffix == ".npz":
+        np.savez(path, states=log.states, actions=log.actions, next_states=log.next_states, **columns)
+        return path
+    data = {"state": log.states[:, 0], "action": log.actions, "next_state": log.next_states[:, 0], **columns}
+    if path.suffix == ".csv":
+        rows = [",".join(map(str, row)) for row in zip(*(np.asarray(c).tolist() for c in data.values()), strict=True)]
+        path.write_text("\n".join([",".join(data), *rows]) + "\n")
+    else:
+        pq.write_table(pa.table(data), path)
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npz"])
+def test_episodes_in_files_are_kept_and_no_proof_rests_on_them(tmp_path, suffix, capsys):
+    log = drawn(PROBLEM, uniform(100))
+    number, n = np.arange(len(log)) // 3, len(log)
+    name = "episodes" if suffix == ".npz" else "episode"
+    known = tables.read_transitions(table(tmp_path / f"known{suffix}", log, **{name: number}), domain=(-1, 1))
+    assert known.episodes.tolist() == number.tolist() and known.terminal is None
+    single = tables.read_transitions(table(tmp_path / f"single{suffix}", log, **{name: np.arange(n)}), domain=(-1, 1))
+    proofs(single)["certify"]()
+    for log_or_part in (known, known.where(known.actions < 2)):
+        with pytest.raises(ValueError, match="the steps of an episode follow from each other"):
+            proofs(log_or_part)["solve"]()
+    other = drawn(PROBLEM, uniform(100, 1), 1)
+    both = tables.read_transitions(
+        [table(tmp_path / f"known2{suffix}", other, **{name: number}), table(tmp_path / f"plain{suffix}", log)]
+    )
+    assert len(np.unique(both.episodes)) == n // 3 + n
+    if suffix != ".npz":
+        ended = table(tmp_path / f"ends{suffix}", log, terminated=np.arange(n) % 5 == 4)
+        found = tables.read_transitions(ended, domain=(-1, 1))
+        assert found.episodes.tolist() == (np.arange(n) // 5).tolist()
+        assert found.terminal.tolist() == (np.arange(n) % 5 == 4).tolist()
+        for option in ([], ["--episode-column", ""]):
+            given = [str(tmp_path / f"known{suffix}"), "--domain", "-1", "1", "--discount", "0.7", *option]
+            assert main(["solve", *given, "--delta", "0.1", "-o", str(tmp_path / "x.npz")]) == 2
+            said = capsys.readouterr().err
+            assert "steps of an episode follow from each other" in said and "leave --delta out" in said
+    twice = table(tmp_path / f"twice{suffix}", rows_of(log, np.tile(np.arange(n), 2)))
+    given = [str(twice), "--domain", "-1", "1", "--discount", "0.7", "--delta", "0.1", "-o", str(tmp_path / "x.npz")]
+    assert main(["solve", *given]) == 2
+    said = capsys.readouterr().err
+    assert "300 of 600 rows repeat" in said and "leave --delta out" in said and "Transitions(" not in said
+
+
+def test_the_same_data_in_two_formats_or_two_files_counts_once(tmp_path):
+    log = drawn(PROBLEM, uniform(100))
+    csv, npz = table(tmp_path / "a.csv", log), table(tmp_path / "b.npz", log)
+    parquet = table(tmp_path / "c.parquet", rows_of(log, np.arange(90)))
+    copy = written(tmp_path / "d.csv", csv.read_bytes())
+    other = table(tmp_path / "e.npz", drawn(PROBLEM, uniform(100, 5)))
+    for files in ([csv, npz], [csv, parquet], [npz, parquet]):
+        for read in (tables.read_transitions, lambda paths: tables.measure(paths, basis=certirl.Legendre(2))):
+            with pytest.raises(ValueError, match=r"would count twice: .* begin with the same rows; leave one out"):
+                read(files)
+        with pytest.raises(ValueError, match="begin with the same rows"):
+            tables.read_demonstrations(files)
+    with pytest.raises(ValueError, match=r"would count twice: .*a\.csv and .*d\.csv, its copy; leave one out$"):
+        tables.read_transitions([csv, copy])
+    assert len(tables.read_transitions([csv, other])) == 600
+    twice = tables.measure([csv, npz], basis=certirl.Legendre(2), allow_repeats=True)
+    assert int(twice.counts.sum()) == 600
+
+
+# Episodes and demonstrations.
+
+
+@pytest.mark.parametrize(
+    ("source", "settings", "sentence"),
+    [
+        ([([0.0, None], [0])], {}, "the states of an episode must be real numbers, got None in row 1"),
+        ([(MASKED, [0])], {}, "the states of an episode must be real numbers, got masked values"),
+        ([([0.0, 1j], [0])], {}, "the states of an episode must be real numbers, got an array of complex128"),
+        ([([[0.0], [0.0, 1.0]], [0])], {}, "equally many in every row"),
+        ([([0.0, 1.0], ["left"])], {}, "the actions of an episode must be real numbers, got an array of <U4"),
+        ([([0.0, 1.0], [0], "no")], {}, "terminated must be True or False, got 'no'"),
+        ([([0.0, 1.0], [0]), ([[0.0, 1.0], [1.0, 1.0]], [0])], {}, "1 in episode 0, 2 in episode 1"),
+        ([([0.0, 1.0], [0]), ([0.0, 1.0], [[0.5, 0.5]])], {}, "actions of episodes differ .* 1 in episode 0, 2 in"),
+        ([([0.0], []), ([1.0], [])], {}, "there are no steps in these 2 episodes"),
+        ([([0.0, 1.0], [0])], {"n_actions": 2.5}, "n_actions must be a whole number"),
+        ([([0.0, 1.0], [10**6])], {}, "action 1000000 in row 0 is above 999"),
+        ([([0.0, 1.0], [0])], {"domain": (0, 1), "periodic": (3,)}, "periodic must be a tuple of coordinates"),
+        ([([0.0, 1.0], [0])], {"domain": (0, 1), "periodic": "yes"}, "periodic must be a tuple .* got 'yes'"),
+        ([([0.0, 1.0], [0])], {"absorb": "yes"}, "absorb must be True or False"),
+        ([([0.0, 1.0], [0.3])], {"actions": 3}, "actions must list the controls"),
+        ([([0.0, 1.0], [0.3])], {"actions": [0.0, 1.0], "n_actions": 3}, "leave n_actions out"),
+        ([([0.0, 1.0], [np.nan])], {"actions": [0.0, 1.0]}, "actions must be finite: row 0"),
+        ([([0.0, 1.0], [0])], {"state": 5}, "state must be a function of observations"),
+        ([([0.0, 1.0], [0])], {"state": lambda s: None}, "must be real numbers, got None"),
+    ],
+)
+def test_what_is_no_episode_is_refused_in_a_sentence(source, settings, sentence):
+    with pytest.raises((ValueError, TypeError), match=sentence) as caught:
+        certirl.from_episodes(source, **settings)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_episode_keeps_arrays_of_its_own_and_lends_none():
+    given = {"states": uniform(4), "actions": np.array([0, 1, 0]), "rewards": np.ones(3)}
+    before = {name: values.copy() for name, values in given.items()}
+    walk = certirl.Episode(**given)
+
+    def spoiling(seen):
+        seen *= 0
+        return seen + 0.25
+
+    certirl.from_episodes([walk], state=spoiling, domain=(0, 1))
+    for name, values in given.items():
+        np.testing.assert_array_equal(values, before[name])
+        values[:] = 1
+        np.testing.assert_array_equal(getattr(walk, name), before[name])
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(walk, name)[0] = 1
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("episode,state,action\n0,0.5,\n1,0.25,\n", "there are no steps in these episodes"),
+        ("episode,state,action\n0,0.5,0,1\n", "row 0 has 4 fields, the header 3"),
+        ("episode,state,action\n0,0.5,0\n0,0.25,1000000\n0,0.1,\n", "action 1000000 in row 1 is above 999"),
+        ("episode,state,action\n0,0.5,0\n0,0.25,0.5\n0,0.1,\n", "whole numbers 0, 1, …, got 0.5 in row 1"),
+        ("episode,state,action\na,0.5,0\n,0.25,\n", "episode is missing or not finite in row 1"),
+        ("episode;state;action\n0;0,5;0\n", "separate columns by commas, not by ';'"),
+    ],
+)
+def test_tables_of_episodes_are_refused_by_file_and_row(tmp_path, text, sentence):
+    file = written(tmp_path / "log.csv", text)
+    for read in (tables.read_episodes, lambda path: list(tables.stream_episodes(path))):
+        with pytest.raises(ValueError, match=sentence) as caught:
+            read(file)
+        assert "log.csv" in str(caught.value) or "no steps" in sentence
+
+
+def test_one_row_episodes_on_the_command_line_are_one_sentence(tmp_path, capsys):
+    file = written(tmp_path / "log.csv", "episode,state,action\n0,0.5,\n1,0.25,\n")
+    for command in (["coverage", str(file)], ["solve", str(file), "--discount", "0.7"]):
+        assert main(command) == 2
+        assert "there are no steps in these episodes: each of them has a single state" in capsys.readouterr().err
+
+
+class Classifier:
+    def __init__(self, answer):
+        self.answer = answer
+
+    def fit(self, rows, actions):
+        return self
+
+    def predict(self, rows):
+        return self.answer(rows)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"states": None}, "states must be real numbers, got None"),
+        ({"states": [[0.0], [0.0, 1.0]]}, "equally many in every row"),
+        ({"states": np.ma.masked_less(np.linspace(0, 1, 20), 0.5)}, "got masked values, the first in row 0"),
+        ({"actions": np.arange(20) % 2 * 10**6}, "action 1000000 in row 1 is above 999"),
+        ({"actions": np.arange(20) % 2 * 999}, "the largest action is 999 but only 2 different actions occur"),
+        ({"n_actions": "2"}, "n_actions must be a whole number of actions"),
+        ({"periodic": (3,), "domain": (0, 1)}, "periodic must be a tuple of coordinates"),
+        ({"periodic": "yes", "domain": (0, 1)}, "periodic must be a tuple of coordinates"),
+        ({"held_out": "x"}, "held_out must be a number strictly between 0 and 1, got 'x'"),
+        ({"neighbours": 2.5}, "neighbours must be a whole number"),
+        ({"episodes": [None] * 20}, "episodes must be numbers or names, one for each row and none missing"),
+        ({"method": Classifier(lambda rows: "left")}, "Classifier.predict must be real numbers, got 'left'"),
+        ({"method": Classifier(lambda rows: rows[:3, 0])}, "one action 0, 1, … for each of 4 states"),
+        ({"method": Classifier(lambda rows: np.full(len(rows), 0.5))}, "one action 0, 1, … for each of 4 states"),
+        ({"method": Classifier(lambda rows: np.full(len(rows), np.nan))}, "one action 0, 1, … for each"),
+    ],
+)
+def test_what_is_no_demonstration_is_refused_in_a_sentence(change, sentence):
+    given = {"states": np.linspace(0, 1, 20), "actions": np.arange(20) % 2} | change
+    with pytest.raises((ValueError, TypeError), match=sentence):
+        certirl.policy_from(**given)
+
+
+def test_a_demonstrated_policy_does_not_see_later_changes():
+    states, actions = np.linspace(0, 1, 40), (np.linspace(0, 1, 40) > 0.5).astype(int)
+    policy = certirl.policy_from(states, actions, neighbours=1)
+    before = policy(np.linspace(0, 1, 9)[:, None])
+    states[:], actions[:] = 0.0, 0
+    np.testing.assert_array_equal(policy(np.linspace(0, 1, 9)[:, None]), before)
+
+
+# Moments and coverage.
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda log, m: certirl.measure("log.csv", basis=certirl.Legendre(3)), "measure takes logged Transitions"),
+        (lambda log, m: certirl.measure(log, basis=None), "basis must be a basis such as"),
+        (lambda log, m: certirl.measure(log, basis=certirl.Legendre(3), columns="3"), "columns must be a whole number"),
+        (lambda log, m: m + 5, "moments add up with moments, got 5"),
+        (lambda log, m: certirl.moments.merge([m, 5]), "merge takes a list of moments, got 5 in it"),
+        (lambda log, m: certirl.moments.merge(m), "merge takes a list of moments"),
+        (lambda log, m: m.leading("2", 1), "rows must be a whole number"),
+        (lambda log, m: replace(m, gram=m.gram[:1]), "do not fit the bases: gram must be finite of shape .2, 3, 3."),
+        (lambda log, m: replace(m, cross=m.cross * np.nan), "do not fit the bases: cross must be finite"),
+        (lambda log, m: replace(m, counts=m.counts - 99), "counts must be whole numbers"),
+        (lambda log, m: replace(m, counts=m.counts + 0.5), "counts must be whole numbers"),
+        (lambda log, m: certirl.coverage(log, cells=2.5), "cells must be a whole number"),
+        (lambda log, m: certirl.coverage(log, cells=10**9), "10,000,000 are the most: pass fewer cells"),
+        (lambda log, m: certirl.coverage(log, basis="x"), "basis must be a basis such as"),
+        (lambda log, m: certirl.coverage(log, periodic=(3,)), "periodic must be a tuple of coordinates"),
+        (lambda log, m: certirl.independent(log, [[0]], level="x"), "level must be a number strictly"),
+        (lambda log, m: certirl.independent(log, [[0]], samples="x"), "samples must be a whole number"),
+    ],
+)
+def test_wrong_calls_about_sums_and_coverage_are_one_sentence(call, sentence):
+    log = certirl.Transitions(uniform(50), np.arange(50) % 2, uniform(50, 1), domain=(-1, 1))
+    with pytest.raises((ValueError, TypeError), match=sentence):
+        call(log, certirl.measure(log, basis=certirl.Legendre(3)))
+
+
+def test_moments_keep_arrays_of_their_own():
+    log = certirl.Transitions(uniform(50), np.arange(50) % 2, uniform(50, 1), domain=(-1, 1))
+    found = certirl.measure(log, basis=certirl.Legendre(3))
+    arrays = {name: np.array(getattr(found, name)) for name in ("counts", "gram", "cross", "outer")}
+    before = {name: values.copy() for name, values in arrays.items()}
+    made = certirl.Moments(found.rows, found.columns, **arrays)
+    for name, values in arrays.items():
+        values[:] = 0
+        np.testing.assert_array_equal(getattr(made, name), before[name])
+
+
+def test_moments_prove_nothing_wherever_they_come_from(tmp_path):
+    log = drawn(PROBLEM, uniform(100))
+    file = table(tmp_path / "log.csv", log, episode=np.arange(len(log)) // 3)
+    streamed = tables.measure(tables.stream_episodes(file, domain=(-1, 1)), basis=certirl.Legendre(3))
+    merged = certirl.moments.merge([streamed, certirl.measure(log, basis=certirl.Legendre(3))])
+    for source in (streamed, merged, tables.measure(file, basis=certirl.Legendre(3), domain=(-1, 1))):
+        with pytest.raises(ValueError, match="moments keep none"):
+            certirl.solve(source, discount=0.7, delta=0.1, columns=2)
+    with pytest.raises(TypeError, match="neither Transitions nor a simulator"):
+        certirl.solve(tables.stream(file), discount=0.7, delta=0.1, columns=2)

@@ -138,14 +138,14 @@ def test_scikit_learn_sees_angles_as_points_of_a_circle():
     ("asked", "sentence"),
     [
         ({"method": "magic"}, 'method must be "neighbours" or a classifier'),
-        ({"neighbours": 0}, "neighbours must be a whole number from 1 to 8"),
-        ({"held_out": 0}, "held_out must leave some of 10 demonstrations"),
+        ({"neighbours": 0}, "neighbours must be a whole number, at least 1, got 0"),
+        ({"held_out": 0}, "held_out must be a number strictly between 0 and 1, got 0"),
         ({"episodes": np.zeros(10)}, "held_out must leave some of 1 episodes"),
         ({"episodes": [1, 2]}, "episodes must have one number for each"),
         ({"periodic": [0]}, "periodic needs a domain"),
         ({"actions": np.zeros(3, int)}, "equally long"),
         ({"actions": None}, "needs states and the actions"),
-        ({"n_actions": 1, "actions": np.arange(10)}, "is not among the 1 actions"),
+        ({"n_actions": 1, "actions": np.arange(10)}, "is not the only action, 0"),
         ({"domain": (0, 0.1)}, "lie outside the domain"),
     ],
 )

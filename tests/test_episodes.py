@@ -125,11 +125,18 @@ def test_tables_say_the_same(tmp_path, suffix, layout, mixed):
     assert pairs(log) == PAIRS | ABSORBING
     twice = certirl.tables.read_episodes([path, _copy(path)], domain=(0, 1), n_actions=3)
     assert sorted(set(twice.episodes)) == [-1, 0, 1, 2, 3, 4, 5]
+    (tmp_path / f"copy.{suffix}").write_bytes(path.read_bytes())
+    with pytest.raises(ValueError, match=rf"would count twice: .*copy\.{suffix} and .*log\.{suffix}, its copy; leave"):
+        certirl.tables.read_episodes([path, tmp_path / f"copy.{suffix}"])
 
 
 def _copy(path):
+    """Other bytes that say the same."""
     other = path.with_name("other" + path.suffix)
-    other.write_bytes(path.read_bytes())
+    if path.suffix == ".csv":
+        other.write_text(path.read_text() + "\n")
+    else:
+        pq.write_table(pq.read_table(path), other, row_group_size=1)
     return other
 
 

@@ -297,7 +297,7 @@ def test_several_coordinates_are_read_in_order(tmp_path):
         ("a.csv", "x,y\n1,2\n", "needs the columns state, action, next_state"),
         ("b.csv", "", "no header"),
         ("c.csv", "state,action,next_state\n0,0,zero\n", "not all numbers"),
-        ("d.csv", "state,action,next_state\n0,0\n", "not all numbers or is cut short"),
+        ("d.csv", "state,action,next_state\n0,0\n", "row 0 has 2 fields, the header 3: .0,0.; the line is cut short"),
         ("e.csv", "state,action,next_state\n0,0,nan\n", "must be finite"),
         ("f.csv", "state,action,next_state\n", "no transitions"),
         ("g.txt", "0", "transitions come as .parquet, .csv or .npz"),

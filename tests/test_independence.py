@@ -69,7 +69,7 @@ def test_deterministic_components_raise_no_alarm():
 
 
 def test_wrong_calls_are_sentences():
-    with pytest.raises(ValueError, match="level must lie strictly between 0 and 1"):
+    with pytest.raises(ValueError, match="level must be a number strictly between 0 and 1"):
         certirl.independent(Coupled(0.0), [[0], [1], [2]], rng=0, level=0)
     with pytest.raises(ValueError, match="needs 180 transitions of every action, got 100"):
         certirl.independent(Coupled(0.0), [[0], [1], [2]], rng=0, samples=100)

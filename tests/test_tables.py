@@ -205,7 +205,7 @@ def test_bad_rows_are_named(tmp_path, kind, change, sentence):
             pytest.skip("CSV has no lists")
         pacsv.write_csv(pa.table(columns), file)
         if "null" in sentence or "string" in sentence:
-            sentence = "not all numbers or is cut short: row"
+            sentence = "not all numbers: row"
     else:
         pq.write_table(pa.table(columns), file)
     for read in (tables.read_transitions, lambda *paths, **given: list(tables.stream(*paths, **given, rows=1))):

@@ -17,6 +17,7 @@ from numpy.polynomial import chebyshev
 from numpy.typing import ArrayLike
 
 from certirl.domain import Array, Domain, as_domain, as_rows, describe
+from certirl.doors import shown
 
 REFERENCE: Domain = ((-1.0, 1.0),)
 
@@ -361,6 +362,13 @@ def _real_roots(series: Array) -> Array:
 
 
 FAMILIES: dict[str, type[Basis]] = {family.kind: family for family in (Fourier, Legendre, Chebyshev)}
+
+
+def as_basis(basis: Any, name: str = "basis") -> Basis:
+    """A basis, or a sentence."""
+    if not isinstance(basis, Basis):
+        raise TypeError(f"{name} must be a basis such as certirl.Legendre(11), got {shown(basis)}")
+    return basis
 
 
 def from_spec(spec: dict[str, Any]) -> Basis:

@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from certirl.bases import Basis, Fourier, Legendre
+from certirl.bases import Basis, Fourier, Legendre, as_basis
 from certirl.boxes import mesh, product
-from certirl.domain import Array, Domain, as_domain, as_states, describe, freeze
+from certirl.domain import Array, Domain, as_axes, as_domain, as_states, describe, freeze
+from certirl.doors import as_count
 from certirl.transitions import Transitions
 
 CELLS = {1: 50, 2: 25, 3: 10, 4: 6}  # along each coordinate
+MOST_LOOKS = 10_000_000  # states at which leverage is looked at
 FEW = 5  # transitions of an action in a cell that are not many
 EXTRAPOLATED = 1.0
 _BLOCK = 1 << 15
@@ -154,10 +156,14 @@ def coverage(
     if not isinstance(transitions, Transitions):
         raise TypeError(f"coverage is about logged Transitions, got {type(transitions).__name__}")
     domain = as_domain(transitions.domain)
-    placed = (_moderate(len(domain), periodic) if basis is None else basis).on(domain)
-    along = (CELLS.get(len(domain), 4)) if cells is None else int(cells)
-    if along < 2:
-        raise ValueError(f"cells must be at least 2 along each coordinate, got {cells}")
+    around = as_axes(periodic, len(domain))
+    placed = (_moderate(len(domain), around) if basis is None else as_basis(basis)).on(domain)
+    along = CELLS.get(len(domain), 4) if cells is None else as_count(cells, "cells", least=2)
+    if (looks := (2 * along + 1) ** len(domain)) > MOST_LOOKS:
+        raise ValueError(
+            f"{along} cells along each of {len(domain)} coordinates mean looking at {looks:,} states, and "
+            f"{MOST_LOOKS:,} are the most: pass fewer cells, or look at a few coordinates alone"
+        )
     A, d = transitions.n_actions, len(domain)
     low, high = np.array(domain).T
     probes = mesh([np.linspace(a, b, 2 * along + 1) for a, b in domain])

@@ -10,11 +10,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from certirl.domain import Array, Domain, as_domain, as_rows, as_states
+from certirl.domain import (
+    MOST_ACTIONS,
+    Array,
+    Domain,
+    as_actions,
+    as_axes,
+    as_domain,
+    as_n_actions,
+    as_rows,
+    as_states,
+    count_actions,
+)
+from certirl.doors import alone, as_array, as_count, as_labels, as_probability, as_reals
 from certirl.laws import binomial_interval
 from certirl.policies import Policy
 from certirl.simulator import as_generator
-from certirl.transitions import Transitions, as_actions
+from certirl.transitions import Transitions
 
 NEIGHBOURS = (1, 3, 9, 27)  # numbers tried, where none is given
 LEVEL = 0.05
@@ -78,10 +90,10 @@ def policy_from(
         rng: a seed or Generator, for what is held out.
     """
     rows, taken, groups, box, count = _checked(states, actions, episodes, domain, n_actions)
-    if any(axis not in range(len(box)) for axis in periodic) or (periodic and domain is None and actions is not None):
-        raise ValueError(f"periodic needs a domain and some of its coordinates 0 … {len(box) - 1}, got {periodic!r}")
+    around = as_axes(periodic, len(box))
+    if around and domain is None and actions is not None:
+        raise ValueError(f"periodic needs a domain to go around: pass domain=(low, high), got periodic={around}")
     tried = _held_out(len(rows) if groups is None else groups, held_out, as_generator(rng, "policy_from"))
-    around = tuple(int(axis) for axis in periodic)
     fitted, told = _fit(method, rows[~tried], taken[~tried], box, around, neighbours)
     wrong = fitted(rows[tried]) != taken[tried]
     errors, interval, blocks = _counted(wrong, None if groups is None else groups[tried])
@@ -119,24 +131,25 @@ def _checked(
         return _checked(log.states[real], log.actions[real], groups, box, count)
     if actions is None:
         raise TypeError("policy_from needs states and the actions taken there")
-    shape = np.shape(states)
-    rows = as_rows(states, shape[1] if len(shape) == 2 else 1)
-    taken = as_actions(actions, n_actions=n_actions)
+    declared = None if n_actions is None else as_n_actions(n_actions)
+    given = as_array(states, "states")
+    rows = as_rows(given, given.shape[1] if given.ndim == 2 else 1)
+    taken = as_actions(actions, n_actions=declared)
     if len(rows) != len(taken) or len(rows) < 2:
         raise ValueError(f"states and actions must be equally long, two or more; got {len(rows)} and {len(taken)}")
     widths = np.stack([rows.min(axis=0), rows.max(axis=0)], axis=1)
     widths[widths[:, 0] == widths[:, 1]] += [-0.5, 0.5]  # a coordinate that never changes says nothing
     box = as_domain(widths if domain is None else domain)
-    groups = None if episodes is None else np.asarray(episodes)
+    groups = None if episodes is None else as_labels(episodes, "episodes")
     if groups is not None and groups.shape != taken.shape:
         raise ValueError(f"episodes must have one number for each of {len(taken)} demonstrations, got {groups.shape}")
-    return as_states(rows, box), taken, groups, box, int(taken.max()) + 1 if n_actions is None else int(n_actions)
+    return as_states(rows, box), taken, groups, box, count_actions(taken) if declared is None else declared
 
 
 def _held_out(units: int | NDArray[Any], share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Which demonstrations are held out: some of them, or those of some episodes."""
     names, which = (np.arange(units),) * 2 if isinstance(units, int) else np.unique(units, return_inverse=True)
-    kept = round(len(names) * share) if 0 < share < 1 else 0
+    kept = round(len(names) * as_probability(share, "held_out"))
     if not 1 <= kept < len(names):
         what = "demonstrations" if isinstance(units, int) else "episodes"
         raise ValueError(f"held_out must leave some of {len(names)} {what} on either side, got {share!r}")
@@ -163,7 +176,16 @@ def _fit(
 
     fitted = copy.deepcopy(method)
     fitted.fit(features(states), actions)
-    return lambda rows: np.asarray(fitted.predict(features(rows))).astype(np.intp), type(method).__name__
+    name = type(method).__name__
+
+    def predicted(rows: Array) -> NDArray[np.intp]:
+        with alone(fitted):
+            answer = as_reals(fitted.predict(features(rows)), f"{name}.predict", truth=True)
+        if answer.size != len(rows) or not np.isin(answer, np.arange(MOST_ACTIONS)).all():
+            raise ValueError(f"{name}.predict must give one action 0, 1, … for each of {len(rows)} states")
+        return answer.reshape(len(rows)).astype(np.intp)
+
+    return predicted, name
 
 
 def _nearest(
@@ -194,9 +216,7 @@ def _nearest(
         most = [k for k in NEIGHBOURS if k < len(states)]
         others = asked(states, most[-1] + 1)[:, 1:]  # the nearest is the state itself
         count = min(most, key=lambda k: float((vote(others[:, :k]) != actions).mean()))
-    if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 1 <= count <= len(states):
-        raise ValueError(f"neighbours must be a whole number from 1 to {len(states)}, got {count!r}")
-    chosen = int(count)
+    chosen = as_count(count, "neighbours", most=len(states))
     told = "nearest neighbour" if chosen == 1 else f"{chosen} nearest neighbours"
     return lambda rows: vote(asked(as_rows(rows, len(box)), chosen)), told
 

@@ -112,10 +112,7 @@ def as_states(states: ArrayLike, domain: Domain, *, name: str = "states", first:
 
 def as_actions(actions: Any, *, n_actions: int | None = None, first: int = 0) -> NDArray[np.intp]:
     """Turn ``[n]`` or ``[n, 1]`` into whole numbers 0, 1, … below ``n_actions``; rows are counted from ``first``."""
-    try:
-        raw = as_array(actions, "actions", first=first)
-    except ValueError as problem:
-        raise ValueError(f"{problem}; actions are whole numbers 0, 1, …: map names or torques to numbers") from None
+    raw = as_array(actions, "actions", first=first, instead="map names or torques to whole numbers 0, 1, …")
     if raw.ndim == 2 and raw.shape[1] == 1:
         raw = raw[:, 0]
     if raw.ndim != 1:
@@ -132,7 +129,8 @@ def as_actions(actions: Any, *, n_actions: int | None = None, first: int = 0) ->
         found = f"action {int(raw[row])} in row {first + row} is"
         if n_actions is None:
             raise ValueError(f"{found} above {MOST_ACTIONS - 1}, the largest possible: number the actions 0, 1, …")
-        raise ValueError(f"{found} not among the {n_actions} actions 0 … {n_actions - 1}")
+        known = f"among the {n_actions} actions 0 … {n_actions - 1}" if n_actions > 1 else "the only action, 0"
+        raise ValueError(f"{found} not {known}")
     return raw.astype(np.intp)
 
 

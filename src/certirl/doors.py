@@ -118,7 +118,9 @@ def as_flag(value: Any, name: str) -> bool:
     return bool(value)
 
 
-def as_array(values: Any, name: str, *, truth: bool = False, first: int = 0) -> NDArray[Any]:
+def as_array(
+    values: Any, name: str, *, truth: bool = False, first: int = 0, instead: str | None = None
+) -> NDArray[Any]:
     """Real numbers as an array of integers or floats, not copied where they are one already.
 
     Masked and missing values, complex numbers, times, texts, truth values and rows of different length are refused.
@@ -128,6 +130,7 @@ def as_array(values: Any, name: str, *, truth: bool = False, first: int = 0) -> 
         name: of the argument, as the user wrote it.
         truth: whether True and False are among the numbers.
         first: the number of the first row, for the sentence.
+        instead: what to write instead of texts and the like, if there is more to say than for any numbers.
     """
     if type(values) is np.ndarray and values.dtype.kind in "iuf":
         return values
@@ -147,8 +150,17 @@ def as_array(values: Any, name: str, *, truth: bool = False, first: int = 0) -> 
         return _from_objects(array, name, first)
     if kind not in ("biuf" if truth else "iuf"):
         got = shown(values) if array.ndim == 0 else f"an array of {array.dtype}"
-        raise ValueError(f"{name} must be real numbers, got {got}{_INSTEAD.get(kind, '')}")
+        raise ValueError(f"{name} must be real numbers, got {got}; {instead or _INSTEAD.get(kind, 'write numbers')}")
     return array
+
+
+def as_labels(values: Any, name: str) -> NDArray[Any]:
+    """Numbers or names by which rows belong together ``[n]``, none of them missing."""
+    labels = np.asarray(values)
+    missing = labels.dtype.kind == "f" and not np.isfinite(labels).all()
+    if labels.dtype.kind not in "iufUS" or labels.ndim != 1 or missing or np.ma.is_masked(values):
+        raise ValueError(f"{name} must be numbers or names, one for each row and none missing, got {shown(values)}")
+    return labels
 
 
 def lend(states: NDArray[Any]) -> NDArray[Any]:
@@ -172,7 +184,7 @@ def as_reals(values: Any, what: str, *, truth: bool = False) -> NDArray[Any]:
 
 def as_flags(values: Any, count: int, what: str) -> NDArray[np.bool_]:
     """Truth values ``[count]`` as an array of its own: True and False, or 1 and 0."""
-    flags = as_array(values, what, truth=True)
+    flags = as_array(values, what, truth=True, instead="write True or False")
     found = flags[:, 0] if flags.shape == (count, 1) else flags
     if found.shape != (count,):
         raise ValueError(
@@ -205,13 +217,13 @@ def shown(value: Any) -> str:
 
 # What to write instead of an array of another kind.
 _INSTEAD = {
-    "b": "; write 0.0 and 1.0 where that is meant",
-    "c": "; write values.real where the imaginary part is zero",
-    "M": "; write seconds since the first, say (t - t[0]) / np.timedelta64(1, 's')",
-    "m": "; write seconds, say dt / np.timedelta64(1, 's')",
-    "U": "; convert texts with float",
-    "S": "; convert texts with float",
-    "T": "; convert texts with float",
+    "b": "write 0.0 and 1.0 where that is meant",
+    "c": "write values.real where the imaginary part is zero",
+    "M": "write seconds since the first, say (t - t[0]) / np.timedelta64(1, 's')",
+    "m": "write seconds, say dt / np.timedelta64(1, 's')",
+    "U": "convert texts with float",
+    "S": "convert texts with float",
+    "T": "convert texts with float",
 }
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import csv
 import importlib
 import warnings
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,12 +20,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.domain import Array
-from certirl.readers import coordinates, open_parquet, row_groups, runs
+from certirl.moments import check_repeats
+from certirl.readers import (
+    as_cell,
+    check_fields,
+    coordinates,
+    decimal_commas,
+    fingerprint,
+    open_parquet,
+    row_groups,
+    runs,
+    separated,
+)
 
 EPISODE = ("episode", "episode_id", "episode_index", "trajectory", "trajectory_id")  # what others call it
 ENDS = ("terminated", "truncated")
 MAY_BE_MISSING = ("action", *ENDS)
 _MORE = "step, terminated, truncated and next_state"
+_HEAD = 64  # rows by which two formats of the same data are known
 _WORDS = {"": np.nan, "true": 1.0, "false": 0.0}
 
 
@@ -127,7 +140,7 @@ def columns_of(file: Path, *, episode_column: str | None = None, needed: bool = 
     if not told or "action" not in names or not states or len(after) not in (0, len(states)):
         which = f"a table of episodes needs the columns {episode_column or EPISODE[0]}, "
         which = which if needed or episode_column else "demonstrations need the columns "
-        has = ", ".join(names) or "no header"
+        has = (", ".join(names) or "no header") + separated(names)
         raise ValueError(f"{which}state (or state_0, …) and action, and may have {_MORE}; it has {has}")
     unclear = sorted({"done", "dones"} & set(names))
     if needed and unclear and "terminated" not in names:
@@ -194,6 +207,60 @@ def _finite(values: NDArray[Any], name: str, first: int) -> NDArray[Any]:
     return values
 
 
+def marks(file: Path, rows: int) -> tuple[NDArray[Any] | None, NDArray[np.bool_] | None]:
+    """The episode of each row of a table of transitions, and which next states are terminal; None if it is silent.
+
+    Args:
+        file: CSV or Parquet with these columns, or npz with arrays ``episodes`` and ``terminal``.
+        rows: to read at a time.
+    """
+    if file.suffix.lower() == ".npz":
+        with file.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
+            found = {name: stored[name] if name in stored.files else None for name in ("episodes", "terminal")}
+        return found["episodes"], found["terminal"]
+    if not {*EPISODE, *ENDS} & set(names_of(file)):
+        return None, None
+    read = list(row_batches(file, columns_of(file, needed=False), rows))
+    if not read:
+        return None, None
+    whole = join(read)
+    assert whole.episodes is not None
+    numbers = np.unique(whole.episodes, return_inverse=True)[1].reshape(-1)
+    return numbers, None if whole.terminated is None else np.nan_to_num(whole.terminated) != 0
+
+
+def refuse_copies(files: Sequence[Path]) -> None:
+    """Refuse files that hold the same data, byte for byte or in two formats."""
+    check_repeats(((str(file), fingerprint(file)) for file in files), remedy="leave one out")
+    refuse_two_formats(files)
+
+
+def refuse_two_formats(files: Sequence[Path]) -> None:
+    """Refuse files of different formats that begin with the same rows."""
+    if len({file.suffix.lower() for file in files}) > 1:
+        seen: dict[Any, Path] = {}
+        for file in files:
+            other = seen.setdefault(_head(file), file)
+            if other.suffix.lower() != file.suffix.lower():
+                raise ValueError(
+                    f"the same data would count twice: {other} and {file} begin with the same rows; leave one out"
+                )
+
+
+def _head(file: Path) -> Any:
+    """The first rows, states and actions to six digits; the name of the file where they cannot be read."""
+    try:
+        if file.suffix.lower() == ".npz":
+            with file.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
+                states, actions = (np.asarray(stored[name][:_HEAD], dtype=np.float64) for name in ("states", "actions"))
+        else:
+            rows = next(row_batches(file, columns_of(file, needed=False), _HEAD))
+            states, actions = rows.states, rows.actions
+        return tuple(f"{number:.6g}" for number in (*states.reshape(-1), *actions.reshape(-1)))
+    except (OSError, ValueError, TypeError, KeyError, EOFError, StopIteration, zipfile.BadZipFile):
+        return str(file)  # reading it says what is wrong
+
+
 class _Labels:
     """Names of episodes as numbers, in the order in which they appear."""
 
@@ -201,6 +268,8 @@ class _Labels:
         self._numbers: dict[str, int] = {}
 
     def __call__(self, name: str) -> int:
+        if not name.strip():
+            raise ValueError("an episode without a name")
         return self._numbers.setdefault(name.strip(), len(self._numbers))
 
 
@@ -250,6 +319,7 @@ def _csv(file: Path, columns: Columns, rows: int) -> Iterator[dict[str, NDArray[
     with file.open(newline=None, encoding="utf-8-sig") as stream:
         stream.readline()
         while lines := _lines(stream, rows):
+            check_fields(lines, len(header), first)
             if converters is None:
                 converters = _converters(lines, places, columns)
             try:
@@ -258,7 +328,7 @@ def _csv(file: Path, columns: Columns, rows: int) -> Iterator[dict[str, NDArray[
                     kept: dict[str, Any] = {"usecols": list(places.values()), "converters": converters}
                     cells = np.loadtxt(lines, delimiter=",", quotechar='"', ndmin=2, encoding=None, **kept)
             except (ValueError, IndexError) as problem:
-                raise ValueError(_what_is_wrong(lines, places, len(header), converters, first) or problem) from None
+                raise ValueError(_what_is_wrong(lines, places, converters, first) or problem) from None
             del lines  # or the text of two batches would be in memory
             cells = cells.reshape(-1, len(places))
             first += len(cells)
@@ -290,25 +360,21 @@ def _number(cell: str) -> float:
     found = _WORDS.get(cell)
     if found is None:
         found = _WORDS.get(cell.strip().lower())
-    return float(cell) if found is None else found
+    return as_cell(cell) if found is None else found
 
 
-def _what_is_wrong(
-    lines: list[str], places: dict[str, int], width: int, converters: dict[int, Any], first: int
-) -> str | None:
+def _what_is_wrong(lines: list[str], places: dict[str, int], converters: dict[int, Any], first: int) -> str | None:
     row = first
     for line in lines:
         cells = next(csv.reader([line]), [])
         if not line.strip():
             continue
-        if len(cells) != width:
-            return f"row {row} has {len(cells)} fields, the header {width}"
         for name, place in places.items():
             try:
-                converters.get(place, float)(cells[place])
+                converters.get(place, as_cell)(cells[place])
             except ValueError:
                 missing = f"{name} is missing or not finite in row {row}"
                 wrong = f"the column {name} holds {cells[place]!r}, …, not numbers (row {row})"
-                return wrong if cells[place].strip() else missing
+                return wrong + decimal_commas(cells) if cells[place].strip() else missing
         row += 1
     return None

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.domain import Array, Domain, as_domain
-from certirl.episode_readers import Columns, Rows, columns_of, join, row_batches, sections
+from certirl.domain import Array, Domain, as_actions, as_domain, as_n_actions, count_actions
+from certirl.episode_readers import Columns, Rows, columns_of, join, refuse_copies, row_batches, sections
 from certirl.episodes import Steps, from_episodes, split
 from certirl.readers import Paths, find_files, row_groups
 from certirl.simulator import CHUNK
@@ -41,10 +41,11 @@ def read_episodes(paths: Paths, *, episode_column: str | None = None, **settings
         **settings: what to make of the steps, as in `from_episodes`: domain, n_actions, actions, state, periodic,
             outside, absorb.
     """
-    parts, first = [], 0
-    for file in find_files(paths):
+    parts, first, files = [], 0, find_files(paths)
+    refuse_copies(files)
+    for file in files:
         try:
-            part = _steps(file, columns_of(file, episode_column=episode_column))
+            part = _steps(file, columns_of(file, episode_column=episode_column), settings)
         except ValueError as problem:
             raise ValueError(f"{file}: {problem}") from None
         parts.append(replace(part, episodes=part.episodes + first))
@@ -53,7 +54,10 @@ def read_episodes(paths: Paths, *, episode_column: str | None = None, **settings
         raise ValueError("the files differ in the number of coordinates of a state")
     names = ("states", "actions", "next_states", "terminal", "episodes")
     whole: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-    return from_episodes(Steps(**whole, notes=tuple(note for part in parts for note in part.notes)), **settings)
+    try:
+        return from_episodes(Steps(**whole, notes=tuple(note for part in parts for note in part.notes)), **settings)
+    except ValueError as problem:
+        raise ValueError(f"{files[0]}{' …' * (len(files) > 1)}: {problem}") from None
 
 
 def read_demonstrations(
@@ -66,8 +70,9 @@ def read_demonstrations(
             perhaps episodes; rows without an action are left out, and other columns do not matter.
         episode_column: which episode a row is from; ``episode`` or another usual name if left out.
     """
-    found, first = [], 0
-    for file in find_files(paths):
+    found, first, files = [], 0, find_files(paths)
+    refuse_copies(files)
+    for file in files:
         try:
             rows = _demonstrations(file, episode_column)
         except ValueError as problem:
@@ -113,11 +118,20 @@ def _loaded(file: Path, columns: Columns) -> Rows:
     return join(parts)
 
 
-def _steps(file: Path, columns: Columns) -> Steps:
+def _steps(file: Path, columns: Columns, settings: dict[str, Any]) -> Steps:
     rows = _loaded(file, columns)
+    _check_actions(rows, settings.get("actions"), settings.get("n_actions"))
     if rows.steps is not None:
         rows = rows.part(np.argsort(rows.steps, kind="stable"))
     return _split(rows)
+
+
+def _check_actions(rows: Rows, controls: Any, n_actions: int | None) -> None:
+    """Refuse, by its row in the file, what is neither missing nor an action."""
+    if controls is None:
+        given = np.isfinite(rows.actions) & (rows.actions >= 0)
+        declared = None if n_actions is None else as_n_actions(n_actions)
+        as_actions(np.where(given, rows.actions, 0.0), n_actions=declared, first=rows.first)
 
 
 def _split(rows: Rows, own: int | None = None) -> Steps:
@@ -167,6 +181,7 @@ class EpisodeChunk:
         try:
             for rows, own in self._windows(file, columns_of(file, episode_column=self.episode_column)):
                 _check_order(rows)
+                _check_actions(rows.part(slice(0, own)), self.settings.get("actions"), self.n_actions or None)
                 steps = _split(rows, own)
                 if len(steps.actions):
                     yield rows.first, steps
@@ -213,7 +228,9 @@ def episode_chunks(
     """Cut tables of episodes into parts that can be read independently; see `certirl.tables.stream_episodes`."""
     if settings.get("outside") == "drop":
         raise ValueError("a stream cannot say what it dropped: write outside='clip', or use read_episodes")
-    count = len(settings["actions"]) if settings.get("actions") is not None else n_actions
+    count = None if n_actions is None else as_n_actions(n_actions)
+    if settings.get("actions") is not None:
+        count = as_n_actions(len(settings["actions"]))
     parts = []
     for file in find_files(paths):
         try:
@@ -225,28 +242,28 @@ def episode_chunks(
     if domain is None or count is None:
         if settings.get("state") is not None:
             raise ValueError("with state= the domain and n_actions must be given: pass domain=((low, high), …)")
-        box, largest = _extent(parts)
-        domain, count = box if domain is None else domain, largest + 1 if count is None else count
+        box, seen = _extent(parts)
+        domain, count = box if domain is None else domain, count_actions(seen) if count is None else count
     return [replace(part, domain=as_domain(domain), n_actions=count) for part in parts]
 
 
-def _extent(parts: list[EpisodeChunk]) -> tuple[Array, int]:
-    """The smallest box around all states ``[d, 2]`` and the largest action, by reading everything once."""
+def _extent(parts: list[EpisodeChunk]) -> tuple[Array, NDArray[np.intp]]:
+    """The smallest box around all states ``[d, 2]`` and the actions that occur, by reading everything once."""
     low: Any = np.inf
     high: Any = -np.inf
-    largest = -1.0
+    seen: set[float] = set()
     for _, steps in (found for part in parts for found in part.steps()):
         ends = (steps.states, steps.next_states)
         if np.ndim(low) and len(low) != ends[0].shape[1]:
             raise ValueError("the files differ in the number of coordinates of a state")
         low = np.minimum(low, np.minimum(*(states.min(axis=0) for states in ends)))
         high = np.maximum(high, np.maximum(*(states.max(axis=0) for states in ends)))
-        largest = max(largest, float(steps.actions.max()))
-    if largest < 0:
+        seen |= set(np.unique(steps.actions).tolist())
+    if not seen:
         raise ValueError("there are no steps in these episodes")
     if (low >= high).any():
         raise ValueError("some coordinate never changes, so the data spans no box; give the domain, (low, high)")
-    return np.stack([low, high], axis=1), int(largest)
+    return np.stack([low, high], axis=1), np.array(sorted(seen)).astype(np.intp)
 
 
 def _check_order(rows: Rows) -> None:

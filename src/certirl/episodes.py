@@ -14,8 +14,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from certirl.domain import Array, Domain, as_domain, as_rows, describe, freeze
-from certirl.transitions import Transitions, as_actions
+from certirl.domain import (
+    Array,
+    Domain,
+    as_actions,
+    as_axes,
+    as_domain,
+    as_n_actions,
+    as_rows,
+    count_actions,
+    describe,
+    freeze,
+)
+from certirl.doors import as_array, as_flag, as_flags, as_labels, as_reals, lend, shown
+from certirl.transitions import Transitions
 
 OUTSIDE = ("refuse", "clip", "drop")
 
@@ -37,15 +49,19 @@ class Episode:
     rewards: Array | None = None
 
     def __post_init__(self) -> None:
-        states, actions = np.asarray(self.states), np.asarray(self.actions)
+        states = np.array(as_array(self.states, "the states of an episode"))  # own arrays, that no caller can change
+        actions = np.array(as_array(self.actions, "the actions of an episode", truth=True))
         if actions.ndim == 0 or states.ndim == 0 or len(states) != len(actions) + 1:
             found = [list(states.shape), list(actions.shape)]
             raise ValueError(
                 f"an episode has one state more than actions, the last one included; got states and actions of {found}"
             )
-        if self.rewards is not None and np.shape(self.rewards) != (len(actions),):
-            raise ValueError(f"an episode of {len(actions)} actions has as many rewards, got {np.shape(self.rewards)}")
-        kept = {"states": states, "actions": actions, "terminated": bool(self.terminated)}
+        rewards = None if self.rewards is None else np.array(as_array(self.rewards, "the rewards of an episode"))
+        if rewards is not None and rewards.shape != (len(actions),):
+            raise ValueError(f"an episode of {len(actions)} actions has as many rewards, got {list(rewards.shape)}")
+        number = isinstance(self.terminated, int | np.integer) and self.terminated in (0, 1)
+        terminated = as_flag(bool(self.terminated) if number else self.terminated, "terminated")
+        kept = {"states": states, "actions": actions, "terminated": terminated, "rewards": rewards}
         for name, value in kept.items():
             object.__setattr__(self, name, value)
         freeze(self)
@@ -110,20 +126,24 @@ def from_episodes(
     """
     if outside not in OUTSIDE:
         raise ValueError(f"outside must be one of {', '.join(map(repr, OUTSIDE))}, got {outside!r}")
+    declared, absorb = None if n_actions is None else as_n_actions(n_actions), as_flag(absorb, "absorb")
     steps = gather(source)
+    if len(steps.actions) == 0:
+        raise ValueError("there are no steps in these episodes: each of them has a single state")
     if state is not None:
         steps = replace(steps, states=_mapped(state, steps.states), next_states=_mapped(state, steps.next_states))
-    chosen, notes = _as_choices(steps.actions, actions, n_actions)
+    chosen, notes = _as_choices(steps.actions, actions, declared)
     steps = replace(steps, actions=chosen, notes=(*steps.notes, *notes))
     d = steps.states.shape[1]
     for name in ("states", "next_states"):
         checked: Any = {name: as_rows(getattr(steps, name), d, name=name)}
         steps = replace(steps, **checked)
+    around = as_axes(periodic, d)
     if domain is not None:
-        steps = _inside(steps, as_domain(domain), tuple(periodic), outside)
-    elif periodic:
+        steps = _inside(steps, as_domain(domain), around, outside)
+    elif around:
         raise ValueError("a coordinate that goes around needs a domain to go around: pass domain=((low, high), …)")
-    count = (int(chosen.max()) + 1 if n_actions is None else int(n_actions)) if actions is None else len(actions)
+    count = (count_actions(chosen) if declared is None else declared) if actions is None else len(actions)
     if steps.terminal.any():
         steps = _absorbed(steps, count) if absorb else _noted(steps, f"{int(steps.terminal.sum())} terminal states")
     return Transitions(
@@ -143,18 +163,24 @@ def gather(source: Any) -> Steps:
     if isinstance(source, Steps):
         return source
     if all(hasattr(source, name) for name in ("obs", "acts", "next_obs", "dones")):
-        done, states, after = np.asarray(source.dones, dtype=bool), _rows(source.obs), _rows(source.next_obs)
+        states, after, taken = _rows(source.obs), _rows(source.next_obs), np.asarray(source.acts)
+        if states.shape != after.shape or len(taken) != len(states):
+            shapes = [list(values.shape) for values in (states, taken, after)]
+            raise ValueError(f"obs, acts and next_obs must be equally long, got shapes {shapes}")
+        done = as_flags(source.dones, len(states), "dones")
         breaks = done[:-1] | (after[:-1] != states[1:]).any(axis=1)
         number = np.concatenate([[0], np.cumsum(breaks)]).astype(np.intp)
-        return Steps(states, np.asarray(source.acts), after, done, number)
+        return Steps(states, taken, after, done, number)
     found = [as_episode(source)] if _is_episode(source) else [as_episode(one) for one in _listed(source)]
     played = [(number, episode) for number, episode in enumerate(found) if len(episode)]
     if not played:
         raise ValueError(f"there are no steps in these {len(found)} episodes")
     empty = len(found) - len(played)
+    _check_alike("states", {number: _rows(episode.states).shape[1:] for number, episode in played})
+    _check_alike("actions", {number: _unboxed(episode.actions).shape[1:] for number, episode in played})
     return Steps(
         np.concatenate([_rows(episode.states)[:-1] for _, episode in played]),
-        np.concatenate([episode.actions for _, episode in played]),
+        np.concatenate([_unboxed(episode.actions) for _, episode in played]),
         np.concatenate([_rows(episode.states)[1:] for _, episode in played]),
         np.concatenate([_last(len(episode), episode.terminated) for _, episode in played]),
         np.concatenate([np.full(len(episode), number, dtype=np.intp) for number, episode in played]),
@@ -162,18 +188,31 @@ def gather(source: Any) -> Steps:
     )
 
 
+def _check_alike(name: str, shapes: dict[int, tuple[int, ...]]) -> None:
+    """Refuse episodes, by their numbers, whose states or actions have different shapes."""
+    first = next(iter(shapes))
+    other = next((number for number, shape in shapes.items() if shape != shapes[first]), None)
+    if other is not None:
+        sizes = [int(np.prod(shapes[number])) for number in (first, other)]
+        raise ValueError(
+            f"the {name} of episodes differ in their number of coordinates: {sizes[0]} in episode {first}, {sizes[1]} "
+            f"in episode {other}"
+        )
+
+
 def as_episode(thing: Any) -> Episode:
     """An episode from what other libraries call one."""
     if isinstance(thing, Episode):
         return thing
     if all(hasattr(thing, name) for name in ("observations", "actions", "terminations")):  # Minari
-        ends = np.atleast_1d(np.asarray(thing.terminations, dtype=bool))
+        marked = np.atleast_1d(np.asarray(thing.terminations))
+        ends = as_flags(marked, len(marked), "terminations")
         if ends[:-1].any():
             raise ValueError(f"an episode is marked as terminated at step {int(ends.argmax())} of {len(ends)}")
         over = bool(ends.size and ends[-1])
         return Episode(_plain(thing.observations), _plain(thing.actions), over, getattr(thing, "rewards", None))
     if all(hasattr(thing, name) for name in ("obs", "acts", "terminal")):  # imitation
-        return Episode(_plain(thing.obs), _plain(thing.acts), bool(thing.terminal), getattr(thing, "rews", None))
+        return Episode(_plain(thing.obs), _plain(thing.acts), thing.terminal, getattr(thing, "rews", None))
     if isinstance(thing, tuple) and len(thing) in (2, 3):
         return Episode(*thing)
     raise TypeError(
@@ -206,9 +245,13 @@ def split(
         own: give the steps from the first so many rows only, of rows whose episodes come one after the other; two more
             are enough to tell how they go on.
     """
-    rows, number = _rows(states), np.asarray(episodes)
-    given = np.asarray(actions, dtype=np.float64)
-    over = np.zeros(len(rows), dtype=bool) if terminated is None else np.nan_to_num(np.asarray(terminated, float)) != 0
+    rows, number = _rows(states), as_labels(episodes, "episodes")
+    given = _with_gaps(actions, "actions")
+    over = (
+        np.zeros(len(rows), dtype=bool)
+        if terminated is None
+        else np.nan_to_num(_with_gaps(terminated, "terminated")) != 0
+    )
     if not rows.shape[0] == len(given) == len(number) == len(over):
         raise ValueError(f"states, actions, episodes and terminated must be equally long, got {len(rows)}, …")
     order = np.argsort(number, kind="stable")
@@ -250,7 +293,9 @@ def _listed(source: Any) -> Iterable[Any]:
 
 
 def _rows(states: Any) -> Array:
-    values = np.asarray(states)
+    values = as_array(states, "states")
+    if values.ndim == 0:
+        raise ValueError(f"states must have shape [n, d], got the number {values}")
     return values[:, None] if values.ndim == 1 else values.reshape(len(values), -1) if values.ndim > 2 else values
 
 
@@ -261,6 +306,18 @@ def _plain(values: Any) -> Any:
             "is the state: certirl.Episode(states, actions, terminated)"
         )
     return np.asarray(values)
+
+
+def _with_gaps(column: Any, name: str) -> Array:
+    """Numbers of which some may be missing: nan or None."""
+    try:
+        return np.asarray(column, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be numbers, nan where one is missing, got {shown(column)}") from None
+
+
+def _unboxed(actions: NDArray[Any]) -> NDArray[Any]:
+    return actions[:, 0] if actions.ndim == 2 and actions.shape[1] == 1 else actions
 
 
 def _last(length: int, flag: bool) -> NDArray[np.bool_]:
@@ -274,7 +331,9 @@ def _numbered(labels: NDArray[Any]) -> NDArray[np.intp]:
 
 
 def _mapped(state: Callable[[Array], Any], seen: Array) -> Array:
-    found = np.asarray(state(seen), dtype=np.float64)
+    if not callable(state):
+        raise TypeError(f"state must be a function of observations [n, m], got {shown(state)}")
+    found = as_reals(state(lend(seen)), "state(observations)").astype(np.float64)
     if found.ndim == 0 or len(found) != len(seen):
         raise ValueError(f"state(observations) got {len(seen)} observations and returned shape {list(found.shape)}")
     return _rows(found)
@@ -286,8 +345,15 @@ def _as_choices(
     """Actions ``[n]``: as logged, or the nearest of the controls."""
     if controls is None:
         return as_actions(logged, n_actions=n_actions), []
-    levels = np.asarray([np.ravel(control) for control in controls], dtype=np.float64)
-    given = _rows(logged).astype(np.float64)
+    if isinstance(controls, str) or not isinstance(controls, Sequence | np.ndarray) or not len(controls):
+        raise ValueError(
+            f"actions must list the controls behind actions 0, 1, …, say [-1.0, 1.0], got {shown(controls)}"
+        )
+    levels = _rows(as_array([np.ravel(control) for control in controls], "actions")).astype(np.float64)
+    if n_actions is not None and n_actions != len(controls):
+        raise ValueError(f"actions lists {len(controls)} controls and n_actions is {n_actions}: leave n_actions out")
+    given = _rows(logged)
+    given = as_rows(given, given.shape[1], name="actions")
     if levels.shape[1] != given.shape[1]:
         raise ValueError(f"the log holds controls of {given.shape[1]} numbers, actions lists {levels.shape[1]} each")
     apart = np.stack([np.linalg.norm(given - level, axis=1) for level in levels], axis=1)

@@ -19,6 +19,7 @@ import numpy as np
 from certirl.bases import Legendre
 from certirl.components import Component, SideBySide, as_groups
 from certirl.domain import Array, Domain, as_domain, freeze
+from certirl.doors import as_count, as_probability
 from certirl.simulator import Simulator, as_generator, check_simulator, draw
 from certirl.tensors import on_host
 from certirl.transitions import Transitions
@@ -87,8 +88,7 @@ def independent(
         rng: a seed or Generator; needed with a simulator.
         level: the probability of a false alarm.
     """
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
+    level, samples = as_probability(level, "level"), as_count(samples, "samples")
     if not isinstance(source, Transitions):
         check_simulator(source)
     domain = as_domain(source.domain)

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from certirl import archive
 from certirl._map import fold, on
-from certirl.bases import Basis
+from certirl.bases import Basis, as_basis
 from certirl.boxes import ProductBasis, from_spec
 from certirl.domain import Array, describe, freeze
+from certirl.doors import as_array, as_count, as_flag, shown
 from certirl.simulator import CHUNK
 from certirl.sums import JointSums, StackedSums, joint_sums
 from certirl.tensors import TensorSums, is_tensor, on_host
@@ -70,6 +71,20 @@ class Moments:
     sources: tuple[Source, ...] = ()
 
     def __post_init__(self) -> None:
+        for name in _SUMS:  # own arrays, that no caller can change
+            object.__setattr__(self, name, np.array(as_array(getattr(self, name), name)))
+        A, k, ks = self.counts.size, self.rows.size, self.columns.size
+        shapes = dict(zip(_SUMS, [(A,), (A, ks, ks), (A, k, ks), (A, A, k, k)], strict=True))
+        for name, shape in shapes.items():
+            found = getattr(self, name)
+            if A == 0 or found.shape != shape or not np.isfinite(found).all():
+                raise ValueError(
+                    f"these sums do not fit the bases: {name} must be finite of shape {list(shape)}, got "
+                    f"shape {list(found.shape)}"
+                )
+        if self.counts.dtype.kind not in "iu" or (self.counts < 0).any():
+            raise ValueError(f"counts must be whole numbers of transitions, got {shown(self.counts)}")
+        object.__setattr__(self, "paired", as_flag(self.paired, "paired"))
         freeze(self)
 
     def __str__(self) -> str:
@@ -80,6 +95,8 @@ class Moments:
         return f"{self.rows} on {describe(self.rows.domain)}, {self.columns.size} columns, {actions}"
 
     def __add__(self, other: Moments) -> Moments:
+        if not isinstance(other, Moments):
+            raise TypeError(f"moments add up with moments, got {shown(other)}")
         if (self.rows, self.columns, len(self.counts)) != (other.rows, other.columns, len(other.counts)):
             raise ValueError(
                 "moments add up only for the same bases and the same number of actions, "
@@ -106,6 +123,7 @@ class Moments:
 
     def leading(self, rows: int, columns: int) -> Moments:
         """The moments of the first functions only: what measuring with the smaller bases would have given."""
+        rows, columns = as_count(rows, "rows"), as_count(columns, "columns")
         if rows > self.rows.size or columns > self.columns.size:
             raise ValueError(
                 f"these moments hold {self.rows.size} rows and {self.columns.size} columns, not {rows} and {columns}"
@@ -142,13 +160,10 @@ def load(path: str | os.PathLike[str]) -> Moments:
         rows = from_spec(header["rows"])
         columns, sums = rows.resized(header["columns"]), [arrays[name] for name in _SUMS]
         sources = tuple(Source(str(name), int(count), str(mark)) for name, count, mark in header["sources"])
-        A, k, ks = len(sums[0]), rows.size, columns.size
-        shapes = [(A,), (A, ks, ks), (A, k, ks), (A, A, k, k)]
-        if [values.shape for values in sums] != shapes or not all(np.isfinite(values).all() for values in sums):
-            raise ValueError("its sums do not fit its bases")
-        if A == 0 or sums[0].dtype.kind != "i" or int(sums[0].sum()) != header["transitions"]:
+        found = Moments(rows, columns, sums[0], sums[1], sums[2], sums[3], header["paired"], sources)
+        if int(found.counts.sum()) != header["transitions"]:
             raise ValueError("its counts do not add up")
-        return Moments(rows, columns, sums[0], sums[1], sums[2], sums[3], bool(header["paired"]), sources)
+        return found
     except (KeyError, TypeError, ValueError) as problem:
         raise ValueError(f"{path} is damaged: a field is missing or wrong ({problem})") from None
 
@@ -168,8 +183,12 @@ def merge(parts: Iterable[Moments], *, allow_repeats: bool = False) -> Moments:
         parts: at least one.
         allow_repeats: add them up all the same.
     """
+    if isinstance(parts, Moments) or not isinstance(parts, Iterable):
+        raise TypeError(f"merge takes a list of moments, got {shown(parts)}")
     merged: Moments | None = None
     for part in parts:  # one at a time: there may be many
+        if not isinstance(part, Moments):
+            raise TypeError(f"merge takes a list of moments, got {shown(part)} in it")
         merged = part if merged is None else merged + part
         if not allow_repeats:
             check_repeats((source.name, source.mark) for source in merged.sources)
@@ -178,15 +197,15 @@ def merge(parts: Iterable[Moments], *, allow_repeats: bool = False) -> Moments:
     return merged
 
 
-def check_repeats(files: Iterable[tuple[str, str]]) -> None:
+def check_repeats(
+    files: Iterable[tuple[str, str]], *, remedy: str = "leave one out, or allow repeats if that is meant"
+) -> None:
     """Refuse files, as names and marks, that hold the same data."""
     seen: dict[str, str] = {}
     for name, mark in files:
         if mark in seen:
             names = name if seen[mark] == name else f"{seen[mark]} and {name}, its copy"
-            raise ValueError(
-                f"the same data would count twice: {names}; leave one out, or allow repeats if that is meant"
-            )
+            raise ValueError(f"the same data would count twice: {names}; {remedy}")
         seen[mark] = name
 
 
@@ -201,8 +220,10 @@ def measure(
         columns: how many of its functions describe the state, k_s; all of them if left out.
         map: where to work: a number of threads, a Dask client, an executor; threads on all cores if left out.
     """
-    basis = basis.on(transitions.domain)
-    narrow = basis.resized(basis.size if columns is None else columns)
+    if not isinstance(transitions, Transitions | TensorTransitions):
+        raise TypeError(f"measure takes logged Transitions (files: tables.measure), got {shown(transitions)}")
+    basis = as_basis(basis).on(transitions.domain)
+    narrow = basis.resized(basis.size if columns is None else as_count(columns, "columns"))
     stream = transitions if isinstance(transitions, TensorTransitions) else pieces(transitions, CHUNK)
     with on(map):
         ((moments,),) = accumulate(stream, [(basis, narrow)], n_actions=transitions.n_actions)  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ import glob
 import hashlib
 import importlib
 import os
+import re
 import warnings
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.domain import Array
+from certirl.doors import shown
 
 SUFFIXES = (".parquet", ".csv", ".npz")
 NAMES = ("states", "actions", "next_states")
@@ -64,7 +66,12 @@ class Layout(NamedTuple):
 
 def find_files(paths: Paths) -> tuple[Path, ...]:
     """The files behind a file, folder, glob pattern or a list of these, sorted, each once."""
-    asked = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    asked = [paths] if isinstance(paths, str | os.PathLike) or not isinstance(paths, Iterable) else list(paths)
+    for path in asked:
+        if not isinstance(path, str | os.PathLike):
+            raise TypeError(f"files are named by a path, a pattern or a list of these, got {shown(paths)}")
+        if not str(path):
+            raise ValueError("a file is named by an empty text: write its path, or . for this folder")
     if not asked:
         raise ValueError("there are no files to read: the list of paths is empty")
     found = sorted((file for path in asked for file in _behind(path)), key=lambda file: file.as_posix())
@@ -91,7 +98,7 @@ def layout(file: Path) -> Layout:
         return Layout(len(wanted) // 2, groups)
     if file.suffix.lower() == ".csv":
         with file.open(newline="", encoding="utf-8-sig") as stream:
-            return Layout(len(_csv_header(stream, file)) // 2)
+            return Layout(len(_csv_header(stream, file)[0]) // 2)
     return Layout(None)
 
 
@@ -215,13 +222,55 @@ def _empty(file: Path) -> ValueError:
     return ValueError(f"{file}: there are no transitions in it; leave it out")
 
 
+def separated(names: Sequence[str]) -> str:
+    """A hint where the columns of a CSV file are separated by something else than commas, else nothing."""
+    other = next((mark for mark in (";", "\t", "|") if any(mark in name for name in names)), None)
+    return "" if other is None else f"; separate columns by commas, not by {other!r}, and write decimal points"
+
+
+def decimal_commas(fields: Sequence[str]) -> str:
+    """A hint where some field is a number with a decimal comma, else nothing."""
+    comma = any(re.fullmatch(r"\s*[-+]?\d+,\d+\s*", field) for field in fields)
+    return "; write decimal points, not commas" if comma else ""
+
+
+def as_cell(text: str) -> float:
+    """The number in a cell, as NumPy reads it: Python also allows 1_000."""
+    if "_" in text:
+        raise ValueError(text)
+    return float(text)
+
+
+def check_fields(lines: Sequence[str], width: int, first: int) -> None:
+    """Refuse lines with more or fewer fields than the header; blank lines and comments (#) are none.
+
+    Args:
+        lines: of a CSV file.
+        width: fields of the header.
+        first: the number of the first row in them.
+    """
+    if {line.count(",") for line in lines} <= {width - 1}:
+        return
+    row = first
+    for line in lines:
+        text = line if '"' in line else line.partition("#")[0]
+        if not text.strip():
+            continue
+        found = len(next(csv.reader([text]), []))
+        if found != width:
+            more = "write decimal points, not commas, and quote texts that hold commas"
+            why = more if found > width else "the line is cut short"
+            raise ValueError(f"row {row} has {found} fields, the header {width}: {line.strip()[:60]!r}; {why}")
+        row += 1
+
+
 def _wanted_columns(names: Sequence[str], file: Path) -> list[str]:
     """The columns of states, then the action, then the next states."""
     states, next_states = coordinates(names, "state"), coordinates(names, "next_state")
     if "action" not in names or not states or len(states) != len(next_states):
         raise ValueError(
             f"{file} needs the columns state, action, next_state (or state_0, …, next_state_0, …); "
-            f"it has {', '.join(names) or 'no header'}"
+            f"it has {', '.join(names) or 'no header'}{separated(names)}"
         )
     wanted = [*states, "action", *next_states]
     for name in wanted:
@@ -303,19 +352,19 @@ def _numbers(column: Any, name: str, first: int, file: Path) -> Array:
 # CSV, through NumPy: one reader, whatever else is installed.
 
 
-def _csv_header(stream: Any, file: Path) -> list[int]:
-    """Where the wanted columns are; the stream then stands at the first row."""
+def _csv_header(stream: Any, file: Path) -> tuple[list[int], int]:
+    """Where the wanted columns are, and how many there are; the stream then stands at the first row."""
     try:
         header = [name.strip() for name in next(csv.reader([stream.readline()]), [])]
     except UnicodeDecodeError:
         raise ValueError(f"{file} is not a text file in UTF-8") from None
-    return [header.index(name) for name in _wanted_columns(header, file)]
+    return [header.index(name) for name in _wanted_columns(header, file)], len(header)
 
 
 def _csv_batches(file: Path, rows: int) -> Iterator[Batch]:
     first = 0
     with file.open(newline=None, encoding="utf-8-sig") as stream:
-        wanted = _csv_header(stream, file)
+        wanted, width = _csv_header(stream, file)
         d = len(wanted) // 2
         while True:
             try:
@@ -324,20 +373,24 @@ def _csv_batches(file: Path, rows: int) -> Iterator[Batch]:
                 raise ValueError(f"{file} is not a text file in UTF-8") from None
             if not lines:
                 return
-            values = _parsed(lines, wanted, first, file)
+            values = _parsed(lines, wanted, width, first, file)
             del lines  # or the text of two batches would be in memory
             yield Batch(first, values[:, :d], values[:, d], values[:, d + 1 :])
             first += len(values)
 
 
-def _parsed(lines: list[str], wanted: list[int], first: int, file: Path) -> NDArray[np.float64]:
+def _parsed(lines: list[str], wanted: list[int], width: int, first: int, file: Path) -> NDArray[np.float64]:
+    try:
+        check_fields(lines, width, first)
+    except ValueError as problem:
+        raise ValueError(f"{file}: {problem}") from None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an empty table is reported elsewhere, in our words
             values = np.loadtxt(lines, delimiter=",", usecols=wanted, ndmin=2, quotechar='"')
     except (ValueError, IndexError) as problem:
         detail = _first_bad_line(lines, wanted, first) or problem
-        raise ValueError(f"{file} has a line that is not all numbers or is cut short: {detail}") from None
+        raise ValueError(f"{file} has a line that is not all numbers: {detail}") from None
     return values.reshape(-1, len(wanted))
 
 
@@ -346,9 +399,9 @@ def _first_bad_line(lines: list[str], wanted: list[int], first: int) -> str | No
     for line in lines:
         fields = next(csv.reader([line]), [])
         try:
-            [float(fields[place]) for place in wanted if line.strip()]
+            [as_cell(fields[place]) for place in wanted if line.strip()]
         except (ValueError, IndexError):
-            return f"row {row} is {line.strip()[:80]!r}"
+            return f"row {row} is {line.strip()[:80]!r}{decimal_commas(fields)}"
         row += bool(line.strip())
     return None
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl._map import on
-from certirl.bases import Basis
+from certirl.bases import Basis, as_basis
 from certirl.bounds import summation_error
 from certirl.certify import FIT_SHARE, check_delta, independence, least_enough, split
 from certirl.certify_policies import allowed_tube
@@ -231,8 +231,7 @@ def _check(source: Any, expert: Any, basis: Any, tube: float | None) -> Policy:
     if not isinstance(source, Transitions):
         check_simulator(source)
     one_coordinate(as_domain(source.domain), "a refutation is")
-    if not isinstance(basis, Basis):
-        raise TypeError(f"basis must be a basis such as certirl.Legendre(5), got {basis!r}")
+    as_basis(basis)
     alone = isinstance(expert, int | np.integer)
     if source.n_actions < 2 or (alone and not 0 <= expert < source.n_actions):
         raise ValueError(f"expert must be one of at least two actions, 0 … {source.n_actions - 1}, got {expert}")

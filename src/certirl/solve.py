@@ -8,7 +8,7 @@ import numpy as np
 
 from certirl._map import on
 from certirl.additive import AdditiveSolution
-from certirl.bases import Basis
+from certirl.bases import as_basis
 from certirl.bellman import check_problem
 from certirl.certify import check_delta
 from certirl.domain import as_domain
@@ -223,8 +223,8 @@ def _check(
         raise ValueError(f"form must be one of {', '.join(map(repr, FORMS))}, got {form!r}")
     if objective not in OBJECTIVES:
         raise ValueError(f"objective must be one of {', '.join(map(repr, OBJECTIVES))}, got {objective!r}")
-    if basis is not None and not several and not isinstance(basis, Basis):
-        raise TypeError(f"basis must be a basis such as certirl.Legendre(11), got {basis!r}")
+    if basis is not None and not several:
+        as_basis(basis)
     if isinstance(source, Transitions | Moments):
         if form == "mean":
             raise ValueError("the mean form needs states drawn from the basis's weight: use least-squares for a log")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from certirl._map import one_blas_thread
-from certirl.bases import Basis
+from certirl.bases import Basis, as_basis
 from certirl.bellman import check_problem
 from certirl.cells import MOST_COORDINATES, Cells
 from certirl.conflicts import find_conflict
@@ -85,8 +85,8 @@ def solve_policy(
     if not log:
         _check_source(source, samples)
     check_problem(discount, 0, source.n_actions)
-    if basis is not None and not isinstance(basis, Basis):
-        raise TypeError(f"basis must be a basis such as certirl.Legendre(11), got {basis!r}")
+    if basis is not None:
+        as_basis(basis)
     policy, domain = as_policy(expert, source.n_actions), as_domain(source.domain)
     generator = as_generator(0 if log and rng is None else rng, "solve_policy")
     periodic = periodic_of(source)

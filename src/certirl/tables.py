@@ -22,14 +22,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl._map import fold, on
-from certirl.bases import Basis
-from certirl.domain import Array, Domain, as_domain, as_rows, as_states, describe
+from certirl.bases import Basis, as_basis
+from certirl.domain import (
+    MOST_ACTIONS,
+    Array,
+    Domain,
+    as_actions,
+    as_domain,
+    as_n_actions,
+    as_rows,
+    as_states,
+    describe,
+)
+from certirl.doors import as_count, as_flag, as_flags
+from certirl.episode_readers import marks, refuse_copies, refuse_two_formats
 from certirl.episode_tables import EpisodeChunk, episode_chunks, read_demonstrations, read_episodes
 from certirl.moments import Moments, Source, check_repeats, of_chunk
 from certirl.progress import Report, watched_stream
 from certirl.readers import Batch, Paths, batches, count_rows, extremes, find_files, fingerprint, layout, runs
 from certirl.simulator import CHUNK
-from certirl.transitions import Piece, Transitions, as_actions, by_action
+from certirl.transitions import (
+    Piece,
+    Transitions,
+    as_episode_numbers,
+    by_action,
+    join_episodes,
+    join_terminal,
+)
 
 __all__ = [
     "chunks",
@@ -109,6 +128,11 @@ class Survey:
     @property
     def n_actions(self) -> int:
         """The largest action seen plus one."""
+        if self.largest_action >= MOST_ACTIONS:
+            raise ValueError(
+                f"action {self.largest_action} is above {MOST_ACTIONS - 1}, the largest possible: number the actions "
+                "0, 1, …"
+            )
         if self.largest_action >= self.rows:
             raise ValueError(
                 f"there is an action {self.largest_action} in only {self.rows} transitions: number the actions 0, 1, …"
@@ -137,7 +161,7 @@ def survey(paths: Paths, *, rows: int = ROWS) -> Survey:
     lows: list[Array] = []
     highs: list[Array] = []
     for file in files:
-        count, low, high = _extent(file, _check_rows(rows))
+        count, low, high = _extent(file, as_count(rows, "rows", meaning="a positive whole number"))
         if lows and len(low) != len(lows[0]):  # npz tells only now
             raise ValueError(_unlike(files[0], len(lows[0]) // 2, file, len(low) // 2))
         counts.append(count)
@@ -167,12 +191,12 @@ def chunks(paths: Paths, *, domain: Any = None, n_actions: int | None = None, ro
         n_actions: the number of actions; the largest seen plus one, by `survey`, if left out.
         rows: of a batch.
     """
-    files, rows = find_files(paths), _check_rows(rows)
+    files, rows = find_files(paths), as_count(rows, "rows", meaning="a positive whole number")
     if domain is None or n_actions is None:
         seen = survey(files, rows=rows)
         domain = seen.domain if domain is None else domain
         n_actions = seen.n_actions if n_actions is None else n_actions
-    domain = as_domain(domain)
+    domain, n_actions = as_domain(domain), as_n_actions(n_actions)
     found = []
     for file, groups in zip(files, _check_alike(files, domain), strict=True):
         found += [Chunk(str(file), domain, n_actions, rows, first, run) for first, run in runs(groups, rows)]
@@ -223,7 +247,15 @@ def stream_episodes(
     """
     box: dict[str, Any] = {"domain": domain, "n_actions": n_actions}
     return Chunks(
-        tuple(episode_chunks(paths, **box, rows=_check_rows(rows), episode_column=episode_column, **settings))
+        tuple(
+            episode_chunks(
+                paths,
+                **box,
+                rows=as_count(rows, "rows", meaning="a positive whole number"),
+                episode_column=episode_column,
+                **settings,
+            )
+        )
     )
 
 
@@ -256,19 +288,20 @@ def measure(
         raise ValueError("a stream knows its domain and its actions: leave domain and n_actions out here")
     box: dict[str, Any] = {"domain": domain, "n_actions": n_actions}
     plan = paths.parts if isinstance(paths, Chunks) else chunks(paths, **box, rows=rows)
-    basis = basis.on(plan[0].domain)
-    narrow = basis.resized(basis.size if columns is None else columns)
+    basis, repeats = as_basis(basis).on(plan[0].domain), as_flag(allow_repeats, "allow_repeats")
+    narrow = basis.resized(basis.size if columns is None else as_count(columns, "columns"))
     if narrow.size > basis.size:
         raise ValueError(f"columns must lie between 1 and the {basis.size} functions of the basis, got {columns}")
     files = list(dict.fromkeys(chunk.file for chunk in plan))
-    marks = {file: fingerprint(Path(file)) for file in files}
-    if not allow_repeats:
-        check_repeats(marks.items())
+    fingerprints = {file: fingerprint(Path(file)) for file in files}
+    if not repeats:
+        check_repeats(fingerprints.items())
+        refuse_two_formats([Path(file) for file in files])
     shown = sys.stderr.isatty() if progress is None else progress is not False
     total = sum(count_rows(Path(file)) for file in files) if shown else 0
     data = watched_stream(Chunks(tuple(plan)), total, progress if shown else False)
     with on(map):
-        moments = fold(partial(_measured, basis, narrow, marks), data.chunks())
+        moments = fold(partial(_measured, basis, narrow, fingerprints), data.chunks())
     rows_of: Counter[tuple[str, str]] = Counter()
     for source in moments.sources:
         rows_of[source.name, source.mark] += source.rows
@@ -285,27 +318,52 @@ def _measured(rows: Basis, columns: Basis, marks: dict[str, str], chunk: Chunk |
 def read_transitions(paths: Paths, *, domain: Any = None, n_actions: int | None = None) -> Transitions:
     """Load logged transitions into memory, from Parquet, CSV or npz.
 
+    Where the files say which episode a row is from and which next states are terminal (see `episode_readers`), that is
+    kept: no proof rests on the steps of an episode. `read_episodes` makes more of it.
+
     Args:
         paths: a file, a folder, a glob pattern, or a list of these.
         domain: the box the states live in; the smallest box around the data if left out.
         n_actions: the number of actions; the largest seen plus one if left out.
     """
     files, box = find_files(paths), None if domain is None else as_domain(domain)
+    count = None if n_actions is None else as_n_actions(n_actions)
+    refuse_copies(files)
     _check_alike(files, box)
-    parts = [_checked(batch, file, box, n_actions) for file in files for batch in batches(file, ROWS)]
+    parts, lengths = [], []
+    for file in files:
+        found = [_checked(batch, file, box, count) for batch in batches(file, ROWS)]
+        parts += found
+        lengths.append(sum(len(actions) for _, actions, _ in found))
     if len({states.shape[1] for states, _, _ in parts}) > 1:
         raise ValueError(f"{files[0]} and the files after it differ in the number of coordinates of a state")
     states, actions, next_states = (np.concatenate(column) for column in zip(*parts, strict=True))
+    known = [_marks(file, length) for file, length in zip(files, lengths, strict=True)]
     try:
-        return Transitions(states, actions, next_states, domain=domain, n_actions=n_actions)  # type: ignore[arg-type]
+        return Transitions(
+            states,
+            actions,
+            next_states,
+            domain=domain,
+            n_actions=count,  # type: ignore[arg-type]
+            episodes=join_episodes([episodes for episodes, _ in known], lengths),
+            terminal=join_terminal([terminal for _, terminal in known]),
+        )
     except ValueError as problem:
         raise ValueError(f"{files[0]}{' …' * (len(files) > 1)}: {problem}") from None
 
 
-def _check_rows(rows: Any) -> int:
-    if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or rows < 1:
-        raise ValueError(f"rows must be a positive whole number, got {rows!r}")
-    return int(rows)
+def _marks(file: Path, length: int) -> tuple[NDArray[np.intp] | None, NDArray[np.bool_] | None]:
+    """What a file says about episodes and terminal states, checked."""
+    try:
+        episodes, terminal = marks(file, ROWS)
+        if episodes is not None:
+            episodes = as_episode_numbers(episodes)
+            if len(episodes) != length:
+                raise ValueError(f"episodes must be {length} numbers, one for each row, got {len(episodes)}")
+        return episodes, None if terminal is None else as_flags(terminal, length, "terminal")
+    except ValueError as problem:
+        raise ValueError(f"{file}: {problem}") from None
 
 
 def _check_alike(files: Sequence[Path], domain: Domain | None = None) -> list[tuple[int, ...]]:

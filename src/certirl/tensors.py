@@ -41,6 +41,8 @@ def as_tensor_states(states: Any, domain: Domain, *, name: str = "states") -> An
     """States as a tensor ``[n, d]`` on their device, each checked to lie in the box."""
     if not is_tensor(states):
         raise TypeError(f"{name} must be a torch tensor like the states they follow, got {type(states).__name__}")
+    if not states.is_floating_point():
+        raise ValueError(f"{name} must be floating-point numbers, got a tensor of {states.dtype}")
     rows = states[:, None] if states.ndim == 1 and len(domain) == 1 else states
     if rows.ndim != 2 or rows.shape[1] != len(domain):
         raise ValueError(f"{name} must have shape [n, {len(domain)}], got {list(states.shape)}")

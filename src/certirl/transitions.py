@@ -13,6 +13,7 @@ from certirl import tensors
 from certirl.domain import (
     Array,
     Domain,
+    as_actions,
     as_domain,
     as_n_actions,
     as_rows,
@@ -22,7 +23,6 @@ from certirl.domain import (
     describe,
     freeze,
 )
-from certirl.domain import as_actions as as_actions  # others look for it here
 from certirl.doors import as_array, as_flag, as_flags, shown
 
 
@@ -168,6 +168,12 @@ class TensorTransitions:
 
     def __post_init__(self) -> None:
         domain = as_domain(self.domain)
+        for name in ("states", "actions", "next_states"):
+            if not tensors.is_tensor(getattr(self, name)):
+                given = type(getattr(self, name)).__name__
+                raise TypeError(
+                    f"{name} must be a torch tensor, got {given}; certirl.Transitions takes arrays and lists"
+                )
         states = tensors.as_tensor_states(self.states, domain, name="states")
         next_states = tensors.as_tensor_states(self.next_states, domain, name="next_states")
         if not len(states) == len(self.actions) == len(next_states):
@@ -177,10 +183,13 @@ class TensorTransitions:
             )
         if len(states) == 0:
             raise ValueError("there are no transitions: states, actions and next_states are empty")
+        count = as_n_actions(self.n_actions)
         low, high = int(self.actions.min()), int(self.actions.max())
         if self.actions.is_floating_point() or low < 0 or high >= self.n_actions:
             raise ValueError(f"actions must be whole numbers 0 … {self.n_actions - 1}, got {low} to {high}")
-        for name, value in {"states": states, "next_states": next_states, "domain": domain}.items():
+        kept = {"states": states, "next_states": next_states, "domain": domain, "n_actions": count}
+        kept["actions"] = self.actions.clone()  # like the states an own tensor
+        for name, value in kept.items():
             object.__setattr__(self, name, value)
 
     def chunks(self) -> list[TensorTransitions]:
@@ -209,8 +218,10 @@ def concatenate(parts: Iterable[Transitions]) -> Transitions:
         domain=parts[0].domain,
         n_actions=parts[0].n_actions,
         paired=parts[0].paired,
-        terminal=_joined_terminal(parts),
-        episodes=_joined_episodes(parts),
+        terminal=join_terminal([part.terminal for part in parts]),
+        episodes=join_episodes(
+            [part.episodes for part in parts], [len(part) for part in parts], [part._origin for part in parts]
+        ),
         independent=False if False in declared else None if None in declared else True,
         notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
     )
@@ -218,29 +229,37 @@ def concatenate(parts: Iterable[Transitions]) -> Transitions:
     return whole
 
 
-def _joined_terminal(parts: list[Transitions]) -> NDArray[np.bool_] | None:
-    columns = [part.terminal for part in parts if part.terminal is not None]
-    if len(columns) == len(parts):
-        return np.concatenate(columns)
-    if any(column.any() for column in columns):
+def join_terminal(columns: Sequence[NDArray[np.bool_] | None]) -> NDArray[np.bool_] | None:
+    """Which next states are terminal, of several logs one after the other; None if unknown."""
+    known = [column for column in columns if column is not None]
+    if len(known) == len(columns):
+        return np.concatenate(known)
+    if any(column.any() for column in known):
         raise ValueError(
-            "some of these transitions say which next states are terminal and others do not: give all of them "
-            "terminal=, False where an episode goes on"
+            "some of these transitions say which next states are terminal and others do not: let all say it, False "
+            "where an episode goes on"
         )
     return None
 
 
-def _joined_episodes(parts: list[Transitions]) -> NDArray[np.intp] | None:
-    """Numbers 0, 1, …: the same for the same episode of the same log; a row without episode is one by itself."""
-    if all(part.episodes is None for part in parts):
+def join_episodes(
+    columns: Sequence[NDArray[np.intp] | None], lengths: Sequence[int], origins: Sequence[object] | None = None
+) -> NDArray[np.intp] | None:
+    """Numbers 0, 1, … of the episodes of several logs one after the other; None if all are unknown.
+
+    Args:
+        columns: the numbers of each, or None; a row without number is one by itself.
+        lengths: how many rows each has.
+        origins: where the same object stands twice, the same number is the same episode; all different if left out.
+    """
+    if all(column is None for column in columns):
         return None
-    origins = {id(part._origin): number for number, part in enumerate(parts)}
+    places = range(len(columns)) if origins is None else [id(origin) for origin in origins]
     labels = []
-    for number, part in enumerate(parts):
-        log, own = origins[id(part._origin)], part.episodes
-        if own is None:
-            log, own = len(parts) + number, np.arange(len(part))
-        labels.append(np.stack([np.full(len(part), log), own]))
+    for number, (column, length, place) in enumerate(zip(columns, lengths, places, strict=True)):
+        own = np.arange(length) if column is None else column
+        log = number if column is None else len(columns) + list(places).index(place)
+        labels.append(np.stack([np.full(length, log), own]))
     whole = np.concatenate(labels, axis=1)
     joined = np.full(whole.shape[1], -1, dtype=np.intp)
     known = whole[1] >= 0
@@ -250,10 +269,8 @@ def _joined_episodes(parts: list[Transitions]) -> NDArray[np.intp] | None:
 
 def as_episode_numbers(episodes: Any, *, first: int = 0) -> NDArray[np.intp]:
     """Whole numbers, -1 for rows of no episode; rows are counted from ``first``."""
-    try:
-        raw = as_array(episodes, "episodes", first=first)
-    except ValueError as problem:
-        raise ValueError(f"{problem}; number names with np.unique(names, return_inverse=True)[1]") from None
+    number = "number names with np.unique(names, return_inverse=True)[1]"
+    raw = as_array(episodes, "episodes", first=first, instead=number)
     whole = np.isfinite(raw) & (raw == np.round(raw)) & (raw >= -1) & (raw < 2**62)
     if not whole.all():
         place = tuple(np.argwhere(~whole)[0])
