@@ -318,7 +318,7 @@ def test_a_certificate_survives_the_file(tmp_path):
     [
         ({"delta": 0.0}, ValueError, "delta must lie strictly"),
         ({"delta": 1.0}, ValueError, "delta must lie strictly"),
-        ({"tail": -1.0}, ValueError, "must not be negative"),
+        ({"tail": -1.0}, ValueError, "not below 0, got -1.0"),
         ({"discount": None}, ValueError, "pass discount and columns"),
         ({"columns": None}, ValueError, "pass discount and columns"),
         ({"discount": 1.0}, ValueError, "strictly between 0 and 1"),

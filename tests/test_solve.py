@@ -4,7 +4,7 @@ import pytest
 import certirl
 from certirl.choose import best_columns
 from certirl.moments import accumulate
-from certirl.simulator import CHUNK, can_pair, draw
+from certirl.simulator import CHUNK, as_generator, can_pair, draw
 
 PROBLEM = certirl.problems.random_polynomial(seed=7, actions=3, degree=10)
 SETTINGS = {"basis": certirl.Legendre(11), "discount": 0.7, "expert": 0, "rng": 0, "samples": 10_000}
@@ -50,7 +50,7 @@ def test_the_estimated_margin_is_the_minimum_of_the_curves():
 
 
 def test_the_steps_give_what_solve_gives():
-    rng = np.random.default_rng(0)
+    rng = as_generator(0)
     assert can_pair(PROBLEM, certirl.Legendre(11), rng)
     data = certirl.sample(PROBLEM, basis=certirl.Legendre(11), samples=10_000, rng=rng, design=True, paired=True)
     operators = certirl.estimate(certirl.measure(data, basis=certirl.Legendre(11)), columns=SOLUTION.columns)
@@ -59,7 +59,7 @@ def test_the_steps_give_what_solve_gives():
 
 
 def test_transitions_on_file_are_as_good_as_the_simulator():
-    rng = np.random.default_rng(0)
+    rng = as_generator(0)
     rng.spawn(1)  # the stream on which `solve` tries whether actions can be paired
     data = certirl.sample(PROBLEM, basis=certirl.Legendre(11), samples=10_000, rng=rng, design=True, paired=True)
     solution = certirl.solve(data, basis=certirl.Legendre(11), discount=0.7)
@@ -202,14 +202,18 @@ def test_deterministic_dynamics_are_fine(basis):
     assert (returns[0] > returns[1]).all() and (returns[0] > returns[2]).all()
 
 
-def test_a_simulator_that_writes_in_place_is_told():
+def test_a_simulator_that_writes_in_place_does_no_harm():
+    class Careful(Walk):
+        def sample(self, states, action, rng):
+            return np.clip(states + ((0.5, -0.5)[action] + rng.normal(size=states.shape)), 0.0, 10.0)
+
     class Careless(Walk):
         def sample(self, states, action, rng):
             states += (0.5, -0.5)[action] + rng.normal(size=states.shape)
-            return np.clip(states, 0.0, 10.0)
+            return np.clip(states, 0.0, 10.0, out=states)
 
-    with pytest.raises(ValueError, match="read-only"):
-        certirl.solve(Careless(), discount=0.9, rng=0, samples=100)
+    one, other = (certirl.solve(walk, discount=0.9, rng=0, samples=100) for walk in (Careful(), Careless()))
+    assert np.array_equal(one.reward.coefficients, other.reward.coefficients)
 
 
 def test_progress_is_reported():
