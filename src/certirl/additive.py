@@ -22,6 +22,7 @@ from certirl.domain import Array, as_states, freeze
 from certirl.doors import as_count, as_number
 from certirl.extrema import ranked
 from certirl.solution import HEADLINES, check_about, check_statuses, headline
+from certirl.transitions import counted
 
 KIND = "additive solution"
 SHOWN = 3  # components named in the print
@@ -123,7 +124,7 @@ class AdditiveSolution:
         return headline(self, HEADLINES[self.status].format(**words))
 
     def _lines(self) -> list[tuple[str, str]]:
-        counts = f"{self.samples:,}" + (f" to {self.most_samples:,}" if self.most_samples > self.samples else "")
+        counts = counted((self.samples, self.most_samples))
         lines = [
             ("reward", str(self.reward) if self.reward else f"none that adds up over {len(self.names)} components")
         ]

@@ -6,23 +6,25 @@ One thing is changed at a time: the functions of V first, then the process noise
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from certirl.bases import Basis, Fourier, Legendre
-from certirl.certify_policies import certify
+from certirl.bases import Basis, Fourier, Legendre, as_basis
+from certirl.certify import has_ends
+from certirl.certify_policies import allowed_tube, certify
 from certirl.domain import as_domain
+from certirl.doors import as_number, as_probability, shown
 from certirl.effects import live_states, next_states, value_basis
 from certirl.policies import Policy, as_policy
 from certirl.policy_bounds import bands
 from certirl.policy_certificate import PolicyCertificate, read
 from certirl.policy_solution import DISTRUST, PolicySolution
 from certirl.prove_policy import MOST_COLUMNS
-from certirl.simulator import as_generator, check_simulator, periodic_of
-from certirl.solve_policy import solve_policy
+from certirl.simulator import as_generator, as_samples, check_simulator, periodic_of
+from certirl.solve_policy import FEWEST, MOST_SAMPLES, solve_policy
 from certirl.transitions import Transitions
 from certirl.weigh import MOST_COORDINATES
 
@@ -146,26 +148,34 @@ def advise(
     """
     if isinstance(simulator, Transitions):
         raise TypeError("advise tries things out and needs a simulator; certirl.coverage says what a log can tell")
-    discounts = (discounts,) if isinstance(discounts, int | float) else discounts
+    gammas = sorted(as_probability(one, "discounts") for one in _several(discounts, "discounts"))
     made = _maker(simulator, noises)
-    levels: list[Any] = [None] if made is None else sorted(NOISES if noises is None else noises)
-    if not len(discounts) or not levels or (bases is not None and not len(bases)):
+    asked_noises = NOISES if noises is None else _several(noises, "noises")
+    levels: list[Any] = [None]
+    if made is not None:
+        levels = sorted(as_number(one, "noises", least=0) for one in asked_noises)
+    bases = None if bases is None else _several(bases, "bases")
+    if not gammas or not levels or (bases is not None and not len(bases)):
         raise ValueError("advise needs at least one discount, one noise and one basis to choose from")
+    as_samples(samples, least=FEWEST, most=MOST_SAMPLES)
     sources = {noise: simulator if made is None else made(noise) for noise in levels}
     first, trials, generator = sources[levels[0]], list[Trial](), as_generator(rng, "advise")
     check_simulator(first)
     domain, policy = as_domain(first.domain), as_policy(expert, first.n_actions)
     around, alone = periodic_of(first), len(domain) == 1
+    if tube is not None and not alone:
+        raise ValueError("tube is for the forecast of a certificate, made in one coordinate only: leave tube out")
+    allowed_tube(tube, domain)
     if bases is None:
         family = Fourier if around else Legendre
         bases = [family(size) for size in SIZES] if alone else [value_basis(domain, around, most) for most in MOST]
 
     def attempt(basis: Basis, noise: Any, discount: float) -> Trial:
-        form: dict[str, Any] = {"basis": basis, "samples": samples, "rng": generator.spawn(1)[0]}
+        form: dict[str, Any] = {"basis": basis, "samples": samples, "rng": generator.spawn(1)[0], "progress": False}
         trials.append(Trial(basis, noise, solve_policy(sources[noise], policy, discount=discount, **form)))
         return trials[-1]
 
-    gammas, few_first = sorted(discounts), sorted((one.on(domain) for one in bases), key=lambda one: one.size)
+    few_first = sorted((as_basis(one, domain, name="bases") for one in bases), key=lambda one: one.size)
     best, reasons = _best_basis([attempt(basis, levels[0], gammas[0]) for basis in few_first])
     if alone:
         tried = [best, *(attempt(best.basis, noise, gammas[0]) for noise in levels[1:])]
@@ -187,6 +197,13 @@ def _in_several_coordinates(dimension: int, *, seen: bool) -> str:
     return "Certificates are not forecast in several coordinates: ask certirl.solve with delta, tail and columns."
 
 
+def _several(values: Any, name: str) -> Sequence[Any]:
+    """One value, or a list of them."""
+    if isinstance(values, str):
+        raise TypeError(f"{name} must be a list to choose from, got {shown(values)}")
+    return list(values) if isinstance(values, Iterable) else [values]
+
+
 def _maker(simulator: Any, noises: Sequence[float] | None) -> Callable[[Any], Any] | None:
     """Noise to a simulator with it; None if this one is as it is."""
     if callable(simulator) and (isinstance(simulator, type) or not hasattr(simulator, "sample")):
@@ -200,6 +217,8 @@ def _maker(simulator: Any, noises: Sequence[float] | None) -> Callable[[Any], An
 def _forecast(trial: Trial, source: Any, policy: Policy, tube: float | None, rng: np.random.Generator) -> Trial:
     """With what a certificate should need, from a small one."""
     columns = trial.solution.columns
+    if has_ends(source):
+        return replace(trial, certificate="terminal states")
     if trial.solution.diagnostics.seen or not isinstance(columns, Basis):
         return replace(trial, certificate="no density")
     states = live_states(source, 1_000, rng)
@@ -208,9 +227,9 @@ def _forecast(trial: Trial, source: Any, policy: Policy, tube: float | None, rng
     columns = columns.resized(max(columns.size, int(np.ceil(SMOOTHS / max(noise, 1e-3)))))  # held-out data miss a tail
     if columns.size > MOST_COLUMNS:
         return replace(trial, certificate=f"needs {columns.size} columns")
-    asked: dict[str, Any] = {"discount": trial.discount, "samples": FORECAST, "rng": rng}
+    asked: dict[str, Any] = {"discount": trial.discount, "samples": FORECAST, "rng": rng, "progress": False}
     reward = solve_policy(source, policy, basis=trial.basis, **asked).reward
-    small = certify(reward, source, expert=policy, columns=columns, progress=False, tube=tube, **asked)
+    small = certify(reward, source, expert=policy, columns=columns, tube=tube, **asked)
     assert isinstance(small, PolicyCertificate)
     for n in LADDER:
         found = bands(small.surrogate, small.evidence.forecast(n / small.samples), delta=DELTA, tail=0.0)

@@ -17,9 +17,10 @@ from numpy.polynomial import chebyshev
 from numpy.typing import ArrayLike
 
 from certirl.domain import Array, Domain, as_domain, as_rows, describe
-from certirl.doors import shown
+from certirl.doors import as_count, shown
 
 REFERENCE: Domain = ((-1.0, 1.0),)
+MOST_FUNCTIONS = 500  # in a program: the time to solve it grows with their third power, seconds at this size
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,7 @@ class Basis:
     kind: ClassVar[str]
 
     def __post_init__(self) -> None:
-        if isinstance(self.size, bool) or not isinstance(self.size, int | np.integer) or self.size < 1:
-            raise ValueError(f"{self.kind}(size): size must be a positive whole number, got {self.size!r}")
-        object.__setattr__(self, "size", int(self.size))
+        object.__setattr__(self, "size", as_count(self.size, f"{self.kind}(size): size"))
         if self.interval is not None:
             domain = as_domain(self.interval)
             if len(domain) != self.dimension:
@@ -361,14 +360,18 @@ def _real_roots(series: Array) -> Array:
     return np.asarray(roots.real[near], dtype=np.float64)
 
 
-FAMILIES: dict[str, type[Basis]] = {family.kind: family for family in (Fourier, Legendre, Chebyshev)}
-
-
-def as_basis(basis: Any, name: str = "basis") -> Basis:
-    """A basis, or a sentence."""
+def as_basis(
+    basis: Any, domain: Domain | None = None, *, name: str = "basis", like: str = "certirl.Legendre(11)"
+) -> Basis:
+    """A basis, placed on the domain if one is given; what is none, or too large, is refused with a sentence."""
     if not isinstance(basis, Basis):
-        raise TypeError(f"{name} must be a basis such as certirl.Legendre(11), got {shown(basis)}")
-    return basis
+        raise TypeError(f"{name} must be a basis such as {like}, got {shown(basis)}")
+    if basis.size > MOST_FUNCTIONS:
+        raise ValueError(f"{name} must have at most {MOST_FUNCTIONS} functions, got {basis} with {basis.size:,}")
+    return basis if domain is None else basis.on(domain)
+
+
+FAMILIES: dict[str, type[Basis]] = {family.kind: family for family in (Fourier, Legendre, Chebyshev)}
 
 
 def from_spec(spec: dict[str, Any]) -> Basis:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Real
+from typing import Any
 
 import numpy as np
 
 from certirl.bases import Basis
 from certirl.domain import Array, freeze
+from certirl.doors import as_probability, shown
 from certirl.estimate import Operators
 
 
@@ -98,7 +99,7 @@ def bellman(operators: Operators, *, discount: float, expert: int = 0) -> Bellma
         discount: γ, strictly between 0 and 1.
         expert: the action the expert always takes.
     """
-    check_problem(discount, expert, operators.n_actions)
+    discount = check_problem(discount, expert, operators.n_actions, of_states=False)
     rivals = rivals_of(expert, operators.n_actions)
     order = [expert, *rivals]
     T = operators.Z[expert]
@@ -107,7 +108,7 @@ def bellman(operators: Operators, *, discount: float, expert: int = 0) -> Bellma
     eigenvalues = np.linalg.eigvals(_square(T)[1:, 1:]) if len(T) > 1 else np.zeros(1)
     return Bellman(
         basis=operators.basis,
-        discount=float(discount),
+        discount=discount,
         expert=int(expert),
         rivals=rivals,
         F=np.linalg.solve(inner, advantage),
@@ -125,16 +126,26 @@ def rivals_of(expert: int, n_actions: int) -> tuple[int, ...]:
     return tuple(a for a in range(n_actions) if a != expert)
 
 
-def check_problem(discount: float, expert: int, n_actions: int) -> None:
-    """Refuse, with a sentence, a discount, an expert or a number of actions that make no problem."""
-    if not isinstance(discount, Real) or not 0 < discount < 1:
-        raise ValueError(f"discount must be a number strictly between 0 and 1, got {discount!r}")
+def check_problem(discount: Any, expert: Any, n_actions: int, *, of_states: bool = True) -> float:
+    """γ as a float; refuse, with a sentence, a discount, an expert or a number of actions that make no problem.
+
+    Args:
+        discount: γ.
+        expert: one action.
+        n_actions: A.
+        of_states: whether a function of states would have been an expert too, for the sentence.
+    """
+    check_expert(expert, n_actions, of_states=of_states)
+    return as_probability(discount, "discount")
+
+
+def check_expert(expert: Any, n_actions: int, *, of_states: bool = True) -> None:
+    """Refuse, with a sentence, what is none of at least two actions; arguments as for `check_problem`."""
     if n_actions < 2:
         raise ValueError("there is only one action, so nothing distinguishes the expert: at least two are needed")
     if isinstance(expert, bool) or not isinstance(expert, int | np.integer) or not 0 <= expert < n_actions:
-        raise ValueError(
-            f"expert must be one of the actions 0 … {n_actions - 1}, or a function of states, got {expert!r}"
-        )
+        other = ", or a function of states" if of_states else ""
+        raise ValueError(f"expert must be one of the actions 0 … {n_actions - 1}{other}, got {shown(expert)}")
 
 
 def _square(T: Array) -> Array:

@@ -10,23 +10,34 @@ import numpy as np
 
 from certirl._map import on
 from certirl.archive import Stored
-from certirl.bases import Basis
+from certirl.bases import Basis, as_basis
 from certirl.bellman import check_problem
 from certirl.bounded import bounded, scaled_expansion
 from certirl.bounds import LowerBound
 from certirl.box_evidence import BOX_SUMS, BoxEvidence
-from certirl.box_products import level
+from certirl.box_products import level, on_box
 from certirl.boxes import ProductBasis, from_spec
 from certirl.claim import Claim, chance, unverified
 from certirl.domain import Array, as_domain, as_states
-from certirl.doors import as_probability
+from certirl.doors import as_flag, as_probability
 from certirl.estimate import MAX_CONDITION
 from certirl.evidence import SUMS, Evidence, Surrogate, check_range, fit_surrogate, same_family
-from certirl.progress import Report, watched_stream
+from certirl.progress import Report, check_progress, watched_stream
 from certirl.reward import Reward, RewardLike, unpack
-from certirl.simulator import CHUNK, Placing, Simulator, as_generator, can_pair, check_simulator, draw
-from certirl.tail import TailLike, tail_in_words, tail_number
-from certirl.transitions import Piece, Transitions, continued_rows, pieces, repeated_rows
+from certirl.simulator import (
+    CHUNK,
+    NO_ENDS,
+    Placing,
+    Simulator,
+    as_generator,
+    as_samples,
+    can_pair,
+    check_simulator,
+    draw,
+    terminal_of,
+)
+from certirl.tail import TailLike, check_tail, tail_in_words, tail_number
+from certirl.transitions import Piece, Transitions, continued_rows, counted, pieces, repeated_rows
 from certirl.weigh import (
     AnyEvidence,
     check_box,
@@ -40,6 +51,8 @@ from certirl.weigh import (
 
 # The surrogate only takes out what is predictable; the proof lives on the rest of the data.
 FIT_SHARE = 0.2
+SAMPLES = 100_000  # transitions per action that are drawn for a proof, where no number is given
+_ENDS_SOUGHT = {1: 401, 2: 101, 3: 25}  # states along each coordinate among which terminal ones are looked for
 
 # What a saved certificate says in words; the rest is arrays.
 _WORDS = (
@@ -140,7 +153,8 @@ class Certificate(Claim):
         lines = [
             self._headline(),
             f"  {self.account(f' at s = {place} against action {self.worst_action}', digits=4)}",
-            f"  from {self.samples:,} fresh transitions per action" + ("" if self.holds else f"; {self.missing}"),
+            f"  from {counted(self.evidence.counts)} fresh transitions per action"
+            + ("" if self.holds else f"; {self.missing}"),
         ]
         lines += [f"  assumed: {assumption}" for assumption in self.assumptions]
         return "\n".join(lines)
@@ -227,7 +241,7 @@ def certify(
     discount: float | None = None,
     expert: int | None = None,
     columns: Basis | None = None,
-    samples: int = 100_000,
+    samples: int | None = None,
     rng: Any = None,
     reward_range: tuple[float, float] | None = None,
     paired: bool | None = None,
@@ -245,7 +259,7 @@ def certify(
         discount: γ; known from a solution.
         expert: the expert's action; known from a solution.
         columns: the functions of the state, for example ``Legendre(3)``; known from a solution.
-        samples: fresh transitions per action to draw; for simulators only.
+        samples: fresh transitions per action to draw, 100,000 if left out; for simulators only.
         rng: a seed or Generator; needed with a simulator, and for splitting a log.
         reward_range: bounds on a plain function; looked up on a grid, and added to the assumptions, if left out.
         paired: ask a simulator with the same states and random numbers for every action, so that noise cancels between
@@ -254,15 +268,16 @@ def certify(
         map: where to work through data: a number of threads, a Dask client or an executor; threads on all cores if
             left out. Results do not depend on it.
     """
-    check_delta(delta)
+    delta = check_delta(delta)
+    samples = check_settings(source, samples, tail=tail, paired=paired, progress=progress)
     reward, discount, expert, columns = _what_is_asked(reward, discount, expert, columns)
-    if not isinstance(source, Transitions):
-        check_simulator(source)
     n_actions, domain = source.n_actions, as_domain(source.domain)
     check_box(domain)
-    check_problem(discount, expert, n_actions)
-    columns = columns.on(domain)
+    discount = check_problem(discount, expert, n_actions)
+    columns = as_basis(columns, domain, name="columns", like="certirl.Legendre(3)")
     check_columns(columns)
+    check_endless(source)
+    check_enough(source, samples, columns.size)
     notes: tuple[str, ...] = ("the reward was chosen without looking at these transitions",)
     ends: dict[str, Any] = {}
     if same_family(reward, columns):
@@ -281,10 +296,59 @@ def certify(
     return conclude(surrogate, evidence, delta=delta, tail=tail, notes=notes)
 
 
-def check_delta(delta: float) -> None:
-    """Refuse what is not a probability of failure."""
-    if not 0 < delta < 1:
-        raise ValueError(f"delta must lie strictly between 0 and 1, got {delta}")
+def check_delta(delta: Any) -> float:
+    """A probability of failure."""
+    return as_probability(delta, "delta")
+
+
+def check_settings(source: Any, samples: Any, *, tail: Any, paired: Any, progress: Any) -> int:
+    """How many transitions per action to draw for a proof; refuse, before any work, settings without effect or sense.
+
+    Args:
+        source: a simulator, or a log, of which nothing is drawn.
+        samples: as asked for; None for the usual number.
+        tail: as in `certify`.
+        paired: as in `certify`.
+        progress: as in `certify`.
+    """
+    check_progress(progress)
+    check_tail(tail)
+    if not isinstance(source, Transitions):
+        check_simulator(source)
+        if paired is not None:
+            as_flag(paired, "paired")
+        return SAMPLES if samples is None else as_samples(samples)
+    for name, value in {"samples": samples, "paired": paired}.items():
+        if value is not None:
+            raise ValueError(f"{name} is for simulators: a log is used as it is, leave {name} out")
+    return 0
+
+
+def check_enough(source: Any, samples: int, columns: int) -> None:
+    """Refuse so few draws that the fresh ones cannot determine the columns."""
+    least = next(n for n in range(columns + 1, 2 * columns + 2) if n - max(int(FIT_SHARE * n), 1) >= columns)
+    if not isinstance(source, Transitions) and samples < least:
+        raise ValueError(f"samples must be at least {least:,} for {columns} columns, got {samples:,}")
+
+
+def has_ends(source: Any) -> bool:
+    """Whether there are terminal states: marked in a log, or some of those at which a simulator is asked."""
+    if isinstance(source, Transitions):
+        return source.terminal is not None and bool(source.terminal.any())
+    ended = terminal_of(source)
+    if ended is None:
+        return False
+    domain = as_domain(source.domain)
+    if len(domain) in _ENDS_SOUGHT:
+        return bool(ended(on_box(domain, _ENDS_SOUGHT)).any())
+    low, high = np.array(domain).T
+    return bool(ended(low + (high - low) * np.random.default_rng(0).random((20_000, len(domain)))).any())
+
+
+def check_endless(source: Any) -> None:
+    """Refuse simulators with terminal states; `check_declared` refuses logs with them."""
+    if not isinstance(source, Transitions) and has_ends(source):
+        raise ValueError(NO_ENDS)
 
 
 def check_declared(transitions: Transitions) -> None:
@@ -346,16 +410,16 @@ def split(
     """Independent data for training and for the proof: two streams of draws, or a random division of a log."""
     if isinstance(source, Transitions):
         first, second = divide(source, share, as_generator(0 if rng is None else rng))
-        return pieces(first, CHUNK), pieces(second, CHUNK)
+        return pieces(first, CHUNK), watched_stream(pieces(second, CHUNK), len(second), progress)
     generator = as_generator(rng, role)
     paired = can_pair(source, columns, generator, asked=paired)
     training, fresh = generator.spawn(2)
     few = max(int(share * samples), 1)
     rest = max(samples - few, 1)
-    stream = draw(source, columns, rest, fresh, design=design, paired=paired)
+    stream = draw(source, columns, rest, fresh, design=design, paired=paired, endless=True)
     total = rest * source.n_actions
     return (
-        draw(source, columns, few, training, design=design, paired=paired),
+        draw(source, columns, few, training, design=design, paired=paired, endless=True),
         watched_stream(stream, total, progress),
     )
 
@@ -478,7 +542,7 @@ def _what_is_asked(
     reward: Any, discount: float | None, expert: int | None, columns: Basis | None
 ) -> tuple[RewardLike, float, int, Basis]:
     """Take γ, π and the columns from a solution where they are not given."""
-    if columns is None and hasattr(reward, "columns"):
+    if columns is None and isinstance(getattr(reward, "basis", None), Basis) and hasattr(reward, "columns"):
         columns = reward.basis.resized(reward.columns)
     function, discount, expert = unpack(reward, discount, expert)
     if discount is None or columns is None:

@@ -8,21 +8,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from certirl._map import on
-from certirl.bases import Basis
+from certirl.bases import Basis, as_basis
 from certirl.bellman import check_problem
 from certirl.bounded import BoundedReward, bounded
-from certirl.box_products import on_box
-from certirl.certify import FIT_SHARE, Certificate, check_delta, split
+from certirl.certify import FIT_SHARE, Certificate, check_delta, check_endless, check_enough, check_settings, split
 from certirl.certify import certify as certify_constant
 from certirl.domain import Domain, as_domain
+from certirl.doors import as_number
 from certirl.lookups import AnyLookup, look_up
 from certirl.placing import Near
 from certirl.policies import Policy, as_policy
 from certirl.policy_certificate import PolicyCertificate, conclude_policy
 from certirl.policy_evidence import PolicySurrogate, fit_policy_surrogate, gather
 from certirl.progress import Report
-from certirl.reward import RewardLike, unpack
-from certirl.simulator import Simulator, check_simulator, terminal_of
+from certirl.reward import RewardLike, known_expert, unpack
+from certirl.simulator import Simulator
 from certirl.tail import TailLike
 from certirl.transitions import Piece, Transitions
 from certirl.weigh import check_box, check_columns
@@ -30,7 +30,6 @@ from certirl.weigh import check_box, check_columns
 # Of the domain's width: the half-width of the tube if none is asked for; of three coordinates a coarser look is taken.
 TUBE, TUBE_OF_THREE = 0.025, 0.05
 SHARE, BESIDE = 0.3, 2.0  # of fresh states drawn beside the switches, and within so many half-widths of the tube
-_LOOKED_UP = {1: 401, 2: 101, 3: 25}  # states along each coordinate among which terminal ones are looked for
 MOST_FUNCTIONS = 300  # π_dφ_j on a box: their sums of products are as many squared times a thousand numbers
 WIDTHS = (1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2)  # of the tents, as shares of the tube
 
@@ -44,7 +43,7 @@ def certify(
     discount: float | None = None,
     expert: Any = None,
     columns: Basis | None = None,
-    samples: int = 100_000,
+    samples: int | None = None,
     rng: Any = None,
     reward_range: tuple[float, float] | None = None,
     paired: bool | None = None,
@@ -67,7 +66,7 @@ def certify(
         expert: an action, or a function of states ``[n, d]`` to actions ``[n]`` or to probabilities ``[n, A]``; known
             from a solution.
         columns: the functions of the state, for example ``Legendre(3)``; known from a solution.
-        samples: fresh transitions per action to draw; for simulators only.
+        samples: fresh transitions per action to draw, 100,000 if left out; for simulators only.
         rng: a seed or Generator; needed with a simulator, and for splitting a log.
         reward_range: bounds on a plain function; looked up on a grid, and added to the assumptions, if left out.
         paired: ask a simulator with the same states and random numbers for every action, so that noise cancels between
@@ -79,7 +78,7 @@ def certify(
     """
     settings: dict[str, Any] = {"delta": delta, "tail": tail, "samples": samples, "rng": rng, "paired": paired}
     settings |= {"reward_range": reward_range, "progress": progress, "map": map, "discount": discount}
-    known = getattr(reward, "expert", None) if expert is None else expert
+    known = known_expert(reward, expert)
     if known is None or isinstance(known, int | np.integer):
         if tube is not None:
             raise ValueError("an expert who always takes one action never switches: leave tube out")
@@ -97,7 +96,7 @@ def _certify_policy(
     delta: float,
     tail: TailLike,
     discount: float | None,
-    samples: int,
+    samples: int | None,
     rng: Any,
     reward_range: tuple[float, float] | None,
     paired: bool | None,
@@ -105,14 +104,16 @@ def _certify_policy(
     map: Any,
 ) -> PolicyCertificate:
     """The same for experts who switch or mix."""
-    check_delta(delta)
+    delta = check_delta(delta)
+    count = check_settings(source, samples, tail=tail, paired=paired, progress=progress)
     function, policy, columns, discount = _what_is_asked(reward, source, expert, columns, discount)
+    check_enough(source, count, columns.size)
     case = SwitchingCase.of(policy, columns, tube, discount, tail)
     notes: tuple[str, ...] = ("the reward was chosen without looking at these transitions",)
     found = bounded(function, columns.domain, reward_range).normalised()
     notes += found.assumptions
     given: dict[str, Any] = {"role": "certify", "paired": paired, "design": case.design}
-    training, fresh = split(source, columns, samples, rng, FIT_SHARE, progress, **given)
+    training, fresh = split(source, columns, count, rng, FIT_SHARE, progress, **given)
     with on(map):
         surrogate = case.surrogate(found, training)
         return case.conclude(surrogate, fresh, delta, notes=notes)
@@ -182,30 +183,19 @@ def _what_is_asked(
         raise ValueError(
             "a reward alone does not know the problem: pass discount and columns, say columns=Legendre(15)"
         )
-    if not isinstance(source, Transitions):
-        check_simulator(source)
     domain = as_domain(source.domain)
     check_box(domain)
     check_endless(source)
-    check_problem(discount, 0, source.n_actions)
-    return function, as_policy(expert, source.n_actions), columns.on(domain), discount
-
-
-def check_endless(source: Any) -> None:
-    """Refuse, with a sentence, what has terminal states: beside them what follows jumps, and no columns follow it."""
-    ended, domain = terminal_of(source), as_domain(source.domain)
-    if ended is not None and np.any(ended(on_box(domain, _LOOKED_UP))):
-        raise ValueError(
-            "a certificate of an expert that switches is for problems without terminal states, beside which the future "
-            "is one thing or another; certirl.solve without delta takes them and validates the answer on fresh states"
-        )
+    discount = check_problem(discount, 0, source.n_actions)
+    columns = as_basis(columns, domain, name="columns", like="certirl.Legendre(15)")
+    return function, as_policy(expert, source.n_actions), columns, discount
 
 
 def allowed_tube(tube: float | None, domain: Domain) -> float:
     """The half-width asked for, or a share of the domain."""
     width = min(high - low for low, high in domain)
     share = TUBE if len(domain) < 3 else TUBE_OF_THREE
-    allowed = share * width if tube is None else float(tube)
-    if not 0 < allowed < width:
-        raise ValueError(f"tube must be a half-width between 0 and {width:g}, the width of the domain, got {tube}")
-    return allowed
+    if tube is None:
+        return share * width
+    meaning = "a half-width in units of the state, less than the width of the domain,"
+    return as_number(tube, "tube", least=0, most=width, strict=True, meaning=meaning)

@@ -13,6 +13,7 @@ from certirl.bases import Basis, Fourier, Legendre
 from certirl.bellman import bellman
 from certirl.boxes import ProductBasis, of_degree, product
 from certirl.domain import Array, Domain, describe
+from certirl.doors import as_count
 from certirl.estimate import MAX_CONDITION, estimate
 from certirl.extrema import minimum
 from certirl.moments import Moments, accumulate, total
@@ -50,8 +51,7 @@ class Choice:
 
 def as_asked(basis: Basis, columns: int) -> Choice:
     """Nothing is left to choose."""
-    if not 1 <= columns <= basis.size:
-        raise ValueError(f"columns must lie between 1 and the {basis.size} functions of the basis, got {columns}")
+    columns = as_count(columns, "columns", most=basis.size, meaning="a whole number of functions of the basis")
     return Choice(basis, columns, f"{basis} on {describe(basis.domain)} as asked, {columns} columns as asked")
 
 
@@ -63,8 +63,8 @@ def as_measured(moments: Moments, basis: Basis | None, columns: int | None) -> C
         if rows.resized(moments.rows.size) != moments.rows or rows.size > moments.rows.size:
             raise ValueError(f"these moments were measured in {moments.rows}; measure again to use {basis}")
     most = min(rows.size, moments.columns.size)
-    if columns is not None and not 1 <= columns <= most:
-        raise ValueError(f"columns must lie between 1 and the {most} that were measured, got {columns}")
+    if columns is not None:
+        columns = as_count(columns, "columns", most=most, meaning="a whole number of the functions measured")
     columns = most if columns is None else columns
     return Choice(rows, columns, f"{rows} on {describe(rows.domain)}, {columns} columns: the data came as moments")
 
@@ -75,7 +75,7 @@ def given_basis(
     """Measure in a given basis; the number of columns is taken as given or chosen by held-out prediction."""
     if columns is not None:
         choice = as_asked(basis, columns)
-        ((moments,),) = accumulate(stream, [(basis, basis.resized(columns))], n_actions=n_actions)
+        ((moments,),) = accumulate(stream, [(basis, basis.resized(choice.columns))], n_actions=n_actions)
         return moments, choice
     most = MOST_COLUMNS_ON_A_BOX if isinstance(basis, ProductBasis) else MOST_COLUMNS
     wide = basis.resized(min(basis.size, most))
@@ -111,8 +111,9 @@ def nothing_given(
     chosen = columns is None
     if columns is None:
         columns = best_columns(folds)
-    elif not 1 <= columns <= max(ROW_SIZES):
-        raise ValueError(f"columns must lie between 1 and {max(ROW_SIZES)} unless a basis is given, got {columns}")
+    else:
+        what = "a whole number of functions, unless a basis is given"
+        columns = as_count(columns, "columns", most=max(ROW_SIZES), meaning=what)
     size = best_size(folds, columns, discount=discount, expert=expert)
     basis = bases[winner].resized(size)
     reason = "least held-out error" if chosen else "as asked"

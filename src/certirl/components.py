@@ -18,10 +18,10 @@ from numpy.typing import ArrayLike
 
 from certirl import archive
 from certirl.archive import Stored
-from certirl.bases import Basis, Legendre
+from certirl.bases import MOST_FUNCTIONS, Basis, Legendre, as_basis
 from certirl.boxes import ProductBasis, from_spec, product
 from certirl.domain import Array, Domain, as_states, describe, like_input
-from certirl.doors import as_count
+from certirl.doors import as_count, shown
 from certirl.reward import Reward
 
 KIND = "additive reward"
@@ -90,24 +90,27 @@ def as_components(components: Any, bases: Basis | Sequence[Basis] | None, domain
     groups = as_groups(components, len(domain))
     if bases is None:
         bases = [Legendre(DEGREES.get(len(group), 2) + 1) for group in groups.values()]
-    each = [bases] * len(groups) if isinstance(bases, Basis) else list(bases)
+    each = list(bases) if isinstance(bases, Sequence) and not isinstance(bases, str) else [bases] * len(groups)
     if len(each) != len(groups):
         raise ValueError(f"there are {len(groups)} components but {len(each)} bases; pass one for all or one for each")
     for basis in each:
         if not isinstance(basis, Basis):
-            raise TypeError(f"basis must be a basis such as certirl.Legendre(11), or a list of them, got {basis!r}")
+            raise TypeError(f"basis must be a basis such as Legendre(11), or a list of them, got {shown(basis)}")
     return tuple(
-        Component(name, group, _spread_over(basis, group).on(tuple(domain[c] for c in group)))
+        Component(name, group, as_basis(_spread_over(basis, group), tuple(domain[c] for c in group)))
         for (name, group), basis in zip(groups.items(), each, strict=True)
     )
 
 
 def as_columns(columns: int | Sequence[int], components: Sequence[Component]) -> list[int]:
     """One number of columns for each component, from one for all or one for each."""
-    each = [columns] * len(components) if isinstance(columns, int | np.integer) else list(columns)
-    if len(each) != len(components):
+    each = list(columns) if isinstance(columns, Sequence | np.ndarray) and not isinstance(columns, str) else None
+    if each is not None and len(each) != len(components):
         raise ValueError(f"there are {len(components)} components but {len(each)} numbers of columns")
-    return [int(size) for size in each]
+    return [
+        as_count(size, "columns", most=MOST_FUNCTIONS, meaning="a whole number of functions, or one for each component")
+        for size in ([columns] * len(components) if each is None else each)
+    ]
 
 
 def _spread_over(basis: Basis, group: tuple[int, ...]) -> Basis:

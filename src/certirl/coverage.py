@@ -157,7 +157,7 @@ def coverage(
         raise TypeError(f"coverage is about logged Transitions, got {type(transitions).__name__}")
     domain = as_domain(transitions.domain)
     around = as_axes(periodic, len(domain))
-    placed = (_moderate(len(domain), around) if basis is None else as_basis(basis)).on(domain)
+    placed = _moderate(len(domain), around).on(domain) if basis is None else as_basis(basis, domain)
     along = CELLS.get(len(domain), 4) if cells is None else as_count(cells, "cells", least=2)
     if (looks := (2 * along + 1) ** len(domain)) > MOST_LOOKS:
         raise ValueError(

@@ -95,7 +95,7 @@ def policy_from(
         raise ValueError(f"periodic needs a domain to go around: pass domain=(low, high), got periodic={around}")
     tried = _held_out(len(rows) if groups is None else groups, held_out, as_generator(rng, "policy_from"))
     fitted, told = _fit(method, rows[~tried], taken[~tried], box, around, neighbours)
-    wrong = fitted(rows[tried]) != taken[tried]
+    wrong = Policy(count, fitted)(rows[tried]) != taken[tried]
     errors, interval, blocks = _counted(wrong, None if groups is None else groups[tried])
     number, tests = int((~tried).sum()), int(tried.sum())
     unit = f"{tests:,} held out" if blocks is None else f"{tests:,} held out in {blocks} episodes, which count alike"
@@ -158,7 +158,7 @@ def _held_out(units: int | NDArray[Any], share: float, rng: np.random.Generator)
 
 def _fit(
     method: Any, states: Array, actions: NDArray[np.intp], box: Domain, periodic: tuple[int, ...], count: int | None
-) -> tuple[Callable[[Array], NDArray[np.intp]], str]:
+) -> tuple[Callable[[Array], Any], str]:
     if isinstance(method, str) and method == "neighbours":
         return _nearest(states, actions, box, periodic, count)
     if isinstance(method, str) or not (hasattr(method, "fit") and hasattr(method, "predict")):

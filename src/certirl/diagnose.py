@@ -8,12 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from certirl.bases import Basis, Fourier, Legendre
+from certirl.bases import FAMILIES, Basis, Fourier, Legendre
 from certirl.choose import FOLDS, TARGETS, held_out_errors
 from certirl.domain import Array, as_domain, one_coordinate
+from certirl.doors import as_count, shown
 from certirl.moments import accumulate
 from certirl.simulator import CHUNK, Simulator, as_generator, check_simulator, draw
 from certirl.transitions import Piece, Transitions, pieces
+
+SAMPLES = 20_000  # transitions per action that are drawn, where no number is given
+MOST = 200  # columns that can be tried
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +72,7 @@ def diagnose(
     family: type[Basis] | Basis = Legendre,
     columns: int | None = None,
     most: int = 15,
-    samples: int = 20_000,
+    samples: int | None = None,
     rng: Any = None,
 ) -> Diagnosis:
     """Compare numbers of columns by held-out prediction; says when the number in question is too small.
@@ -78,11 +82,20 @@ def diagnose(
         family: `Legendre`, `Fourier` or `Chebyshev`.
         columns: the number in question, if there is one.
         most: the largest number to try.
-        samples: transitions per action to draw; for simulators only.
+        samples: transitions per action to draw, 20,000 if left out; for simulators only.
         rng: a seed or Generator; needed with a simulator.
     """
     kind = family if isinstance(family, type) else type(family)
-    most = max(most, columns or 1)
+    if kind not in FAMILIES.values():
+        raise TypeError(f"family must be one of {', '.join(FAMILIES)}, got {shown(family)}")
+    if columns is not None:
+        columns = as_count(columns, "columns", most=MOST)
+    most = max(as_count(most, "most", most=MOST), columns or 1)
+    if isinstance(source, Transitions):
+        if samples is not None:
+            raise ValueError("samples is for simulators: a log is used as it is, leave samples out")
+    else:
+        check_simulator(source)
     domain = as_domain(source.domain)
     one_coordinate(domain, "a diagnosis is")
     basis, targets = kind(most).on(domain), kind(TARGETS).on(domain)
@@ -90,8 +103,8 @@ def diagnose(
     if isinstance(source, Transitions):
         stream = pieces(source, CHUNK)
     else:
-        check_simulator(source)
-        stream = draw(source, basis, samples, as_generator(rng, "diagnose", plain=True), design=True)
+        count = SAMPLES if samples is None else samples
+        stream = draw(source, basis, count, as_generator(rng, "diagnose", plain=True), design=True)
     (folds,) = accumulate(stream, [(targets, basis)], n_actions=source.n_actions, folds=FOLDS)
     step = 2 if kind is Fourier else 1
     sizes = np.unique([*range(1, most + 1, step), *([columns] if columns else [])])

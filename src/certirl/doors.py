@@ -84,7 +84,7 @@ def as_number(
         strict: whether the ends of the range are refused too.
         meaning: what the number is, for the sentence, for example "a half-width".
     """
-    number = _real(value)
+    number = real(value)
     inside = number is not None and (least < number < most if strict else least <= number <= most)
     if number is None or not inside or not np.isfinite(number):
         raise ValueError(
@@ -251,7 +251,8 @@ def _from_objects(array: NDArray[Any], name: str, first: int) -> NDArray[np.floa
         raise ValueError(f"{name} must be finite in double precision, got a number above 1.8e308") from None
 
 
-def _real(value: Any) -> float | None:
+def real(value: Any) -> float | None:
+    """A real number as a float; None for what is none, such as True, "2" or an array."""
     if isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "iuf":
         return float(value)
     if isinstance(value, bool | np.bool_) or not isinstance(value, Real):

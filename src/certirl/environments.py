@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from certirl.classic import Bounds, Physics, placed
 from certirl.domain import Array, Domain, as_states, describe
-from certirl.doors import as_flags, lend
+from certirl.doors import as_count, as_flags, as_reals, lend
 
 Reader = Callable[[Any], Any]
 Writer = Callable[[Any, Array], None]
+MOST_LEVELS = 1000  # of a continuum of actions
 
 
 def controls_of(space: Any, actions: int | Sequence[Any] | None) -> tuple[Any, ...]:
@@ -41,7 +42,7 @@ def controls_of(space: Any, actions: int | Sequence[Any] | None) -> tuple[Any, .
         raise ValueError(f"{space!r} has a continuum of actions: choose some, say actions=[-2, 0, 2] or actions=3")
     levels: Any = actions
     if isinstance(actions, int):
-        levels = _levels(space, actions)
+        levels = _levels(space, as_count(actions, "actions", most=MOST_LEVELS))
     controls = []
     for action in levels:
         control = np.asarray(action, dtype=space.dtype)
@@ -200,7 +201,7 @@ def space_bounds(space: Any, dimension: int) -> Bounds:
 
 def deviations(noise: Any, box: Domain) -> tuple[float, ...]:
     """Standard deviations of a noise that is given in units of the widths, one for all coordinates or one for each."""
-    spread = np.asarray(noise, dtype=np.float64)
+    spread = as_reals(noise, "noise").astype(np.float64)
     if spread.shape not in {(), (len(box),)} or not np.isfinite(spread).all() or (spread < 0).any():
         raise ValueError(f"noise must be a share ≥ 0 of the widths, one number or {len(box)} of them, got {noise!r}")
     return tuple((spread * np.diff(np.array(box), axis=1)[:, 0]).tolist())

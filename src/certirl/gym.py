@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from certirl.classic import Physics, physics_of, placed
-from certirl.domain import Array, Domain, as_domain, describe
+from certirl.domain import Array, Domain, as_axes, as_domain, describe
 from certirl.environments import (
     EnvSimulator,
     Reader,
@@ -98,7 +98,7 @@ def simulator(
     """
     made = _opened(env)
     controls = controls_of(made.action_space, actions)
-    around = None if periodic is None else tuple(int(axis) for axis in periodic)
+    around = None if periodic is None else as_axes(periodic, 1000)  # how many coordinates there are is not known yet
     # With hooks of its own an environment has coordinates of its own.
     written = None if terminal or get_state or set_state else physics_of(unwrapped(made))
     hooks = get_state or read_state, set_state or write_state, terminal
@@ -106,8 +106,7 @@ def simulator(
     generator = as_generator(rng, "gym.simulator")
     box, notes = _box(domain, stepped if written is None else written, stepped, controls, generator)
     around = around if around is not None else () if written is None else written.periodic
-    if any(axis not in range(len(box)) for axis in around):
-        raise ValueError(f"periodic must name coordinates among 0 … {len(box) - 1}, got {periodic!r}")
+    around = as_axes(around, len(box))
     physics: Physics = stepped
     if written is not None:
         physics = _trusted(written, stepped, controls, box, generator)

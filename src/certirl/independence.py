@@ -19,14 +19,15 @@ import numpy as np
 from certirl.bases import Legendre
 from certirl.components import Component, SideBySide, as_groups
 from certirl.domain import Array, Domain, as_domain, freeze
-from certirl.doors import as_count, as_probability
-from certirl.simulator import Simulator, as_generator, check_simulator, draw
+from certirl.doors import as_flag, as_probability
+from certirl.simulator import Simulator, as_generator, as_samples, check_simulator, draw
 from certirl.tensors import on_host
 from certirl.transitions import Transitions
 
 TARGETS = 3  # functions of each next coordinate that are compared
 SAMPLES = 4_000  # transitions per action: a dependence that these do not show can still be there, but is weak
 LEVEL = 1e-3
+MOST_SAMPLES = 1_000_000  # transitions per action, all of which are kept
 FEWEST = 180  # transitions per action below which z is far from normal
 # The total degree in which a component's own state is taken out, by its number of coordinates.
 OWN_DEGREES = {1: 8, 2: 5}
@@ -88,7 +89,7 @@ def independent(
         rng: a seed or Generator; needed with a simulator.
         level: the probability of a false alarm.
     """
-    level, samples = as_probability(level, "level"), as_count(samples, "samples")
+    level, samples = as_probability(level, "level"), as_samples(samples, least=FEWEST, most=MOST_SAMPLES)
     if not isinstance(source, Transitions):
         check_simulator(source)
     domain = as_domain(source.domain)
@@ -136,6 +137,9 @@ def find_components(
         level: the probability of joining anything that is independent.
         join_noise: join coordinates with common noise as well, as the paper's product of densities asks.
     """
+    as_flag(join_noise, "join_noise")
+    if not isinstance(source, Transitions):
+        check_simulator(source)
     dimension = len(as_domain(source.domain))
     found = independent(source, [[c] for c in range(dimension)], samples=samples, rng=rng, level=level)
     strength = np.maximum(found.z, found.noise) if join_noise else found.z

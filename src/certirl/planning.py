@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from certirl.bellman import check_problem
 from certirl.boxes import mesh
 from certirl.domain import Array, Domain, as_domain, as_rows, describe, freeze, like_input
-from certirl.doors import alone, as_reals, lend
+from certirl.doors import alone, as_count, as_number, as_reals, lend, shown
 from certirl.reward import RewardLike, paid_at_an_end, unpack, values_of
 from certirl.simulator import Simulator, as_generator, ask, check_simulator, periodic_of, terminal_of
 
@@ -27,6 +27,7 @@ StepReward = Callable[[Array, int, Array], Any]
 POINTS = {1: 2001, 2: 201, 3: 61, 4: 21}
 MOST_POINTS = 1_000_000  # of the whole grid: two minutes and six gigabytes
 _ROUNDS = 10_000  # of policy iteration, at most: it ends after ten to thirty
+MOST_MEMORY = 16  # GB, for the matrices of all actions
 _SWEEPS = 200  # of substitution in a round, at most
 _BLOCK = 1 << 16  # states looked at at once
 
@@ -194,18 +195,21 @@ def plan(
     """
     check_simulator(simulator)
     own, of_steps, discount = _chosen_reward(simulator, reward, step_reward, discount)
-    check_problem(discount, 0, simulator.n_actions)
+    discount = check_problem(discount, 0, simulator.n_actions)
+    tolerance = as_number(tolerance, "tolerance", least=0, strict=True)
     domain = as_domain(simulator.domain)
     periodic = periodic_of(simulator)
     grid = Grid(domain, _counts(points, len(domain)), periodic)
     generator = as_generator(rng, "plan")
+    _check_memory(grid, simulator.n_actions, 1 if draws is None else as_count(draws, "draws"))
     number = _number_of_draws(simulator, domain, draws, generator)
-    world = _World(simulator, own, of_steps, float(discount), number, generator)
+    _check_memory(grid, simulator.n_actions, number)
+    world = _World(simulator, own, of_steps, discount, number, generator)
     matrices, rewards = _model(world, grid)
     values, rounds = _policy_iteration(matrices, rewards, tolerance * (1 - discount), discount)
     ahead = _improved(matrices, rewards, values)
     residual = float(np.abs(ahead.max(axis=0) - values).max())
-    return Plan(grid, values, float(discount), residual, rounds, world, ahead if number > 1 else None)
+    return Plan(grid, values, discount, residual, rounds, world, ahead if number > 1 else None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,9 +281,7 @@ def _chosen_reward(
 
 def _number_of_draws(simulator: Any, domain: Domain, draws: Any, rng: np.random.Generator) -> int:
     if draws is not None:
-        if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
-            raise ValueError(f"draws must be a positive whole number, got {draws!r}")
-        return int(draws)
+        return as_count(draws, "draws")
     low, high = np.array(domain).T
     states = low + (high - low) * rng.random((64, len(domain)))
     if _outcomes(simulator, states, 0) is not None:
@@ -309,12 +311,23 @@ def _outcomes(simulator: Any, states: Array, action: int) -> tuple[Array, Array]
     return after, weights
 
 
+def _check_memory(grid: Grid, n_actions: int, draws: int) -> None:
+    """Refuse, with a sentence, grids whose matrices would not fit."""
+    entries = n_actions * grid.size * draws * 2 ** len(grid.counts)
+    size = 2 * entries * 12 / 1e9  # eight bytes for a number and four for its column, and all matrices once more
+    if size > MOST_MEMORY:
+        raise ValueError(
+            f"{grid.size:,} points with {draws} next state{'s' * (draws != 1)} of {n_actions} actions take about "
+            f"{size:,.0f} GB of memory, more than {MOST_MEMORY}: ask for fewer points or draws"
+        )
+
+
 def _counts(points: Any, dimension: int) -> tuple[int, ...]:
     if dimension not in POINTS:
         raise ValueError(f"a grid serves one to four coordinates, these states have {dimension}")
     chosen = np.asarray(POINTS[dimension] if points is None else points)
     if chosen.shape not in {(), (dimension,)} or chosen.dtype.kind != "i" or (chosen < 3).any():
-        raise ValueError(f"points must be whole numbers of at least 3, one or {dimension} of them, got {points!r}")
+        raise ValueError(f"points must be whole numbers of at least 3, one or {dimension} of them, got {shown(points)}")
     counts = tuple(np.broadcast_to(chosen, dimension).tolist())
     if prod(counts) > MOST_POINTS:
         raise ValueError(f"points must make a grid of at most {MOST_POINTS:,}, got {prod(counts):,}: use fewer of them")

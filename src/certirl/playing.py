@@ -11,6 +11,7 @@ import numpy as np
 
 from certirl.classic import physics_of, placed
 from certirl.domain import Array
+from certirl.doors import as_count
 from certirl.environments import Reader, controls_of, read_state, state_of, unwrapped
 from certirl.episodes import Episode
 from certirl.policies import Policy, as_policy
@@ -64,8 +65,8 @@ def play(
     on: str,
 ) -> tuple[Episode, ...]:
     """Episodes of a policy in an environment; the same whatever else is played beside them."""
-    if isinstance(episodes, bool) or not isinstance(episodes, int | np.integer) or episodes < 1:
-        raise ValueError(f"episodes must be a positive whole number, got {episodes!r}")
+    episodes = as_count(episodes, "episodes")
+    steps = None if steps is None else as_count(steps, "steps")
     if on not in ON:
         raise ValueError(f"on must be 'state' or 'observation': what the policy looks at; got {on!r}")
     controls = controls_of(env.action_space, actions)
@@ -73,7 +74,7 @@ def play(
     if steps is None and not _has_limit(env):
         raise ValueError("nothing says when an episode of this environment is cut off: pass steps, say steps=200")
     read = wrapped_reader(env, get_state)
-    streams = as_generator(rng, "gym.play").spawn(int(episodes))
+    streams = as_generator(rng, "gym.play").spawn(episodes)
     copies = _copies(env, min(len(streams), SIDE_BY_SIDE))
     found = []
     for start in range(0, len(streams), len(copies)):

@@ -23,6 +23,7 @@ from certirl.lookups import AnyLookup, kept
 from certirl.policy_bounds import SHARES, Bands, bands
 from certirl.policy_evidence import POLICY_SUMS, PolicyEvidence, PolicySurrogate
 from certirl.tail import TailLike, tail_in_words, tail_number
+from certirl.transitions import counted
 from certirl.tubes import Tube, read_tube
 
 KIND = "policy certificate"
@@ -155,7 +156,8 @@ class PolicyCertificate(Claim):
             f"  margin   {compared if self.margin < np.inf else 'none: the expert takes every action'}",
             f"  tube     {tube}: half-width {self.half_width:.3g}, {self.share:.2%} of the domain",
             f"  regret   {self._lost}{self._settled}",
-            f"  data     {self.samples:,} fresh transitions per action" + ("" if self.holds else f"; {self.missing}"),
+            f"  data     {counted(self.evidence.counts)} fresh transitions per action"
+            + ("" if self.holds else f"; {self.missing}"),
         ]
         if self.ties > 0:
             lines.insert(3, f"  ties     actions that the expert mixes differ by {self.ties:.3g} at most")

@@ -44,7 +44,8 @@ class Seen(NamedTuple):
         effects: of every action.
         regression: of V's functions on the state, if that is where effects are from.
         log: the transitions behind them; None if the simulator was asked at every state.
-        samples: how many there were.
+        samples: how many there were; of a log, the fewest of an action.
+        most: of a log, transitions of the action with most; None if all have as many.
         moves: of the state itself, regressed; None if they were not tried.
         moved: effects are from these.
     """
@@ -55,6 +56,7 @@ class Seen(NamedTuple):
     samples: int
     moves: Moves | None = None
     moved: bool = False
+    most: int | None = None
 
 
 def action_values(

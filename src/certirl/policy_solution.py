@@ -23,6 +23,7 @@ from certirl.ending import Choices
 from certirl.ends import Ends
 from certirl.laws import binomial_interval
 from certirl.policy_certificate import PolicyCertificate
+from certirl.transitions import counted
 
 KIND = "policy solution"
 STATUSES = ("certified", "validated", "solved", "infeasible", "undetermined")
@@ -162,6 +163,7 @@ class PolicySolution:
         planned_share: fresh states at which planning on R alone chooses as the expert; None if it was not tried.
         diagnostics: how far to trust it.
         samples: states at which every action was seen, or the fewest transitions of an action.
+        most_samples: transitions of the action with most; None if all have as many.
         choice: how bases came about.
         assumption: what must be believed of the expert.
         periodic: coordinates that go around.
@@ -201,6 +203,7 @@ class PolicySolution:
     from_file: bool = False
     file: str | None = None
     verified: bool = True
+    most_samples: int | None = None
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -257,7 +260,8 @@ class PolicySolution:
             lines.append(("absence", self.refutation.splitlines()[0]))
         kind = "every action at each, seen without noise" if self.diagnostics.seen else "transitions of each action"
         unit = "states, " if self.diagnostics.seen else ""
-        lines.append(("data", f"{self.samples:,} {unit}{kind}; discount {self.discount:g}; {self.choice}"))
+        counts = counted((self.samples, self.most_samples or self.samples))
+        lines.append(("data", f"{counts} {unit}{kind}; discount {self.discount:g}; {self.choice}"))
         lines.append(("checks", "; ".join(told[name] for name in ("model", "growth", "coverage", "ties"))))
         if self.ends is not None:
             lines.append(("ends", self._ended()))

@@ -15,6 +15,7 @@ from certirl.doors import shown, takes
 
 Item = TypeVar("Item")
 Report = Callable[[int, int], None]
+Watch = Callable[[str, int, int], None]  # a line about a round, how much is done, and how much there is at most
 
 
 def check_progress(progress: Any) -> None:
@@ -113,10 +114,14 @@ def _itself(chunk: Any) -> Any:
     return chunk
 
 
-def announcer(progress: bool | Callable[..., None] | None) -> Callable[[str], None]:
-    """Where lines about rounds go: standard error if asked or if it is a terminal, else nowhere."""
-    shown = sys.stderr.isatty() if progress is None else progress is True
-    return (lambda line: print(f"certirl: {line}", file=sys.stderr, flush=True)) if shown else (lambda line: None)
+def announcer(progress: bool | Report | None) -> Watch:
+    """Where lines about rounds go: to a function, as (done, total); else to standard error, if asked or a terminal."""
+    check_progress(progress)
+    if callable(progress):
+        return lambda line, done, total: progress(done, total)
+    if not (sys.stderr.isatty() if progress is None else progress):
+        return lambda line, done, total: None
+    return lambda line, done, total: print(f"certirl: {line}", file=sys.stderr, flush=True)
 
 
 class _Line:

@@ -8,7 +8,7 @@ succeeds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -23,6 +23,7 @@ from certirl.domain import as_domain
 from certirl.estimate import Operators, estimate
 from certirl.evidence import surrogate_of
 from certirl.moments import Moments, accumulate
+from certirl.progress import Watch
 from certirl.recover import Recovery, recover
 from certirl.simulator import Draws, Placing, Simulator, as_generator, can_pair, draw
 from certirl.tail import TailLike, tail_number
@@ -32,8 +33,6 @@ from certirl.weigh import check_columns, forecast_bounds, gather
 TRAINING_SHARE = 0.3
 FORECAST = 65_536  # training transitions per action that a forecast looks at again, at most
 AFTER_FAILURE = 1.6  # the least growth after an attempt that failed
-
-Watch = Callable[[str], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +65,7 @@ class Pool:
         paired: bool,
         design: bool | Placing = True,
     ) -> None:
-        self._draw = partial(draw, simulator, basis, rng=rng, design=design, paired=paired)
+        self._draw = partial(draw, simulator, basis, rng=rng, design=design, paired=paired, endless=True)
         self.parts: list[Draws] = []
 
     @property
@@ -171,7 +170,7 @@ def pursue(
         delta: of all attempts together.
         fewest: training draws that `learn` cannot do without.
         max_samples: transitions per action, training and fresh.
-        watch: is told about every round.
+        watch: receives a line about every round.
         pace: how n grows.
     """
     spent, failed, n = 0, 0, min(pace.first, max_samples // 2)
@@ -188,7 +187,7 @@ def pursue(
                 quest.fresh.grow(fresh)
                 certificate = quest.certify(allowed, _other_attempts(delta, spent))
         if watch is not None:
-            watch(_line(n, forecast, certificate))
+            watch(_line(n, forecast, certificate), n, max_samples)
         # A conflict is for `refute` to settle, on the other half of the budget.
         most = max_samples // 2 if quest.status == "infeasible" else max_samples
         if n >= most or (certificate is not None and quest.is_enough(certificate)):

@@ -20,7 +20,8 @@ from certirl.components import Component, SideBySide
 from certirl.decompose import AdditiveRecovery, recover_jointly
 from certirl.estimate import Operators, estimate
 from certirl.moments import Moments, accumulate
-from certirl.prove import USUAL, Pool, Watch, check_budget, least_budget, pursue
+from certirl.progress import Watch
+from certirl.prove import USUAL, Pool, check_budget, least_budget, pursue
 from certirl.simulator import Simulator, as_generator, can_pair
 from certirl.tail import TailLike
 from certirl.transitions import Piece

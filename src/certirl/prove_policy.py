@@ -7,24 +7,26 @@ would show it, the attempt is to prove that no value function of the class expla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from certirl.bases import Basis, Fourier, Legendre
+from certirl.bases import MOST_FUNCTIONS, Basis, Fourier, Legendre, as_basis
 from certirl.boxes import of_degree
-from certirl.certify import check_delta, divide, least_enough
-from certirl.certify_policies import SwitchingCase, check_endless
+from certirl.certify import check_delta, check_endless, divide, least_enough
+from certirl.certify_policies import SwitchingCase
 from certirl.conflicts import contests
 from certirl.domain import Domain, as_domain
+from certirl.doors import as_count, as_number
 from certirl.policies import as_policy
 from certirl.policy_bounds import bands
 from certirl.policy_certificate import PolicyCertificate, read
 from certirl.policy_evidence import gather
 from certirl.policy_solution import PolicySolution
+from certirl.progress import Report, Watch, watched_stream
 from certirl.prove import FORECAST, TRAINING_SHARE, Pace, Pool, check_budget, pursue
 from certirl.refute import Plan, Refutation, conclude, settle
 from certirl.simulator import CHUNK, Draws, as_generator, can_pair, check_simulator, periodic_of
@@ -57,7 +59,7 @@ def prove_policy(
     max_samples: int = 1_000_000,
     rng: Any = None,
     paired: bool | None = None,
-    watch: Callable[[str], None] | None = None,
+    watch: Watch | None = None,
     **form: Any,
 ) -> PolicySolution:
     """Find a reward for an expert who switches and certify it, with at most ``max_samples`` transitions per action.
@@ -75,10 +77,10 @@ def prove_policy(
         max_samples: transitions per action to stop at.
         rng: a seed or Generator.
         paired: as in `certify`.
-        watch: told about every round.
+        watch: receives a line about every round.
         **form: of the value form: basis, reward_basis, margin and price.
     """
-    check_delta(delta)
+    delta = check_delta(delta)
     check_simulator(simulator)
     domain = as_domain(simulator.domain)
     check_box(domain)
@@ -87,8 +89,8 @@ def prove_policy(
     chosen = _columns(columns, tail, domain, discount, simulator)
     fewest = max(chosen.size + 2, FEWEST)
     check_budget(max_samples, chosen.size, max(40 * chosen.size, 4 * fewest))
-    if regret is not None and not 0 < regret < 1:
-        raise ValueError(f"regret must be a share of the value's span, between 0 and 1, got {regret}")
+    if regret is not None:
+        regret = as_number(regret, "regret", least=0, most=1, strict=True, meaning="a share of the value's span")
     generator = as_generator(rng, "prove_policy")
     paired = can_pair(simulator, chosen, generator, asked=paired)
     case = SwitchingCase.of(policy, chosen, tube, discount, tail)
@@ -96,10 +98,11 @@ def prove_policy(
     quest = _Switching(training, fresh, case, form, regret)
     pace = PACE._replace(first=FIRST * chosen.size)
     found = pursue(quest, delta=delta, fewest=fewest, max_samples=max_samples, watch=watch, pace=pace)
+    known = replace(quest.solution, samples=found.samples, most_samples=None)
     if isinstance(found.certificate, Refutation):
-        return _without_reward(replace(quest.solution, samples=found.samples), found.certificate)
+        return _without_reward(known, found.certificate)
     status = "certified" if found.certificate is not None and found.certificate.holds else quest.solution.status
-    return replace(quest.solution, status=status, samples=found.samples, certificate=found.certificate)
+    return replace(known, status=status, certificate=found.certificate)
 
 
 class _Switching:
@@ -118,7 +121,9 @@ class _Switching:
     def learn(self) -> None:
         """A reward by the value form."""
         log = _log(self.training)
-        self.solution = solve_policy(log, self._case.policy, discount=self._case.discount, rng=0, **self._form)
+        self.solution = solve_policy(
+            log, self._case.policy, discount=self._case.discount, rng=0, progress=False, **self._form
+        )
         self.status = "solved"  # whatever it explains, a certificate says what of it is true
 
     def forecast(self, fresh: int, delta: float) -> float:
@@ -172,22 +177,24 @@ def prove_policy_by_log(
     columns: Basis | int | None = None,
     tube: float | None = None,
     rng: Any = None,
+    progress: bool | Report | None = None,
     **form: Any,
 ) -> PolicySolution:
     """The same from a log, which is divided once: one part finds the reward, the other proves it."""
-    check_delta(delta)
+    delta = check_delta(delta)
     check_box(log.domain)
     policy = as_policy(expert, log.n_actions)
     chosen = _columns(columns, tail, log.domain, discount, log)
     training, fresh = divide(log, TRAINING_SHARE, as_generator(0 if rng is None else rng))
-    solution = solve_policy(training, policy, discount=discount, rng=0, **form)
-    solution = replace(solution, samples=int(log.counts.min()))
+    solution = solve_policy(training, policy, discount=discount, rng=0, progress=False, **form)
+    solution = replace(solution, samples=int(log.counts.min()), most_samples=int(log.counts.max()))
     case = SwitchingCase.of(policy, chosen, tube, discount, tail)
     absence = _absence(solution, case, pieces(training, CHUNK), pieces(training, CHUNK), delta)
+    proving = watched_stream(pieces(fresh, CHUNK), len(fresh), progress)
     if absence is not None:
-        return _without_reward(solution, _weighed(absence.plan, tail, pieces(fresh, CHUNK), delta))
+        return _without_reward(solution, _weighed(absence.plan, tail, proving, delta))
     surrogate = case.surrogate(solution.reward, pieces(training, CHUNK))
-    certificate = case.conclude(surrogate, pieces(fresh, CHUNK), delta)
+    certificate = case.conclude(surrogate, proving, delta)
     status = "certified" if certificate.holds else solution.status
     return replace(solution, status=status, certificate=certificate)
 
@@ -233,10 +240,11 @@ def _without_reward(solution: PolicySolution, refutation: Refutation) -> PolicyS
 def _columns(asked: Basis | int | None, tail: TailLike, domain: Domain, discount: float, simulator: Any) -> Basis:
     """What was asked for; else as few functions as make the tail cost little of the value's span."""
     if isinstance(asked, Basis):
-        return asked.on(domain)
+        return as_basis(asked, domain, name="columns")
     choices = _choices(domain, periodic_of(simulator))
     if asked is not None or tail is None:
-        size = COLUMNS[len(domain)] if asked is None else int(asked)
+        what = "a basis such as Legendre(15), or a whole number of functions"
+        size = COLUMNS[len(domain)] if asked is None else as_count(asked, "columns", most=MOST_FUNCTIONS, meaning=what)
         return next((own for own in choices if own.size >= size), choices[-1]).resized(size)
     if is_number(tail):
         like = "Legendre(15)" if len(domain) == 1 else f"product({', '.join(['Legendre(6)'] * len(domain))})"

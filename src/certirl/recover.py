@@ -13,6 +13,7 @@ from certirl import program
 from certirl.bellman import Bellman
 from certirl.boxes import mesh
 from certirl.domain import Array, Domain, freeze
+from certirl.doors import as_number, shown
 from certirl.extrema import first_of_least, local_minima, minimum, ranked
 from certirl.reward import Reward
 
@@ -149,18 +150,27 @@ def cover_points(domain: Domain, radius: float) -> Array:
 
     Algorithm 2, step 3, with the Euclidean distance of Section 6 in d coordinates.
     """
+    radius = as_radius(radius, domain)
     low, high = np.array(domain).T
-    widest = float(np.linalg.norm(high - low))
-    if not 0 < radius <= widest:
-        what = f"the width {widest:g}" if len(domain) == 1 else f"the diagonal {widest:g}"
-        raise ValueError(f"cover must be a radius between 0 and {what} of the domain, got {radius}")
-    counts = np.ceil(len(domain) ** 0.5 * (high - low) / radius - 1e-9).astype(int)
+    counts = np.ceil(len(domain) ** 0.5 * (high - low) / radius - 1e-9)
     if counts.prod() > MOST_POINTS:
         raise ValueError(
-            f"a cover of radius {radius:g} has {counts.prod():,} points; leave cover out to solve on the whole box"
+            f"a cover of radius {radius:g} has {counts.prod():,.0f} points, more than {MOST_POINTS:,}: leave cover out "
+            "to solve on the whole box"
         )
-    axes = [a + (b - a) * (np.arange(n) + 0.5) / n for a, b, n in zip(low, high, counts, strict=True)]
+    axes = [a + (b - a) * (np.arange(n) + 0.5) / n for a, b, n in zip(low, high, counts.astype(int), strict=True)]
     return mesh(axes)
+
+
+def as_radius(cover: Any, domain: Domain) -> float:
+    """The radius of a cover of the domain."""
+    low, high = np.array(domain).T
+    widest = float(np.linalg.norm(high - low))
+    what = f"the width {widest:g}" if len(domain) == 1 else f"the diagonal {widest:g}"
+    radius = as_number(cover, "cover", least=0, strict=True, meaning="a radius")
+    if radius > widest:
+        raise ValueError(f"cover must be a radius not above {what} of the domain, got {shown(cover)}")
+    return radius
 
 
 def _coarse_radius(domain: Domain) -> float:
@@ -315,10 +325,14 @@ def _check(objective: str, slack: float | None, tolerance: float) -> None:
         raise ValueError(f"objective must be one of {', '.join(map(repr, OBJECTIVES))}, got {objective!r}")
     if slack is not None and objective == "max-margin":
         raise ValueError("the soft form is for 'least-variance' and 'l1'; the best margin is never infeasible")
-    if slack is not None and not slack > 0:
-        raise ValueError(f"slack is a price and must be positive, got {slack}")
-    if not tolerance > 0:
-        raise ValueError(f"tolerance must be positive, got {tolerance}")
+    check_slack(slack)
+    as_number(tolerance, "tolerance", least=0, strict=True)
+
+
+def check_slack(slack: Any) -> None:
+    """Refuse, with a sentence, what is no price of a shortfall."""
+    if slack is not None:
+        as_number(slack, "slack", least=0, strict=True, meaning="a price")
 
 
 def _worst(bellman: Bellman, alpha: Array) -> tuple[float, Array, int]:

@@ -18,22 +18,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl._map import on
-from certirl.bases import Basis, as_basis
+from certirl.bases import MOST_FUNCTIONS, Basis, as_basis
+from certirl.bellman import check_expert
 from certirl.bounds import summation_error
-from certirl.certify import FIT_SHARE, check_delta, independence, least_enough, split
+from certirl.certify import (
+    FIT_SHARE,
+    check_delta,
+    check_endless,
+    check_enough,
+    check_settings,
+    independence,
+    least_enough,
+    split,
+)
 from certirl.certify_policies import allowed_tube
 from certirl.concentration import degree, empirical_bernstein, inflation, log_term, spread_points
 from certirl.cones import CONES, Fan
 from certirl.conflicts import Conflict, Contests, contests
 from certirl.domain import Array, as_domain, freeze, one_coordinate
+from certirl.doors import as_count
 from certirl.estimate import Operators, estimate
 from certirl.moments import accumulate
 from certirl.policies import Policy, as_policy
 from certirl.progress import Report
-from certirl.simulator import Simulator, check_simulator
+from certirl.simulator import Simulator
 from certirl.surprises import Expected, Surprises, gather
 from certirl.tail import TailLike, tail_in_words, tail_number
-from certirl.transitions import Piece, Transitions
+from certirl.transitions import Piece, Transitions, counted
 
 # Each number pays for two failures of probability e^−L: of the second moment, and of the mean on one side.
 EVENTS = 2
@@ -59,7 +70,7 @@ class Refutation:
         states, actions, weights: the witness ``[m, d]``, ``[m]``, ``[m]``: Σ λ_iρ_{a_i}(s_i) is nearly zero.
         remainder: no entry of that sum is larger.
         taken: what the expert does at these states ``[m]``; the likeliest where it mixes.
-        samples: fresh transitions per action.
+        samples, most_samples: fresh transitions per action, the fewest and the most.
         samples_needed: an estimate of how many would refute; None if perhaps no number would.
         plan: what was fixed beforehand: bases, expert, cones and mixtures.
     """
@@ -78,6 +89,7 @@ class Refutation:
     taken: NDArray[np.intp]
     remainder: float
     samples: int
+    most_samples: int
     samples_needed: int | None
     plan: Plan
 
@@ -99,7 +111,7 @@ class Refutation:
             more = f", in {len(self.plan.mixtures) - 1} cones of values"
         parts = ", ".join(f"{name} {value:.2g}" for name, value in self.losses.items() if value >= 1e-3 * self.error)
         worst = f"  in the least clear direction the margin is {-self.kappa:.3g}, ± {self.error:.3g}: {parts}"
-        data = f"  from {self.samples:,} fresh transitions per action{more}"
+        data = f"  from {counted((self.samples, self.most_samples))} fresh transitions per action{more}"
         named = [f"  conflict: {self.conflict}"] if self.plan.expert is None and self.refuted else []
         return "\n".join([first, worst, data, *named, *(f"  assumed: {assumption}" for assumption in self.assumptions)])
 
@@ -182,7 +194,7 @@ def refute(
     columns: int | None = None,
     delta: float = 0.05,
     tail: TailLike = None,
-    samples: int = 100_000,
+    samples: int | None = None,
     rng: Any = None,
     paired: bool | None = None,
     progress: bool | Report | None = None,
@@ -202,7 +214,8 @@ def refute(
         delta: the probability of a false statement.
         tail: how far P_a f, |f| ≤ 1, can lie outside the span of the columns, as in `certify`; nothing is certified
             without it.
-        samples: transitions per action to draw, those for choosing the cones included; for simulators only.
+        samples: transitions per action to draw, those for choosing the cones included, 100,000 if left out; for
+            simulators only.
         rng: a seed or Generator; needed with a simulator.
         paired: ask a simulator with the same states and random numbers for every action, so that noise cancels between
             actions; left out, it is done where a trial shows that rows keep their random numbers.
@@ -212,10 +225,14 @@ def refute(
         tube: a half-width, for experts who switch: nothing is held against what it does nearer to a switch, where
             little is at stake and a switch may be known only roughly; a fortieth of the domain's width if left out.
     """
-    check_delta(delta)
-    policy = _check(source, expert, basis, tube)
-    rows = basis.on(as_domain(source.domain))
+    delta = check_delta(delta)
+    samples = check_settings(source, samples, tail=tail, paired=paired, progress=progress)
+    rows = as_basis(basis, as_domain(source.domain), like="certirl.Legendre(5)")
+    policy = _check(source, expert, rows, tube)
+    if columns is not None:
+        columns = as_count(columns, "columns", most=MOST_FUNCTIONS, meaning="a whole number of functions of the state")
     narrow = rows.resized(rows.size if columns is None else columns)
+    check_enough(source, samples, narrow.size)
     number = tail_number(tail, narrow)
     allowed = 0.0 if policy.constant is not None else allowed_tube(tube, rows.domain)
     rivalry = contests(policy, narrow, tube=allowed)
@@ -226,15 +243,13 @@ def refute(
     return conclude(plan, seen, numbers=len(plan.which), delta=delta, tail=tail)
 
 
-def _check(source: Any, expert: Any, basis: Any, tube: float | None) -> Policy:
+def _check(source: Any, expert: Any, basis: Basis, tube: float | None) -> Policy:
     """The expert, if it and the rest can be asked about."""
-    if not isinstance(source, Transitions):
-        check_simulator(source)
     one_coordinate(as_domain(source.domain), "a refutation is")
-    as_basis(basis)
-    alone = isinstance(expert, int | np.integer)
-    if source.n_actions < 2 or (alone and not 0 <= expert < source.n_actions):
-        raise ValueError(f"expert must be one of at least two actions, 0 … {source.n_actions - 1}, got {expert}")
+    check_endless(source)
+    alone = not callable(expert) and not hasattr(expert, "predict")
+    if alone or source.n_actions < 2:
+        check_expert(expert if alone else 0, source.n_actions)
     if alone and tube is not None:
         raise ValueError("an expert who always takes one action never switches: leave tube out")
     if basis.size < 2:
@@ -377,6 +392,7 @@ def conclude(plan: Plan, sums: Surprises, *, numbers: int, delta: float, tail: T
         taken=plan.contrast[witness].argmax(axis=1),
         remainder=remainder,
         samples=samples,
+        most_samples=int(sums.counts.max()),
         samples_needed=least_enough(enough, 10 * plan.columns.size, samples * 2**20),
         plan=plan,
     )

@@ -17,8 +17,8 @@ import numpy as np
 from certirl import blocks
 from certirl._map import on
 from certirl.bases import Basis
-from certirl.bellman import rivals_of
-from certirl.certify import FIT_SHARE, check_delta, split
+from certirl.bellman import check_expert, rivals_of
+from certirl.certify import FIT_SHARE, check_delta, check_endless, check_enough, check_settings, split
 from certirl.certify_components import SEPARATE
 from certirl.components import Component, SideBySide, as_columns, as_components
 from certirl.conflicts import contests
@@ -29,10 +29,10 @@ from certirl.moments import accumulate
 from certirl.policies import as_policy
 from certirl.progress import Report
 from certirl.refute import Plan, Refutation, choose, conclude
-from certirl.simulator import Simulator, check_simulator
+from certirl.simulator import Simulator
 from certirl.surprises import Expected, gather
 from certirl.tail import TailLike, tail_number
-from certirl.transitions import Transitions
+from certirl.transitions import Transitions, counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +101,7 @@ class AdditiveRefutation:
         lines = [
             first,
             f"  least clear in {self.names[least]}: margin {-part.kappa:.3g}, ± {part.error:.3g}: {losses}",
-            f"  against {shares}, from {part.samples:,} fresh transitions per action{more}",
+            f"  against {shares}, from {counted((part.samples, part.most_samples))} fresh transitions per action{more}",
         ]
         return "\n".join([*lines, *(f"  assumed: {assumption}" for assumption in self.assumptions)])
 
@@ -115,7 +115,7 @@ def refute_sum(
     columns: int | Sequence[int] | None = None,
     delta: float = 0.05,
     tail: TailLike = None,
-    samples: int = 100_000,
+    samples: int | None = None,
     rng: Any = None,
     paired: bool | None = None,
     progress: bool | Report | None = None,
@@ -131,19 +131,20 @@ def refute_sum(
         columns: how many functions of the same family describe the state: one number, one for each, or all.
         delta: the probability of a false statement.
         tail: how far P_a f, |f| ≤ 1, can lie outside the span of a component's columns, as in `certify`.
-        samples: transitions per action to draw, those for choosing the cones included; for simulators only.
+        samples: transitions per action to draw, those for choosing the cones included, 100,000 if left out; for
+            simulators only.
         rng: a seed or Generator; needed with a simulator.
         paired: as in `refute`.
         progress: True, False, a function ``(done, total)``, or None for a line if standard error is a terminal.
         map: where to work through data, as in `refute`.
     """
-    check_delta(delta)
-    if not isinstance(source, Transitions):
-        check_simulator(source)
-    if source.n_actions < 2 or not 0 <= expert < source.n_actions:
-        raise ValueError(f"expert must be one of at least two actions, 0 … {source.n_actions - 1}, got {expert}")
+    delta = check_delta(delta)
+    samples = check_settings(source, samples, tail=tail, paired=paired, progress=progress)
+    check_expert(expert, source.n_actions, of_states=False)
     parts = as_components(components, basis, as_domain(source.domain))
+    check_endless(source)
     narrow = _narrow(parts, columns)
+    check_enough(source, samples, max(own.size for own in narrow))
     places: Any = SideBySide(parts)
     training, fresh = split(source, places, samples, rng, FIT_SHARE, progress, role="refute", paired=paired)
     with on(map):

@@ -90,6 +90,13 @@ def paid_at_an_end(reward: RewardLike, states: Array) -> Array:
     return np.zeros(len(states)) if getattr(reward, "zero_at_ends", False) else values_of(reward, states)
 
 
+def known_expert(reward: Any, expert: Any) -> Any:
+    """The expert as given, or that of a solution; None if there is only a reward."""
+    if expert is None and hasattr(reward, "reward") and not hasattr(reward, "expert"):
+        raise ValueError("a solution of an expert that depends on the state does not keep the expert: pass expert=…")
+    return getattr(reward, "expert", None) if expert is None else expert
+
+
 def unpack(reward: Any, discount: float | None, expert: int | None) -> tuple[RewardLike, float | None, int]:
     """The reward as a function, γ and π: from a solution, or anything that carries its reward, where not given."""
     if hasattr(reward, "reward"):

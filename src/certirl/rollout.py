@@ -9,16 +9,18 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from certirl.bellman import check_problem, rivals_of
 from certirl.bounded import proved_range, trial_states, unit_of
 from certirl.domain import Array, Domain, as_domain, as_states, describe, freeze
-from certirl.reward import unpack, values_of
-from certirl.simulator import Simulator, as_generator, ask, check_simulator
+from certirl.doors import as_count
+from certirl.reward import known_expert, paid_at_an_end, unpack, values_of
+from certirl.simulator import Simulator, as_generator, ask, check_rollouts, check_simulator, terminal_of
 
 # Rollouts played at once: memory stays flat however many are asked for.
 ROWS = 65_536
+MOST_STATES = 1_000_000  # to start from
 # The probability of calling a correct reward contradicted, shared by all comparisons.
 LEVEL = 0.05
 
@@ -118,14 +120,14 @@ def rollout_check(
         rng: a seed or Generator.
     """
     check_simulator(simulator)
-    function, discount, expert = unpack(reward, discount, expert)
+    function, discount, expert = unpack(reward, discount, known_expert(reward, expert))
     if discount is None:
         raise ValueError("a reward alone does not know the problem: pass discount, say discount=0.9")
-    check_problem(discount, expert, simulator.n_actions)
-    for name, value, least in (("steps", steps, 1), ("samples", samples, 2)):
-        _check_count(name, value, least)
+    discount = check_problem(discount, expert, simulator.n_actions, of_states=False)
+    steps, samples = as_count(steps, "steps"), as_count(samples, "samples", least=2)
     generator, domain = as_generator(rng, "rollout_check", plain=True), as_domain(simulator.domain)
     start = _start_states(states, domain, generator)
+    check_rollouts(len(start), samples, steps)
     rivals = rivals_of(expert, simulator.n_actions)
     play = _Play(simulator, function, domain, discount, expert, steps)
     first, second = np.zeros((2, len(rivals), len(start)))
@@ -145,8 +147,8 @@ def rollout_check(
         advantage=play.unit * mean,
         standard_error=play.unit * np.sqrt(variance / samples),
         rivals=rivals,
-        steps=int(steps),
-        samples=int(samples),
+        steps=steps,
+        samples=samples,
         truncation=discount**steps * span / (1 - discount),
         domain=domain,
     )
@@ -167,15 +169,23 @@ class _Play:
 
     def returns(self, states: Array, first: int, rng: np.random.Generator) -> Array:
         """Σ γ^{t−1} R(s_t) over one rollout from each state, the expert acting after the first step: ``[n]``."""
-        total, weight = np.zeros(len(states)), 1.0
+        total, weight, over = np.zeros(len(states)), 1.0, self._ended(states)
         for step in range(self.steps):
-            states = ask(self.simulator, states, first if step == 0 else self.expert, rng, self.domain)
-            total += weight * self._rewards(states)
+            moved = ask(self.simulator, states, first if step == 0 else self.expert, rng, self.domain)
+            states = np.where(over[:, None], states, moved)  # terminal states are absorbing
+            over = over | self._ended(states)
+            total += weight * self._rewards(states, over)
             weight *= self.discount
         return total
 
-    def _rewards(self, states: Array) -> Array:
+    def _ended(self, states: Array) -> NDArray[np.bool_]:
+        ended = terminal_of(self.simulator)
+        return np.zeros(len(states), dtype=bool) if ended is None else ended(states)
+
+    def _rewards(self, states: Array, over: NDArray[np.bool_]) -> Array:
         values = values_of(self.reward, states) / self.unit
+        if over.any():
+            values[over] = paid_at_an_end(self.reward, states[over]) / self.unit
         self.low, self.high = min(self.low, float(values.min())), max(self.high, float(values.max()))
         return values
 
@@ -186,13 +196,8 @@ def _start_states(states: Any, domain: Domain, rng: np.random.Generator) -> Arra
         if len(start) == 0:
             raise ValueError("states must hold at least one start state, got none")
         return start
-    _check_count("states", states, 1)
+    states = as_count(states, "states", most=MOST_STATES, meaning="states [n, d], or how many to start from")
     low, high = np.array(domain).T
     if len(domain) == 1:
         return np.linspace(low, high, int(states)) if states > 1 else np.array([(low + high) / 2])
     return np.asarray(low + (high - low) * rng.random((int(states), len(domain))))
-
-
-def _check_count(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} must be a whole number, at least {least}, got {value!r}")

@@ -18,11 +18,13 @@ from certirl.bases import Legendre
 from certirl.bellman import check_problem
 from certirl.bounded import bounded
 from certirl.boxes import product
+from certirl.certify import check_delta, check_endless
 from certirl.concentration import SELF_EVENTS, log_term, self_bounded
 from certirl.domain import Array, Domain, as_domain, describe, freeze
-from certirl.progress import Report, watched
-from certirl.reward import Reward, RewardLike, unpack
-from certirl.simulator import Simulator, as_generator, ask, can_pair, check_simulator
+from certirl.doors import as_count, as_probability
+from certirl.progress import Report, check_progress, watched
+from certirl.reward import Reward, RewardLike, known_expert, unpack
+from certirl.simulator import Simulator, as_generator, ask, can_pair, check_rollouts, check_simulator
 from certirl.transitions import Transitions
 
 ROWS = 65_536  # rollouts played at once
@@ -129,18 +131,22 @@ def scenario(
     """
     if isinstance(simulator, Transitions):
         raise TypeError("a scenario plays the dynamics: pass a simulator, since logged transitions cannot be asked")
+    check_progress(progress)
     check_simulator(simulator)
-    function, discount, expert = unpack(reward, discount, expert)
+    function, discount, expert = unpack(reward, discount, known_expert(reward, expert))
     if discount is None:
         raise ValueError("a reward alone does not know the problem: pass discount, say discount=0.9")
-    check_problem(discount, expert, simulator.n_actions)
-    count, spared = _how_many(share, delta, states, samples)
+    discount = check_problem(discount, expert, simulator.n_actions, of_states=False)
+    share, delta = as_probability(share, "share"), check_delta(delta)
+    samples = as_count(samples, "samples", least=2, meaning="a whole number of rollouts")
+    check_endless(simulator)
+    steps = max(int(np.ceil(np.log(CUT) / np.log(discount))), 1)
+    count, spared = _how_many(share, delta, states, samples, steps)
     domain, generator = as_domain(simulator.domain), as_generator(rng, "scenario")
     if reward_range is None and not isinstance(function, Reward):
         raise ValueError("a reward that is a plain function needs reward_range=(low, high)")
     known = bounded(function, domain, reward_range).normalised()
     span = known.high - known.low
-    steps = max(int(np.ceil(np.log(CUT) / np.log(discount))), 1)
     low_ends, high_ends = np.array(domain).T
     start = low_ends + (high_ends - low_ends) * generator.random((count, len(domain)))
     paired = can_pair(simulator, _places(domain), generator, asked=paired)
@@ -159,7 +165,7 @@ def scenario(
         bounds=bounds,
         spared=spared,
         level=TEST_LEVEL,
-        samples=int(samples),
+        samples=samples,
         steps=steps,
         truncation=known.unit * truncation,
         expert=expert,
@@ -167,20 +173,16 @@ def scenario(
     )
 
 
-def _how_many(share: float, delta: float, states: int | None, samples: int) -> tuple[int, int]:
+def _how_many(share: float, delta: float, states: Any, samples: int, steps: int) -> tuple[int, int]:
     """How many states to test, and how many of the lowest bounds may be spared: Binomial(N, ε(1 − β)) ≤ k rarely."""
     from scipy.stats import binom
 
-    for name, value in (("share", share), ("delta", delta)):
-        if not 0 < value < 1:
-            raise ValueError(f"{name} must lie strictly between 0 and 1, got {value}")
-    if isinstance(samples, bool) or samples != int(samples) or samples < 2:
-        raise ValueError(f"samples must be a whole number of rollouts, at least 2, got {samples!r}")
     chance = share * (1 - TEST_LEVEL)
     least = int(np.ceil(np.log(delta) / np.log1p(-chance)))
-    count = least if states is None else int(states)
+    count = least if states is None else as_count(states, "states")
     if count < least:
-        raise ValueError(f"a share of {share:g} at delta={delta:g} needs at least {least} states, got {states}")
+        raise ValueError(f"a share of {share:g} at delta={delta:g} needs at least {least:,} states, got {states}")
+    check_rollouts(count, samples, steps)
     return count, int(np.searchsorted(binom.cdf(np.arange(count), count, chance), delta, side="right")) - 1
 
 

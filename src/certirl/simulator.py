@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl import tensors
-from certirl.bases import Basis
-from certirl.domain import Array, Domain, as_axes, as_domain, as_states
+from certirl.bases import Basis, as_basis
+from certirl.domain import Array, Domain, as_axes, as_domain, as_n_actions, as_states
 from certirl.doors import alone, as_count, as_flag, as_flags, as_reals, lend, shown, takes
 from certirl.transitions import Piece, Transitions, concatenate, pieces_per_chunk
 
@@ -24,7 +24,11 @@ CHUNK = 1 << 16
 Placing = Callable[[int, np.random.Generator], Array]  # how many states, and with which random numbers
 Ended = Callable[[Array], NDArray[np.bool_]]  # states [n, d] to which of them are terminal [n]
 TORCH_DEVICES = ("cpu", "cuda", "mps", "xpu", "hip")
-MOST_ACTIONS = 10_000
+NO_ENDS = (
+    "a proof is for problems without terminal states, beside which the next value jumps; certirl.solve without delta "
+    "takes terminal states and validates the answer on fresh states"
+)
+MOST_KEPT = 10**9  # transitions in one record: 24 GB or more
 MOST_SAMPLES = 10**11  # transitions per action: hours of work on one machine
 
 
@@ -103,7 +107,7 @@ def check_simulator(simulator: Any) -> None:
             f"{type(simulator).__name__} is neither Transitions nor a simulator: it has no {', '.join(missing)}; "
             "a simulator has n_actions, domain and sample(states, action, rng)"
         )
-    as_count(simulator.n_actions, "the simulator's n_actions", most=MOST_ACTIONS)
+    as_n_actions(simulator.n_actions, name="the simulator's n_actions")
     if not callable(simulator.sample) or not takes(simulator.sample, None, 0, None):
         raise TypeError("the simulator's sample must be a function sample(states, action, rng)")
     terminal_of(simulator)
@@ -117,12 +121,17 @@ def terminal_of(source: Any) -> Ended | None:
         return None
     if not callable(found) or not takes(found, None):
         raise TypeError(f"the simulator's terminal must be a function of states [n, d], got {shown(found)}")
-    return partial(_ended, found)
+    return partial(_ended, found, device_of(source))
 
 
-def _ended(terminal: Callable[[Array], Any], states: Array) -> NDArray[np.bool_]:
+def _ended(terminal: Callable[[Any], Any], device: Any, states: Any) -> NDArray[np.bool_]:
     with alone(terminal):
-        return as_flags(terminal(lend(states)), len(states), "the simulator's terminal(states)")
+        if device is None:
+            answer = terminal(lend(states))
+        else:
+            answer = terminal(tensors.torch().tensor(states, device=device, dtype=tensors.torch().float32))
+            answer = answer.cpu().numpy() if tensors.is_tensor(answer) else answer
+        return as_flags(answer, len(states), "the simulator's terminal(states)")
 
 
 def periodic_of(source: Any) -> tuple[int, ...]:
@@ -149,6 +158,7 @@ class Draws:
         design: draw states from the basis's design for least squares, or from one given.
         paired: the same states and the same random numbers for every action.
         first: the number of the first piece, when this is a chunk of a longer one.
+        endless: refuse terminal states, among those drawn and those that follow.
     """
 
     simulator: Simulator
@@ -159,6 +169,7 @@ class Draws:
     design: bool | Placing
     paired: bool
     first: int = 0
+    endless: bool = False
 
     def __iter__(self) -> Iterator[Piece]:
         return self.pieces()
@@ -174,6 +185,7 @@ class Draws:
     def pieces(self) -> Iterator[Piece]:
         """Ask the simulator, piece by piece."""
         domain, every = as_domain(self.simulator.domain), tuple(range(self.simulator.n_actions))
+        ended = terminal_of(self.simulator) if self.endless else None
         for number, start in enumerate(range(0, self.n, self._piece), start=self.first):
             size = min(self._piece, self.n - start)
             if self.paired:
@@ -184,12 +196,13 @@ class Draws:
                     raise ValueError(
                         "the simulator uses more random numbers for some actions than for others: pass paired=False"
                     )
-                yield Piece(every, states, answers)
+                yield _going_on(Piece(every, states, answers), ended)
             else:
                 for action in every:
                     stream = self._generator(number, action)
                     states = self._states(size, stream)
-                    yield Piece((action,), states, ask(self.simulator, states, action, stream, domain)[None])
+                    answer = ask(self.simulator, states, action, stream, domain)
+                    yield _going_on(Piece((action,), states, answer[None]), ended)
 
     @property
     def on_device(self) -> bool:
@@ -213,8 +226,22 @@ class Draws:
         return (self.basis.design if self.design else self.basis.sample)(size, stream)
 
 
+def _going_on(piece: Piece, ended: Ended | None) -> Piece:
+    """The piece, if nothing in it is terminal."""
+    if ended is not None and any(ended(states).any() for states in (piece.states, *piece.next_states)):
+        raise ValueError(NO_ENDS)
+    return piece
+
+
 def draw(
-    simulator: Simulator, basis: Basis, n: int, rng: Any, *, design: bool | Placing = False, paired: bool = False
+    simulator: Simulator,
+    basis: Basis,
+    n: int,
+    rng: Any,
+    *,
+    design: bool | Placing = False,
+    paired: bool = False,
+    endless: bool = False,
 ) -> Draws:
     """Plan to ask the simulator for n transitions of every action; nothing is drawn before someone walks through.
 
@@ -227,12 +254,22 @@ def draw(
         paired: the same states and the same random numbers for every action. Each action's transitions are as random as
             before, but where a simulator turns equal random numbers into similar noise, as most do, that noise cancels
             in the difference between two actions, which is all that the criterion looks at.
+        endless: refuse terminal states.
     """
     check_simulator(simulator)
     n = as_samples(n)
     bits = as_generator(rng).bit_generator
     (own,) = bits.seed_seq.spawn(1)  # type: ignore[attr-defined]
-    return Draws(simulator, basis.on(as_domain(simulator.domain)), n, own, type(bits), design, paired)
+    return Draws(simulator, basis.on(as_domain(simulator.domain)), n, own, type(bits), design, paired, 0, endless)
+
+
+def check_rollouts(states: int, samples: int, steps: int) -> None:
+    """Refuse, with a sentence, rollouts that would take days."""
+    if states * samples * steps > MOST_SAMPLES:
+        raise ValueError(
+            f"{samples:,} rollouts of {steps:,} steps from each of {states:,} states are {states * samples * steps:,} "
+            f"steps of each first action, more than {MOST_SAMPLES:,}: ask for fewer"
+        )
 
 
 def can_pair(simulator: Simulator, basis: Basis, rng: Any, *, asked: bool | None = None) -> bool:
@@ -309,6 +346,10 @@ def sample(
     """
     check_simulator(simulator)
     domain, n_actions = as_domain(simulator.domain), simulator.n_actions
+    as_basis(basis, domain)
+    as_samples(samples, most=MOST_KEPT // n_actions)
+    as_flag(design, "design")
+    as_flag(paired, "paired")
     rng = as_generator(rng, "sample")
     return concatenate(
         Transitions(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from certirl.extrema import ranked
 from certirl.recover import Recovery, Witness, undecided
 from certirl.refute import Refutation
 from certirl.reward import Reward
+from certirl.transitions import counted
 
 HEADLINES = {
     "certified": "Certified with probability {sure}: action {expert} is strictly optimal at every state.",
@@ -139,7 +141,7 @@ class Solution:
         return headline(self, HEADLINES[self.status].format(**words))
 
     def _lines(self) -> list[tuple[str, str]]:
-        counts = f"{self.samples:,}" + (f" to {self.most_samples:,}" if self.most_samples > self.samples else "")
+        counts = counted((self.samples, self.most_samples))
         data = f"{counts} transitions for each of" if self.samples else "exact operators of"
         where = "exact on the continuum" if self.cover is None else f"on a cover of radius {self.cover:.3g}"
         if self.slack.any():
@@ -212,7 +214,7 @@ def build(
     choice: str,
     certificate: Certificate | None = None,
     refutation: Refutation | None = None,
-    drawn: int | None = None,
+    drawn: Sequence[int] | None = None,
 ) -> Solution:
     """Gather what the steps found into one record; a certificate that holds makes it certified.
 
@@ -223,7 +225,7 @@ def build(
         choice: how basis and columns came about.
         certificate: the proof, or the attempt.
         refutation: the proof that there is none, or the attempt; without it an estimated conflict settles nothing.
-        drawn: transitions per action used in all, where a proof was asked for.
+        drawn: transitions of each action used in all, where a proof was asked for.
     """
     status, reason = recovery.status, recovery.reason
     if certificate is not None and certificate.holds and status == "solved":
@@ -239,8 +241,8 @@ def build(
         margin=recovery.margin,
         worst_state=recovery.worst_state,
         worst_action=recovery.worst_action,
-        samples=int(operators.counts.min()) if drawn is None else drawn,
-        most_samples=int(operators.counts.max()) if drawn is None else drawn,
+        samples=int(min(operators.counts if drawn is None else drawn)),
+        most_samples=int(max(operators.counts if drawn is None else drawn)),
         discount=bellman.discount,
         expert=bellman.expert,
         n_actions=operators.n_actions,

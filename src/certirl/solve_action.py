@@ -23,7 +23,7 @@ from certirl.evidence import surrogate_of
 from certirl.extrema import minimum
 from certirl.moments import Moments
 from certirl.progress import announcer, watched_stream
-from certirl.prove import TRAINING_SHARE, left_for_refutation, prove
+from certirl.prove import TRAINING_SHARE, check_budget, least_budget, left_for_refutation, prove
 from certirl.recover import recover
 from certirl.refute import Refutation, refute
 from certirl.simulator import CHUNK, Simulator, as_generator, can_pair, draw
@@ -128,6 +128,8 @@ def proved_by_draws(
         stream, _ = _stream(source, basis, pilot, generator.spawn(1)[0], better=True, paired=asked["paired"])
         choice = _settled(stream, source, basis, columns, proof["tail"], asked)
     check_columns(choice.basis.resized(choice.columns))
+    least = least_budget(choice.columns)
+    check_budget(max_samples, choice.columns, -(-4 * least // 3) if pilot else least)  # a quarter goes to the pilot
     found = prove(
         source,
         basis=choice.basis,
@@ -153,7 +155,7 @@ def proved_by_draws(
         choice=choice.why,
         certificate=found.certificate,
         refutation=refutation,
-        drawn=drawn,
+        drawn=[drawn],
     )
 
 
@@ -162,6 +164,7 @@ def proved_by_log(
     basis: Basis | None,
     columns: int | None,
     rng: Any,
+    progress: Any,
     proof: dict[str, Any],
     asked: dict[str, Any],
 ) -> Solution:
@@ -182,10 +185,10 @@ def proved_by_log(
         refutation = _refuted(fresh, choice, proof["delta"], proof["tail"], asked["expert"], rng=rng)
     if recovery.status == "solved" and recovery.reward is not None:
         surrogate = surrogate_of(recovery.reward, moments, **problem)
-        certificate = conclude(surrogate, gather(surrogate, pieces(fresh, CHUNK)), **proof)
-    drawn = int((training.counts + fresh.counts).min())
+        proving = watched_stream(pieces(fresh, CHUNK), len(fresh), progress)
+        certificate = conclude(surrogate, gather(surrogate, proving), **proof)
     proofs: dict[str, Any] = {"certificate": certificate, "refutation": refutation}
-    return build(operators, criterion, recovery, choice=choice.why, drawn=drawn, **proofs)
+    return build(operators, criterion, recovery, choice=choice.why, drawn=source.counts.tolist(), **proofs)
 
 
 def _refuted(
@@ -196,7 +199,7 @@ def _refuted(
     expert: int,
     *,
     rng: Any,
-    samples: int = 0,
+    samples: int | None = None,
     paired: bool | None = None,
 ) -> Refutation:
     """Whether the conflict is robust to the sampling error, on data of its own."""

@@ -150,9 +150,11 @@ class _Walk:
         operators, criteria = self._criteria(moments)
         found = candidates(self.components, criteria, moments, self.objective, **self.problem)
         best = best_of(found, pieces(training, CHUNK), int(fresh.counts.min()), **proof)
-        given: dict[str, Any] = {"drawn": int((training.counts + fresh.counts).min())}
+        given: dict[str, Any] = {"drawn": self.source.counts.tolist()}
         if best.case is not None:
-            given["certificate"] = certify_sum(best.case, pieces(fresh, CHUNK), **proof)
+            given["certificate"] = certify_sum(
+                best.case, watched_stream(pieces(fresh, CHUNK), len(fresh), self.progress), **proof
+            )
         elif best.recovery.status == "infeasible":
             given["refutation"] = self._refuted(fresh, rng=rng, **proof)
         return self._built(operators, criteria, best.recovery, tested, **given)
@@ -179,13 +181,13 @@ class _Walk:
             **self.problem,
             **proof,
         )
-        given: dict[str, Any] = {"certificate": found.certificate, "drawn": found.samples + pilot}
+        given: dict[str, Any] = {"certificate": found.certificate, "drawn": [found.samples + pilot]}
         rest = left_for_refutation(max_samples - pilot, found.samples, max(self.columns))
         if found.recovery.status == "infeasible" and rest:
             # The attempts spent δ(1 − 2^−i); half of what they left pays for the proof that there is no reward.
             left = proof | {"delta": proof["delta"] / 2 ** (found.attempts + 1)}
             given["refutation"] = self._refuted(self.source, rng=rng, samples=rest, paired=self.paired, **left)
-            given["drawn"] += rest
+            given["drawn"] = [given["drawn"][0] + rest]
         return self._built(found.operators, found.criteria, found.recovery, tested, **given)
 
     def _refuted(self, source: Any, **asked: Any) -> AdditiveRefutation | None:
@@ -239,7 +241,7 @@ class _Walk:
         *,
         certificate: AdditiveCertificate | None = None,
         refutation: AdditiveRefutation | None = None,
-        drawn: int | None = None,
+        drawn: Sequence[int] | None = None,
     ) -> AdditiveSolution:
         """Gather what the steps found; data that contradict independence take the word "certified" away."""
         status, reason = recovery.status, str(recovery.reason)
@@ -262,8 +264,8 @@ class _Walk:
             standard_errors=_standard_errors(criteria, recovery),
             curves=tuple(criterion.margins(alpha) for criterion, alpha in zip(criteria, parts, strict=False)),
             names=tuple(component.name for component in self.components),
-            samples=int(counts.min()) if drawn is None else drawn,
-            most_samples=int(counts.max()) if drawn is None else drawn,
+            samples=int(min(counts if drawn is None else drawn)),
+            most_samples=int(max(counts if drawn is None else drawn)),
             discount=criteria[0].discount,
             expert=criteria[0].expert,
             n_actions=operators[0].n_actions,

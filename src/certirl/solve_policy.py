@@ -7,6 +7,7 @@ piecewise linear on a grid of a size set by the number of states; margins fall t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from certirl.bellman import check_problem
 from certirl.cells import MOST_COORDINATES, Cells
 from certirl.conflicts import find_conflict
 from certirl.domain import Array, Domain, as_domain
+from certirl.doors import as_flag
 from certirl.effects import (
     circular_axes,
     drawn,
@@ -38,11 +40,33 @@ from certirl.planning import plan
 from certirl.policies import as_policy
 from certirl.policy_checks import Seen, World, action_values, spectral_radius, uncovered, unvisited
 from certirl.policy_solution import DISTRUST, Diagnostics, PolicySolution, Share, StateFunction
-from certirl.simulator import Ended, as_generator, can_pair, check_simulator, device_of, periodic_of, terminal_of
+from certirl.progress import Report, announcer
+from certirl.recover import check_slack
+from certirl.simulator import (
+    Ended,
+    as_generator,
+    as_samples,
+    can_pair,
+    check_simulator,
+    device_of,
+    periodic_of,
+    terminal_of,
+)
 from certirl.transitions import Transitions
-from certirl.value_program import PRICE, Comparisons, Margin, ValueFit, comparisons, fit_value, profile_at
+from certirl.value_program import (
+    PRICE,
+    Comparisons,
+    Margin,
+    ValueFit,
+    check_margin,
+    comparisons,
+    fit_value,
+    profile_at,
+)
 
 MOST_STATES = 30_000  # at which the expert is compared: more cost time and change nothing
+MOST_SAMPLES = 1_000_000  # transitions of every action, all of which are kept with their functions
+STAGES = 3  # of which progress is reported
 FEWEST = 100  # states, or transitions of an action, that can say anything
 UNEXPLAINED = 0.3  # of the states: from here on nothing is called explained
 FRESH = 5_000  # states of the validated statement
@@ -65,6 +89,8 @@ def solve_policy(
     rng: Any = None,
     margin: Margin = None,
     price: float | None = None,
+    paired: bool | None = None,
+    progress: bool | Report | None = None,
 ) -> PolicySolution:
     """Find R under which what the expert does is best wherever it can be: ``(P_π − P_a)V(s) ≥ m(s) − ξ(s)``.
 
@@ -80,27 +106,30 @@ def solve_policy(
         margin: half-width of the tube beside a switch over which margins rise from 0 to 1, as a share of the box; or a
             function of states giving m(s); by rule if left out.
         price: of a squared shortfall, in units of a squared residual of R.
+        paired: draw with the same random numbers for every action; by a trial if left out.
+        progress: as in `solve`; a function receives (done, total) of the stages.
     """
-    log = isinstance(source, Transitions)
+    log, stage = isinstance(source, Transitions), _stages(progress)
     if not log:
-        _check_source(source, samples)
-    check_problem(discount, 0, source.n_actions)
-    if basis is not None:
-        as_basis(basis)
+        _check_source(source, samples, paired)
+    discount = check_problem(discount, 0, source.n_actions)
+    check_margin(margin)
+    check_slack(price)
     policy, domain = as_policy(expert, source.n_actions), as_domain(source.domain)
     generator = as_generator(0 if log and rng is None else rng, "solve_policy")
     periodic = periodic_of(source)
-    phi = value_basis(domain, periodic) if basis is None else basis.on(domain)
+    phi = value_basis(domain, periodic) if basis is None else as_basis(basis, domain)
     periodic = periodic if basis is None else circular_axes(phi)
     ended, ends = _ends(source, domain)
     world = World(source, policy, domain, periodic, ended, discount, ends)
     # Many small products: with several threads they wait for each other more than they work.
     with one_blas_thread:
         if log or not is_deterministic(source, generator):
-            seen = _estimated(world, phi, samples, generator)
+            seen = _estimated(world, phi, samples, generator, paired)
         else:
             states = placed_states(source, phi, min(samples, MOST_STATES), generator)
             seen = Seen(seen_effects(source, phi, states, generator), None, None, len(states))
+        stage(f"1 of {STAGES}: what the actions do is known at {len(seen.effects):,} states")
         rows = comparisons(seen.effects, policy, margin=margin)
         psi = _reward_basis(domain, periodic, len(seen.effects)) if reward_basis is None else reward_basis.on(domain)
         paid = PRICE if price is None else price
@@ -108,17 +137,30 @@ def solve_policy(
         played: Any = seen.moves if log else source
         if world.ended is not None and shuns_the_end(played, policy, seen.effects, rows, discount):
             lifted = fit_lifted_value(seen.effects, rows, **given)
-            return _concluded(world, seen, rows, lifted.fit, generator, margin, lifted)
-        return _concluded(world, seen, rows, fit_value(seen.effects, rows, **given), generator, margin)
+            stage(f"2 of {STAGES}: V and R are found")
+            solution = _concluded(world, seen, rows, lifted.fit, generator, margin, lifted)
+        else:
+            fit = fit_value(seen.effects, rows, **given)
+            stage(f"2 of {STAGES}: V and R are found")
+            solution = _concluded(world, seen, rows, fit, generator, margin)
+        stage(f"3 of {STAGES}: errors are estimated and fresh states tried")
+        return solution
 
 
-def _check_source(simulator: Any, samples: Any) -> None:
+def _stages(progress: bool | Report | None) -> Callable[[str], None]:
+    """Where a line about every stage goes."""
+    watch, numbers = announcer(progress), iter(range(1, STAGES + 1))
+    return lambda line: watch(line, next(numbers), STAGES)
+
+
+def _check_source(simulator: Any, samples: Any, paired: Any) -> None:
     """Refuse what cannot be asked, or too seldom."""
     check_simulator(simulator)
     if device_of(simulator) is not None:
         raise ValueError("a policy is not for simulators of a device yet: pass one that works with NumPy arrays")
-    if isinstance(samples, bool) or not isinstance(samples, int | np.integer) or samples < FEWEST:
-        raise ValueError(f"samples must be a whole number of states, at least {FEWEST}, got {samples!r}")
+    as_samples(samples, least=FEWEST, most=MOST_SAMPLES)
+    if paired is not None:
+        as_flag(paired, "paired")
 
 
 def _reward_basis(domain: Domain, periodic: tuple[int, ...], n: int) -> Cells | Basis:
@@ -130,12 +172,12 @@ def _reward_basis(domain: Domain, periodic: tuple[int, ...], n: int) -> Cells | 
     return Cells((min(along, MOST_ALONE),) * len(domain), periodic).on(domain)
 
 
-def _estimated(world: World, phi: Basis, samples: int, rng: np.random.Generator) -> Seen:
+def _estimated(world: World, phi: Basis, samples: int, rng: np.random.Generator, paired: bool | None) -> Seen:
     """Effects where next states are random: looked at if noise is small beside them, else by least squares."""
     source = world.source
     if isinstance(source, Transitions):
         return _from_log(world, _without_standing(source), phi, rng)
-    paired = can_pair(source, phi, rng.spawn(1)[0])
+    paired = can_pair(source, phi, rng.spawn(1)[0], asked=paired)
     states = min(samples, MOST_STATES)
     if noise_beside_effects(source, phi, rng) < FAINT * (samples // states):
         effects = drawn_effects(source, phi, live_states(source, states, rng), samples // states, rng)
@@ -162,13 +204,13 @@ def _from_log(world: World, log: Transitions, phi: Basis, rng: np.random.Generat
         states = states[rng.permutation(len(states))]
     else:  # every action was drawn from the same ones
         states = states[: len(states) // log.n_actions]
-    states, fewest = states[:MOST_STATES], int(log.counts.min())
+    states, fewest, most = states[:MOST_STATES], int(log.counts.min()), int(log.counts.max())
     moves = regress_moves(log, phi, ended=world.ended, periodic=world.periodic, rng=rng)
     if leads_better(moves, regress(log, phi, ended=world.ended, over=over, factor=1.0), log, rng):
-        return Seen(moves.effects(phi, states, rng), None, log, fewest, moves, True)
+        return Seen(moves.effects(phi, states, rng), None, log, fewest, moves, True, most)
     regression = regress(log, phi, ended=world.ended, over=over)
     effects = regressed_effects(regression, states, world.ended, world.periodic)
-    return Seen(effects, regression, log, fewest, moves)
+    return Seen(effects, regression, log, fewest, moves, False, most)
 
 
 def _without_standing(log: Transitions) -> Transitions:
@@ -234,7 +276,7 @@ def _concluded(
     return PolicySolution(
         status, reason, reward, value, world.discount, effects.n_actions, effects.states, short, rows.profile,
         columns, ahead, *shares, diagnostics, seen.samples, choice, world.policy.assumption, world.periodic,
-        ends=world.ends,
+        ends=world.ends, most_samples=seen.most,
         conflict=find_conflict(effects, world.policy, rows, np.maximum(rows.margins - advantages, 0.0)),
     )  # fmt: skip
 

@@ -7,13 +7,13 @@ For any V the reward R = V − γP_πV has V as the expert's value, and the expe
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from certirl.bellman import check_problem
+from certirl.bellman import check_expert
 from certirl.domain import Array, freeze
+from certirl.doors import as_probability, as_reals
 
 # Margins and residuals below this, for rewards within [−1, 1], are the solver's tolerance and decide nothing.
 RESOLUTION = 1e-7
@@ -64,7 +64,8 @@ def solve(transitions: ArrayLike, expert: ArrayLike, *, discount: float) -> Tabu
         expert: an action for every state ``[S]``, or probabilities ``[S, A]``: actions that it mixes must tie.
         discount: γ.
     """
-    P, shares = _checked(transitions, expert, discount)
+    discount = as_probability(discount, "discount")
+    P, shares = _checked(transitions, expert)
     own = np.einsum("sa,ast->st", shares, P)
     states, actions = np.nonzero(shares == 0)
     strict = own[states] - P[actions, states]
@@ -126,28 +127,33 @@ def _ties(P: Array, shares: Array) -> Array:
     return np.asarray(P[actions, states] - P[first[states], states])
 
 
-def _checked(transitions: ArrayLike, expert: ArrayLike, discount: Any) -> tuple[Array, Array]:
+def _checked(transitions: ArrayLike, expert: ArrayLike) -> tuple[Array, Array]:
     """P ``[A, S, S]`` and the expert's probabilities ``[S, A]``."""
-    P = np.asarray(transitions, dtype=float)
+    P = as_reals(transitions, "transitions").astype(float)
     if P.ndim != 3 or P.shape[1] != P.shape[2]:
         raise ValueError(f"transitions must have shape [actions, states, states], got {list(P.shape)}")
-    check_problem(discount, 0, len(P))
+    check_expert(0, len(P))
     if not np.isfinite(P).all() or (P < 0).any() or (np.abs(P.sum(axis=2) - 1) > 1e-9).any():
         a, s = np.unravel_index(np.abs(P.sum(axis=2) - 1).argmax(), P.shape[:2])
         raise ValueError(
             f"every row of transitions must be probabilities that add up to 1: action {a} at state {s} "
             f"adds up to {P[a, s].sum():.6g}"
         )
-    chosen = np.asarray(expert)
+    chosen = as_reals(expert, "expert", truth=True)
     if chosen.shape == (P.shape[1], len(P)):
         shares = chosen.astype(float)
         if (shares < 0).any() or (np.abs(shares.sum(axis=1) - 1) > 1e-9).any():
             raise ValueError("the expert's probabilities must not be negative and add up to 1 at every state")
         return P, shares
-    whole = chosen.shape == (P.shape[1],) and np.isin(chosen, np.arange(len(P))).all()
-    if not whole:
+    if chosen.shape != (P.shape[1],):
         raise ValueError(
             f"expert must be one of the actions 0 … {len(P) - 1} for each of the {P.shape[1]} states, or probabilities "
             f"of shape [{P.shape[1]}, {len(P)}], got shape {list(chosen.shape)}"
+        )
+    known = np.isin(chosen, np.arange(len(P)))
+    if not known.all():
+        state = int(known.argmin())
+        raise ValueError(
+            f"expert must be one of the actions 0 … {len(P) - 1} for each state, got {chosen[state]} at state {state}"
         )
     return P, np.eye(len(P))[chosen.astype(int)]

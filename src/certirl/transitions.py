@@ -379,6 +379,12 @@ def _at_least(count: int, trials: int, chance: float) -> float:
     return 1.0 if count == 0 else float(betainc(count, trials - count + 1, chance))
 
 
+def counted(counts: Iterable[int]) -> str:
+    """Numbers of transitions per action, in words: one number if all are equal, else the least and the largest."""
+    numbers = [int(count) for count in counts]
+    return f"{min(numbers):,}" + (f" to {max(numbers):,}" if max(numbers) > min(numbers) else "")
+
+
 class Piece(NamedTuple):
     """A stretch of data: the same states under one action, or under several with common random numbers.
 
