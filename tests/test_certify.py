@@ -218,7 +218,7 @@ def test_evidence_equals_the_plain_sums():
 
 
 def test_solve_until_proved():
-    lines = []
+    reports = []
     solution = certirl.solve(
         PROBLEM, basis=certirl.Legendre(11), columns=3, discount=0.7, delta=0.05, tail=0, rng=0, progress=False
     )
@@ -227,9 +227,17 @@ def test_solve_until_proved():
     assert PROBLEM.true_margin(solution.reward, discount=0.7) > solution.certificate.margin
     assert len(str(solution).splitlines()) == 6 and "assumed" in str(solution)
     again = certirl.solve(
-        PROBLEM, basis=certirl.Legendre(11), columns=3, discount=0.7, delta=0.05, tail=0, rng=0, progress=lines.append
+        PROBLEM,
+        basis=certirl.Legendre(11),
+        columns=3,
+        discount=0.7,
+        delta=0.05,
+        tail=0,
+        rng=0,
+        progress=lambda *report: reports.append(report),
     )
     np.testing.assert_array_equal(again.reward.coefficients, solution.reward.coefficients)
+    assert reports[-1] == (solution.samples, 1_000_000)
 
 
 @pytest.mark.parametrize(
@@ -316,14 +324,14 @@ def test_a_certificate_survives_the_file(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "error", "sentence"),
     [
-        ({"delta": 0.0}, ValueError, "delta must lie strictly"),
-        ({"delta": 1.0}, ValueError, "delta must lie strictly"),
-        ({"tail": -1.0}, ValueError, "not below 0, got -1.0"),
+        ({"delta": 0.0}, ValueError, "delta must be a number strictly"),
+        ({"delta": 1.0}, ValueError, "delta must be a number strictly"),
+        ({"tail": -1.0}, ValueError, "not below 0"),
         ({"discount": None}, ValueError, "pass discount and columns"),
         ({"columns": None}, ValueError, "pass discount and columns"),
         ({"discount": 1.0}, ValueError, "strictly between 0 and 1"),
         ({"expert": 5}, ValueError, "one of the actions"),
-        ({"samples": 3}, ValueError, "more data or fewer columns"),
+        ({"samples": 3}, ValueError, "samples must be at least 4 for 3 columns, got 3"),
         ({"rng": None}, TypeError, "rng is needed"),
     ],
 )

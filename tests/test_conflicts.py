@@ -224,7 +224,7 @@ def test_states_in_the_tube_are_left_alone_and_nothing_left_is_a_sentence():
         contests(as_policy(HEAT_REST_HEAT, 3), Legendre(9, (-1, 1)), tube=1.9)
     with pytest.raises(ValueError, match="never switches: leave tube out"):
         refute(ROOM.dynamics, expert=1, basis=Legendre(3), tube=0.1, rng=0)
-    with pytest.raises(ValueError, match="tube must be a half-width between 0 and 2"):
+    with pytest.raises(ValueError, match="tube must be a half-width strictly between 0 and 2"):
         refute(ROOM.dynamics, expert=HEAT_REST_HEAT, basis=Legendre(3), tube=-0.1, rng=0)
 
 

@@ -63,8 +63,8 @@ def test_transitions_are_read_only_and_do_not_touch_the_callers_arrays():
         ({"samples": 0}, "whole number of transitions per action"),
         ({"samples": -5}, "whole number of transitions per action"),
         ({"samples": 2}, "fewer columns or states"),
-        ({"columns": 12}, "columns must lie between"),
-        ({"columns": 0}, "columns must lie between"),
+        ({"columns": 12}, "columns must be a whole number of functions of the basis, at most 11, got 12"),
+        ({"columns": 0}, "columns must be a whole number of functions of the state, at least 1, got 0"),
         ({"form": "median"}, "form must be one of"),
         ({"objective": "l2"}, "objective must be one of"),
         ({"basis": certirl.Legendre(5, (0, 1))}, "without an interval"),
@@ -73,7 +73,10 @@ def test_transitions_are_read_only_and_do_not_touch_the_callers_arrays():
         ({"expert": "0"}, "one of the actions"),
         ({"discount": "0.7"}, "strictly between 0 and 1"),
         ({"samples": 1e3}, "whole number"),
-        ({"basis": None, "columns": 25}, "columns must lie between"),
+        (
+            {"basis": None, "columns": 25},
+            "functions, unless a basis is given, at most 21",
+        ),
     ],
 )
 def test_bad_settings_of_solve(settings, sentence):

@@ -71,7 +71,7 @@ def test_deterministic_components_raise_no_alarm():
 def test_wrong_calls_are_sentences():
     with pytest.raises(ValueError, match="level must be a number strictly between 0 and 1"):
         certirl.independent(Coupled(0.0), [[0], [1], [2]], rng=0, level=0)
-    with pytest.raises(ValueError, match="needs 180 transitions of every action, got 100"):
+    with pytest.raises(ValueError, match="transitions per action, at least 180, got 100"):
         certirl.independent(Coupled(0.0), [[0], [1], [2]], rng=0, samples=100)
     with pytest.raises(ValueError, match="belongs to no component"):
         certirl.independent(Coupled(0.0), [[0], [1]], rng=0)

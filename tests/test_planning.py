@@ -149,7 +149,7 @@ def test_a_solution_brings_its_reward_and_discount():
         ({"discount": None}, "pass discount, say"),
         ({"points": 2}, "points must be whole numbers of at least 3"),
         ({"points": 10**9}, "points must make a grid of at most 1,000,000, got 1,000,000,000"),
-        ({"draws": 0}, "draws must be a positive"),
+        ({"draws": 0}, "draws must be a whole number, at least 1"),
         ({"reward": None}, "has no reward of its own"),
         ({"step_reward": lambda s, a, t: s[:, 0]}, "not both"),
         ({"reward": lambda s: np.zeros(3)}, "numbers, got shape"),

@@ -289,9 +289,9 @@ def test_a_band_keeps_to_its_points_and_its_reach():
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"tube": 3.0}, "tube must be a half-width between 0 and 2"),
+        ({"tube": 3.0}, "tube must be a half-width strictly between 0 and 2"),
         ({"columns": None}, "pass discount and columns"),
-        ({"delta": 2.0}, "delta must lie strictly between 0 and 1"),
+        ({"delta": 2.0}, "delta must be a number strictly between 0 and 1"),
         ({"expert": lambda s: (np.sin(300 * s[:, 0]) > 0).astype(int)}, "every state is within 0.05 of a state where"),
         ({"expert": lambda s: np.zeros(3)}, "asked about all states at once"),
         ({"reward_range": None, "reward": lambda s: np.full(len(s), np.nan)}, "finite at every state"),
@@ -313,7 +313,7 @@ def test_solve_goes_on_until_the_regret_is_as_small_as_asked(problem):
     assert little.samples > any_regret.samples
     true = regret(problem.dynamics, little.reward, problem.expert, discount=problem.discount)
     assert true <= little.certificate.relative_regret
-    with pytest.raises(ValueError, match="regret must be a share of the value's span, between 0 and 1, got 5"):
+    with pytest.raises(ValueError, match="regret must be a share of the value's span strictly between 0 and 1, got 5"):
         certirl.solve(problem.dynamics, **settings, regret=5)
 
 

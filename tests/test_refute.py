@@ -204,11 +204,11 @@ def test_the_same_seed_gives_the_same_answer():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"expert": 3}, "expert must be one of at least two actions, 0 … 2, got 3"),
-        ({"delta": 0.0}, "delta must lie strictly between 0 and 1"),
+        ({"expert": 3}, "expert must be one of the actions 0 … 2, or a function of states, got 3"),
+        ({"delta": 0.0}, "delta must be a number strictly between 0 and 1"),
         ({"basis": Legendre(1)}, "holds constants only"),
-        ({"columns": 0}, "size must be a positive whole number"),
-        ({"tail": -1.0}, "tail must be a number, .* not below 0"),
+        ({"columns": 0}, "columns must be a whole number of functions of the state, at least 1"),
+        ({"tail": -1.0}, "tail must be .* not below 0"),
         ({"samples": 30}, "cannot tell 12 functions apart"),
         ({"basis": Legendre(4, (0.0, 1.0))}, "the basis lives on"),
     ],

@@ -156,7 +156,7 @@ def test_sums_that_turn_infeasible_in_the_last_round_are_an_answer(rng, actions)
         ({"basis": certirl.Legendre(1)}, "holds constants only"),
         ({"expert": 7}, "expert must be one of"),
         ({"columns": [3, 3, 3]}, "2 components but 3 numbers of columns"),
-        ({"delta": 0}, "delta must lie strictly"),
+        ({"delta": 0}, "delta must be a number strictly"),
         ({"components": [[0, 1]]}, "a refutation is for"),
     ],
 )

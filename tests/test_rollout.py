@@ -118,14 +118,14 @@ def test_several_coordinates():
 @pytest.mark.parametrize(
     ("reward", "settings", "sentence"),
     [
-        (SOLUTION, {"states": 0}, "states must be a whole number, at least 1, got 0"),
-        (SOLUTION, {"states": 2.5}, "states must be a whole number, at least 1, got 2.5"),
+        (SOLUTION, {"states": 0}, "how many to start from, at least 1, got 0"),
+        (SOLUTION, {"states": 2.5}, "how many to start from, at least 1, got 2.5"),
         (SOLUTION, {"states": []}, "at least one start state"),
         (SOLUTION, {"states": [0.0, 3.0]}, "1 of 2 states lie outside the domain"),
         (SOLUTION, {"steps": 0}, "steps must be a whole number, at least 1, got 0"),
         (SOLUTION, {"samples": 1}, "samples must be a whole number, at least 2, got 1"),
         (SOLUTION, {"discount": 1.0}, "discount must be a number strictly between 0 and 1, got 1.0"),
-        (SOLUTION, {"expert": 3}, "expert must be one of the actions 0 … 2, or a function of states, got 3"),
+        (SOLUTION, {"expert": 3}, "expert must be one of the actions 0 … 2, got 3"),
         (SOLUTION, {"rng": None}, "rng is needed"),
         (np.cos, {}, "pass discount"),
         (5, {"discount": 0.5}, "must be a function of states, a Reward or a Solution, got int"),

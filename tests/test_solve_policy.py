@@ -183,11 +183,11 @@ def test_actions_that_never_differ_leave_it_undetermined():
     ("given", "sentence"),
     [
         ({"cover": 0.1}, "cover is for experts that always take one action"),
-        ({"tail": 0.0}, "tail is for the certificate of a policy: pass delta too"),
+        ({"tail": 0.0}, "tail is for a certificate: pass delta too"),
         ({"components": [[0]]}, "components is for experts"),
         ({"columns": 3}, "columns is for the certificate of a policy"),
         ({"rng": None}, "rng is needed"),
-        ({"samples": 2.5}, "whole number of states"),
+        ({"samples": 2.5}, "whole number of transitions per action"),
         ({"samples": 10}, "at least 100"),
         ({"discount": 1.5}, "discount"),
         ({"margin": -1.0}, "half-width of a tube"),

@@ -81,7 +81,7 @@ def test_actions_that_the_expert_mixes_tie_and_the_others_lose():
     [
         (np.eye(3), [0, 0, 0], r"shape \[actions, states, states\], got \[3, 3\]"),
         (np.full((2, 2, 2), 0.4), [0, 0], "action 0 at state 0 adds up to 0.8"),
-        (np.full((2, 2, 2), 0.5), [0, 2], "one of the actions 0 … 1 for each of the 2 states"),
+        (np.full((2, 2, 2), 0.5), [0, 2], "one of the actions 0 … 1 for each state, got 2 at state 1"),
         (np.full((2, 2, 2), 0.5), [[0.5, 0.2], [1, 0]], "probabilities must not be negative and add up to 1"),
         (np.full((1, 2, 2), 0.5), [0, 0], "only one action"),
     ],

@@ -34,6 +34,7 @@ from certirl.simulator import (
     can_pair,
     check_simulator,
     draw,
+    noise_fault,
     terminal_of,
 )
 from certirl.tail import TailLike, check_tail, tail_in_words, tail_number
@@ -317,11 +318,20 @@ def check_settings(source: Any, samples: Any, *, tail: Any, paired: Any, progres
         check_simulator(source)
         if paired is not None:
             as_flag(paired, "paired")
-        return SAMPLES if samples is None else as_samples(samples)
+        count = SAMPLES if samples is None else as_samples(samples)
+        check_noise(source)
+        return count
     for name, value in {"samples": samples, "paired": paired}.items():
         if value is not None:
             raise ValueError(f"{name} is for simulators: a log is used as it is, leave {name} out")
     return 0
+
+
+def check_noise(simulator: Any) -> None:
+    """Refuse, with a sentence, simulators whose random numbers no proof can rest on."""
+    fault = noise_fault(simulator)
+    if fault:
+        raise ValueError(fault)
 
 
 def check_enough(source: Any, samples: int, columns: int) -> None:

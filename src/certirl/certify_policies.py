@@ -197,5 +197,4 @@ def allowed_tube(tube: float | None, domain: Domain) -> float:
     share = TUBE if len(domain) < 3 else TUBE_OF_THREE
     if tube is None:
         return share * width
-    meaning = "a half-width in units of the state, less than the width of the domain,"
-    return as_number(tube, "tube", least=0, most=width, strict=True, meaning=meaning)
+    return as_number(tube, "tube", least=0, most=width, strict=True, meaning="a half-width")

@@ -204,6 +204,7 @@ class PolicySolution:
     file: str | None = None
     verified: bool = True
     most_samples: int | None = None
+    expert: ClassVar[None] = None  # depends on the state, and is not kept
 
     def __post_init__(self) -> None:
         freeze(self)

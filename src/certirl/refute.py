@@ -227,6 +227,7 @@ def refute(
     """
     delta = check_delta(delta)
     samples = check_settings(source, samples, tail=tail, paired=paired, progress=progress)
+    one_coordinate(as_domain(source.domain), "a refutation is")
     rows = as_basis(basis, as_domain(source.domain), like="certirl.Legendre(5)")
     policy = _check(source, expert, rows, tube)
     if columns is not None:
@@ -245,7 +246,6 @@ def refute(
 
 def _check(source: Any, expert: Any, basis: Basis, tube: float | None) -> Policy:
     """The expert, if it and the rest can be asked about."""
-    one_coordinate(as_domain(source.domain), "a refutation is")
     check_endless(source)
     alone = not callable(expert) and not hasattr(expert, "predict")
     if alone or source.n_actions < 2:

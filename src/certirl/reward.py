@@ -92,7 +92,7 @@ def paid_at_an_end(reward: RewardLike, states: Array) -> Array:
 
 def known_expert(reward: Any, expert: Any) -> Any:
     """The expert as given, or that of a solution; None if there is only a reward."""
-    if expert is None and hasattr(reward, "reward") and not hasattr(reward, "expert"):
+    if expert is None and getattr(reward, "expert", 0) is None:
         raise ValueError("a solution of an expert that depends on the state does not keep the expert: pass expert=…")
     return getattr(reward, "expert", None) if expert is None else expert
 

@@ -18,7 +18,7 @@ from certirl.bases import Legendre
 from certirl.bellman import check_problem
 from certirl.bounded import bounded
 from certirl.boxes import product
-from certirl.certify import check_delta, check_endless
+from certirl.certify import check_delta, check_endless, check_noise
 from certirl.concentration import SELF_EVENTS, log_term, self_bounded
 from certirl.domain import Array, Domain, as_domain, describe, freeze
 from certirl.doors import as_count, as_probability
@@ -140,6 +140,7 @@ def scenario(
     share, delta = as_probability(share, "share"), check_delta(delta)
     samples = as_count(samples, "samples", least=2, meaning="a whole number of rollouts")
     check_endless(simulator)
+    check_noise(simulator)
     steps = max(int(np.ceil(np.log(CUT) / np.log(discount))), 1)
     count, spared = _how_many(share, delta, states, samples, steps)
     domain, generator = as_domain(simulator.domain), as_generator(rng, "scenario")

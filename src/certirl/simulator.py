@@ -28,6 +28,10 @@ NO_ENDS = (
     "a proof is for problems without terminal states, beside which the next value jumps; certirl.solve without delta "
     "takes terminal states and validates the answer on fresh states"
 )
+# A trial of a simulator's random numbers: states, copies of each, calls, and the ratio of variances above which rows
+# are not independent; the probability of that for rows that are is below 1e-15.
+_TRIAL_STATES, _TRIAL_ROWS, _TRIAL_CALLS, _TRIAL_RATIO = 4, 64, 8, 6.0
+_TRIAL_ROUNDING = 1e-6  # of the width: smaller differences are those of single precision
 MOST_KEPT = 10**9  # transitions in one record: 24 GB or more
 MOST_SAMPLES = 10**11  # transitions per action: hours of work on one machine
 
@@ -261,6 +265,47 @@ def draw(
     bits = as_generator(rng).bit_generator
     (own,) = bits.seed_seq.spawn(1)  # type: ignore[attr-defined]
     return Draws(simulator, basis.on(as_domain(simulator.domain)), n, own, type(bits), design, paired, 0, endless)
+
+
+def noise_fault(simulator: Simulator) -> str:
+    """What is wrong with the random numbers of a simulator, in a sentence; empty if a short trial finds nothing.
+
+    A few states, each repeated in many rows, are asked about in several calls with generators of fixed seeds, so that
+    no stream of the user's rng is touched. The same seed must give the same answers. If rows are independent, the mean
+    over the rows of a state varies from call to call by 1/√rows of what rows vary among themselves: the ratio of both
+    variances is then about 1, an average of F(calls − 1, …), and far above it if rows share random numbers.
+    """
+    domain, device = as_domain(simulator.domain), device_of(simulator)
+    low, high = np.array(domain).T
+    places = low + (high - low) * np.random.default_rng(0).random((_TRIAL_STATES, len(low)))
+    rows: Any = np.repeat(places, _TRIAL_ROWS, axis=0)
+    if device is not None:
+        rows = tensors.torch().tensor(rows, device=device, dtype=tensors.torch().float32)
+
+    def answer(action: int, number: int) -> Array:
+        seed = np.random.SeedSequence(number)
+        stream = np.random.default_rng(seed) if device is None else tensors.generator(seed, device)
+        found = ask(simulator, rows, action, stream, domain)
+        values = found if device is None else found.double().cpu().numpy()
+        return np.asarray((values - low) / (high - low)).reshape(_TRIAL_STATES, _TRIAL_ROWS, -1)
+
+    for action in range(simulator.n_actions):
+        calls = np.stack([answer(action, number) for number in range(_TRIAL_CALLS)])
+        if np.abs(calls[0] - answer(action, 0)).max() > _TRIAL_ROUNDING:
+            return (
+                f"the simulator does not draw from the rng it is given: asked twice about the same states and action "
+                f"{action} with the same rng, it answers differently; take every random number from rng, keep no state"
+            )
+        within = calls.var(axis=2, ddof=1).mean(axis=0)
+        between = _TRIAL_ROWS * calls.mean(axis=2).var(axis=0, ddof=1)
+        noisy = between > _TRIAL_ROUNDING**2
+        ratios = np.where(noisy, between / np.maximum(within, _TRIAL_ROUNDING**2), 0.0)
+        if (ratios.mean(axis=0) > _TRIAL_RATIO).any():
+            return (
+                "the rows of one call share random numbers: of copies of one state the simulator's answers for action "
+                f"{action} vary together from call to call; draw for every row by itself, say rng.random(len(states))"
+            )
+    return ""
 
 
 def check_rollouts(states: int, samples: int, steps: int) -> None:

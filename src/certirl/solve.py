@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, overload
 
 from certirl._map import on
@@ -10,14 +11,14 @@ from certirl.bases import as_basis
 from certirl.bellman import check_problem
 from certirl.certify import check_delta, check_endless, has_ends
 from certirl.domain import as_domain
-from certirl.doors import as_count, as_flag, shown
+from certirl.doors import as_count, as_flag, setting, shown
 from certirl.estimate import FORMS
 from certirl.moments import Moments
 from certirl.policy_solution import PolicySolution
 from certirl.progress import Report, announcer, check_progress
 from certirl.prove_policy import prove_policy, prove_policy_by_log
 from certirl.recover import OBJECTIVES, as_radius, check_slack
-from certirl.simulator import Simulator, as_samples, check_simulator
+from certirl.simulator import Simulator, as_samples, check_simulator, noise_fault
 from certirl.solution import Solution
 from certirl.solve_action import estimated, proved_by_draws, proved_by_log
 from certirl.solve_components import solve_components
@@ -111,6 +112,12 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
         if value is not None and name in idle:
             raise ValueError(idle[name])
     check_slack(slack)
+    if not isinstance(source, Transitions | Moments):
+        fault = noise_fault(source)
+        if fault and is_proof:
+            raise ValueError(fault)
+        if fault:
+            warnings.warn(fault, stacklevel=2)
     samples = SAMPLES if samples is None else as_samples(samples)
     max_samples = MAX_SAMPLES if max_samples is None else as_samples(max_samples, "max_samples")
     proof: dict[str, Any] = {"delta": delta, "tail": tail}
@@ -195,18 +202,23 @@ def _idle(*, is_simulator: bool, is_policy: bool, is_proof: bool) -> dict[str, s
     """Keywords that would be without effect, with the sentence that says so."""
     found = {}
     if not is_simulator:
-        found["samples"] = "samples is for simulators: a log is used as it is, leave samples out"
-        found["paired"] = "paired is for simulators: a log says itself whether its rows are paired, leave paired out"
-        found["max_samples"] = "max_samples is for simulators: a log has no more to draw, leave max_samples out"
+        for name, why in {
+            "samples": "a log is used as it is",
+            "paired": "a log says itself whether its rows are paired",
+            "max_samples": "a log has no more to draw",
+        }.items():
+            found[name] = f"{setting(name)} is for simulators: {why}, leave {setting(name)} out"
     elif is_proof:
         found["samples"] = "with delta, transitions are drawn until max_samples: leave samples out"
     if not is_proof:
         for name in ("max_samples", "tail", *(("tube", "regret") if is_policy else ())):
-            found[name] = f"{name} is for a certificate: pass delta too, or leave {name} out"
+            given, delta = setting(name), setting("delta")
+            found[name] = f"{given} is for a certificate: pass {delta} too, or leave {given} out"
     if not is_policy:
         for name in ("tube", "regret"):
-            found[name] = f"an expert who always takes one action never switches: leave {name} out"
-        found["margin"] = "margin is for experts that depend on the state; of one action it is 1 at every state"
+            found[name] = f"an expert who always takes one action never switches: leave {setting(name)} out"
+        given = setting("margin")
+        found["margin"] = f"{given} is for experts that depend on the state; of one action it is 1 at every state"
     return found
 
 
@@ -215,10 +227,12 @@ def _without_program(*, is_policy: bool, is_proof: bool) -> dict[str, str]:
     names = ("objective", "form", "cover", "components")
     if not is_policy:
         why = "is not for problems with terminal states, for which V is sought with values of 0 there"
-        return {name: f"{name} {why}: leave {name} out" for name in (*names, "columns")}
-    found = {name: f"{name} is for experts that always take one action: leave it out for a policy" for name in names}
+        return {name: f"{setting(name)} {why}: leave {setting(name)} out" for name in (*names, "columns")}
+    why = "is for experts that always take one action: leave it out for a policy"
+    found = {name: f"{setting(name)} {why}" for name in names}
     if not is_proof:
-        found["columns"] = "columns is for the certificate of a policy: pass delta too, or leave it out"
+        given, delta = setting("columns"), setting("delta")
+        found["columns"] = f"{given} is for the certificate of a policy: pass {delta} too, or leave it out"
     return found
 
 
