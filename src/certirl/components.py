@@ -92,7 +92,9 @@ def as_components(components: Any, bases: Basis | Sequence[Basis] | None, domain
         bases = [Legendre(DEGREES.get(len(group), 2) + 1) for group in groups.values()]
     each = list(bases) if isinstance(bases, Sequence) and not isinstance(bases, str) else [bases] * len(groups)
     if len(each) != len(groups):
-        raise ValueError(f"there are {len(groups)} components but {len(each)} bases; pass one for all or one for each")
+        raise ValueError(
+            f"there are {len(groups)} components but {len(each)} bases; pass one basis for all or one for each"
+        )
     for basis in each:
         if not isinstance(basis, Basis):
             raise TypeError(f"basis must be a basis such as Legendre(11), or a list of them, got {shown(basis)}")
