@@ -312,8 +312,8 @@ def check_rollouts(states: int, samples: int, steps: int) -> None:
     """Refuse, with a sentence, rollouts that would take days."""
     if states * samples * steps > MOST_SAMPLES:
         raise ValueError(
-            f"states={states:,}, samples={samples:,} and steps={steps:,} make {states * samples * steps:,} steps for each "
-            f"first action, more than {MOST_SAMPLES:,}: ask for fewer"
+            f"states={states:,}, samples={samples:,} and steps={steps:,} make {states * samples * steps:,} moves for "
+            f"each first action, more than {MOST_SAMPLES:,}: ask for fewer"
         )
 
 
