@@ -1,5 +1,6 @@
 """Logs enter by a few doors: what is no data gets one sentence there, and no proof rests on rows that are dependent."""
 
+import pickle
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -339,6 +340,14 @@ def test_walks_are_noticed_in_any_order():
     assert continued_rows(pairs) == repeated_rows(pairs) == 0
 
 
+def test_parts_that_travelled_apart_are_parts_of_one_log_still():
+    log = drawn(PROBLEM, uniform(300))
+    known = rows_of(log, np.arange(len(log)), episodes=np.arange(len(log)) // 2)
+    parts = [pickle.loads(pickle.dumps(known.where(np.arange(len(log)) % 2 == side))) for side in (0, 1)]
+    with pytest.raises(ValueError, match="the steps of an episode follow from each other"):
+        proofs(concatenate(parts))["certify"]()
+
+
 def test_records_put_together_keep_what_is_known():
     log = drawn(PROBLEM, uniform(4))
     known = rows_of(log, np.arange(12), episodes=np.append(np.repeat([7, 9], 5), [-1, -1]))
@@ -569,6 +578,21 @@ def test_tables_of_episodes_are_refused_by_file_and_row(tmp_path, text, sentence
         assert "log.csv" in str(caught.value) or "no steps" in sentence
 
 
+def test_the_command_line_names_its_own_options(tmp_path, capsys):
+    file = written(tmp_path / "log.csv", "episode,state,action\n0,0.5,0\n0,2.5,1\n0,0.1,\n")
+    for options, sentence in (
+        (["--domain", "0", "1"], "write --outside clip or --outside drop"),
+        (["--domain", "0", "3", "--periodic", "3"], "--periodic 3 names no coordinate"),
+        (["--periodic", "0"], "write --domain LOW HIGH"),
+        (["--domain", "nan", "1"], "--domain must have finite ends"),
+        (["--actions", "1000000"], "--actions must be a whole number of actions, at most 1,000, got 1000000"),
+        (["--actions", "-3"], "--actions must be a whole number of actions, at least 1, got -3"),
+        (["--actions", "1"], "log.csv: action 1 in row 1 is not the only action, 0"),
+    ):
+        assert main(["coverage", str(file), *options]) == 2
+        assert sentence in capsys.readouterr().err
+
+
 def test_one_row_episodes_on_the_command_line_are_one_sentence(tmp_path, capsys):
     file = written(tmp_path / "log.csv", "episode,state,action\n0,0.5,\n1,0.25,\n")
     for command in (["coverage", str(file)], ["solve", str(file), "--discount", "0.7"]):
@@ -619,6 +643,16 @@ def test_a_demonstrated_policy_does_not_see_later_changes():
     before = policy(np.linspace(0, 1, 9)[:, None])
     states[:], actions[:] = 0.0, 0
     np.testing.assert_array_equal(policy(np.linspace(0, 1, 9)[:, None]), before)
+
+
+def test_copied_demonstrations_are_held_out_together():
+    """Three in ten were mistaken, so that no policy is wrong at less; copies of what it was fitted to would hide it."""
+    rng = np.random.default_rng(0)
+    states, mistaken = rng.random(200), rng.random(200) < 0.3
+    rows = np.tile(np.arange(200), 20)
+    policy = certirl.policy_from(states[rows], ((states > 0.5) ^ mistaken)[rows].astype(int), neighbours=1)
+    assert policy.groups == 40 and policy.errors > 0.25 and policy.interval[1] > 0.4
+    assert "held out at 40 different states, which count alike" in str(policy)
 
 
 # Moments and coverage.

@@ -45,7 +45,7 @@ class Demonstrated(Policy):
         errors: the share of those it got wrong; the mean of these shares over episodes, where episodes are known.
         interval: that holds the true share with probability 95 %: exact for single demonstrations that are independent
             (Clopper and Pearson), and for whole episodes that are (Chernoff's bound, with one number for each).
-        groups: the number of episodes held out; None if demonstrations count singly.
+        groups: the number of episodes, or of different states, held out; None if demonstrations count singly.
         method: how it was estimated.
     """
 
@@ -82,14 +82,14 @@ def policy_from(
             as in scikit-learn, which is copied and given coordinates scaled to [-1, 1], angles as cosine and sine.
         n_actions: the number of actions; the largest seen plus one if left out.
         episodes: the number of the episode of each demonstration ``[n]``: whole episodes are then held out, since the
-            states of one are no independent tests.
+            states of one are no independent tests. Left out, demonstrations at one and the same state stay together.
         domain: by whose widths distances are measured; that of the data if left out.
         periodic: coordinates that go around the domain.
         neighbours: how many vote; chosen among 1, 3, 9 and 27 by leaving one out of the fitted part, if left out.
         held_out: the share to count errors on.
         rng: a seed or Generator, for what is held out.
     """
-    rows, taken, groups, box, count = _checked(states, actions, episodes, domain, n_actions)
+    rows, taken, groups, of, box, count = _checked(states, actions, episodes, domain, n_actions)
     around = as_axes(periodic, len(box))
     if around and domain is None and actions is not None:
         raise ValueError(f"periodic needs a domain to go around: pass domain=(low, high), got periodic={around}")
@@ -98,7 +98,7 @@ def policy_from(
     wrong = Policy(count, fitted)(rows[tried]) != taken[tried]
     errors, interval, blocks = _counted(wrong, None if groups is None else groups[tried])
     number, tests = int((~tried).sum()), int(tried.sum())
-    unit = f"{tests:,} held out" if blocks is None else f"{tests:,} held out in {blocks} episodes, which count alike"
+    unit = f"{tests:,} held out" if blocks is None else f"{tests:,} held out {of.format(blocks)}, which count alike"
     assumption = (
         f"the expert's policy was estimated from {number:,} demonstrations ({told}): wrong at {errors:.2%} of {unit}, "
         f"at {interval[0]:.2%} to {interval[1]:.2%} of states like these with confidence {1 - LEVEL:.0%}; of other "
@@ -119,7 +119,7 @@ def policy_from(
 
 def _checked(
     states: Any, actions: Any, episodes: Any, domain: Any, n_actions: int | None
-) -> tuple[Array, NDArray[np.intp], NDArray[Any] | None, Domain, int]:
+) -> tuple[Array, NDArray[np.intp], NDArray[Any] | None, str, Domain, int]:
     if isinstance(states, Transitions):
         if actions is not None:
             raise TypeError("transitions hold their actions: leave actions out")
@@ -143,7 +143,13 @@ def _checked(
     groups = None if episodes is None else as_labels(episodes, "episodes")
     if groups is not None and groups.shape != taken.shape:
         raise ValueError(f"episodes must have one number for each of {len(taken)} demonstrations, got {groups.shape}")
-    return as_states(rows, box), taken, groups, box, count_actions(taken) if declared is None else declared
+    of, inside = "in {} episodes", as_states(rows, box)
+    if groups is None:
+        # A state seen twice is one test, and none if the policy was fitted to it.
+        found, which = np.unique(inside, axis=0, return_inverse=True)
+        if len(found) < len(rows):
+            groups, of = which.reshape(-1), "at {} different states"
+    return inside, taken, groups, of, box, count_actions(taken) if declared is None else declared
 
 
 def _held_out(units: int | NDArray[Any], share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
@@ -151,7 +157,7 @@ def _held_out(units: int | NDArray[Any], share: float, rng: np.random.Generator)
     names, which = (np.arange(units),) * 2 if isinstance(units, int) else np.unique(units, return_inverse=True)
     kept = round(len(names) * as_probability(share, "held_out"))
     if not 1 <= kept < len(names):
-        what = "demonstrations" if isinstance(units, int) else "episodes"
+        what = "demonstrations" if isinstance(units, int) else "episodes or different states"
         raise ValueError(f"held_out must leave some of {len(names)} {what} on either side, got {share!r}")
     return np.isin(which.reshape(-1), rng.permutation(len(names))[:kept])
 

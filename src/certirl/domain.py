@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from certirl.doors import as_array, as_count, shown
+from certirl.doors import as_array, as_count, setting, shown
 
 Array = NDArray[Any]
 Domain = tuple[tuple[float, float], ...]
@@ -34,17 +34,17 @@ def freeze(record: Any) -> None:
 
 def as_domain(value: Any) -> Domain:
     """Turn ``(low, high)`` or a sequence of such pairs into a tuple of float pairs, one per coordinate."""
-    got = f"got {shown(value)}"
+    written, got = setting("domain"), f"got {shown(value)}"
     try:
         box = as_array(value, "domain").astype(np.float64)
     except ValueError:
-        raise ValueError(f"domain must be (low, high) or a tuple of such pairs, {got}") from None
+        raise ValueError(f"{written} must be (low, high) or a tuple of such pairs, {got}") from None
     if box.ndim == 1:
         box = box[None, :]
     if box.ndim != 2 or box.shape[1] != 2 or len(box) == 0:
-        raise ValueError(f"domain must be (low, high) or a tuple of such pairs, {got}")
+        raise ValueError(f"{written} must be (low, high) or a tuple of such pairs, {got}")
     if not np.isfinite(box).all():
-        raise ValueError(f"domain must have finite ends, {got}; clip or squash unbounded coordinates first")
+        raise ValueError(f"{written} must have finite ends, {got}; clip or squash unbounded coordinates first")
     if not (box[:, 0] < box[:, 1]).all():
         raise ValueError(f"every interval of the domain needs low < high, {got}")
     widths = box[:, 1] / 2 - box[:, 0] / 2
@@ -158,7 +158,8 @@ def as_axes(axes: Any, dimension: int, *, name: str = "periodic") -> tuple[int, 
         found = None
     if found is None:
         known = "coordinate 0 alone" if dimension == 1 else f"coordinates 0 … {dimension - 1}"
-        raise ValueError(f"{name} must be a tuple of coordinates, and the states have {known}; got {shown(axes)}")
+        known = f"and the states have {known}; got {shown(axes)}"
+        raise ValueError(f"{setting(name)} must be a tuple of coordinates, {known}")
     return tuple(found)
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.domain import Array, Domain, as_actions, as_domain, as_n_actions, count_actions
+from certirl.doors import setting
 from certirl.episode_readers import Columns, Rows, columns_of, join, refuse_copies, row_batches, sections
 from certirl.episodes import Steps, from_episodes, split
 from certirl.readers import Paths, find_files, row_groups
@@ -227,7 +228,8 @@ def episode_chunks(
 ) -> list[EpisodeChunk]:
     """Cut tables of episodes into parts that can be read independently; see `certirl.tables.stream_episodes`."""
     if settings.get("outside") == "drop":
-        raise ValueError("a stream cannot say what it dropped: write outside='clip', or use read_episodes")
+        clip = setting("outside", "'clip'")
+        raise ValueError(f"a stream cannot say what it dropped: write {clip}, or use read_episodes")
     count = None if n_actions is None else as_n_actions(n_actions)
     if settings.get("actions") is not None:
         count = as_n_actions(len(settings["actions"]))
@@ -260,7 +262,7 @@ def _extent(parts: list[EpisodeChunk]) -> tuple[Array, NDArray[np.intp]]:
         high = np.maximum(high, np.maximum(*(states.max(axis=0) for states in ends)))
         seen |= set(np.unique(steps.actions).tolist())
     if not seen:
-        raise ValueError("there are no steps in these episodes")
+        raise ValueError(f"{parts[0].file}{' …' * (len(parts) > 1)}: there are no steps in these episodes")
     if (low >= high).any():
         raise ValueError("some coordinate never changes, so the data spans no box; give the domain, (low, high)")
     return np.stack([low, high], axis=1), np.array(sorted(seen)).astype(np.intp)

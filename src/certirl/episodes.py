@@ -26,7 +26,7 @@ from certirl.domain import (
     describe,
     freeze,
 )
-from certirl.doors import as_array, as_flag, as_flags, as_labels, as_reals, lend, shown
+from certirl.doors import as_array, as_flag, as_flags, as_labels, as_reals, lend, setting, shown
 from certirl.transitions import Transitions
 
 OUTSIDE = ("refuse", "clip", "drop")
@@ -142,7 +142,8 @@ def from_episodes(
     if domain is not None:
         steps = _inside(steps, as_domain(domain), around, outside)
     elif around:
-        raise ValueError("a coordinate that goes around needs a domain to go around: pass domain=((low, high), …)")
+        box = setting("domain", "((low, high), …)")
+        raise ValueError(f"a coordinate that goes around needs a domain to go around: write {box}")
     count = (count_actions(chosen) if declared is None else declared) if actions is None else len(actions)
     if steps.terminal.any():
         steps = _absorbed(steps, count) if absorb else _noted(steps, f"{int(steps.terminal.sum())} terminal states")
@@ -389,7 +390,8 @@ def _inside(steps: Steps, domain: Domain, periodic: tuple[int, ...], outside: st
         return steps
     account = _account(beyond, ends, domain, rows)
     if outside == "refuse":
-        raise ValueError(f"{account}; widen the domain, or write outside='clip' or outside='drop'")
+        instead = " or ".join(setting("outside", repr(word)) for word in OUTSIDE[1:])
+        raise ValueError(f"{account}; widen the domain, or write {instead}")
     if outside == "clip":
         return _noted(steps, f"{account}; they were put on its edge")
     if rows.all():

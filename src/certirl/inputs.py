@@ -167,6 +167,7 @@ def read_log(options: argparse.Namespace) -> Transitions:
         log = read_transitions(options.data, **given)
     else:
         print(told_about(columns))
+        check_axes(options.periodic, len(columns.states))
         log = read_episodes(options.data, **given, **of_episodes(options, columns))
     check_axes(options.periodic, len(log.domain))
     print(log)

@@ -34,7 +34,7 @@ from certirl.domain import (
     as_states,
     describe,
 )
-from certirl.doors import as_count, as_flag, as_flags
+from certirl.doors import as_count, as_flag, as_flags, setting
 from certirl.episode_readers import marks, refuse_copies, refuse_two_formats
 from certirl.episode_tables import EpisodeChunk, episode_chunks, read_demonstrations, read_episodes
 from certirl.moments import Moments, Source, check_repeats, of_chunk
@@ -119,6 +119,10 @@ class Survey:
         return sum(self.counts)
 
     @property
+    def _named(self) -> str:
+        return f"{self.files[0]}{' …' * (len(self.files) > 1)}: "
+
+    @property
     def domain(self) -> Domain:
         """The smallest box that holds the data."""
         if any(low >= high for low, high in zip(self.low, self.high, strict=True)):
@@ -130,12 +134,13 @@ class Survey:
         """The largest action seen plus one."""
         if self.largest_action >= MOST_ACTIONS:
             raise ValueError(
-                f"action {self.largest_action} is above {MOST_ACTIONS - 1}, the largest possible: number the actions "
-                "0, 1, …"
+                f"{self._named}action {self.largest_action} is above {MOST_ACTIONS - 1}, the largest possible: "
+                "number the actions 0, 1, …"
             )
         if self.largest_action >= self.rows:
             raise ValueError(
-                f"there is an action {self.largest_action} in only {self.rows} transitions: number the actions 0, 1, …"
+                f"{self._named}there is an action {self.largest_action} in only {self.rows} transitions: number the "
+                "actions 0, 1, …"
             )
         return self.largest_action + 1
 
@@ -291,7 +296,8 @@ def measure(
     basis, repeats = as_basis(basis).on(plan[0].domain), as_flag(allow_repeats, "allow_repeats")
     narrow = basis.resized(basis.size if columns is None else as_count(columns, "columns"))
     if narrow.size > basis.size:
-        raise ValueError(f"columns must lie between 1 and the {basis.size} functions of the basis, got {columns}")
+        most = f"the {basis.size} functions of the basis"
+        raise ValueError(f"{setting('columns')} must lie between 1 and {most}, got {columns}")
     files = list(dict.fromkeys(chunk.file for chunk in plan))
     fingerprints = {file: fingerprint(Path(file)) for file in files}
     if not repeats:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +60,7 @@ class Transitions:
     independent: bool | None = field(default=None, kw_only=True)
     notes: tuple[str, ...] = field(default=(), kw_only=True)
     # The same in all parts of a log: there, and only there, the same number is the same episode.
-    _origin: object = field(default_factory=object, init=False, repr=False)
+    _origin: str = field(default_factory=lambda: uuid4().hex, init=False, repr=False)
 
     def __post_init__(self) -> None:
         declared = None if self.n_actions is None else as_n_actions(self.n_actions)
@@ -243,22 +244,22 @@ def join_terminal(columns: Sequence[NDArray[np.bool_] | None]) -> NDArray[np.boo
 
 
 def join_episodes(
-    columns: Sequence[NDArray[np.intp] | None], lengths: Sequence[int], origins: Sequence[object] | None = None
+    columns: Sequence[NDArray[np.intp] | None], lengths: Sequence[int], origins: Sequence[str] | None = None
 ) -> NDArray[np.intp] | None:
     """Numbers 0, 1, … of the episodes of several logs one after the other; None if all are unknown.
 
     Args:
         columns: the numbers of each, or None; a row without number is one by itself.
         lengths: how many rows each has.
-        origins: where the same object stands twice, the same number is the same episode; all different if left out.
+        origins: where two are the same, the same number is the same episode; all different if left out.
     """
     if all(column is None for column in columns):
         return None
-    places = range(len(columns)) if origins is None else [id(origin) for origin in origins]
     labels = []
-    for number, (column, length, place) in enumerate(zip(columns, lengths, places, strict=True)):
+    for number, (column, length) in enumerate(zip(columns, lengths, strict=True)):
         own = np.arange(length) if column is None else column
-        log = number if column is None else len(columns) + list(places).index(place)
+        log = number if origins is None else origins.index(origins[number])
+        log = number if column is None else len(columns) + log
         labels.append(np.stack([np.full(length, log), own]))
     whole = np.concatenate(labels, axis=1)
     joined = np.full(whole.shape[1], -1, dtype=np.intp)
