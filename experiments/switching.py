@@ -260,7 +260,8 @@ def measured(task: list[Any]) -> dict[str, Any]:
     if not beside:  # a log whose states were drawn without a thought of switches
         source = certirl.sample(source, basis=columns, samples=samples, rng=0, design=True, paired=True)
     given = {"expert": problem.expert, "discount": problem.discount, "tail": problem.dynamics.tail, "tube": TUBE}
-    proof: Any = certirl.certify(problem.reward, source, columns=columns, samples=samples, rng=0, paired=True, **given)
+    drawn = {"samples": samples, "paired": True} if beside else {}
+    proof: Any = certirl.certify(problem.reward, source, columns=columns, rng=0, **drawn, **given)
     _, _, value = expert_values(problem.dynamics, problem.reward, problem.expert, discount=problem.discount)
     places = np.array(problem.expert.switches)[:, None]
     neighbours = [tuple(sorted(pair)) for pair in zip(problem.expert.actions, problem.expert.actions[1:], strict=False)]

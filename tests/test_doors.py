@@ -377,6 +377,7 @@ def test_a_still_simulator_is_known_though_it_works_in_place():
 
 
 LOG = certirl.sample(Drift(), basis=Legendre(5), samples=300, rng=0)
+CRITERION = certirl.bellman(certirl.estimate(certirl.measure(LOG, basis=Legendre(5))), discount=0.7)
 PLAIN = {"discount": 0.7, "samples": 300, "rng": 0}
 PROVED = {"discount": 0.7, "delta": 0.05, "rng": 0}
 
@@ -571,6 +572,14 @@ def test_wrong_settings_of_rollouts_are_named(name, value):
         (lambda: certirl.theorems.plan(discount=0.9, beta="x"), "beta"),
         (lambda: certirl.theorems.plan(discount=0.9, beta=0.1, size="11"), "size"),
         (lambda: certirl.theorems.theorem3_samples("0.1", 0.05, 11), "epsilon"),
+        (lambda: certirl.theorems.plan(discount=0.9, beta=0.1, basis="x"), "basis"),
+        (lambda: certirl.theorems.constants("x"), "operators"),
+        (lambda: certirl.recover(CRITERION, max_rounds="x"), "max_rounds"),
+        (lambda: certirl.recover(CRITERION, cover=1e-300), "cover"),
+        (lambda: certirl.Reward("x", [1.0]), "the basis of a reward"),
+        (lambda: certirl.Reward(Legendre(1), ["x"]), "the coefficients of a reward"),
+        (lambda: certirl.as_policy(clean, "2"), "n_actions"),
+        (lambda: certirl.solve(Drift(), **PLAIN | {"expert": clean}).with_terminal(5), "terminal"),
         (lambda: Legendre("3"), r"Legendre(size): size"),
         (lambda: Legendre(2.0), r"Legendre(size): size"),
         (lambda: certirl.solve(Pair(), components=[[0], [1]], columns="3", **PLAIN), "columns"),
@@ -591,6 +600,11 @@ def test_certify_says_how_many_samples_the_columns_need():
     for samples in (1, 2):
         with pytest.raises(ValueError, match="samples must be at least 3 for 2 columns"):
             certirl.certify(squares, Coin(), expert=0, **PROOF | {"samples": samples})
+
+
+def test_rewards_of_policies_answer_to_no_states():
+    solution = certirl.solve(Drift(), **PLAIN | {"expert": clean})
+    assert solution.reward([]).shape == (0,) == solution.value([]).shape
 
 
 def test_a_policys_solution_is_certified_with_its_expert_only():

@@ -244,6 +244,8 @@ def test_objects_with_a_transition_are_simulators():
             {"domain": ((-2.4, 2.4), (-3, 3), (-0.2, 0.2), (-3, 3))},
             "has no room for terminal states",
         ),
+        (lambda: gymnasium.make("CartPole-v1"), {"noise": "x"}, "noise must be real numbers"),
+        (lambda: gymnasium.make("CartPole-v1"), {"periodic": "yes"}, "periodic must be a tuple of coordinates"),
         (lambda: gymnasium.make("CartPole-v1"), {"periodic": [4]}, "periodic must be a tuple of coordinates"),
         (lambda: gymnasium.make("Acrobot-v1"), {}, "the state has 4 coordinates but the observation 6"),
         (lambda: Spring(gymnasium.spaces.Discrete(4)), hooks(), "states must come from a Box"),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from certirl.bases import Basis
+from certirl.bases import Basis, as_basis
 from certirl.domain import as_domain, one_coordinate
 from certirl.doors import as_count, as_number, as_probability, setting
 
@@ -135,7 +135,8 @@ def _entries(
     return (k - first) * columns, float(basis.mass * sups[first:].max() * sups[:columns].sum())
 
 
-def _resized(basis: Basis, k: int) -> Basis:
+def _resized(basis: Any, k: int) -> Basis:
+    basis = as_basis(basis)
     return basis if basis.size == k else basis.resized(k)
 
 

@@ -8,7 +8,7 @@ are sums over a fine grid.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,6 +91,7 @@ class Greedy:
     truth: Truth
     outcomes: Array
     shift: Any = 0.0
+    thread_safe: ClassVar[bool] = True
 
     def __call__(self, states: Array) -> NDArray[np.intp]:
         """The action at each state ``[n]``."""

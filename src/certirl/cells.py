@@ -96,8 +96,8 @@ class Cells:
             left = np.minimum(place.astype(np.intp), steps - 1)
             share = (place - left)[:, None]
             ends = np.stack([left, (left + 1) % count], axis=1)
-            index = (index[:, :, None] * count + ends[:, None, :]).reshape(len(rows), -1)
-            value = (value[:, :, None] * np.hstack([1 - share, share])[:, None, :]).reshape(len(rows), -1)
+            index = (index[:, :, None] * count + ends[:, None, :]).reshape(len(rows), 2 ** (axis + 1))
+            value = (value[:, :, None] * np.hstack([1 - share, share])[:, None, :]).reshape(len(rows), 2 ** (axis + 1))
         return index, value
 
     def matrix(self, states: ArrayLike) -> Any:

@@ -224,7 +224,12 @@ def _nearest(
         count = min(most, key=lambda k: float((vote(others[:, :k]) != actions).mean()))
     chosen = as_count(count, "neighbours", most=len(states))
     told = "nearest neighbour" if chosen == 1 else f"{chosen} nearest neighbours"
-    return lambda rows: vote(asked(as_rows(rows, len(box)), chosen)), told
+
+    def majority(rows: Array) -> NDArray[np.intp]:
+        return vote(asked(as_rows(rows, len(box)), chosen))
+
+    majority.thread_safe = True  # type: ignore[attr-defined]
+    return majority, told
 
 
 def _counted(wrong: NDArray[np.bool_], groups: NDArray[Any] | None) -> tuple[float, tuple[float, float], int | None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -110,6 +110,7 @@ class Plan:
     rounds: int
     _world: _World
     _on_grid: Array | None = None
+    thread_safe: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         freeze(self)

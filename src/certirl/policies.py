@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.domain import Array, as_actions
+from certirl.domain import Array, as_actions, as_n_actions
 from certirl.doors import alone, as_reals, lend, shown, takes
 
 ROUNDING = 1e-6  # how far probabilities may miss a sum of one
@@ -31,6 +31,9 @@ class Policy:
     rule: Callable[[Array], Any]
     constant: int | None = None
     assumption: str = ""
+
+    def __post_init__(self) -> None:
+        as_n_actions(self.n_actions)
 
     def __call__(self, states: Array) -> NDArray[np.intp]:
         """The action at each state."""

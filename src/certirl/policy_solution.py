@@ -23,6 +23,7 @@ from certirl.ending import Choices
 from certirl.ends import Ends
 from certirl.laws import binomial_interval
 from certirl.policy_certificate import PolicyCertificate
+from certirl.simulator import as_ended
 from certirl.transitions import counted
 
 KIND = "policy solution"
@@ -69,7 +70,7 @@ class StateFunction:
         rows = as_states(states, self.basis.domain)
         values = expanded(self.basis, rows, self.coefficients)
         if self.ended is not None:
-            values = np.where(np.asarray(self.ended(rows), dtype=bool), 0.0, values)
+            values = np.where(self.ended(rows), 0.0, values)
         return like_input(values, states, self.basis.dimension)
 
 
@@ -222,7 +223,8 @@ class PolicySolution:
 
     def with_terminal(self, ended: Callable[[Array], Any]) -> PolicySolution:
         """The same, told again which states are terminal: a file keeps boxes at most."""
-        reward, value = (replace(own, ended=ended, forgotten=False) for own in (self.reward, self.value))
+        rule = ended if isinstance(ended, Ends) else as_ended(ended)
+        reward, value = (replace(own, ended=rule, forgotten=False) for own in (self.reward, self.value))
         return replace(self, reward=reward, value=value, from_file=False)
 
     def __str__(self) -> str:

@@ -13,7 +13,7 @@ from certirl import program
 from certirl.bellman import Bellman
 from certirl.boxes import mesh
 from certirl.domain import Array, Domain, freeze
-from certirl.doors import as_number, shown
+from certirl.doors import as_count, as_number, shown
 from certirl.extrema import first_of_least, local_minima, minimum, ranked
 from certirl.reward import Reward
 
@@ -155,7 +155,7 @@ def cover_points(domain: Domain, radius: float) -> Array:
     counts = np.ceil(len(domain) ** 0.5 * (high - low) / radius - 1e-9)
     if counts.prod() > MOST_POINTS:
         raise ValueError(
-            f"a cover of radius {radius:g} has {counts.prod():,.0f} points, more than {MOST_POINTS:,}: leave cover out "
+            f"a cover of radius {radius:g} has {counts.prod():.3g} points, more than {MOST_POINTS:,}: leave cover out "
             "to solve on the whole box"
         )
     axes = [a + (b - a) * (np.arange(n) + 0.5) / n for a, b, n in zip(low, high, counts.astype(int), strict=True)]
@@ -205,7 +205,7 @@ def recover(
         tolerance: how far below the target a minimum may lie before it becomes a row.
         max_rounds: solves before giving up.
     """
-    _check(objective, slack, tolerance)
+    _check(objective, slack, tolerance, max_rounds)
     rows = _Rows(bellman, objective)
     if bellman.spectral_radius >= 1:
         return _without_reward("undetermined", Reason.DIVERGES, objective, rows, 0)
@@ -320,13 +320,14 @@ def _distances(points: Array, known: Array) -> Array:
     return np.asarray(KDTree(known).query(points, p=np.inf)[0])
 
 
-def _check(objective: str, slack: float | None, tolerance: float) -> None:
+def _check(objective: str, slack: float | None, tolerance: float, max_rounds: int) -> None:
     if objective not in OBJECTIVES:
         raise ValueError(f"objective must be one of {', '.join(map(repr, OBJECTIVES))}, got {objective!r}")
     if slack is not None and objective == "max-margin":
         raise ValueError("the soft form is for 'least-variance' and 'l1'; the best margin is never infeasible")
     check_slack(slack)
     as_number(tolerance, "tolerance", least=0, strict=True)
+    as_count(max_rounds, "max_rounds")
 
 
 def check_slack(slack: Any) -> None:

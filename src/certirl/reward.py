@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from certirl.bases import Basis
 from certirl.domain import Array, as_states, describe, like_input
-from certirl.doors import alone, as_reals, lend
+from certirl.doors import alone, as_reals, lend, shown
 
 RewardLike = Callable[[Array], Any]
 
@@ -55,7 +55,9 @@ class Reward:
     coefficients: Array
 
     def __post_init__(self) -> None:
-        coefficients = np.array(self.coefficients, dtype=np.float64)
+        if not isinstance(self.basis, Basis):
+            raise TypeError(f"the basis of a reward must be one such as certirl.Legendre(11), got {shown(self.basis)}")
+        coefficients = as_reals(self.coefficients, "the coefficients of a reward").astype(np.float64)
         if coefficients.shape != (self.basis.size,):
             raise ValueError(f"{self.basis} needs {self.basis.size} coefficients, got shape {list(coefficients.shape)}")
         if not np.isfinite(coefficients).all():

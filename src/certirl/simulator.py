@@ -43,8 +43,11 @@ class Simulator(Protocol):
     A simulator that may be asked by several threads at once can say so with an attribute ``thread_safe = True``. One
     with an attribute ``device`` ("cuda", …) is asked with torch tensors and a torch Generator of that device, and
     answers with a tensor.
-    Coordinates that go around may be named in an attribute ``periodic = (0, …)``, and a method
-    ``terminal(states)`` may say which states end an episode: `solve` then knows, for experts that depend on the state.
+    Periodic coordinates may be named in an attribute ``periodic = (0, …)``, and a method ``terminal(states)`` may say
+    which states end an episode: `solve` then gives them the value 0.
+
+    ``sample`` and ``terminal`` receive a copy of the states, which they may change. All random numbers must come from
+    ``rng``, and those of different rows must be independent: proofs are refused if a short trial shows otherwise.
     """
 
     @property
@@ -121,11 +124,14 @@ def check_simulator(simulator: Any) -> None:
 def terminal_of(source: Any) -> Ended | None:
     """Which states of a simulator end an episode, by its own ``terminal``; None if it has no such function."""
     found = None if isinstance(source, Transitions) else getattr(source, "terminal", None)
-    if found is None:
-        return None
-    if not callable(found) or not takes(found, None):
-        raise TypeError(f"the simulator's terminal must be a function of states [n, d], got {shown(found)}")
-    return partial(_ended, found, device_of(source))
+    return None if found is None else as_ended(found, device_of(source))
+
+
+def as_ended(terminal: Any, device: Any = None) -> Ended:
+    """A function of the user that says which states are terminal, behind its door."""
+    if not callable(terminal) or not takes(terminal, None):
+        raise TypeError(f"the simulator's terminal must be a function of states [n, d], got {shown(terminal)}")
+    return partial(_ended, terminal, device)
 
 
 def _ended(terminal: Callable[[Any], Any], device: Any, states: Any) -> NDArray[np.bool_]:

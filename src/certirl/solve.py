@@ -70,6 +70,7 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
             `Transitions`, or `Moments` measured before: these keep no transitions that a certificate could look at.
         discount: γ, strictly between 0 and 1.
         expert: the action it always takes, or a function of states, or a model that predicts: see docs/experts.md.
+            With terminal states an action is treated like a function of states.
         basis: the functions φ, say ``Legendre(11)`` or ``product(Fourier(9), Legendre(7))``; by held-out data if None.
         columns: how many of them describe the state; chosen from held-out data if left out.
         samples: transitions to draw for each action without ``delta``, 10,000 if left out; for simulators only.

@@ -7,6 +7,7 @@ switches, so that kinks and jumps of the value at these states cost no accuracy.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,7 @@ class Steps:
 
     switches: tuple[float, ...]
     actions: tuple[int, ...]
+    thread_safe: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if len(self.actions) != len(self.switches) + 1 or list(self.switches) != sorted(self.switches):

@@ -33,7 +33,7 @@ from certirl.apriori import (
 from certirl.bases import Basis
 from certirl.bellman import Bellman, bellman
 from certirl.domain import Array
-from certirl.doors import setting
+from certirl.doors import setting, shown
 from certirl.estimate import Operators
 from certirl.extrema import minimum
 from certirl.recover import recover
@@ -156,6 +156,8 @@ def _separability_sup(criterion: Bellman) -> float:
 def _criterion(problem: Operators | Bellman, discount: float | None, expert: int) -> Bellman:
     if isinstance(problem, Bellman):
         return problem
+    if not isinstance(problem, Operators):
+        raise TypeError(f"constants are read off operators, or the criterion made of them, got {shown(problem)}")
     if discount is None:
         raise ValueError("operators alone do not know γ: pass discount as well")
     return bellman(problem, discount=discount, expert=expert)
