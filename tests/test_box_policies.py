@@ -62,7 +62,7 @@ def without_noise(surrogate, case, states):
         visits[c] = many * (between @ (truth.kernels[c] @ near) - x @ surrogate.tent_fits[c].T).T @ x
     gram = np.tile(many * x.T @ x, (A, 1, 1))
     sums = (gram, surprise, np.zeros((A, A, *wide)), drift, np.zeros((A, A, m, *wide)), visits, np.zeros((A, w, *wide)))
-    return PolicyEvidence(np.full(A, int(1e14)), *sums, paired=True)
+    return PolicyEvidence(np.full(A, int(1e14)), *sums, reached=np.zeros((A, 0)), paired=True)
 
 
 @pytest.mark.parametrize("seed", [2])

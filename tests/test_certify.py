@@ -141,7 +141,8 @@ def perfect_evidence(problem, surrogate, n=1e12):
         sums["wobble"].append(np.einsum("ni,nj,nl,n->lij", x, x, second, w))
     gram = np.tile((x * w[:, None]).T @ x, (A, 1, 1))
     surprise, drift, wobble = (n * np.array(sums[name]) for name in ("surprise", "drift", "wobble"))
-    return Evidence(np.full(A, int(n)), n * gram, surprise, n * spread, drift, wobble, paired=False)
+    reached = np.zeros((A, 0))
+    return Evidence(np.full(A, int(n)), n * gram, surprise, n * spread, drift, wobble, reached, paired=False)
 
 
 def rough_surrogate(problem, columns, reward, discount, seed, samples=60):

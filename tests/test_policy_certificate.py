@@ -58,7 +58,7 @@ def without_noise(surrogate, problem, states):
     zeros = np.zeros((A, A, wide)), np.zeros((A, A, m, wide)), np.zeros((A, len(surrogate.widths), wide))
     counts = np.full(A, int(1e14))
     sums = (gram * many, surprise * many, zeros[0], drift * many, zeros[1], visits * many, zeros[2])
-    return PolicyEvidence(counts, *sums, paired=True)
+    return PolicyEvidence(counts, *sums, reached=np.zeros((A, 0)), paired=True)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 5])

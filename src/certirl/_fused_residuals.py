@@ -98,14 +98,15 @@ def _form(functions, plan, length, work):
 def _add_stretch(points, counts, family, plan, room, sums):
     """Add one stretch, block by block."""
     functions, work = room
-    edges, inner = sums
+    edges, inner, ends = sums
     narrow, differences = plan[2].shape[1] - 1, (points.shape[0] - 1) * plan[1]
     for start in range(0, points.shape[1], _LENGTH):
         length = min(_LENGTH, points.shape[1] - start)
         _fill_all(points, counts, family, start, length, functions)
         _form(functions, plan, length, work)
-        _add_rows(functions[0], counts[0], length, edges[0])
-        _add_rows(work, work.shape[0] + 1, length, edges[1])
+        for variable in range(points.shape[0]):  # a loop, not two calls: either would be compiled into place
+            _add_rows(functions[variable], counts[min(variable, 1)], length, ends[variable])
+        _add_rows(work, work.shape[0] + 1, length, edges)
         for row in range(0, work.shape[0], _TILE):
             # Of E alone only the sums with x are wanted; of what follows, those with all of χ.
             for column in range(0, narrow if row + _TILE <= differences else inner.shape[1], _TILE):
@@ -141,23 +142,29 @@ class Residuals:
         self._plan = (-1 if expert is None else expert, width, taken, whole)
         work = _whole_tiles(self._shape[1] + 1)
         self._room = (np.zeros((m + 1, max(wide, high), _LENGTH)), np.zeros((work, _LENGTH)))
-        self._part = ((np.zeros(counts[0]), np.zeros(work + 1)), np.zeros((work, wide)))
-        self._chi, self._total = np.zeros(counts[0]), np.zeros((work, wide + 1))
+        ends = np.zeros((m + 1, max(counts)))  # Σ χ, and below it Σ f of every action
+        self._part = (np.zeros(work + 1), np.zeros((work, wide)), ends)
+        self._ends, self._total = np.zeros_like(ends), np.zeros((work, wide + 1))
 
     def add(self, points: Array) -> None:
         """Add rows that were checked before: coordinates t of s and of every s' ``[m + 1, n]``."""
-        (chi, edge), inner = self._part
+        edge, inner, ends = self._part
         for start in range(0, points.shape[1], _STRETCH):
             stretch = points[:, start : start + _STRETCH]
             _add_stretch(stretch, self._counts, self._family, self._plan, self._room, self._part)
-            self._chi += chi
+            self._ends += ends
             self._total[:, 0] += edge[1:]
             self._total[:, 1:] += inner
-            for part in (chi, edge, inner):
+            for part in self._part:
                 part[:] = 0.0
 
-    def sums(self) -> tuple[Array, Array, Array]:
-        """Σ χ, Σ r x ``[m·width + m, x]`` and the sums of products ``[m·width + m(m + 1)/2, χ]`` so far."""
+    def sums(self) -> tuple[Array, Array, Array, Array]:
+        """Σ χ, Σ r x ``[m·width + m, x]``, sums of products ``[m·width + m(m + 1)/2, χ]`` and Σ f ``[m, f]`` so far."""
         residuals, rows, k = self._shape
         first, second = self._total[:residuals, :k], self._total[residuals:rows, : self._counts[0]]
-        return self._chi.copy(), first.copy(), second.copy()
+        return (
+            self._ends[0, : self._counts[0]].copy(),
+            first.copy(),
+            second.copy(),
+            self._ends[1:, : self._counts[1]].copy(),
+        )

@@ -66,6 +66,11 @@ class BoundedReward:
         return values
 
     @property
+    def basis(self) -> Basis | Cells | None:
+        """The functions that R is an expansion in; None if it is none."""
+        return self.function.basis if self.source == "proved" else None  # type: ignore[attr-defined]
+
+    @property
     def range(self) -> tuple[float, float]:
         """The bounds on R itself."""
         return self.low * self.unit, self.high * self.unit

@@ -148,6 +148,14 @@ def from_spec(spec: dict[str, Any]) -> Basis | Cells:
         raise ValueError(f"these are no cells: {spec!r}") from None
 
 
+def summed(basis: Basis | Cells, states: Array) -> Array:
+    """Σ_n φ_i(s_n) over states, for every function ``[k]``."""
+    if isinstance(basis, Cells):
+        index, value = basis.corners(states)
+        return np.bincount(index.ravel(), weights=value.ravel(), minlength=basis.size)
+    return np.asarray(basis.values(states).sum(axis=0))
+
+
 def expanded(basis: Basis | Cells, states: Array, coefficients: Array) -> Array:
     """Σ c_i φ_i(s) for each state: ``[n]``."""
     if isinstance(basis, Cells):

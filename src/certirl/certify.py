@@ -21,7 +21,7 @@ from certirl.claim import Claim, chance, unverified
 from certirl.domain import Array, as_domain, as_states
 from certirl.doors import as_flag, as_probability
 from certirl.estimate import MAX_CONDITION
-from certirl.evidence import SUMS, Evidence, Surrogate, check_range, fit_surrogate, same_family
+from certirl.evidence import SUMS, Evidence, Surrogate, check_reward, fit_surrogate, same_family
 from certirl.progress import Report, check_progress, watched_stream
 from certirl.reward import Reward, RewardLike, unpack
 from certirl.simulator import (
@@ -132,6 +132,8 @@ class Certificate(Claim):
             file=file,
             verified=False,
         )
+        if found.worst_action == surrogate.expert:
+            raise ValueError(f"certificate worst_action must be another action than the expert's, {surrogate.expert}")
         delta = sum(found.spending.get(name, 0.0) for name in spending_of(evidence, 1.0))
         delta = as_probability(delta, "the certificate's own part of delta")
         with np.errstate(all="ignore"):  # of a file that was changed anything can come
@@ -187,6 +189,7 @@ def unpacked_grounds(stored: Stored, reward: Reward) -> tuple[Surrogate, AnyEvid
         shapes |= {"gram": (A, *wide), "spread": (A, A, *wide), "wobble": (A, A, *wide), "noise": (k, k)}
     else:
         shapes |= {"gram": (A, k, k), "spread": (A, A, k, k), "wobble": (A, k, k, k)}
+        shapes |= {"reached": (A, max(k, reward.basis.size))}
     if A < 2 or (counts < k).any():
         raise ValueError(f"counts must be those of two actions or more, {k} transitions each at least")
     arrays = {name: stored.array(name, shape) for name, shape in shapes.items()}
@@ -201,9 +204,11 @@ def unpacked_grounds(stored: Stored, reward: Reward) -> tuple[Surrogate, AnyEvid
         unit=unit,
         **{name: arrays.pop(name) for name in ("g", "fits", "Z")},
     )
-    check_range(surrogate)
-    evidence = BoxEvidence if isinstance(columns, ProductBasis) else Evidence
-    return surrogate, evidence(counts=counts, **arrays, paired=stored.flag("paired"))
+    if isinstance(columns, ProductBasis):
+        return surrogate, BoxEvidence(counts=counts, **arrays, paired=stored.flag("paired"))
+    evidence = Evidence(counts=counts, **arrays, paired=stored.flag("paired"))
+    check_reward(surrogate, evidence)
+    return surrogate, evidence
 
 
 def unpacked_state(stored: Stored, basis: Basis) -> Array:

@@ -134,6 +134,9 @@ class AdditiveCertificate(Claim):
             raise ValueError("a certificate of a sum needs the sums of different components")
         if any(part.coefficients.any() for j, part in enumerate(reward.parts) if j not in numbers):
             raise ValueError("a component with a reward has no bound")
+        tails = [own.tail for own in grounds]
+        if stored.field("tail") != (None if None in tails else max(own for own in tails if own is not None)):
+            raise ValueError("certificate tail must be the largest of its components")
         counts = grounds[0].evidence.counts
         told = unpacked_claim(stored, counts)
         found = AdditiveCertificate(
@@ -144,6 +147,8 @@ class AdditiveCertificate(Claim):
             file=file,
             verified=False,
         )
+        if found.worst_action == grounds[0].surrogate.expert:
+            raise ValueError("certificate worst_action must be another action than the expert's")
         with np.errstate(all="ignore"):  # of a file that was changed anything can come
             bounds = [own.bounds() for own in grounds]
         derived = _of_bounds(bounds, numbers, len(reward.parts))

@@ -98,6 +98,7 @@ class Record:
     drift: list[list[Numbers]]
     spread: list[list[list[Numbers]]]
     wobble: list[list[list[Numbers]]]
+    reached: list[Numbers]
 
     @property
     def kind(self) -> str:
@@ -281,6 +282,7 @@ class Ground:
         ks, wrong = columns.size, problem.contradictions(self.words)
         shapes: dict[str, tuple[int, ...]] = {"surprise": (ks,), "fits": (ks,), "gram": (ks, ks), "drift": (ks, ks)}
         shapes |= {"Z": (ks, ks), "spread": (actions, ks, ks), "wobble": (ks, ks, ks)}
+        shapes |= {"reached": (max(ks, self.basis.size),)}
         sums = {name: records.exact(self.arrays, name, (actions, *shape)) for name, shape in shapes.items()}
         sums["g"] = records.exact(self.arrays, "g", (ks,))
         counts = records.counted(self.arrays, "counts", actions)
@@ -293,7 +295,7 @@ class Ground:
         unit = own * records.power_of_two(span)
         scaled = {name: records.scaled(sums[name], own / unit) for name in ("surprise", "fits", "g")}
         scaled["spread"] = records.scaled(sums["spread"], (own / unit) ** 2)
-        low, high, terms, problems = self._value(columns, problem.discount, scaled["g"], own, unit)
+        total, (low, high), terms, problems = self._value(columns, problem.discount, scaled["g"], own, unit)
         record = Record(
             **(sums | scaled),
             counts=counts,
@@ -308,19 +310,38 @@ class Ground:
             high=high,
             terms=terms,
         )
+        if not wrong:
+            problems += _other_reward(record, total)
         return record, wrong + problems + _contradictions(record)
 
     def _value(
         self, columns: Functions, discount: Fraction, g: Numbers, own: Fraction, unit: Fraction
-    ) -> tuple[Fraction, Fraction, Fraction, list[str]]:
-        """The range of V = R + γ Σ g_jφ_j in units, the size of its terms, and whether the file has the same range."""
+    ) -> tuple[Numbers, tuple[Fraction, Fraction], Fraction, list[str]]:
+        """V = R + γ Σ g_jφ_j in units, its range, the size of its terms, and whether the file has the same range."""
         low, high = (own / unit * records.number(self.words, name) for name in ("low", "high"))
         reward, added = records.scaled(self.reward, 1 / unit), records.scaled(g, discount)
         total = [a + b for a, b in zip_longest(reward, added, fillvalue=Fraction(0))]
         least, most = rational.range_around(columns.kind, total)
         terms = sum((rational.size_of_terms(columns.kind, part) for part in (reward, added)), Fraction(0))
         wrong = records.other_range((least, most), (low, high), terms, unit)
-        return min(low, least), max(high, most), terms, wrong
+        return total, (min(low, least), max(high, most)), terms, wrong
+
+
+def _other_reward(r: Record, value: Numbers) -> list[str]:
+    """Whether Σ Y_c and Σ E_ci are not those of this V and of the columns, whose sums over next states are known."""
+    wrong, constant = [], 1 / rational.root_above(records.constant_squared(r.kind))
+    peaks = rational.peaks(r.kind, len(value)).above()[0]
+    size = constant * (rational.dot(list(map(abs, value)), peaks) + r.terms)
+    for c, (n, reached) in enumerate(zip(r.counts, r.reached, strict=True)):
+        found = constant * rational.dot(value, reached) - rational.dot(r.fits[c], r.gram[c][0])
+        if abs(found - r.surprise[c][0]) > TIGHT * n * size:
+            wrong.append(f"the sums of action {c} were made with another reward")
+        for i in range(r.size):
+            found = constant * reached[i] - rational.dot(r.Z[c][i], r.gram[c][0])
+            if abs(found - r.drift[c][i][0]) > TIGHT * n * (1 + sum(map(abs, r.Z[c][i]))) * constant * max(peaks):
+                wrong.append(f"the sums of action {c} over next states contradict each other")
+                break
+    return wrong
 
 
 def _contradictions(r: Record) -> list[str]:

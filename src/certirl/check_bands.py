@@ -58,6 +58,8 @@ class Record:
     tent_fits: list[list[Numbers]]
     visits: list[list[Numbers]]
     visit_spread: list[list[Numbers]]
+    reached: list[Numbers]
+    places: list[Fraction]
 
     @property
     def degree(self) -> int:

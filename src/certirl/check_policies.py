@@ -7,12 +7,13 @@ it; a certificate alone holds none. Nothing here is shared with the code that ma
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from certirl import check_bands, check_tubes, rational
+from certirl import check_bands, check_tubes, enclosures, rational
 from certirl import check_records as records
 from certirl.check_bands import Record
 from certirl.check_records import (
@@ -26,15 +27,17 @@ from certirl.check_records import (
     Finding,
     Functions,
     ImpossibleError,
+    Numbers,
     at_least,
     at_most,
     short,
 )
 from certirl.check_tubes import Expert, Tents, Tube
 from certirl.enclosures import Nodes
+from certirl.rational import Table
 
 CERTIFICATE, SOLUTION = "policy certificate", "policy solution"  # kinds of files
-CELLS = "cells"  # piecewise linear rewards
+CELLS, AROUND = "cells", "cells on a circle"  # piecewise linear rewards
 _NAMED = 4  # switches that are listed
 
 
@@ -49,7 +52,7 @@ def derive(header: dict[str, Any], arrays: dict[str, Any]) -> Finding:
     expert, tents = _expert(own, columns, numbers.actions)
     allowed = records.number(words, "allowed")
     wrong = claim.contradictions(numbers.counts, numbers.first, numbers.second, numbers.rest)
-    wrong += _contradictions(numbers, expert, tents)
+    wrong += _contradictions(numbers, expert, tents) + _other_drop(numbers, expert, columns)
     if not expert.width * (1 - TIGHT) <= allowed < columns.high - columns.low:
         wrong.append(f"a tube of half-width {short(allowed)} is none between a cell and the domain {columns.domain}")
     about = Finding(wrong, lines=_about(numbers, columns, expert, claim))
@@ -67,9 +70,10 @@ def derive(header: dict[str, Any], arrays: dict[str, Any]) -> Finding:
         )
     else:
         wrong += _of_solution(header, claim, numbers)
-        described, problems = _reward(header, arrays, numbers, columns)
-        about.lines.insert(1, ("reward", described))
-        wrong += problems
+        reward = _Reward.of(header, arrays, numbers.unit)
+        norm = short(numbers.unit * sum(map(abs, reward.coefficients)))
+        about.lines.insert(1, ("reward", f"{reward}, ‖α‖₁ = {norm}"))
+        wrong += _other_reward(numbers, reward, columns)
     if wrong:
         return about
     try:
@@ -90,10 +94,18 @@ def _record(words: dict[str, Any], arrays: dict[str, Any], claim: Claim, columns
         raise DamagedError("there should be two actions or more, and a discount between 0 and 1")
     tents = len(records.exact(arrays, "widths", (None,)))
     wide = (4 if kind == "Fourier" else 2) * rational.frequency(kind, k - 1) + 1
-    shapes = {"gram": (A, k, k), "fits": (A, k), "surprise": (A, k), "Z": (A, m, k), "mix": (m, m)}
+    shapes: dict[str, tuple[int | None, ...]] = {
+        "gram": (A, k, k),
+        "fits": (A, k),
+        "surprise": (A, k),
+        "Z": (A, m, k),
+        "mix": (m, m),
+    }
     shapes |= {"spread": (A, A, wide), "drift": (A, m, k), "wobble": (A, A, m, wide), "drop": (m,)}
     shapes |= {"tent_fits": (A, tents, k), "visits": (A, tents, k), "visit_spread": (A, tents, wide)}
+    shapes |= {"reached": (A, None), "places": (2, 1)}
     sums: dict[str, Any] = {name: records.exact(arrays, name, shape) for name, shape in shapes.items()}
+    sums["places"] = [place for (place,) in sums["places"]]
     given = records.unit_of(words)
     value: dict[str, Any] = {name: given * records.number(words, name) for name in ("low", "high", "dropped")}
     unit = records.power_of_two(value["high"] - value["low"])
@@ -177,29 +189,109 @@ def _of_solution(header: dict[str, Any], claim: Claim, r: Record) -> list[str]:
     return wrong
 
 
-def _reward(header: dict[str, Any], arrays: dict[str, Any], r: Record, columns: Functions) -> tuple[str, list[str]]:
-    """R in words, and whether V = R + γ Σ_c π_c·(P̂_cV) lies where the file says."""
-    spec = records.entry(header, "reward_basis")
-    if records.interval(spec) != (columns.low, columns.high):
-        return "of another domain", ["the reward lives on another domain than the columns"]
-    if spec.get("kind") == CELLS:
-        counts = [records.whole({"counts": n}, "counts", 2) for n in records.listed(spec, "counts")]
-        if len(counts) != 1:
-            raise DamagedError(f"counts should be one number, got {counts}")
-        coefficients = records.scaled(records.exact(arrays, "reward", (counts[0],)), 1 / r.unit)
-        described, (least, most) = f"{counts[0]} points, piecewise linear", (min(coefficients), max(coefficients))
-        terms = max(-least, most)
-    else:
-        basis = records.functions(header, "reward_basis")
-        coefficients = records.scaled(records.exact(arrays, "reward", (basis.size,)), 1 / r.unit)
-        described, (least, most) = str(basis), rational.range_around(basis.kind, coefficients)
-        terms = rational.size_of_terms(basis.kind, coefficients)
+@dataclass(frozen=True)
+class _Reward:
+    """R of a solution, in units: an expansion, or linear between evenly spaced points."""
+
+    basis: Functions
+    coefficients: Numbers
+
+    @classmethod
+    def of(cls, header: dict[str, Any], arrays: dict[str, Any], unit: Fraction) -> _Reward:
+        """Read it."""
+        spec = records.entry(header, "reward_basis")
+        if isinstance(spec, dict) and spec.get("kind") == CELLS:
+            counts = [records.whole({"counts": n}, "counts", 2) for n in records.listed(spec, "counts")]
+            if len(counts) != 1:
+                raise DamagedError(f"counts should be one number, got {counts}")
+            around = bool(records.listed(spec, "periodic"))
+            basis = Functions(AROUND if around else CELLS, counts[0], *records.interval(spec))
+        else:
+            basis = records.functions(header, "reward_basis")
+        return cls(basis, records.scaled(records.exact(arrays, "reward", (basis.size,)), 1 / unit))
+
+    @property
+    def linear(self) -> bool:
+        """Linear between points."""
+        return self.basis.kind in (CELLS, AROUND)
+
+    @property
+    def range(self) -> tuple[Fraction, Fraction]:
+        """Its least and largest value."""
+        if self.linear:
+            return min(self.coefficients), max(self.coefficients)
+        return rational.range_around(self.basis.kind, self.coefficients)
+
+    @property
+    def terms(self) -> Fraction:
+        """The size of its terms."""
+        if self.linear:
+            return max(map(abs, self.coefficients))
+        return rational.size_of_terms(self.basis.kind, self.coefficients)
+
+    def at(self, state: Fraction) -> Fraction:
+        """Its value at a state, to far more digits than the file has."""
+        if not self.linear:
+            phi = rational.at(self.basis.kind, self.basis.size, [self.basis.place(state)])
+            return (phi @ Table.of([self.coefficients]).T).above()[0][0]
+        steps = self.basis.size - (self.basis.kind == CELLS)
+        place = (state - self.basis.low) / (self.basis.high - self.basis.low) * steps
+        left = min(math.floor(place), steps - 1)
+        ends = self.coefficients[left], self.coefficients[(left + 1) % self.basis.size]
+        return ends[0] + (place - left) * (ends[1] - ends[0])
+
+    def __str__(self) -> str:
+        kind = f"{self.basis.size} points, piecewise linear" if self.linear else str(self.basis)
+        return f"{kind} on {self.basis.domain}"
+
+
+def _other_reward(r: Record, reward: _Reward, columns: Functions) -> list[str]:
+    """Where V = R + γ Σ_c π_c·(P̂_cV) is not the V that the sums were made with."""
+    if (reward.basis.low, reward.basis.high) != (columns.low, columns.high):
+        return [f"the reward lives on {reward.basis.domain}, the columns on {columns.domain}"]
     ends = [rational.range_around(r.kind, fit) for fit in r.fits]
-    terms += r.discount * max(rational.size_of_terms(r.kind, fit) for fit in r.fits)
-    least += r.discount * min(low for low, _ in ends)
-    most += r.discount * max(high for _, high in ends)
-    described = f"{described} on {columns.domain}, ‖α‖₁ = {short(r.unit * sum(map(abs, coefficients)))}"
-    return described, records.other_range((least, most), (r.low, r.high), terms, r.unit)
+    terms = reward.terms + r.discount * max(rational.size_of_terms(r.kind, fit) for fit in r.fits)
+    least, most = reward.range
+    derived = least + r.discount * min(low for low, _ in ends), most + r.discount * max(high for _, high in ends)
+    if wrong := records.other_range(derived, (r.low, r.high), terms, r.unit):
+        return wrong
+    fits = [x for fit in r.fits for x in fit]
+    between = reward.at(r.places[0]) - reward.at(r.places[1]) + r.discount * rational.dot(fits, r.drop)
+    if abs(between - r.dropped) > TIGHT * terms:
+        wrong.append(f"V differs by {short(r.unit * between, 6)} between the two states that its span is taken from")
+    unmixed, constant = enclosures.inverse(Table.of(r.mix)), 1 / rational.root_above(records.constant_squared(r.kind))
+    if unmixed is None or any(len(reached) != reward.basis.size for reached in r.reached):
+        return [*wrong, "the sums over next states are not those of the functions of the reward"]
+    for c, (n, reached) in enumerate(zip(r.counts, r.reached, strict=True)):
+        gram = r.gram[c][0]
+        moved = (unmixed @ Table.of([[row[0]] for row in r.drift[c]])).above()
+        pieces = [own + rational.dot(z, gram) for (own,), z in zip(moved, r.Z[c], strict=True)]
+        found = constant * rational.dot(reward.coefficients, reached) + r.discount * rational.dot(fits, pieces)
+        if abs(found - rational.dot(r.fits[c], gram) - r.surprise[c][0]) > TIGHT * n * terms:
+            wrong.append(f"the sums of action {c} were made with another reward")
+    return wrong
+
+
+def _other_drop(r: Record, expert: Expert, columns: Functions) -> list[str]:
+    """Where the functions π_dφ_j do not differ as stated between the two states that the span of V is taken from."""
+    if not all(columns.low <= place <= columns.high for place in r.places):
+        return [f"the states that the span of V is taken from lie outside {columns.domain}"]
+    high, low = rational.at(r.kind, r.size, [columns.place(place) for place in r.places]).above()
+    first, second = (expert.at(place) for place in r.places)
+    told = [r.drop[d * r.size : (d + 1) * r.size] for d in range(r.actions)]
+    if len(first) == len(second) == 1:
+        each = [
+            [a * (d in first) - b * (d in second) for a, b in zip(high, low, strict=True)] for d in range(r.actions)
+        ]
+    else:  # where the expert mixes its probabilities are not in the file, but they add up to one
+        told, each = (
+            [[sum(column) for column in zip(*told, strict=True)]],
+            [[a - b for a, b in zip(high, low, strict=True)]],
+        )
+    size = TIGHT * max(map(abs, (*high, *low)))
+    if any(abs(x - y) > size for own, row in zip(told, each, strict=True) for x, y in zip(own, row, strict=True)):
+        return ["the functions of the expert differ otherwise between the two states that the span of V is taken from"]
+    return []
 
 
 def _about(r: Record, columns: Functions, expert: Expert, claim: Claim) -> list[tuple[str, str]]:

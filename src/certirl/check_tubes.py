@@ -6,6 +6,7 @@ steepest slope, and the band at most what its interpolation from the points allo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -51,6 +52,15 @@ class Expert:
     def middle(self, cell: int) -> Fraction:
         """Of a cell."""
         return self.low + self.width * (2 * cell + 1) / 2
+
+    def at(self, state: Fraction) -> frozenset[int]:
+        """The actions that it may take at a state of the interval: at the end of a cell those of this end."""
+        place = (state - self.low) / self.width
+        cell = min(math.floor(place), self.cells - 1)
+        near = min((cell, cell + 1), key=lambda end: abs(place - end))
+        if abs(place - near) <= RELATIVE:
+            return self.support[near]
+        return self.support[cell] | self.support[cell + 1]
 
     @property
     def switches(self) -> Numbers:

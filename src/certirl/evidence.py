@@ -146,24 +146,6 @@ def _value_range(
     return low + minimum(columns, added)[1], high - minimum(columns, -added)[1]
 
 
-def check_range(surrogate: Surrogate) -> None:
-    """Refuse a surrogate whose V, of an expansion of one coordinate, has another range than it says.
-
-    That is how a reward in a file is tied to the sums that were made with it.
-    """
-    reward, columns = surrogate.reward, surrogate.columns
-    if columns.dimension > 1 or not same_family(reward, columns):
-        return
-    found = _value_range(reward, columns, surrogate.discount * surrogate.g, None)
-    sizes = np.abs(reward.coefficients).sum() + np.abs(surrogate.g).sum()
-    told = surrogate.low, surrogate.high
-    if not np.allclose(found, told, rtol=0, atol=1e-9 * sizes):
-        raise ValueError(
-            f"V of the reward reaches from {found[0]:.6g} to {found[1]:.6g}, but the sums were made with a V from "
-            f"{told[0]:.6g} to {told[1]:.6g}"
-        )
-
-
 def same_family(reward: RewardLike, columns: Basis) -> TypeGuard[Reward]:
     """Whether R is an expansion in the columns' family, on their interval."""
     return isinstance(reward, Reward) and reward.basis.resized(columns.size) == columns
@@ -191,17 +173,20 @@ class Evidence(Tally):
         spread: Σ x xᵀ Y_c Y_d ``[A, A, k_s, k_s]``; zero for c ≠ d unless paired.
         drift: Σ E_ci x ``[A, k_s, k_s]``.
         wobble: Σ x xᵀ (contrast of E_ci)² ``[A, k_s, k_s, k_s]``, i first.
+        reached: Σ ψ_i(s') for the functions ψ of a reward that is an expansion in the columns' family ``[A, k]``, else
+            the columns: no bound needs them, but with them ΣY follows from R, which ties R to the sums.
         paired: every state was tried with every action.
     """
 
     firsts: ClassVar = ("surprise", "drift")
-    seconds: ClassVar = ("gram", "spread", "wobble")
+    seconds: ClassVar = ("gram", "spread", "wobble", "reached")
     counts: NDArray[np.int64]
     gram: Array
     surprise: Array
     spread: Array
     drift: Array
     wobble: Array
+    reached: Array
     paired: bool
 
 
@@ -294,9 +279,10 @@ class _Sums:
         s, A, ks = self.surrogate, len(self.counts), self.surrogate.columns.size
         gram, first = np.zeros((A, ks, ks)), np.zeros((A, ks + 1, ks))
         spread, wobble = np.zeros((A, A, ks, ks)), np.zeros((A, ks, ks, ks))
+        reached = np.zeros((A, split_value(s)[0].size))
         for group, sums in self._sums.items():
             chosen = list(group)
-            gram[chosen], first[chosen], squares, products = sums.sums()
+            gram[chosen], first[chosen], squares, products, reached[chosen] = sums.sums()
             wobble[chosen] = lifted(squares, s.columns)
             one, other = np.array(chosen)[np.array(sums.guesses.pairs)]
             spread[one, other] = spread[other, one] = lifted(products, s.columns)
@@ -304,7 +290,28 @@ class _Sums:
         if self.paired:
             for rival in s.rivals:
                 drift[rival] = drift[s.expert] - drift[rival]
-        return Evidence(self.counts, gram, first[:, -1], spread, drift, wobble, paired=self.paired)
+        return Evidence(self.counts, gram, first[:, -1], spread, drift, wobble, reached, paired=self.paired)
+
+
+def check_reward(surrogate: Surrogate, evidence: Evidence) -> None:
+    """Refuse sums that were made with another reward than an expansion in the columns' family, of one coordinate.
+
+    V = R + γ Σ g_jφ_j must have the range that the sums were made with, and Σ Y_c = Σ V(s') − Σ P̂_cV(s) must follow
+    from the sums of the reward's functions at the next states: so the reward in a file is tied to its sums.
+    """
+    if not same_family(surrogate.reward, surrogate.columns):
+        raise ValueError("the columns must be of the family of the reward, on its interval")
+    rows, value, _ = split_value(surrogate)
+    size = float(np.abs(value) @ rows.sup())
+    found = minimum(rows, value)[1], -minimum(rows, -value)[1]
+    if not np.allclose(found, (surrogate.low, surrogate.high), rtol=0, atol=1e-9 * size):
+        raise ValueError(
+            f"V of the reward reaches from {found[0]:.6g} to {found[1]:.6g}, but the sums were made with a V from "
+            f"{surrogate.low:.6g} to {surrogate.high:.6g}"
+        )
+    sums = rows.sup()[0] * evidence.reached @ value - np.einsum("ai,ai->a", surrogate.fits, evidence.gram[:, 0])
+    if (np.abs(sums - evidence.surprise[:, 0]) > 1e-9 * evidence.counts * size).any():
+        raise ValueError("the sums were made with another reward")
 
 
 def split_value(surrogate: Surrogate) -> tuple[Basis, Array, RewardLike | None]:

@@ -30,7 +30,7 @@ KIND = "policy certificate"
 _WORDS = ("holds", "delta", "spending", "tail", "samples", "allowed", "goal")
 # Derived from the numbers whenever a file is read, and compared with what it says.
 _CLAIMS = ("margin", "estimated", "losses", "half_width", "share", "regret", "settled", "value_span", "ties")
-_GUESSES = ("fits", "Z", "mix", "switches", "widths", "tent_fits", "drop")
+_GUESSES = ("fits", "Z", "mix", "switches", "widths", "tent_fits", "drop", "places")
 _NUMBERS = ("discount", "low", "high", "dropped", "unit")
 
 
@@ -259,10 +259,11 @@ def _unpacked_grounds(stored: Stored) -> tuple[PolicySurrogate, PolicyEvidence, 
     A, k, wide = len(counts), columns.size, frame(columns).wide
     m, around = A * k, (None,) * columns.dimension
     shapes: dict[str, tuple[int | None, ...]] = {"fits": (A, k), "Z": (A, m, k), "mix": (m, m), "widths": (tents,)}
-    shapes |= {"tent_fits": (A, tents, k), "drop": (m,), "switches": around}
+    shapes |= {"tent_fits": (A, tents, k), "drop": (m,), "places": (2, columns.dimension), "switches": around}
     guesses: dict[str, Any] = {name: stored.array(name, shape) for name, shape in shapes.items()}
     shapes = {"gram": (A, k, k), "surprise": (A, k), "spread": (A, A, *wide), "drift": (A, m, k)}
     shapes |= {"wobble": (A, A, m, *wide), "visits": (A, tents, k), "visit_spread": (A, tents, *wide)}
+    shapes |= {"reached": (A, None)}
     sums: dict[str, Any] = {name: stored.array(name, shape) for name, shape in shapes.items()}
     if A < 2 or (counts < k).any():
         raise ValueError(f"counts must be those of two actions or more, {k} transitions each at least")

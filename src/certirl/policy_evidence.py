@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from certirl._map import fold
 from certirl.bases import Basis
 from certirl.bounded import BoundedReward
+from certirl.cells import Cells, summed
 from certirl.domain import Array, freeze
 from certirl.extrema import minimum
 from certirl.frames import frame
@@ -53,6 +54,7 @@ class PolicySurrogate:
         tent_fits: P̂_c of the tents ``[A, w, k]``.
         drop: π_dφ_j where V̂ is highest less where it is lowest, as far as a grid shows ``[A·k]``.
         dropped: V̂ there, the difference.
+        places: these two states ``[2, d]``.
         unit: a power of two; all of these, R among them, are those of the user's reward divided by it.
     """
 
@@ -70,6 +72,7 @@ class PolicySurrogate:
     tent_fits: Array
     drop: Array
     dropped: float
+    places: Array
     unit: float = 1.0
 
     def __post_init__(self) -> None:
@@ -171,6 +174,7 @@ def surrogate_from(
         np.zeros((A, len(widths), k)),
         np.zeros(A * k),
         0.0,
+        np.zeros((2, columns.dimension)),
         reward.unit,
     )
     seen = gather(rough, training)
@@ -178,8 +182,10 @@ def surrogate_from(
     fitted = np.einsum("awi,aij->awj", seen.visits, np.linalg.pinv(seen.gram, hermitian=True))
     grid = columns.grid(_GRID)
     value = rough.value(grid)
-    ends = rough.pieces(grid[[value.argmax(), value.argmin()]])
-    return replace(rough, mix=mixed, tent_fits=fitted, drop=ends[0] - ends[1], dropped=float(np.ptp(value)))
+    places = grid[[value.argmax(), value.argmin()]]
+    ends = rough.pieces(places)
+    drops: dict[str, Any] = {"drop": ends[0] - ends[1], "dropped": float(np.ptp(value)), "places": places}
+    return replace(rough, mix=mixed, tent_fits=fitted, **drops)
 
 
 def _directions(surrogate: PolicySurrogate, seen: PolicyEvidence) -> Array:
@@ -215,11 +221,13 @@ class PolicyEvidence(Tally):
         wobble: Σ χ E_ciE_di ``[A, A, m, M]``.
         visits: Σ x O_cw ``[A, w, k]``.
         visit_spread: Σ χ O_cw² ``[A, w, M]``.
+        reached: Σ ψ_i(s') for the functions ψ of a reward that is an expansion ``[A, k_R]``, else empty: no bound needs
+            them, but with them ΣY follows from R, which ties R to the sums.
         paired: every state was tried with every action.
     """
 
     firsts: ClassVar = ("surprise", "drift", "visits")
-    seconds: ClassVar = ("gram", "spread", "wobble", "visit_spread")
+    seconds: ClassVar = ("gram", "spread", "wobble", "visit_spread", "reached")
     counts: NDArray[np.int64]
     gram: Array
     surprise: Array
@@ -228,6 +236,7 @@ class PolicyEvidence(Tally):
     wobble: Array
     visits: Array
     visit_spread: Array
+    reached: Array
     paired: bool
 
 
@@ -253,6 +262,7 @@ def _of_chunk(surrogate: PolicySurrogate, chunk: Chunk) -> PolicyEvidence:
         "wobble": (A, A, m, *wide),
         "visits": (A, len(surrogate.widths), k),
         "visit_spread": (A, len(surrogate.widths), *wide),
+        "reached": (A, 0 if (basis := _basis(surrogate)) is None else basis.size),
     }
     sums = {name: np.zeros(shape) for name, shape in shapes.items()}
     counts, groups = np.zeros(A, dtype=np.int64), set()
@@ -267,6 +277,11 @@ def _of_chunk(surrogate: PolicySurrogate, chunk: Chunk) -> PolicyEvidence:
     return PolicyEvidence(counts, **sums, paired=groups == {A})
 
 
+def _basis(surrogate: PolicySurrogate) -> Basis | Cells | None:
+    """The functions of a reward that is an expansion."""
+    return surrogate.reward.basis if isinstance(surrogate.reward, BoundedReward) else None
+
+
 def _add(surrogate: PolicySurrogate, piece: Piece, sums: dict[str, Array]) -> None:
     """One piece: residuals of V, of the functions f_i and of the tents, then their products."""
     chosen, own = list(piece.actions), frame(surrogate.columns)
@@ -278,8 +293,10 @@ def _add(surrogate: PolicySurrogate, piece: Piece, sums: dict[str, Array]) -> No
     values[-1] = surrogate.value_of(ends, pieces)
     values = values.reshape(len(functions), len(chosen), len(x))
     near = surrogate.tents(ends).reshape(-1, len(chosen), len(x))
-    residuals = []
+    residuals, basis = [], _basis(surrogate)
     for i, c in enumerate(chosen):
+        if basis is not None:
+            sums["reached"][c] += summed(basis, piece.next_states[i])
         fits = np.vstack([surrogate.mix @ surrogate.Z[c], surrogate.fits[c]])
         residuals.append(values[:, i] - fits @ x.T)
         visits = near[:, i] - surrogate.tent_fits[c] @ x.T

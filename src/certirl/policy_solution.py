@@ -412,6 +412,23 @@ def _check_about(found: PolicySolution, certificate: PolicyCertificate) -> None:
     ):
         if own != told:
             raise ValueError(f"the solution has the {name} {own}, its certificate {told}")
+    _check_reward(found.reward, certificate)
+
+
+def _check_reward(reward: StateFunction, certificate: PolicyCertificate) -> None:
+    """Refuse sums that were made with another reward: Σ Y_c must follow from those of the reward's functions."""
+    s, e = certificate.surrogate, certificate.evidence
+    if reward.zero_at_ends or e.reached.shape[1] != len(reward.coefficients):
+        raise ValueError(
+            "the sums over next states must be those of the functions of the reward, without terminal states"
+        )
+    coefficients, gram = reward.coefficients / s.unit, e.gram[:, 0]
+    pieces = np.linalg.solve(s.mix, e.drift[:, :, 0].T).T + np.einsum("aij,aj->ai", s.Z, gram)
+    gained = s.columns.sup()[0] * e.reached @ coefficients
+    sums = gained + s.discount * pieces @ s.fits.ravel() - np.einsum("ai,ai->a", s.fits, gram)
+    size = np.abs(coefficients).max() * reward.basis.size + np.abs(s.fits).max() * s.columns.size**2
+    if (np.abs(sums - e.surprise[:, 0]) > 1e-9 * size * e.counts).any():
+        raise ValueError("the sums were made with another reward")
 
 
 def _unpacked_share(stored: Stored, name: str) -> Share | None:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from operator import mul
 from typing import Any
 
@@ -212,26 +213,29 @@ PI_ABOVE = Fraction(PI + 1, ONE)
 
 
 def circle(places: Sequence[Fraction]) -> tuple[Table, Table]:
-    """sin πx and cos πx for −1 ≤ x ≤ 1: one row each.
+    """sin πx and cos πx for −1 ≤ x ≤ 1: one row each."""
+    found = [_turn(x.numerator, x.denominator) for x in places]
+    return Table([[sine for sine, _ in found]], 1024), Table([[cosine for _, cosine in found]], 1024)
+
+
+@lru_cache(maxsize=1 << 15)
+def _turn(numerator: int, denominator: int) -> tuple[int, int]:
+    """sin πx and cos πx in units, each off by less than 1024 of them.
 
     Taylor's series of an angle below 3.2: the error e_k of term k obeys e_k ≤ 10.3 e_{k−1}/((2k)(2k ± 1)) + 2, hence
     e_k < 8, and there are fewer than a hundred terms; what is left out alternates, falls, and is below a few units.
     """
-    sines, cosines = [], []
-    for x in places:
-        angle = PI * x.numerator // x.denominator
-        square, k = angle * angle >> BITS, 0
-        sine = cosine = 0
-        odd, even = angle, ONE
-        while odd or even:
-            sine, cosine = sine + odd, cosine + even
-            k += 2
-            even = -(even * square >> BITS) // ((k - 1) * k)
-            odd = -(odd * square >> BITS) // (k * (k + 1))
-            even, odd = (0 if abs(term) < 2 else term for term in (even, odd))
-        sines.append(sine)
-        cosines.append(cosine)
-    return Table([sines], 1024), Table([cosines], 1024)
+    angle = PI * numerator // denominator
+    square, k = angle * angle >> BITS, 0
+    sine = cosine = 0
+    odd, even = angle, ONE
+    while odd or even:
+        sine, cosine = sine + odd, cosine + even
+        k += 2
+        even = -(even * square >> BITS) // ((k - 1) * k)
+        odd = -(odd * square >> BITS) // (k * (k + 1))
+        even, odd = (0 if abs(term) < 2 else term for term in (even, odd))
+    return sine, cosine
 
 
 def cos_below(x: Fraction) -> Fraction:

@@ -1,5 +1,7 @@
 """Sums over data of residuals r = f(s') − f̂(s): Σ x xᵀ, Σ r x and Σ χ r r', in the products χ of the columns.
 
+Beside them Σ f(s'), by which a file ties its reward to its sums.
+
 Two kernels give the same sums. "numpy" is always there and takes any reward. "fused" is compiled, needs numba
 (``pip install "certirl[fast]"``), and takes rewards that are expansions in the columns' family. Both work with
 harmonics of s, whose sums give those of any family without loss (`_harmonics`).
@@ -77,6 +79,7 @@ class StackedResiduals:
         self._chi = np.zeros(_harmonics.doubled(columns))
         self._first = np.zeros((m * rows, _harmonics.count(columns)))
         self._second = np.zeros((m * ks + len(guesses.pairs[0]), self._chi.size))
+        self._reached = np.zeros((m, guesses.rows.size))
         numbers = m * guesses.rows.size + len(self._first) + len(self._second) + self._chi.size
         self._length = int(np.clip(_WORKSPACE // numbers, _BUSY, LONGEST))
         self._side = Side(self._chi.size, _harmonics.is_circular(columns), self._length)
@@ -112,6 +115,7 @@ class StackedResiduals:
             value += values_of(self.guesses.rest, states)
         if not np.isfinite(value).all():
             raise ValueError("the reward must be finite at every state of the domain")
+        self._reached += phi.reshape(-1, m, n).sum(axis=2).T
         phi = phi[:ks].reshape(ks, m, n).swapaxes(0, 1)
         np.matmul(self._taken, x, out=residuals)
         E, Y = np.split(residuals.reshape(m, ks + 1, n), [ks], axis=1)
@@ -124,8 +128,8 @@ class StackedResiduals:
         for row, one, other in zip(squares[m * ks :], *self.guesses.pairs, strict=True):
             np.multiply(Y[one, 0], Y[other, 0], out=row)
 
-    def sums(self) -> tuple[Array, Array, Array, Array]:
-        """Σ x xᵀ, Σ r x ``[m, k_s + 1, k_s]``, Σ χ E² ``[m, k_s, M]`` and Σ χ Y_cY_d ``[pairs, M]`` so far."""
+    def sums(self) -> tuple[Array, Array, Array, Array, Array]:
+        """Σ x xᵀ, Σ r x ``[m, k_s + 1, k_s]``, Σ χ E² ``[m, k_s, M]``, Σ χ YY' ``[pairs, M]``, Σ f(s') ``[m, k]``."""
         m, rows, ks = self.guesses.fits.shape
         columns, wide = self.guesses.columns, self.guesses.products
         first, second = _in_family(columns, self._first), _in_family(wide, self._second)
@@ -135,6 +139,7 @@ class StackedResiduals:
             first.reshape(m, rows, ks),
             wobble.reshape(m, ks, wide.size),
             spread,
+            self._reached.copy(),
         )
 
 
@@ -193,11 +198,11 @@ class FusedResiduals:
         self._sums.add(points)
         self.n += len(states)
 
-    def sums(self) -> tuple[Array, Array, Array, Array]:
-        """Σ x xᵀ, Σ r x ``[m, k_s + 1, k_s]``, Σ χ E² ``[m, k_s, M]`` and Σ χ Y_cY_d ``[pairs, M]`` so far."""
+    def sums(self) -> tuple[Array, Array, Array, Array, Array]:
+        """Σ x xᵀ, Σ r x ``[m, k_s + 1, k_s]``, Σ χ E² ``[m, k_s, M]``, Σ χ YY' ``[pairs, M]``, Σ f(s') ``[m, k]``."""
         m, rows, ks = self.guesses.fits.shape
         columns, wide = self.guesses.columns, self.guesses.products
-        chi, residuals, products = self._sums.sums()
+        chi, residuals, products, reached = self._sums.sums()
         chi[0] = self.n  # known without error
         E, Y = np.split(_in_family(columns, residuals), [m * (ks - 1)])
         squares, spread = np.split(_in_family(wide, products), [m * (ks - 1)])
@@ -205,7 +210,9 @@ class FusedResiduals:
         first[:, 1:-1] = E.reshape(m, ks - 1, ks) * self._peaks[:, None]
         first[:, -1] = Y
         wobble[:, 1:] = squares.reshape(m, ks - 1, wide.size) * self._peaks[:, None] ** 2
-        return lifted(_in_family(wide, chi), columns), first, wobble, spread
+        reached[:, 0] = self.n
+        reached = reached[:, : self.guesses.rows.size] * self.guesses.rows.sup()
+        return lifted(_in_family(wide, chi), columns), first, wobble, spread, reached
 
 
 def residual_sums(guesses: Guesses, *, kernel: str | None = None) -> StackedResiduals | FusedResiduals:

@@ -337,6 +337,8 @@ def check_statuses(found: Any) -> None:
     if holds != (found.status == "certified"):
         bound = "no certificate that holds" if found.status == "certified" else "a certificate that holds"
         raise ValueError(f"the status is {found.status!r}, with {bound}")
+    if found.worst_action == found.expert:
+        raise ValueError(f"worst_action must be another action than the expert's, got {found.worst_action}")
     if (found.reward is None) != (found.worst_action is None) or (found.reward is None) != (found.worst_state is None):
         raise ValueError("a reward and the place where its margin is least must come together")
 
