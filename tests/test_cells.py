@@ -7,7 +7,7 @@ import pytest
 from scipy.interpolate import RegularGridInterpolator
 
 import certirl
-from certirl.cells import Cells, expanded, from_spec
+from certirl.cells import Cells, expanded, from_spec, summed
 
 BOX = ((-1.0, 2.0), (0.0, 5.0), (-2.0, -1.0))
 
@@ -33,6 +33,14 @@ def test_hats_are_one_at_their_own_point_and_add_up_to_one():
     cells = Cells((6, 4), periodic=(0,)).on(BOX[:2])
     assert np.allclose(cells.values(cells.points()), np.eye(cells.size))
     assert np.allclose(cells.values(drawn(BOX[:2], 200, np.random.default_rng(0))).sum(axis=1), 1)
+
+
+@pytest.mark.parametrize(
+    "basis", [Cells((7,), (), ((0, 2),)), Cells((4, 5), (1,), ((0, 2), (0, 3))), certirl.Legendre(3, (0, 2))]
+)
+def test_sums_of_functions_over_states(basis):
+    states = np.random.default_rng(0).uniform(0, 2, (50, basis.dimension))
+    assert summed(basis, states) == pytest.approx(basis.values(states).sum(axis=0), abs=1e-12)
 
 
 def test_a_periodic_coordinate_goes_around():

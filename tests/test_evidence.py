@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import certirl
-from certirl.evidence import fit_surrogate, gather
+from certirl.evidence import fit_surrogate, gather, split_value
 from certirl.products import linearisation, product_basis
 from certirl.simulator import CHUNK, draw
 from certirl.transitions import Piece
@@ -26,6 +26,7 @@ def plain_sums(surrogate, stream):
         "spread": np.zeros((A, A, ks, ks)),
         "drift": np.zeros((A, ks, ks)),
         "wobble": np.zeros((A, ks, ks, ks)),
+        "reached": np.zeros((A, split_value(surrogate)[0].size)),
     }
     for actions, states, next_states in stream:
         x = surrogate.columns.values(states)
@@ -36,6 +37,7 @@ def plain_sums(surrogate, stream):
         for c in actions:
             contrast = E[EXPERT] - E[c] if len(actions) == A and c != EXPERT else E[c]
             sums["counts"][c] += len(x)
+            sums["reached"][c] += split_value(surrogate)[0].values(ends[c]).sum(axis=0)
             sums["gram"][c] += xx.sum(axis=0)
             sums["surprise"][c] += x.T @ Y[c]
             sums["drift"][c] += E[c].T @ x
