@@ -17,7 +17,7 @@ from numpy.polynomial import chebyshev
 from numpy.typing import ArrayLike
 
 from certirl.domain import Array, Domain, as_domain, as_rows, describe
-from certirl.doors import as_count, shown
+from certirl.doors import as_count, by_door, shown
 
 REFERENCE: Domain = ((-1.0, 1.0),)
 MOST_FUNCTIONS = 500  # in a program: the time to solve it grows with their third power, seconds at this size
@@ -74,7 +74,7 @@ class Basis:
             own = "one coordinate" if self.dimension == 1 else f"{self.dimension} coordinates"
             raise ValueError(
                 f"{self} is for {own}, but the domain {describe(domain)} has {len(domain)}; "
-                "certirl.product(…) takes one family for each coordinate"
+                f"{by_door('certirl.product(…) takes one family for each coordinate', 'name --domain for each')}"
             )
         if self.interval is not None and not np.allclose(self.domain, domain, rtol=1e-12, atol=0):
             raise ValueError(

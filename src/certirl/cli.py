@@ -214,7 +214,7 @@ def measure_files(options: argparse.Namespace) -> int:
     _check_outputs(options, find_files(options.data))
     columns, box = inputs.recognised(options), {"domain": options.domain, "n_actions": options.actions}
     source: Any = options.data
-    basis: Any = inputs.basis_of(options, len(options.domain or [None]))
+    basis: Any = inputs.basis_of(options, inputs.coordinates_of(options, columns))
     if columns is not None:
         print(inputs.told_about(columns))
         source, box = tables.stream_episodes(options.data, **box, **inputs.of_episodes(options, columns)), {}

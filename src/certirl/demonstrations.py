@@ -22,7 +22,7 @@ from certirl.domain import (
     as_states,
     count_actions,
 )
-from certirl.doors import alone, as_array, as_count, as_labels, as_probability, as_reals
+from certirl.doors import alone, as_array, as_count, as_labels, as_probability, as_reals, setting
 from certirl.laws import binomial_interval
 from certirl.policies import Policy
 from certirl.simulator import as_generator
@@ -92,7 +92,7 @@ def policy_from(
     rows, taken, groups, of, box, count = _checked(states, actions, episodes, domain, n_actions)
     around = as_axes(periodic, len(box))
     if around and domain is None and actions is not None:
-        raise ValueError(f"periodic needs a domain to go around: pass domain=(low, high), got periodic={around}")
+        raise ValueError(f"{setting('periodic')} needs a domain: write {setting('domain', '(low, high)')}")
     tried = _held_out(len(rows) if groups is None else groups, held_out, as_generator(rng, "policy_from"))
     fitted, told = _fit(method, rows[~tried], taken[~tried], box, around, neighbours)
     wrong = Policy(count, fitted)(rows[tried]) != taken[tried]

@@ -163,12 +163,17 @@ def as_axes(axes: Any, dimension: int, *, name: str = "periodic") -> tuple[int, 
     return tuple(found)
 
 
+def no_box() -> str:
+    """Why there is no box around the data."""
+    return f"some coordinate never changes, so the data spans no box: write {setting('domain', '((low, high), …)')}"
+
+
 def bounding_box(states: Array, next_states: Array) -> Domain:
     """The smallest box that holds all of them ``[n, d]``."""
     low = np.minimum(states.min(axis=0), next_states.min(axis=0))
     high = np.maximum(states.max(axis=0), next_states.max(axis=0))
     if not (low < high).all():
-        raise ValueError("some coordinate never changes, so the data spans no box; pass domain=((low, high), …)")
+        raise ValueError(no_box())
     return as_domain(np.stack([low, high], axis=1))
 
 

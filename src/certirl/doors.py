@@ -36,7 +36,12 @@ def setting(name: str, value: str = "") -> str:
     if option is None:
         return f"{name}={value}" if value else name
     word, _, form = option.partition(" ")
-    return f"{word} {form or value.strip(chr(39))}" if value else word
+    return word if value in ("", "True") else f"{word} {form or value.strip(chr(39))}"
+
+
+def by_door(python: str, command: str) -> str:
+    """The first words in Python, the second on the command line: for advice that only one of them can follow."""
+    return python if _OPTIONS.get() is None else command
 
 
 @contextmanager

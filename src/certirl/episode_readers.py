@@ -231,7 +231,7 @@ def marks(file: Path, rows: int) -> tuple[NDArray[Any] | None, NDArray[np.bool_]
 
 def refuse_copies(files: Sequence[Path]) -> None:
     """Refuse files that hold the same data, byte for byte or in two formats."""
-    check_repeats(((str(file), fingerprint(file)) for file in files), remedy="leave one out")
+    check_repeats(((str(file), fingerprint(file)) for file in files), can_allow=False)
     refuse_two_formats(files)
 
 

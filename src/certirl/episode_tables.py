@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.domain import Array, Domain, as_actions, as_domain, as_n_actions, count_actions
-from certirl.doors import setting
+from certirl.domain import Array, Domain, as_actions, as_domain, as_n_actions, count_actions, no_box
+from certirl.doors import by_door, setting
 from certirl.episode_readers import Columns, Rows, columns_of, join, refuse_copies, row_batches, sections
 from certirl.episodes import Steps, from_episodes, split
 from certirl.readers import Paths, find_files, row_groups
@@ -228,8 +228,8 @@ def episode_chunks(
 ) -> list[EpisodeChunk]:
     """Cut tables of episodes into parts that can be read independently; see `certirl.tables.stream_episodes`."""
     if settings.get("outside") == "drop":
-        clip = setting("outside", "'clip'")
-        raise ValueError(f"a stream cannot say what it dropped: write {clip}, or use read_episodes")
+        other = by_door("use read_episodes", "remove those rows before")
+        raise ValueError(f"a stream cannot say what it dropped: write {setting('outside', repr('clip'))}, or {other}")
     count = None if n_actions is None else as_n_actions(n_actions)
     if settings.get("actions") is not None:
         count = as_n_actions(len(settings["actions"]))
@@ -264,7 +264,7 @@ def _extent(parts: list[EpisodeChunk]) -> tuple[Array, NDArray[np.intp]]:
     if not seen:
         raise ValueError(f"{parts[0].file}{' …' * (len(parts) > 1)}: there are no steps in these episodes")
     if (low >= high).any():
-        raise ValueError("some coordinate never changes, so the data spans no box; give the domain, (low, high)")
+        raise ValueError(no_box())
     return np.stack([low, high], axis=1), np.array(sorted(seen)).astype(np.intp)
 
 
@@ -278,5 +278,5 @@ def _check_order(rows: Rows) -> None:
         row = rows.first + int(back.argmax()) + 1
         raise ValueError(
             f"row {row} belongs before the row above it, and a stream takes episodes as they come: sort the table by "
-            "episode and step, or load it with certirl.tables.read_episodes"
+            f"episode and step{by_door(', or load it with certirl.tables.read_episodes', '')}"
         )

@@ -125,7 +125,7 @@ def from_episodes(
         absorb: add rows that lead from each terminal state to itself, one for every action.
     """
     if outside not in OUTSIDE:
-        raise ValueError(f"outside must be one of {', '.join(map(repr, OUTSIDE))}, got {outside!r}")
+        raise ValueError(f"{setting('outside')} must be one of {', '.join(map(repr, OUTSIDE))}, got {outside!r}")
     declared, absorb = None if n_actions is None else as_n_actions(n_actions), as_flag(absorb, "absorb")
     steps = gather(source)
     if len(steps.actions) == 0:

@@ -14,7 +14,8 @@ from certirl.domain import describe
 from certirl.doors import as_count
 from certirl.episode_readers import ENDS, EPISODE, Columns, columns_of, names_of
 from certirl.episodes import OUTSIDE
-from certirl.readers import find_files
+from certirl.readers import find_files, layout
+from certirl.tables import survey
 from certirl.transitions import Transitions
 
 DATA = (
@@ -150,6 +151,16 @@ def told_about(columns: Columns) -> str:
     """What was recognised, and how to have it otherwise."""
     other = "; --episode-column '' takes every row by itself" if columns.next_states else ""
     return f"Read as episodes: {columns}{other}."
+
+
+def coordinates_of(options: argparse.Namespace, columns: Columns | None) -> int:
+    """Of the states, before any row is read where that is possible."""
+    if options.domain is not None:
+        return len(options.domain)
+    if columns is not None:
+        return len(columns.states)
+    files = find_files(options.data)
+    return layout(files[0]).coordinates or len(survey(files[:1]).low)
 
 
 def of_episodes(options: argparse.Namespace, columns: Columns) -> dict[str, Any]:

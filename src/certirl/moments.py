@@ -18,7 +18,7 @@ from certirl._map import fold, on
 from certirl.bases import Basis, as_basis
 from certirl.boxes import ProductBasis, from_spec
 from certirl.domain import Array, describe, freeze
-from certirl.doors import as_array, as_count, as_flag, shown
+from certirl.doors import as_array, as_count, as_flag, setting, shown
 from certirl.simulator import CHUNK
 from certirl.sums import JointSums, StackedSums, joint_sums
 from certirl.tensors import TensorSums, is_tensor, on_host
@@ -197,15 +197,14 @@ def merge(parts: Iterable[Moments], *, allow_repeats: bool = False) -> Moments:
     return merged
 
 
-def check_repeats(
-    files: Iterable[tuple[str, str]], *, remedy: str = "leave one out, or allow repeats if that is meant"
-) -> None:
-    """Refuse files, as names and marks, that hold the same data."""
+def check_repeats(files: Iterable[tuple[str, str]], *, can_allow: bool = True) -> None:
+    """Refuse files, as names and marks, that hold the same data; ``can_allow`` says whether the caller may allow it."""
     seen: dict[str, str] = {}
     for name, mark in files:
         if mark in seen:
             names = name if seen[mark] == name else f"{seen[mark]} and {name}, its copy"
-            raise ValueError(f"the same data would count twice: {names}; {remedy}")
+            allow = f", or write {setting('allow_repeats', 'True')} if that is meant" if can_allow else ""
+            raise ValueError(f"the same data would count twice: {names}; leave one out{allow}")
         seen[mark] = name
 
 

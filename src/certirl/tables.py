@@ -33,6 +33,7 @@ from certirl.domain import (
     as_rows,
     as_states,
     describe,
+    no_box,
 )
 from certirl.doors import as_count, as_flag, as_flags, setting
 from certirl.episode_readers import marks, refuse_copies, refuse_two_formats
@@ -126,7 +127,7 @@ class Survey:
     def domain(self) -> Domain:
         """The smallest box that holds the data."""
         if any(low >= high for low, high in zip(self.low, self.high, strict=True)):
-            raise ValueError("some coordinate never changes, so the data spans no box; give the domain, (low, high)")
+            raise ValueError(no_box())
         return as_domain(list(zip(self.low, self.high, strict=True)))
 
     @property

@@ -13,6 +13,7 @@ from certirl.box_evidence import BoxEvidence, gather_on_box, lifted_all
 from certirl.box_products import check_closed, level
 from certirl.boxes import ProductBasis
 from certirl.domain import Domain, describe
+from certirl.doors import by_door
 from certirl.evidence import Evidence, Surrogate
 from certirl.transitions import Piece
 
@@ -23,10 +24,13 @@ MOST_COORDINATES = 3
 def check_box(domain: Domain) -> None:
     """Refuse, with a sentence, boxes over which nothing can be proved everywhere."""
     if len(domain) > MOST_COORDINATES:
+        python = (
+            "certirl.scenario speaks of all but a small share of the states, and "
+            f"components={[[c] for c in range(len(domain))]} of coordinates that move independently"
+        )
         raise ValueError(
             f"a certificate over a whole box is for {MOST_COORDINATES} coordinates at most, got the domain "
-            f"{describe(domain)}; certirl.scenario speaks of all but a small share of the states, and "
-            f"components={[[c] for c in range(len(domain))]} of coordinates that move independently"
+            f"{describe(domain)}; " + by_door(python, "leave --delta out")
         )
 
 
