@@ -212,7 +212,7 @@ def test_sums_of_rewards_are_shown_and_drawn(folder, capsys):
         ("solve seen.npz --discount 0.9 --episode-column run", "episodes are read from CSV and Parquet"),
         ("solve log.csv --domain 0 1 --discount 0.9", "outside"),
         ("coverage curious.csv --domain 0 1", "leave the domain"),
-        ("coverage curious.csv --periodic 0", "needs a domain: write --domain LOW HIGH"),
+        ("coverage curious.csv --periodic 0", "to go around: write --domain LOW HIGH"),
         ("show missing.npz", "there is no file missing.npz"),
         ("show log.csv", "is not a certirl file"),
         ("show seen.npz", "is not a certirl file"),

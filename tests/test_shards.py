@@ -130,7 +130,7 @@ def test_solving_from_moments_is_solving_from_the_data(log):
         ({"delta": 0.05, "tail": 0}, "a certificate needs transitions"),
         ({"basis": certirl.Fourier(7)}, "measured in Legendre"),
         ({"basis": certirl.Legendre(12)}, "measured in Legendre"),
-        ({"columns": 6}, "between 1 and the 5 that were measured"),
+        ({"columns": 6}, "functions measured, at most 5"),
         ({"form": "mean"}, "use least-squares for a log"),
         ({"expert": 3}, "one of the actions"),
     ):
@@ -177,7 +177,7 @@ def test_a_domain_from_the_data_is_announced(folder, capsys):
         (["moments", "none*.parquet"], "no file that matches none*.parquet"),
         (["moments", "log", "--domain", "0", "1"], "lie outside the domain [0, 1]"),
         (["moments", "log", "--actions", "2"], "is not among the 2 actions"),
-        (["moments", "log", "--columns", "12"], "--columns must be at most the 11 functions of the basis, got 12"),
+        (["moments", "log", "--columns", "12"], "--columns must lie between 1 and the 11 functions"),
         (["moments", "log", "--size", "0"], "--size must be a whole number"),
         (["moments", "log", "-o", "no/m.npz"], "there is no folder no"),
         (["moments", "log/part-0.parquet", "log"], "part-0.parquet is named twice"),
