@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -257,11 +258,15 @@ class Ground:
         atoms: ``[m, d]``.
         chances: q ``[m]``.
         value: v ``[m]``.
+        staying: coefficients of chances that all actions share, of atoms near the state ``[k, m]``; None for q.
+        share: of these; the rest of the chances is q and what actions change of it.
     """
 
     atoms: np.ndarray
     chances: np.ndarray
     value: np.ndarray
+    staying: np.ndarray | None = None
+    share: float = 0.0
 
 
 def some_ground(rng: np.random.Generator, domain: Any, *, rare: bool = False) -> Ground:
@@ -277,11 +282,39 @@ def some_ground(rng: np.random.Generator, domain: Any, *, rare: bool = False) ->
     if rng.random() < 0.2:
         value = np.where(value > 0, 1.0, -1.0) + 1e-3 * value  # two kinds of atoms: nothing between the ends
     if rare:
+        value *= rng.choice([0.01, 1.0])
         chances[-1] = 10 ** rng.uniform(-4.5, -2) * chances[:-1].sum()
         value[-1] = rng.choice([-1, 1]) * rng.uniform(0.3, 3) / chances[-1]
     chances = chances / chances.sum()
     value[0] += 1e-3 + 0.1 * (np.ptp(value) == 0)
     return Ground(some_atoms(rng, domain, count), chances, value)
+
+
+def slow_ground(rng: np.random.Generator, space: certirl.Basis) -> Ground:
+    """Atoms that the state hardly leaves, so that values last and errors add up over many steps; one coordinate.
+
+    On an interval the chances are Bernstein's polynomials, whose operator keeps linear functions as they are; on a
+    circle Fejér's kernels around evenly spaced atoms.
+    """
+    ((low, high),) = space.domain
+    if space.kind == "Fourier":
+        top = (space.size - 1) // 2
+        count = top + 1 + int(rng.integers(1, 4))
+        places = 2 * np.arange(count) / count - 1
+        order = np.arange(space.size)
+        shares = np.where(order == 0, 1.0, 2 * (1 - (order + 1) // 2 / (top + 1))) * (order < 2 * top + 1)
+        staying = shares[:, None] * table("Fourier", places, space.size).T / count
+    else:
+        count = space.size
+        places = np.linspace(-1, 1, count)
+        t = np.cos(np.pi * (np.arange(count) + 0.5) / count)
+        up = (1 + t[:, None]) / 2
+        ways = np.array([comb(count - 1, j) for j in range(count)])
+        bernstein = ways * up ** np.arange(count) * (1 - up) ** np.arange(count - 1, -1, -1)
+        staying = np.linalg.solve(table("Chebyshev", t, count), bernstein)
+    q = rng.dirichlet(np.full(count, 2.0)) + 0.1
+    states = low + (high - low) * (places[:, None] + 1) / 2
+    return Ground(states, q / q.sum(), rng.normal(size=count), staying, float(rng.choice([0.5, 0.9, 0.99, 0.999])))
 
 
 def planned(
@@ -298,8 +331,8 @@ def planned(
         curves: one expansion for every action ``[A, k]``.
         space: the functions of the expansions.
     """
-    q, v = ground.chances, ground.value
-    around = v - q @ v
+    q, v = (1 - ground.share) * ground.chances, ground.value
+    around = v - q @ v / q.sum()
     tilt = q * around / (q @ around**2)
     A, k = curves.shape
     changes = np.einsum("ak,j->akj", curves, tilt)
@@ -317,6 +350,8 @@ def planned(
     size = SAFE * float((q / np.maximum(-lowest, 1e-300)).min())
     weights = size * changes
     weights[:, 0] += q
+    if ground.staying is not None:
+        weights = weights + ground.share * ground.staying
     return Mixture(space, ground.atoms, weights, bool(rng.random() < 0.2)), size
 
 

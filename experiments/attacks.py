@@ -75,12 +75,13 @@ def lowest(rng: np.random.Generator) -> float:
 
 def settings(rng: np.random.Generator) -> dict[str, Any]:
     """δ and γ."""
-    return {"delta": float(rng.choice(DELTAS)), "discount": float(rng.choice(DISCOUNTS))}
+    return {"delta": float(rng.choice(DELTAS, p=[0.15, 0.25, 0.25, 0.35])), "discount": float(rng.choice(DISCOUNTS))}
 
 
 def some_samples(rng: np.random.Generator, fewest: int, most: float) -> int:
-    """Transitions per action, from few to ten to the power ``most``; two in three from the upper half."""
-    return int(10 ** max(rng.uniform(np.log10(fewest), most, 2)))
+    """Transitions per action: from as few as can be, or from ten times that, to ten to the power ``most``."""
+    least = fewest if rng.random() < 0.3 else 10 * fewest
+    return int(10 ** max(rng.uniform(np.log10(least), most, 2))) if least < 10**most else least
 
 
 def some_columns(rng: np.random.Generator, most: int) -> certirl.Basis:
@@ -177,10 +178,11 @@ def some_dynamics(
     rng: np.random.Generator, space: certirl.Basis, *, actions: int, expert: int, low: float
 ) -> tuple[atoms.Mixture, np.ndarray, str]:
     """Dynamics, V at the atoms, and how they were made."""
-    kind = str(rng.choice(["planned", "rare", "program"], p=[0.6, 0.15, 0.25]))
+    kind = str(rng.choice(["planned", "rare", "slow", "program"], p=[0.3, 0.2, 0.3, 0.2]))
     if kind == "program":
         return *atoms.by_program(rng, space, actions=actions, expert=expert, lowest=low), kind
-    ground = atoms.some_ground(rng, space.domain, rare=kind == "rare")
+    slow = kind == "slow" and space.dimension == 1 and space.size > 1
+    ground = atoms.slow_ground(rng, space) if slow else atoms.some_ground(rng, space.domain, rare=kind == "rare")
     return *atoms.against_one(rng, ground, space, actions=actions, expert=expert, lowest=low), kind
 
 
@@ -235,9 +237,9 @@ def attempted(kind: str, task: dict[str, Any], work: Callable[[], dict[str, Any]
 def judge_constant(seed: int) -> dict[str, Any]:
     """One certificate on an interval."""
     rng = np.random.default_rng([seed, 101])
-    columns, task = some_columns(rng, int(rng.choice([2, 5, 9, 16]))), settings(rng)
+    columns, task = some_columns(rng, int(rng.choice([2, 3, 6, 14]))), settings(rng)
     beyond = bool(columns.size > 1 and rng.random() < 0.2)  # one function more than the columns: a tail
-    space, actions = columns.resized(columns.size + beyond), int(rng.integers(2, 5))
+    space, actions = columns.resized(columns.size + beyond), int(rng.choice([2, 2, 3, 4]))
     expert = int(rng.integers(actions))
     mixture, value, made = some_dynamics(rng, space, actions=actions, expert=expert, low=lowest(rng))
     reward, told, form, scale = some_reward(
@@ -370,8 +372,8 @@ def judge_sum(seed: int) -> dict[str, Any]:
 def some_policy(rng: np.random.Generator) -> tuple[certirl.Basis, np.ndarray, atoms.Pieces, float, str] | None:
     """Columns, curves of the actions, an expert, its tube, and what is the matter with it; None if nothing came of it.
 
-    The expert takes the highest curve; or moves a switch by more than the tube; or misses a piece; or mixes an action
-    with a copy of it, or with another that is worse.
+    The expert takes the highest curve; or moves a switch, by more than the tube or by less; or misses a piece; or mixes
+    an action with a copy of it, or with another that is worse.
     """
     family = (certirl.Legendre, certirl.Legendre, certirl.Chebyshev, certirl.Fourier)[rng.integers(4)]
     columns = family(int(rng.integers(2, 8))).on((DOMAINS[rng.integers(len(DOMAINS))],))
@@ -381,13 +383,14 @@ def some_policy(rng: np.random.Generator) -> tuple[certirl.Basis, np.ndarray, at
     curves[:, 0] += rng.uniform(-0.2, 0.2, actions)
     right = atoms.greedy(columns, curves)
     tube = width * float(rng.choice([0.01, 0.025, 0.06, 0.12]))
-    kind = str(rng.choice(["right", "moved", "moved", "missed", "mixes copies", "mixes others"]))
+    kind = str(rng.choice(["right", "moved", "moved", "moved within", "missed", "mixes copies", "mixes others"]))
     if not 1 <= len(right.switches) <= 6:
         return None
     switches, shares = right.switches.copy(), right.shares.copy()
-    if kind == "moved":
+    if kind.startswith("moved"):
         which = rng.integers(len(switches))
-        switches[which] += rng.choice([-1, 1]) * tube * (1 + 10 ** rng.uniform(-2, 0))
+        by = rng.uniform(0.2, 0.8) if kind == "moved within" else 1 + 10 ** rng.uniform(-2, 0)
+        switches[which] += rng.choice([-1, 1]) * tube * by
         if not (np.diff([low, *switches, high]) > width / 1000).all():
             return None
     if kind == "missed":
@@ -415,6 +418,25 @@ def some_policy(rng: np.random.Generator) -> tuple[certirl.Basis, np.ndarray, at
     return (columns, curves, expert, tube, kind) if (expert.away(grid) > 1.2 * tube).any() else None
 
 
+def where_it_errs(
+    rng: np.random.Generator, ground: atoms.Ground, space: certirl.Basis, curves: np.ndarray, expert: atoms.Pieces
+) -> atoms.Ground:
+    """The same with the likeliest atom, or all, moved to where the expert errs: what it loses there it loses often."""
+    ((low, high),) = space.domain
+    grid = np.linspace(low, high, 1001)
+    ahead = atoms.features(space, grid) @ curves.T
+    wrong = grid[ahead.max(axis=1) - (expert(grid) * ahead).sum(axis=1) > 1e-9]
+    if not len(wrong) or rng.random() < 0.5:
+        return ground
+    places, chances = ground.atoms.copy(), ground.chances.copy()
+    if rng.random() < 0.5:
+        places = rng.choice(wrong, size=places.shape)
+    else:
+        chances[chances.argmax()] += 3.0
+        places[chances.argmax()] = rng.choice(wrong)
+    return replace(ground, atoms=places, chances=chances / chances.sum())
+
+
 def judge_policy(seed: int) -> dict[str, Any]:
     """One certificate of an expert who switches on an interval."""
     rng = np.random.default_rng([seed, 104])
@@ -427,7 +449,10 @@ def judge_policy(seed: int) -> dict[str, Any]:
     space = columns.resized(columns.size + beyond)
     if beyond:
         curves = np.hstack([curves, rng.normal(size=(len(curves), 1)) * 10 ** rng.uniform(-5, -2)])
-    ground = atoms.some_ground(rng, columns.domain, rare=bool(rng.random() < 0.15))
+    ground = atoms.some_ground(rng, columns.domain, rare=bool(rng.random() < 0.2))
+    if rng.random() < 0.3:
+        ground = atoms.slow_ground(rng, space)
+    ground = where_it_errs(rng, ground, space, curves, expert)
     mixture, _ = atoms.planned(rng, ground, curves, space)
     values = atoms.rewards_at(mixture, ground.value, expert, task["discount"])
     reward, told, form, scale = some_reward(rng, mixture, values, columns)
@@ -569,7 +594,7 @@ def judge_solve(seed: int) -> dict[str, Any]:
         return attempted("solve, sums", record, work_on_sum)
     if kind == "policy":
         chosen = None
-        while chosen is None or chosen[-1] not in ("right", "moved", "missed") or chosen[0].size > 4:
+        while chosen is None or not (chosen[-1][:5] in ("right", "moved") or chosen[-1] == "missed") or chosen[0].size > 4:
             chosen = some_policy(rng)
         columns, curves, expert, tube, made = chosen
         ground = atoms.some_ground(rng, columns.domain)

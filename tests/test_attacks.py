@@ -22,9 +22,10 @@ SPACES = {
 }
 
 
-def dynamics(space, *, low=-0.02, seed=0, rare=False):
+def dynamics(space, *, low=-0.02, seed=0, kind="plain"):
     rng = np.random.default_rng(seed)
-    ground = atoms.some_ground(rng, space.domain, rare=rare)
+    slow = kind == "slow" and space.dimension == 1 and space.size > 1
+    ground = atoms.slow_ground(rng, space) if slow else atoms.some_ground(rng, space.domain, rare=kind == "rare")
     return atoms.against_one(rng, ground, space, actions=3, expert=1, lowest=low)
 
 
@@ -40,10 +41,10 @@ def values_by_iteration(mixture, reward, shares, discount):
 
 
 @pytest.mark.parametrize("name", SPACES)
-@pytest.mark.parametrize("rare", [False, True])
-def test_chances_are_probabilities_and_lie_in_the_span_of_the_columns(name, rare):
+@pytest.mark.parametrize("kind", ["plain", "rare", "slow"])
+def test_chances_are_probabilities_and_lie_in_the_span_of_the_columns(name, kind):
     space = SPACES[name]
-    mixture, _ = dynamics(space, rare=rare)
+    mixture, _ = dynamics(space, kind=kind)
     low, high = np.array(space.domain).T
     states = low + (high - low) * np.random.default_rng(1).random((2000, len(low)))
     for action in range(3):
@@ -56,7 +57,7 @@ def test_chances_are_probabilities_and_lie_in_the_span_of_the_columns(name, rare
 @pytest.mark.parametrize("name", SPACES)
 def test_values_and_best_policies_agree_with_iteration(name):
     space = SPACES[name]
-    mixture, value = dynamics(space)
+    mixture, value = dynamics(space, kind="slow")
     reward = atoms.by_nearest(mixture.atoms, atoms.rewards_at(mixture, value, 1, 0.7), space.domain)
     own, best = values_by_iteration(mixture, reward, np.tile([0.0, 1.0, 0.0], (len(value), 1)), 0.7)
     assert np.ptp(own - value) < 1e-9 * np.ptp(value)  # V is what was asked for, but for a constant
