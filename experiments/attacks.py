@@ -594,7 +594,9 @@ def judge_solve(seed: int) -> dict[str, Any]:
         return attempted("solve, sums", record, work_on_sum)
     if kind == "policy":
         chosen = None
-        while chosen is None or not (chosen[-1][:5] in ("right", "moved") or chosen[-1] == "missed") or chosen[0].size > 4:
+        while (
+            chosen is None or not (chosen[-1][:5] in ("right", "moved") or chosen[-1] == "missed") or chosen[0].size > 4
+        ):
             chosen = some_policy(rng)
         columns, curves, expert, tube, made = chosen
         ground = atoms.some_ground(rng, columns.domain)

@@ -817,3 +817,42 @@ def test_the_trial_of_random_numbers_finds_no_fault_where_there_is_none():
         assert noise_fault(Rare(chance)) == ""
     problems = [certirl.problems.random_polynomial(seed=seed) for seed in range(20)]
     assert {noise_fault(one) for one in (*problems, Coin(), Drift(), Pair())} == {""}
+
+
+class Gather:
+    """Action 0 leads to 0.8, nearly always; action 1 to ±0.1: under R(s) = −|s| action 0 is worse by 0.69."""
+
+    n_actions, domain, thread_safe = 2, ((-1.0, 1.0),), True
+
+    def sample(self, states, action, rng):
+        u = rng.random(len(states))
+        return np.where(u < 0.98, 0.8, 0.1) if action == 0 else np.where(u < 0.5, 0.1, -0.1)
+
+
+@pytest.mark.parametrize("declared", [None, (-2.0, 0.0)])
+def test_a_reward_that_depends_on_the_other_states_of_a_call_is_refused(declared):
+    """−|s − mean of the call| calls narrow laws good wherever they are: it was certified with a margin of 0.07."""
+    settings = {"discount": 0.5, "expert": 0, "columns": certirl.Legendre(1), "tail": 0, "samples": 2_000, "rng": 1}
+    with pytest.raises(ValueError, match="depend on one state alone"):
+        certirl.certify(
+            lambda s: -np.abs(s[:, 0] - s[:, 0].mean()), Gather(), paired=False, reward_range=declared, **settings
+        )
+    with pytest.raises(ValueError, match="depend on one state alone"):
+        certirl.scenario(
+            lambda s: s[:, 0] / np.abs(s).max(), Gather(), discount=0.5, reward_range=(-1.0, 1.0), rng=0, samples=10
+        )
+    single = lambda s: -np.abs(s[:, 0]).astype(np.float32)  # noqa: E731  # rounding is no dependence
+    assert not certirl.certify(single, Gather(), **settings).holds
+
+
+@pytest.mark.parametrize(
+    "expert", [lambda s: s[:, 0] > s.mean(), lambda s: np.random.default_rng().random(len(s)) < 0.5 * (s[:, 0] > 0)]
+)
+def test_an_expert_whose_answer_depends_on_the_call_is_refused(expert):
+    settings = {"discount": 0.5, "columns": certirl.Legendre(1), "tail": 0, "samples": 2_000, "rng": 1}
+    with pytest.raises(ValueError, match=r"changes from call to call: it must depend on one state alone"):
+        certirl.certify(lambda s: s[:, 0], Gather(), expert=expert, **settings)
+    with pytest.raises(ValueError, match="changes from call to call"):
+        certirl.refute(
+            Gather(), expert=expert, basis=certirl.Legendre(2), tail=0, columns=1, samples=2_000, rng=1, tube=0.1
+        )

@@ -16,7 +16,7 @@ from certirl.bases import Basis
 from certirl.box_products import on_box
 from certirl.cells import Cells
 from certirl.domain import Array, Domain, describe
-from certirl.doors import as_number, shown
+from certirl.doors import as_number, shown, some_rows
 from certirl.extrema import minimum
 from certirl.reward import Reward, RewardLike, values_of
 
@@ -24,6 +24,7 @@ from certirl.reward import Reward, RewardLike, values_of
 _LOOKED_UP = {1: 4001, 2: 301, 3: 61}
 _DRAWN = 100_000  # states at which it is looked up on boxes of more coordinates
 _ROUNDING = 1e-12  # of the largest |R|: how far values may pass a declared end; less than what certificates allow for
+_ALIKE = 1e-4  # of the range: how far the answers of two calls may differ, in single precision for example
 _SMALLEST, _LARGEST = 1e-250, 1e250  # ranges that can be normalised, with room for margins far below them
 
 
@@ -103,7 +104,7 @@ def bounded(reward: RewardLike, domain: Domain, declared: Any = None) -> Bounded
         return BoundedReward(reward, low, high, 1.0, "proved" if known else "looked up", domain)
     low, high = as_range(declared)
     found = BoundedReward(reward, low, high, 1.0, "declared", domain)
-    found(trial_states(domain))
+    _tried(found, domain)
     return found if known is None else replace(found, low=known[0], high=known[1], source="proved")
 
 
@@ -156,10 +157,25 @@ def proved_range(reward: RewardLike) -> tuple[float, float] | None:
 
 def _looked_up(reward: RewardLike, domain: Domain) -> tuple[float, float]:
     """The range over many states, a twentieth added."""
-    values = values_of(reward, trial_states(domain))
+    values = _tried(reward, domain)
     low, high = float(values.min()), float(values.max())
     room = 0.05 * (high - low) + 1e-12 * max(abs(low), abs(high))
     return low - room, high + room
+
+
+def _tried(reward: RewardLike, domain: Domain) -> Array:
+    """R at the trial states ``[n]``; some of them are asked about again, since R must depend on one state alone."""
+    states = trial_states(domain)
+    values, some = values_of(reward, states), some_rows(len(states))
+    apart = np.abs(values_of(reward, states[some]) - values[some])
+    low, high = float(values.min()), float(values.max())
+    if apart.max() > _ALIKE * (high - low) + 1e-6 * max(abs(low), abs(high)):
+        place = ", ".join(f"{x:.6g}" for x in states[some][apart.argmax()])
+        raise ValueError(
+            f"the reward at s = {place} changes by {apart.max():.3g} with the other states of the call: it must depend "
+            "on one state alone, without means, maxima or ranks over the states"
+        )
+    return values
 
 
 def trial_states(domain: Domain) -> Array:

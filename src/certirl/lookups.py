@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from certirl.boxes import mesh
 from certirl.domain import Array, Domain, describe
+from certirl.doors import some_rows
 from certirl.policies import Policy
 
 CELLS = 4000  # of an interval
 CELLS_ALONG = {2: 400, 3: 60}  # of a box, along each coordinate
+_ALIKE = 0.01  # of the answers: how many may differ in a second call, at ties decided by rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,10 +268,23 @@ def look_up(policy: Policy, domain: Domain) -> AnyLookup:
     """Ask the expert about the corners of all cells."""
     if len(domain) == 1:
         ((low, high),) = domain
-        return Lookup(domain, policy.support(np.linspace(low, high, CELLS + 1)[:, None]))
+        return Lookup(domain, _support(policy, np.linspace(low, high, CELLS + 1)[:, None]))
     count = CELLS_ALONG[len(domain)] + 1
     corners = mesh([np.linspace(low, high, count) for low, high in domain])
-    return BoxLookup(domain, policy.support(corners).reshape(*[count] * len(domain), -1))
+    return BoxLookup(domain, _support(policy, corners).reshape(*[count] * len(domain), -1))
+
+
+def _support(policy: Policy, states: Array) -> NDArray[np.bool_]:
+    """The actions that the expert takes ``[n, A]``; some states are asked about again, since one state must decide."""
+    found, some = policy.support(states), some_rows(len(states))
+    other = (policy.support(states[some]) != found[some]).any(axis=1)
+    if other.mean() > _ALIKE:
+        place = ", ".join(f"{x:.6g}" for x in states[some][other.argmax()])
+        raise ValueError(
+            f"the expert's answer at s = {place} changes from call to call: it must depend on one state alone, without "
+            "random numbers and without means, maxima or ranks over the states"
+        )
+    return found
 
 
 def kept(domain: Domain, support: Array) -> AnyLookup:
