@@ -38,7 +38,7 @@ from certirl.simulator import (
     terminal_of,
 )
 from certirl.tail import TailLike, check_tail, tail_in_words, tail_number
-from certirl.transitions import Piece, Transitions, continued_rows, counted, pieces, repeated_rows
+from certirl.transitions import Piece, Transitions, continued_rows, counted, has_repeats, pieces, repeated_rows
 from certirl.weigh import (
     AnyEvidence,
     check_box,
@@ -361,8 +361,8 @@ def has_ends(source: Any) -> bool:
 
 
 def check_endless(source: Any) -> None:
-    """Refuse simulators with terminal states; `check_declared` refuses logs with them."""
-    if not isinstance(source, Transitions) and has_ends(source):
+    """Refuse problems with terminal states."""
+    if has_ends(source):
         raise ValueError(NO_ENDS)
 
 
@@ -373,6 +373,8 @@ def check_declared(transitions: Transitions) -> None:
     """
     if transitions.domain_from_data:
         raise ValueError("a certificate needs a declared domain: write Transitions(…, domain=(low, high))")
+    if has_ends(transitions):
+        raise ValueError(NO_ENDS)
     sign = dependence(transitions)
     if sign is not None:
         finding, remedy, declaration = sign
@@ -388,12 +390,7 @@ def dependence(log: Transitions) -> tuple[str, str, str] | None:
 
     The third is what to write in Python where the sign can be wrong, empty where it cannot.
     """
-    if log.terminal is not None and log.terminal.any():
-        return "the rows that keep a terminal state where it is are copies", "leave the ends out", ""
-    if (
-        log.episodes is not None
-        and np.unique(log.episodes[log.episodes >= 0], return_counts=True)[1].max(initial=0) > 1
-    ):
+    if log.episodes is not None and has_repeats(log.episodes[log.episodes >= 0]):
         return "the steps of an episode follow from each other", "keep one step of every episode", ""
     if log.independent is not None:
         return None if log.independent else ("these are declared not to be", "draw others", "")

@@ -300,6 +300,8 @@ def repeated_rows(log: Transitions) -> int:
       neighbouring states do.
     """
     keys = _keys(*log.states.T, log.actions)
+    if not has_repeats(keys):
+        return 0
     order = np.argsort(keys, kind="stable")
     keys, actions, after = keys[order], log.actions[order], _keys(*log.next_states.T)[order]
     starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))  # of rows with one state and action
@@ -331,6 +333,9 @@ def continued_rows(log: Transitions) -> int:
     They do if most rows are such, or if the row that follows comes later in the log much more often than earlier.
     """
     after, states = _keys(*log.next_states.T), _keys(*log.states.T)
+    ordered, asked = np.sort(after), np.sort(states)
+    if not (ordered[np.searchsorted(ordered[:-1], asked)] == asked).any():  # no state is a next state
+        return 0
     (ends, ended, many), (begins, begun, often) = (
         np.unique(keys, return_index=True, return_counts=True) for keys in (after, states)
     )
@@ -350,6 +355,12 @@ def _keys(*columns: NDArray[Any]) -> NDArray[np.uint64]:
         found = (found ^ (found >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         found ^= found >> np.uint64(31)
     return found
+
+
+def has_repeats(keys: NDArray[Any]) -> bool:
+    """Whether some number occurs more than once."""
+    ordered = np.sort(keys)
+    return bool((ordered[1:] == ordered[:-1]).any())
 
 
 def _alike_beside(states: Array, actions: NDArray[np.intp], after: NDArray[np.uint64]) -> float:
