@@ -54,6 +54,28 @@ def test_a_wrong_reward_is_contradicted():
     assert f"{check.contradicted} contradict the reward" in str(check)
 
 
+def test_what_contradicts_a_right_reward_over_six_steps_is_not_called_more_than_that():
+    """The expert pays 1 once and earns 0.1 ever after, its rival leads to 0 for good: V is 8.9 against 0."""
+
+    class Later:
+        n_actions, domain, thread_safe = 2, ((-1.0, 1.0),), True
+
+        def sample(self, states, action, rng):
+            middle = 0.0 if action == 0 else -1.0
+            s = states[:, 0]
+            return np.where(np.abs(s) == 1, s, np.where(s == 0, 1.0, middle))
+
+    def reward(states):
+        return np.where(states[:, 0] == 0, -1.0, 0.1 * (states[:, 0] == 1))
+
+    starts = np.array([-0.5, 0.5])
+    check = certirl.rollout_check(reward, Later(), discount=0.99, states=starts, samples=2, rng=0)
+    assert check.contradicted == 2
+    assert "2 contradict the reward over 6 steps, 0 of them whatever follows" in str(check)
+    later = certirl.rollout_check(reward, Later(), discount=0.99, states=starts, samples=2, steps=20, rng=0)
+    assert later.agrees and later.contradicted == 0
+
+
 def test_a_constant_reward_is_in_doubt_everywhere_and_contradicted_nowhere():
     check = rollout_check(lambda s: 0 * s + 3, PROBLEM, discount=0.7, **SETTINGS)
     assert not check.agrees and check.contradicted == 0 and check.doubtful == check.advantage.size

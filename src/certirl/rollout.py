@@ -21,7 +21,7 @@ from certirl.simulator import Simulator, as_generator, ask, check_rollouts, chec
 # Rollouts played at once: memory stays flat however many are asked for.
 ROWS = 65_536
 MOST_STATES = 1_000_000  # to start from
-# The probability of calling a correct reward contradicted, shared by all comparisons.
+# The probability of a contradiction, shared by all comparisons, where the expert is right over these steps.
 LEVEL = 0.05
 
 
@@ -65,15 +65,21 @@ class RolloutCheck:
 
     @property
     def contradicted(self) -> int:
-        """How many differences are negative beyond chance: one-sided, level 5 % shared by all (Bonferroni)."""
+        """How many differences over these steps are negative beyond chance: level 5 % shared by all (Bonferroni)."""
+        return self._below(0.0)
+
+    def _below(self, limit: float) -> int:
+        """How many differences lie below a limit beyond chance: one-sided, by the normal law."""
         beyond = NormalDist().inv_cdf(1 - LEVEL / self.advantage.size)
-        return int((self.advantage < -beyond * self.standard_error).sum())
+        return int((self.advantage < limit - beyond * self.standard_error).sum())
 
     def __str__(self) -> str:
         row, column = np.unravel_index(int(self.advantage.argmin()), self.advantage.shape)
         place = ", ".join(f"{x:.4g}" for x in self.states[column])
+        surely = self._below(-self.truncation)
+        within = "" if surely == self.contradicted else f" over {self.steps} steps, {surely} of them whatever follows"
         verdict = (
-            f"{self.contradicted} contradict the reward"
+            f"{self.contradicted} contradict the reward{within}"
             if self.contradicted
             else "all favour the expert"
             if self.agrees
