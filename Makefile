@@ -38,11 +38,11 @@ test test-slow test-sdist test-device: export OPENBLAS_NUM_THREADS := 1
 
 # Every claim, some of them at a reduced size.
 test: lint
-	$(PYTEST) -n auto -m "not slow"
+	$(PYTEST) -n auto --dist loadfile -m "not slow"
 
 # The tests that `make test` leaves out.
 test-slow: $(VENV)/test
-	$(PYTEST) -n auto -m slow
+	$(PYTEST) -n auto --dist loadfile -m slow
 
 test-all: test test-slow
 
@@ -53,7 +53,7 @@ test-sdist: $(VENV)/test
 	rm -rf build/sdist
 	$(BIN)/python -m build --quiet --sdist --outdir build/sdist
 	tar -xzf build/sdist/*.tar.gz -C build/sdist --strip-components 1
-	cd build/sdist && PYTHONPATH=$$PWD/src $(PYTEST) -n auto -m "not slow" $$(grep -l "parent.parent" tests/*.py)
+	cd build/sdist && PYTHONPATH=$$PWD/src $(PYTEST) -n auto --dist loadfile -m "not slow" $$(grep -l "parent.parent" tests/*.py)
 
 # The path of a GPU on torch's CPU device, or on the GPU if torch finds one; torch is large and only installed for this.
 test-device: $(VENV)/test

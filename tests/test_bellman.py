@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 import certirl
+from sizes import sizes
 
 PROBLEM = certirl.problems.random_polynomial(seed=7)
 CASES = [
@@ -70,12 +71,13 @@ def test_value_function_agrees_with_the_truth():
     np.testing.assert_allclose(ours, PROBLEM.values(reward, discount=0.7), atol=1e-10)
 
 
+@pytest.mark.parametrize("count", sizes(100, 300))
 @pytest.mark.parametrize("paired", [False, True])
-def test_standard_errors_match_the_spread_over_repeated_data(paired):
+def test_standard_errors_match_the_spread_over_repeated_data(paired, count):
     basis, alpha = certirl.Legendre(7), np.random.default_rng(0).normal(size=7)
     states = np.array([-1.0, -0.3, 0.5])
     curves, variances = [], []
-    for seed in range(300):
+    for seed in range(count):
         data = certirl.sample(PROBLEM, basis=basis, samples=2_000, rng=seed, paired=paired)
         criterion = certirl.bellman(certirl.estimate(data, basis=basis, columns=3), discount=0.7)
         x = criterion.columns.values(states)

@@ -4,9 +4,11 @@ import json
 import sys
 
 import numpy as np
+import pytest
 
 from certirl import bench
 from certirl.cli import main
+from sizes import sizes
 
 SMALL = bench.Extent(pairs=2_000, sizes=(5, 11), families=("Fourier", "Legendre"), transitions=2_000, repeats=1)
 
@@ -17,7 +19,9 @@ def numbers_in(record):
     return [record] if isinstance(record, int | float) else []
 
 
-def test_the_command_prints_and_writes_everything(tmp_path, capsys):
+@pytest.mark.parametrize("extent", sizes(SMALL, bench.FAST), ids=["small", "fast"])
+def test_the_command_prints_and_writes_everything(tmp_path, capsys, monkeypatch, extent):
+    monkeypatch.setattr(bench, "FAST", extent)
     assert main(["bench", "--fast", "--out", str(tmp_path / "new")]) == 0
     printed = capsys.readouterr().out
     record = json.loads((tmp_path / "new" / "bench.json").read_text())

@@ -21,6 +21,7 @@ from certirl.cli import main
 from certirl.moments import accumulate
 from certirl.moments import load as load_moments
 from certirl.simulator import CHUNK, draw
+from sizes import sizes
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -254,20 +255,20 @@ def kill_one_at_work(client, processes, killed):
         time.sleep(0.01)
 
 
-def test_a_worker_killed_in_the_middle_changes_nothing():
-    with local_cluster() as client:
-        for work in (slow_draws, slow_data):
-            client.wait_for_workers(2, timeout=30)
-            killed, before = [], client.run(os.getpid)
-            killer = threading.Thread(target=kill_one_at_work, args=(client, before, killed))
-            killer.start()
-            with _map.on(client):
-                found = work(client)
-            killer.join()
-            assert len(killed) == 1, "nobody was killed in the middle"
-            assert killed[0] not in client.run(os.getpid).values()
-            with _map.on(1):
-                assert np.array_equal(found, work(1))
+@pytest.mark.parametrize("work", sizes(slow_data, slow_draws))
+def test_a_worker_killed_in_the_middle_changes_nothing(client, work):
+    client.wait_for_workers(2, timeout=30)
+    killed, before = [], client.run(os.getpid)
+    killer = threading.Thread(target=kill_one_at_work, args=(client, before, killed))
+    killer.start()
+    with _map.on(client):
+        found = work(client)
+    killer.join()
+    client.wait_for_workers(2, timeout=30)
+    assert len(killed) == 1, "no worker was killed in the middle"
+    assert killed[0] not in client.run(os.getpid).values()
+    with _map.on(1):
+        assert np.array_equal(found, work(1))
 
 
 def deadly(chunk):
@@ -387,6 +388,10 @@ def test_commands_at_a_scheduler_write_the_same(folder, client, capsys):
 def test_a_cluster_of_its_own_is_started_and_ended(folder, capsys):
     assert main(["moments", "log", *GIVEN, "--scheduler", "local", "--workers", "1"]) == 0
     assert "18,000 transitions" in (printed := capsys.readouterr()).out and printed.err == ""
+
+
+@pytest.mark.slow
+def test_an_error_in_a_cluster_of_its_own_is_one_sentence(folder, capsys):
     assert main(["moments", "log", "--domain", "0", "1", "--scheduler", "local", "--workers", "1"]) == 2
     assert "lie outside the domain [0, 1]" in (error := capsys.readouterr().err) and error.count("\n") == 1
 

@@ -10,6 +10,7 @@ import certirl
 from certirl import blocks, program
 from certirl.components import as_components
 from certirl.decompose import recover_jointly, recover_separately
+from sizes import sizes
 
 BASIS = certirl.Legendre(11)
 
@@ -85,7 +86,7 @@ def solvable_on_a_grid(criteria, points=41):
     return -linprog(cost, stacked, np.zeros(len(stacked)), bounds=bounds).fun > 1e-7
 
 
-@pytest.mark.parametrize(("components", "alone"), [(4, 2), (10, 0)])
+@pytest.mark.parametrize(("components", "alone"), sizes((4, 2), (10, 0)))
 def test_every_solvable_problem_is_solved_and_theorem_8_solves_hardly_any(components, alone):
     solved = solvable = separately = 0
     for seed in range(10):

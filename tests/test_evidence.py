@@ -10,6 +10,7 @@ from certirl.evidence import fit_surrogate, gather, split_value
 from certirl.products import linearisation, product_basis
 from certirl.simulator import CHUNK, draw
 from certirl.transitions import Piece
+from sizes import sizes
 
 FAMILIES = [certirl.Legendre, certirl.Chebyshev, certirl.Fourier]
 PROBLEM = certirl.problems.random_polynomial(seed=7)
@@ -54,7 +55,7 @@ def surrogate_of(columns, stream, reward):
 
 
 @pytest.mark.parametrize("paired", [True, False])
-@pytest.mark.parametrize("columns", [1, 2, 3, 8, 11])
+@pytest.mark.parametrize("columns", [1, 2, 3, *sizes(8, 11)])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_evidence_equals_the_dense_sums(family, columns, paired):
     """More rows than columns, fewer, and a reward that is no expansion; uneven pieces; agreement to rounding."""

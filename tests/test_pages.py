@@ -6,9 +6,11 @@ from pages import ROOT, check, find, parts, same_line, same_number, script
 
 TUTORIALS = sorted(f"docs/tutorials/{path.name}" for path in (ROOT / "docs" / "tutorials").glob("*.md"))
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")), *TUTORIALS]
+SLOW = {"docs/components.md", "docs/dimensions.md", "docs/environments.md", *TUTORIALS}
+MARKED = [pytest.param(page, marks=[pytest.mark.slow] * (page in SLOW)) for page in PAGES]
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", MARKED)
 def test_code_of_the_pages_runs_and_prints_what_they_say(page, tmp_path):
     check(page, tmp_path)
 

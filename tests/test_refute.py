@@ -12,6 +12,7 @@ from certirl.problems import PolynomialProblem, random_polynomial, thermostat, u
 from certirl.refute import refute
 from certirl.tail import Smooth
 from certirl.transitions import pieces
+from sizes import sizes
 
 ROOM = thermostat()
 module = importlib.import_module("certirl.refute")  # the package may offer the function by this name
@@ -56,14 +57,15 @@ class Turn:
 # Soundness
 
 
+@pytest.mark.parametrize("count", sizes(12, 51))
 @pytest.mark.parametrize(("k", "share"), [(3, 0.3), (4, 0.02), (4, 0.3), (5, 0.1)])
-def test_solvable_problems_are_never_refuted(k, share, monkeypatch):
+def test_solvable_problems_are_never_refuted(k, share, count, monkeypatch):
     monkeypatch.setattr(module, "CONES", 24)  # fewer cones are quicker, and no less sound
     candidates = [nearly_unsolvable(seed, share) for seed in range(8)]
     problems = [problem for problem in candidates if best_margin(problem, k) > 1e-6]
     best = [best_margin(problem, k) for problem in problems]
     assert len(problems) >= 2
-    for seed in range(51):
+    for seed in range(count):
         problem, samples = problems[seed % len(problems)], (100, 400, 1600)[seed % 3]
         found = refute(problem, expert=0, basis=Legendre(k), columns=3, delta=0.5, tail=0, samples=samples, rng=seed)
         assert not found.holds and found.kappa <= found.error

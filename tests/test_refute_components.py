@@ -9,6 +9,7 @@ from certirl.components import as_components
 from certirl.factorised import Factorised
 from certirl.problems import random_polynomial, thermostat, unsolvable
 from certirl.refute_components import refute_sum
+from sizes import sizes
 from test_refute import nearly_unsolvable
 
 BASIS = certirl.Legendre(3)
@@ -87,9 +88,10 @@ def test_parts_that_are_hopeless_alone_but_not_together_are_never_refuted():
         assert not found.holds and found.ceiling >= best_margin(rows_of(both, 1, 3))
 
 
-def test_sums_that_are_barely_solvable_are_never_refuted():
+@pytest.mark.parametrize("count", sizes(4, 12))
+def test_sums_that_are_barely_solvable_are_never_refuted(count):
     worst = 0.0
-    for seed in range(12):
+    for seed in range(count):
         parts = [nearly_unsolvable(seed, 0.1), unsolvable(seed=100 + seed), nearly_unsolvable(200 + seed, 0.02)]
         problem = Factorised("barely", tuple(parts[: 2 + seed % 2]))
         truth = best_margin(rows_of(problem, 0, 3, columns=3, points=101))

@@ -115,6 +115,7 @@ def test_other_arguments_have_another_memory(tmp_path):
     assert first != second
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_is_done_and_the_same_command_finishes(tmp_path):
     command = [sys.executable, "-m", "certirl.cli", "reproduce", "figure2", "--fast", "--workers", "2"]
     command += ["--out", str(tmp_path)]

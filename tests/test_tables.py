@@ -13,6 +13,7 @@ import pytest
 
 import certirl
 from certirl import tables
+from sizes import sizes
 
 PROBLEM = certirl.problems.random_polynomial(seed=7)
 BASIS = certirl.Legendre(7)
@@ -341,7 +342,7 @@ print(next(line.split()[1] for line in open("/proc/self/status") if line.startsw
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
-@pytest.mark.parametrize("groups", [2**16, 10**7, None], ids=["small row groups", "one row group", "CSV"])
+@pytest.mark.parametrize("groups", sizes(2**16, 10**7, None), ids=["small row groups", "one row group", "CSV"])
 def test_memory_does_not_grow_with_the_data(tmp_path, groups):
     peaks, rng = [], np.random.default_rng(0)
     for rows in (200_000, 2_000_000) if groups else (100_000, 1_000_000):  # text is slower to read and takes as much

@@ -20,7 +20,7 @@ from certirl.components import AdditiveReward
 from certirl.decompose import AdditiveWitness, Conflict
 from certirl.domain import Array, as_states, freeze
 from certirl.doors import as_count, as_number
-from certirl.extrema import ranked
+from certirl.extrema import TIE, ranked
 from certirl.solution import HEADLINES, check_about, check_statuses, headline
 from certirl.transitions import counted
 
@@ -161,7 +161,8 @@ class AdditiveSolution:
         if self.worst_state is None:
             return "margin", "none"
         place = ", ".join(f"{x:.4g}" for x in self.worst_state[:4]) + (" …" if len(self.worst_state) > 4 else "")
-        error = f"; standard error {self.standard_error:.2g}" if self.standard_error > 0 else ""
+        known = self.standard_error > TIE * abs(self.margin)  # less is rounding
+        error = f"; standard error {self.standard_error:.2g}" if known else ""
         more = ": more samples are needed" if self.within_noise else ""
         return "margin", f"{self.margin:.4g} at worst, at s = ({place}) against action {self.worst_action}{error}{more}"
 

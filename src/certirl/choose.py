@@ -21,6 +21,7 @@ from certirl.recover import recover
 from certirl.transitions import Piece
 
 FOLDS = 5
+EXACT = 1e-12  # held-out errors below this share of the mean square are rounding
 # The held-out error averages over the states while the criterion is a minimum over them: too few columns are wrong
 # without a sign of it, too many only cost samples. So dependence on the state is never taken to be simpler than this.
 FEWEST_COLUMNS = 3
@@ -172,7 +173,8 @@ def held_out_errors(folds: Sequence[Moments]) -> Array:
 
     Everything needed is in the moments: Σ‖y − Bx‖² = tr(Σ yyᵀ − 2BΣ xyᵀ + BΣ xxᵀBᵀ). In coordinates that make the
     training Gram matrix the identity (its Cholesky factor is nested, as the bases are) the fits of all c are leading
-    blocks of one. Infinite where the other folds cannot determine B.
+    blocks of one. Infinite where the other folds cannot determine B; no less than rounding, so that predictions which
+    are exact but for rounding are equally good.
     """
     whole = total(folds)
     errors = np.full((len(folds), whole.columns.size), np.inf)
@@ -188,8 +190,9 @@ def held_out_errors(folds: Sequence[Moments]) -> Array:
         doubly = np.einsum(
             "aij,aij->ij", fit.transpose(0, 2, 1) @ fit, white @ test.gram[:, c, c] @ white.transpose(0, 2, 1)
         )
-        missed = np.einsum("aaii->", test.outer) - 2 * explained.cumsum() + np.diag(doubly.cumsum(0).cumsum(1))
-        errors[left_out, c] = missed / max(test.counts.sum(), 1)
+        squares = np.einsum("aaii->", test.outer)
+        missed = squares - 2 * explained.cumsum() + np.diag(doubly.cumsum(0).cumsum(1))
+        errors[left_out, c] = np.maximum(missed, EXACT * squares) / max(test.counts.sum(), 1)
     return errors
 
 

@@ -59,11 +59,16 @@ class Diagnosis:
 
     def __str__(self) -> str:
         rows = [
-            f"  {n:>3}  {'-' if not np.isfinite(e) else f'{e:+.3%} ± {s:.3%}'}{'   best' if n == self.best else ''}"
+            f"  {n:>3}  {_above(e, s) if np.isfinite(e) else '-'}{'   best' if n == self.best else ''}"
             for n, e, s in zip(self.columns, self.excess, self.standard_error, strict=True)
         ]
         tail = "  A sample cannot rule out what lies beyond: a certificate still needs a declared tail."
         return "\n".join([f"{self.kind}: {self.verdict}.", "  columns, error above the best", *rows, tail])
+
+
+def _above(excess: float, error: float) -> str:
+    """In percent; of large numbers three digits."""
+    return f"{excess:+.3%} ± {error:.3%}" if excess < 10 else f"{100 * excess:+.3g}% ± {100 * error:.3g}%"
 
 
 def diagnose(

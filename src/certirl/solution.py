@@ -21,7 +21,7 @@ from certirl.claim import NO_SUMS, chance, unverified
 from certirl.domain import Array, as_actions, as_states, describe, freeze
 from certirl.estimate import Operators
 from certirl.evidence import Surrogate
-from certirl.extrema import ranked
+from certirl.extrema import TIE, ranked
 from certirl.recover import Recovery, Witness, undecided
 from certirl.refute import Refutation
 from certirl.reward import Reward
@@ -148,6 +148,7 @@ class Solution:
             worst = ranked(self.slack, self.actions, self.states)[0]
             place = ", ".join(f"{x:.4g}" for x in self.states[worst])
             where += f", slack up to {self.slack[worst]:.3g} (action {self.actions[worst]} at s = {place})"
+        radius = round(self.spectral_radius, 12)  # less is rounding
         return [
             ("reward", str(self.reward) if self.reward else f"none in {self.basis} on {describe(self.basis.domain)}"),
             self._margin_line() if self.certificate is None else ("margin", self.certificate.proved),
@@ -159,7 +160,7 @@ class Solution:
                 "checks",
                 f"{self.objective} program {where}, {self.rounds} solve{'s' * (self.rounds != 1)}, "
                 f"{len(self.states)} rows; κ(I − γT) = "
-                f"{self.condition:.3g}, γρ(T) = {self.spectral_radius:.3g}, κ(Gram) = {self.gram_condition:.3g}",
+                f"{self.condition:.3g}, γρ(T) = {radius:.3g}, κ(Gram) = {self.gram_condition:.3g}",
             ),
         ]
 
@@ -170,7 +171,7 @@ class Solution:
             return "margin", "none"
         place = ", ".join(f"{x:.4g}" for x in self.worst_state)
         error = ""
-        if self.standard_error > 0:
+        if self.standard_error > TIE * abs(self.margin):  # less is rounding
             error = f"; standard error {self.standard_error:.2g}"
             if self.within_noise:
                 error += ": more samples are needed"
