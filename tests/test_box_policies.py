@@ -257,7 +257,7 @@ def test_three_coordinates_work_alike():
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"tube": 3.0}, "tube must be a half-width between 0 and 2"),
+        ({"tube": 3.0}, "tube must be a half-width strictly between 0 and 2"),
         ({"columns": COLUMNS.resized(5)}, "hold every simpler product"),
         (
             {"columns": certirl.product(*[certirl.Legendre(14)] * 2)},

@@ -48,8 +48,9 @@ def make(problem, basis, columns, discount, tail, *, samples=50_000, log=False):
         )  # a forecast; slow, and not checked
         solution = solve(problem, basis=basis, columns=columns, discount=discount, rng=0, samples=20_000)
         source = sample(problem, basis=basis, samples=samples, rng=1, design=True) if log else problem
+        proof = certify(solution, source, tail=tail, rng=1, samples=None if log else samples)
         with TemporaryDirectory() as folder:
-            return contents(solution, certify(solution, source, tail=tail, rng=1, samples=samples), Path(folder))
+            return contents(solution, proof, Path(folder))
 
 
 @pytest.fixture(scope="module")
