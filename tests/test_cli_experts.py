@@ -193,8 +193,8 @@ def test_sums_of_rewards_are_shown_and_drawn(folder, capsys):
     [
         ("solve log.csv --discount 0.9 --expert nobody.csv", "a file of demonstrations; there is no file nobody.csv"),
         ("solve log.csv --discount 0.9 --expert log.csv", "is the log itself: write --expert observed"),
-        ("solve log.csv --discount 0.9 --expert 7", "one of the actions 0 … 2, or a function of states, got 7"),
-        ("solve log.csv --discount 0.9 --expert -1", "one of the actions 0 … 2, or a function of states, got -1"),
+        ("solve log.csv --discount 0.9 --expert 7", "one of the actions 0 … 2, or a file of demonstrations, got 7"),
+        ("solve log.csv --discount 0.9 --expert -1", "one of the actions 0 … 2, or a file of demonstrations, got -1"),
         ("solve log.csv --discount 0.9 --expert observed --delta 0.1", "had no part in saying who the expert is"),
         ("solve log.csv --discount 0.9 --expert seen.csv --delta 0.1", "declared domain: write --domain LOW HIGH"),
         ("solve curious.csv --domain -1 1 --discount 0.9 --delta 0.1", "steps of an episode follow from each other"),

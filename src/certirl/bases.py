@@ -17,7 +17,7 @@ from numpy.polynomial import chebyshev
 from numpy.typing import ArrayLike
 
 from certirl.domain import Array, Domain, as_domain, as_rows, describe
-from certirl.doors import as_count, by_door, shown
+from certirl.doors import as_count, by_door, setting, shown
 
 REFERENCE: Domain = ((-1.0, 1.0),)
 MOST_FUNCTIONS = 500  # in a program: the time to solve it grows with their third power, seconds at this size
@@ -365,9 +365,11 @@ def as_basis(
 ) -> Basis:
     """A basis, placed on the domain if one is given; what is none, or too large, is refused with a sentence."""
     if not isinstance(basis, Basis):
-        raise TypeError(f"{name} must be a basis such as {like}, got {shown(basis)}")
+        raise TypeError(f"{setting(name)} must be a basis such as {like}, got {shown(basis)}")
     if basis.size > MOST_FUNCTIONS:
-        raise ValueError(f"{name} must have at most {MOST_FUNCTIONS} functions, got {basis} with {basis.size:,}")
+        raise ValueError(
+            f"{setting(name)} must have at most {MOST_FUNCTIONS} functions, got {basis} with {basis.size:,}"
+        )
     return basis if domain is None else basis.on(domain)
 
 

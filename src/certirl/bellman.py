@@ -9,8 +9,9 @@ import numpy as np
 
 from certirl.bases import Basis
 from certirl.domain import Array, freeze
-from certirl.doors import as_probability, shown
+from certirl.doors import as_probability
 from certirl.estimate import Operators
+from certirl.policies import no_action
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,8 +145,7 @@ def check_expert(expert: Any, n_actions: int, *, of_states: bool = True) -> None
     if n_actions < 2:
         raise ValueError("there is only one action, so nothing distinguishes the expert: at least two are needed")
     if isinstance(expert, bool) or not isinstance(expert, int | np.integer) or not 0 <= expert < n_actions:
-        other = ", or a function of states" if of_states else ""
-        raise ValueError(f"expert must be one of the actions 0 … {n_actions - 1}{other}, got {shown(expert)}")
+        raise ValueError(no_action(expert, n_actions, of_states=of_states))
 
 
 def _square(T: Array) -> Array:

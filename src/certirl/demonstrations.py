@@ -135,8 +135,10 @@ def _checked(
     given = as_array(states, "states")
     rows = as_rows(given, given.shape[1] if given.ndim == 2 else 1)
     taken = as_actions(actions, n_actions=declared)
-    if len(rows) != len(taken) or len(rows) < 2:
-        raise ValueError(f"states and actions must be equally long, two or more; got {len(rows)} and {len(taken)}")
+    if len(rows) != len(taken):
+        raise ValueError(f"states and actions must be equally long, got {len(rows)} and {len(taken)}")
+    if len(rows) < 2:
+        raise ValueError(f"a policy needs two demonstrations or more, got {len(rows)}")
     widths = np.stack([rows.min(axis=0), rows.max(axis=0)], axis=1)
     widths[widths[:, 0] == widths[:, 1]] += [-0.5, 0.5]  # a coordinate that never changes says nothing
     box = as_domain(widths if domain is None else domain)

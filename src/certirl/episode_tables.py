@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from certirl.domain import Array, Domain, as_actions, as_domain, as_n_actions, count_actions, no_box
 from certirl.doors import by_door, setting
 from certirl.episode_readers import Columns, Rows, columns_of, join, refuse_copies, row_batches, sections
-from certirl.episodes import Steps, from_episodes, split
+from certirl.episodes import Steps, from_episodes, no_circle, split
 from certirl.readers import Paths, find_files, row_groups
 from certirl.simulator import CHUNK
 from certirl.transitions import Piece, Transitions, by_action
@@ -242,6 +242,8 @@ def episode_chunks(
         for first, run in sections(file, columns, rows):
             parts.append(EpisodeChunk(str(file), (), count or 0, rows, first, run, columns.episode, settings))
     if domain is None or count is None:
+        if domain is None and settings.get("periodic"):
+            raise ValueError(no_circle())
         if settings.get("state") is not None:
             raise ValueError("with state= the domain and n_actions must be given: pass domain=((low, high), …)")
         box, seen = _extent(parts)

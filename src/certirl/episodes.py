@@ -142,8 +142,7 @@ def from_episodes(
     if domain is not None:
         steps = _inside(steps, as_domain(domain), around, outside)
     elif around:
-        box = setting("domain", "((low, high), …)")
-        raise ValueError(f"a coordinate that goes around needs a domain to go around: write {box}")
+        raise ValueError(no_circle())
     count = (count_actions(chosen) if declared is None else declared) if actions is None else len(actions)
     if steps.terminal.any():
         steps = _absorbed(steps, count) if absorb else _noted(steps, f"{int(steps.terminal.sum())} terminal states")
@@ -157,6 +156,12 @@ def from_episodes(
         episodes=steps.episodes,
         notes=steps.notes,
     )
+
+
+def no_circle() -> str:
+    """Why a coordinate cannot go around."""
+    box = setting("domain", "((low, high), …)")
+    return f"a coordinate that goes around needs a domain to go around: write {box}"
 
 
 def gather(source: Any) -> Steps:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from certirl.bases import FAMILIES, Basis, Fourier
+from certirl import archive
+from certirl.bases import FAMILIES, MOST_FUNCTIONS, Basis, Fourier
 from certirl.boxes import product
 from certirl.domain import describe
 from certirl.doors import as_count
@@ -22,8 +23,6 @@ DATA = (
     "files, folders or patterns: .parquet or .csv with columns state (or state_0, state_1, …), action and next_state, "
     "or with a column episode and the next state in the next row; or .npz with arrays states, actions, next_states"
 )
-MOST_FUNCTIONS = 5_000  # of one coordinate: matrices of 200 MB each
-
 # Keywords that a command writes otherwise than with two dashes before them, and the form of values unlike Python's.
 _RENAMED = {"n_actions": "actions", "rng": "seed", "map": "workers", "price": "slack", "k": "size"}
 _FORMS = {"domain": " LOW HIGH", "periodic": " AXIS"}
@@ -132,6 +131,9 @@ def basis_of(options: argparse.Namespace, coordinates: int) -> Basis | None:
 def recognised(options: argparse.Namespace) -> Columns | None:
     """How a table is divided into episodes; None if every row stands by itself."""
     file, asked = find_files(options.data)[0], options.episode_column
+    kind = archive.kind_of(file)
+    if kind is not None:
+        raise ValueError(f"{file} is a file of certirl ({kind}), not a table of transitions")
     try:
         single = asked == "" or (asked is None and file.suffix.lower() == ".npz")
         if single or (asked is None and not {*EPISODE, *ENDS} & set(names_of(file))):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.domain import Array, as_actions, as_n_actions
-from certirl.doors import alone, as_reals, lend, shown, takes
+from certirl.doors import alone, as_reals, by_door, lend, setting, shown, takes
 
 ROUNDING = 1e-6  # how far probabilities may miss a sum of one
 
@@ -76,6 +76,12 @@ class Policy:
             raise ValueError(f"the expert's answer is no choice of actions: {problem}") from None
 
 
+def no_action(expert: Any, n_actions: int, *, of_states: bool = True) -> str:
+    """What to say of an expert that is none of the actions; ``of_states`` if it might be a policy instead."""
+    other = by_door(", or a function of states", ", or a file of demonstrations") if of_states else ""
+    return f"{setting('expert')} must be one of the actions 0 … {n_actions - 1}{other}, got {shown(expert)}"
+
+
 def as_policy(expert: Any, n_actions: int) -> Policy:
     """An action, a vectorised function of states, or anything that predicts actions, as a policy.
 
@@ -91,9 +97,7 @@ def as_policy(expert: Any, n_actions: int) -> Policy:
         return expert
     if isinstance(expert, int | np.integer) and not isinstance(expert, bool):
         if not 0 <= expert < n_actions:
-            raise ValueError(
-                f"expert must be one of the actions 0 … {n_actions - 1}, or a function of states, got {expert}"
-            )
+            raise ValueError(no_action(expert, n_actions))
         return Policy(n_actions, lambda states: np.full(len(states), int(expert)), constant=int(expert))
     assumption = str(getattr(expert, "assumption", ""))
     if isinstance(expert, type):

@@ -20,6 +20,7 @@ from certirl.bellman import Bellman, bellman
 from certirl.certify import Certificate, conclude, least_enough
 from certirl.claim import Claim
 from certirl.domain import as_domain
+from certirl.doors import setting
 from certirl.estimate import Operators, estimate
 from certirl.evidence import surrogate_of
 from certirl.moments import Moments, accumulate
@@ -205,7 +206,7 @@ def least_budget(columns: int) -> int:
 def check_budget(max_samples: int, columns: int, least: int) -> None:
     """Refuse a budget that no certificate could come of."""
     if max_samples < least:
-        raise ValueError(f"max_samples must be at least {least} for {columns} columns, got {max_samples}")
+        raise ValueError(f"{setting('max_samples')} must be at least {least} for {columns} columns, got {max_samples}")
 
 
 def prove(

@@ -20,7 +20,7 @@ from certirl.certify import check_delta, check_endless, divide, least_enough
 from certirl.certify_policies import SwitchingCase
 from certirl.conflicts import contests
 from certirl.domain import Domain, as_domain
-from certirl.doors import as_count, as_number
+from certirl.doors import as_count, as_number, by_door
 from certirl.policies import as_policy
 from certirl.policy_bounds import bands
 from certirl.policy_certificate import PolicyCertificate, read
@@ -243,12 +243,13 @@ def _columns(asked: Basis | int | None, tail: TailLike, domain: Domain, discount
         return as_basis(asked, domain, name="columns")
     choices = _choices(domain, periodic_of(simulator))
     if asked is not None or tail is None:
-        what = "a basis such as Legendre(15), or a whole number of functions"
+        what = by_door("a basis such as Legendre(15), or a whole number of functions", "a whole number of functions")
         size = COLUMNS[len(domain)] if asked is None else as_count(asked, "columns", most=MOST_FUNCTIONS, meaning=what)
         return next((own for own in choices if own.size >= size), choices[-1]).resized(size)
     if is_number(tail):
         like = "Legendre(15)" if len(domain) == 1 else f"product({', '.join(['Legendre(6)'] * len(domain))})"
-        raise ValueError(f"the tail {tail} belongs to the columns it was computed for: pass columns, say {like}")
+        write = by_door(f"pass columns, say {like}", "write --columns N, too")
+        raise ValueError(f"the tail {tail} belongs to the columns it was computed for: {write}")
     for own in choices:
         number = tail_number(tail, own) or 0.0
         if number * (1 + (2 ** len(domain) * own.size) ** 0.5) / (1 - discount) < TOLERABLE:

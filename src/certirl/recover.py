@@ -13,7 +13,7 @@ from certirl import program
 from certirl.bellman import Bellman
 from certirl.boxes import mesh
 from certirl.domain import Array, Domain, freeze
-from certirl.doors import as_count, as_number, shown
+from certirl.doors import as_count, as_number, setting, shown
 from certirl.extrema import first_of_least, local_minima, minimum, ranked
 from certirl.reward import Reward
 
@@ -155,8 +155,8 @@ def cover_points(domain: Domain, radius: float) -> Array:
     counts = np.ceil(len(domain) ** 0.5 * (high - low) / radius - 1e-9)
     if counts.prod() > MOST_POINTS:
         raise ValueError(
-            f"a cover of radius {radius:g} has {counts.prod():.3g} points, more than {MOST_POINTS:,}: leave cover out "
-            "to solve on the whole box"
+            f"a cover of radius {radius:g} has {counts.prod():.3g} points, more than {MOST_POINTS:,}: "
+            f"leave {setting('cover')} out to solve on the whole box"
         )
     axes = [a + (b - a) * (np.arange(n) + 0.5) / n for a, b, n in zip(low, high, counts.astype(int), strict=True)]
     return mesh(axes)

@@ -11,7 +11,7 @@ from certirl.bases import as_basis
 from certirl.bellman import check_problem
 from certirl.certify import check_delta, check_endless, has_ends
 from certirl.domain import as_domain
-from certirl.doors import as_count, as_flag, setting, shown
+from certirl.doors import as_count, as_flag, by_door, setting, shown
 from certirl.estimate import FORMS
 from certirl.moments import Moments
 from certirl.policy_solution import PolicySolution
@@ -240,12 +240,13 @@ def _without_program(*, is_policy: bool, is_proof: bool) -> dict[str, str]:
 def _check_proof(source: Any, *, plain: bool, several: bool) -> None:
     """Refuse what cannot be certified, whatever the data say."""
     if isinstance(source, Moments):
-        raise ValueError(f"{NO_PROOF_FROM_MOMENTS}: leave delta out or pass the transitions")
+        raise ValueError(f"{NO_PROOF_FROM_MOMENTS}: leave {setting('delta')} out, or give the transitions instead")
     if not several:
         check_box(as_domain(source.domain))
     check_endless(source)
     if not plain:
-        raise ValueError("a certificate is for the hard program on the continuum: leave form, cover and slack out")
+        names = f"{by_door('form, cover', setting('cover'))} and {setting('slack')}"
+        raise ValueError(f"a certificate is for the hard program on the continuum: leave {names} out")
 
 
 def _check_for_components(source: Any, *, plain: bool) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from certirl import archive, moments
+from certirl import archive, doors, moments
 from certirl.bases import Basis
 from certirl.certify import INDEPENDENT, dependence
 from certirl.coverage import coverage
@@ -73,7 +73,8 @@ def _from_moments(options: argparse.Namespace, asked: dict[str, Any]) -> Any:
         if getattr(options, name):
             option = f"--{name.replace('_', '-')}"
             raise ValueError(f"{option} belongs to transitions, and moments were measured with theirs: leave it out")
-    measured = moments.load(options.data[0])
+    with doors.options({}):  # what is wrong in the file was no option
+        measured = moments.load(options.data[0])
     expert = expert_of(options)
     if not expert.is_constant:
         raise ValueError("an expert who depends on the state needs transitions: moments keep no states")
@@ -119,6 +120,9 @@ def expert_of(options: argparse.Namespace) -> Expert:
             f"--expert must be an action (a whole number), the word {OBSERVED}, or a file of demonstrations; "
             + (f"there is no file {word}" if word else "it is empty")
         )
+    kind = archive.kind_of(word)
+    if kind is not None:
+        raise ValueError(f"--expert must be a file of demonstrations, and {word} is a file of certirl ({kind})")
     if Path(word).resolve() in {file.resolve() for file in find_files(options.data)}:
         raise ValueError(f"{word} is the log itself: write --expert {OBSERVED} if the expert made it")
     return Expert(None, word)
@@ -139,6 +143,8 @@ def policy_of(expert: Expert, log: Transitions, periodic: Sequence[int]) -> Poli
         return policy_from(log, periodic=periodic)
     states, actions, episodes = read_demonstrations(expert.file)
     try:
+        if states.shape[1] != len(log.domain):
+            raise ValueError(f"states have {states.shape[1]} coordinates, those of the log {len(log.domain)}")
         given: dict[str, Any] = {"domain": log.domain, "n_actions": log.n_actions, "periodic": periodic}
         return policy_from(states, actions, episodes=episodes, **given)
     except ValueError as problem:

@@ -13,7 +13,7 @@ from typing import Any
 from certirl.bases import Basis
 from certirl.concentration import degree
 from certirl.domain import one_coordinate
-from certirl.doors import alone, as_count, as_number, shown, takes
+from certirl.doors import alone, as_count, as_number, by_door, shown, takes
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,8 @@ def check_tail(tail: Any) -> None:
     if tail is None or isinstance(tail, Smooth):
         return
     if not callable(tail):
-        as_number(tail, "tail", least=0, meaning="a number, Smooth(order, bound) or a function of the columns")
+        meaning = by_door("a number, Smooth(order, bound) or a function of the columns", "a number")
+        as_number(tail, "tail", least=0, meaning=meaning)
     elif not takes(tail, None):
         raise TypeError(f"tail must be a function of the columns alone, tail(columns), got {shown(tail)}")
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.domain import Array
+from certirl.doors import setting
 from certirl.frames import frame
 from certirl.lookups import AnyLookup
 from certirl.policy_bounds import Bands
@@ -81,8 +82,8 @@ def read_tube(bands: Bands, lookup: AnyLookup, *, allowed: float, widths: Array,
             lower[pair] = centre[pair] - radius
     if allowed < lookup.reach:
         raise ValueError(
-            f"tube must be at least {lookup.reach:.3g}, the size of the cells in which the expert was looked up, got "
-            f"{allowed:g}"
+            f"{setting('tube')} must be at least {lookup.reach:.3g}, the size of the cells in which the expert was looked "
+            f"up, got {allowed:g}"
         )
     away, taken = lookup.away, lookup.taken
     strict = taken[:, None] & ~taken[None]  # b is taken, a is not
@@ -91,8 +92,8 @@ def read_tube(bands: Bands, lookup: AnyLookup, *, allowed: float, widths: Array,
     outside = away + lookup.reach > allowed
     if not outside.any():
         raise ValueError(
-            f"every state is within {allowed:g} of a state where the expert switches: pass a smaller tube, or an "
-            "expert that does not switch so often"
+            f"every state is within {allowed:g} of a state where the expert switches: write a smaller "
+            f"{setting('tube')}, or name an expert that does not switch so often"
         )
     first, second, cell = np.unravel_index(np.where(outside, proved, np.inf).argmin(), lower.shape)
     worst = (int(first), int(second)) if first != second else (0, 1)

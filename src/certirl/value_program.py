@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from certirl.bases import Basis
 from certirl.cells import Cells, expanded
 from certirl.domain import Array, freeze
-from certirl.doors import alone, as_number, as_reals, lend, shown, takes
+from certirl.doors import alone, as_number, as_reals, by_door, lend, shown, takes
 from certirl.effects import Effects, unit_chart
 from certirl.policies import Policy
 
@@ -134,7 +134,8 @@ def check_margin(margin: Any) -> None:
     if margin is None:
         return
     if not callable(margin):
-        meaning = "the half-width of a tube as a share of the box, or a function of states,"
+        other = by_door(", or a function of states,", "")
+        meaning = f"the half-width of a tube as a share of the box{other}"
         as_number(margin, "margin", least=0, most=1, strict=True, meaning=meaning)
     elif isinstance(margin, type) or not takes(margin, None):
         raise TypeError(f"margin must be a number or a function of states [n, d], got {shown(margin)}")
