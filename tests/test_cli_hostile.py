@@ -3,6 +3,8 @@
 import contextlib
 import io
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -47,8 +49,8 @@ def test_settings_are_named_alike_on_other_threads():
 def data(tmp_path_factory):
     """Files of all kinds, right and wrong ones."""
     folder, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
-    states, actions = rng.uniform(-1, 1, 600), rng.integers(2, size=600)
-    after = np.clip(states / 2 + np.where(actions == 0, 0.3, -0.3) + 0.1 * rng.normal(size=600), -1, 1)
+    states, actions = rng.uniform(-1, 1, 1_000), rng.integers(2, size=1_000)
+    after = np.clip(states / 2 + np.where(actions == 0, 0.3, -0.3) + 0.1 * rng.normal(size=1_000), -1, 1)
     rows = list(zip(states, actions, after, strict=True))
     write(folder / "log.csv", "state,action,next_state", rows)
     write(folder / "seen.csv", "state,action", [(s, int(s > 0)) for s in states[:200]])
@@ -62,6 +64,11 @@ def data(tmp_path_factory):
     write(folder / "mixed.csv", "episode,state,action", episodes[::-1])
     write(folder / "short_episodes.csv", "episode,state,action", [(e, s, a) for e, (s, a, _) in enumerate(rows)])
     write(folder / "commas.csv", "state;action;next_state", [("0,5;0;0", "25")])
+    write(folder / "one_row.csv", "state,action", [(0.5, 0)])
+    write(folder / "-dash.csv", "state,action,next_state", rows)
+    names = [f"state_{i}" for i in range(4)]
+    header = ",".join([*names, "action", *(f"next_{name}" for name in names)])
+    write(folder / "four.csv", header, [(s, t, s, t, a, t, s, t, s) for s, a, t in rows])
     (folder / "empty.csv").write_text("")
     (folder / "binary.csv").write_bytes(bytes(range(256)))
     (folder / "binary.npz").write_bytes(bytes(range(256)))
@@ -322,6 +329,223 @@ def test_pictures_get_a_suffix_and_replace_what_a_link_leads_to(folder, capsys):
     assert main([*SOLVE, "--plot", "x.svg", "-o", "link"]) == 0
     assert (folder / "link.npz").is_symlink() and certirl.load("folder/there.npz").reward is not None
     assert b"<svg" in (folder / "x.svg").read_bytes()
+
+
+# One sentence, in the words of the command ----------------------------------------------------------------------------
+
+LOG = "solve log.csv --discount 0.9"
+POLICY = f"{LOG} --expert seen.csv"
+PROOF = f"{LOG} --domain -1 1 --delta 0.05"
+PLAN = "plan --discount 0.9 --beta 0.1"
+
+SENTENCES = [
+    # Words that are no command, no option or no value of one.
+    ("foo", "command: invalid choice: 'foo'"),
+    ("--foo", "the following arguments are required: command"),
+    ("solve log.csv", "required: --discount; certirl solve --help explains"),
+    ("solve --discount 0.9", "required: data"),
+    ("check", "required: file"),
+    (f"{LOG} --wrong 5", "unrecognized arguments: --wrong 5"),
+    (f"{LOG} --o x", "ambiguous option: --o could match"),
+    (f"{LOG} --discount 0.8", "--discount is given twice"),
+    (f"{LOG} -o a --output b", "--output is given twice"),
+    (f"{LOG} --domain -1", "--domain: expected 2 arguments"),
+    (f"{LOG} --objective best", "--objective: invalid choice: 'best'"),
+    # Numbers.
+    ("solve log.csv --discount 0,9", "--discount must be a number, got '0,9': write a decimal point"),
+    ("solve log.csv --discount nine", "--discount must be a number, got 'nine'"),
+    ("solve log.csv --discount 1", "--discount must be a number strictly between 0 and 1, got 1.0"),
+    ("solve log.csv --discount nan", "--discount must be a number strictly between 0 and 1, got nan"),
+    ("solve log.csv --discount -inf", "--discount must be a number strictly between 0 and 1, got -inf"),
+    (f"{LOG} --domain -1,5 1", "--domain must be a number, got '-1,5': write a decimal point"),
+    (f"{LOG} --domain 1 -1", "needs low < high"),
+    (f"{LOG} --domain nan 1", "--domain must have finite ends"),
+    (f"{LOG} --domain -inf inf", "--domain must have finite ends"),
+    (f"{LOG} --domain -1e308 1e308", "measure the states in other units"),
+    (f"{LOG} --domain -1e-3 1e-3", "states lie outside the domain [-0.001, 0.001]"),
+    (f"{LOG} --domain -1 1 --domain -1 1", "states have 1 coordinate"),
+    (f"{LOG} --actions 2.0", "--actions must be a whole number, got '2.0'"),
+    (f"{LOG} --actions 1", "is not the only action, 0"),
+    *((f"{verb} --actions {n}", f"--actions must be a whole number of actions, at {end}, got {n}")
+      for verb in (LOG, "coverage log.csv", "moments log.csv")
+      for n, end in ((-3, "least 1"), (0, "least 1"), (10**6, "most 1,000"), (10**26, "most 1,000"))),
+    (f"{LOG} --actions {'9' * 5000}", "--actions must be a whole number, got '9999"),
+    (f"{LOG} --actions 5", "action 2 was never seen"),
+    (f"{LOG} --cover 0", "--cover must be a radius above 0, got 0.0"),
+    (f"{LOG} --cover 1e-12", "leave --cover out"),
+    (f"{LOG} --slack nan", "--slack must be a price above 0, got nan"),
+    (f"{LOG} --columns 0", "--columns must be a whole number of functions of the state, at least 1, got 0"),
+    (f"{LOG} --columns 100", "--columns must be a whole number of functions"),
+    (f"{LOG} --size 5", "--size goes with --basis"),
+    (f"{LOG} --basis legendre --size 0", "--size must be a whole number, at least 1, got 0"),
+    (f"{LOG} --basis legendre --size {10**9}", "--size must be a whole number, at most 500, got 1000000000"),
+    ("solve box.csv --discount 0.9 --basis legendre --size 100", "--basis must have at most 500 functions"),
+    (f"{LOG} --periodic 1 --basis fourier", "--periodic 1 names no coordinate"),
+    (f"{LOG} --periodic 0", "--periodic needs --basis"),
+    (f"{LOG} --workers 0", "--workers must be a whole number, at least 1, got 0"),
+    (f"{LOG} --workers {10**9}", "--workers must be a whole number, at most 4,096, got 1000000000"),
+    (f"{LOG} --scheduler here", "--scheduler must be an address such as tcp://host:8786, or local, got 'here'"),
+    # Experts.
+    (f"{LOG} --expert ''", "or a file of demonstrations; it is empty"),
+    (f"{LOG} --expert 1.5", "or a file of demonstrations; there is no file 1.5"),
+    (f"{LOG} --expert 99", "--expert must be one of the actions 0 … 1, or a file of demonstrations, got 99"),
+    (f"{LOG} --expert -1", "--expert must be one of the actions 0 … 1, or a file of demonstrations, got -1"),
+    (f"{LOG} --expert folder", "in the folder folder"),
+    (f"{LOG} --expert notes.txt", "cannot read notes.txt"),
+    (f"{LOG} --expert empty.csv", "empty.csv: demonstrations need the columns state"),
+    (f"{LOG} --expert box.csv", "box.csv: states have 2 coordinates, those of the log 1"),
+    (f"{LOG} --expert one_row.csv", "one_row.csv: a policy needs two demonstrations or more, got 1"),
+    (f"{LOG} --expert moments.npz", "--expert must be a file of demonstrations, and moments.npz is a file of certirl"),
+    (f"{LOG} --expert log.csv", "is the log itself: write --expert observed"),
+    (f"{POLICY} --cover 0.1", "--cover is for experts"),
+    (f"{POLICY} --objective l1", "--objective is for experts"),
+    (f"{POLICY} --columns 3", "--columns is for the certificate of a policy: pass --delta"),
+    (f"{POLICY} --tube 0.1", "--tube is for a certificate: pass --delta"),
+    (f"{POLICY} --margin nan", "--margin must be the half-width of a tube as a share of the box strictly between"),
+    (f"{POLICY} --slack -1", "--slack must be a price above 0, got -1.0"),
+    (f"{POLICY} --domain -1 1 --delta 2", "--delta must be a number strictly between 0 and 1, got 2.0"),
+    (f"{POLICY} --domain -1 1 --delta 0.05 --tube -1", "--tube must be a half-width strictly between 0 and 2, got -1"),
+    (f"{POLICY} --domain -1 1 --delta 0.05 --tail 0", "write --columns N, too"),
+    (f"{POLICY} --domain -1 1 --delta 0.05 --columns 600", "--columns must be a whole number of functions, at most 5"),
+    # Settings that would have no effect.
+    (f"{LOG} --tail 0", "--tail is for a certificate: pass --delta too, or leave --tail out"),
+    (f"{LOG} --margin 0.1", "--margin is for experts that depend on the state"),
+    (f"{LOG} --tube 0.1", "leave --tube out"),
+    (f"{LOG} --outside clip --domain -1 1", "--outside is for tables of episodes"),
+    ("coverage log.csv --outside drop", "--outside is for tables of episodes"),
+    ("moments log.npz --outside clip", "--outside is for tables of episodes"),
+    # Certificates.
+    (f"{LOG} --delta 0.05", "declared domain: write --domain LOW HIGH"),
+    (f"{PROOF} --cover 0.1", "leave --cover and --slack out"),
+    (f"{PROOF} --columns 3 --tail -1", "--tail must be a number not below 0, got -1.0"),
+    (f"{PROOF} --columns 3 --tail nan", "--tail must be a number not below 0, got nan"),
+    ("solve episodes.csv --discount 0.9 --domain -1 1 --delta 0.05", "or leave --delta out"),
+    (
+        f"solve four.csv --discount 0.9 --delta 0.05{' --domain -9 9' * 4}",
+        "a certificate over a whole box is for 3 coordinates at most",
+    ),
+    ("solve moments.npz --discount 0.9 --delta 0.05", "moments keep none: leave --delta out"),
+    # Files.
+    ("solve '' --discount 0.9", "empty"),
+    ("solve missing.csv --discount 0.9", "there is no file missing.csv"),
+    ("solve *.xyz --discount 0.9", "there is no file that matches *.xyz"),
+    ("solve -dash.csv --discount 0.9", "begins with a dash and would be taken for an option: write ./-dash.csv"),
+    ("solve folder --discount 0.9", "in the folder folder"),
+    ("solve notes.txt --discount 0.9", "cannot read notes.txt: transitions come as .parquet, .csv or .npz"),
+    ("solve log.csv ./log.csv --discount 0.9", "log.csv is named twice"),
+    ("solve log.csv box.csv --discount 0.9", "states have 2 coordinates in box.csv but 1 in log.csv"),
+    *((f"{verb} {name}{more}", sentence)
+      for verb, more in (("solve", " --discount 0.9"), ("coverage", ""), ("moments", ""))
+      for name, sentence in (
+          ("empty.csv", "empty.csv needs the columns state, action, next_state"),
+          ("binary.csv", "binary.csv: it is not a text file in UTF-8"),
+          ("binary.npz", "binary.npz is not an npz file of plain arrays, or it is damaged"),
+          ("commas.csv", "write decimal points"),
+          ("huge_action.csv", "huge_action.csv: action 1000000 in row 1000 is above 999"),
+          ("short_episodes.csv", "short_episodes.csv: there are no steps in these episodes"),
+          ("episodes.csv --domain 0 0.1", "widen the domain, or write --outside clip or --outside drop"),
+          ("episodes.csv --periodic 0", "goes around needs a domain to go around: write --domain LOW HIGH"),
+          ("missing.parquet", "there is no file missing.parquet"),
+      )),
+    ("solve one_action.csv --discount 0.9", "there is only one action"),
+    ("solve episodes.csv --discount 0.9 --episode-column run", "a table of episodes needs the columns run"),
+    ("moments episodes.csv --domain 0 0.1 --outside drop", "write --outside clip, or remove those rows before"),
+    ("moments mixed.csv", "sort the table by episode and step"),
+    ("moments log.csv --columns 100", "--columns must lie between 1 and the 11 functions of the basis, got 100"),
+    ("moments moments.npz -o x", "moments.npz is a file of certirl (moments), not a table of transitions"),
+    ("coverage moments.npz", "moments.npz is a file of certirl (moments), not a table of transitions"),
+    ("solve moments.npz log.csv --discount 0.9", "one moments file can be solved"),
+    ("solve moments.npz --discount 0.9 --domain -1 1", "--domain belongs to transitions"),
+    ("solve moments.npz --discount 0.9 --episode-column x", "--episode-column belongs to transitions"),
+    ("solve moments.npz --discount 0.9 --outside clip", "--outside belongs to transitions"),
+    ("solve moments.npz --discount 0.9 --expert seen.csv", "moments keep no states"),
+    ("solve moments.npz --discount 0.9 --basis fourier", "measure again to use Fourier(11)"),
+    ("merge moments.npz moments.npz", "leave one out, or write --allow-repeats if that is meant"),
+    ("merge log.csv", "log.csv is not a certirl file"),
+    *((f"{verb} {name}", sentence)
+      for verb in ("show", "merge")
+      for name, sentence in (
+          ("missing.npz", "there is no file missing.npz"),
+          ("folder", "folder is a folder"),
+          ("''", "must not be empty"),
+          ("binary.npz", "binary.npz is not a certirl file, or it is damaged"),
+          ("log.npz", "log.npz is not a certirl file, or it is damaged"),
+      )),
+    ("show moments.npz --plot x.png", "there is no picture of moments: leave --plot out"),
+    ("check missing.npz", "there is no file missing.npz"),
+    ("check binary.npz", "binary.npz is not a certirl file, or it is damaged"),
+    # Calculators, demonstrations, studies.
+    ("plan --discount 0.999999 --beta 1e-300", "the theorem would ask for more than 1e308 transitions"),
+    ("plan --discount 0.9 --beta 1e308", "--rho is needed"),
+    (f"{PLAN} --delta 1e-320", "the theorem would ask for more than 1e308 transitions"),
+    (f"{PLAN} --size 1", "--size must be a whole number, at least 2, got 1"),
+    (f"{PLAN} --actions -3", "--actions must be a whole number, at least 2, got -3"),
+    (f"{PLAN} --columns 100", "--columns must be at most --size = 11, got 100"),
+    (f"{PLAN} --inner-norm nan", "--inner-norm must be a number not below 0, got nan"),
+    ("demo --problem -1", "--problem must be a whole number, at least 0, got -1"),
+    ("demo --seed -1", "--seed must be a whole number, at least 0, got -1"),
+    ("demo --max-samples 0", "--max-samples must be a whole number, at least 1, got 0"),
+    ("demo --max-samples 10", "--max-samples must be at least 160 for 3 columns, got 10"),
+    ("reproduce figure9", "study: invalid choice: 'figure9'"),
+    ("reproduce figure3 --trials 1", "--trials must be a whole number, at least 2, got 1"),
+    ("reproduce figure3 --seed -1", "--seed must be a whole number, at least 0, got -1"),
+    ("reproduce figure3 --out ''", "--out: the name of the folder is empty"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "sentence"), SENTENCES, ids=lambda value: value[:60])
+def test_mistakes_are_one_sentence_in_the_words_of_the_command(folder, capsys, words, sentence):
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    try:
+        code = main(shlex.split(words))
+    except SystemExit as left:  # what argparse finds
+        code = left.code
+    error = capsys.readouterr().err
+    assert code == 2 and error.startswith("certirl: ") and error.count("\n") == 1 and error.endswith("\n")
+    assert sentence in error
+    assert not re.search(PYTHON_WORDS, error)
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
+# Keywords with their equals sign, names of calls, and what Python or NumPy say by themselves.
+PYTHON_WORDS = (
+    r"\b\w+=|\bcertirl\.[a-z]|Transitions|\bn_actions\b|\bmax_samples\b|\brng\b|Errno|object at|Legendre\(size\)"
+    r"|a function of|PosixPath|zero-size|Unable to allocate|codec"
+)
+
+
+def test_files_that_may_not_be_read_are_named(folder, capsys, monkeypatch):
+    real = Path.open
+
+    def refused(self, *arguments, **settings):
+        if self.name == "log.csv":
+            raise PermissionError(13, "Permission denied", str(self))
+        return real(self, *arguments, **settings)
+
+    monkeypatch.setattr(Path, "open", refused)
+    for verb in ("coverage log.csv", "moments log.csv", LOG):
+        assert main(verb.split()) == 2
+        assert capsys.readouterr().err == "certirl: cannot use log.csv: permission denied\n"
+
+
+def test_too_little_memory_is_a_sentence(folder, capsys, monkeypatch):
+    def measure(*_, **__):
+        np.empty(2**57)
+
+    monkeypatch.setattr("certirl.tables.measure", measure)
+    assert main(["moments", "log.csv"]) == 2
+    assert capsys.readouterr().err.startswith("certirl: there is not enough memory: 1.00 EiB in one piece; use fewer")
+
+
+def test_strange_names_of_files_are_read_and_printed(folder, capsys):
+    for name in ("müß γ—∞.csv", "a b'c.csv", os.fsdecode(b"\xff.csv")):
+        shutil.copy("log.csv", name)
+        assert main(["moments", name, "-o", f"{name}.npz"]) == 0
+        assert main(["show", f"{name}.npz"]) == 0
+        assert main(["merge", f"{name}.npz", "-o", "sum.npz"]) == 0
+    assert "Moments: \\udcff.csv.npz" in capsys.readouterr().out
+    shutil.copy("log.csv", "-dash.csv")
+    assert main(["moments", "./-dash.csv", "-o", "x.npz"]) == main(["moments", "-o", "y.npz", "--", "-dash.csv"]) == 0
 
 
 # Ctrl-C ---------------------------------------------------------------------------------------------------------------

@@ -82,8 +82,8 @@ def read_tube(bands: Bands, lookup: AnyLookup, *, allowed: float, widths: Array,
             lower[pair] = centre[pair] - radius
     if allowed < lookup.reach:
         raise ValueError(
-            f"{setting('tube')} must be at least {lookup.reach:.3g}, the size of the cells in which the expert was looked "
-            f"up, got {allowed:g}"
+            f"{setting('tube')} must be at least {lookup.reach:.3g}, the size of the cells in which the expert was "
+            f"looked up, got {allowed:g}"
         )
     away, taken = lookup.away, lookup.taken
     strict = taken[:, None] & ~taken[None]  # b is taken, a is not
