@@ -126,7 +126,7 @@ def test_grid_holds_the_ends(basis):
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=str)
 @pytest.mark.parametrize("size", [0, -1, 2.5, True, "3"])
 def test_a_bad_size_is_one_sentence(family, size):
-    with pytest.raises(ValueError, match="positive whole number"):
+    with pytest.raises(ValueError, match="size must be a whole number, at least 1"):
         family(size)
 
 

@@ -200,11 +200,11 @@ def test_rows_added_later_count_as_much():
     ("settings", "sentence"),
     [
         ({"objective": "l2"}, "objective must be one of"),
-        ({"slack": -1.0}, "positive"),
+        ({"slack": -1.0}, "slack must be a price above 0"),
         ({"objective": "max-margin", "slack": 1.0}, "soft form"),
         ({"cover": 0.0}, "radius"),
         ({"cover": 9.0}, "radius"),
-        ({"tolerance": 0.0}, "positive"),
+        ({"tolerance": 0.0}, "tolerance must be a number above 0"),
     ],
 )
 def test_bad_settings_are_one_sentence(settings, sentence):

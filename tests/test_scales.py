@@ -190,7 +190,7 @@ def test_a_declared_range_of_an_expansion_must_be_right_and_is_not_needed():
         (lambda s: s[:-1, 0], r"must return \d+ numbers, got shape"),
         (lambda s: np.full(len(s), "x"), "must be real numbers, got an array of <U1"),
         (lambda s: s[:, 0] * 1j, "must be real numbers, got an array of complex128"),
-        (lambda s: np.array([None] * len(s)), "must be real numbers, got an array of object"),
+        (lambda s: np.array([None] * len(s)), "must be real numbers, got None in row 0"),
         (lambda s: np.where(s[:, 0] > 0.5, np.nan, 0), "must be finite at every state of the domain, but it is nan"),
     ],
 )

@@ -136,7 +136,7 @@ def _entries(
 
 
 def _resized(basis: Any, k: int) -> Basis:
-    basis = as_basis(basis)
+    basis = as_basis(basis, most=math.inf)
     return basis if basis.size == k else basis.resized(k)
 
 

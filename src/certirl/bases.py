@@ -361,14 +361,19 @@ def _real_roots(series: Array) -> Array:
 
 
 def as_basis(
-    basis: Any, domain: Domain | None = None, *, name: str = "basis", like: str = "certirl.Legendre(11)"
+    basis: Any,
+    domain: Domain | None = None,
+    *,
+    name: str = "basis",
+    like: str = "certirl.Legendre(11)",
+    most: float = MOST_FUNCTIONS,
 ) -> Basis:
     """A basis, placed on the domain if one is given; what is none, or too large, is refused with a sentence."""
     if not isinstance(basis, Basis):
         raise TypeError(f"{setting(name)} must be a basis such as {like}, got {shown(basis)}")
-    if basis.size > MOST_FUNCTIONS:
+    if basis.size > most:
         raise ValueError(
-            f"{setting(name)} must have at most {MOST_FUNCTIONS} functions, got {basis} with {basis.size:,}"
+            f"{setting(name)} must have at most {most} functions, got {basis} with {basis.size:,}"
         )
     return basis if domain is None else basis.on(domain)
 

@@ -102,7 +102,7 @@ def _settled(
 ) -> Choice:
     """Basis and columns from data that no certificate will rest on."""
     if columns is None and is_number(tail):
-        raise ValueError("a tail given as a number speaks of so many columns: pass columns as well")
+        raise ValueError("a tail given as a number belongs to the columns it was computed for: pass columns as well")
     moments, choice = _choose(stream, source, basis, columns, asked["discount"], asked["expert"])
     if columns is None and tail is not None:
         choice = _widened(moments, choice, tail, asked["discount"], asked["expert"])

@@ -63,7 +63,7 @@ def solve_components(
     if delta is not None:
         _check_sizes(parts)
     if delta is not None and tail is not None and sizes is None:
-        raise ValueError("a tail speaks of so many columns: pass columns as well")
+        raise ValueError("a tail belongs to the columns it was computed for: pass columns as well")
     problem: dict[str, Any] = {"discount": discount, "expert": expert}
     walk = _Walk(source, parts, sizes, objective, problem, paired, progress)
     is_log = isinstance(source, Transitions)
