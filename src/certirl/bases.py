@@ -372,9 +372,7 @@ def as_basis(
     if not isinstance(basis, Basis):
         raise TypeError(f"{setting(name)} must be a basis such as {like}, got {shown(basis)}")
     if basis.size > most:
-        raise ValueError(
-            f"{setting(name)} must have at most {most} functions, got {basis} with {basis.size:,}"
-        )
+        raise ValueError(f"{setting(name)} must have at most {most} functions, got {basis} with {basis.size:,}")
     return basis if domain is None else basis.on(domain)
 
 
