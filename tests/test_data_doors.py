@@ -397,6 +397,10 @@ def ways(file):
         (HEADER + "0.1,0,0.2\n0.3,1000000000,0.4\n", "action 1000000000 in row 1 is above 999"),
         (HEADER + "0.1,0,0.2\n0.3,1,1e999\n", "next_states must be finite: row 1"),
         (HEADER + "0.1,0,0.2\n1_0,1,0.1\n", "not all numbers: row 1 is '1_0,1,0.1'"),
+        (HEADER + "0.1,0,0.2\n٣,1,0.1\n", "not all numbers: row 1 is '٣,1,0.1'"),
+        ("note," + HEADER + '"a,0.1,0,0.2\nb",0.3,1,0.4\n', "row 0 has a quote that is not closed"),
+        ("state_0,state_2,action,next_state_0,next_state_2\n0,1,0,1,0\n", "a column state_2 but none state_1"),
+        ("state,state_0,action,next_state\n0,1,0,1\n", "both a column state and a column state_0"),
     ],
 )
 def test_rows_that_are_no_rows_are_refused_by_file_and_row(tmp_path, text, sentence):
@@ -408,7 +412,7 @@ def test_rows_that_are_no_rows_are_refused_by_file_and_row(tmp_path, text, sente
 
 
 def test_comments_blank_lines_and_quoted_texts_are_fine(tmp_path):
-    text = 'note,state,action,next_state\n"a, b",0.1,0,0.2\n\n# nothing\nc,0.3,1,0.4  # said\n'
+    text = 'note,state,action,next_state\n"a, b",0.1,0,0.2\n  \n# nothing\nc#,0.3,1,0.4\n'
     log = tables.read_transitions(written(tmp_path / "log.csv", text))
     assert log.states.ravel().tolist() == [0.1, 0.3] and log.actions.tolist() == [0, 1]
 

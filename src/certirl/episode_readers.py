@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import csv
 import importlib
-import warnings
 import zipfile
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,8 +21,8 @@ from certirl.domain import Array
 from certirl.moments import check_repeats
 from certirl.readers import (
     as_cell,
-    check_fields,
     coordinates,
+    csv_rows,
     decimal_commas,
     fingerprint,
     open_parquet,
@@ -314,39 +312,26 @@ def _unboxed(column: Any, name: str, first: int, columns: Columns, labels: _Labe
 
 
 def _csv(file: Path, columns: Columns, rows: int) -> Iterator[dict[str, NDArray[Any]]]:
-    header, first, converters = names_of(file), 0, None
+    header, converters = names_of(file), None
     places = {name: header.index(name) for name in columns.names}
     with file.open(newline=None, encoding="utf-8-sig") as stream:
         stream.readline()
-        while lines := _lines(stream, rows):
-            check_fields(lines, len(header), first)
+        for first, lines in csv_rows(stream, rows, len(header)):
             if converters is None:
                 converters = _converters(lines, places, columns)
             try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # a batch of blank lines holds no rows
-                    kept: dict[str, Any] = {"usecols": list(places.values()), "converters": converters}
-                    cells = np.loadtxt(lines, delimiter=",", quotechar='"', ndmin=2, encoding=None, **kept)
+                kept: dict[str, Any] = {"usecols": list(places.values()), "converters": converters, "comments": None}
+                cells = np.loadtxt(lines, delimiter=",", quotechar='"', ndmin=2, encoding=None, **kept)
             except (ValueError, IndexError) as problem:
                 raise ValueError(_what_is_wrong(lines, places, converters, first) or problem) from None
-            del lines  # or the text of two batches would be in memory
-            cells = cells.reshape(-1, len(places))
-            first += len(cells)
-            if len(cells):
-                yield dict(zip(places, cells.T, strict=True))
-
-
-def _lines(stream: Any, rows: int) -> list[str]:
-    try:
-        return list(islice(stream, rows))
-    except UnicodeDecodeError:
-        raise ValueError("it is not a text file in UTF-8") from None
+            del lines
+            yield dict(zip(places, cells.T, strict=True))
 
 
 def _converters(lines: list[str], places: dict[str, int], columns: Columns) -> dict[int, Any]:
     """How to read cells that need not be numbers; episodes have names if the first one is no number."""
     found: dict[int, Any] = {places[name]: _number for name in MAY_BE_MISSING if name in places}
-    cells = next(csv.reader(line for line in lines if line.strip()), [])
+    cells = next(csv.reader(lines), [])
     if columns.episode is not None and len(cells) > (place := places[columns.episode]):
         try:
             float(cells[place])
@@ -364,11 +349,8 @@ def _number(cell: str) -> float:
 
 
 def _what_is_wrong(lines: list[str], places: dict[str, int], converters: dict[int, Any], first: int) -> str | None:
-    row = first
-    for line in lines:
+    for row, line in enumerate(lines, start=first):
         cells = next(csv.reader([line]), [])
-        if not line.strip():
-            continue
         for name, place in places.items():
             try:
                 converters.get(place, as_cell)(cells[place])
@@ -376,5 +358,4 @@ def _what_is_wrong(lines: list[str], places: dict[str, int], converters: dict[in
                 missing = f"{name} is missing or not finite in row {row}"
                 wrong = f"the column {name} holds {cells[place]!r}, …, not numbers (row {row})"
                 return wrong + decimal_commas(cells) if cells[place].strip() else missing
-        row += 1
     return None

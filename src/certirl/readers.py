@@ -13,7 +13,6 @@ import hashlib
 import importlib
 import os
 import re
-import warnings
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -235,38 +234,59 @@ def decimal_commas(fields: Sequence[str]) -> str:
 
 
 def as_cell(text: str) -> float:
-    """The number in a cell, as NumPy reads it: Python also allows 1_000."""
-    if "_" in text:
+    """The number in a cell, as NumPy reads it: Python also allows 1_000 and digits of other scripts."""
+    if "_" in text or not text.isascii():
         raise ValueError(text)
     return float(text)
 
 
-def check_fields(lines: Sequence[str], width: int, first: int) -> None:
-    """Refuse lines with more or fewer fields than the header; blank lines and comments (#) are none.
+def csv_rows(stream: Any, rows: int, width: int) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a CSV file in batches, each with the number of its first; blank lines and comments (#) are none.
 
     Args:
-        lines: of a CSV file.
-        width: fields of the header.
-        first: the number of the first row in them.
+        stream: the file, after its header.
+        rows: lines to read at a time.
+        width: fields of the header, as many as every row must have.
     """
-    if {line.count(",") for line in lines} <= {width - 1}:
+    first = 0
+    while True:
+        try:
+            lines = list(islice(stream, rows))
+        except UnicodeDecodeError:
+            raise ValueError("it is not a text file in UTF-8") from None
+        if not lines:
+            return
+        lines = [line for line in lines if (text := line.lstrip()) and text[0] != "#"]
+        _check_fields(lines, width, first)
+        count = len(lines)
+        if count:
+            yield first, lines
+        del lines  # or the text of two batches would be in memory
+        first += count
+
+
+def _check_fields(lines: list[str], width: int, first: int) -> None:
+    """Refuse lines with more or fewer fields than the header, and quotes that are not closed in their line."""
+    quoted = [(row, line) for row, line in enumerate(lines, start=first) if '"' in line]
+    for row, line in quoted:
+        if line.count('"') % 2:
+            raise ValueError(f"row {row} has a quote that is not closed: {line.strip()[:60]!r}")
+    if not quoted and {line.count(",") for line in lines} <= {width - 1}:
         return
-    row = first
-    for line in lines:
-        text = line if '"' in line else line.partition("#")[0]
-        if not text.strip():
-            continue
-        found = len(next(csv.reader([text]), []))
-        if found != width:
+    for number, fields in enumerate(csv.reader(lines)):
+        if len(fields) != width:
             more = "write decimal points, not commas, and quote texts that hold commas"
-            why = more if found > width else "the line is cut short"
-            raise ValueError(f"row {row} has {found} fields, the header {width}: {line.strip()[:60]!r}; {why}")
-        row += 1
+            why = more if len(fields) > width else "the line is cut short"
+            text = repr(lines[number].strip()[:60])
+            raise ValueError(f"row {first + number} has {len(fields)} fields, the header {width}: {text}; {why}")
 
 
 def _wanted_columns(names: Sequence[str], file: Path) -> list[str]:
     """The columns of states, then the action, then the next states."""
-    states, next_states = coordinates(names, "state"), coordinates(names, "next_state")
+    try:
+        states, next_states = coordinates(names, "state"), coordinates(names, "next_state")
+    except ValueError as problem:
+        raise ValueError(f"{file}: {problem}") from None
     if "action" not in names or not states or len(states) != len(next_states):
         raise ValueError(
             f"{file} needs the columns state, action, next_state (or state_0, …, next_state_0, …); "
@@ -280,13 +300,16 @@ def _wanted_columns(names: Sequence[str], file: Path) -> list[str]:
 
 
 def coordinates(names: Sequence[str], name: str) -> list[str]:
-    """``name`` if there is such a column, else ``name_0, name_1, …`` as far as they go."""
+    """``name`` if there is such a column, else ``name_0, name_1, …``, of which none may be missing."""
+    numbered = sorted(int(other[len(name) + 1 :]) for other in names if re.fullmatch(rf"{name}_[0-9]+", other))
     if name in names:
+        if numbered:
+            raise ValueError(f"it has both a column {name} and a column {name}_{numbered[0]}: remove or rename one")
         return [name]
-    found: list[str] = []
-    while f"{name}_{len(found)}" in names:
-        found.append(f"{name}_{len(found)}")
-    return found
+    missing = next((k for k in range(len(numbered)) if k not in numbered), None)
+    if missing is not None:
+        raise ValueError(f"it has a column {name}_{numbered[-1]} but none {name}_{missing}")
+    return [f"{name}_{k}" for k in range(len(numbered))]
 
 
 # Parquet, through pyarrow, which not everyone has.
@@ -362,47 +385,34 @@ def _csv_header(stream: Any, file: Path) -> tuple[list[int], int]:
 
 
 def _csv_batches(file: Path, rows: int) -> Iterator[Batch]:
-    first = 0
     with file.open(newline=None, encoding="utf-8-sig") as stream:
         wanted, width = _csv_header(stream, file)
         d = len(wanted) // 2
-        while True:
-            try:
-                lines = list(islice(stream, rows))
-            except UnicodeDecodeError:
-                raise ValueError(f"{file} is not a text file in UTF-8") from None
-            if not lines:
-                return
-            values = _parsed(lines, wanted, width, first, file)
-            del lines  # or the text of two batches would be in memory
-            yield Batch(first, values[:, :d], values[:, d], values[:, d + 1 :])
-            first += len(values)
+        try:
+            for first, lines in csv_rows(stream, rows, width):
+                values = _parsed(lines, wanted, first)
+                del lines
+                yield Batch(first, values[:, :d], values[:, d], values[:, d + 1 :])
+        except ValueError as problem:
+            raise ValueError(f"{file}: {problem}") from None
 
 
-def _parsed(lines: list[str], wanted: list[int], width: int, first: int, file: Path) -> NDArray[np.float64]:
+def _parsed(lines: list[str], wanted: list[int], first: int) -> NDArray[np.float64]:
     try:
-        check_fields(lines, width, first)
-    except ValueError as problem:
-        raise ValueError(f"{file}: {problem}") from None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an empty table is reported elsewhere, in our words
-            values = np.loadtxt(lines, delimiter=",", usecols=wanted, ndmin=2, quotechar='"')
+        values = np.loadtxt(lines, delimiter=",", usecols=wanted, ndmin=2, quotechar='"', comments=None)
     except (ValueError, IndexError) as problem:
-        detail = _first_bad_line(lines, wanted, first) or problem
-        raise ValueError(f"{file} has a line that is not all numbers: {detail}") from None
-    return values.reshape(-1, len(wanted))
+        raise ValueError(f"a line is not all numbers: {_first_bad_line(lines, wanted, first) or problem}") from None
+    return np.asarray(values)
 
 
 def _first_bad_line(lines: list[str], wanted: list[int], first: int) -> str | None:
-    row = first
-    for line in lines:
+    for row, line in enumerate(lines, start=first):
         fields = next(csv.reader([line]), [])
         try:
-            [as_cell(fields[place]) for place in wanted if line.strip()]
+            for place in wanted:
+                as_cell(fields[place])
         except (ValueError, IndexError):
             return f"row {row} is {line.strip()[:80]!r}{decimal_commas(fields)}"
-        row += bool(line.strip())
     return None
 
 
