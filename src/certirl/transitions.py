@@ -98,6 +98,7 @@ class Transitions:
             terminal=terminal,
             episodes=episodes,
             independent=None if self.independent is None else as_flag(self.independent, "independent"),
+            notes=(self.notes,) if isinstance(self.notes, str) else tuple(map(str, self.notes)),
         )
         if self.paired:
             self._check_pairs()
