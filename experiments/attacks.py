@@ -474,12 +474,19 @@ def judge_policy(seed: int) -> dict[str, Any]:
 
 
 def judged_policy(
-    found: Any, true: atoms.Truth, expert: Any, reward: Any, discount: float, scale: float
+    found: Any,
+    true: atoms.Truth,
+    expert: Any,
+    reward: Any,
+    discount: float,
+    scale: float,
+    beside: np.ndarray | None = None,
 ) -> dict[str, Any]:
-    """Every statement of a certificate of an expert who switches, against the truth at many states."""
+    """Every statement of a certificate of an expert who switches, against the truth at many states and some besides."""
     domain, unit = true.mixture.domain, true.scale
     along = {1: 8001, 2: 161}[len(domain)]
     grid = atoms.mesh([np.linspace(low, high, along) for low, high in domain])
+    grid = grid if beside is None else np.concatenate([grid, beside])
     slack = SLACK * true.span
     ahead, best = unit * true.advantage(grid), unit * true.advantage(grid, best=True)
     shares = expert(grid)
@@ -806,13 +813,15 @@ def judge_scenario(seed: int) -> dict[str, Any]:
 
 
 def judge_assumption(seed: int) -> dict[str, Any]:
-    """A reward with a spike between the states where its range is looked up, or a range declared too narrow."""
+    """A reward with a spike between the states where its range is looked up, a range too narrow, a hidden switch."""
     rng = np.random.default_rng([seed, 109])
+    if seed % 3 == 2:
+        return judge_hidden_switch(rng)
     columns, task = certirl.Legendre(int(rng.integers(1, 4))).on(((-1.0, 1.0),)), settings(rng)
     ground = atoms.some_ground(rng, columns.domain, rare=True)
     mixture, value = atoms.against_one(rng, ground, columns, actions=2, expert=0, lowest=lowest(rng))
     values = atoms.rewards_at(mixture, value, 0, task["discount"])
-    kind = ("range of a spike looked up", "range declared too narrow")[seed % 2]
+    kind = ("range of a spike looked up", "range declared too narrow")[seed % 3]
     base = atoms.by_nearest(mixture.atoms[:-1], values[:-1], columns.domain)
 
     def reward(states: np.ndarray) -> np.ndarray:
@@ -820,7 +829,7 @@ def judge_assumption(seed: int) -> dict[str, Any]:
         return np.asarray(np.where(np.abs(rows - mixture.atoms[-1])[:, 0] < 1e-9, values[-1], base(rows)))
 
     told: dict[str, Any] = {"tail": 0, "expert": 0, "columns": columns, "progress": False, "map": 1}
-    if seed % 2:
+    if seed % 3 == 1:
         told["reward_range"] = (float(values[:-1].min()), float(values[:-1].max()))
     samples = int(10 ** rng.uniform(2, 4))
     true = atoms.truth(mixture, reward, 0, task["discount"])
@@ -835,6 +844,30 @@ def judge_assumption(seed: int) -> dict[str, Any]:
             1.0,
         ),
     )
+
+
+def judge_hidden_switch(rng: np.random.Generator) -> dict[str, Any]:
+    """An expert that errs within one cell of the grid on which it is looked up, at the likeliest atom."""
+    space, task = certirl.Legendre(2).on(((-1.0, 1.0),)), settings(rng)
+    curves, place = np.array([[0.0, 1.0], [0.0, -1.0]]), float(rng.uniform(0.4, 0.9))
+    place = (np.floor(place * 2000) + 0.5) / 2000  # the middle of a cell
+    expert = atoms.Pieces(np.array([0.0, place - 1e-5, place + 1e-5]), np.eye(2)[[1, 0, 1, 0]])
+    ground = atoms.some_ground(rng, space.domain)
+    chances, spots = ground.chances.copy(), ground.atoms.copy()
+    chances[0], spots[0] = 2.0, place
+    ground = replace(ground, atoms=spots, chances=chances / chances.sum())
+    mixture, _ = atoms.planned(rng, ground, curves, space)
+    values = atoms.rewards_at(mixture, ground.value, expert, task["discount"])
+    reward = atoms.by_nearest(mixture.atoms, values, space.domain)
+    true, samples = atoms.truth(mixture, reward, expert, task["discount"]), some_samples(rng, 1000, 5)
+    told: dict[str, Any] = {"tail": 0, "tube": 0.1, "columns": space, "expert": expert, "progress": False, "map": 1}
+    record = task | {"n": samples, "source": "simulator", "form": "jumps", "made": "hidden switch"}
+
+    def work() -> dict[str, Any]:
+        found: Any = certirl.certify(reward, mixture, samples=samples, rng=int(rng.integers(2**31)), **told, **task)
+        return judged_policy(found, true, expert, reward, task["discount"], 1.0, beside=np.array([[place]]))
+
+    return attempted("assumptions, expert switches within a cell", record, work)
 
 
 JUDGES: dict[str, Callable[[int], dict[str, Any]]] = {

@@ -225,6 +225,47 @@ def test_an_expert_that_takes_every_action_is_not_certified_in_any_word():
     assert "declare a tail" not in str(found) and "too little data" not in str(found)
 
 
+class Led:
+    """Next states are given places; action 0 leads to the first half of them more often."""
+
+    n_actions, domain, thread_safe = 2, ((-1.0, 1.0),), True
+
+    def __init__(self, *places):
+        self.places = np.array(places)
+
+    def sample(self, states, action, rng):
+        half, u = len(self.places) // 2, rng.random(len(states))
+        first = u < (0.7 if action == 0 else 0.3)
+        return self.places[np.where(first, 0, half) + (1e6 * u).astype(int) % half]
+
+
+def test_a_switch_within_a_cell_that_the_data_show_is_refused():
+    """The expert errs within a hundred-thousandth of a state that is met all the time: its regret was understated."""
+
+    def expert(states):
+        return np.abs(states[:, 0] - 0.50025) < 1e-5
+
+    settings = {"expert": expert, "discount": 0.9, "columns": certirl.Legendre(1), "tail": 0, "tube": 0.1}
+    with pytest.raises(ValueError, match=r"takes action 1 at s = 0.50025 and nowhere around it .* within a cell"):
+        certirl.certify(lambda s: s[:, 0], Led(0.50025, -0.5), samples=4_000, rng=0, **settings)
+    found = certirl.certify(lambda s: s[:, 0], Led(0.7, -0.5), samples=4_000, rng=0, **settings)
+    assert found.holds  # what no data show is assumed, and said so
+    assert any("takes only what it takes at one of the two" in said for said in found.assumptions)
+
+
+def test_states_beside_a_switch_at_the_end_of_a_cell_are_not_taken_for_a_hidden_one():
+    places = [place for i in (1, 700, 1333, 2000, 2001, 3999) for place in _beside(-1 + 2 * i / 4000)]
+    for switch in (-1 + 2 * 700 / 4000, 0.0, np.linspace(-1, 1, 4001)[1333]):
+        settings = {"discount": 0.5, "columns": certirl.Legendre(1), "tail": 0, "tube": 0.1, "samples": 4_000, "rng": 0}
+        for expert in (lambda s, at=switch: s[:, 0] >= at, lambda s, at=switch: s[:, 0] > at):
+            found = certirl.certify(lambda s: s[:, 0], Led(*places), expert=expert, **settings)
+            assert len(found.lookup.switches) == 1
+
+
+def _beside(place):
+    return np.nextafter(place, -2), place, np.nextafter(place, 2), place - 1e-12, place + 1e-12
+
+
 def test_one_action_still_gets_the_certificate_it_had(problem):
     settings = {"discount": 0.7, "columns": COLUMNS, "tail": 0, "samples": 3_000, "rng": 0}
     found = certirl.certify(problem.reward, problem.dynamics, expert=0, **settings)

@@ -15,7 +15,7 @@ from certirl.certify import FIT_SHARE, Certificate, check_delta, check_endless, 
 from certirl.certify import certify as certify_constant
 from certirl.domain import Domain, as_domain
 from certirl.doors import as_number
-from certirl.lookups import AnyLookup, look_up
+from certirl.lookups import AnyLookup, compared, look_up
 from certirl.placing import Near
 from certirl.policies import Policy, as_policy
 from certirl.policy_certificate import PolicyCertificate, conclude_policy
@@ -149,7 +149,7 @@ class SwitchingCase(NamedTuple):
                 f"{MOST_FUNCTIONS} are the most: pass fewer columns, say up to a lower total degree"
             )
         lookup = look_up(policy, columns.domain)
-        return cls(policy, columns, lookup, allowed_tube(tube, columns.domain), discount, tail)
+        return cls(compared(policy, lookup), columns, lookup, allowed_tube(tube, columns.domain), discount, tail)
 
     @property
     def design(self) -> bool | Near:

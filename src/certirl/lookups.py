@@ -6,8 +6,8 @@ and a box answer the same questions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from itertools import product as combinations
 
 import numpy as np
@@ -285,6 +285,30 @@ def _support(policy: Policy, states: Array) -> NDArray[np.bool_]:
             "random numbers and without means, maxima or ranks over the states"
         )
     return found
+
+
+def compared(policy: Policy, lookup: AnyLookup) -> Policy:
+    """The same expert, its answers compared with what the cells of a lookup say of it."""
+    return replace(policy, compare=partial(_compare, lookup))
+
+
+def _compare(lookup: AnyLookup, states: Array, probabilities: Array) -> None:
+    """Refuse an expert that takes an action where no corner of the cell shows it: a switch that the grid missed."""
+    hidden = (probabilities > 0) & ~lookup.taken_at(states).T
+    rows = np.flatnonzero(hidden.any(axis=1))
+    if not len(rows):
+        return
+    for shift in (-1, 1):  # rounding may count a state to the cell beside its own
+        low, high = np.array(lookup.domain).T
+        beside = np.clip(states[rows] + shift * 1e-9 * (high - low), low, high)
+        hidden[rows] &= ~lookup.taken_at(beside).T
+    if hidden.any():
+        row, action = (int(i) for i in np.argwhere(hidden)[0])
+        place, sides = (", ".join(f"{x:.6g}" for x in numbers) for numbers in (states[row], 2 * lookup.half))
+        raise ValueError(
+            f"the expert takes action {action} at s = {place} and nowhere around it on a grid of steps {sides}: it "
+            "switches within a cell, and a certificate needs pieces that are wider"
+        )
 
 
 def kept(domain: Domain, support: Array) -> AnyLookup:

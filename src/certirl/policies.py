@@ -25,12 +25,14 @@ class Policy:
         rule: states ``[n, d]`` to actions ``[n]`` or to probabilities ``[n, A]``, for all states at once.
         constant: the action it always takes; None if it depends on the state.
         assumption: what must be believed of it, in words, for a statement about it to hold; empty if it is known.
+        compare: called with states and the probabilities there, whenever it is asked: raises where they cannot be.
     """
 
     n_actions: int
     rule: Callable[[Array], Any]
     constant: int | None = None
     assumption: str = ""
+    compare: Callable[[Array, Array], None] | None = None
 
     def __post_init__(self) -> None:
         as_n_actions(self.n_actions)
@@ -47,7 +49,10 @@ class Policy:
     def probabilities(self, states: Array) -> Array:
         """The probability of each action at each state ``[n, A]``."""
         answer = self._answer(states)
-        return np.eye(self.n_actions)[answer] if answer.ndim == 1 else answer
+        found = np.eye(self.n_actions)[answer] if answer.ndim == 1 else answer
+        if self.compare is not None:
+            self.compare(np.asarray(states, dtype=float), found)
+        return found
 
     def support(self, states: Array) -> NDArray[np.bool_]:
         """Which actions it takes at each state with a probability above zero ``[n, A]``: these must tie."""
