@@ -4,5 +4,6 @@ import pytest
 
 
 def sizes(small, *larger):
-    """The values of a parameter: those after the first are slow."""
-    return [small, *(pytest.param(one, marks=pytest.mark.slow) for one in larger)]
+    """The values of a parameter, or of several by tuples: those after the first are slow."""
+    values = (one if isinstance(one, tuple) else (one,) for one in larger)
+    return [small, *(pytest.param(*one, marks=pytest.mark.slow) for one in values)]

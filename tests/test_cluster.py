@@ -29,7 +29,7 @@ distributed = pytest.importorskip("distributed")
 PROBLEM = certirl.problems.random_polynomial(seed=7)
 BASIS = certirl.Legendre(7)
 SUMS = ("counts", "gram", "cross", "outer")
-PLACES = ("1", "2", "3", "threads", "processes", "cluster")
+PLACES = ["1", "2", "threads", *sizes("cluster", "3", "processes")]
 
 
 @contextmanager
@@ -255,7 +255,8 @@ def kill_one_at_work(client, processes, killed):
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("work", sizes(slow_data, slow_draws))
+@pytest.mark.slow
+@pytest.mark.parametrize("work", [slow_data, slow_draws])
 def test_a_worker_killed_in_the_middle_changes_nothing(client, work):
     client.wait_for_workers(2, timeout=30)
     killed, before = [], client.run(os.getpid)
@@ -291,10 +292,13 @@ def accumulated(simulator, place):
     return found
 
 
-def test_what_cannot_be_sent_is_a_sentence(places):
-    for place, sentence in (("cluster", "to the workers of a cluster .*lock"), ("processes", "to another process")):
-        with pytest.raises(TypeError, match=f"something cannot be sent {sentence}"):
-            accumulated(Holding(threading.Lock()), places[place])
+@pytest.mark.parametrize(
+    ("place", "sentence"),
+    sizes(("cluster", "to the workers of a cluster .*lock"), ("processes", "to another process")),
+)
+def test_what_cannot_be_sent_is_a_sentence(places, place, sentence):
+    with pytest.raises(TypeError, match=f"something cannot be sent {sentence}"):
+        accumulated(Holding(threading.Lock()), places[place])
 
 
 def outside(states):

@@ -87,9 +87,10 @@ def test_wherever_a_parquet_table_is_cut_the_steps_are_those_of_the_walks(tmp_pa
     assert chunks == tuple(pickle.loads(pickle.dumps(chunk)) for chunk in chunks)
 
 
-def test_every_border_between_two_chunks_is_tried(tmp_path):
+@pytest.mark.parametrize("count", sizes(3, 8))
+def test_every_border_between_two_chunks_is_tried(tmp_path, count):
     """Two row groups, cut before every single row: each kind of row is the first of a chunk once."""
-    whole, expected = pa.table(columns(walks(8), after=False)), told(walks(8))
+    whole, expected = pa.table(columns(walks(count), after=False)), told(walks(count))
     for cut in range(1, len(whole)):
         with pq.ParquetWriter(tmp_path / "cut.parquet", whole.schema) as writer:
             writer.write_table(whole.slice(0, cut))

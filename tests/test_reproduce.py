@@ -12,10 +12,10 @@ from certirl.reproduce import STUDIES, folder, load
 SMALL = {
     "figure1": {"samples": (2_000, 300_000)},
     "figure2": {"sizes": (5, 15), "most": 16_000, "trials": 8},
-    "figure3": {"sizes": (9,), "points": 4, "trials": 20, "most": 4_000, "most_certirl": 320},
-    "figure4": {"searched": 12, "problems": 2, "trials": 8, "most": 16_384},
+    "figure3": {"sizes": (9,), "points": 4, "trials": 12, "most": 4_000, "most_certirl": 320},
+    "figure4": {"searched": 12, "problems": 2, "trials": 6, "most": 16_384},
     "rollouts": {"problems": 1, "states": 50},
-    "samples": {"searched": 16, "trials": 5, "most": 8_192},
+    "samples": {"searched": 16, "trials": 3, "most": 4_096},
 }
 both_sizes = pytest.mark.parametrize("size", ["small", pytest.param("fast", marks=pytest.mark.slow)])
 
