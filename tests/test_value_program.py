@@ -95,13 +95,14 @@ def test_actions_that_do_the_same_are_left_out_and_counted():
 def test_margins_fall_to_zero_at_a_switch():
     effects, policy = effects_of(Corridor(), n=4000), as_policy(home, 3)
     at = np.array([[-0.9], [-0.3], [-0.1], [-0.051]])
-    profile = profile_at(at, effects, policy, margin=0.1)  # 0.1 of a box of width 2
+    given = (at, effects.states, policy, effects.basis.domain, effects.periodic)
+    profile = profile_at(*given, margin=0.1)  # 0.1 of a box of width 2
     assert profile == pytest.approx([1.0, 1.0, 0.25, 0.0], abs=0.02)
-    assert profile_at(at, effects, policy, margin=lambda s: np.abs(s[:, 0])) == pytest.approx([0.9, 0.3, 0.1, 0.051])
+    assert profile_at(*given, margin=lambda s: np.abs(s[:, 0])) == pytest.approx([0.9, 0.3, 0.1, 0.051])
     with pytest.raises(ValueError, match="half-width"):
-        profile_at(at, effects, policy, margin=0.0)
+        profile_at(*given, margin=0.0)
     with pytest.raises(ValueError, match="one number"):
-        profile_at(at, effects, policy, margin=lambda s: np.ones(2))
+        profile_at(*given, margin=lambda s: np.ones(2))
 
 
 def test_actions_that_the_expert_mixes_tie():

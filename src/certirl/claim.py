@@ -1,11 +1,36 @@
-"""What every certificate says about itself in words, whatever it is a certificate of."""
+"""What an answer may be called: the words of certificates, and the status that all findings about an answer allow."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import inf, isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 SAME = 1e-6  # of all parts of a margin together: what other processors and libraries can make of the same sums
+# From the weakest to the strongest: an answer has the weakest status of its findings.
+STATUSES = ("undetermined", "infeasible", "solved", "validated", "certified")
+
+
+class Finding(NamedTuple):
+    """One thing that is known about an answer.
+
+    Attributes:
+        status: the strongest status that an answer with this finding can have, one of `STATUSES`.
+        sentence: what was found, without a capital and without a full stop.
+    """
+
+    status: str
+    sentence: str
+
+
+def weakest(findings: Iterable[Finding]) -> Finding:
+    """The status that all findings allow, and the sentences of those that allow no more."""
+    known = tuple(findings)
+    unknown = [finding.status for finding in known if finding.status not in STATUSES]
+    if unknown or not known:
+        raise ValueError(f"a status must be one of {', '.join(STATUSES)}, got {', '.join(unknown) or 'none'}")
+    least = min((finding.status for finding in known), key=STATUSES.index)
+    return Finding(least, "; ".join(finding.sentence for finding in known if finding.status == least))
 
 
 class Claim:

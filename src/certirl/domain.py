@@ -69,7 +69,7 @@ def one_coordinate(domain: Domain, what: str, *, switching: bool = False) -> Non
             f"independently: write components={[[c] for c in range(len(domain))]}"
         )
         if switching:
-            instead = "certirl.solve without delta takes any box and validates the answer on fresh states"
+            instead = "certirl.solve without delta takes any box and tries the answer on fresh states"
         raise ValueError(
             f"{what} for states of one coordinate in this version, got the domain {describe(domain)}; {instead}"
         )

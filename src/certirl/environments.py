@@ -213,7 +213,7 @@ class EnvSimulator:
 
     Terminal states are absorbing. Without noise the dynamics are deterministic: P_a(·|s) is a point, not a density, so
     nothing that rests on a density or on its smoothness (a `Smooth` tail) can be claimed, and a certificate would need
-    a tail declared by hand; what is left is a validated statement. A little noise makes the theory whole, for the noisy
+    a tail declared by hand; rewards are validated at best. A little noise makes the theory whole, for the noisy
     environment. Even then states next to the edge of the terminal set are sent to either side of a jump.
 
     Attributes:

@@ -78,6 +78,13 @@ class Moves:
         moved = rows + self.columns.values(rows) @ self.weights[action]
         return self.placed(moved + self.leftovers[rng.integers(len(self.leftovers), size=len(rows))])
 
+    def outcomes(self, states: Array, action: int) -> tuple[Array, Array]:
+        """Next states ``[m, n, d]`` with weights ``[m]``: the mean plus some leftovers, the same everywhere."""
+        rows = as_rows(states, len(self.domain))
+        moved = rows + self.columns.values(rows) @ self.weights[action]
+        noise = np.zeros((1, len(self.domain))) if self.still else self.leftovers[:DRAWS]
+        return self.placed(moved + noise[:, None]), np.full(len(noise), 1 / len(noise))
+
     def terminal(self, states: Array) -> Any:
         """Which states end it ``[n]``."""
         return np.zeros(len(states), dtype=bool) if self.ended is None else self.ended(states)
@@ -133,10 +140,11 @@ def _size(basis: Basis) -> int:
     return basis.size
 
 
-def leads_better(moves: Moves, regression: Regression, log: Transitions, rng: np.random.Generator) -> bool:
-    """Whether moves predict the functions at the next states clearly better than the regression of these functions.
+def relative_error(moves: Moves, regression: Regression, log: Transitions, rng: np.random.Generator) -> float:
+    """The squared error of moves over that of the regression, in predicting the functions at the next states.
 
-    Both have seen the rows; the regression, with more columns, gains more by it.
+    Below `CLEARLY` moves are the better way; above 1/`CLEARLY` they are no model of the next state. Both have seen the
+    rows; the regression, with more columns, gains more by it.
     """
     basis = regression.basis
     chosen = rng.permutation(len(log))[:SCORED]
@@ -147,4 +155,4 @@ def leads_better(moves: Moves, regression: Regression, log: Transitions, rng: np
         float(np.mean((predicted[actions, own] - truth) ** 2))
         for predicted in (moves.after(basis, states, rng), regression.at(states))
     ]
-    return errors[0] < CLEARLY * errors[1]
+    return errors[0] / max(errors[1], 1e-300) if errors[0] > 0 else 0.0

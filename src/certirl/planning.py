@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import prod
-from typing import Any, ClassVar
+from math import ceil, prod
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +18,7 @@ from certirl.bellman import check_problem
 from certirl.boxes import mesh
 from certirl.domain import Array, Domain, as_domain, as_rows, describe, freeze, like_input
 from certirl.doors import alone, as_count, as_number, as_reals, lend, shown
+from certirl.policies import Policy, as_policy
 from certirl.reward import RewardLike, paid_at_an_end, unpack, values_of
 from certirl.simulator import Simulator, as_generator, ask, check_simulator, periodic_of, terminal_of
 
@@ -26,10 +27,17 @@ StepReward = Callable[[Array, int, Array], Any]
 # Grid points along each coordinate: as many as take a second or two.
 POINTS = {1: 2001, 2: 201, 3: 61, 4: 21}
 MOST_POINTS = 1_000_000  # of the whole grid: two minutes and six gigabytes
+# Of a comparison where next states are drawn: a plan on few draws would take their chance for the dynamics.
+DRAWN_POINTS, DRAWN = {1: 501, 2: 101, 3: 61, 4: 21}, {1: 256, 2: 64, 3: 8, 4: 8}
+MOST_ENTRIES = 20_000_000  # of the matrices of a comparison: some seconds and a gigabyte
+ACCURATE = 1e-3  # error of a value in a comparison, as a share of the span of V*
+FINE = 2  # coordinates up to which values on the grid are those of the dynamics; beyond them policies are played
+PLAYS, LONGEST = 200, 150  # states that are played from, and steps
 _ROUNDS = 10_000  # of policy iteration, at most: it ends after ten to thirty
 MOST_MEMORY = 16  # GB, for the matrices of all actions
 _SWEEPS = 200  # of substitution in a round, at most
 _BLOCK = 1 << 16  # states looked at at once
+_SMALL = 1 << 12  # the same for V, which may have hundreds of functions
 
 
 @dataclass(frozen=True)
@@ -198,19 +206,189 @@ def plan(
     own, of_steps, discount = _chosen_reward(simulator, reward, step_reward, discount)
     discount = check_problem(discount, 0, simulator.n_actions)
     tolerance = as_number(tolerance, "tolerance", least=0, strict=True)
+    return _solved(simulator, own, of_steps, discount, points, draws, tolerance, rng).plan
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A policy beside the plan on a reward R alone, from the same states in the same dynamics.
+
+    Attributes:
+        agreed: states at which the plan takes an action that the policy takes, too.
+        judged: states that this was counted at.
+        regret: by how much less the policy earns under R than the plan, on average over the states. If R explains the
+            policy it is about 0.
+        loss: by how much less the plan earns than the policy under the reward ``V − γP_πV``, of which V is the policy's
+            value, on average over the states.
+        chance: by how much less actions at random earn under R than the plan: the unit of both shares.
+    """
+
+    agreed: int
+    judged: int
+    regret: float
+    loss: float
+    chance: float
+
+    @property
+    def shares(self) -> tuple[float, float]:
+        """Regret and loss, neither below 0, as shares of what acting at random loses; infinite if that is nothing."""
+        both = (max(self.regret, 0.0), max(self.loss, 0.0))
+        regret, loss = (own / self.chance if self.chance > 0 else float("inf") if own else 0.0 for own in both)
+        return regret, loss
+
+
+class _Size(NamedTuple):
+    """Points along each coordinate and draws of a comparison, and how many entries its matrices have."""
+
+    points: int
+    draws: int
+    entries: int
+
+
+def size_of(simulator: Simulator) -> _Size:
+    """What a `Comparison` in this simulator takes."""
     domain = as_domain(simulator.domain)
-    periodic = periodic_of(simulator)
-    grid = Grid(domain, _counts(points, len(domain)), periodic)
+    dimension, rng = len(domain), np.random.default_rng(0)
+    known = _outcomes(simulator, np.array(domain).mean(axis=1)[None], 0)
+    still = known is not None or _number_of_draws(simulator, domain, None, rng) == 1
+    points, draws = (POINTS[dimension], 1) if still else (DRAWN_POINTS[dimension], DRAWN[dimension])
+    branches = draws if known is None else len(known[1])
+    return _Size(points, draws, points**dimension * branches * simulator.n_actions * 2**dimension)
+
+
+def compare(
+    simulator: Simulator,
+    reward: RewardLike,
+    value: RewardLike,
+    policy: Policy,
+    states: Array,
+    *,
+    discount: float,
+    judged: NDArray[np.bool_] | None = None,
+) -> Comparison:
+    """Plan on R alone, and value the plan, a policy and chance: on the same grid, or played from the same states.
+
+    Args:
+        simulator: the dynamics, as for `plan`.
+        reward: R.
+        value: V, the policy's value under a reward near R; 0 in terminal states.
+        policy: what is compared with the plan.
+        states: over which regret and loss are averaged ``[n, d]``.
+        discount: γ.
+        judged: at which of the states agreement is counted ``[n]``; all of them if left out.
+    """
+    size = size_of(simulator)
+    found = _solved(simulator, reward, None, discount, size.points, size.draws, ACCURATE / 100, 0)
+    counted = states if judged is None else states[judged]
+    agrees = policy.support(counted)[np.arange(len(counted)), found.plan(counted)] if len(counted) else np.zeros(0)
+    values = _on_the_grid if len(found.plan.grid.domain) <= FINE else _played
+    return Comparison(int(agrees.sum()), len(counted), *values(found, value, policy, states))
+
+
+def _on_the_grid(found: _Solved, value: RewardLike, policy: Policy, states: Array) -> tuple[float, float, float]:
+    """Regret, loss and what chance loses, all from the model on the grid."""
+    grid, matrices, rewards, best = found.plan.grid, found.matrices, found.rewards, found.plan.values
+    nodes, discount = grid.points(), found.plan.discount
+    tolerance = ACCURATE * (1 - discount) * float(np.ptp(best))
+    expert = policy.probabilities(nodes)
+    planned = np.eye(expert.shape[1])[_improved(matrices, rewards, best).argmax(axis=0)]
+    own = np.concatenate([values_of(value, part) for part in np.array_split(nodes, len(nodes) // _SMALL + 1)])
+    ahead = np.stack([P @ own for P in matrices])  # γP_aV at the points
+    costs = (expert.T * ahead).sum(axis=0) - ahead
+
+    def mean(chances: Array, paid: Array, start: Array) -> float:
+        values = _policy_value(matrices, chances, paid, start, discount, tolerance)
+        return float(grid.interpolate(values, states).mean())
+
+    most, none, even = float(grid.interpolate(best, states).mean()), np.zeros(grid.size), np.ones_like(expert)
+    chance = most - mean(even / even.shape[1], rewards, best)
+    return most - mean(expert, rewards, best), mean(planned, costs, none), chance
+
+
+def _played(found: _Solved, value: RewardLike, policy: Policy, states: Array) -> tuple[float, float, float]:
+    """The same by playing from some of the states, with the same random numbers, for as long as γ looks ahead."""
+    plan, starts = found.plan, states[:: max(len(states) // PLAYS, 1)][:PLAYS]
+    even = Policy(plan.n_actions, lambda rows: np.full((len(rows), plan.n_actions), 1 / plan.n_actions))
+    world, planned = plan._world, as_policy(plan, plan.n_actions)
+    earned, lost = _earned(world, planned, starts, policy, value)
+    least, _ = _earned(world, even, starts, None, None)
+    own, _ = _earned(world, policy, starts, None, None)
+    return float((earned - own).mean()), float(lost.mean()), float((earned - least).mean())
+
+
+def _earned(
+    world: _World, policy: Policy, states: Array, expert: Policy | None, value: RewardLike | None
+) -> tuple[Array, Array]:
+    """What a policy earns under R from each state, and what it loses against an expert by V: two ``[n]``."""
+    earned, lost, weight = np.zeros(len(states)), np.zeros(len(states)), 1.0
+    rng, domain, on, rows = np.random.default_rng(0), as_domain(world.simulator.domain), np.arange(len(states)), states
+    assert world.reward is not None
+    for _ in range(min(ceil(1.5 / (1 - world.discount)), LONGEST)):
+        uniform, seed = rng.random((len(states), 1))[on], int(rng.integers(2**31))
+        taken = (uniform > policy.probabilities(rows).cumsum(axis=1)[:, :-1]).sum(axis=1)
+        actions = range(policy.n_actions) if expert is not None else np.unique(taken).tolist()
+        moved = {a: ask(world.simulator, rows, a, np.random.default_rng(seed), domain) for a in actions}
+        earned[on] += weight * values_of(world.reward, rows)
+        if expert is not None and value is not None:
+            ahead = np.stack([values_of(value, moved[a]) for a in actions], axis=1)
+            better = (expert.probabilities(rows) * ahead).sum(axis=1) - ahead[np.arange(len(rows)), taken]
+            lost[on] += weight * world.discount * better
+        rows = np.stack([moved[a][row] for row, a in enumerate(taken.tolist())])
+        weight, over = weight * world.discount, world.ended(rows)
+        earned[on[over]] += weight * world.end_values(rows[over])
+        rows, on = rows[~over], on[~over]
+        if not len(on):
+            break
+    return earned, lost
+
+
+@dataclass(frozen=True, eq=False)
+class _Solved:
+    """A plan and the model on the grid that it comes from."""
+
+    plan: Plan
+    matrices: list[Any]
+    rewards: Array
+
+
+def _solved(
+    simulator: Simulator,
+    reward: RewardLike | None,
+    step_reward: StepReward | None,
+    discount: float,
+    points: Any,
+    draws: Any,
+    tolerance: float,
+    rng: Any,
+) -> _Solved:
+    domain = as_domain(simulator.domain)
+    grid = Grid(domain, _counts(points, len(domain)), periodic_of(simulator))
     generator = as_generator(rng, "plan")
     _check_memory(grid, simulator.n_actions, 1 if draws is None else as_count(draws, "draws"))
     number = _number_of_draws(simulator, domain, draws, generator)
     _check_memory(grid, simulator.n_actions, number)
-    world = _World(simulator, own, of_steps, discount, number, generator)
+    world = _World(simulator, reward, step_reward, discount, number, generator)
     matrices, rewards = _model(world, grid)
     values, rounds = _policy_iteration(matrices, rewards, tolerance * (1 - discount), discount)
     ahead = _improved(matrices, rewards, values)
     residual = float(np.abs(ahead.max(axis=0) - values).max())
-    return Plan(grid, values, discount, residual, rounds, world, ahead if number > 1 else None)
+    plan = Plan(grid, values, discount, residual, rounds, world, ahead if number > 1 else None)
+    return _Solved(plan, matrices, rewards)
+
+
+def _policy_value(
+    matrices: list[Any], chances: Array, paid: Array, start: Array, discount: float, tolerance: float
+) -> Array:
+    """V with V = Σ_a π_a(r_a + γP_aV) at the points ``[N]``, for probabilities ``[N, A]`` and payments ``[A, N]``."""
+    from scipy.sparse import diags_array
+
+    P = sum(diags_array(own) @ matrix for own, matrix in zip(chances.T, matrices, strict=True)).tocsr()
+    reward, values = (chances.T * paid).sum(axis=0), start
+    for _ in range(_ROUNDS):
+        if np.abs(reward + P @ values - values).max() <= tolerance:
+            break
+        values = _evaluated(P, reward, values, discount)
+    return values
 
 
 @dataclass(frozen=True, eq=False)

@@ -48,6 +48,7 @@ class Seen(NamedTuple):
         most: of a log, transitions of the action with most; None if all have as many.
         moves: of the state itself, regressed; None if they were not tried.
         moved: effects are from these.
+        model_error: of these, as `moves.relative_error` has it.
     """
 
     effects: Effects
@@ -57,6 +58,7 @@ class Seen(NamedTuple):
     moves: Moves | None = None
     moved: bool = False
     most: int | None = None
+    model_error: float = float("inf")
 
 
 def action_values(

@@ -15,10 +15,10 @@ from certirl import archive
 from certirl.archive import Stored
 from certirl.bases import Basis
 from certirl.cells import Cells, expanded, from_spec
-from certirl.claim import NO_SUMS, unverified
+from certirl.claim import NO_SUMS, STATUSES, Finding, unverified, weakest
 from certirl.conflicts import Conflict
 from certirl.domain import Array, Domain, as_actions, as_states, describe, freeze, like_input
-from certirl.doors import as_count, as_flag, as_number
+from certirl.doors import as_count, as_flag, as_number, shown
 from certirl.ending import Choices
 from certirl.ends import Ends
 from certirl.laws import binomial_interval
@@ -27,8 +27,8 @@ from certirl.simulator import as_ended
 from certirl.transitions import counted
 
 KIND = "policy solution"
-STATUSES = ("certified", "validated", "solved", "infeasible", "undetermined")
 GOOD, DISTRUST = 0.1, 0.7  # model error over action effect
+_SHARES = ("greedy_share", "outside_share", "planned_share")
 _ARRAYS = ("states", "shortfall", "profile", "action_values")
 
 
@@ -76,10 +76,17 @@ class StateFunction:
 
 @dataclass(frozen=True)
 class Share:
-    """How often something held on fresh states, with an exact 95 % interval (Clopper and Pearson)."""
+    """How often something held at some states, with an exact 95 % interval (Clopper and Pearson).
+
+    Attributes:
+        count: of states at which it held.
+        n: states.
+        kind: which states these are.
+    """
 
     count: int
     n: int
+    kind: str = "fresh states"
 
     @property
     def low(self) -> float:
@@ -93,7 +100,7 @@ class Share:
 
     def __str__(self) -> str:
         share = self.count / max(self.n, 1)
-        return f"{share:.1%} of {self.n:,} fresh states (95 % interval {self.low:.1%} to {self.high:.1%})"
+        return f"{share:.1%} of {self.n:,} {self.kind} (95 % interval {self.low:.1%} to {self.high:.1%})"
 
 
 @dataclass(frozen=True)
@@ -102,7 +109,7 @@ class Diagnostics:
 
     Attributes:
         model_error: of the estimated effects, over the effect of an action, both as root mean squares of V: of the rows
-            if these were regressed, else of `PolicySolution.greedy`.
+            if these were regressed, else of the functions behind `PolicySolution.greedy` alone.
         growth: γ·ρ(T̂), of the policy's matrix on V's functions; at 1 or more the series behind the matrix form
             diverges. The value form does not use it.
         uncovered: the share of the box where data are missing: grid points of the reward without a state nearby, or,
@@ -128,13 +135,18 @@ class Diagnostics:
     going_on: float | None = None
     choices: tuple[float, float] | None = None
 
+    @property
+    def estimates(self) -> str:
+        """What `model_error` is about: where next states are seen without noise, only `greedy` is estimated."""
+        return "the functions behind greedy" if self.seen else "estimated effects"
+
     def sentences(self) -> dict[str, str]:
         """Each number with what it means."""
         trust = "good" if self.model_error < GOOD else "distrust it" if self.model_error > DISTRUST else "usable"
         grows = "the matrix form would diverge silently" if self.growth >= 1 else "the matrix form would converge"
         missing = f"no data for {self.uncovered:.1%} of the box: what is said there is extrapolated"
         return {
-            "model": f"estimated effects are off by {self.model_error:.2g} of an action's effect: {trust}",
+            "model": f"{self.estimates} are off by {self.model_error:.2g} of an action's effect: {trust}",
             "growth": f"γ·ρ(T̂) = {self.growth:.3g}: {grows}; the value form needs no such series",
             "coverage": missing if self.uncovered else "data everywhere in the box",
             "ties": f"{self.ties:.1%} of comparisons left out: both actions do the same there",
@@ -148,8 +160,9 @@ class PolicySolution:
     """The answer of `solve` for an expert that depends on the state.
 
     Attributes:
-        status: "certified", "validated" (checked on fresh states), "solved" (nothing fresh to check on), "infeasible"
-            (it is proved that no reward in the class explains the expert) or "undetermined".
+        status: "certified"; "validated" (R was tried on fresh states and by planning on R alone, and passed); "solved"
+            (the expert is explained where there are data, but R was not tried, or did not pass); "infeasible" (it is
+            proved that no reward in the class explains the expert); or "undetermined".
         reason: the status in a sentence.
         reward: R, callable; 0 in terminal states, and scaled so that the expert's margin is 1 away from switches.
         value: V, callable, the expert's value under R up to the residual.
@@ -161,7 +174,10 @@ class PolicySolution:
         action_values: (P̂_aV)(s) in these functions ``[A, m]``, up to what all actions share.
         greedy_share: fresh states at which no action has a better V than the expert's.
         outside_share: the same among states outside the tube.
-        planned_share: fresh states at which planning on R alone chooses as the expert; None if it was not tried.
+        planned_share: states at which planning on R alone chooses as the expert; None if it was not tried.
+        planned_regret: what the expert loses against the plan on R alone, measured by R, as a share of what acting at
+            random loses (see `planning.Comparison`); None if it was not tried.
+        planned_loss: what the plan loses against the expert, measured by V, in the same unit; None if it was not tried.
         diagnostics: how far to trust it.
         samples: states at which every action was seen, or the fewest transitions of an action.
         most_samples: transitions of the action with most; None if all have as many.
@@ -176,6 +192,7 @@ class PolicySolution:
         from_file: it was read from a file, where ``ends`` stand for what the simulator says.
         file: where it was read from, with a status and a certificate that the file claims; None if it was found here.
         verified: it was found here, or `certirl.check` confirmed its file.
+        findings: what is known about the answer; status and reason are those of the weakest (`claim.weakest`).
     """
 
     status: str
@@ -206,9 +223,17 @@ class PolicySolution:
     verified: bool = True
     most_samples: int | None = None
     expert: ClassVar[None] = None  # depends on the state, and is not kept
+    planned_regret: float | None = None
+    planned_loss: float | None = None
+    findings: tuple[Finding, ...] = ()
 
     def __post_init__(self) -> None:
         freeze(self)
+
+    def judged(self, *findings: Finding) -> PolicySolution:
+        """The same with these findings instead of those it had: they alone decide the status."""
+        status, reason = weakest(findings)
+        return replace(self, findings=findings, status=status, reason=reason)
 
     def greedy(self, states: ArrayLike) -> NDArray[np.intp]:
         """The action with the best estimated (P̂_aV)(s) at each state ``[n]``."""
@@ -236,26 +261,28 @@ class PolicySolution:
         if self.certificate is None:
             return "\n".join([self._headline(), *own])
         headline, *proof = str(self.certificate).splitlines()
-        against = [line for line in own if line.startswith(("  conflict", "  absence"))]
-        return "\n".join([headline, own[0], *against, *proof])
+        names = () if self.certificate.holds else ("  planning", "  conflict", "  absence")  # a proof overrules them
+        return "\n".join([headline, own[0], *(line for line in own if line.startswith(names)), *proof])
 
     def _headline(self) -> str:
         if self.status == "undetermined":
             return f"Undetermined: {self.reason}."
-        if self.greedy_share is None:
-            return f"Solved, not certified: {self.reason}."
-        best = self.outside_share if self.outside_share is not None else self.greedy_share
-        where = "outside the switching tube " if self.outside_share is not None else ""
-        return f"Validated, not certified: {where}the expert does what is best for the learned value at {best}."
+        if self.status == "solved":
+            return f"Solved, not validated: {self.reason}."
+        return f"Validated, not certified: {self.reason}."
 
     def _lines(self) -> list[tuple[str, str]]:
         told = self.diagnostics.sentences()
         which = "none will do; the nearest: " if self.status == "infeasible" else ""
         lines = [("reward", f"{which}{self.reward.basis} on {describe(self.reward.domain)}; {told['residual']}")]
-        shares = [f"everywhere, the tube included: {self.greedy_share}"] if self.greedy_share is not None else []
-        if self.planned_share is not None:
-            shares.append(f"planning on R alone does as the expert at {self.planned_share}")
+        shares = []
+        if self.greedy_share is not None:
+            shares.append(f"V prefers its action at {self.greedy_share}, the switching tube included")
+        if self.outside_share is not None and str(self.outside_share) not in self.reason:
+            shares.append(f"outside the tube at {self.outside_share}")
         lines.append(("expert", "; ".join([*shares, told["slack"]])))
+        if self.status != "infeasible":
+            lines.append(("planning", self._planned()))
         if self.conflict is not None and self.status != "infeasible":
             how = "seen without noise" if self.conflict.seen else "estimated"
             lines.append(("conflict", f"{self.conflict}; {how}"))
@@ -269,6 +296,15 @@ class PolicySolution:
         if self.ends is not None:
             lines.append(("ends", self._ended()))
         return [*lines, ("assumed", self._assumed())]
+
+    def _planned(self) -> str:
+        """What planning on R alone does."""
+        if self.planned_share is None or self.planned_regret is None or self.planned_loss is None:
+            return "on R alone: not tried"
+        by_reward = f"by R the expert loses {self.planned_regret:.1%} to the plan"
+        by_value = f"by V the plan loses {self.planned_loss:.1%} to the expert"
+        share = f"on R alone: agrees with the expert at {self.planned_share}"
+        return f"{share}; {by_reward}, {by_value} (acting at random loses 100%)"
 
     def _ended(self) -> str:
         """Which states are terminal, how the expert chooses, and what a file lost of it."""
@@ -317,7 +353,7 @@ class PolicySolution:
         Which states are terminal is kept as boxes, as far as these describe them, and that they are worth 0.
         """
         packed = {*_ARRAYS, "reward", "value", "columns", "diagnostics", "certificate", "conflict", "ends"}
-        packed |= {"greedy_share", "outside_share", "planned_share", "from_file", "file", "verified"}
+        packed |= {*_SHARES, "from_file", "file", "verified"}
         header: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in packed}
         arrays: dict[str, Any] = {name: getattr(self, name) for name in _ARRAYS}
         for name in ("reward", "value"):
@@ -325,9 +361,9 @@ class PolicySolution:
             header[f"{name}_basis"], arrays[name] = own.basis.spec(), own.coefficients
         header["zero_at_ends"] = self.reward.zero_at_ends
         header["columns"], header["diagnostics"] = self.columns.spec(), asdict(self.diagnostics)
-        for name in ("greedy_share", "outside_share", "planned_share"):
+        for name in _SHARES:
             share = getattr(self, name)
-            header[name] = None if share is None else [share.count, share.n]
+            header[name] = None if share is None else [share.count, share.n, share.kind]
         if self.ends is not None:
             arrays["ends"] = self.ends.boxes
             own_rule = isinstance(self.reward.ended, Ends)
@@ -365,12 +401,15 @@ def unpacked(stored: Stored, file: str) -> PolicySolution:
     if any(own.domain != columns.domain for own in functions.values()):
         raise ValueError("reward, value and columns must have one domain")
     certificate = PolicyCertificate.unpacked(stored.part("certificate"), file) if "certificate" in stored else None
-    shares: dict[str, Any] = {
-        name: _unpacked_share(stored, name) for name in ("greedy_share", "outside_share", "planned_share")
-    }
+    shares: dict[str, Any] = {name: _unpacked_share(stored, name) for name in _SHARES}
+    findings = _unpacked_findings(stored)
+    status, reason = weakest(findings)
+    if stored.text("status", STATUSES) != status:
+        raise ValueError(f"the status is {stored.text('status')!r}, and the findings allow {status!r}")
     found = PolicySolution(
-        status=stored.text("status", STATUSES),
-        reason=stored.text("reason"),
+        status=status,
+        reason=reason,
+        findings=findings,
         **functions,
         discount=stored.number("discount", least=0, most=1, strict=True),
         n_actions=A,
@@ -380,8 +419,11 @@ def unpacked(stored: Stored, file: str) -> PolicySolution:
         columns=columns,
         action_values=stored.array("action_values", (A, columns.size)),
         **shares,
+        planned_regret=stored.maybe("number", "planned_regret", least=0, infinite=True),
+        planned_loss=stored.maybe("number", "planned_loss", least=0, infinite=True),
         diagnostics=_unpacked_diagnostics(stored.part("diagnostics")),
         samples=stored.count("samples"),
+        most_samples=stored.maybe("count", "most_samples"),
         choice=stored.text("choice"),
         assumption=stored.text("assumption"),
         periodic=tuple(as_count(c, "a periodic coordinate", least=0) for c in stored.field("periodic")),
@@ -434,10 +476,19 @@ def _check_reward(reward: StateFunction, certificate: PolicyCertificate) -> None
 def _unpacked_share(stored: Stored, name: str) -> Share | None:
     if stored.field(name) is None:
         return None
-    count, n = (as_count(x, name, least=0) for x in stored.field(name))
+    *numbers, kind = stored.field(name)
+    count, n = (as_count(x, name, least=0) for x in numbers)
     if count > n:
         raise ValueError(f"{name} must be a count and the number it is out of, got {count} and {n}")
-    return Share(count, n)
+    return Share(count, n, str(kind))
+
+
+def _unpacked_findings(stored: Stored) -> tuple[Finding, ...]:
+    pairs = stored.field("findings")
+    for pair in pairs if isinstance(pairs, list) else [pairs]:
+        if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
+            raise ValueError(f"a finding must be a status and a sentence, got {shown(pair)}")
+    return tuple(Finding(*pair) for pair in pairs)
 
 
 def _unpacked_conflict(stored: Stored, columns: Basis | Cells, n_actions: int) -> Conflict:

@@ -18,6 +18,7 @@ from certirl.bases import MOST_FUNCTIONS, Basis, Fourier, Legendre, as_basis
 from certirl.boxes import of_degree
 from certirl.certify import check_delta, check_endless, divide, least_enough
 from certirl.certify_policies import SwitchingCase
+from certirl.claim import Finding
 from certirl.conflicts import contests
 from certirl.domain import Domain, as_domain
 from certirl.doors import as_count, as_number, by_door
@@ -30,7 +31,7 @@ from certirl.progress import Report, Watch, watched_stream
 from certirl.prove import FORECAST, TRAINING_SHARE, Pace, Pool, check_budget, pursue
 from certirl.refute import Plan, Refutation, conclude, settle
 from certirl.simulator import CHUNK, Draws, as_generator, can_pair, check_simulator, periodic_of
-from certirl.solve_policy import FEWEST, solve_policy
+from certirl.solve_policy import FEWEST, solve_policy, try_out
 from certirl.surprises import Expected
 from certirl.surprises import gather as gather_surprises
 from certirl.tail import TailLike, is_number, tail_number
@@ -98,11 +99,10 @@ def prove_policy(
     quest = _Switching(training, fresh, case, form, regret)
     pace = PACE._replace(first=FIRST * chosen.size)
     found = pursue(quest, delta=delta, fewest=fewest, max_samples=max_samples, watch=watch, pace=pace)
-    known = replace(quest.solution, samples=found.samples, most_samples=None)
-    if isinstance(found.certificate, Refutation):
-        return _without_reward(known, found.certificate)
-    status = "certified" if found.certificate is not None and found.certificate.holds else quest.solution.status
-    return replace(known, status=status, certificate=found.certificate)
+    solution = _concluded(replace(quest.solution, samples=found.samples, most_samples=None), found.certificate)
+    if solution.status in ("certified", "infeasible"):  # a proof overrules what trials would show
+        return solution
+    return try_out(solution, simulator, policy, margin=form.get("margin"), rng=generator.spawn(1)[0])
 
 
 class _Switching:
@@ -121,9 +121,8 @@ class _Switching:
     def learn(self) -> None:
         """A reward by the value form."""
         log = _log(self.training)
-        self.solution = solve_policy(
-            log, self._case.policy, discount=self._case.discount, rng=0, progress=False, **self._form
-        )
+        asked: dict[str, Any] = {"discount": self._case.discount, "rng": 0, "progress": False, "tried": False}
+        self.solution = solve_policy(log, self._case.policy, **asked, **self._form)
         self.status = "solved"  # whatever it explains, a certificate says what of it is true
 
     def forecast(self, fresh: int, delta: float) -> float:
@@ -192,11 +191,9 @@ def prove_policy_by_log(
     absence = _absence(solution, case, pieces(training, CHUNK), pieces(training, CHUNK), delta)
     proving = watched_stream(pieces(fresh, CHUNK), len(fresh), progress)
     if absence is not None:
-        return _without_reward(solution, _weighed(absence.plan, tail, proving, delta))
+        return _concluded(solution, _weighed(absence.plan, tail, proving, delta))
     surrogate = case.surrogate(solution.reward, pieces(training, CHUNK))
-    certificate = case.conclude(surrogate, proving, delta)
-    status = "certified" if certificate.holds else solution.status
-    return replace(solution, status=status, certificate=certificate)
+    return _concluded(solution, case.conclude(surrogate, proving, delta))
 
 
 class _Absence(NamedTuple):
@@ -228,13 +225,22 @@ def _weighed(plan: Plan, tail: TailLike, stream: Iterable[Piece], delta: float) 
     return conclude(plan, sums, numbers=len(plan.which), delta=delta, tail=tail)
 
 
-def _without_reward(solution: PolicySolution, refutation: Refutation) -> PolicySolution:
-    """With what was proved about the absence of a reward."""
-    if not refutation.holds:
-        return replace(solution, refutation=str(refutation))
-    reason = f"no reward whose value lies in {refutation.plan.rows} makes the expert strictly optimal"
-    proved: dict[str, Any] = {"conflict": refutation.conflict, "refutation": str(refutation)}
-    return replace(solution, status="infeasible", reason=reason + refutation.plan.where, **proved)
+def _concluded(solution: PolicySolution, proof: PolicyCertificate | Refutation | None) -> PolicySolution:
+    """With what fresh data proved, of the reward or of the absence of any, and what that allows it to be called."""
+    if proof is None:
+        return solution
+    if isinstance(proof, PolicyCertificate):
+        solution = replace(solution, certificate=proof)
+        return solution.judged(Finding("certified", proof.proved)) if proof.holds else solution
+    none = f"no reward whose value lies in {proof.plan.rows} makes the expert strictly optimal{proof.plan.where}"
+    solution = replace(solution, refutation=str(proof))
+    if proof.holds:
+        return replace(solution, conflict=proof.conflict).judged(Finding("infeasible", none))
+    if proof.refuted:
+        return solution.judged(
+            *solution.findings, Finding("undetermined", f"if the tail is zero, {none}: declare a tail")
+        )
+    return solution
 
 
 def _columns(asked: Basis | int | None, tail: TailLike, domain: Domain, discount: float, simulator: Any) -> Basis:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from certirl import program
 from certirl.bellman import Bellman
 from certirl.boxes import mesh
+from certirl.claim import Claim, Finding
 from certirl.domain import Array, Domain, freeze
 from certirl.doors import as_count, as_number, setting, shown
 from certirl.extrema import first_of_least, local_minima, minimum, ranked
@@ -49,10 +50,6 @@ class Reason(StrEnum):
         "the estimated constraints contradict each other, and in several coordinates there is no proof that the true "
         "ones do: neither a reward nor its absence is proved"
     )
-    CONFLICT_OF_DEPENDENT = (
-        "the constraints contradict each other if the components move independently, and the data say they do not: "
-        "neither a reward nor its absence is proved; see certirl.find_components"
-    )
     CONFLICT = "no reward in this class makes the expert strictly optimal: the constraints named here cancel each other"
     DIVERGES = (
         "γT has spectral radius 1 or more on non-constant functions, so the value series diverges: the operators are "
@@ -63,19 +60,43 @@ class Reason(StrEnum):
     ROUNDS = "the rounds ran out before the margin was uniform; allow more rounds or a larger tolerance"
 
 
-def undecided(refutation: Any, *, several: bool, independent: bool = True) -> Reason | None:
-    """Why an estimated conflict settles nothing where a proof was asked for; None if the conflict is proved.
+def findings_of(
+    recovery: Any, certificate: Claim | None, refutation: Any, *, asked: bool, several: bool
+) -> list[Finding]:
+    """What a program and the proofs tried after it allow an answer to be called.
 
     Args:
-        refutation: the attempt to prove it, with ``holds`` and ``refuted``; None if there was none.
+        recovery: of the program, with ``status`` and ``reason``.
+        certificate: the proof of its reward, or the attempt; None if there was none.
+        refutation: the proof that there is no reward, or the attempt, with ``holds`` and ``refuted``; or None.
+        asked: a proof was asked for.
         several: the state, or a component of it, has several coordinates.
-        independent: the data do not contradict that the components move independently.
     """
+    reason = str(recovery.reason)
+    if recovery.status == "infeasible" and asked:
+        return [Finding("infeasible", reason), *_undecided(refutation, several)]
+    if recovery.status != "solved":
+        return [Finding(recovery.status, reason)]
+    if certificate is None:
+        return [Finding("solved", reason)]
+    if certificate.estimated <= 0:
+        estimate = f"fresh data put the margin of the reward at {certificate.estimated:.3g}"
+        found = f"{estimate}, where training data put it at {recovery.margin:.3g}: allow more samples"
+        return [Finding("undetermined", found)]
+    return [
+        Finding("certified", reason) if certificate.holds else Finding("solved", f"{reason}; {certificate.missing}")
+    ]
+
+
+def _undecided(refutation: Any, several: bool) -> list[Finding]:
+    """Why an estimated conflict settles nothing where a proof was asked for; nothing if the conflict is proved."""
     if refutation is None:
-        return Reason.CONFLICT_ON_A_BOX if several else Reason.CONFLICT_WITHOUT_DATA
-    if not refutation.holds:
-        return Reason.CONFLICT_WITHOUT_TAIL if refutation.refuted else Reason.CONFLICT_IN_DOUBT
-    return None if independent else Reason.CONFLICT_OF_DEPENDENT
+        why = Reason.CONFLICT_ON_A_BOX if several else Reason.CONFLICT_WITHOUT_DATA
+    elif refutation.holds:
+        return []
+    else:
+        why = Reason.CONFLICT_WITHOUT_TAIL if refutation.refuted else Reason.CONFLICT_IN_DOUBT
+    return [Finding("undetermined", str(why))]
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,7 @@ Ended = Callable[[Array], NDArray[np.bool_]]  # states [n, d] to which of them a
 TORCH_DEVICES = ("cpu", "cuda", "mps", "xpu", "hip")
 NO_ENDS = (
     "a proof is for problems without terminal states, beside which the next value jumps; certirl.solve without delta "
-    "takes terminal states and validates the answer on fresh states"
+    "takes terminal states and tries the answer on fresh states"
 )
 # A trial of a simulator's random numbers: states, copies of each, calls, and the ratio of variances above which rows
 # are not independent; the probability of that for rows that are is below 1e-15.

@@ -17,12 +17,12 @@ from certirl.bases import Basis
 from certirl.bellman import Bellman, rivals_of
 from certirl.boxes import from_spec
 from certirl.certify import Certificate, unpacked_state
-from certirl.claim import NO_SUMS, chance, unverified
+from certirl.claim import NO_SUMS, chance, unverified, weakest
 from certirl.domain import Array, as_actions, as_states, describe, freeze
 from certirl.estimate import Operators
 from certirl.evidence import Surrogate
 from certirl.extrema import TIE, ranked
-from certirl.recover import Recovery, Witness, undecided
+from certirl.recover import Recovery, Witness, findings_of
 from certirl.refute import Refutation
 from certirl.reward import Reward
 from certirl.transitions import counted
@@ -228,16 +228,12 @@ def build(
         refutation: the proof that there is none, or the attempt; without it an estimated conflict settles nothing.
         drawn: transitions of each action used in all, where a proof was asked for.
     """
-    status, reason = recovery.status, recovery.reason
-    if certificate is not None and certificate.holds and status == "solved":
-        status = "certified"
-    elif status == "infeasible" and drawn is not None:
-        doubt = undecided(refutation, several=operators.basis.dimension > 1)
-        status, reason = (status, reason) if doubt is None else ("undetermined", doubt)
+    several = operators.basis.dimension > 1
+    status, reason = weakest(findings_of(recovery, certificate, refutation, asked=drawn is not None, several=several))
     found = np.zeros(operators.basis.size) if recovery.reward is None else recovery.reward.coefficients
     return Solution(
         status=status,
-        reason=str(reason),
+        reason=reason,
         reward=recovery.reward,
         margin=recovery.margin,
         worst_state=recovery.worst_state,

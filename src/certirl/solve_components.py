@@ -17,6 +17,7 @@ from certirl.boxes import ProductBasis
 from certirl.certify import divide
 from certirl.certify_components import AdditiveCertificate, certify_sum
 from certirl.choose import FOLDS, MOST_COLUMNS, MOST_COLUMNS_ON_A_BOX, as_asked, best_columns
+from certirl.claim import Finding, weakest
 from certirl.components import Component, SideBySide, as_columns, as_components, as_groups
 from certirl.decompose import AdditiveRecovery, recover_jointly
 from certirl.domain import as_domain
@@ -26,12 +27,13 @@ from certirl.moments import Moments, accumulate, total
 from certirl.progress import Report, announcer, watched_stream
 from certirl.prove import TRAINING_SHARE, left_for_refutation
 from certirl.prove_components import best_of, candidates, measure_components, prove_sum
-from certirl.recover import OBJECTIVES, undecided
+from certirl.recover import OBJECTIVES, findings_of
 from certirl.refute_components import AdditiveRefutation, refute_sum
 from certirl.simulator import CHUNK, as_generator, can_pair, draw
 from certirl.tail import TailLike
 from certirl.transitions import Transitions, pieces
 
+DEPENDENT = "a sum of rewards may be wrong; see certirl.find_components"
 PILOT = 4_000  # transitions per action that choose columns before a certificate is sought
 
 
@@ -71,7 +73,7 @@ def solve_components(
     with on(map):
         tested = _tested(source, components, samples if delta is None else max_samples // 4, generator.spawn(1)[0])
         if not tested.holds:
-            warnings.warn(f"{tested.words}: a sum of rewards may be wrong; see certirl.find_components", stacklevel=3)
+            warnings.warn(f"{tested.words}: {DEPENDENT}", stacklevel=3)
         if delta is None:
             return walk.plain(samples, generator, tested)
         proof: dict[str, Any] = {"delta": delta, "tail": tail}
@@ -243,14 +245,12 @@ class _Walk:
         refutation: AdditiveRefutation | None = None,
         drawn: Sequence[int] | None = None,
     ) -> AdditiveSolution:
-        """Gather what the steps found; data that contradict independence take the word "certified" away."""
-        status, reason = recovery.status, str(recovery.reason)
-        if certificate is not None and certificate.holds and tested.holds:
-            status = "certified"
-        elif status == "infeasible" and drawn is not None:
-            several = any(len(component.coordinates) > 1 for component in self.components)
-            doubt = undecided(refutation, several=several, independent=tested.holds)
-            status, reason = (status, reason) if doubt is None else ("undetermined", str(doubt))
+        """Gather what the steps found; status and reason are those of the weakest finding."""
+        several = any(len(component.coordinates) > 1 for component in self.components)
+        findings = findings_of(recovery, certificate, refutation, asked=drawn is not None, several=several)
+        if not tested.holds:
+            findings.append(Finding("undetermined", f"{tested.words}: {DEPENDENT}"))
+        status, reason = weakest(findings)
         reward, counts = recovery.reward, operators[0].counts
         parts = () if reward is None else tuple(part.coefficients for part in reward.parts)
         return AdditiveSolution(

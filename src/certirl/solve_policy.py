@@ -8,14 +8,17 @@ piecewise linear on a grid of a size set by the number of states; margins fall t
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from certirl._map import one_blas_thread
 from certirl.bases import Basis, as_basis
 from certirl.bellman import check_problem
 from certirl.cells import MOST_COORDINATES, Cells
+from certirl.claim import Finding
 from certirl.conflicts import find_conflict
 from certirl.domain import Array, Domain, as_domain
 from certirl.doors import as_flag
@@ -35,9 +38,9 @@ from certirl.effects import (
 )
 from certirl.ending import LiftedFit, choices, fit_lifted_value, shuns_the_end
 from certirl.ends import Ends, learn_ends
-from certirl.moves import leads_better, regress_moves
-from certirl.planning import plan
-from certirl.policies import as_policy
+from certirl.moves import CLEARLY, Moves, regress_moves, relative_error
+from certirl.planning import MOST_ENTRIES, POINTS, compare, size_of
+from certirl.policies import Policy, as_policy
 from certirl.policy_checks import Seen, World, action_values, spectral_radius, uncovered, unvisited
 from certirl.policy_solution import DISTRUST, Diagnostics, PolicySolution, Share, StateFunction
 from certirl.progress import Report, announcer
@@ -69,13 +72,18 @@ MOST_SAMPLES = 1_000_000  # transitions of every action, all of which are kept w
 STAGES = 3  # of which progress is reported
 FEWEST = 100  # states, or transitions of an action, that can say anything
 UNEXPLAINED = 0.3  # of the states: from here on nothing is called explained
-FRESH = 5_000  # states of the validated statement
+UNTRIED = Finding("solved", "the reward was not tried, neither on fresh states nor by planning on R alone")
+FRESH = 5_000  # states on which a reward is tried
+PREFERRED = 0.9  # share of the fresh states outside the tube, lower end of its interval: validated from here on
+GAP = 0.02  # between planning on R alone and the expert, in units of what acting at random loses: validated up to here
+UNUSABLE = 0.3  # the same: from here on nothing is called solved
 MOST_POINTS, MOST_ALONE = 6_400, 200  # of the reward's grid; of one coordinate
 STATES_PER_POINT = 1.5
 FAINT = 0.1  # noise beside effects, both squared, at which drawn next states are looked at as they are
 DESCRIBED = 20_000  # states from which a simulator's terminal ones are described in boxes
 DRAWS = 32  # next states of each fresh state, where they are random
-PLANNED_COORDINATES = 2  # up to which planning on R takes a second
+STEPPED_COORDINATES = 2  # up to which an environment that is stepped row by row is planned in
+JUDGED_COORDINATES = 2  # up to which the planning grid is fine enough for every failure to be R's
 
 
 def solve_policy(
@@ -91,6 +99,7 @@ def solve_policy(
     price: float | None = None,
     paired: bool | None = None,
     progress: bool | Report | None = None,
+    tried: bool = True,
 ) -> PolicySolution:
     """Find R under which what the expert does is best wherever it can be: ``(P_π − P_a)V(s) ≥ m(s) − ξ(s)``.
 
@@ -108,6 +117,7 @@ def solve_policy(
         price: of a squared shortfall, in units of a squared residual of R.
         paired: draw with the same random numbers for every action; by a trial if left out.
         progress: as in `solve`; a function receives (done, total) of the stages.
+        tried: try R out, on fresh states and by planning on R alone, as far as that is possible.
     """
     log, stage = isinstance(source, Transitions), _stages(progress)
     if not log:
@@ -135,16 +145,18 @@ def solve_policy(
         paid = PRICE if price is None else price
         given: dict[str, Any] = {"discount": discount, "reward_basis": psi, "price": paid}
         played: Any = seen.moves if log else source
+        lifted = None
         if world.ended is not None and shuns_the_end(played, policy, seen.effects, rows, discount):
             lifted = fit_lifted_value(seen.effects, rows, **given)
-            stage(f"2 of {STAGES}: V and R are found")
-            solution = _concluded(world, seen, rows, lifted.fit, generator, margin, lifted)
-        else:
-            fit = fit_value(seen.effects, rows, **given)
-            stage(f"2 of {STAGES}: V and R are found")
-            solution = _concluded(world, seen, rows, fit, generator, margin)
-        stage(f"3 of {STAGES}: errors are estimated and fresh states tried")
-        return solution
+        fit = fit_value(seen.effects, rows, **given) if lifted is None else lifted.fit
+        stage(f"2 of {STAGES}: V and R are found")
+        found = _concluded(world, seen, rows, fit, lifted)
+        if tried and log:
+            found = _tried_in_a_model(found, seen, policy)
+        elif tried:
+            found = try_out(found, source, policy, margin=margin, rng=generator)
+        stage(f"3 of {STAGES}: errors are estimated and the reward is tried")
+        return found
 
 
 def _stages(progress: bool | Report | None) -> Callable[[str], None]:
@@ -206,11 +218,12 @@ def _from_log(world: World, log: Transitions, phi: Basis, rng: np.random.Generat
         states = states[: len(states) // log.n_actions]
     states, fewest, most = states[:MOST_STATES], int(log.counts.min()), int(log.counts.max())
     moves = regress_moves(log, phi, ended=world.ended, periodic=world.periodic, rng=rng)
-    if leads_better(moves, regress(log, phi, ended=world.ended, over=over, factor=1.0), log, rng):
-        return Seen(moves.effects(phi, states, rng), None, log, fewest, moves, True, most)
+    error = relative_error(moves, regress(log, phi, ended=world.ended, over=over, factor=1.0), log, rng)
+    if error < CLEARLY:
+        return Seen(moves.effects(phi, states, rng), None, log, fewest, moves, True, most, error)
     regression = regress(log, phi, ended=world.ended, over=over)
     effects = regressed_effects(regression, states, world.ended, world.periodic)
-    return Seen(effects, regression, log, fewest, moves, False, most)
+    return Seen(effects, regression, log, fewest, moves, False, most, error)
 
 
 def _without_standing(log: Transitions) -> Transitions:
@@ -236,15 +249,8 @@ def _ends(source: Any, domain: Domain) -> tuple[Ended | None, Ends | None]:
     return ended, learn_ends(states, over) if over.any() else None
 
 
-def _concluded(
-    world: World,
-    seen: Seen,
-    rows: Comparisons,
-    fit: ValueFit,
-    rng: np.random.Generator,
-    margin: Margin,
-    lifted: LiftedFit | None = None,
-) -> PolicySolution:
+def _concluded(world: World, seen: Seen, rows: Comparisons, fit: ValueFit, lifted: LiftedFit | None) -> PolicySolution:
+    """What the data alone say of the answer."""
     effects, n = seen.effects, len(seen.effects)
     reward = StateFunction(fit.reward_basis, _sober(world, seen, fit), world.ended)
     value = StateFunction(effects.basis, fit.value, world.ended)
@@ -266,19 +272,18 @@ def _concluded(
         going_on=None if lifted is None else lifted.least,
         choices=None if world.ended is None else choices(effects, rows),
     )
-    shares = _validated(world, seen, value, reward, rng, margin, lifted is not None)
-    status, reason = _status(len(rows), diagnostics, shares[0])
     choice = f"V has {effects.basis.size} functions" + (
         f", effects {effects.columns.size} by held-out data" if effects.columns is not None else ""
     )
     if seen.moved and seen.moves is not None:
         choice += f", moves of the state {seen.moves.columns.size}, which held-out data prefer"
-    return PolicySolution(
-        status, reason, reward, value, world.discount, effects.n_actions, effects.states, short, rows.profile,
-        columns, ahead, *shares, diagnostics, seen.samples, choice, world.policy.assumption, world.periodic,
+    found = PolicySolution(
+        "undetermined", "", reward, value, world.discount, effects.n_actions, effects.states, short, rows.profile,
+        columns, ahead, None, None, None, diagnostics, seen.samples, choice, world.policy.assumption, world.periodic,
         ends=world.ends, most_samples=seen.most,
         conflict=find_conflict(effects, world.policy, rows, np.maximum(rows.margins - advantages, 0.0)),
     )  # fmt: skip
+    return found.judged(*_of_the_data(len(rows), diagnostics), UNTRIED)
 
 
 def _sober(world: World, seen: Seen, fit: ValueFit) -> Array:
@@ -292,51 +297,111 @@ def _sober(world: World, seen: Seen, fit: ValueFit) -> Array:
     return fit.reward if empty.all() else np.where(empty, fit.reward[~empty].min(), fit.reward)
 
 
-def _status(comparisons: int, told: Diagnostics, share: Share | None) -> tuple[str, str]:
+def _of_the_data(comparisons: int, told: Diagnostics) -> list[Finding]:
+    """What estimates and comparisons allow an answer to be called."""
+    found = []
     if not comparisons:
-        return "undetermined", "all actions do the same at every state, so that nothing tells the expert's from them"
-    if not told.seen and told.model_error > DISTRUST:
-        return "undetermined", (
-            f"the estimated effects are off by {told.model_error:.2g} of an action's effect: more transitions are "
-            "needed, or less noise"
-        )
+        sentence = "all actions do the same at every state, so that nothing tells the expert's from them"
+        found.append(Finding("undetermined", sentence))
+    if told.model_error > DISTRUST:
+        off = f"{told.estimates} are off by {told.model_error:.2g} of an action's effect"
+        more = ": distrust them" if told.seen else ": more transitions are needed, or less noise"
+        found.append(Finding("solved" if told.seen else "undetermined", off + more))
     if told.unexplained > UNEXPLAINED:
-        return "undetermined", (
+        sentence = (
             f"some other action looks better than the expert's at {told.unexplained:.0%} of the states: the expert may "
             "follow no reward, or one that these functions cannot express"
         )
-    if share is None:
-        return "solved", f"the expert is explained at {1 - told.unexplained:.1%} of the log's states"
-    return "validated", "checked on fresh states"
+        found.append(Finding("undetermined", sentence))
+    return found
 
 
-def _validated(
-    world: World,
-    seen: Seen,
-    value: StateFunction,
-    reward: StateFunction,
-    rng: np.random.Generator,
-    margin: Margin,
-    lifted: bool,
-) -> tuple[Share | None, Share | None, Share | None]:
-    """Shares of fresh states at which the expert's action is best: for V, outside the tube, and planning on R."""
-    if isinstance(world.source, Transitions):
-        return None, None, None
-    states = live_states(world.source, FRESH, rng)
-    draws = 1 if seen.effects.seen else DRAWS
-    total = np.zeros((world.source.n_actions, len(states)))
+def try_out(
+    solution: PolicySolution, simulator: Any, policy: Policy, *, margin: Margin, rng: np.random.Generator
+) -> PolicySolution:
+    """Try a reward on fresh states of a simulator and by planning on R alone; status and reason say how that went."""
+    seen, value = solution.diagnostics.seen, solution.value
+    states = live_states(simulator, FRESH, rng)
+    draws = 1 if seen else DRAWS
+    ahead = np.zeros((simulator.n_actions, len(states)))
     for _ in range(draws):
-        for action, moved in enumerate(next_states(world.source, states, rng)):
-            total[action] += value(moved) / draws
-    support = world.policy.support(states)
-    best = total >= total.max(axis=0) - 1e-9 * np.ptp(total)
-    good = (best.T | ~support).all(axis=1)  # whatever the expert may do is among the best
-    outside = profile_at(states, seen.effects, world.policy, margin=margin) >= 1.0
-    planned = None
-    if len(world.domain) <= PLANNED_COORDINATES:
-        chosen = plan(world.source, reward, discount=world.discount, draws=draws)(states)
-        agrees = support[np.arange(len(states)), chosen]
-        if lifted:  # V is positive wherever it goes on: where every action ends it there is nothing to agree on
-            agrees = agrees[total.max(axis=0) > 0]
-        planned = Share(int(agrees.sum()), len(agrees))
-    return Share(int(good.sum()), len(states)), Share(int(good[outside].sum()), int(outside.sum())), planned
+        for action, moved in enumerate(next_states(simulator, states, rng)):
+            ahead[action] += value(moved) / draws
+    best = ahead >= ahead.max(axis=0) - 1e-9 * np.ptp(ahead)
+    good = (best.T | ~policy.support(states)).all(axis=1)  # whatever the expert may do is among the best
+    tube = profile_at(states, solution.states, policy, value.domain, solution.periodic, margin=margin)
+    outside = tube >= 1.0
+    everywhere, away = Share(int(good.sum()), len(states)), Share(int(good[outside].sum()), int(outside.sum()))
+    # V is positive wherever it goes on: where every action ends it there is nothing to agree on.
+    judged = None if solution.diagnostics.going_on is None else ahead.max(axis=0) > 0
+    planned, found = _planned(solution, simulator, policy, states, judged, "fresh states", decisive=True)
+    known = (finding for finding in solution.findings if finding != UNTRIED)
+    return replace(planned, greedy_share=everywhere, outside_share=away).judged(*known, _of_fresh_states(away), found)
+
+
+def _of_fresh_states(outside: Share) -> Finding:
+    """What the count of fresh states outside the tube allows."""
+    where = "outside the switching tube the learned value prefers the expert's action at"
+    if not outside.n:
+        sentence = (
+            "every fresh state lies in the tube beside a switch, so that nothing was judged: choose a smaller margin"
+        )
+        return Finding("undetermined", sentence)
+    if outside.low < PREFERRED:
+        return Finding("solved", f"{where} {outside}; validated means above {PREFERRED:.0%}")
+    return Finding("validated", f"{where} {outside}")
+
+
+def _planned(
+    solution: PolicySolution,
+    simulator: Any,
+    policy: Policy,
+    states: Array,
+    judged: NDArray[np.bool_] | None,
+    kind: str,
+    *,
+    decisive: bool,
+) -> tuple[PolicySolution, Finding]:
+    """With what planning on R alone does, and what that allows; a failure is R's only where that is ``decisive``."""
+    obstacle = _obstacle(simulator)
+    if obstacle is not None:
+        return solution, Finding("solved", f"planning on R alone was not tried: {obstacle}")
+    given: dict[str, Any] = {"discount": solution.discount, "judged": judged}
+    found = compare(simulator, solution.reward, solution.value, policy, states, **given)
+    regret, loss = found.shares
+    gap = max(regret, loss)
+    failed = decisive and gap > UNUSABLE and len(solution.reward.domain) <= JUDGED_COORDINATES
+    status = "undetermined" if failed else "solved" if gap > GAP else "validated"
+    model = ", in the model of the next state," if isinstance(simulator, Moves) else ""
+    sentence = f"planning on R alone{model} is {gap:.1%} away from the expert"
+    if failed:
+        sentence += ", so that R does not explain it: try fewer or other functions of V, or more samples"
+    elif gap > GAP:
+        sentence += f"; validated means up to {GAP:.0%}"
+    share = Share(found.agreed, found.judged, kind)
+    return replace(solution, planned_share=share, planned_regret=regret, planned_loss=loss), Finding(status, sentence)
+
+
+def _obstacle(simulator: Any) -> str | None:
+    """Why planning on a grid is not tried, in words; None if it is. A rule of sizes, so that the answer repeats."""
+    dimension = len(as_domain(simulator.domain))
+    if dimension not in POINTS:
+        return f"a grid serves up to {max(POINTS)} coordinates, these states have {dimension}"
+    if dimension > STEPPED_COORDINATES and not getattr(simulator, "thread_safe", True):
+        rows = POINTS[dimension] ** dimension * simulator.n_actions
+        return f"the environment would be stepped {rows:,} times, row by row"
+    entries = size_of(simulator).entries
+    return None if entries <= MOST_ENTRIES else f"its matrices would have {entries:,} entries, over {MOST_ENTRIES:,}"
+
+
+def _tried_in_a_model(solution: PolicySolution, seen: Seen, policy: Policy) -> PolicySolution:
+    """Try planning on R alone in the model of the next state of a log, if held-out data speak for that model."""
+    explained = f"the expert is explained at {1 - solution.diagnostics.unexplained:.1%} of the log's states"
+    known = [finding for finding in solution.findings if finding != UNTRIED]
+    known.append(Finding("solved", f"{explained}, and a log has no fresh states to try that on"))
+    if seen.moves is None or seen.model_error * CLEARLY >= 1:
+        why = "the log supports no model of the next state to plan in"
+        return solution.judged(*known, Finding("solved", f"planning on R alone was not tried: {why}"))
+    kind = "states of the log"
+    planned, found = _planned(solution, seen.moves, policy, solution.states, None, kind, decisive=seen.moved)
+    return planned.judged(*known, found)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from certirl.bases import Basis
 from certirl.cells import Cells, expanded
-from certirl.domain import Array, freeze
+from certirl.domain import Array, Domain, freeze
 from certirl.doors import alone, as_number, as_reals, by_door, lend, shown, takes
 from certirl.effects import Effects, unit_chart
 from certirl.policies import Policy
@@ -111,7 +111,7 @@ def comparisons(effects: Effects, policy: Policy, *, margin: Margin = None) -> C
     """
     chances = policy.probabilities(effects.states)
     expert = effects.of_policy(chances)
-    profile = profile_at(effects.states, effects, policy, margin=margin)
+    profile = profile_at(effects.states, effects.states, policy, effects.basis.domain, effects.periodic, margin=margin)
     gains, margins, which, rivals = [], [], [], []
     for action in range(effects.n_actions):
         difference = expert - effects.after[action]
@@ -141,8 +141,19 @@ def check_margin(margin: Any) -> None:
         raise TypeError(f"margin must be a number or a function of states [n, d], got {shown(margin)}")
 
 
-def profile_at(states: Array, effects: Effects, policy: Policy, *, margin: Margin = None) -> Array:
-    """m(s) ``[n]`` at any states: from 0 at a switch to 1 beyond the tube; arguments as for `comparisons`."""
+def profile_at(
+    states: Array, known: Array, policy: Policy, domain: Domain, periodic: tuple[int, ...], *, margin: Margin = None
+) -> Array:
+    """m(s) ``[n]`` at any states: from 0 at a switch to 1 beyond the tube.
+
+    Args:
+        states: ``[n, d]``.
+        known: states between which switches are looked for ``[m, d]``.
+        policy: the expert.
+        domain: the box.
+        periodic: coordinates that go around.
+        margin: as for `comparisons`.
+    """
     check_margin(margin)
     if callable(margin):
         with alone(margin):
@@ -152,11 +163,11 @@ def profile_at(states: Array, effects: Effects, policy: Policy, *, margin: Margi
         return given
     if margin is None:
         # Finer than the states lie, the distance to the nearest other one says nothing about the switch.
-        margin = max(TUBE, len(effects) ** (-1.0 / effects.states.shape[1]))
-    return np.clip(distance_to_switch(states, effects, policy) / margin, 0.0, 1.0)
+        margin = max(TUBE, len(known) ** (-1.0 / known.shape[1]))
+    return np.clip(distance_to_switch(states, known, policy, domain, periodic) / margin, 0.0, 1.0)
 
 
-def distance_to_switch(states: Array, effects: Effects, policy: Policy) -> Array:
+def distance_to_switch(states: Array, known: Array, policy: Policy, domain: Domain, periodic: tuple[int, ...]) -> Array:
     """How far the nearest known state is at which the expert does something else ``[n]``, in units of the box.
 
     What it does at a state is what it does at most of the nearest known states: single errors of an expert that is only
@@ -164,8 +175,8 @@ def distance_to_switch(states: Array, effects: Effects, policy: Policy) -> Array
     """
     from scipy.spatial import KDTree
 
-    places, known = (unit_chart(rows, effects.basis.domain, effects.periodic) for rows in (states, effects.states))
-    kinds, labels = np.unique(policy.support(effects.states) @ (1 << np.arange(policy.n_actions)), return_inverse=True)
+    kinds, labels = np.unique(policy.support(known) @ (1 << np.arange(policy.n_actions)), return_inverse=True)
+    places, known = (unit_chart(rows, domain, periodic) for rows in (states, known))
     tree, count = KDTree(known), min(NEIGHBOURS, len(known))
     smooth, own = (
         _majority(labels[tree.query(rows, k=count)[1].reshape(len(rows), count)], len(kinds))

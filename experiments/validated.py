@@ -1,0 +1,146 @@
+"""What the word validated is worth: how planning on R alone fares where it is given, and where it is not.
+
+    python experiments/validated.py [--fast] [--workers N] [--seed S] [--out DIR]
+
+MountainCar-v0 and Pendulum-v1 with three torques, from few states to many: `certirl.solve` says how far planning on R
+alone is from the expert, which no return enters; then the return of the plan is measured, on the scale random = 0 %,
+expert = 100 %. Beside them an inventory with an atom at 0, whose return is that of a cost that neither the expert nor R
+was made for.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+import certirl
+from certirl import study
+
+TORQUES = {"Pendulum-v1": [-2.0, 0.0, 2.0]}
+GOOD = 0.97  # of the expert's return
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """States from which planning on R fails, and from which it does not."""
+
+    environments: tuple[str, ...] = ("MountainCar-v0", "Pendulum-v1")
+    discounts: tuple[float, ...] = (0.9, 0.99)
+    samples: tuple[int, ...] = (500, 1000, 3000, 10_000)
+    seeds: int = 3
+    inventories: int = 8
+    episodes: int = 50
+    seed: int = 0
+
+
+FAST = Arguments(environments=("Pendulum-v1",), discounts=(0.9,), samples=(500, 3000), seeds=1, inventories=2)
+
+
+class Inventory:
+    """Stock on 20 places: order 0, 4 or 8, then sell an exponential amount."""
+
+    n_actions, domain = 3, ((0.0, 20.0),)
+
+    def sample(self, states: Any, action: int, rng: np.random.Generator) -> Any:
+        """Next states ``[n, 1]``."""
+        return np.clip(np.minimum(states + [0, 4, 8][action], 20) - rng.exponential(4, states.shape), 0, 20)
+
+
+def orders(states: Any) -> Any:
+    """The expert of the inventory."""
+    return np.where(states[:, 0] < 4, 2, np.where(states[:, 0] < 5, 1, 0))
+
+
+def costs(policy: Any, seed: int = 0) -> float:
+    """The mean discounted cost of a policy over 60 days: 0.2 a day for stock, 3 for a sale missed, 0.5 for an order."""
+    rng = np.random.default_rng(seed)
+    stock, total, weight, quantity = rng.uniform(0, 20, 2000), 0.0, 1.0, np.array([0, 4, 8])
+    for _ in range(60):
+        taken = rng.integers(3, size=len(stock)) if policy is None else policy(stock[:, None])
+        asked, have = rng.exponential(4, len(stock)), np.minimum(stock + quantity[taken], 20)
+        stock = np.maximum(have - asked, 0)
+        total += weight * float(np.mean(0.2 * stock + 3 * np.maximum(asked - have, 0) + 0.5 * quantity[taken]))
+        weight *= 0.95
+    return total
+
+
+@lru_cache(maxsize=8)
+def setting(name: str, discount: float, episodes: int) -> tuple[Any, Any, float, float]:
+    """The simulator, the expert, and the mean returns of the expert and of random play."""
+    simulator = certirl.gym.simulator(name, actions=TORQUES.get(name))
+    expert = certirl.planning.plan(simulator, discount=discount)
+    played = {"episodes": episodes, "rng": 0, "actions": TORQUES.get(name)}
+    returns = [certirl.gym.episode_returns(name, policy, **played).mean() for policy in (expert, None)]
+    return simulator, expert, float(returns[0]), float(returns[1])
+
+
+def circle(task: list[Any]) -> dict[str, Any]:
+    """Once around, with one seed."""
+    name, discount, samples, episodes, seed = task
+    if name == "inventory":
+        found = certirl.solve(Inventory(), expert=orders, discount=discount, samples=samples, rng=seed)
+        planned = certirl.planning.plan(Inventory(), found.reward, discount=discount)
+        best, random, earned = -costs(orders), -costs(None), -costs(planned)
+    else:
+        simulator, expert, best, random = setting(name, discount, episodes)
+        found = certirl.solve(simulator, expert=expert, discount=discount, samples=samples, rng=seed)
+        planned = certirl.planning.plan(simulator, found.reward, discount=discount)
+        played = {"episodes": episodes, "rng": 0, "actions": TORQUES.get(name)}
+        earned = float(certirl.gym.episode_returns(name, planned, **played).mean())
+    outside = found.outside_share
+    return {
+        "problem": name,
+        "discount": discount,
+        "samples": samples,
+        "seed": seed,
+        "status": found.status,
+        "regret": found.planned_regret,
+        "loss": found.planned_loss,
+        "gap": max(found.planned_regret, found.planned_loss),
+        "agreement": found.planned_share.count / found.planned_share.n,
+        "preferred outside the tube": outside.count / outside.n,
+        "share": (earned - random) / (best - random),
+    }
+
+
+def run(arguments: Arguments, walk: study.Walk) -> study.Findings:
+    """All problems, numbers of states and seeds."""
+    seeds = range(arguments.seed, arguments.seed + arguments.seeds)
+    tasks = [
+        [name, discount, samples, arguments.episodes, seed]
+        for name in arguments.environments
+        for discount in arguments.discounts
+        for samples in arguments.samples
+        for seed in seeds
+    ]
+    tasks += [["inventory", 0.95, 10_000, 0, arguments.seed + number] for number in range(arguments.inventories)]
+    runs = walk(circle, tasks, unit="circles")
+    played = [one for one in runs if one["problem"] != "inventory"]
+    groups = {word: [one["share"] for one in played if one["status"] == word] for word in ("validated", "solved")}
+    counts = {
+        word: {
+            "runs": len(shares),
+            f"at least {GOOD:.0%} of the expert's return": sum(share >= GOOD for share in shares),
+            "worst": min(shares, default=None),
+            "mean": float(np.mean(shares)) if shares else None,
+        }
+        for word, shares in groups.items()
+    }
+    stock = [one for one in runs if one["problem"] == "inventory"]
+    statuses = {word: sum(one["status"] == word for one in stock) for word in ("validated", "solved", "undetermined")}
+    summary = {"environments": counts, "inventory": statuses, "inventory gaps": [one["gap"] for one in stock]}
+    good = f"at least {GOOD:.0%} of the expert's return"
+    sentence = "; ".join(
+        f"{word}: {row[good]} of {row['runs']} runs earn {good}, the worst {row['worst']:.1%}"
+        for word, row in counts.items()
+        if row["runs"]
+    )
+    return study.Findings(summary, runs, None, f"{sentence}; inventory: {statuses}.")
+
+
+if __name__ == "__main__":
+    raise SystemExit(study.main(sys.modules[__name__]))  # type: ignore[arg-type]
