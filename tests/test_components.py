@@ -223,7 +223,7 @@ TAMPERED = [
     (_change_a_reward, "the sums were made with a V from"),
     (_look_at_less, "not looked at in the same transitions"),
     (_smaller_tail, "tail is not what is claimed of all"),
-    (_louder_surprise, "what follows"),
+    (_louder_surprise, "made with another reward"),
 ]
 
 
