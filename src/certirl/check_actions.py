@@ -118,7 +118,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Bound:
-    """The margin against one rival, with the curve whose minimum it starts from."""
+    """The margin against one rival, with the curve, in units of V's span, whose minimum it starts from."""
 
     rival: int
     parts: Parts
@@ -161,7 +161,7 @@ class Derivation:
             rounding, curve = self._rounding(rival, band + second[rival]), self._curve(rival)
             estimated = rational.minimum_below(r.kind, curve)
             parts = Parts(estimated, band, second[rival], own * (1 + self.later) + other, rounding)
-            found.append(Bound(rival, parts.times(r.unit), curve.scaled(r.unit)))
+            found.append(Bound(rival, parts.times(r.unit), curve))
         return found
 
     def _points(self, count: int) -> tuple[Table, Fraction]:
@@ -384,7 +384,7 @@ def derive(header: dict[str, Any], arrays: dict[str, Any]) -> Finding:
         return about
     _conclude(about, problem, claim, [own.parts for own in bounds], f"at every state of {basis.domain}")
     if claim.holds:
-        about.wrong += _place(bounds, words, sums, record.columns, claim)
+        about.wrong += _place(bounds, words, sums, record, claim)
     return about
 
 
@@ -489,10 +489,10 @@ def _conclude(about: Finding, problem: Problem, claim: Claim, margins: list[Part
 
 
 def _place(
-    bounds: list[Bound], words: dict[str, Any], arrays: dict[str, Any], columns: Functions, claim: Claim
+    bounds: list[Bound], words: dict[str, Any], arrays: dict[str, Any], record: Record, claim: Claim
 ) -> list[str]:
     """Whether the bound is lowest where the file says."""
-    rival = records.whole(words, "worst_action")
+    rival, columns = records.whole(words, "worst_action"), record.columns
     if wrong := _worst({own.rival: own.parts for own in bounds}, rival):
         return wrong
     (state,) = records.exact(arrays, "worst_state", (1,))
@@ -501,7 +501,7 @@ def _place(
     curve = next(own.curve for own in bounds if own.rival == rival)
     size = sum(curve.absolute().times(rational.peaks(columns.kind, columns.size)).above()[0])
     reached = (curve @ rational.at(columns.kind, columns.size, [columns.place(state)]).T).above()[0][0]
-    if not -PLACE * size <= reached - claim.estimated <= PLACE * size:
+    if not -PLACE * size * record.unit <= record.unit * reached - claim.estimated <= PLACE * size * record.unit:
         return [f"the estimate is not {short(claim.estimated)} at the worst state {short(state)}"]
     return []
 

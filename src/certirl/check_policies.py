@@ -28,6 +28,7 @@ from certirl.check_records import (
     Functions,
     ImpossibleError,
     Numbers,
+    Parts,
     at_least,
     at_most,
     short,
@@ -78,7 +79,9 @@ def derive(header: dict[str, Any], arrays: dict[str, Any]) -> Finding:
         return about
     try:
         work = check_bands.Derivation(numbers)
-        tube = check_tubes.read_tube(numbers, work.bands(), work.visits(), expert, tents, allowed)
+        subtracted = claim.lost("floating point")
+        generous = Fraction(subtracted) / numbers.unit if math.isfinite(subtracted) else Fraction(0)
+        tube = check_tubes.read_tube(numbers, work.bands(), work.visits(), expert, tents, allowed, generous)
         _conclude(about, words, claim, tube.times(numbers.unit), work.span() * numbers.unit, numbers, expert, columns)
     except ImpossibleError as problem:
         wrong.append(str(problem))
@@ -323,7 +326,7 @@ def _conclude(
     told["value_span"] = records.bound(words, "value_span")
     if claim.holds:
         about.wrong += records.objections(parts, about.margin, claim)
-        about.wrong += _objections(told, tube, span, parts[0].scale, r, expert, claim)
+        about.wrong += _objections(told, tube, span, parts[0], r, expert, claim)
     derived = {name: math.inf if (x := getattr(tube, name)) is None else x for name in told if name != "value_span"}
     weaker = {name: told[name] if claim.holds and told[name] > x * (1 + TIGHT) else x for name, x in derived.items()}
     at_span = min(span, told["value_span"]) if claim.holds else span
@@ -354,21 +357,21 @@ def _conclude(
 
 
 def _objections(
-    told: dict[str, Any], tube: Tube, span: Fraction, scale: Fraction, r: Record, expert: Expert, claim: Claim
+    told: dict[str, Any], tube: Tube, span: Fraction, parts: Parts, r: Record, expert: Expert, claim: Claim
 ) -> list[str]:
     """Why what is claimed of the tube does not follow, if it does not; the tube may be off by a cell."""
     wrong, cell, steps = [], (1 + RELATIVE) * expert.width, 1 / (1 - r.discount)
-    allowed = RELATIVE * scale * steps
+    allowed = (RELATIVE * parts.scale + parts.rounding) * steps
     # A generous allowance for rounding in the file makes a claim weaker than what follows, but not by more than this.
     generous = allowed + 10 * claim.lost("floating point") * steps
     for name, follows in (("regret", tube.regret), ("value_span", span)):
         if not abs(follows - told[name]) <= ALIKE * follows + generous:
             wrong.append(f"{name.replace('_', ' ')} is not what follows from the sums: {short(follows, 6)}")
-    if told["value_span"] > span + RELATIVE * span:
+    if told["value_span"] > span + RELATIVE * span + allowed:
         wrong.append(f"the claimed value span is larger than what follows from the sums, {short(span, 6)}")
     least = {
         "regret": (tube.regret, allowed),
-        "ties": (tube.ties, RELATIVE * scale),
+        "ties": (tube.ties, allowed),
         "half_width": (tube.half_width, cell),
         "share": (tube.share, cell / (expert.high - expert.low)),
         "settled": (tube.settled, cell),

@@ -333,7 +333,8 @@ def objections(parts: Iterable[Parts], margin: Fraction, claim: Claim) -> list[s
         wrong.append("no tail was declared")
     if margin <= 0:
         wrong.append("the margin that follows from the sums is not positive")
-    if not claim.margin <= margin + RELATIVE * max(own.scale for own in candidates):
+    # What floating point can have cost is subtracted here; a file may allow less for it.
+    if not claim.margin <= margin + max(RELATIVE * own.scale + own.rounding for own in candidates):
         wrong.append(f"the claimed margin is larger than what follows from the sums, {short(margin)}")
     if not claim.margin > 0:
         wrong.append("the claimed margin is not positive")

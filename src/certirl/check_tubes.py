@@ -118,9 +118,11 @@ class Tube:
     ties: Fraction
 
     def margin(self, claimed: float | Fraction) -> Margin:
-        """The margin that a claim is about, with the ends that it speaks of: it is not larger than theirs."""
+        """The margin that a claim can be about: with all ends that it is not larger than, its parts with or without."""
         spoken = [end for end in self.ends if claimed <= end.least + RELATIVE * end.parts[0].scale]
-        return min([self.outside, *spoken], key=lambda margin: margin.least)
+        every = [self.outside, *spoken]
+        parts = sorted((part for margin in every for part in margin.parts), key=lambda part: part.margin)
+        return Margin(min(margin.least for margin in every), parts)
 
     def times(self, unit: Fraction) -> Tube:
         """The same with values in other units."""
@@ -213,18 +215,34 @@ class _Cells:
 
 
 def read_tube(
-    record: Record, bands: list[Band], visits: Numbers, expert: Expert, tents: Tents, allowed: Fraction
+    record: Record,
+    bands: list[Band],
+    visits: Numbers,
+    expert: Expert,
+    tents: Tents,
+    allowed: Fraction,
+    generous: Fraction,
 ) -> Tube:
-    """Where the expert is proved strictly best, and what it can lose elsewhere."""
+    """Where the expert is proved strictly best, and what it can lose elsewhere.
+
+    Args:
+        record: the sums, in units.
+        bands: around (P_b − P_a)V for every pair of actions.
+        visits: how often each tent is met at most.
+        expert: what it does.
+        tents: around its switches.
+        allowed: the half-width of the tube asked for.
+        generous: what the file subtracts for rounding, in units: it may name a pair that is lowest with that.
+    """
     cells, every = _Cells(_pairs(record, bands, expert.cells), expert), range(expert.cells)
     regret = _regret(record.discount, [Fraction(cells.short(cell), ONE) for cell in every], visits, expert, tents)
     undecided, disputed = (cells.not_above(bound) for bound in (0, _up(regret)))
     away, slack = expert.away or [allowed + expert.width] * expert.cells, RELATIVE * expert.width
     beyond = [x + expert.width - allowed for x in away]
-    outside = _margin(cells, [cell for cell in every if beyond[cell] > slack])
+    outside = _margin(cells, [cell for cell in every if beyond[cell] > slack], _up(generous))
     if outside is None:
         raise ImpossibleError("outside the tube there is no action to be better than")
-    ends = [_margin(cells, [cell]) for cell in every if abs(beyond[cell]) <= slack]
+    ends = [_margin(cells, [cell], _up(generous)) for cell in every if abs(beyond[cell]) <= slack]
     return Tube(
         outside=outside,
         ends=[end for end in ends if end is not None],
@@ -236,16 +254,21 @@ def read_tube(
     )
 
 
-def _margin(cells: _Cells, chosen: list[int]) -> Margin | None:
+def _margin(cells: _Cells, chosen: list[int], generous: int) -> Margin | None:
     """The margin over some cells; None if there is no rival on any."""
     told = {cell: x for cell in chosen if (x := cells.proved[cell]) is not None}
     if not told:
         return None
     least = min(told.values())
     nearly = least + (max(abs(least), ONE) >> 40)
-    low = [(b, a, cell) for cell, x in told.items() if x <= nearly for b, a in cells.rivals(cell)]
-    parts = [cells.parts(*place) for place in low if cells.lower(*place) <= nearly]
-    return Margin(Fraction(least, ONE), sorted(parts, key=lambda part: part.margin))
+    places = [(b, a, cell) for cell in told for b, a in cells.rivals(cell)]
+    # Other arithmetic allows more for rounding in one pair than in another: then another pair is the lowest.
+    lowest = [
+        min((p for p in places if p[:2] == pair), key=lambda p: cells.lower(*p)) for pair in {p[:2] for p in places}
+    ]
+    low = [p for p in lowest if cells.lower(*p) <= least + generous]
+    low += [p for p in places if cells.lower(*p) <= nearly and p not in low]
+    return Margin(Fraction(least, ONE), sorted((cells.parts(*p) for p in low), key=lambda part: part.margin))
 
 
 def _farthest(expert: Expert, cells: list[int]) -> Fraction | None:
