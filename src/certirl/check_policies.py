@@ -333,7 +333,8 @@ def _conclude(
     share = (
         f", {at_most(weaker['regret'] / at_span, 3)} of the span of V, at least {at_least(at_span)}" if at_span else ""
     )
-    beyond = f"; farther than {at_most(weaker['settled'])} from a switch every best policy does what the expert does"
+    away = f"farther than {at_most(weaker['settled'])} from a switch " if expert.switches else ""
+    beyond = f"; {away}every best policy takes an action that the expert takes"
     about.lines[2:2] = [
         ("margin", f"{parts[0]} = {short(about.margin)}; the file says {short(claim.margin)}"),
         (
