@@ -45,6 +45,7 @@ from certirl.simulator import Simulator
 from certirl.surprises import Expected, Surprises, gather
 from certirl.tail import TailLike, tail_in_words, tail_number
 from certirl.transitions import Piece, Transitions, counted
+from certirl.weigh import check_columns
 
 # Each number pays for two failures of probability e^−L: of the second moment, and of the mean on one side.
 EVENTS = 2
@@ -233,6 +234,7 @@ def refute(
     if columns is not None:
         columns = as_count(columns, "columns", most=MOST_FUNCTIONS, meaning="a whole number of functions of the state")
     narrow = rows.resized(rows.size if columns is None else columns)
+    check_columns(narrow)
     check_enough(source, samples, narrow.size)
     number = tail_number(tail, narrow)
     allowed = 0.0 if policy.constant is not None else allowed_tube(tube, rows.domain)

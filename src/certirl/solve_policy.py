@@ -169,7 +169,9 @@ def _check_source(simulator: Any, samples: Any, paired: Any) -> None:
     """Refuse what cannot be asked, or too seldom."""
     check_simulator(simulator)
     if device_of(simulator) is not None:
-        raise ValueError("a policy is not for simulators of a device yet: pass one that works with NumPy arrays")
+        raise ValueError(
+            "experts that depend on the state, and terminal states, need a simulator that works with NumPy arrays"
+        )
     as_samples(samples, least=FEWEST, most=MOST_SAMPLES)
     if paired is not None:
         as_flag(paired, "paired")

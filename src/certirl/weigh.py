@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from certirl import bounds, evidence
+from certirl.bases import Basis
 from certirl.bounds import BAND_SHARE, LowerBound
 from certirl.box_bounds import condition, lower_bounds_on_box
 from certirl.box_evidence import BoxEvidence, gather_on_box, lifted_all
@@ -19,6 +20,7 @@ from certirl.transitions import Piece
 
 AnyEvidence = Evidence | BoxEvidence
 MOST_COORDINATES = 3
+MOST_COLUMNS = 200  # of a proof: time grows with more than their third power
 
 
 def check_box(domain: Domain) -> None:
@@ -34,8 +36,12 @@ def check_box(domain: Domain) -> None:
         )
 
 
-def check_columns(columns: object) -> None:
-    """Refuse columns that level functions cannot replace."""
+def check_columns(columns: Basis) -> None:
+    """Refuse columns that level functions cannot replace, and more than can be weighed in about a minute."""
+    if columns.size > MOST_COLUMNS:
+        raise ValueError(
+            f"columns must be at most {MOST_COLUMNS} functions for a proof, got {columns} with {columns.size:,}"
+        )
     if isinstance(columns, ProductBasis):
         check_closed(columns)
 
