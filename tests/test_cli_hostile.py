@@ -538,12 +538,13 @@ def test_too_little_memory_is_a_sentence(folder, capsys, monkeypatch):
 
 
 def test_strange_names_of_files_are_read_and_printed(folder, capsys):
-    for name in ("müß γ—∞.csv", "a b'c.csv", os.fsdecode(b"\xff.csv")):
+    undecodable = [os.fsdecode(b"\xff.csv")] if sys.platform == "linux" else []  # elsewhere there are no such names
+    for name in ("müß γ—∞.csv", "a b'c.csv", *undecodable):
         shutil.copy("log.csv", name)
         assert main(["moments", name, "-o", f"{name}.npz"]) == 0
         assert main(["show", f"{name}.npz"]) == 0
         assert main(["merge", f"{name}.npz", "-o", "sum.npz"]) == 0
-    assert "Moments: \\udcff.csv.npz" in capsys.readouterr().out
+    assert ("Moments: \\udcff.csv.npz" in capsys.readouterr().out) == bool(undecodable)
     shutil.copy("log.csv", "-dash.csv")
     assert main(["moments", "./-dash.csv", "-o", "x.npz"]) == main(["moments", "-o", "y.npz", "--", "-dash.csv"]) == 0
 
