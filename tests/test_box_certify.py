@@ -188,8 +188,9 @@ CASES = [
 ]
 
 
+@pytest.mark.parametrize("trials", sizes(1, 3))
 @pytest.mark.parametrize(("problem", "columns"), CASES, ids=["polynomial", "whirl", "circle"])
-def test_without_noise_the_inequality_holds_at_every_state(problem, columns):
+def test_without_noise_the_inequality_holds_at_every_state(problem, columns, trials):
     """A deterministic statement: the true D_a lies above the bound, and not far above it."""
     rng = np.random.default_rng(5)
     rows = columns.resized(columns.complete_sizes()[-1])
@@ -197,7 +198,7 @@ def test_without_noise_the_inequality_holds_at_every_state(problem, columns):
     assert (tail == 0) == (columns.index == "full")
     states = mesh([np.linspace(low, high, 15) for low, high in problem.domain])
     shares = []
-    for trial in range(3):
+    for trial in range(trials):
         s = a_surrogate(problem, rows, columns, seed=trial, samples=300, discount=float(rng.uniform(0.2, 0.9)))
         s = spoiled(s, float(rng.choice([0.01, 0.1])), rng)
         bounds = lower_bounds_on_box(s, without_noise(problem, s), delta=0.05, tail=tail)

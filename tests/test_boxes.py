@@ -11,6 +11,7 @@ from certirl import Fourier, Legendre, box_problems, product
 from certirl.boxes import mesh
 from certirl.recover import OBJECTIVES, Reason, cover_points
 from certirl.sums import StackedSums
+from sizes import sizes
 
 WHIRL = box_problems.whirl()
 SMALL = product(Legendre(5), Legendre(5))
@@ -114,7 +115,7 @@ RIGHT = {"whirl": (WHIRL, 3_000), "independent": (box_problems.random_independen
 
 
 @pytest.mark.parametrize("name", RIGHT)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", sizes(*range(4)))
 def test_solve_finds_truly_right_rewards(name, seed):
     problem, samples = RIGHT[name]
     solution = certirl.solve(problem, discount=0.8, basis=product(Legendre(7), Legendre(7)), samples=samples, rng=seed)

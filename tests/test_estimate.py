@@ -6,6 +6,7 @@ import pytest
 import certirl
 from certirl.moments import accumulate, total
 from certirl.simulator import CHUNK, draw
+from sizes import sizes
 
 PROBLEM = certirl.problems.random_polynomial(seed=7)
 BASES = [certirl.Fourier(9), certirl.Legendre(9), certirl.Chebyshev(9)]
@@ -24,12 +25,13 @@ def test_estimates_converge_to_the_exact_operators(basis, form):
 
 
 @pytest.mark.parametrize("basis", BASES, ids=str)
-def test_the_mean_form_is_unbiased_and_its_spread_is_as_stated(basis):
+@pytest.mark.parametrize("count", sizes(50, 200))
+def test_the_mean_form_is_unbiased_and_its_spread_is_as_stated(basis, count):
     exact = PROBLEM.operators(basis).Z
     runs = np.array(
         [
             certirl.estimate(certirl.sample(PROBLEM, basis=basis, samples=500, rng=r), basis=basis, form="mean").Z
-            for r in range(200)
+            for r in range(count)
         ]
     )
     spread = runs.std(axis=0, ddof=1) / np.sqrt(len(runs)) + 1e-12

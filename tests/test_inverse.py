@@ -12,6 +12,7 @@ import certirl
 from certirl import problems
 from certirl.inverse import TOLERANCE, chords, distribution
 from certirl.simulator import can_pair
+from sizes import sizes
 
 
 def vanishing(at, power):
@@ -37,7 +38,9 @@ def kolmogorov(density):
     return np.abs(distribution(density, x) - u).max()
 
 
-@pytest.mark.parametrize(("degree", "seeds"), [(10, 40), (2, 10), (4, 10), (20, 10)])
+@pytest.mark.parametrize(
+    ("degree", "seeds"), [(2, 3), (4, 3), (20, 3), *sizes((10, 10), (10, 40), (2, 10), (4, 10), (20, 10))]
+)
 def test_chords_stay_within_the_tolerance_of_the_distribution(degree, seeds):
     for seed in range(seeds):
         problem = problems.random_polynomial(seed=seed, degree=degree)
@@ -57,7 +60,7 @@ def test_a_flat_density_is_exact():
     np.testing.assert_allclose(chords([0.5]).draw(u, np.zeros(1000, dtype=bool)), 2 * u - 1, atol=1e-12)
 
 
-@pytest.mark.parametrize("seed", [0, 7, 11])
+@pytest.mark.parametrize("seed", sizes(7, 0, 11))
 def test_draws_pass_kolmogorov_and_smirnov(seed):
     """A million draws at one state against the exact distribution function of the mixture; fixed seeds."""
     problem, rng = problems.random_polynomial(seed=seed), np.random.default_rng(seed)

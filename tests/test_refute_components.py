@@ -10,6 +10,7 @@ from certirl.factorised import Factorised
 from certirl.problems import random_polynomial, thermostat, unsolvable
 from certirl.refute_components import refute_sum
 from sizes import sizes
+from test_components import log_of
 from test_refute import nearly_unsolvable
 
 BASIS = certirl.Legendre(3)
@@ -51,7 +52,7 @@ def best_margin(rows):
     return -linprog(cost, A_ub=matrix, b_ub=right, bounds=limits).fun
 
 
-@pytest.mark.parametrize("components", [1, 2, 3])
+@pytest.mark.parametrize("components", [1, *sizes(2, 3)])
 def test_rooms_side_by_side_are_refuted_with_hardly_more_data_than_one(components):
     problem = Factorised("rooms", (ROOM,) * components)
     assert best_margin(rows_of(problem, 1, 3)) < 1e-9  # the truth: there is no such sum
@@ -135,9 +136,14 @@ def test_solve_says_certified_infeasible_and_keeps_it(hopeless, tmp_path):
     assert little.status == "undetermined" and "Certified" not in str(little)
 
 
-def test_a_log_is_refuted_too(hopeless):
-    from test_components import log_of
+def test_a_log_of_rooms_is_refuted_too():
+    log = log_of(Factorised("rooms", (ROOM,) * 2), 10_000, paired=True)
+    found, open_ = (refute_sum(log, [[0], [1]], **SETTINGS | {"tail": tail}) for tail in (ROOM.tail, None))
+    assert found.holds and not open_.holds
 
+
+@pytest.mark.slow
+def test_a_log_is_refuted_too(hopeless):
     asked = {"components": hopeless.components, "basis": BASIS, "columns": 3, "discount": 0.7}
     log = log_of(hopeless, 150_000, paired=True)
     assert certirl.solve(log, delta=0.1, tail=0, **asked).status == "infeasible"
