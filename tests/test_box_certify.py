@@ -1,5 +1,7 @@
 """Certificates on boxes: the algebra is exact, the bounds hold, and nothing false is certified."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -244,6 +246,9 @@ def test_a_saved_certificate_of_a_box_comes_back(solved, tmp_path):
     assert min(bound.margin for bound in bounds) == pytest.approx(again.margin)
     with pytest.raises(ValueError, match="one coordinate only"):
         check(path)
+    raised = replace(solved, certificate=replace(solved.certificate, margin=123.0)).save(tmp_path / "raised")
+    with pytest.raises(ValueError, match="claims the margin 123, its sums lead to"):
+        certirl.load(raised)
 
 
 def test_certificates_of_logs_and_functions_never_lie(solved):

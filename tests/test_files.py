@@ -339,6 +339,20 @@ def test_fields_are_read_strictly(how, tmp_path, capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
+@pytest.mark.parametrize("size", [0, -3, 10**9])
+def test_sizes_that_no_array_has_are_refused_at_once(kind, size, tmp_path):
+    header, arrays = contents(kind)
+    for own in claim_of(kind, header).get("components", [claim_of(kind, header)]):
+        own["columns"]["size"] = size
+    path = write(tmp_path / "c.npz", header, arrays)
+    assert verdict_on(path) is None and loaded(path) is None
+    header, arrays = contents(kind)
+    for spec in [header.get("basis"), header.get("value_basis"), *header.get("reward", {}).get("bases", [])]:
+        if spec is not None:
+            spec["size"] = size
+            assert loaded(write(path, header, arrays)) is None
+
+
 @pytest.mark.parametrize("path", [None, 5, ["a"]])
 def test_paths_are_text(path):
     for ask in (certirl.load, certirl.check):

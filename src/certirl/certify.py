@@ -177,22 +177,17 @@ def unpacked_grounds(stored: Stored, reward: Reward) -> tuple[Surrogate, AnyEvid
     columns = from_spec(stored.field("columns"))
     k, counts = columns.size, stored.array("counts", (None,), kinds="iu")
     A = len(counts)
-    shapes: dict[str, tuple[int, ...]] = {
-        "surprise": (A, k),
-        "drift": (A, k, k),
-        "fits": (A, k),
-        "Z": (A, k, k),
-        "g": (k,),
-    }
-    if isinstance(columns, ProductBasis):
-        wide = level(columns).doubled
-        shapes |= {"gram": (A, *wide), "spread": (A, A, *wide), "wobble": (A, A, *wide), "noise": (k, k)}
-    else:
-        shapes |= {"gram": (A, k, k), "spread": (A, A, k, k), "wobble": (A, k, k, k)}
-        shapes |= {"reached": (A, max(k, reward.basis.size))}
     if A < 2 or (counts < k).any():
         raise ValueError(f"counts must be those of two actions or more, {k} transitions each at least")
-    arrays = {name: stored.array(name, shape) for name, shape in shapes.items()}
+    shapes: dict[str, tuple[int, ...]] = {"surprise": (A, k), "drift": (A, k, k), "fits": (A, k), "Z": (A, k, k)}
+    arrays: dict[str, Any] = {name: stored.array(name, shape) for name, shape in (shapes | {"g": (k,)}).items()}
+    if isinstance(columns, ProductBasis):
+        wide = level(columns).doubled
+        shapes = {"gram": (A, *wide), "spread": (A, A, *wide), "wobble": (A, A, *wide), "noise": (k, k)}
+    else:
+        shapes = {"gram": (A, k, k), "spread": (A, A, k, k), "wobble": (A, k, k, k)}
+        shapes |= {"reached": (A, max(k, reward.basis.size))}
+    arrays |= {name: stored.array(name, shape) for name, shape in shapes.items()}
     unit = stored.number("unit", least=0, strict=True)
     surrogate = Surrogate(
         columns=columns,

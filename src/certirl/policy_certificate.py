@@ -256,11 +256,12 @@ def _unpacked_grounds(stored: Stored) -> tuple[PolicySurrogate, PolicyEvidence, 
     """What a certificate rests on, but for the reward and the expert."""
     columns = from_spec(stored.field("columns"))
     counts, tents = stored.array("counts", (None,), kinds="iu"), len(stored.array("widths", (None,)))
-    A, k, wide = len(counts), columns.size, frame(columns).wide
+    A, k = len(counts), columns.size
     m, around = A * k, (None,) * columns.dimension
     shapes: dict[str, tuple[int | None, ...]] = {"fits": (A, k), "Z": (A, m, k), "mix": (m, m), "widths": (tents,)}
     shapes |= {"tent_fits": (A, tents, k), "drop": (m,), "places": (2, columns.dimension), "switches": around}
     guesses: dict[str, Any] = {name: stored.array(name, shape) for name, shape in shapes.items()}
+    wide = frame(columns).wide
     shapes = {"gram": (A, k, k), "surprise": (A, k), "spread": (A, A, *wide), "drift": (A, m, k)}
     shapes |= {"wobble": (A, A, m, *wide), "visits": (A, tents, k), "visit_spread": (A, tents, *wide)}
     shapes |= {"reached": (A, None)}
