@@ -27,8 +27,10 @@ StepReward = Callable[[Array, int, Array], Any]
 # Grid points along each coordinate: as many as take a second or two.
 POINTS = {1: 2001, 2: 201, 3: 61, 4: 21}
 MOST_POINTS = 1_000_000  # of the whole grid: two minutes and six gigabytes
-# Of a comparison where next states are drawn: a plan on few draws would take their chance for the dynamics.
-DRAWN_POINTS, DRAWN = {1: 501, 2: 101, 3: 61, 4: 21}, {1: 256, 2: 64, 3: 8, 4: 8}
+# Of a comparison, which must not take longer than the solution that it is about.
+COMPARED_POINTS = {1: 2001, 2: 201, 3: 45, 4: 17}
+# The same where next states are drawn: a plan on few draws would take their chance for the dynamics.
+DRAWN_POINTS, DRAWN = {1: 501, 2: 101, 3: 45, 4: 17}, {1: 256, 2: 64, 3: 8, 4: 8}
 MOST_ENTRIES = 20_000_000  # of the matrices of a comparison: some seconds and a gigabyte
 ACCURATE = 1e-3  # error of a value in a comparison, as a share of the span of V*
 FINE = 2  # coordinates up to which values on the grid are those of the dynamics; beyond them policies are played
@@ -251,7 +253,7 @@ def size_of(simulator: Simulator) -> _Size:
     dimension, rng = len(domain), np.random.default_rng(0)
     known = _outcomes(simulator, np.array(domain).mean(axis=1)[None], 0)
     still = known is not None or _number_of_draws(simulator, domain, None, rng) == 1
-    points, draws = (POINTS[dimension], 1) if still else (DRAWN_POINTS[dimension], DRAWN[dimension])
+    points, draws = (COMPARED_POINTS[dimension], 1) if still else (DRAWN_POINTS[dimension], DRAWN[dimension])
     branches = draws if known is None else len(known[1])
     return _Size(points, draws, points**dimension * branches * simulator.n_actions * 2**dimension)
 

@@ -39,7 +39,7 @@ from certirl.effects import (
 from certirl.ending import LiftedFit, choices, fit_lifted_value, shuns_the_end
 from certirl.ends import Ends, learn_ends
 from certirl.moves import CLEARLY, Moves, regress_moves, relative_error
-from certirl.planning import MOST_ENTRIES, POINTS, compare, size_of
+from certirl.planning import COMPARED_POINTS, MOST_ENTRIES, compare, size_of
 from certirl.policies import Policy, as_policy
 from certirl.policy_checks import Seen, World, action_values, spectral_radius, uncovered, unvisited
 from certirl.policy_solution import DISTRUST, Diagnostics, PolicySolution, Share, StateFunction
@@ -387,10 +387,10 @@ def _planned(
 def _obstacle(simulator: Any) -> str | None:
     """Why planning on a grid is not tried, in words; None if it is. A rule of sizes, so that the answer repeats."""
     dimension = len(as_domain(simulator.domain))
-    if dimension not in POINTS:
-        return f"a grid serves up to {max(POINTS)} coordinates, these states have {dimension}"
+    if dimension not in COMPARED_POINTS:
+        return f"a grid serves up to {max(COMPARED_POINTS)} coordinates, these states have {dimension}"
     if dimension > STEPPED_COORDINATES and not getattr(simulator, "thread_safe", True):
-        rows = POINTS[dimension] ** dimension * simulator.n_actions
+        rows = COMPARED_POINTS[dimension] ** dimension * simulator.n_actions
         return f"the environment would be stepped {rows:,} times, row by row"
     entries = size_of(simulator).entries
     return None if entries <= MOST_ENTRIES else f"its matrices would have {entries:,} entries, over {MOST_ENTRIES:,}"
