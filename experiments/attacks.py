@@ -51,12 +51,12 @@ SLACK = 1e-10  # of the value's span: rounding of the truth
 class Arguments:
     """The full size, in runs; ``--fast`` shrinks it."""
 
-    constant: int = 6_000
-    boxes: int = 800
+    constant: int = 5_000
+    boxes: int = 600
     sums: int = 700
-    policies: int = 1_600
-    box_policies: int = 120
-    solve: int = 720
+    policies: int = 1_500
+    box_policies: int = 80
+    solve: int = 600
     refutations: int = 1_000
     scenarios: int = 400
     assumptions: int = 300
