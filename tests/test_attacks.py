@@ -180,14 +180,47 @@ def test_what_solve_says_is_true_of_its_own_reward(seed):
     assert "refused" in run or not (run["false"] or run.get("above", False)), run
 
 
-def test_bounds_that_lie_would_be_seen(monkeypatch):
-    """With radii a thirtieth of what they should be the same runs find curves farther from the truth than allowed."""
+def broken(run):
+    return run["false"] or run["above"] or any(run["statements"].values())
+
+
+def smaller_radii(monkeypatch):
     for module in (bounds, policy_bounds):
         honest = module.empirical_bernstein
         monkeypatch.setattr(module, "empirical_bernstein", lambda *given, own=honest: 0.03 * own(*given))
-    for judge, seeds in ((attacks.judge_constant, range(1000, 1010)), (attacks.judge_policy, (1005, 1007, 1013, 1021))):
-        runs = [judge(seed) for seed in seeds]
-        assert sum(any(run.get("statements", {}).values()) for run in runs) >= 2
+
+
+def no_range_term(monkeypatch):
+    monkeypatch.setattr(bounds, "empirical_bernstein", lambda seen, bound, L: np.sqrt(2 * np.maximum(seen, 0.0) * L))
+
+
+def no_second_order(monkeypatch):
+    monkeypatch.setattr(bounds, "_second_order", lambda work, *_: dict.fromkeys(work.s.rivals, 0.0))
+
+
+def no_tail(monkeypatch):
+    monkeypatch.setattr(atoms.Mixture, "tail", lambda *_: 0.0)
+
+
+def no_visits(monkeypatch):
+    monkeypatch.setattr(policy_bounds, "_visits", lambda work, *_: np.zeros(len(work.s.widths)))
+
+
+@pytest.mark.parametrize(
+    ("weaken", "judge", "seed"),
+    [
+        (smaller_radii, attacks.judge_constant, 1006),
+        (smaller_radii, attacks.judge_policy, 1021),
+        (no_range_term, attacks.judge_constant, 20348),
+        (no_second_order, attacks.judge_constant, 20121),
+        (no_tail, attacks.judge_constant, 20553),
+        (no_visits, attacks.judge_policy, 20439),
+    ],
+)
+def test_each_part_of_a_bound_is_needed_and_its_absence_would_be_seen(weaken, judge, seed, monkeypatch):
+    assert not broken(judge(seed))
+    weaken(monkeypatch)
+    assert broken(judge(seed))
 
 
 def test_counts_name_the_worst_run():

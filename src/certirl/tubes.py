@@ -133,5 +133,6 @@ def _regret(lookup: AnyLookup, short: Array, visits: Array, widths: Array, disco
         for cover, visit in zip(lookup.tents(widths), visits, strict=True):
             with np.errstate(divide="ignore", invalid="ignore"):
                 stretch = np.where(short > 0, short / cover, 0.0).max()
-            later = min(later, float(stretch * visit))
+            if np.isfinite(stretch):
+                later = min(later, float(stretch * visit))
     return discount * (now + discount / (1 - discount) * later)
