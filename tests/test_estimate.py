@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import certirl
+from certirl._map import on
 from certirl.moments import accumulate, total
 from certirl.simulator import CHUNK, draw
 from sizes import sizes
@@ -146,13 +147,13 @@ def test_logged_states_from_anywhere_are_fine_for_least_squares():
 def test_memory_does_not_grow_with_the_number_of_samples():
     basis = certirl.Legendre(11).on(PROBLEM.domain)
     peaks = []
-    for n in (4 * CHUNK, 40 * CHUNK):
+    for n in (20 * CHUNK, 20 * CHUNK, 80 * CHUNK):  # the first call loads what is compiled
         tracemalloc.start()
-        accumulate(draw(PROBLEM, basis, n, 0), [(basis, basis)], n_actions=3)
+        with on(1):  # with several threads the peak depends on which chunks meet
+            accumulate(draw(PROBLEM, basis, n, 0), [(basis, basis)], n_actions=3)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    assert peaks[1] < 1.1 * peaks[0]
-    assert peaks[1] < 64e6
+    assert peaks[2] < 1.1 * peaks[1] < 64e6
 
 
 def test_noise_is_the_conditional_covariance_of_the_next_functions():
