@@ -267,6 +267,16 @@ def _beside(place):
     return np.nextafter(place, -2), place, np.nextafter(place, 2), place - 1e-12, place + 1e-12
 
 
+def test_the_span_of_a_value_is_bounded_with_its_rounding():
+    """On a circle V differs at the two ends by R alone: a large constant leaves few digits of that difference."""
+    settings = {"expert": lambda s: s[:, 0] > 0, "discount": 0.97, "columns": certirl.Fourier(3), "tail": 0}
+    for constant in (0.0, 2e8):
+        found = certirl.certify(
+            lambda s, large=constant: 1.7666 * (s[:, 0] < 0.5) + large, Led(0.7, -0.5), samples=4_000, rng=0, **settings
+        )
+        assert found.value_span <= 1.7666 and (found.value_span > 1.766) == (constant == 0)
+
+
 def test_one_action_still_gets_the_certificate_it_had(problem):
     settings = {"discount": 0.7, "columns": COLUMNS, "tail": 0, "samples": 3_000, "rng": 0}
     found = certirl.certify(problem.reward, problem.dynamics, expert=0, **settings)

@@ -100,3 +100,12 @@ def test_wrong_calls_are_refused_in_a_sentence():
     log = certirl.sample(box_problems.whirl(), basis=product(Legendre(2), Legendre(2)), samples=10, rng=0)
     with pytest.raises(TypeError, match="pass a simulator"):
         scenario(total, log, rng=0, **ASKED)
+
+
+def test_a_large_constant_costs_no_digits():
+    def found(constant):
+        low, high = constant - 5.0, constant + 5.0
+        given = {"discount": 0.9, "samples": 200, "share": 0.3, "reward_range": (low, high), "rng": 0}
+        return scenario(lambda s: np.sign(s[:, 1]) + constant, Drift(gap=0.5), **given).bounds
+
+    assert found(2.0**51) == pytest.approx(found(0.0), rel=1e-9)

@@ -182,7 +182,7 @@ def bands(
         )
     drop = _grown(work.drop[0], growth), _grown(work.drop[1], growth)
     met = _visits(work, visits, rest / 2, tail, growth)
-    span = _span(work, error, *drop, rest / 2, tail)
+    span = _span(work, error, *drop, rest / 2, tail, 1.0 if growth is None else growth)
     return Bands(tuple(found), met, span) if beyond else Bands(tuple(found), np.ones_like(met), 0.0)
 
 
@@ -190,11 +190,12 @@ def _grown(found: Any, growth: float | None) -> Any:
     return found if growth is None else found.grown(growth)
 
 
-def _rounding(work: Workings, radius: float, growth: float) -> float:
-    """What floating point can have done to the curve and to a radius."""
+def _rounding(work: Workings, radius: float, growth: float, scale: float | None = None) -> float:
+    """What floating point can have done to a curve and to a radius: of V, or of a function of a scale by itself."""
     e, s, counts = work.e, work.s, work.e.counts * growth
-    scale = s.high - s.low + max(abs(s.low), abs(s.high))
-    sums = summation_error(counts, e.gram) * scale * np.abs(work.resolvent).sum(axis=1).max()
+    if scale is None:
+        scale = (s.high - s.low + max(abs(s.low), abs(s.high))) * np.abs(work.resolvent).sum(axis=1).max()
+    sums = summation_error(counts, e.gram) * scale
     lifting = sum_error(counts, work.k) * work.frame.harmonics * float(((work.lebesgue - 1) ** 2).max())
     return float(sums + lifting * radius) if np.isfinite(radius) else float(sums)
 
@@ -225,9 +226,9 @@ def _first_order_tail(work: Workings, b: int, a: int, tail: float) -> float:
 
 
 def _span(
-    work: Workings, error: _Error | None, value: OfValue, functions: OfFunctions, delta: float, tail: float
+    work: Workings, error: _Error | None, value: OfValue, functions: OfFunctions, delta: float, tail: float, more: float
 ) -> float:
-    """V at one state less V at another: V̂ there, corrected, less the same three losses as a band."""
+    """V at one state less V at another: V̂ there, corrected, less the same losses as a band, rounding among them."""
     if error is None:
         return 0.0
     L = log_term(2 * EVENTS, delta)
@@ -235,6 +236,7 @@ def _span(
     later = 2 * tail * work.lebesgue.max() * work.gamma / (1 - work.gamma)
     lost = empirical_bernstein(value.observed, value.largest, L)[0] + error.moved(functions, L)[0]
     lost += later * ((work.s.high - work.s.low) / 2 + half)
+    lost += _rounding(work, float(lost), more)
     return max(0.0, float(work.s.dropped + value.found[0] - lost))
 
 
@@ -246,6 +248,7 @@ def _visits(work: Workings, found: list[Visits], delta: float, tail: float, grow
         seen = 0.0 * own.curve if growth is not None else own.curve
         radius = empirical_bernstein(own.observed / more, own.largest / more, L)
         peak = work.frame.peak(work.s.tent_fits[own.action, own.tent] + seen)
-        reached = peak + points.factor * float(radius.max()) + tail * work.lebesgue[own.action] / 2
+        above = points.factor * float(radius.max())
+        reached = peak + above + tail * work.lebesgue[own.action] / 2 + _rounding(work, above, more, scale=2.0)
         most[own.tent] = max(most[own.tent], reached)
     return np.clip(most, 0.0, 1.0)

@@ -16,14 +16,14 @@ import numpy as np
 
 from certirl.bases import Legendre
 from certirl.bellman import check_problem
-from certirl.bounded import bounded
+from certirl.bounded import BoundedReward, bounded
 from certirl.boxes import product
 from certirl.certify import check_delta, check_endless, check_noise
 from certirl.concentration import SELF_EVENTS, log_term, self_bounded
 from certirl.domain import Array, Domain, as_domain, describe, freeze
 from certirl.doors import as_count, as_probability
 from certirl.progress import Report, check_progress, watched
-from certirl.reward import Reward, RewardLike, known_expert, unpack
+from certirl.reward import Reward, known_expert, unpack
 from certirl.simulator import Simulator, as_generator, ask, can_pair, check_rollouts, check_simulator
 from certirl.transitions import Transitions
 
@@ -202,7 +202,7 @@ class _Play:
     """Rollouts from start states: one first action, then the expert's."""
 
     simulator: Simulator
-    reward: RewardLike
+    reward: BoundedReward
     domain: Domain
     discount: float
     expert: int
@@ -225,10 +225,10 @@ class _Play:
         return total
 
     def _returns(self, states: Array, first: int, rng: np.random.Generator) -> Array:
-        """Σ γ^{t−1} R(s_t) of one rollout from each state ``[n]``."""
-        total, weight = np.zeros(len(states)), 1.0
+        """Σ γ^{t−1} R(s_t) of one rollout from each state ``[n]``, less the middle of R's range, which costs digits."""
+        total, weight, middle = np.zeros(len(states)), 1.0, (self.reward.low + self.reward.high) / 2
         for step in range(self.steps):
             states = ask(self.simulator, states, self.expert if step else first, rng, self.domain)
-            total += weight * self.reward(states)
+            total += weight * (self.reward(states) - middle)
             weight *= self.discount
         return total
