@@ -774,6 +774,19 @@ class PartlyShared(Drift):
         return np.clip(0.8 * states + (0.2 if action else -0.2) + noise, -1, 1)
 
 
+class Recycled(Drift):
+    """Noise for a few rows, used again for the following ones, in turn or in blocks."""
+
+    def __init__(self, size, *, blocks=False):
+        self.size, self.blocks = size, blocks
+
+    def sample(self, states, action, rng):
+        count = -(-len(states) // self.size) if self.blocks else self.size
+        noise = rng.random(count)
+        noise = np.repeat(noise, self.size)[: len(states)] if self.blocks else np.resize(noise, len(states))
+        return np.where(noise < (0.49, 0.5)[action], 0.8, -0.8)
+
+
 class OwnGenerator(Drift):
     def __init__(self):
         self.rng = np.random.default_rng(0)
@@ -788,6 +801,8 @@ class OwnGenerator(Drift):
         (OneForAll(), "the rows of one call share random numbers"),
         (OneCoin(), "the rows of one call share random numbers"),
         (PartlyShared(), "the rows of one call share random numbers"),
+        *((Recycled(size), "rows of one call share random numbers") for size in (8, 20, 64, 100, 500, 2000)),
+        *((Recycled(size, blocks=True), "rows of one call share random numbers") for size in (2, 5, 20, 100, 500)),
         (OwnGenerator(), "the simulator does not draw from the rng it is given"),
     ],
 )

@@ -223,6 +223,14 @@ def test_a_reward_that_changes_its_argument_in_place_changes_nothing(expert):
     assert first.margin == second.margin
 
 
+@pytest.mark.parametrize("few", [1, 5, 50])
+@pytest.mark.parametrize("expert", [0, switching])
+def test_a_reward_that_depends_on_the_number_of_states_of_a_call_is_refused(few, expert):
+    with pytest.raises(ValueError, match="it must depend on one state alone"):
+        certificate(lambda s: s[:, 0] * (1 if len(s) > few else -1), expert=expert)
+    assert certificate(lambda s: np.squeeze(s[:, 0]), expert=expert).samples > 0
+
+
 def test_a_reward_that_answers_with_one_buffer_again_and_again_is_copied():
     buffer = np.zeros(1 << 20)
 

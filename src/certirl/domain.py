@@ -58,7 +58,10 @@ def as_domain(value: Any) -> Domain:
 
 def describe(domain: Domain) -> str:
     """Write a box as ``[-1, 1] × [0, 2]``."""
-    return " × ".join(f"[{low:g}, {high:g}]" for low, high in domain)
+    texts = (
+        (f"{low:g}", f"{high:g}") if f"{low:g}" != f"{high:g}" else (repr(low), repr(high)) for low, high in domain
+    )
+    return " × ".join(f"[{low}, {high}]" for low, high in texts)
 
 
 def one_coordinate(domain: Domain, what: str, *, switching: bool = False) -> None:

@@ -28,7 +28,7 @@ def values_of(reward: RewardLike, states: Array, *, name: str = "the reward") ->
     """
     with alone(reward):
         answer = as_reals(reward(lend(states)), f"what {name} returns", truth=True)
-    if answer.shape not in {(len(states),), (len(states), 1)}:
+    if answer.shape not in {(len(states),), (len(states), 1)} and not answer.size == len(states) == 1:
         raise ValueError(
             f"{name} is asked about all states at once: for {len(states)} states it must return {len(states)} numbers, "
             f"got shape {list(answer.shape)}"

@@ -31,6 +31,8 @@ NO_ENDS = (
 # A trial of a simulator's random numbers: states, copies of each, calls, and the ratio of variances above which rows
 # are not independent; the probability of that for rows that are is below 1e-15.
 _TRIAL_STATES, _TRIAL_ROWS, _TRIAL_CALLS, _TRIAL_RATIO = 4, 64, 8, 6.0
+_TRIAL_COPIES, _TRIAL_MOVED = 4096, 64  # rows of one state, and how many of them must differ from the most common
+_TRIAL_CORRELATION = 0.25  # of ranks, at a shift: sixteen standard deviations
 _TRIAL_ROUNDING = 1e-6  # of the width: smaller differences are those of single precision
 MOST_KEPT = 10**9  # transitions in one record: 24 GB or more
 MOST_SAMPLES = 10**11  # transitions per action: hours of work on one machine
@@ -279,21 +281,24 @@ def noise_fault(simulator: Simulator) -> str:
     A few states, each repeated in many rows, are asked about in several calls with generators of fixed seeds, so that
     no stream of the user's rng is touched. The same seed must give the same answers. If rows are independent, the mean
     over the rows of a state varies from call to call by 1/√rows of what rows vary among themselves: the ratio of both
-    variances is then about 1, an average of F(calls − 1, …), and far above it if rows share random numbers.
+    variances is then about 1, an average of F(calls − 1, …), and far above it if rows share random numbers. If numbers
+    are used again for later rows of a call, the answers to copies of one state repeat themselves after a shift.
     """
     domain, device = as_domain(simulator.domain), device_of(simulator)
     low, high = np.array(domain).T
     places = low + (high - low) * np.random.default_rng(0).random((_TRIAL_STATES, len(low)))
-    rows: Any = np.repeat(places, _TRIAL_ROWS, axis=0)
-    if device is not None:
-        rows = tensors.torch().tensor(rows, device=device, dtype=tensors.torch().float32)
 
-    def answer(action: int, number: int) -> Array:
+    def asked(rows: Any, action: int, number: int) -> Array:
         seed = np.random.SeedSequence(number)
         stream = np.random.default_rng(seed) if device is None else tensors.generator(seed, device)
+        if device is not None:
+            rows = tensors.torch().tensor(rows, device=device, dtype=tensors.torch().float32)
         found = ask(simulator, rows, action, stream, domain)
         values = found if device is None else found.double().cpu().numpy()
-        return np.asarray((values - low) / (high - low)).reshape(_TRIAL_STATES, _TRIAL_ROWS, -1)
+        return np.asarray((values - low) / (high - low))
+
+    def answer(action: int, number: int) -> Array:
+        return asked(np.repeat(places, _TRIAL_ROWS, axis=0), action, number).reshape(_TRIAL_STATES, _TRIAL_ROWS, -1)
 
     for action in range(simulator.n_actions):
         calls = np.stack([answer(action, number) for number in range(_TRIAL_CALLS)])
@@ -311,7 +316,33 @@ def noise_fault(simulator: Simulator) -> str:
                 "the rows of one call share random numbers: of copies of one state the simulator's answers for action "
                 f"{action} vary together from call to call; draw for every row by itself, say rng.random(len(states))"
             )
+        shift = _repeated_after(asked(np.repeat(places[:1], _TRIAL_COPIES, axis=0), action, 0))
+        if shift:
+            return (
+                f"rows of one call share random numbers: the simulator's answers to {_TRIAL_COPIES:,} copies of one "
+                f"state for action {action} repeat after {shift} rows; draw for every row by itself, say "
+                "rng.random(len(states))"
+            )
     return ""
+
+
+def _repeated_after(values: Array) -> int:
+    """The shift at which the columns of values ``[n, d]`` repeat themselves in rank; 0 if there is none.
+
+    For independent rows the correlation of ranks at each shift is about N(0, 1/n), whatever the law. Where fewer than
+    ``_TRIAL_MOVED`` rows differ from the most common value, a few coincidences would look like a repetition.
+    """
+    for column in values.T:
+        _, ranks, counts = np.unique(column.round(12), return_inverse=True, return_counts=True)
+        if len(column) - counts.max() < _TRIAL_MOVED:
+            continue
+        middle = (np.cumsum(counts) - (counts + 1) / 2)[ranks]
+        spectrum = np.fft.rfft(middle - middle.mean(), 2 * len(column))
+        sums = np.fft.irfft(np.abs(spectrum) ** 2)[: len(column) // 2]
+        shifts = np.abs(sums) > _TRIAL_CORRELATION * sums[0]
+        if shifts[1:].any():
+            return int(shifts[1:].argmax()) + 1
+    return 0
 
 
 def check_rollouts(states: int, samples: int, steps: int) -> None:

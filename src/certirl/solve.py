@@ -18,7 +18,7 @@ from certirl.policy_solution import PolicySolution
 from certirl.progress import Report, announcer, check_progress
 from certirl.prove_policy import prove_policy, prove_policy_by_log
 from certirl.recover import OBJECTIVES, as_radius, check_slack
-from certirl.simulator import Simulator, as_samples, check_simulator, noise_fault
+from certirl.simulator import Simulator, as_generator, as_samples, check_simulator, noise_fault
 from certirl.solution import Solution
 from certirl.solve_action import estimated, proved_by_draws, proved_by_log
 from certirl.solve_components import solve_components
@@ -122,6 +122,8 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
     samples = SAMPLES if samples is None else as_samples(samples)
     max_samples = MAX_SAMPLES if max_samples is None else as_samples(max_samples, "max_samples")
     proof: dict[str, Any] = {"delta": delta, "tail": tail}
+    if rng is not None:
+        as_generator(rng)  # refused here, also where nothing is drawn
     given: dict[str, Any] = {"basis": basis, "columns": columns, "samples": samples, "rng": rng, "map": map}
     given |= {"max_samples": max_samples, "progress": progress, "paired": paired}
     if by_value:
