@@ -329,6 +329,7 @@ def test_an_estimated_conflict_on_a_box_settles_nothing():
     assert found.status in ("undetermined", "solved")
 
 
+@pytest.mark.slow
 def test_three_coordinates_are_certified():
     """The corner reward of a whirl with much noise; the tail is that of the problem."""
     problem, columns = box_problems.whirl(dimension=3, noise=1.5), product(*[Legendre(4)] * 3)

@@ -287,6 +287,7 @@ def test_more_than_three_coordinates_are_sent_to_scenarios():
         certirl.certify(lambda s: s[:, 0], Four(), tail=0, columns=columns, **settings)
 
 
+@pytest.mark.slow
 def test_solve_chooses_columns_by_the_tail_and_ends_with_what_it_has():
     whirl = Whirl(drift=((0.5, 0.5), (-0.5, -0.5)), angle=0.4, shrink=0.4, noise=0.8)
     settings = {"expert": experiment.middle_line, "discount": 0.5, "delta": 0.1, "tube": 0.4, "rng": 0}

@@ -7,6 +7,7 @@ import certirl
 from certirl import Legendre, box_problems, product
 from certirl.boxes import mesh
 from certirl.simulator import can_pair
+from sizes import sizes
 
 PROBLEMS = [
     box_problems.whirl(),
@@ -61,7 +62,7 @@ def fine_grid(problem, along=41):
     return states, chances / chances.sum(axis=2, keepdims=True)
 
 
-@pytest.mark.parametrize("problem", PROBLEMS[:2], ids=str)
+@pytest.mark.parametrize("problem", sizes(*PROBLEMS[:2]), ids=str)
 def test_a_fine_grid_agrees_on_margins_and_on_the_best_policy(problem):
     basis = product(Legendre(7), Legendre(7))
     criterion = certirl.bellman(problem.operators(basis), discount=0.8)

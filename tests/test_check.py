@@ -98,6 +98,7 @@ def test_confirms_waves(tmp_path, waves):
     agreed(tmp_path, waves, "confirmed")
 
 
+@pytest.mark.slow
 def test_agrees_where_nothing_is_claimed(tmp_path):
     room = thermostat()
     found = agreed(tmp_path, make(room, Legendre(13), 13, 0.9, room.tail), "nothing claimed")

@@ -129,6 +129,7 @@ def test_agrees_on_the_circle_and_on_another_interval(tmp_path):
         agreed(proof.save(tmp_path / "c"), proof, "confirmed" if proof.holds else "nothing claimed")
 
 
+@pytest.mark.slow
 def test_confirms_a_thermostat(tmp_path):
     room = comfort(noise=0.6, discount=0.5)
     settings = {"reward": room.reward, "columns": Legendre(7), "tail": room.dynamics.tail, "discount": 0.5}

@@ -29,7 +29,7 @@ distributed = pytest.importorskip("distributed")
 PROBLEM = certirl.problems.random_polynomial(seed=7)
 BASIS = certirl.Legendre(7)
 SUMS = ("counts", "gram", "cross", "outer")
-PLACES = ["1", "2", "threads", *sizes("cluster", "3", "processes")]
+PLACES = ["1", "2", *sizes("cluster", "3", "threads", "processes")]
 
 
 @contextmanager
@@ -134,7 +134,7 @@ def numbers_of(solution):
 
 
 @pytest.mark.parametrize("place", PLACES[1:])
-@pytest.mark.parametrize("source", ["simulator", "log"])
+@pytest.mark.parametrize("source", sizes("log", "simulator"))
 def test_every_number_of_a_certificate(places, place, source, log):
     data = PROBLEM if source == "simulator" else log
     asked = {"discount": 0.7, "basis": certirl.Legendre(11), "columns": 3, "delta": 0.05, "tail": 0, "rng": 0}
@@ -377,6 +377,7 @@ def folder(files, tmp_path, monkeypatch):
 GIVEN = ["--domain", "-1", "1", "--basis", "legendre", "--columns", "3"]
 
 
+@pytest.mark.slow
 def test_commands_at_a_scheduler_write_the_same(folder, client, capsys):
     address = client.scheduler.address
     for name, there in (("here", ["--workers", "1"]), ("there", ["--scheduler", address])):
@@ -389,6 +390,7 @@ def test_commands_at_a_scheduler_write_the_same(folder, client, capsys):
         assert here.files == there.files and all(np.array_equal(here[name], there[name]) for name in here.files)
 
 
+@pytest.mark.slow
 def test_a_cluster_of_its_own_is_started_and_ended(folder, capsys):
     assert main(["moments", "log", *GIVEN, "--scheduler", "local", "--workers", "1"]) == 0
     assert "18,000 transitions" in (printed := capsys.readouterr()).out and printed.err == ""

@@ -10,6 +10,7 @@ from certirl.components import SideBySide, as_components
 from certirl.moments import accumulate, measure
 from certirl.simulator import draw
 from certirl.transitions import Transitions, pieces
+from sizes import sizes
 
 PROBLEM = certirl.problems.factorised(seed=0, components=3)
 FULL = [certirl.Legendre(5), certirl.product(certirl.Legendre(3), certirl.Legendre(3), index="full")]
@@ -82,8 +83,9 @@ def test_without_a_tail_it_is_conditional_at_best():
     assert "NOT DECLARED" in str(found) and "declare a tail" in str(found)
 
 
-def test_no_unsolvable_problem_is_certified():
-    for seed in range(3):
+@pytest.mark.parametrize("count", sizes(1, 3))
+def test_no_unsolvable_problem_is_certified(count):
+    for seed in range(count):
         problem = certirl.problems.factorised(seed=seed, components=4, solvable=False)
         settings = SETTINGS | {"components": problem.components, "rng": seed}
         found = certirl.solve(problem, delta=0.2, tail=0, max_samples=20_000, **settings)

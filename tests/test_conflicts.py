@@ -165,9 +165,11 @@ def test_no_term_exceeds_the_bound_on_terms(paired):
     ("expert", "k", "samples"),
     [
         (ROOM.expert, 2, 600),  # one slope cannot heat here and cool there
-        (HEAT_REST_HEAT, 3, 8_000),  # right at the first switch, wrong at the second
-        (Steps(ROOM.expert.switches, (2, 1, 0)), 4, 15_000),
-        (Steps((0.0,), (0, 1)), 3, 8_000),
+        *sizes(
+            (HEAT_REST_HEAT, 3, 8_000),  # right at the first switch, wrong at the second
+            (Steps(ROOM.expert.switches, (2, 1, 0)), 4, 15_000),
+            (Steps((0.0,), (0, 1)), 3, 8_000),
+        ),
     ],
 )
 def test_experts_who_contradict_themselves_are_refuted(expert, k, samples):

@@ -86,10 +86,10 @@ def solvable_on_a_grid(criteria, points=41):
     return -linprog(cost, stacked, np.zeros(len(stacked)), bounds=bounds).fun > 1e-7
 
 
-@pytest.mark.parametrize(("components", "alone"), sizes((4, 2), (10, 0)))
-def test_every_solvable_problem_is_solved_and_theorem_8_solves_hardly_any(components, alone):
+@pytest.mark.parametrize(("components", "alone", "count"), sizes((4, 1, 4), (4, 2, 10), (10, 0, 10)))
+def test_every_solvable_problem_is_solved_and_theorem_8_solves_hardly_any(components, alone, count):
     solved = solvable = separately = 0
-    for seed in range(10):
+    for seed in range(count):
         problem = certirl.problems.factorised(seed=seed, components=components)
         parts, criteria = exact(problem)
         found = recover_jointly(parts, criteria)
@@ -98,7 +98,7 @@ def test_every_solvable_problem_is_solved_and_theorem_8_solves_hardly_any(compon
         separately += recover_separately(parts, criteria).status == "solved"
         if found.reward is not None:
             assert problem.true_margin(found.reward, discount=0.7) == pytest.approx(1, abs=1e-8)
-    assert solved == solvable >= 9 and separately <= alone
+    assert solved == solvable >= 0.9 * count and separately <= alone
 
 
 @pytest.mark.parametrize("objective", ["least-variance", "l1", "max-margin"])

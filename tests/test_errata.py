@@ -32,6 +32,7 @@ from certirl.theorems import (
     theorem3_error,
     theorem3_error_corrected,
 )
+from sizes import sizes
 
 SEEDS = range(12)
 GAMMA = 0.7
@@ -255,7 +256,7 @@ def test_the_printed_lemma_11_fails_by_64_and_729_for_single_waves():
     assert a <= corrected[1, 1] == corrected[2, 2] == pytest.approx(16 / np.pi**2 * a)
 
 
-@pytest.mark.parametrize("problem", CIRCLES, ids=lambda p: f"noise {p.noise:g}")
+@pytest.mark.parametrize("problem", sizes(*CIRCLES), ids=lambda p: f"noise {p.noise:g}")
 def test_the_corrected_trigonometric_bounds_hold_on_the_circle(problem):
     b33, b30 = spectral_bounds(problem)
     wide = problem.operators(Fourier(61)).Z
