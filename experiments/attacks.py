@@ -931,7 +931,7 @@ def attack(arguments: Arguments, walk: study.Walk) -> study.Findings:
     proofs = [run for run in fair if run["part"] not in ("refutations", "scenarios")]
     numbers = {
         "all but broken assumptions": counted(fair),
-        "certificates of two columns and more": counted(
+        "certificates but those of one column": counted(
             [run for run in proofs if run["kind"] != "constant, one column"]
         ),
         "by delta": {str(delta): counted([run for run in fair if run["delta"] == delta]) for delta in DELTAS},

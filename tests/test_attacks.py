@@ -1,5 +1,6 @@
 """The second attack: its truth is right, its problems are barely wrong, and it would see bounds that are too high."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -241,3 +242,18 @@ def test_counts_name_the_worst_run():
     found = attacks.counted(runs)
     assert (found["runs"], found["refused in a sentence"], found["false"], found["of seed"]) == (3, 1, 1, 3)
     assert found["95 % interval of the share of runs with anything false"][0] > 0.01
+
+
+def test_the_page_gives_the_numbers_of_the_results():
+    folder = Path(attacks.__file__).parent
+    found = json.loads((folder / "results" / "attacks.json").read_text(encoding="utf-8"))["result"]
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    for kind, own in found["by kind"].items():
+        numbers = [own[name] for name in ("runs", "in truth wrong", "finite bounds", "certified", "false")]
+        row = f"| {kind} | {' | '.join(f'{n:,}' for n in numbers)} | {own['bounds above the truth']} |"
+        assert kind.startswith("assumptions") or row in page, row
+    rest = found["certificates but those of one column"]
+    assert f"In the {rest['runs']:,} runs with certificates but those of one column" in page
+    assert rest["false"] == rest["bounds above the truth"] == 0 and f"{rest['largest ratio']:.2f}" == "0.82"
+    assert found["all but broken assumptions"]["in truth wrong"] >= 5_000
+    assert all(found["by delta"][delta]["false"] == 0 for delta in ("0.01", "0.05"))
