@@ -6,10 +6,8 @@ from pages import ROOT, check, find, parts, same_line, same_number, script
 
 TUTORIALS = sorted(f"docs/tutorials/{path.name}" for path in (ROOT / "docs" / "tutorials").glob("*.md"))
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")), *TUTORIALS]
-SLOW = {
-    f"docs/{name}.md" for name in ("components", "demonstrations", "dimensions", "environments", "experts", "scale")
-}
-MARKED = [pytest.param(page, marks=[pytest.mark.slow] * (page in {*SLOW, *TUTORIALS})) for page in PAGES]
+QUICK = {"README.md", "docs/certificates.md", "docs/data.md"}
+MARKED = [pytest.param(page, marks=[pytest.mark.slow] * (page not in QUICK)) for page in PAGES]
 
 
 @pytest.mark.parametrize("page", MARKED)
