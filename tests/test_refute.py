@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import linprog
 
 import certirl
+from certirl import cones
 from certirl.bases import Fourier, Legendre
 from certirl.problems import PolynomialProblem, random_polynomial, thermostat, unsolvable
 from certirl.refute import refute
@@ -113,6 +114,18 @@ def test_the_cones_cover_all_directions():
     w = np.random.default_rng(0).standard_normal((2000, 4))
     coordinates = np.einsum("fij,ni->fnj", np.linalg.inv(cones), w)
     assert (coordinates.min(axis=2) >= -1e-9).any(axis=0).all()
+
+
+def test_the_first_cones_are_the_same_on_every_machine():
+    """Any rotation of a simplex is as good; it must not be one that rounding chooses."""
+    nothing = np.zeros((1, 1))
+    for p in (2, 3, 8):
+        rows = np.vstack([np.eye(p), -np.eye(p)])  # which cancel out: no reward
+        fan = cones.Fan(rows, nothing, nothing, nothing, nothing, 0.0, 1.0, 1.0, None, 1)
+        corners, j, i = fan._simplex(), np.arange(1, p + 1), np.arange(p + 1)[:, None]
+        np.testing.assert_allclose(corners @ corners.T, (np.eye(p + 1) * (p + 1) - 1) / p, atol=1e-12)
+        known = np.where(i < j, 1.0, np.where(i == j, -1.0 * j, 0.0)) / np.sqrt(j * (j + 1) * p / (p + 1))
+        np.testing.assert_allclose(corners, known, atol=1e-12)
 
 
 # Power
