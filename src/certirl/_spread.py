@@ -36,7 +36,8 @@ def _arccos_coefficients() -> tuple[float, ...]:
         return 2 * np.arcsin(v / np.sqrt(2)) / v
 
     series: Array = chebyshev.chebinterpolate(smooth, _ARCCOS_TERMS - 1)
-    return tuple(chebyshev.cheb2poly(series).tolist())
+    power = chebyshev.cheb2poly(series).tolist()
+    return (*power, *[0.0] * (_ARCCOS_TERMS - len(power)))  # a last term that is zero but for rounding may be left out
 
 
 _ARCCOS = _arccos_coefficients()
