@@ -53,13 +53,13 @@ test-sdist: $(VENV)/test
 	rm -rf build/sdist
 	$(BIN)/python -m build --quiet --sdist --outdir build/sdist
 	tar -xzf build/sdist/*.tar.gz -C build/sdist --strip-components 1
-	cd build/sdist && PYTHONPATH=$$PWD/src $(PYTEST) -n auto --dist loadfile -m "not slow" $$(grep -l "parent.parent" tests/*.py)
+	cd build/sdist && PYTHONPATH=$$PWD/src $(PYTEST) -n auto --dist loadfile -m "not slow" $$(grep -rlE "parents\[2\]|parent.parent" tests --include=test_*.py)
 
 # The path of a GPU on torch's CPU device, or on the GPU if torch finds one; torch is large and only installed for this.
 test-device: $(VENV)/test
 	@echo "Installing torch …"
 	@$(INSTALL) "torch==2.13.0"
-	$(PYTEST) tests/test_tensors.py
+	$(PYTEST) tests/kernels/test_tensors.py
 
 # Every figure of the paper at full size.
 figures: $(VENV)/test

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 import certirl
-from certirl.problems import Problem
+from certirl.problems.intervals import Problem
 
 DISCOUNT = 0.7
 SAMPLES = (1_000, 10_000, 100_000)

@@ -15,11 +15,12 @@ import time
 from pathlib import Path
 
 import certirl
-from certirl import Legendre, box_problems, product
-from certirl._map import cores
-from certirl.certify import conclude
-from certirl.evidence import surrogate_of
-from certirl.weigh import gather
+from certirl import Legendre, product
+from certirl.ground.work import cores
+from certirl.problems import boxes as box_problems
+from certirl.proof.certify import conclude
+from certirl.proof.evidence import surrogate_of
+from certirl.proof.weigh import gather
 
 CASES = ((2, 19, 333_334), (3, 11, 250_000))
 
@@ -45,7 +46,7 @@ def case(dimension, factor, samples):
     note("program")
     surrogate = surrogate_of(found.reward, moments, discount=0.7, expert=0)
     note("surrogate")
-    evidence = gather(surrogate, certirl.transitions.pieces(fresh, 8192))
+    evidence = gather(surrogate, certirl.data.transitions.pieces(fresh, 8192))
     note("evidence")
     certificate = conclude(surrogate, evidence, delta=0.05, tail=problem.tail(basis))
     note("bounds, the tail included")

@@ -21,11 +21,11 @@ from pathlib import Path
 import numpy as np
 
 import certirl
-from certirl._map import on
-from certirl.evidence import fit_surrogate, gather
-from certirl.moments import LITTLE, accumulate
-from certirl.simulator import draw
-from certirl.transitions import Piece
+from certirl.data.moments import LITTLE, accumulate
+from certirl.data.simulator import draw
+from certirl.data.transitions import Piece
+from certirl.ground.work import on
+from certirl.proof.evidence import fit_surrogate, gather
 
 FAMILIES = (certirl.Legendre, certirl.Chebyshev, certirl.Fourier)
 SIZES = ((11, 11), (11, 3), (21, 7))

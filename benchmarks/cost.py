@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import certirl
-from certirl import study
-from certirl._map import on
-from certirl.bench import cpu_seconds
-from certirl.moments import accumulate
-from certirl.simulator import draw
+from certirl.data.moments import accumulate
+from certirl.data.simulator import draw
+from certirl.ground.work import on
+from certirl.studies import study
+from certirl.studies.bench import cpu_seconds
 
 MILLION = 1_000_000
 

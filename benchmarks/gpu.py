@@ -23,10 +23,11 @@ from typing import Any
 import numpy as np
 
 import certirl
-from certirl import tensors, theorems
-from certirl.moments import accumulate
-from certirl.problems import PolynomialProblem, random_polynomial
-from certirl.simulator import draw
+from certirl.data.moments import accumulate
+from certirl.data.simulator import draw
+from certirl.kernels import tensors
+from certirl.problems.intervals import PolynomialProblem, random_polynomial
+from certirl.theory import theorems
 
 
 def clock(work: Callable[[], Any]) -> tuple[float, Any]:

@@ -13,7 +13,7 @@ import json
 import sys
 from pathlib import Path
 
-from certirl import bench, study
+from certirl.studies import bench, study
 
 
 def main() -> None:

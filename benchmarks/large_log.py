@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import psutil
 
-from certirl import study
-from certirl.moments import load
+from certirl.data.moments import load
+from certirl.studies import study
 
 BUSY = 5.0  # CPU seconds after which a worker is in the middle of its work
 

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import certirl
-from certirl.recover import OBJECTIVES
+from certirl.fit.recover import OBJECTIVES
 
 POINTS_PER_FUNCTION = 20
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import certirl
-from certirl import study
+from certirl.studies import study
 
 
 def clock(work: Callable[[], Any]) -> tuple[dict[str, float], Any]:

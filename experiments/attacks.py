@@ -33,12 +33,13 @@ import atoms
 import numpy as np
 
 import certirl
-from certirl import laws, study
-from certirl.certify_components import Case, certify_sum
-from certirl.components import SideBySide, as_components
-from certirl.prove_components import measure_components
-from certirl.simulator import draw
-from certirl.weigh import lower_bounds
+from certirl.data.simulator import draw
+from certirl.functions.components import SideBySide, as_components
+from certirl.ground import statistics as laws
+from certirl.proof.certify_components import Case, certify_sum
+from certirl.proof.weigh import lower_bounds
+from certirl.solver.prove_components import measure_components
+from certirl.studies import study
 
 DELTAS = (0.01, 0.05, 0.2, 0.5)
 DISCOUNTS = (0.3, 0.5, 0.7, 0.9, 0.97, 0.99)

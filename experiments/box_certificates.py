@@ -22,9 +22,11 @@ import methods
 import numpy as np
 
 import certirl
-from certirl import box_problems, product, study
-from certirl.box_problems import BoxProblem
-from certirl.boxes import mesh
+from certirl import product
+from certirl.functions.boxes import mesh
+from certirl.problems import boxes as box_problems
+from certirl.problems.boxes import BoxProblem
+from certirl.studies import study
 
 
 @dataclass(frozen=True)

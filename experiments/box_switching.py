@@ -19,12 +19,12 @@ import methods
 import numpy as np
 
 import certirl
-from certirl import study
-from certirl.box_problems import Whirl, random_independent
-from certirl.box_switching import Greedy, Judgement, Truth, judge
-from certirl.boxes import of_degree
-from certirl.lookups import BoxLookup
-from certirl.policy_certificate import PolicyCertificate
+from certirl.data.expert_grid import BoxLookup
+from certirl.functions.boxes import of_degree
+from certirl.problems.box_switching import Greedy, Judgement, Truth, judge
+from certirl.problems.boxes import Whirl, random_independent
+from certirl.proof.policy_certificate import PolicyCertificate
+from certirl.studies import study
 
 POLYNOMIAL, WHIRL = 200_000, 400_000  # transitions per action of a certificate
 WIDEST = 0.45  # of the tubes that are asked about

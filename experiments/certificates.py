@@ -21,12 +21,14 @@ import methods
 import numpy as np
 
 import certirl
-from certirl import laws, study, theorems
-from certirl.bounds import lower_bounds
-from certirl.certify import certify
-from certirl.evidence import fit_surrogate, gather
-from certirl.problems import PolynomialProblem, Problem
-from certirl.simulator import draw
+from certirl.data.simulator import draw
+from certirl.ground import statistics as laws
+from certirl.problems.intervals import PolynomialProblem, Problem
+from certirl.proof.bounds import lower_bounds
+from certirl.proof.certify import certify
+from certirl.proof.evidence import fit_surrogate, gather
+from certirl.studies import study
+from certirl.theory import theorems
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,7 @@ def attempt(problem: Problem, n: int, rng: np.random.Generator, **variant: Any) 
     way = {"design": variant.get("design", True), "paired": variant.get("paired", True)}
     training = list(draw(problem, columns, int(share * n), rng.spawn(1)[0], **way))
     basis = columns.resized(11)
-    ((moments,),) = certirl.moments.accumulate(training, [(basis, columns)], n_actions=problem.n_actions)
+    ((moments,),) = certirl.data.moments.accumulate(training, [(basis, columns)], n_actions=problem.n_actions)
     criterion = certirl.bellman(certirl.estimate(moments), discount=0.7)
     reward = certirl.recover(criterion, objective=variant.get("objective", "least-variance")).reward
     if reward is None:

@@ -21,15 +21,16 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import certirl
-from certirl import laws, study
-from certirl.bellman import Bellman
-from certirl.certify_components import Case, certify_sum
-from certirl.components import Component, SideBySide, as_components
-from certirl.decompose import recover_jointly, recover_separately
-from certirl.estimate import estimate
-from certirl.moments import accumulate
-from certirl.prove_components import measure_components
-from certirl.simulator import draw
+from certirl.data.moments import accumulate
+from certirl.data.simulator import draw
+from certirl.fit.bellman import Bellman
+from certirl.fit.decompose import recover_jointly, recover_separately
+from certirl.fit.estimate import estimate
+from certirl.functions.components import Component, SideBySide, as_components
+from certirl.ground import statistics as laws
+from certirl.proof.certify_components import Case, certify_sum
+from certirl.solver.prove_components import measure_components
+from certirl.studies import study
 
 BASIS, COLUMNS, DISCOUNT, DELTA = certirl.Legendre(11), 3, 0.7, 0.05
 Pair = tuple[tuple[Component, ...], list[Bellman]]

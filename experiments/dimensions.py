@@ -22,9 +22,11 @@ import scipy.optimize
 import scipy.spatial  # noqa: F401
 
 import certirl
-from certirl import laws, plots, product, study
-from certirl._map import on, one_blas_thread
-from certirl.boxes import INDEX_SETS
+from certirl import plots, product
+from certirl.functions.boxes import INDEX_SETS
+from certirl.ground import statistics as laws
+from certirl.ground.work import on, one_blas_thread
+from certirl.studies import study
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import certirl
-from certirl import study
+from certirl.studies import study
 
 EPISODES = {"CartPole-v1": (1500, 375, 75), "MountainCar-v0": (200, 50, 10)}  # random, interrupted, the expert's
 OUTSIDE = "clip"  # a pole beyond the box has fallen either way

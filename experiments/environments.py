@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 import certirl
-from certirl import plots, study
+from certirl import plots
+from certirl.studies import study
 
 TORQUES = {"Pendulum-v1": [-2.0, 0.0, 2.0]}
 SAMPLES = {"MountainCar-v0": 10_000, "Pendulum-v1": 100_000, "CartPole-v1": 100_000}

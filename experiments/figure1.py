@@ -16,9 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from certirl import Fourier, bellman, estimate, plots, recover, study, theorems
-from certirl.problems import random_polynomial
-from certirl.recover import cover_points
+from certirl import Fourier, bellman, estimate, plots, recover
+from certirl.fit.recover import cover_points
+from certirl.problems.intervals import random_polynomial
+from certirl.studies import study
+from certirl.theory import theorems
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from certirl import Fourier, estimate, laws, plots, study, theorems
-from certirl.problems import random_polynomial
+from certirl import Fourier, estimate, plots
+from certirl.ground import statistics as laws
+from certirl.problems.intervals import random_polynomial
+from certirl.studies import study
+from certirl.theory import theorems
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,9 @@ from typing import Any
 import methods
 import numpy as np
 
-from certirl import laws, plots, study
+from certirl import plots
+from certirl.ground import statistics as laws
+from certirl.studies import study
 
 NORMS = ("1/β by ‖α‖₁", "1/β by ‖α‖_∞")
 

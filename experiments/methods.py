@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from certirl import Fourier, Legendre, Reward, bellman, estimate, laws, recover, study
-from certirl.bellman import Bellman
-from certirl.choose import FOLDS, best_columns
-from certirl.moments import Moments, total
-from certirl.problems import random_polynomial
-from certirl.recover import Recovery
+from certirl import Fourier, Legendre, Reward, bellman, estimate, recover
+from certirl.data.moments import Moments, total
+from certirl.fit.bellman import Bellman
+from certirl.fit.choose import FOLDS, best_columns
+from certirl.fit.recover import Recovery
+from certirl.ground import statistics as laws
+from certirl.problems.intervals import random_polynomial
+from certirl.studies import study
 
 METHODS = {"the paper": Fourier, "certirl": Legendre}
 CHECK_POINTS = np.linspace(-1.0, 1.0, 100)  # the cover on which the paper checks a reward

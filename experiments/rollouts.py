@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 import certirl
-from certirl import plots, study
+from certirl import plots
+from certirl.studies import study
 
 METHODS: dict[str, dict[str, Any]] = {
     "the paper": {"basis": certirl.Fourier(11), "form": "mean", "objective": "l1", "cover": 0.05},

@@ -18,7 +18,10 @@ import figure4
 import numpy as np
 
 import certirl
-from certirl import laws, plots, study, theorems
+from certirl import plots
+from certirl.ground import statistics as laws
+from certirl.studies import study
+from certirl.theory import theorems
 
 INVERSE_BETA = figure4.NORMS[0]
 

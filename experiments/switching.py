@@ -24,9 +24,9 @@ import methods
 import numpy as np
 
 import certirl
-from certirl import study
-from certirl.policy_certificate import PolicyCertificate
-from certirl.switching_problems import Steps, SwitchingProblem, comfort, expert_values, outcomes, plan, regret
+from certirl.problems.switching import Steps, SwitchingProblem, comfort, expert_values, outcomes, plan, regret
+from certirl.proof.policy_certificate import PolicyCertificate
+from certirl.studies import study
 
 GRID = np.linspace(-1.0, 1.0, 1601)
 POLYNOMIAL, THERMAL = 100_000, 250_000  # transitions per action of a certificate

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linprog
 
-from certirl import tabular
+from certirl.problems import tabular
 
 RESULT = Path(__file__).parent / "results" / "tabular.json"
 

@@ -23,7 +23,8 @@ import gymnasium
 import numpy as np
 
 import certirl
-from certirl import plots, study
+from certirl import plots
+from certirl.studies import study
 
 TORQUES = {"Pendulum-v1": [-2.0, 0.0, 2.0]}
 DISCOUNTS = {"MountainCar-v0": 0.99, "Pendulum-v1": 0.9, "CartPole-v1": 0.99}

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import certirl
-from certirl import study
+from certirl.studies import study
 
 TORQUES = {"Pendulum-v1": [-2.0, 0.0, 2.0]}
 GOOD = 0.97  # of the expert's return

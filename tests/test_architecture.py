@@ -12,95 +12,60 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "certirl"
 
-# From the ground up; a room may import rooms on lower lines only, function-local imports included.
-LAYERS = [
-    ["doors", "_interrupts"],
-    ["domain", "archive", "claim", "progress", "_cluster"],
-    ["_map"],
-    ["laws", "scheduler"],
-    ["bases"],
-    ["boxes", "_harmonics", "_triton"],
-    ["extrema_boxes", "tensors", "cells"],
-    ["extrema", "inverse", "reward", "transitions", "_blocked", "_fused", "classic"],
-    ["_spread", "_fused_residuals", "episodes", "environments"],
-    ["_gridding"],
-    ["sums"],
-    ["simulator", "components", "policies", "placing"],
-    ["moments", "independence", "playing", "effects", "demonstrations", "ends"],
-    ["estimate", "concentration", "tallies", "moves"],
-    ["bellman", "program", "products", "tail", "surprises", "factorised", "value_program"],
-    ["tabular"],
-    ["residuals", "blocks", "planning", "box_products", "cones", "ending"],
-    ["bounded", "evidence", "frames"],
-    ["bounds", "box_evidence", "policy_evidence"],
-    ["policy_sums", "box_bounds", "lookups"],
-    ["policy_bounds", "weigh", "conflicts"],
-    ["tubes"],
-    ["recover"],
-    ["choose", "apriori", "decompose"],
-    ["diagnose", "coverage"],
-    ["trigonometric"],
-    ["theorems"],
-    ["certify", "rational", "rollout"],
-    ["prove", "scenario", "policy_certificate", "enclosures", "check_records"],
-    ["certify_policies", "check_bands", "check_actions"],
-    ["refute", "check_tubes"],
-    ["solution", "certify_components", "check_policies"],
-    ["policy_checks", "policy_solution", "check"],
-    ["additive", "prove_components", "refute_components", "solve_policy", "solve_action"],
-    ["prove_policy"],
-    ["advise"],
-    ["solve_components"],
-    ["solve"],
-    ["readers"],
-    ["episode_readers", "rewarding"],
-    ["episode_tables"],
-    ["problems", "tables", "plots", "study", "gym"],
-    ["box_problems", "switching_problems", "reproduce", "bench", "policy_plots"],
-    ["box_switching"],
-    ["__init__", "inputs"],
-    ["solve_files"],
-    ["cli"],
-    ["__main__"],
+# A room imports itself and rooms above it in this list, function-local imports included.
+ROOMS = [
+    "ground",
+    "functions",
+    "kernels",
+    "data",
+    "fit",
+    "proof",
+    "environments",
+    "solver",
+    "theory",
+    "problems",
+    "plots",
+    "studies",
+    "cli",
 ]
-HEIGHT = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
-# A convenience that opens a surface from a record, on demand.
-ALLOWED = {
-    ("solution", "plots"),
-    ("components", "plots"),
-    ("policy_solution", "policy_plots"),
-    ("policy_certificate", "policy_plots"),
-}
+# A record draws itself on demand.
+DRAWN = {"certirl.plots", "certirl.policy_plots"}
 
 
-def imports(path: Path) -> set[str]:
+def imported(path: Path) -> set[str]:
+    """Modules of certirl that a file imports, without those for type checkers only."""
+    tree = ast.parse(path.read_text())
+    skipped = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
+        for inner in node.body
+    }
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {name.name for name in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
+        elif isinstance(node, ast.ImportFrom) and node.module and id(node) not in skipped:
             found |= {node.module} | {f"{node.module}.{name.name}" for name in node.names}
-    return found
+    return {module for module in found if module.startswith("certirl.")}
 
 
-def type_checking_only(path: Path) -> set[str]:
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
-            for inner in node.body:
-                if isinstance(inner, ast.ImportFrom) and inner.module:
-                    found |= {inner.module} | {f"{inner.module}.{name.name}" for name in inner.names}
-    return found
+def room_of(module: str) -> str:
+    return {"policy_plots": "plots", "__main__": "cli"}.get(module.split(".")[1], module.split(".")[1])
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.glob("*.py")), ids=lambda p: p.stem)
-def test_imports_go_downward(path):
-    room = path.stem
-    assert room in HEIGHT, f"{room} has no place in the layers"
-    for module in imports(path) - type_checking_only(path):
-        parts = module.split(".")
-        if parts[0] == "certirl" and len(parts) > 1 and parts[1] in HEIGHT and (room, parts[1]) not in ALLOWED:
-            assert HEIGHT[parts[1]] < HEIGHT[room], f"{room} imports {parts[1]}, which is not below it"
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE))[:-3])
+def test_imports_go_to_rooms_above(path):
+    if path == PACKAGE / "__init__.py":
+        return
+    room = room_of("certirl." + str(path.relative_to(PACKAGE)).removesuffix(".py").replace("/", "."))
+    if room == "checker":
+        allowed = {"checker"}
+    else:
+        assert room in ROOMS, f"{room} is not in the list of rooms"
+        allowed = {*ROOMS[: ROOMS.index(room) + 1], *(["checker"] if room in ("solver", "plots", "cli") else [])}
+    rooms = {room_of(module) for module in imported(path) - DRAWN}
+    assert {name for name in rooms & {*ROOMS, "checker"} if name not in allowed} == set()
 
 
 def run(code: str, *arguments: str) -> str:
@@ -121,8 +86,7 @@ def test_everything_promised_is_there():
 
 def test_every_room_is_on_the_map():
     text = (ROOT / "CONTRIBUTING.md").read_text()
-    rooms = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__", "__main__"}
-    assert {room for room in rooms if f"`{room}`" not in text} == set()
+    assert {room for room in [*ROOMS, "checker"] if f"| `{room}` |" not in text} == set()
 
 
 @pytest.mark.parametrize("path", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda p: p.name)
@@ -136,7 +100,7 @@ def test_whatever_is_said_to_be_installed_is_an_extra():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "experiments").glob("*.*")]
     named = set()
-    for path in [*PACKAGE.glob("*.py"), *pages]:
+    for path in [*PACKAGE.rglob("*.py"), *pages]:
         for inside in re.findall(r"(?:certirl|\"\.)\[([a-z, ]+)\]", path.read_text()):
             named |= {name.strip() for name in inside.split(",")}
     assert {"gym", "plot", "parquet", "fast", "gpu", "cluster", "demonstrations", "minari", "training"} <= named

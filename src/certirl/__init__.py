@@ -5,45 +5,45 @@
 The steps behind it are public: `sample` → `measure` → `estimate` → `bellman` → `recover`.
 """
 
-from certirl import _interrupts as _interrupts  # first: from here on Ctrl-C is one line
+from certirl.ground import interrupts as _interrupts  # noqa: F401  # first: from here on Ctrl-C is one line
 
 # isort: split
 import importlib
 from typing import Any
 
 from certirl import problems
-from certirl.additive import AdditiveSolution, load
-from certirl.advise import Advice, advise
-from certirl.bases import Basis, Chebyshev, Fourier, Legendre
-from certirl.bellman import Bellman, bellman
-from certirl.boxes import ProductBasis, product
-from certirl.cells import Cells
-from certirl.certify import Certificate
-from certirl.certify_policies import certify
-from certirl.check import Verdict, check
-from certirl.components import AdditiveReward
-from certirl.conflicts import Conflict
-from certirl.coverage import Coverage, coverage
-from certirl.demonstrations import Demonstrated, policy_from
-from certirl.diagnose import Diagnosis, diagnose
-from certirl.episodes import Episode, from_episodes
-from certirl.estimate import Operators, estimate
-from certirl.independence import Independence, find_components, independent
-from certirl.moments import Moments, measure
-from certirl.policies import Policy, as_policy
-from certirl.policy_certificate import PolicyCertificate
-from certirl.policy_solution import PolicySolution
-from certirl.recover import Recovery, Witness, recover
-from certirl.refute import Refutation, refute
-from certirl.refute_components import AdditiveRefutation, refute_sum
-from certirl.reward import Reward
-from certirl.rollout import RolloutCheck, rollout_check
-from certirl.scenario import Scenario, scenario
-from certirl.simulator import Simulator, sample
-from certirl.solution import Solution
-from certirl.solve import solve
-from certirl.tail import Smooth
-from certirl.transitions import TensorTransitions, Transitions
+from certirl.checker.files import Verdict, check
+from certirl.data.coverage import Coverage, coverage
+from certirl.data.demonstrations import Demonstrated, policy_from
+from certirl.data.episodes import Episode, from_episodes
+from certirl.data.independence import Independence, find_components, independent
+from certirl.data.moments import Moments, measure
+from certirl.data.policy import Policy, as_policy
+from certirl.data.simulator import Simulator, sample
+from certirl.data.transitions import TensorTransitions, Transitions
+from certirl.fit.bellman import Bellman, bellman
+from certirl.fit.conflicts import Conflict
+from certirl.fit.diagnose import Diagnosis, diagnose
+from certirl.fit.estimate import Operators, estimate
+from certirl.fit.recover import Recovery, Witness, recover
+from certirl.functions.bases import Basis, Chebyshev, Fourier, Legendre
+from certirl.functions.boxes import ProductBasis, product
+from certirl.functions.cells import Cells
+from certirl.functions.components import AdditiveReward
+from certirl.functions.reward import Reward
+from certirl.proof.certify import Certificate
+from certirl.proof.certify_policies import certify
+from certirl.proof.policy_certificate import PolicyCertificate
+from certirl.proof.refute import Refutation, refute
+from certirl.proof.refute_components import AdditiveRefutation, refute_sum
+from certirl.proof.rollout import RolloutCheck, rollout_check
+from certirl.proof.scenario import Scenario, scenario
+from certirl.proof.tail import Smooth
+from certirl.solver.additive import AdditiveSolution, load
+from certirl.solver.advise import Advice, advise
+from certirl.solver.policy_solution import PolicySolution
+from certirl.solver.solution import Solution
+from certirl.solver.solve import solve
 
 __version__ = "0.1.0"
 
@@ -115,11 +115,20 @@ __all__ = [
     "theorems",
 ]
 
-_LAZY = ("box_problems", "gym", "planning", "plots", "switching_problems", "tables", "tabular", "theorems")
+_LAZY = {
+    "box_problems": "problems.boxes",
+    "gym": "environments.gym",
+    "planning": "environments.planning",
+    "plots": "plots",
+    "switching_problems": "problems.switching",
+    "tables": "data.tables",
+    "tabular": "problems.tabular",
+    "theorems": "theory.theorems",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Rooms that not everyone enters are opened on first use."""
+    """Import modules that most users do not need on first use."""
     if name in _LAZY:
-        return importlib.import_module(f"certirl.{name}")
+        return importlib.import_module(f"certirl.{_LAZY[name]}")
     raise AttributeError(f"module 'certirl' has no attribute {name!r}")

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from certirl.archive import replacing, target_of
-from certirl.boxes import mesh
-from certirl.claim import word_of
-from certirl.domain import Array
+from certirl.functions.boxes import mesh
+from certirl.ground.archive import replacing, target_of
+from certirl.ground.domain import Array
+from certirl.ground.status import word_of
 
 if TYPE_CHECKING:
-    from certirl.components import AdditiveReward
-    from certirl.coverage import Coverage
-    from certirl.problems import Problem
-    from certirl.solution import Solution
+    from certirl.data.coverage import Coverage
+    from certirl.functions.components import AdditiveReward
+    from certirl.problems.intervals import Problem
+    from certirl.solver.solution import Solution
 
 # Okabe and Ito's colours: told apart by every eye, and in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")

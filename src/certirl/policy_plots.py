@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from certirl.claim import word_of
-from certirl.domain import Array
+from certirl.ground.domain import Array
+from certirl.ground.status import word_of
 from certirl.plots import COLOURS, _pyplot, written
 
 if TYPE_CHECKING:
-    from certirl.policy_certificate import PolicyCertificate
-    from certirl.policy_solution import PolicySolution
+    from certirl.proof.policy_certificate import PolicyCertificate
+    from certirl.solver.policy_solution import PolicySolution
 
 _FINE = 161
 

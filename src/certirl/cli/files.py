@@ -1,0 +1,177 @@
+"""From files to a solution: a log or moments, and an expert who is named, demonstrated or observed."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from certirl.cli.inputs import basis_of, read_log
+from certirl.data import moments
+from certirl.data.coverage import coverage
+from certirl.data.demonstrations import policy_from
+from certirl.data.policy import Policy
+from certirl.data.readers import find_files
+from certirl.data.transitions import Transitions
+from certirl.fit.effects import value_basis
+from certirl.functions.bases import Basis
+from certirl.ground import archive, doors
+from certirl.proof.certify import INDEPENDENT, dependence
+from certirl.solver.solve import NO_PROOF_FROM_MOMENTS, solve
+
+OBSERVED = "observed"
+MOSTLY = 0.5  # of the states: where rivals are extrapolated as often as that, an answer would be made up
+
+
+def solved(options: argparse.Namespace, where: Any) -> Any:
+    """What `solve` answers to the options of a command; ``where`` is its map."""
+    kinds = [archive.kind_of(path) for path in options.data]
+    return (_from_moments if any(kinds) else _from_log)(options, {**_asked(options), "map": where})
+
+
+def _asked(options: argparse.Namespace) -> dict[str, Any]:
+    """What `solve` is told whatever the data are; None for what is left to it."""
+    names = ("discount", "columns", "objective", "cover", "slack", "delta", "tail", "margin", "tube")
+    return {name: getattr(options, name) for name in names}
+
+
+def _from_log(options: argparse.Namespace, asked: dict[str, Any]) -> Any:
+    expert = expert_of(options)
+    if not expert.is_constant and options.objective is not None:
+        raise ValueError("--objective is for experts who always take one action: leave it out")
+    _check_proof(options, constant=expert.is_constant)
+    log = read_log(options)
+    sign = dependence(log) if options.delta is not None else None
+    if sign is not None:
+        raise ValueError(f"{INDEPENDENT}, and {sign[0]}: {sign[1]}, or leave --delta out")
+    if not expert.is_constant:
+        policy = policy_of(expert, log, options.periodic)
+        return solve(log, expert=policy, basis=_value_functions(options, log), **asked)
+    basis = basis_of(options, len(log.domain))
+    if options.periodic and basis is None:
+        raise ValueError("--periodic needs --basis with an expert who always takes one action, say --basis legendre")
+    return solve(log, expert=expert.action, basis=basis, **asked)
+
+
+def _check_proof(options: argparse.Namespace, *, constant: bool) -> None:
+    """Say in the words of options what `solve` would say in Python's."""
+    if options.delta is None:
+        return
+    if options.domain is None:
+        raise ValueError("a certificate needs a declared domain: write --domain LOW HIGH, once for each coordinate")
+    if not constant and options.tail is not None and options.columns is None:
+        raise ValueError("--tail belongs to the columns it was computed for: write --columns N, too")
+
+
+def _from_moments(options: argparse.Namespace, asked: dict[str, Any]) -> Any:
+    if len(options.data) > 1:
+        raise ValueError(
+            "one moments file can be solved, and no other file with it: certirl merge puts several together"
+        )
+    for name in ("domain", "actions", "periodic", "episode_column", "outside"):
+        if getattr(options, name):
+            option = f"--{name.replace('_', '-')}"
+            raise ValueError(f"{option} belongs to transitions, and moments were measured with theirs: leave it out")
+    with doors.options({}):  # what is wrong in the file was no option
+        measured = moments.load(options.data[0])
+    expert = expert_of(options)
+    if not expert.is_constant:
+        raise ValueError("an expert who depends on the state needs transitions: moments keep no states")
+    print(measured)
+    basis = basis_of(options, measured.rows.dimension)
+    solution = solve(measured, expert=expert.action, basis=basis, **asked)
+    print(f"{NO_PROOF_FROM_MOMENTS.capitalize()}.")
+    return solution
+
+
+@dataclass(frozen=True)
+class Expert:
+    """Whom ``--expert`` names.
+
+    Attributes:
+        action: the action it always takes; None if it depends on the state.
+        file: of demonstrations; None if the log itself shows it.
+    """
+
+    action: int | None
+    file: str | None = None
+
+    @property
+    def is_constant(self) -> bool:
+        """It always takes one action."""
+        return self.action is not None
+
+
+def expert_of(options: argparse.Namespace) -> Expert:
+    """An action, the word "observed", or a file."""
+    word = str(options.expert).strip()
+    if word.lstrip("+-").isdecimal():
+        return Expert(int(word))
+    if word == OBSERVED:
+        if options.delta is not None:
+            raise ValueError(
+                "a certificate must rest on data that had no part in saying who the expert is: give the expert's "
+                "demonstrations in a file of their own, --expert FILE, or leave --delta out"
+            )
+        return Expert(None)
+    if not word or not Path(word).exists():
+        raise ValueError(
+            f"--expert must be an action (a whole number), the word {OBSERVED}, or a file of demonstrations; "
+            + (f"there is no file {word}" if word else "it is empty")
+        )
+    kind = archive.kind_of(word)
+    if kind is not None:
+        raise ValueError(f"--expert must be a file of demonstrations, and {word} is a file of certirl ({kind})")
+    if Path(word).resolve() in {file.resolve() for file in find_files(options.data)}:
+        raise ValueError(f"{word} is the log itself: write --expert {OBSERVED} if the expert made it")
+    return Expert(None, word)
+
+
+def demonstrations_of(options: argparse.Namespace) -> tuple[Path, ...]:
+    """The files that ``--expert`` names."""
+    expert = expert_of(options)
+    return () if expert.file is None else find_files(expert.file)
+
+
+def policy_of(expert: Expert, log: Transitions, periodic: Sequence[int]) -> Policy:
+    """The policy of an expert who depends on the state, estimated from what it was seen to do."""
+    from certirl.data.tables import read_demonstrations
+
+    if expert.file is None:
+        _check_rivals(log, periodic)
+        return policy_from(log, periodic=periodic)
+    states, actions, episodes = read_demonstrations(expert.file)
+    try:
+        if states.shape[1] != len(log.domain):
+            raise ValueError(f"states have {states.shape[1]} coordinates, those of the log {len(log.domain)}")
+        given: dict[str, Any] = {"domain": log.domain, "n_actions": log.n_actions, "periodic": periodic}
+        return policy_from(states, actions, episodes=episodes, **given)
+    except ValueError as problem:
+        raise ValueError(f"{expert.file}: {problem}") from None
+
+
+def _value_functions(options: argparse.Namespace, log: Transitions) -> Basis | None:
+    """The functions of V: as asked, or those by rule with frequencies where it goes around."""
+    basis = basis_of(options, len(log.domain))
+    return value_basis(log.domain, tuple(options.periodic)) if basis is None and options.periodic else basis
+
+
+def _check_rivals(log: Transitions, periodic: Sequence[int]) -> None:
+    """An expert's own log must show what the other actions do, at least now and then."""
+    found = coverage(log, periodic=tuple(periodic))
+    if found.never_taken:
+        raise ValueError(
+            f"action {', '.join(map(str, found.never_taken))} was never taken in the log, so that nothing tells what "
+            "the expert avoided: add transitions in which it is tried, or lower --actions"
+        )
+    blind = float(found.blind(log.states).mean())
+    if blind > MOSTLY:
+        where = [sentence for sentence in found.sentences if "taken only" in sentence] or found.sentences
+        raise ValueError(
+            f"who only does what is best does not show what else would do: at {blind:.0%} of the log's states some "
+            f"action was never tried nearby ({'; '.join(where)}); add transitions in which every action is tried"
+        )
+    if not found.complete:
+        print("\n".join(["What the log does not show:", *(f"  {one[0].upper()}{one[1:]}." for one in found.sentences)]))

@@ -1,0 +1,197 @@
+"""What a command is given: its options, and the logs and bases behind them."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from certirl.data.episode_readers import ENDS, EPISODE, Columns, columns_of, names_of
+from certirl.data.episodes import OUTSIDE
+from certirl.data.readers import find_files, layout
+from certirl.data.tables import survey
+from certirl.data.transitions import Transitions
+from certirl.functions.bases import FAMILIES, MOST_FUNCTIONS, Basis, Fourier
+from certirl.functions.boxes import product
+from certirl.ground import archive
+from certirl.ground.domain import describe
+from certirl.ground.doors import as_count
+
+DATA = (
+    "files, folders or patterns: .parquet or .csv with columns state (or state_0, state_1, …), action and next_state, "
+    "or with a column episode and the next state in the next row; or .npz with arrays states, actions, next_states"
+)
+# Keywords that a command writes otherwise than with two dashes before them, and the form of values unlike Python's.
+_RENAMED = {"n_actions": "actions", "rng": "seed", "map": "workers", "price": "slack", "k": "size"}
+_FORMS = {"domain": " LOW HIGH", "periodic": " AXIS"}
+_POSITIONAL = ("data", "file", "files", "study", "run", "given")
+
+
+def number(text: str) -> float:
+    """A number, as the value of an option."""
+    try:
+        return float(text)
+    except ValueError:
+        comma = ": write a decimal point" if re.fullmatch(r"\s*[+-]?\d*,\d+\s*", text) else ""
+        raise argparse.ArgumentTypeError(f"must be a number, got {text.strip()!r}{comma}") from None
+
+
+def whole(text: str) -> int:
+    """A whole number, as the value of an option."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a whole number, got {text.strip()[:40]!r}") from None
+
+
+class Once(argparse.Action):
+    """Store the value of an option, and refuse a second one: which of both is meant cannot be known."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        """Store it."""
+        given: frozenset[str] = getattr(namespace, "given", frozenset())
+        if option_string is not None and self.dest in given:
+            raise argparse.ArgumentError(self, "is given twice")
+        namespace.given = given | {self.dest}
+        setattr(namespace, self.dest, values)
+
+
+def as_argparse_reads(words: Sequence[str]) -> list[str]:
+    """The same words, with negative numbers such as -1e-3 marked as values, which argparse takes for options.
+
+    A file whose name begins with a dash is refused, since argparse would take it for an option, too.
+    """
+    read: list[str] = []
+    for place, word in enumerate(words):
+        if word == "--":
+            return [*read, *words[place:]]
+        if re.fullmatch(r"-(\d|[.,]\d|inf|nan).*", word, re.IGNORECASE):
+            word = f" {word}"  # with a space it can be no option, and float does not mind
+        elif re.match(r"-[^-]", word) and Path(word).exists():
+            raise ValueError(f"{word} begins with a dash and would be taken for an option: write ./{word}")
+        read.append(word)
+    return read
+
+
+def option_names(options: argparse.Namespace) -> dict[str, str]:
+    """How the settings of the Python calls behind a command are written as its options (see `doors.setting`)."""
+    names = {name: name for name in vars(options) if name not in _POSITIONAL}
+    names |= {keyword: name for keyword, name in _RENAMED.items() if name in names}
+    return {keyword: f"--{name.replace('_', '-')}{_FORMS.get(name, '')}" for keyword, name in names.items()}
+
+
+_INTERVALS: dict[str, Any] = {"type": float, "nargs": 2, "metavar": ("LOW", "HIGH"), "action": "append"}
+
+
+def add_states(group: Any) -> None:
+    """The options that say where the states live."""
+    group.add_argument("--domain", help="the interval of states; once for each coordinate", **_INTERVALS)
+    group.add_argument("--actions", type=int, metavar="N", help="number of actions (default: largest seen plus one)")
+    group.add_argument(
+        "--periodic", type=int, metavar="AXIS", action="append", default=[],
+        help="a coordinate that goes around, 0 being the first; once for each",
+    )  # fmt: skip
+
+
+def add_episodes(group: Any) -> None:
+    """The options of logs with episodes."""
+    group.add_argument(
+        "--episode-column", metavar="NAME",
+        help=f"the column that says which episode a row is from (default: {EPISODE[0]} or another usual name, if there "
+        "is one; '' to take every row by itself)",
+    )  # fmt: skip
+    group.add_argument(
+        "--outside", choices=OUTSIDE,
+        help="what to do with episodes that leave the domain (default refuse)",
+    )  # fmt: skip
+
+
+def add_basis(group: Any, told: str, *, default: str | None = None) -> None:
+    """The options that choose functions of the state; ``told`` says which they are if none are asked for."""
+    names = [name.lower() for name in FAMILIES]
+    group.add_argument("--basis", choices=names, default=default, help=f"default: {told}; Fourier for --periodic")
+    group.add_argument("--size", type=int, metavar="N", help="functions in the basis, with --basis (default 11)")
+
+
+def basis_of(options: argparse.Namespace, coordinates: int) -> Basis | None:
+    """The family asked for, Fourier where it goes around; with several coordinates, its products by total degree."""
+    check_axes(options.periodic, coordinates)
+    if options.basis is None:
+        if options.size is not None:
+            raise ValueError("--size goes with --basis; without a basis both are chosen from the data")
+        return None
+    size = 11 if options.size is None else as_count(options.size, "size", most=MOST_FUNCTIONS)
+    family = FAMILIES[options.basis.capitalize()]
+    parts = [Fourier(size) if axis in options.periodic else family(size) for axis in range(coordinates)]
+    return parts[0] if coordinates == 1 else product(*parts)
+
+
+def recognised(options: argparse.Namespace) -> Columns | None:
+    """How a table is divided into episodes; None if every row stands by itself."""
+    file, asked = find_files(options.data)[0], options.episode_column
+    kind = archive.kind_of(file)
+    if kind is not None:
+        raise ValueError(f"{file} is a file of certirl ({kind}), not a table of transitions")
+    try:
+        single = asked == "" or (asked is None and file.suffix.lower() == ".npz")
+        if single or (asked is None and not {*EPISODE, *ENDS} & set(names_of(file))):
+            if options.outside is not None:
+                raise ValueError(
+                    "--outside is for tables of episodes, and every row stands by itself here: widen --domain, or "
+                    "remove the rows outside it"
+                )
+            return None
+        return columns_of(file, episode_column=asked)
+    except ValueError as problem:
+        named = str(problem).startswith(str(file))
+        raise ValueError(str(problem) if named else f"{file}: {problem}") from None
+
+
+def told_about(columns: Columns) -> str:
+    """What was recognised, and how to have it otherwise."""
+    other = "; --episode-column '' takes every row by itself" if columns.next_states else ""
+    return f"Read as episodes: {columns}{other}."
+
+
+def coordinates_of(options: argparse.Namespace, columns: Columns | None) -> int:
+    """Of the states, before any row is read where that is possible."""
+    if options.domain is not None:
+        return len(options.domain)
+    if columns is not None:
+        return len(columns.states)
+    files = find_files(options.data)
+    return layout(files[0]).coordinates or len(survey(files[:1]).low)
+
+
+def of_episodes(options: argparse.Namespace, columns: Columns) -> dict[str, Any]:
+    """What the readers of episodes are asked for."""
+    outside = options.outside or OUTSIDE[0]
+    return {"periodic": options.periodic, "outside": outside, "episode_column": columns.episode}
+
+
+def read_log(options: argparse.Namespace) -> Transitions:
+    """The transitions of the files, and a sentence about what was recognised or guessed."""
+    from certirl.data.tables import read_episodes, read_transitions
+
+    columns, given = recognised(options), {"domain": options.domain, "n_actions": options.actions}
+    if columns is None:
+        log = read_transitions(options.data, **given)
+    else:
+        print(told_about(columns))
+        check_axes(options.periodic, len(columns.states))
+        log = read_episodes(options.data, **given, **of_episodes(options, columns))
+    check_axes(options.periodic, len(log.domain))
+    print(log)
+    if options.domain is None:
+        print(f"The domain {describe(log.domain)} was taken from the data; --domain LOW HIGH sets it.")
+    return log
+
+
+def check_axes(periodic: Sequence[int], coordinates: int) -> None:
+    """Refuse coordinates that go around and are not there."""
+    wrong = [axis for axis in periodic if axis not in range(coordinates)]
+    if wrong:
+        there = "coordinate 0" if coordinates == 1 else f"coordinates 0 … {coordinates - 1}"
+        raise ValueError(f"--periodic {wrong[0]} names no coordinate: the states have {there}")

@@ -1,0 +1,1 @@
+"""Transitions, simulators, experts, moments, episodes and tables."""

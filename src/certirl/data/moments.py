@@ -1,0 +1,318 @@
+"""Moments: all that estimation keeps of the data, and a monoid, so that streams, shards and rounds simply add up."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certirl.data.simulator import CHUNK
+from certirl.data.transitions import Chunk, Piece, TensorTransitions, Transitions, chunks_of, pieces
+from certirl.functions.bases import Basis, as_basis
+from certirl.functions.boxes import ProductBasis, from_spec
+from certirl.ground import archive
+from certirl.ground.domain import Array, describe, freeze
+from certirl.ground.doors import as_array, as_count, as_flag, setting, shown
+from certirl.ground.work import fold, on
+from certirl.kernels.sums import JointSums, StackedSums, joint_sums
+from certirl.kernels.tensors import TensorSums, is_tensor, on_host
+
+# Function values below which loading compiled kernels (about a second) takes longer than they save.
+LITTLE = 8_000_000
+_SUMS = ("counts", "gram", "cross", "outer")
+
+
+class Source(NamedTuple):
+    """A file that went into moments.
+
+    Attributes:
+        name: without its folder.
+        rows: the transitions it gave.
+        mark: what tells it apart from other files, whatever their names.
+    """
+
+    name: str
+    rows: int
+    mark: str
+
+    def __str__(self) -> str:
+        return f"{self.name}, {self.rows:,} rows"
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Sums over the transitions of each action, with y_a = φ(s') in the row basis and x = φ(s) in the column basis.
+
+    Attributes:
+        rows: the functions of the next state, k of them: the class of rewards and values.
+        columns: the functions of the state, k_s of them: how finely P_a(·|s) may depend on s.
+        counts: transitions per action ``[A]``.
+        gram: Σ x xᵀ ``[A, k_s, k_s]``.
+        cross: Σ y_a xᵀ ``[A, k, k_s]``.
+        outer: Σ y_a y_bᵀ ``[A, A, k, k]``; only the diagonal blocks unless paired.
+        paired: every state was tried with every action, with common random numbers.
+        sources: the files behind the sums, as far as they came from files.
+    """
+
+    rows: Basis
+    columns: Basis
+    counts: NDArray[np.int64]
+    gram: Array
+    cross: Array
+    outer: Array
+    paired: bool = False
+    sources: tuple[Source, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in _SUMS:  # own arrays, that no caller can change
+            object.__setattr__(self, name, np.array(as_array(getattr(self, name), name)))
+        A, k, ks = self.counts.size, self.rows.size, self.columns.size
+        shapes = dict(zip(_SUMS, [(A,), (A, ks, ks), (A, k, ks), (A, A, k, k)], strict=True))
+        for name, shape in shapes.items():
+            found = getattr(self, name)
+            if A == 0 or found.shape != shape or not np.isfinite(found).all():
+                raise ValueError(
+                    f"these sums do not fit the bases: {name} must be finite of shape {list(shape)}, got "
+                    f"shape {list(found.shape)}"
+                )
+        if self.counts.dtype.kind not in "iu" or (self.counts < 0).any():
+            raise ValueError(f"counts must be whole numbers of transitions, got {shown(self.counts)}")
+        object.__setattr__(self, "paired", as_flag(self.paired, "paired"))
+        freeze(self)
+
+    def __str__(self) -> str:
+        return f"{int(self.counts.sum()):,} transitions: {self._shape()}"
+
+    def _shape(self) -> str:
+        actions = f"{self.n_actions} action{'s' * (self.n_actions != 1)}"
+        return f"{self.rows} on {describe(self.rows.domain)}, {self.columns.size} columns, {actions}"
+
+    def __add__(self, other: Moments) -> Moments:
+        if not isinstance(other, Moments):
+            raise TypeError(f"moments add up with moments, got {shown(other)}")
+        if (self.rows, self.columns, len(self.counts)) != (other.rows, other.columns, len(other.counts)):
+            raise ValueError(
+                "moments add up only for the same bases and the same number of actions, "
+                f"not {self._shape()} and {other._shape()}"
+            )
+        outer, paired = self.outer + other.outer, self.paired and other.paired
+        if not paired:  # without the mates of some rows, covariances between actions mean nothing
+            outer = outer * np.eye(self.n_actions)[:, :, None, None]
+        return Moments(
+            self.rows,
+            self.columns,
+            self.counts + other.counts,
+            self.gram + other.gram,
+            self.cross + other.cross,
+            outer,
+            paired,
+            self.sources + other.sources,
+        )
+
+    @property
+    def n_actions(self) -> int:
+        """The number of actions, A."""
+        return len(self.counts)
+
+    def leading(self, rows: int, columns: int) -> Moments:
+        """The moments of the first functions only: what measuring with the smaller bases would have given."""
+        rows, columns = as_count(rows, "rows"), as_count(columns, "columns")
+        if rows > self.rows.size or columns > self.columns.size:
+            raise ValueError(
+                f"these moments hold {self.rows.size} rows and {self.columns.size} columns, not {rows} and {columns}"
+            )
+        return Moments(
+            self.rows.resized(rows),
+            self.columns.resized(columns),
+            self.counts,
+            self.gram[:, :columns, :columns],
+            self.cross[:, :rows, :columns],
+            self.outer[:, :, :rows, :rows],
+            self.paired,
+            self.sources,
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write everything to an npz file (suffix added if missing); `certirl.data.moments.load` reads it back."""
+        header = {
+            "rows": self.rows.spec(),
+            "columns": self.columns.size,
+            "paired": self.paired,
+            "transitions": int(self.counts.sum()),
+            "sources": [list(source) for source in self.sources],
+        }
+        return archive.write(path, "moments", header, {name: getattr(self, name) for name in _SUMS})
+
+
+def load(path: str | os.PathLike[str]) -> Moments:
+    """Read the moments that `Moments.save` wrote."""
+    kind, header, arrays = archive.read(path)
+    if kind != "moments":
+        raise ValueError(f"{path} holds a certirl {kind}, not moments")
+    try:
+        rows = from_spec(header["rows"])
+        columns, sums = rows.resized(header["columns"]), [arrays[name] for name in _SUMS]
+        sources = tuple(Source(str(name), int(count), str(mark)) for name, count, mark in header["sources"])
+        found = Moments(rows, columns, sums[0], sums[1], sums[2], sums[3], header["paired"], sources)
+        if int(found.counts.sum()) != header["transitions"]:
+            raise ValueError("its counts do not add up")
+        return found
+    except (KeyError, TypeError, ValueError) as problem:
+        raise ValueError(f"{path} is damaged: a field is missing or wrong ({problem})") from None
+
+
+def total(parts: Iterable[Moments]) -> Moments:
+    """Add moments in the order given."""
+    first, *rest = parts
+    for part in rest:
+        first = first + part
+    return first
+
+
+def merge(parts: Iterable[Moments], *, allow_repeats: bool = False) -> Moments:
+    """Add moments of different data, in the order given; a file that counts twice is refused.
+
+    Args:
+        parts: at least one.
+        allow_repeats: add them up all the same.
+    """
+    if isinstance(parts, Moments) or not isinstance(parts, Iterable):
+        raise TypeError(f"merge takes a list of moments, got {shown(parts)}")
+    merged: Moments | None = None
+    for part in parts:  # one at a time: there may be many
+        if not isinstance(part, Moments):
+            raise TypeError(f"merge takes a list of moments, got {shown(part)} in it")
+        merged = part if merged is None else merged + part
+        if not allow_repeats:
+            check_repeats((source.name, source.mark) for source in merged.sources)
+    if merged is None:
+        raise ValueError("there are no moments to merge")
+    return merged
+
+
+def check_repeats(files: Iterable[tuple[str, str]], *, can_allow: bool = True) -> None:
+    """Refuse files, as names and marks, that hold the same data; ``can_allow`` says whether the caller may allow it."""
+    seen: dict[str, str] = {}
+    for name, mark in files:
+        if mark in seen:
+            names = name if seen[mark] == name else f"{seen[mark]} and {name}, its copy"
+            allow = f", or write {setting('allow_repeats', 'True')} if that is meant" if can_allow else ""
+            raise ValueError(f"the same data would count twice: {names}; leave one out{allow}")
+        seen[mark] = name
+
+
+def measure(
+    transitions: Transitions | TensorTransitions, *, basis: Basis, columns: int | None = None, map: Any = None
+) -> Moments:
+    """Sum the products of basis functions over logged transitions (Algorithm 1, step 4, before dividing by n).
+
+    Args:
+        transitions: the data, in NumPy or on a device.
+        basis: the row basis φ; placed on the data's domain.
+        columns: how many of its functions describe the state, k_s; all of them if left out.
+        map: where to work: a number of threads, a Dask client, an executor; threads on all cores if left out.
+    """
+    if not isinstance(transitions, Transitions | TensorTransitions):
+        raise TypeError(f"measure takes logged Transitions (files: tables.measure), got {shown(transitions)}")
+    basis = as_basis(basis).on(transitions.domain)
+    narrow = basis.resized(basis.size if columns is None else as_count(columns, "columns"))
+    stream = transitions if isinstance(transitions, TensorTransitions) else pieces(transitions, CHUNK)
+    with on(map):
+        ((moments,),) = accumulate(stream, [(basis, narrow)], n_actions=transitions.n_actions)  # type: ignore[arg-type]
+    return moments
+
+
+def accumulate(
+    stream: Iterable[Piece],
+    pairs: Sequence[tuple[Basis, Basis]],
+    *,
+    n_actions: int,
+    folds: int = 1,
+    views: Sequence[Sequence[int]] | None = None,
+) -> list[tuple[Moments, ...]]:
+    """Walk a stream once and sum up the moments of several (rows, columns) pairs, each in ``folds`` disjoint parts.
+
+    Row r of a piece goes to fold ``r mod folds``: every fold sees every stretch of the data. Memory does not grow with
+    the length of the stream. Chunks are worked on side by side (see `_map`). With ``views`` each pair looks at its own
+    coordinates of the states alone.
+    """
+    chunks, looks = chunks_of(stream), None if views is None else tuple(map(tuple, views))
+    kernel = worthwhile(chunks, max(rows.size + columns.size for rows, columns in pairs))
+    return fold(partial(_of_chunk, tuple(pairs), n_actions, folds, kernel, looks), chunks, _side_by_side)
+
+
+def worthwhile(chunks: Sequence[Chunk], functions: int) -> str | None:
+    """The kernel for so much data: "numpy" where no compiled one is worth loading, else None, the fastest."""
+    rows = sum(getattr(chunk, "n", LITTLE) for chunk in chunks)
+    return "numpy" if rows * functions < LITTLE else None
+
+
+def _of_chunk(
+    pairs: tuple[tuple[Basis, Basis], ...],
+    n_actions: int,
+    folds: int,
+    kernel: str | None,
+    views: tuple[tuple[int, ...], ...] | None,
+    chunk: Chunk,
+) -> list[tuple[Moments, ...]]:
+    sums = [[_Sums(rows, columns, n_actions, kernel) for _ in range(folds)] for rows, columns in pairs]
+    for piece in chunk.pieces():
+        for index, parts in enumerate(sums):
+            seen = piece if views is None else piece.view(views[index])
+            for number, part in enumerate(parts):
+                part.take(Piece(seen.actions, seen.states[number::folds], seen.next_states[:, number::folds]))
+    return [tuple(part.moments() for part in parts) for parts in sums]
+
+
+def of_chunk(rows: Basis, columns: Basis, n_actions: int, chunk: Chunk) -> Moments:
+    """The moments of one chunk, here and now."""
+    return _of_chunk(((rows, columns),), n_actions, 1, None, None, chunk)[0][0]
+
+
+def _side_by_side(one: list[tuple[Moments, ...]], other: list[tuple[Moments, ...]]) -> list[tuple[Moments, ...]]:
+    return [tuple(map(operator.add, a, b)) for a, b in zip(one, other, strict=True)]
+
+
+class _Sums:
+    """Moments in the making."""
+
+    def __init__(self, rows: Basis, columns: Basis, n_actions: int, kernel: str | None) -> None:
+        self.rows, self.columns, self.kernel, self.paired = rows, columns, kernel, True
+        self.counts = np.zeros(n_actions, dtype=np.int64)
+        self._sums: dict[tuple[int, ...], JointSums | StackedSums | TensorSums] = {}
+
+    def take(self, piece: Piece) -> None:
+        group, boxes = tuple(piece.actions), isinstance(self.rows, ProductBasis)
+        if is_tensor(piece.states) and boxes:  # sums of products of functions are the host's work
+            for held in on_host([piece], self.rows.domain, CHUNK):
+                self.take(held)
+            return
+        if group not in self._sums:
+            bases = [self.rows] * len(group) + [self.columns]
+            if is_tensor(piece.states):
+                self._sums[group] = TensorSums(bases, piece.states.device)
+            else:
+                self._sums[group] = joint_sums(bases, kernel=self.kernel)
+        self._sums[group].add(*piece.next_states, piece.states)
+        self.counts[list(group)] += len(piece.states)
+        self.paired &= len(group) == len(self.counts)
+
+    def moments(self) -> Moments:
+        A, k, ks = len(self.counts), self.rows.size, self.columns.size
+        gram, cross, outer = np.zeros((A, ks, ks)), np.zeros((A, k, ks)), np.zeros((A, A, k, k))
+        for group, sums in self._sums.items():
+            blocks, last = sums.blocks(), len(group)
+            for i, a in enumerate(group):
+                gram[a] += blocks[last, last]
+                cross[a] += blocks[i, last]
+                for j, b in enumerate(group[i:], start=i):
+                    outer[a, b] += blocks[i, j]
+                    outer[b, a] = outer[a, b].T
+        return Moments(self.rows, self.columns, self.counts, gram, cross, outer, self.paired)

@@ -1,0 +1,144 @@
+"""What the expert does: always one action, one action at every state, or actions with probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certirl.ground.domain import Array, as_actions, as_n_actions
+from certirl.ground.doors import alone, as_reals, by_door, lend, setting, shown, takes
+
+ROUNDING = 1e-6  # how far probabilities may miss a sum of one
+
+
+@dataclass(frozen=True, eq=False)
+class Policy:
+    """π: for every state the probabilities of the actions; one of them is 1 where the expert is sure.
+
+    Attributes:
+        n_actions: A.
+        rule: states ``[n, d]`` to actions ``[n]`` or to probabilities ``[n, A]``, for all states at once.
+        constant: the action it always takes; None if it depends on the state.
+        assumption: what must be believed of it, in words, for a statement about it to hold; empty if it is known.
+        compare: called with states and the probabilities there, whenever it is asked: raises where they cannot be.
+    """
+
+    n_actions: int
+    rule: Callable[[Array], Any]
+    constant: int | None = None
+    assumption: str = ""
+    compare: Callable[[Array, Array], None] | None = None
+
+    def __post_init__(self) -> None:
+        as_n_actions(self.n_actions)
+
+    def __call__(self, states: Array) -> NDArray[np.intp]:
+        """The action at each state."""
+        return self.actions(states)
+
+    def actions(self, states: Array) -> NDArray[np.intp]:
+        """The action at each state ``[n]``; the likeliest where it mixes, the first of these on a tie."""
+        answer = self._answer(states)
+        return answer if answer.ndim == 1 else answer.argmax(axis=1)
+
+    def probabilities(self, states: Array) -> Array:
+        """The probability of each action at each state ``[n, A]``."""
+        answer = self._answer(states)
+        found = np.eye(self.n_actions)[answer] if answer.ndim == 1 else answer
+        if self.compare is not None:
+            self.compare(np.asarray(states, dtype=float), found)
+        return found
+
+    def support(self, states: Array) -> NDArray[np.bool_]:
+        """Which actions it takes at each state with a probability above zero ``[n, A]``: these must tie."""
+        return self.probabilities(states) > 0
+
+    def _answer(self, states: Array) -> NDArray[Any]:
+        """Actions ``[n]`` or probabilities ``[n, A]``, checked; the rule receives a copy of the states."""
+        states = np.asarray(states, dtype=float)
+        if self.constant is not None:
+            return np.full(len(states), self.constant, dtype=np.intp)
+        with alone(self.rule):
+            answer = as_reals(self.rule(lend(states)), "the expert's answer", truth=True)
+        if answer.dtype == bool:  # "is it too cold?" chooses between two actions
+            answer = answer.astype(np.intp)
+        if answer.shape == (len(states), self.n_actions) and self.n_actions > 1:
+            return _as_probabilities(answer)
+        if answer.shape not in {(len(states),), (len(states), 1)}:
+            raise ValueError(
+                f"the expert is asked about all states at once: for {len(states)} states it must return "
+                f"{len(states)} actions, or probabilities of shape [{len(states)}, {self.n_actions}], "
+                f"got shape {list(answer.shape)}"
+            )
+        try:
+            return as_actions(answer, n_actions=self.n_actions)
+        except ValueError as problem:
+            raise ValueError(f"the expert's answer is no choice of actions: {problem}") from None
+
+
+def no_action(expert: Any, n_actions: int, *, of_states: bool = True) -> str:
+    """What to say of an expert that is none of the actions; ``of_states`` if it might be a policy instead."""
+    other = by_door(", or a function of states", ", or a file of demonstrations") if of_states else ""
+    return f"{setting('expert')} must be one of the actions 0 … {n_actions - 1}{other}, got {shown(expert)}"
+
+
+def as_policy(expert: Any, n_actions: int) -> Policy:
+    """An action, a vectorised function of states, or anything that predicts actions, as a policy.
+
+    Args:
+        expert: a whole number; a function of states ``[n, d]``; or an object with ``predict(states)``, as reinforcement
+            learning libraries and classifiers have it, which may return a tuple with the actions first, and is asked
+            for ``deterministic=True`` if it knows the word.
+        n_actions: A.
+    """
+    if isinstance(expert, Policy):
+        if expert.n_actions != n_actions:
+            raise ValueError(f"the expert chooses among {expert.n_actions} actions, the data have {n_actions}")
+        return expert
+    if isinstance(expert, int | np.integer) and not isinstance(expert, bool):
+        if not 0 <= expert < n_actions:
+            raise ValueError(no_action(expert, n_actions))
+        return Policy(n_actions, lambda states: np.full(len(states), int(expert)), constant=int(expert))
+    assumption = str(getattr(expert, "assumption", ""))
+    if isinstance(expert, type):
+        raise TypeError(f"expert must be an object, got the class {expert.__name__}: write {expert.__name__}(…)")
+    if callable(expert):
+        if not takes(expert, None):
+            raise TypeError(f"expert must be a function of states [n, d] alone, got {shown(expert)}")
+        return Policy(n_actions, expert, assumption=assumption)
+    if hasattr(expert, "predict"):
+        if not callable(expert.predict) or not takes(expert.predict, None):
+            raise TypeError("the expert's predict must be a function of states [n, d]")
+        surely = {"deterministic": True} if _can_be_sure(expert.predict) else {}
+        return Policy(n_actions, lambda states: _first(expert.predict(states, **surely)), assumption=assumption)
+    raise TypeError(
+        f"expert must be an action (a whole number) or a function of states [n, d] that returns actions [n], "
+        f"got {shown(expert)}"
+    )
+
+
+def _can_be_sure(predict: Any) -> bool:
+    """Whether it can be asked not to explore: what a learner tries now and then is no function of the state."""
+    try:
+        return "deterministic" in signature(predict).parameters
+    except (TypeError, ValueError):  # compiled ones do not tell
+        return False
+
+
+def _first(answer: Any) -> Any:
+    return answer[0] if isinstance(answer, tuple) else answer
+
+
+def _as_probabilities(answer: NDArray[Any]) -> Array:
+    values = np.asarray(answer, dtype=float)
+    wrong = ~np.isfinite(values).all(axis=1) | (values < 0).any(axis=1) | (abs(values.sum(axis=1) - 1) > ROUNDING)
+    if wrong.any():
+        row = int(wrong.argmax())
+        listed = ", ".join(f"{value:.6g}" for value in values[row])
+        raise ValueError(f"the expert's probabilities must be non-negative and add up to 1, got {listed} in row {row}")
+    return values / values.sum(axis=1, keepdims=True)  # proofs rest on exactly 1

@@ -1,0 +1,1 @@
+"""From moments to operators and from operators to a reward."""

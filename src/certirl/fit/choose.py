@@ -1,0 +1,262 @@
+"""Which basis, how many functions: decided by data that the fit has not seen."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certirl.data.moments import Moments, accumulate, total
+from certirl.data.transitions import Piece
+from certirl.fit.bellman import bellman
+from certirl.fit.estimate import MAX_CONDITION, estimate
+from certirl.fit.recover import recover
+from certirl.functions.bases import Basis, Fourier, Legendre
+from certirl.functions.boxes import ProductBasis, of_degree, product
+from certirl.functions.extrema import minimum
+from certirl.ground.domain import Array, Domain, describe
+from certirl.ground.doors import as_count
+
+FOLDS = 5
+EXACT = 1e-12  # held-out errors below this share of the mean square are rounding
+# The held-out error averages over the states while the criterion is a minimum over them: too few columns are wrong
+# without a sign of it, too many only cost samples. So dependence on the state is never taken to be simpler than this.
+FEWEST_COLUMNS = 3
+MOST_COLUMNS = 25
+ROW_SIZES = (7, 11, 15, 21)
+FAMILIES: tuple[type[Basis], ...] = (Legendre, Fourier)
+# Functions of the next state that every family of columns must predict when families are compared.
+TARGETS = 9
+# On boxes, where functions are dearer: the most columns to compare, and the most rows to start from.
+MOST_COLUMNS_ON_A_BOX = 200
+MOST_ROWS_ON_A_BOX = 70
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen and why, in a sentence that the solution prints.
+
+    Attributes:
+        basis: the family and number of rows.
+        columns: the number of functions of the state.
+        why: the sentence.
+    """
+
+    basis: Basis
+    columns: int
+    why: str
+
+
+def as_asked(basis: Basis, columns: int) -> Choice:
+    """Nothing is left to choose."""
+    columns = as_count(columns, "columns", most=basis.size, meaning="a whole number of functions of the basis")
+    return Choice(basis, columns, f"{basis} on {describe(basis.domain)} as asked, {columns} columns as asked")
+
+
+def as_measured(moments: Moments, basis: Basis | None, columns: int | None) -> Choice:
+    """What moments hold, or as much of it as is asked for; held-out data they do not have."""
+    rows = moments.rows
+    if basis is not None:
+        rows = basis.on(moments.rows.domain)
+        if rows.resized(moments.rows.size) != moments.rows or rows.size > moments.rows.size:
+            raise ValueError(f"these moments were measured in {moments.rows}; measure again to use {basis}")
+    most = min(rows.size, moments.columns.size)
+    if columns is not None:
+        columns = as_count(columns, "columns", most=most, meaning="a whole number of the functions measured")
+    columns = most if columns is None else columns
+    return Choice(rows, columns, f"{rows} on {describe(rows.domain)}, {columns} columns: the data came as moments")
+
+
+def given_basis(
+    stream: Iterable[Piece], basis: Basis, *, n_actions: int, columns: int | None
+) -> tuple[Moments, Choice]:
+    """Measure in a given basis; the number of columns is taken as given or chosen by held-out prediction."""
+    if columns is not None:
+        choice = as_asked(basis, columns)
+        ((moments,),) = accumulate(stream, [(basis, basis.resized(choice.columns))], n_actions=n_actions)
+        return moments, choice
+    most = MOST_COLUMNS_ON_A_BOX if isinstance(basis, ProductBasis) else MOST_COLUMNS
+    wide = basis.resized(min(basis.size, most))
+    (folds,) = accumulate(stream, [(basis, wide)], n_actions=n_actions, folds=FOLDS)
+    columns = best_columns(folds)
+    where = f"{basis} on {describe(basis.domain)}"
+    return total(folds), Choice(basis, columns, f"{where} as asked; {columns} columns predict held-out data best")
+
+
+def nothing_given(
+    stream: Iterable[Piece],
+    domain: Domain,
+    *,
+    n_actions: int,
+    columns: int | None,
+    discount: float,
+    expert: int,
+    periodic: Sequence[int] = (),
+) -> tuple[Moments, Choice]:
+    """Choose the family by how well its columns predict common targets, then the columns, then the rows.
+
+    On a box it is polynomials, and waves for the coordinates in ``periodic``.
+    """
+    if len(domain) > 1:
+        return _nothing_given_on_a_box(stream, domain, n_actions, columns, discount, expert, periodic)
+    bases = [family(max(ROW_SIZES)).on(domain) for family in FAMILIES]
+    targets = bases[0].resized(TARGETS)
+    pairs = [(basis, basis) for basis in bases] + [(targets, basis.resized(TARGETS)) for basis in bases]
+    results = accumulate(stream, pairs, n_actions=n_actions, folds=FOLDS)
+    measured, compared = results[: len(bases)], results[len(bases) :]
+    winner, why = best_family(compared)
+    folds = measured[winner]
+    chosen = columns is None
+    if columns is None:
+        columns = best_columns(folds)
+    else:
+        what = "a whole number of functions, unless a basis is given"
+        columns = as_count(columns, "columns", most=max(ROW_SIZES), meaning=what)
+    size = best_size(folds, columns, discount=discount, expert=expert)
+    basis = bases[winner].resized(size)
+    reason = "least held-out error" if chosen else "as asked"
+    sentence = f"{basis.kind} ({why}), {columns} columns ({reason}), {size} rows (held-out margin)"
+    return total(folds), Choice(basis, columns, sentence)
+
+
+def places(domain: Domain) -> Basis:
+    """A basis whose design says where to ask a simulator before a basis is chosen."""
+    return FAMILIES[0](1) if len(domain) == 1 else product(*[Legendre(2)] * len(domain))
+
+
+def _nothing_given_on_a_box(
+    stream: Iterable[Piece],
+    domain: Domain,
+    n_actions: int,
+    columns: int | None,
+    discount: float,
+    expert: int,
+    periodic: Sequence[int],
+) -> tuple[Moments, Choice]:
+    """Polynomials by total degree: choose the columns, then among every other degree the rows."""
+    basis = of_degree(domain, 1, periodic)
+    for degree in range(2, 11):
+        larger = of_degree(domain, degree, periodic)
+        basis = larger if larger.size <= MOST_ROWS_ON_A_BOX else basis
+    (folds,) = accumulate(stream, [(basis, basis)], n_actions=n_actions, folds=FOLDS)
+    if columns is not None:
+        as_asked(basis, columns)
+    chosen = best_columns(folds) if columns is None else columns
+    sizes = sorted(basis.complete_sizes()[:2:-2]) or [basis.size]
+    size = best_size(folds, chosen, discount=discount, expert=expert, sizes=sizes)
+    basis, reason = basis.resized(size), "least held-out error" if columns is None else "as asked"
+    degree = int(basis.degrees.sum(axis=1).max())
+    kind = "Legendre" + ", Fourier where it goes around," * bool(periodic)
+    sentence = f"{kind} up to total degree {degree}, {size} rows (held-out margin), {chosen} columns ({reason})"
+    return total(folds), Choice(basis, chosen, sentence)
+
+
+def best_family(compared: Sequence[Sequence[Moments]]) -> tuple[int, str]:
+    """The family that predicts held-out targets better than the first by more than one standard error, and why."""
+    errors = [held_out_errors(folds)[:, best_columns(folds) - 1] for folds in compared]
+    if not all(np.isfinite(error).all() for error in errors):
+        return 0, "too little data to compare families"
+    gaps = [errors[0] - error for error in errors]
+    gains = [float(gap.mean()) for gap in gaps]
+    best = int(np.argmax(gains))
+    if best and gains[best] > gaps[best].std(ddof=1) / len(gaps[best]) ** 0.5:
+        return best, f"held-out error {gains[best] / errors[0].mean():.2%} below {compared[0][0].columns.kind}"
+    others = ", ".join(folds[0].columns.kind for folds in compared[1:])
+    return 0, f"{others} predicts held-out data no better"
+
+
+def held_out_errors(folds: Sequence[Moments]) -> Array:
+    """Mean squared error of predicting φ(s') from the first c functions of s, for every c: ``[folds, k_s]``.
+
+    Everything needed is in the moments: Σ‖y − Bx‖² = tr(Σ yyᵀ − 2BΣ xyᵀ + BΣ xxᵀBᵀ). In coordinates that make the
+    training Gram matrix the identity (its Cholesky factor is nested, as the bases are) the fits of all c are leading
+    blocks of one. Infinite where the other folds cannot determine B; no less than rounding, so that predictions which
+    are exact but for rounding are equally good.
+    """
+    whole = total(folds)
+    errors = np.full((len(folds), whole.columns.size), np.inf)
+    for left_out, test in enumerate(folds):
+        gram = whole.gram - test.gram
+        usable = _determined(gram, whole.counts - test.counts)
+        if not usable:
+            continue
+        c = slice(usable)
+        white = np.linalg.inv(np.linalg.cholesky(gram[:, c, c]))
+        fit = (whole.cross - test.cross)[:, :, c] @ white.transpose(0, 2, 1)
+        explained = np.einsum("aij,aij->j", fit, test.cross[:, :, c] @ white.transpose(0, 2, 1))
+        doubly = np.einsum(
+            "aij,aij->ij", fit.transpose(0, 2, 1) @ fit, white @ test.gram[:, c, c] @ white.transpose(0, 2, 1)
+        )
+        squares = np.einsum("aaii->", test.outer)
+        missed = squares - 2 * explained.cumsum() + np.diag(doubly.cumsum(0).cumsum(1))
+        errors[left_out, c] = np.maximum(missed, EXACT * squares) / max(test.counts.sum(), 1)
+    return errors
+
+
+def _determined(gram: Array, counts: NDArray[np.int64]) -> int:
+    """How many leading columns every action's Gram matrix tells apart; more columns are never better conditioned."""
+
+    def well(columns: int) -> bool:
+        return bool((np.linalg.cond(gram[:, :columns, :columns]) <= MAX_CONDITION).all())
+
+    return bisect_left(range(1, min(gram.shape[1], int(counts.min())) + 1), True, key=lambda c: not well(c))
+
+
+def _candidates(moments: Moments) -> Sequence[int]:
+    """The numbers of columns to compare."""
+    if isinstance(moments.columns, ProductBasis):
+        return _candidates_on_a_box(moments.columns, min(moments.rows.size, MOST_COLUMNS_ON_A_BOX))
+    most = min(moments.columns.size, moments.rows.size, MOST_COLUMNS)
+    step = 2 if moments.columns.kind == "Fourier" else 1  # sine and cosine of a frequency come together
+    return range(min(FEWEST_COLUMNS, most), most + 1, step)
+
+
+def _candidates_on_a_box(columns: ProductBasis, most: int) -> list[int]:
+    """Complete sets of indices that are in no coordinate simpler than the fewest columns of one."""
+    sizes = [size for size in columns.complete_sizes() if size <= most]
+    fewest = [1 if factor.kind == "Fourier" else FEWEST_COLUMNS - 1 for factor in columns.factors]
+    return [size for size in sizes if (columns.degrees[:size].max(axis=0) >= fewest).all()] or sizes[-1:]
+
+
+def best_columns(folds: Sequence[Moments]) -> int:
+    """The number of functions of the state that predicts held-out data best."""
+    candidates, errors = _candidates(folds[0]), held_out_errors(folds).mean(axis=0)
+    return candidates[int(np.argmin([errors[columns - 1] for columns in candidates]))]
+
+
+def held_out_signal(folds: Sequence[Moments], size: int, columns: int, *, discount: float, expert: int) -> Array:
+    """The worst margin of a reward on the fold it was not fitted to, in units of its value's noise: ``[folds]``."""
+    signals = np.full(len(folds), -np.inf)
+    for left_out, fold in enumerate(folds):
+        try:
+            train = estimate(total(other for i, other in enumerate(folds) if i != left_out).leading(size, columns))
+            test = bellman(estimate(fold.leading(size, columns)), discount=discount, expert=expert)
+        except ValueError:  # too little data in a fold for this size
+            continue
+        fitted = bellman(train, discount=discount, expert=expert)
+        value = recover(fitted, tolerance=1e-4).value
+        if value is not None:
+            curves = np.einsum("i,aij->aj", value, test.advantage)
+            worst = min(minimum(test.columns, curve)[1] for curve in curves)
+            signals[left_out] = worst / max(float(value @ fitted.spread @ value), 1e-300) ** 0.5
+    return signals
+
+
+def best_size(
+    folds: Sequence[Moments], columns: int, *, discount: float, expert: int, sizes: Sequence[int] = ROW_SIZES
+) -> int:
+    """The smallest row size whose held-out signal is within one standard error of the best."""
+    sizes = [size for size in sizes if columns <= size <= folds[0].rows.size]
+    signals = np.array([held_out_signal(folds, size, columns, discount=discount, expert=expert) for size in sizes])
+    means: Array = signals.mean(axis=1)
+    best = int(means.argmax())
+    if not np.isfinite(means[best]):
+        return sizes[0]
+    for index, size in enumerate(sizes[:best]):
+        gap: Array = signals[best] - signals[index]
+        if np.isfinite(gap).all() and gap.mean() <= gap.std(ddof=1) / np.sqrt(len(gap)):
+            return size
+    return sizes[best]

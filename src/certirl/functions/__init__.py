@@ -1,0 +1,1 @@
+"""Bases, products of bases, rewards, extrema and inequalities of functions."""

@@ -1,0 +1,1 @@
+"""The state space, input checks, files, progress lines, and parallel work."""

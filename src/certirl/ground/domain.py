@@ -1,0 +1,186 @@
+"""The state space: a box, and arrays of states checked against it once, at the boundary."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from certirl.ground.doors import as_array, as_count, setting, shown
+
+Array = NDArray[Any]
+Domain = tuple[tuple[float, float], ...]
+
+# States this far outside (relative to the width) are rounding, not mistakes: they are moved to the edge.
+_ROUNDING = 1e-9
+
+MOST_ACTIONS = 1_000  # sums of products are kept for every pair of actions
+_LARGEST_ACTION = 2**31  # beyond it, what looks like an action is something else
+_FEW = 100  # actions that a log may leave out unless the number of actions is given
+_WIDTHS = 1e-100, 1e100  # half of a domain: its square and that of its inverse stay finite
+
+
+def freeze(record: Any) -> None:
+    """Make every array of a frozen dataclass read-only, without touching the caller's own array."""
+    for field in fields(record):
+        value = getattr(record, field.name)
+        if isinstance(value, np.ndarray):
+            view = value.view()
+            view.flags.writeable = False
+            object.__setattr__(record, field.name, view)
+
+
+def as_domain(value: Any) -> Domain:
+    """Turn ``(low, high)`` or a sequence of such pairs into a tuple of float pairs, one per coordinate."""
+    written, got = setting("domain"), f"got {shown(value)}"
+    try:
+        box = as_array(value, "domain").astype(np.float64)
+    except ValueError:
+        raise ValueError(f"{written} must be (low, high) or a tuple of such pairs, {got}") from None
+    if box.ndim == 1:
+        box = box[None, :]
+    if box.ndim != 2 or box.shape[1] != 2 or len(box) == 0:
+        raise ValueError(f"{written} must be (low, high) or a tuple of such pairs, {got}")
+    if not np.isfinite(box).all():
+        raise ValueError(f"{written} must have finite ends, {got}; clip or squash unbounded coordinates first")
+    if not (box[:, 0] < box[:, 1]).all():
+        raise ValueError(f"every interval of the domain needs low < high, {got}")
+    widths = box[:, 1] / 2 - box[:, 0] / 2
+    if not ((widths > _WIDTHS[0]) & (widths < _WIDTHS[1])).all():
+        raise ValueError(
+            f"every interval of the domain needs a width between {_WIDTHS[0]:g} and {_WIDTHS[1]:g}, {got}; "
+            "measure the states in other units"
+        )
+    return tuple((float(low), float(high)) for low, high in box)
+
+
+def describe(domain: Domain) -> str:
+    """Write a box as ``[-1, 1] × [0, 2]``."""
+    texts = (
+        (f"{low:g}", f"{high:g}") if f"{low:g}" != f"{high:g}" else (repr(low), repr(high)) for low, high in domain
+    )
+    return " × ".join(f"[{low}, {high}]" for low, high in texts)
+
+
+def one_coordinate(domain: Domain, what: str, *, switching: bool = False) -> None:
+    """Refuse, with a sentence, what is done for one coordinate only."""
+    if len(domain) != 1:
+        instead = (
+            "certirl.solve takes any box, with delta up to three coordinates, or more if all of them move "
+            f"independently: write components={[[c] for c in range(len(domain))]}"
+        )
+        if switching:
+            instead = "certirl.solve without delta takes any box and tries the answer on fresh states"
+        raise ValueError(
+            f"{what} for states of one coordinate in this version, got the domain {describe(domain)}; {instead}"
+        )
+
+
+def as_rows(states: ArrayLike, dimension: int, *, name: str = "states", first: int = 0) -> Array:
+    """Turn ``[n]`` (one coordinate), ``[n, d]`` or a single state into a finite float array ``[n, d]``.
+
+    Complaints number the rows from ``first``, so that a part of a file can name its row in the whole.
+    """
+    with np.errstate(over="ignore"):  # what is too large for double precision is reported as infinite
+        rows = as_array(states, name, first=first).astype(np.float64, copy=False)
+    if rows.ndim == 0 and dimension == 1:
+        rows = rows.reshape(1, 1)
+    elif rows.ndim == 1:
+        rows = rows[:, None] if dimension == 1 else rows[None, :]
+    if rows.ndim != 2 or rows.shape[1] != dimension:
+        wanted = "[n] or [n, 1]" if dimension == 1 else f"[n, {dimension}]"
+        raise ValueError(f"{name} must have shape {wanted}, got {list(np.shape(states))}")
+    bad = ~np.isfinite(rows).all(axis=1)
+    if bad.any():
+        raise ValueError(f"{name} must be finite: row {first + int(bad.argmax())} is {rows[bad.argmax()].tolist()}")
+    return rows
+
+
+def as_states(states: ArrayLike, domain: Domain, *, name: str = "states", first: int = 0) -> Array:
+    """Turn states into ``[n, d]`` and check that each lies in the box; rounding at the edges is repaired."""
+    rows = as_rows(states, len(domain), name=name, first=first)
+    low, high = np.array(domain).T
+    slack = _ROUNDING * (high - low)
+    outside = ((rows < low - slack) | (rows > high + slack)).any(axis=1)
+    if outside.any():
+        worst = int(outside.argmax())
+        raise ValueError(
+            f"{int(outside.sum())} of {len(rows)} {name} lie outside the domain {describe(domain)}: "
+            f"row {first + worst} is {rows[worst].tolist()}; widen the domain or remove them"
+        )
+    return np.clip(rows, low, high)
+
+
+def as_actions(actions: Any, *, n_actions: int | None = None, first: int = 0) -> NDArray[np.intp]:
+    """Turn ``[n]`` or ``[n, 1]`` into whole numbers 0, 1, … below ``n_actions``; rows are counted from ``first``."""
+    raw = as_array(actions, "actions", first=first, instead="map names or torques to whole numbers 0, 1, …")
+    if raw.ndim == 2 and raw.shape[1] == 1:
+        raw = raw[:, 0]
+    if raw.ndim != 1:
+        raise ValueError(f"actions must have shape [n], got {list(raw.shape)}")
+    whole = np.isfinite(raw) & (raw == np.round(raw)) & (raw >= 0) & (raw < _LARGEST_ACTION)
+    if not whole.all():
+        row = int(whole.argmin())
+        raise ValueError(
+            f"actions must be whole numbers 0, 1, …, got {float(raw[row]):.12g} in row {first + row}; "
+            "map names or torques to numbers first"
+        )
+    if raw.size and raw.max() >= (MOST_ACTIONS if n_actions is None else n_actions):
+        row = int((raw >= (MOST_ACTIONS if n_actions is None else n_actions)).argmax())
+        found = f"action {int(raw[row])} in row {first + row} is"
+        if n_actions is None:
+            raise ValueError(f"{found} above {MOST_ACTIONS - 1}, the largest possible: number the actions 0, 1, …")
+        known = f"among the {n_actions} actions 0 … {n_actions - 1}" if n_actions > 1 else "the only action, 0"
+        raise ValueError(f"{found} not {known}")
+    return raw.astype(np.intp)
+
+
+def as_n_actions(value: Any, *, name: str = "n_actions") -> int:
+    """The number of actions, as it was declared."""
+    return as_count(value, name, most=MOST_ACTIONS, meaning="a whole number of actions")
+
+
+def count_actions(actions: NDArray[np.intp]) -> int:
+    """The largest action of a log plus one, unless most actions up to it never occur: then they are misnumbered."""
+    count, seen = int(actions.max()) + 1, int(np.count_nonzero(np.bincount(actions)))
+    if count > max(_FEW, 10 * seen):
+        raise ValueError(
+            f"the largest action is {count - 1} but only {seen} different actions occur: number them 0 … {seen - 1}, "
+            f"or declare that there are {count} actions"
+        )
+    return count
+
+
+def as_axes(axes: Any, dimension: int, *, name: str = "periodic") -> tuple[int, ...]:
+    """Numbers of coordinates, each among 0 … d − 1, as a tuple."""
+    try:
+        found = None if isinstance(axes, str) else [as_count(axis, name, least=0, most=dimension - 1) for axis in axes]
+    except (TypeError, ValueError):
+        found = None
+    if found is None:
+        known = "coordinate 0 alone" if dimension == 1 else f"coordinates 0 … {dimension - 1}"
+        known = f"and the states have {known}; got {shown(axes)}"
+        raise ValueError(f"{setting(name)} must be a tuple of coordinates, {known}")
+    return tuple(found)
+
+
+def no_box() -> str:
+    """Why there is no box around the data."""
+    return f"some coordinate never changes, so the data spans no box: write {setting('domain', '((low, high), …)')}"
+
+
+def bounding_box(states: Array, next_states: Array) -> Domain:
+    """The smallest box that holds all of them ``[n, d]``."""
+    low = np.minimum(states.min(axis=0), next_states.min(axis=0))
+    high = np.maximum(states.max(axis=0), next_states.max(axis=0))
+    if not (low < high).all():
+        raise ValueError(no_box())
+    return as_domain(np.stack([low, high], axis=1))
+
+
+def like_input(values: Array, states: ArrayLike, dimension: int) -> Any:
+    """Give one number per state back as it was asked: a float for a single state, ``[n]`` for many."""
+    single = np.ndim(states) == (0 if dimension == 1 else 1)
+    return float(values[0]) if single else values

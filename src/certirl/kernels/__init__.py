@@ -1,0 +1,1 @@
+"""Sums of products of basis functions, on a core and on a GPU."""

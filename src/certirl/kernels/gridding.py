@@ -1,0 +1,156 @@
+"""Sums of harmonics by gridding: each point is spread over eight nodes, and the sums are read off a transform.
+
+The cost of a point does not depend on the number of harmonics. The price is an error with a bound: with κ the window
+and κ̂ its transform, a harmonic of ν periods per node is replaced, at a point a, by itself times
+``Σ_l κ(l − a) e^{2πiν(l − a)} / κ̂(ν)``, a factor that depends on ν ≤ 1/6 and the place of a between two nodes only.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import fft
+
+from certirl.ground.domain import Array
+from certirl.kernels.fused import within  # noqa: F401  # part of what a kernel offers
+from certirl.kernels.spreading import (
+    BATCH,
+    PARTS,
+    TABLE,
+    WIDTH,
+    add_pairs,
+    add_pairs_in_bands,
+    add_singles,
+    aligned,
+    window_transform,
+)
+
+NODES_PER_PERIOD = 6
+# The factor is within 1.46e-8 of one on a fine grid of ν and a, and its slope allows 1.1e-9 more between
+# (tests/kernels/test_sums.py). For cosines of arccos t, a position off by ARCCOS_ERROR adds at most 800 times that.
+FACTOR_ERROR = 1.6e-8
+# A node that takes r values in turn is off by at most r · 2^-53 of their sum, times κ̂(0)/κ̂(1/6) < 1.51 per coordinate
+# once the transform is read. The grid is read and cleared after so many rows: below 2.2e-9.
+FLUSH = 1 << 23
+# |error| of an entry of Σ h(y) h(x)ᵀ or Σ h(x), divided by the number of rows; products of two errors are below 1e-15.
+ERROR = 3.5e-8
+
+_IN_CACHE = 1 << 17  # nodes: above it, pairs are spread band by band
+_SLAB = 64  # rows transformed at a time
+
+
+class Axis:
+    """The nodes of one variable: around the circle, or on its upper half, where cosines are mirrored.
+
+    Args:
+        count: how many harmonics.
+        circular: sines and cosines of πt, or cosines of arccos t.
+    """
+
+    def __init__(self, count: int, circular: bool) -> None:
+        self.count, self.circular = count, circular
+        fastest = count // 2 if circular else count - 1
+        half = fft.next_fast_len(max(WIDTH, NODES_PER_PERIOD * fastest // 2), real=True)
+        self._around = 2 * half
+        self._nodes = 2 * half if circular else half
+        self.length = self._nodes + WIDTH  # the points between the last two nodes reach over the end
+        self.parts = float(PARTS * self._nodes)
+        self._gain = 1.0 / window_transform(np.arange(fastest + 1) / self._around)
+
+    def transform(self, values: Array) -> Array:
+        """Σ h, along the last axis, of what was spread over the nodes: ``[…, count]`` from ``[…, length]``."""
+        before, last = WIDTH // 2 - 1, self._nodes
+        low, nodes, high = np.split(values, [before, before + last + 1], axis=-1)
+        if self.circular:
+            return self._circle(nodes, low, high)
+        nodes = nodes.copy()
+        nodes[..., 1 : before + 1] += low[..., ::-1]
+        nodes[..., last - high.shape[-1] : last] += high[..., ::-1]
+        nodes[..., [0, last]] *= 2.0  # the transform counts the nodes between twice
+        return fft.dct(nodes, type=1, axis=-1)[..., : self.count] * (self._gain / 2)
+
+    def _circle(self, nodes: Array, low: Array, high: Array) -> Array:
+        around = nodes[..., :-1].copy()
+        around[..., 0] += nodes[..., -1]
+        around[..., 1 : high.shape[-1] + 1] += high
+        around[..., -low.shape[-1] :] += low
+        spectrum = fft.rfft(around, axis=-1)[..., : self._gain.size]
+        gain = self._gain * (-1.0) ** np.arange(self._gain.size)  # the first node is t = −1
+        sums = np.empty((*around.shape[:-1], self.count))
+        np.multiply(spectrum.real, gain, out=sums[..., 0::2])
+        np.multiply(spectrum.imag[..., 1:], -gain[1:], out=sums[..., 1::2])
+        return sums
+
+
+class Pairs:
+    """Σ h(y) h(x)ᵀ for two sets of harmonics, within ERROR per pair."""
+
+    def __init__(self, counts: tuple[int, int], circular: tuple[bool, bool]) -> None:
+        self._rows, self._columns = (Axis(*axis) for axis in zip(counts, circular, strict=True))
+        self._parts, self._circular = (self._rows.parts, self._columns.parts), circular
+        self._grid = aligned(self._rows.length * self._columns.length)
+        self._in_bands = self._grid.size > _IN_CACHE
+        self._spread = add_pairs_in_bands if self._in_bands else add_pairs
+        self._total, self._waiting = np.zeros(counts), 0
+        self._held: list[tuple[Array, Array]] = []
+
+    def add(self, y: Array, x: Array) -> None:
+        """Add pairs that were checked before."""
+        if self._in_bands:  # every batch walks through the whole grid: few long ones
+            self._held.append((y.copy(), x.copy()))
+            if sum(part.size for part, _ in self._held) >= BATCH:
+                self._let_go()
+        else:
+            self._add(y, x)
+
+    def _let_go(self) -> None:
+        if self._held:
+            y, x = map(np.concatenate, zip(*self._held, strict=True))
+            self._held = []
+            self._add(y, x)
+
+    def _add(self, y: Array, x: Array) -> None:
+        while y.size:
+            room = FLUSH - self._waiting
+            self._spread(y[:room], x[:room], self._parts, self._circular, TABLE, self._grid, self._columns.length)
+            self._waiting += y[:room].size
+            y, x = y[room:], x[room:]
+            if self._waiting == FLUSH:
+                self._total += self._read()
+                self._grid[:], self._waiting = 0.0, 0
+
+    def sums(self) -> Array:
+        """Σ h(y) h(x)ᵀ so far."""
+        self._let_go()
+        return self._total + self._read()
+
+    def _read(self) -> Array:
+        grid = self._grid.reshape(self._rows.length, self._columns.length)
+        half = np.empty((self._columns.count, self._rows.length))
+        for start in range(0, len(grid), _SLAB):
+            part = slice(start, start + _SLAB)
+            half[:, part] = self._columns.transform(grid[part]).T
+        return self._rows.transform(half).T
+
+
+class Singles:
+    """Σ h(x) for one set of harmonics, within ERROR per point."""
+
+    def __init__(self, count: int, circular: bool) -> None:
+        self._axis = Axis(count, circular)
+        self._line = aligned(self._axis.length)
+        self._total, self._waiting = np.zeros(count), 0
+
+    def add(self, x: Array) -> None:
+        """Add points that were checked before."""
+        while x.size:
+            room = FLUSH - self._waiting
+            add_singles(x[:room], self._axis.parts, self._axis.circular, TABLE, self._line)
+            self._waiting += x[:room].size
+            x = x[room:]
+            if self._waiting == FLUSH:
+                self._total += self._axis.transform(self._line)
+                self._line[:], self._waiting = 0.0, 0
+
+    def sums(self) -> Array:
+        """Σ h(x) so far."""
+        return self._total + self._axis.transform(self._line)

@@ -1,0 +1,211 @@
+"""Data on an accelerator: torch tensors stay where they are, and only sums come back.
+
+Function values are made in single precision, summed up over a few hundred rows at a time in single precision too, and
+from there on in double: `error` bounds what that costs. The same code runs on torch's CPU device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.util import find_spec
+from itertools import combinations, combinations_with_replacement, pairwise
+from typing import Any
+
+import numpy as np
+
+from certirl.functions import harmonics as _harmonics
+from certirl.functions.bases import FAMILIES, Basis
+from certirl.ground.domain import Array, Domain, describe
+
+# Rows whose products are summed up in single precision; rows whose functions are in memory at once.
+BLOCK, SLAB = 1024, 1 << 20
+PIECE = 1 << 24  # rows per piece, of one coordinate: enough to keep a large device busy
+MOST_FUSED = 32  # harmonics of two variables together: more would not fit into registers
+
+
+def torch() -> Any:
+    """The library, or a sentence."""
+    try:
+        import torch
+    except ImportError:
+        raise ImportError('tensors need torch: pip install "certirl[gpu]"') from None
+    return torch
+
+
+def is_tensor(values: Any) -> bool:
+    """Whether these, or a device, are torch's, without importing it."""
+    return type(values).__module__.partition(".")[0] == "torch"
+
+
+def as_tensor_states(states: Any, domain: Domain, *, name: str = "states") -> Any:
+    """States as a tensor ``[n, d]`` on their device, each checked to lie in the box."""
+    if not is_tensor(states):
+        raise TypeError(f"{name} must be a torch tensor like the states they follow, got {type(states).__name__}")
+    if not states.is_floating_point():
+        raise ValueError(f"{name} must be floating-point numbers, got a tensor of {states.dtype}")
+    rows = states[:, None] if states.ndim == 1 and len(domain) == 1 else states
+    if rows.ndim != 2 or rows.shape[1] != len(domain):
+        raise ValueError(f"{name} must have shape [n, {len(domain)}], got {list(states.shape)}")
+    low, high = (rows.new_tensor(ends) for ends in zip(*domain, strict=True))
+    slack = 1e-6 * (high - low)  # single precision rounds at the edges
+    inside = ((rows >= low - slack) & (rows <= high + slack)).all()  # which nothing but numbers passes
+    if not bool(inside):
+        raise ValueError(f"{name} must be numbers inside the domain {describe(domain)}; some are not")
+    return rows.clamp(low, high)
+
+
+def on_host(pieces: Iterable[Any], domain: Domain, size: int) -> Iterator[Any]:
+    """Pieces of data in NumPy, double precision, wherever they were, of at most ``size`` rows.
+
+    The ends of a domain may lie a little inside their rounding to single precision: states are put back.
+    """
+    low, high = np.array(domain).T
+    for piece in pieces:
+        for start in range(0, len(piece.states), size):
+            parts = (piece.states[start : start + size], piece.next_states[:, start : start + size])
+            if is_tensor(piece.states):
+                parts = tuple(np.clip(part.double().cpu().numpy(), low, high) for part in parts)
+            yield type(piece)(piece.actions, *parts)
+
+
+def generator(seed: np.random.SeedSequence, device: Any) -> Any:
+    """A generator of the device's own, for this seed."""
+    (words,) = seed.generate_state(1, np.uint64)
+    return torch().Generator(device=device).manual_seed(int(words >> np.uint64(1)))
+
+
+def draw_states(basis: Basis, n: int, rng: Any, *, design: bool) -> Any:
+    """n states of a basis on the generator's device, from its weight or its design: ``[n, d]``, single precision."""
+    parts: Sequence[Basis] = getattr(basis, "parts", (basis,))  # of several coordinates, the family of each
+    u, columns = torch().rand(n, len(parts), generator=rng, device=rng.device), []
+    for own, part in zip(u.T, parts, strict=True):
+        ((low, high),) = part.domain
+        uneven = part.kind == "Chebyshev" or (design and part.kind != "Fourier")
+        t = torch().cos(np.pi * own) if uneven else 2 * own - 1
+        columns.append(((low + high) / 2 + (high - low) / 2 * t).clamp(low, high))
+    return torch().stack(columns, dim=1)
+
+
+def _reference(basis: Basis, states: Any) -> Any:
+    """t ∈ [-1, 1] in single precision for states ``[n, 1]`` of the domain."""
+    ((low, high),) = basis.domain
+    return ((states[:, 0] - (low + high) / 2) / ((high - low) / 2)).clamp(-1, 1).to(torch().float32)
+
+
+def harmonics(points: Any, counts: Sequence[int], circular: Sequence[bool]) -> Any:
+    """The harmonics of several variables side by side: ``[H, n]`` from coordinates t ∈ [-1, 1] ``[v, n]``."""
+    if can_fuse(points.device):
+        from certirl.kernels.triton import harmonic_rows
+
+        return harmonic_rows(points, tuple(counts), tuple(circular))
+    rows, first = points.new_empty((sum(counts), points.shape[1])), 0
+    for t, count, around in zip(points, counts, circular, strict=True):
+        own = rows[first : first + count]
+        own[0] = 1.0
+        if count > 1:
+            (_fill_circle if around else _fill_cosines)(own, t)
+        first += count
+    return rows
+
+
+def _fill_circle(rows: Any, t: Any) -> None:
+    sin, cos = torch().sin(np.pi * t), torch().cos(np.pi * t)
+    rows[1], rows[2] = sin, cos
+    for row in range(3, len(rows), 2):
+        rows[row] = rows[row - 2] * cos + rows[row - 1] * sin
+        rows[row + 1] = rows[row - 1] * cos - rows[row - 2] * sin
+
+
+def _fill_cosines(rows: Any, t: Any) -> None:
+    rows[1] = t
+    for n in range(2, len(rows)):
+        rows[n] = 2 * t * rows[n - 1] - rows[n - 2]
+
+
+class TensorSums:
+    """Σ φ_i(s_i) φ_j(s_j)ᵀ in the making, for every pair of several variables, on the device of the data.
+
+    Attributes:
+        bases: the basis of each variable.
+        kernels: {"fused"}, one kernel for each pair of variables, where the device and the sizes allow it; {"blocks"},
+            matrix products of blocks of harmonics, elsewhere.
+        n: how many rows were added.
+        error: ``|error| ≤ error · n · sup|φ_i| · sup|φ_j|`` for every entry, from rounding to single precision.
+    """
+
+    def __init__(self, bases: Sequence[Basis], device: Any) -> None:
+        for basis in bases:
+            if getattr(basis, "kind", None) not in FAMILIES:
+                raise TypeError(f"on a device, sums are for {', '.join(FAMILIES)}; got {basis}")
+        self.bases, self.n = tuple(bases), 0
+        self._counts = [_harmonics.count(basis) for basis in bases]
+        self._circular = [_harmonics.is_circular(basis) for basis in bases]
+        self._totals: dict[tuple[int, ...], Any] = {}
+        self._fused = can_fuse(device) and sum(sorted(self._counts)[-2:]) <= MOST_FUSED
+        self.kernels = {"fused" if self._fused else "blocks"}
+        every = range(len(self.bases))
+        self._groups = list(combinations(every, 2)) if self._fused else [tuple(every)]
+        self.error = 2.0**-24 * (4 * max(self._counts) ** 2 + BLOCK)
+
+    def add(self, *states: Any) -> None:
+        """Add rows, for each variable the states ``[n, 1]`` of its domain, checked before."""
+        points = torch().stack([_reference(basis, s) for basis, s in zip(self.bases, states, strict=True)])
+        for group in self._groups:
+            sums = self._sums(points if len(group) == len(points) else points[list(group)], group)
+            self._totals[group] = self._totals[group] + sums if group in self._totals else sums
+        self.n += points.shape[1]
+
+    def _sums(self, points: Any, group: tuple[int, ...]) -> Any:
+        """Σ h hᵀ over all rows, h the harmonics of the group's variables side by side: ``[H, H]``, double precision."""
+        counts, circular = tuple(self._counts[i] for i in group), tuple(self._circular[i] for i in group)
+        if self._fused:
+            from certirl.kernels.triton import joint_products
+
+            return joint_products(points, counts, circular)
+        slabs = (points[:, start : start + SLAB] for start in range(0, points.shape[1], SLAB))
+        return sum(_products(harmonics(slab, counts, circular)) for slab in slabs)
+
+    def blocks(self) -> dict[tuple[int, int], Array]:
+        """Σ φ_i φ_jᵀ of variables i ≤ j: ``[k_i, k_j]``, as NumPy arrays."""
+        found: dict[tuple[int, int], Array] = {}
+        for group, total in self._totals.items():
+            whole = total.cpu().numpy()
+            rows = [slice(start, end) for start, end in pairwise(np.cumsum([0, *(self._counts[i] for i in group)]))]
+            for (i, one), (j, other) in combinations_with_replacement(zip(group, rows, strict=True), 2):
+                half = _harmonics.combine(self.bases[i], whole[one, other])
+                found[i, j] = _harmonics.combine(self.bases[j], half.T).T
+        return found
+
+
+def can_fuse(device: Any) -> bool:
+    """Whether kernels of our own run there."""
+    return device.type == "cuda" and find_spec("triton") is not None
+
+
+def _products(stack: Any) -> Any:
+    """Σ h hᵀ over the rows of a slab ``[H, n]``: short sums in single precision, their sum in double."""
+    library, (size, n) = torch(), stack.shape
+    whole = n // BLOCK * BLOCK
+    total = stack.new_zeros((size, size), dtype=library.float64)
+    with _ExactProducts(library):
+        if whole:
+            blocks = stack[:, :whole].unflatten(1, (-1, BLOCK)).transpose(0, 1)
+            total += library.bmm(blocks, blocks.transpose(1, 2)).sum(dim=0, dtype=library.float64)
+        if whole < n:
+            rest = stack[:, whole:]
+            total += (rest @ rest.T).to(library.float64)
+    return total
+
+
+class _ExactProducts:
+    """No shortened factors: tensor cores would cut them to ten bits."""
+
+    def __init__(self, library: Any) -> None:
+        self._settings = library.backends.cuda.matmul
+
+    def __enter__(self) -> None:
+        self._before = self._settings.allow_tf32
+        self._settings.allow_tf32 = False
+
+    def __exit__(self, *_: object) -> None:
+        self._settings.allow_tf32 = self._before

@@ -1,0 +1,1 @@
+"""Certificates, refutations and the bounds behind them."""

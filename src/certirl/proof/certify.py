@@ -1,0 +1,557 @@
+"""The certificate: a reward in hand, fresh data, and a lower bound on its true margin with probability 1 − δ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from certirl.data.simulator import (
+    CHUNK,
+    NO_ENDS,
+    Placing,
+    Simulator,
+    as_generator,
+    as_samples,
+    can_pair,
+    check_simulator,
+    draw,
+    noise_fault,
+    terminal_of,
+)
+from certirl.data.transitions import Piece, Transitions, continued_rows, counted, has_repeats, pieces, repeated_rows
+from certirl.fit.bellman import check_problem
+from certirl.fit.estimate import MAX_CONDITION
+from certirl.functions.bases import Basis, as_basis
+from certirl.functions.bounded import bounded, scaled_expansion
+from certirl.functions.box_products import level, on_box
+from certirl.functions.boxes import ProductBasis, from_spec
+from certirl.functions.reward import Reward, RewardLike, unpack
+from certirl.ground.archive import Stored
+from certirl.ground.domain import Array, as_domain, as_states
+from certirl.ground.doors import as_flag, as_probability
+from certirl.ground.progress import Report, check_progress, watched_stream
+from certirl.ground.status import Claim, chance, unverified
+from certirl.ground.work import on
+from certirl.proof.bounds import LowerBound
+from certirl.proof.box_evidence import BOX_SUMS, BoxEvidence
+from certirl.proof.evidence import SUMS, Evidence, Surrogate, check_reward, fit_surrogate, same_family
+from certirl.proof.tail import TailLike, check_tail, tail_in_words, tail_number
+from certirl.proof.weigh import (
+    AnyEvidence,
+    check_box,
+    check_columns,
+    forecast_bounds,
+    gather,
+    lower_bounds,
+    spending_of,
+    well_determined,
+)
+
+# The surrogate only takes out what is predictable; the proof lives on the rest of the data.
+FIT_SHARE = 0.2
+SAMPLES = 100_000  # transitions per action that are drawn for a proof, where no number is given
+_ENDS_SOUGHT = {1: 401, 2: 101, 3: 25}  # states along each coordinate among which terminal ones are looked for
+
+# What a saved certificate says in words; the rest is arrays.
+_WORDS = (
+    "holds",
+    "margin",
+    "estimated",
+    "losses",
+    "delta",
+    "spending",
+    "tail",
+    "worst_action",
+    "samples",
+    "samples_needed",
+    "level",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate(Claim):
+    """With probability at least 1 − δ, min over states and rivals of D_a(s) is at least ``margin``.
+
+    Attributes:
+        holds: the margin is positive and the tail was declared: the expert is proved strictly optimal at every state.
+        margin: the lower bound: ``estimated`` minus the losses. May be negative: then nothing is proved.
+        estimated: the smallest estimated D_a(s), corrected by the fresh data.
+        losses: what is subtracted, by name; they add up.
+        delta: the probability of a false statement.
+        spending: how δ was split, by name.
+        assumptions: what must be true besides, in words.
+        tail: τ, or None if none was declared; then the word is "conditional", never "certified".
+        worst_state, worst_action: where the bound is lowest.
+        samples: fresh transitions per action.
+        samples_needed: an estimate of how many would do; None if no number would.
+        level: how the operators acting on the residual were bounded: 1, to all orders through their estimates.
+        surrogate, evidence: the numbers it rests on; `certirl check` derives the verdict from them again.
+    """
+
+    holds: bool
+    margin: float
+    estimated: float
+    losses: dict[str, float]
+    delta: float
+    spending: dict[str, float]
+    assumptions: tuple[str, ...]
+    tail: float | None
+    worst_state: Array
+    worst_action: int
+    samples: int
+    samples_needed: int | None
+    level: int
+    surrogate: Surrogate
+    evidence: AnyEvidence
+    file: str | None = None
+    verified: bool = True
+
+    def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Words for a JSON header and numbers for arrays: enough to derive the verdict again."""
+        words = {name: getattr(self, name) for name in _WORDS}
+        grounds, numbers = packed_grounds(self.surrogate, self.evidence)
+        words |= {"assumptions": list(self.assumptions), **grounds}
+        return words, numbers | {"worst_state": self.worst_state}
+
+    @staticmethod
+    def unpacked(stored: Stored, reward: Reward, file: str) -> Certificate:
+        """The inverse of `packed`; refused if the sums lead to other numbers than the file tells."""
+        surrogate, evidence = unpacked_grounds(stored, reward)
+        told = unpacked_claim(stored, evidence.counts)
+        found = Certificate(
+            **told,
+            worst_action=stored.count("worst_action", most=len(evidence.counts) - 1),
+            worst_state=unpacked_state(stored, surrogate.columns),
+            samples_needed=stored.maybe("count", "samples_needed", least=1),
+            level=stored.count("level", least=1, most=1),
+            surrogate=surrogate,
+            evidence=evidence,
+            file=file,
+            verified=False,
+        )
+        if found.worst_action == surrogate.expert:
+            raise ValueError(f"certificate worst_action must be another action than the expert's, {surrogate.expert}")
+        delta = sum(found.spending.get(name, 0.0) for name in spending_of(evidence, 1.0))
+        delta = as_probability(delta, "the certificate's own part of delta")
+        with np.errstate(all="ignore"):  # of a file that was changed anything can come
+            lowest = lowest_bound(surrogate, evidence, delta=delta, tail=found.tail)
+        replace(found, **_of_bound(lowest.times(surrogate.unit))).sums_lead_to(told)
+        return found
+
+    def _headline(self) -> str:
+        headline = self._verified_headline()
+        return headline if self.verified else unverified(headline, self.file)
+
+    def _verified_headline(self) -> str:
+        if self.holds:
+            return f"Certified with probability {chance(self.delta)}: margin at least {self.margin:.4g}"
+        known = f"with probability {chance(self.delta)}{self.condition} the margin is at least {self.margin:.4g}"
+        return f"{self.word.capitalize()}: {known}"
+
+    def __str__(self) -> str:
+        place = ", ".join(f"{x:.4g}" for x in self.worst_state)
+        lines = [
+            self._headline(),
+            f"  {self.account(f' at s = {place} against action {self.worst_action}', digits=4)}",
+            f"  from {counted(self.evidence.counts)} fresh transitions per action"
+            + ("" if self.holds else f"; {self.missing}"),
+        ]
+        lines += [f"  assumed: {assumption}" for assumption in self.assumptions]
+        return "\n".join(lines)
+
+
+def packed_grounds(surrogate: Surrogate, evidence: AnyEvidence) -> tuple[dict[str, Any], dict[str, Array]]:
+    """What a bound rests on, the reward left out: words for a JSON header and numbers for arrays."""
+    words: dict[str, Any] = {"paired": evidence.paired, "columns": surrogate.columns.spec()}
+    words |= {name: getattr(surrogate, name) for name in ("low", "high", "unit", "discount", "expert")}
+    names = BOX_SUMS if isinstance(evidence, BoxEvidence) else SUMS
+    numbers = {name: getattr(evidence, name) for name in names}
+    return words, numbers | {name: getattr(surrogate, name) for name in ("g", "fits", "Z")}
+
+
+def unpacked_grounds(stored: Stored, reward: Reward) -> tuple[Surrogate, AnyEvidence]:
+    """The inverse of `packed_grounds`; refused if V of this reward has another range than the sums were made with."""
+    columns = from_spec(stored.field("columns"))
+    k, counts = columns.size, stored.array("counts", (None,), kinds="iu")
+    A = len(counts)
+    if A < 2 or (counts < k).any():
+        raise ValueError(f"counts must be those of two actions or more, {k} transitions each at least")
+    shapes: dict[str, tuple[int, ...]] = {"surprise": (A, k), "drift": (A, k, k), "fits": (A, k), "Z": (A, k, k)}
+    arrays: dict[str, Any] = {name: stored.array(name, shape) for name, shape in (shapes | {"g": (k,)}).items()}
+    if isinstance(columns, ProductBasis):
+        wide = level(columns).doubled
+        shapes = {"gram": (A, *wide), "spread": (A, A, *wide), "wobble": (A, A, *wide), "noise": (k, k)}
+    else:
+        shapes = {"gram": (A, k, k), "spread": (A, A, k, k), "wobble": (A, k, k, k)}
+        shapes |= {"reached": (A, max(k, reward.basis.size))}
+    arrays |= {name: stored.array(name, shape) for name, shape in shapes.items()}
+    unit = stored.number("unit", least=0, strict=True)
+    surrogate = Surrogate(
+        columns=columns,
+        reward=Reward(reward.basis, reward.coefficients / unit),
+        discount=stored.number("discount", least=0, most=1, strict=True),
+        expert=stored.count("expert", most=A - 1),
+        low=stored.number("low"),
+        high=stored.number("high"),
+        unit=unit,
+        **{name: arrays.pop(name) for name in ("g", "fits", "Z")},
+    )
+    if isinstance(columns, ProductBasis):
+        return surrogate, BoxEvidence(counts=counts, **arrays, paired=stored.flag("paired"))
+    evidence = Evidence(counts=counts, **arrays, paired=stored.flag("paired"))
+    check_reward(surrogate, evidence)
+    return surrogate, evidence
+
+
+def unpacked_state(stored: Stored, basis: Basis) -> Array:
+    """The worst state, which lies in the domain ``[d]``."""
+    row = stored.array("worst_state", (basis.dimension,))[None]
+    return as_states(row, basis.domain, name=f"{stored.owner}worst_state")[0]
+
+
+def unpacked_claim(stored: Stored, counts: Array) -> dict[str, Any]:
+    """What every certificate of an action says: numbers in their ranges, δ the sum of its parts."""
+    spending = stored.numbers("spending", least=0, most=1)
+    delta = as_probability(stored.field("delta"), "certificate delta")
+    if abs(sum(spending.values()) - delta) > 1e-9 * delta:
+        raise ValueError(f"the parts of delta must add up to {delta:g}, got {sum(spending.values()):g}")
+    if stored.count("samples") != counts.min():
+        raise ValueError(f"certificate samples must be {counts.min()}, as many as its sums are of")
+    return {
+        "holds": stored.flag("holds"),
+        "margin": stored.number("margin", infinite=True),
+        "estimated": stored.number("estimated", infinite=True),
+        "losses": stored.numbers("losses", infinite=True),
+        "delta": delta,
+        "spending": spending,
+        "assumptions": stored.texts("assumptions"),
+        "tail": stored.maybe("number", "tail", least=0, infinite=True),
+        "samples": stored.count("samples"),
+    }
+
+
+def certify(
+    reward: Any,
+    source: Simulator | Transitions,
+    *,
+    delta: float = 0.05,
+    tail: TailLike = None,
+    discount: float | None = None,
+    expert: int | None = None,
+    columns: Basis | None = None,
+    samples: int | None = None,
+    rng: Any = None,
+    reward_range: tuple[float, float] | None = None,
+    paired: bool | None = None,
+    progress: bool | Report | None = None,
+    map: Any = None,
+) -> Certificate:
+    """Prove, from data the reward has not seen, that the expert is strictly optimal under it: D_a(s) ≥ margin > 0.
+
+    Args:
+        reward: a `Solution`, a `Reward`, or any bounded function of states ``[n, d]``: also what another library gave.
+        source: a simulator, or transitions that were not used to find the reward.
+        delta: the probability of a false certificate.
+        tail: how far P_a f, |f| ≤ 1, can lie outside the span of the columns: a number (0 if exactly representable), a
+            `Smooth` bound on derivatives, or a function of the column basis. Without it nothing is "certified".
+        discount: γ; known from a solution.
+        expert: the expert's action; known from a solution.
+        columns: the functions of the state, for example ``Legendre(3)``; known from a solution.
+        samples: fresh transitions per action to draw, 100,000 if left out; for simulators only.
+        rng: a seed or Generator; needed with a simulator, and for splitting a log.
+        reward_range: bounds on a plain function; looked up on a grid, and added to the assumptions, if left out.
+        paired: ask a simulator with the same states and random numbers for every action, so that noise cancels between
+            actions; left out, it is done where a trial shows that rows keep their random numbers.
+        progress: True, False, a function ``(done, total)``, or None for a line if standard error is a terminal.
+        map: where to work through data: a number of threads, a Dask client or an executor; threads on all cores if
+            left out. Results do not depend on it.
+    """
+    delta = check_delta(delta)
+    samples = check_settings(source, samples, tail=tail, paired=paired, progress=progress)
+    reward, discount, expert, columns = _what_is_asked(reward, discount, expert, columns)
+    n_actions, domain = source.n_actions, as_domain(source.domain)
+    check_box(domain)
+    discount = check_problem(discount, expert, n_actions)
+    columns = as_basis(columns, domain, name="columns", like="certirl.Legendre(3)")
+    check_columns(columns)
+    check_endless(source)
+    check_enough(source, samples, columns.size)
+    notes: tuple[str, ...] = ("the reward was chosen without looking at these transitions",)
+    ends: dict[str, Any] = {}
+    if same_family(reward, columns):
+        if reward_range is not None:
+            bounded(reward, domain, reward_range)
+        reward, ends["unit"] = scaled_expansion(reward)
+    else:
+        reward = found = bounded(reward, domain, reward_range).normalised()
+        notes += found.assumptions
+        ends = {"reward_range": (found.low, found.high), "unit": found.unit}
+    training, fresh = split(source, columns, samples, rng, FIT_SHARE, progress, role="certify", paired=paired)
+    problem: dict[str, Any] = {"n_actions": n_actions, "discount": discount, "expert": expert}
+    with on(map):
+        surrogate = fit_surrogate(reward, training, columns=columns, **ends, **problem)
+        evidence = gather(surrogate, fresh)
+    return conclude(surrogate, evidence, delta=delta, tail=tail, notes=notes)
+
+
+def check_delta(delta: Any) -> float:
+    """A probability of failure."""
+    return as_probability(delta, "delta")
+
+
+def check_settings(source: Any, samples: Any, *, tail: Any, paired: Any, progress: Any) -> int:
+    """How many transitions per action to draw for a proof; refuse, before any work, settings without effect or sense.
+
+    Args:
+        source: a simulator, or a log, of which nothing is drawn.
+        samples: as asked for; None for the usual number.
+        tail: as in `certify`.
+        paired: as in `certify`.
+        progress: as in `certify`.
+    """
+    check_progress(progress)
+    check_tail(tail)
+    if not isinstance(source, Transitions):
+        check_simulator(source)
+        if paired is not None:
+            as_flag(paired, "paired")
+        count = SAMPLES if samples is None else as_samples(samples)
+        check_noise(source)
+        return count
+    for name, value in {"samples": samples, "paired": paired}.items():
+        if value is not None:
+            raise ValueError(f"{name} is for simulators: a log is used as it is, leave {name} out")
+    return 0
+
+
+def check_noise(simulator: Any) -> None:
+    """Refuse, with a sentence, simulators whose random numbers no proof can rest on."""
+    fault = noise_fault(simulator)
+    if fault:
+        raise ValueError(fault)
+
+
+def check_enough(source: Any, samples: int, columns: int) -> None:
+    """Refuse so few draws that the fresh ones cannot determine the columns."""
+    least = next(n for n in range(columns + 1, 2 * columns + 2) if n - max(int(FIT_SHARE * n), 1) >= columns)
+    if not isinstance(source, Transitions) and samples < least:
+        raise ValueError(f"samples must be at least {least:,} for {columns} columns, got {samples:,}")
+
+
+def has_ends(source: Any) -> bool:
+    """Whether there are terminal states: marked in a log, or some of those at which a simulator is asked."""
+    if isinstance(source, Transitions):
+        return source.terminal is not None and bool(source.terminal.any())
+    ended = terminal_of(source)
+    if ended is None:
+        return False
+    domain = as_domain(source.domain)
+    if len(domain) in _ENDS_SOUGHT:
+        return bool(ended(on_box(domain, _ENDS_SOUGHT)).any())
+    low, high = np.array(domain).T
+    return bool(ended(low + (high - low) * np.random.default_rng(0).random((20_000, len(domain)))).any())
+
+
+def check_endless(source: Any) -> None:
+    """Refuse problems with terminal states."""
+    if has_ends(source):
+        raise ValueError(NO_ENDS)
+
+
+def check_declared(transitions: Transitions) -> None:
+    """Refuse logs that no proof can rest on.
+
+    Fresh data would have placed the basis on a domain read off them, and new states may lie outside.
+    """
+    if transitions.domain_from_data:
+        raise ValueError("a certificate needs a declared domain: write Transitions(…, domain=(low, high))")
+    if has_ends(transitions):
+        raise ValueError(NO_ENDS)
+    sign = dependence(transitions)
+    if sign is not None:
+        finding, remedy, declaration = sign
+        raise ValueError(f"{INDEPENDENT}, and {finding}: {remedy}, or {declaration or 'solve without delta'}")
+
+
+INDEPENDENT = "a certificate needs transitions that are independent of each other"
+_DECLARE = "write Transitions(…, independent=True) if each of them was drawn by itself"
+
+
+def dependence(log: Transitions) -> tuple[str, str, str] | None:
+    """What shows that the rows of a log are not independent of each other, and the remedy; None if nothing does.
+
+    The third is what to write in Python where the sign can be wrong, empty where it cannot.
+    """
+    if log.episodes is not None and has_repeats(log.episodes[log.episodes >= 0]):
+        return "the steps of an episode follow from each other", "keep one step of every episode", ""
+    if log.independent is not None:
+        return None if log.independent else ("these are declared not to be", "draw others", "")
+    repeated = repeated_rows(log)
+    if repeated:
+        finding = f"{repeated:,} of {len(log):,} rows repeat the state, action and next state of another, as copies do"
+        return finding, "keep one of each", _DECLARE
+    continued = continued_rows(log)
+    if continued:
+        finding = (
+            f"{continued:,} of {len(log):,} rows start in the very state in which another ends, as steps of a walk do"
+        )
+        return finding, "keep single steps from far apart", _DECLARE
+    return None
+
+
+def split(
+    source: Simulator | Transitions,
+    columns: Basis,
+    samples: int,
+    rng: Any,
+    share: float,
+    progress: bool | Report | None,
+    *,
+    role: str,
+    paired: bool | None,
+    design: bool | Placing = True,
+) -> tuple[Iterable[Piece], Iterable[Piece]]:
+    """Independent data for training and for the proof: two streams of draws, or a random division of a log."""
+    if isinstance(source, Transitions):
+        first, second = divide(source, share, as_generator(0 if rng is None else rng))
+        return pieces(first, CHUNK), watched_stream(pieces(second, CHUNK), len(second), progress)
+    generator = as_generator(rng, role)
+    paired = can_pair(source, columns, generator, asked=paired)
+    training, fresh = generator.spawn(2)
+    few = max(int(share * samples), 1)
+    rest = max(samples - few, 1)
+    stream = draw(source, columns, rest, fresh, design=design, paired=paired, endless=True)
+    total = rest * source.n_actions
+    return (
+        draw(source, columns, few, training, design=design, paired=paired, endless=True),
+        watched_stream(stream, total, progress),
+    )
+
+
+def divide(transitions: Transitions, share: float, rng: np.random.Generator) -> tuple[Transitions, Transitions]:
+    """Two disjoint random parts of a log that a proof can rest on, whole pairs together."""
+    check_declared(transitions)
+    n = int(transitions.counts[0]) if transitions.paired else len(transitions)
+    chosen = np.zeros(n, dtype=bool)
+    chosen[rng.choice(n, max(int(share * n), 1), replace=False, shuffle=False)] = True
+    if transitions.paired:
+        rank = np.empty(len(transitions), dtype=np.intp)
+        for action in range(transitions.n_actions):
+            rank[transitions.actions == action] = np.arange(n)
+        chosen = chosen[rank]
+    if chosen.all() or not chosen.any():
+        raise ValueError(f"{len(transitions)} transitions are too few to set some aside for a certificate")
+    return transitions.where(chosen), transitions.where(~chosen)
+
+
+def conclude(
+    surrogate: Surrogate,
+    evidence: AnyEvidence,
+    *,
+    delta: float,
+    tail: TailLike,
+    notes: tuple[str, ...] = (),
+    others: dict[str, float] | None = None,
+) -> Certificate:
+    """Turn evidence into a certificate.
+
+    Args:
+        surrogate: what was fixed beforehand.
+        evidence: what the fresh data said.
+        delta: for this certificate alone.
+        tail: as in `certify`.
+        notes: further assumptions.
+        others: parts of δ that belong to other attempts, by name.
+    """
+    number = tail_number(tail, surrogate.columns)
+    if not well_determined(surrogate, evidence, MAX_CONDITION):
+        raise ValueError("the fresh states cannot tell the columns apart: use more data or fewer columns")
+    lowest = lowest_bound(surrogate, evidence, delta=delta, tail=number)
+    spending = {**spending_of(evidence, delta), **(others or {})}
+    return Certificate(
+        **_of_bound(lowest.times(surrogate.unit)),
+        holds=bool(lowest.margin > 0 and number is not None),
+        delta=sum(spending.values()),
+        spending=spending,
+        assumptions=(tail_in_words(tail, number, surrogate.columns), independence(paired=evidence.paired), *notes),
+        tail=number,
+        worst_state=lowest.state,
+        worst_action=lowest.rival,
+        samples=int(evidence.counts.min()),
+        samples_needed=samples_needed(surrogate, evidence, lowest, delta=delta, tail=number or 0.0),
+        level=1,
+        surrogate=surrogate,
+        evidence=evidence,
+    )
+
+
+def lowest_bound(surrogate: Surrogate, evidence: AnyEvidence, *, delta: float, tail: float | None) -> LowerBound:
+    """The bound against the rival that it is lowest for, in the surrogate's units."""
+    return min(lower_bounds(surrogate, evidence, delta=delta, tail=tail or 0.0), key=lambda bound: bound.margin)
+
+
+def _of_bound(worst: LowerBound) -> dict[str, Any]:
+    """The fields of a certificate that a bound gives."""
+    losses = {name: of(worst) for name, of in LOSSES.items()}
+    return {"margin": float(worst.margin), "estimated": worst.estimated, "losses": losses}
+
+
+def samples_needed(
+    surrogate: Surrogate, evidence: AnyEvidence, now: LowerBound, *, delta: float, tail: float
+) -> int | None:
+    """How many fresh transitions per action should do, if the estimate stays what it is; None if none would.
+
+    Forecast evidence has no surprises, so the present corrected estimate stands in for the margin.
+    """
+    if now.estimated <= 0:
+        return None
+    have = int(evidence.counts.min())
+
+    def enough(n: int) -> bool:
+        bounds = forecast_bounds(surrogate, evidence, n / have, delta=delta, tail=tail)
+        return now.estimated > max(bound.estimated - bound.margin for bound in bounds)
+
+    return least_enough(enough, 10 * surrogate.columns.size, have * 2**20)
+
+
+def least_enough(enough: Callable[[int], bool], low: int, high: int) -> int | None:
+    """The least n between low and high, to a tenth, that is enough; None if not even high is."""
+    if not enough(high):
+        return None
+    while high > 1.1 * low + 1:
+        middle = int((low * high) ** 0.5)
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+# What is taken off an estimate, by the name it is printed with.
+LOSSES: dict[str, Callable[[LowerBound], float]] = {
+    "estimation": lambda bound: bound.estimation,
+    "grid": lambda bound: bound.grid,
+    "second order": lambda bound: bound.second_order,
+    "truncation tail": lambda bound: bound.tail,
+    "solver": lambda bound: 0.0,  # the reward is taken as it is; no optimality of any program is used
+    "floating point": lambda bound: bound.floating,
+}
+
+
+def independence(*, paired: bool) -> str:
+    """What is assumed of the fresh data, as a certificate prints it."""
+    if paired:
+        return "what happens at different states is independent, across actions too (rows do not share random numbers)"
+    return "given the states, the fresh transitions are independent of each other"
+
+
+def _what_is_asked(
+    reward: Any, discount: float | None, expert: int | None, columns: Basis | None
+) -> tuple[RewardLike, float, int, Basis]:
+    """Take γ, π and the columns from a solution where they are not given."""
+    if columns is None and isinstance(getattr(reward, "basis", None), Basis) and hasattr(reward, "columns"):
+        columns = reward.basis.resized(reward.columns)
+    function, discount, expert = unpack(reward, discount, expert)
+    if discount is None or columns is None:
+        raise ValueError("a reward alone does not know the problem: pass discount and columns, say columns=Legendre(7)")
+    return function, discount, expert, columns

@@ -1,0 +1,369 @@
+"""The certificate for an expert who switches: strictly best outside a tube, with a bound on regret inside it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from certirl.data.expert_grid import AnyLookup, kept
+from certirl.data.transitions import counted
+from certirl.fit.estimate import MAX_CONDITION
+from certirl.functions.boxes import from_spec
+from certirl.functions.frames import frame
+from certirl.ground import archive
+from certirl.ground.archive import Stored
+from certirl.ground.domain import Array, as_states
+from certirl.ground.status import SAME, Claim, chance, unverified
+from certirl.proof.certify import independence, least_enough, unpacked_claim
+from certirl.proof.policy_bounds import SHARES, Bands, bands
+from certirl.proof.policy_evidence import POLICY_SUMS, PolicyEvidence, PolicySurrogate
+from certirl.proof.tail import TailLike, tail_in_words, tail_number
+from certirl.proof.tubes import Tube, read_tube
+
+KIND = "policy certificate"
+_WORDS = ("holds", "delta", "spending", "tail", "samples", "allowed", "goal")
+# Derived from the numbers whenever a file is read, and compared with what it says.
+_CLAIMS = ("margin", "estimated", "losses", "half_width", "share", "regret", "settled", "value_span", "ties")
+_GUESSES = ("fits", "Z", "mix", "switches", "widths", "tent_fits", "drop", "places")
+_NUMBERS = ("discount", "low", "high", "dropped", "unit")
+
+
+@dataclass(frozen=True, eq=False)
+class PolicyCertificate(Claim):
+    """With probability at least 1 − δ the expert's action is strictly best at every state outside the tube.
+
+    Best: taking it and then following the expert is worth more than taking any other and then following the expert.
+
+    Attributes:
+        holds: the margin is positive and the tail was declared.
+        margin: what every action the expert takes is better by than every other, divided by γ, farther than ``allowed``
+            from all switches: a lower bound. If it is not positive, nothing is proved of that part as a whole.
+        estimated: the same before the losses.
+        losses: what is subtracted, by name; they add up.
+        allowed: the half-width of the tube that was asked for.
+        tube: intervals in which that is not proved ``[t, 2]``; on a box the boxes around its pieces ``[t, d, 2]``.
+        decided: cell by cell, whether it is; `proves` asks about states ``[cells]``.
+        half_width: the farthest that a state of the tube is from a switch.
+        share: of the domain that the tube takes up.
+        regret: the value lost at worst, at any state, by following the expert instead of the best policy.
+        settled: farther than this from a switch every best policy, which need not follow the expert afterwards, takes
+            only actions that the expert takes: where the expert is sure, the same one. Infinite if that is nowhere
+            known.
+        value_span: how far the expert's value reaches at least, from its lowest to its highest state.
+        ties: how far actions that the expert mixes can differ, divided by γ; 0 if it never mixes.
+        delta, spending: the probability of a false statement and how it was split, by name.
+        assumptions: what must be true besides, in words.
+        tail: τ, or None if none was declared; then the word is "conditional", never "certified".
+        worst_state, worst_action: where the margin is lowest.
+        samples: fresh transitions per action.
+        surrogate, evidence, lookup: the numbers it rests on.
+        goal: the regret that was asked for, as a share of the value's span; None if none was.
+    """
+
+    holds: bool
+    margin: float
+    estimated: float
+    losses: dict[str, float]
+    allowed: float
+    tube: Array
+    decided: NDArray[np.bool_]
+    half_width: float
+    share: float
+    regret: float
+    settled: float
+    value_span: float
+    ties: float
+    delta: float
+    spending: dict[str, float]
+    assumptions: tuple[str, ...]
+    tail: float | None
+    worst_state: Array
+    worst_action: int
+    samples: int
+    surrogate: PolicySurrogate
+    evidence: PolicyEvidence
+    lookup: AnyLookup
+    goal: float | None = None
+    file: str | None = None
+    verified: bool = True
+
+    @property
+    def relative_regret(self) -> float:
+        """The regret as a share of the value's span; infinite where neither is known."""
+        return self.regret / self.value_span if self.value_span > 0 else float("inf")
+
+    @cached_property
+    def bands(self) -> Bands:
+        """What holds around (P_b − P_a)V for every pair of actions, derived from the evidence."""
+        return bands(self.surrogate, self.evidence, delta=_own(self.spending), tail=self.tail or 0.0)
+
+    def advantage(self, states: ArrayLike) -> tuple[Array, Array]:
+        """D_a(s) of what the expert does over every action a, divided by γ: estimated, and at least; ``[A, n]`` each.
+
+        The lower bounds hold at all states at once, with the probability and under the assumptions of the certificate.
+        Where the expert may take several actions it is the least of theirs; nan for the actions that it takes, within a
+        cell of the lookup.
+
+        Args:
+            states: ``[n, d]``; ``[n]`` for one coordinate.
+        """
+        rows = as_states(states, self.lookup.domain)
+        taken = self.lookup.taken_at(rows)
+        estimate = np.full((2, *taken.shape), np.inf)
+        for band in self.bands.pairs:
+            curve, radius = band.estimate(rows), band.radius(rows)
+            for (b, a), sign in ((band.pair, 1.0), (band.pair[::-1], -1.0)):
+                for found, value in zip(estimate, (sign * curve, sign * curve - radius), strict=True):
+                    found[a] = np.where(taken[b], np.minimum(found[a], value), found[a])
+        estimate[:, taken] = np.nan
+        return self.surrogate.unit * estimate[0], self.surrogate.unit * estimate[1]
+
+    def proves(self, states: ArrayLike) -> NDArray[np.bool_]:
+        """Whether the expert's action is proved strictly best at each state ``[n]``: outside the tube it is."""
+        return np.asarray(self.decided[self.lookup.cell(as_states(states, self.lookup.domain))])
+
+    def plot(self, *, ax: Any = None, path: Any = None) -> Any:
+        """Draw the advantage over the best rival with its proved band, and the tube; write it to ``path`` if given."""
+        from certirl import policy_plots
+
+        return policy_plots.certificate(self, ax=ax, path=path)
+
+    @cached_property
+    def samples_needed(self) -> int | None:  # type: ignore[override]  # worked out when asked for
+        """How many fresh transitions per action should do, if the curves stay what they are; None if none would."""
+        s, have, tail = self.surrogate, int(self.evidence.counts.min()), self.tail or 0.0
+
+        def enough(n: int) -> bool:
+            then = bands(s, self.evidence, delta=_own(self.spending), tail=tail, growth=n / have)
+            same = [replace(later, curve=band.curve) for later, band in zip(then.pairs, self.bands.pairs, strict=True)]
+            return read(s, replace(then, pairs=tuple(same)), self.lookup, self.allowed).margin > 0
+
+        return least_enough(enough, 10 * s.columns.size, have * 2**12)
+
+    def __str__(self) -> str:
+        place = ", ".join(f"{x:.4g}" for x in self.worst_state)
+        tube = self.lookup.told(self.tube)
+        margin = f"at least {self.margin:.3g} there: " if np.isfinite(self.margin) else "no bound yet: "
+        compared = f"{margin}{self.account(f' at s = {place} against action {self.worst_action}')}"
+        lines = [
+            self._headline(),
+            f"  margin   {compared if self.margin < np.inf else 'none: the expert takes every action'}",
+            f"  tube     {tube}: half-width {self.half_width:.3g}, {self.share:.2%} of the domain",
+            f"  regret   {self._lost}{self._settled}",
+            f"  data     {counted(self.evidence.counts)} fresh transitions per action"
+            + ("" if self.holds else f"; {self.missing}"),
+        ]
+        if self.ties > 0:
+            lines.insert(3, f"  ties     actions that the expert mixes differ by {self.ties:.3g} at most")
+        return "\n".join([*lines, *(f"  assumed: {assumption}" for assumption in self.assumptions)])
+
+    @property
+    def _lost(self) -> str:
+        if not np.isfinite(self.relative_regret):
+            return "no bound yet"
+        missed = self.goal is not None and self.relative_regret > self.goal
+        asked = f" ({self.goal:.2%} was asked for: allow more samples)" if missed else ""
+        return f"at most {self.relative_regret:.2%} of the span of the value, at every state{asked}"
+
+    @property
+    def _settled(self) -> str:
+        least = min(high - low for low, high in self.lookup.domain)
+        alike = "does as the expert" if self.ties == 0 else "takes only actions that the expert takes"
+        known = f"; farther than {self.settled:.3g} from a switch the best policy {alike}"
+        return known if 0 < self.settled < least / 2 else ""
+
+    def _headline(self) -> str:
+        headline = self._verified_headline()
+        return headline if self.verified else unverified(headline, self.file)
+
+    def _verified_headline(self) -> str:
+        switches = len(self.lookup.switches) > 0
+        where = f"farther than {self.allowed:.3g} from {self.lookup.where}" if switches else "everywhere"
+        if self.holds:
+            best = (
+                "what the expert does is strictly best" if self.ties == 0 else "what the expert may do beats the rest"
+            )
+            return f"Certified with probability {chance(self.delta)}: {best} {where}"
+        if self.margin == np.inf:
+            return f"{self.word.capitalize()}: {self.missing} {where}"
+        if not np.isfinite(self.margin):
+            return f"{self.word.capitalize()}: too little data for any bound {where}"
+        sure = f"with probability {chance(self.delta)}{self.condition}"
+        known = f"{sure} the margin {where} is at least {self.margin:.3g}"
+        return f"{self.word.capitalize()}: {known}"
+
+    def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Words for a JSON header and numbers for arrays: enough to derive the verdict again."""
+        s, words = self.surrogate, {name: getattr(self, name) for name in _WORDS + _CLAIMS}
+        words |= {"assumptions": list(self.assumptions), "paired": self.evidence.paired, "columns": s.columns.spec()}
+        words |= {name: getattr(s, name) for name in _NUMBERS}
+        numbers = {name: getattr(self.evidence, name) for name in POLICY_SUMS}
+        numbers |= {name: getattr(s, name) for name in _GUESSES} | {"support": self.lookup.support}
+        return words, numbers
+
+    @staticmethod
+    def unpacked(stored: Stored, file: str) -> PolicyCertificate:
+        """The inverse of `packed`: derived from the sums again, and refused if the file tells other numbers."""
+        surrogate, evidence, lookup = _unpacked_grounds(stored)
+        told = unpacked_claim(stored, evidence.counts)
+        told |= {name: stored.number(name, infinite=True) for name in _CLAIMS if name not in told}
+        allowed, goal = stored.number("allowed", least=0, strict=True), stored.maybe("number", "goal", least=0)
+        kept = {name: told[name] for name in ("spending", "delta", "assumptions", "tail", "samples")}
+        with np.errstate(all="ignore"):  # of a file that was changed anything can come
+            found = bands(surrogate, evidence, delta=_own(told["spending"]), tail=told["tail"] or 0.0)
+            tube = read(surrogate, found, lookup, allowed)
+        derived = PolicyCertificate(
+            **_of_tube(tube.times(surrogate.unit)),
+            **kept,
+            holds=_holds(tube.margin, told["tail"]),
+            value_span=surrogate.unit * found.span,
+            surrogate=surrogate,
+            evidence=evidence,
+            lookup=lookup,
+            goal=goal,
+            file=file,
+            verified=False,
+        )
+        derived.sums_lead_to(told)
+        return derived
+
+    def sums_lead_to(self, told: dict[str, Any]) -> None:
+        """Refuse the numbers of a file that differ from this certificate; a tube may be off by a cell."""
+        super().sums_lead_to(told)
+        losses = sum(loss for loss in self.losses.values() if np.isfinite(loss))
+        value = SAME * (abs(self.estimated) + losses + self.value_span) / (1 - self.surrogate.discount)
+        reach, share = 1.5 * self.lookup.reach, 3 / len(self.decided) + 0.01 * self.share
+        slacks = {"half_width": reach, "settled": reach, "share": share}
+        slacks |= {"regret": value, "value_span": value, "ties": value}
+        for name, slack in slacks.items():
+            claimed, own = told[name], getattr(self, name)
+            if not (claimed == own or abs(claimed - own) <= slack):
+                label = name.replace("_", " ")
+                raise ValueError(f"the certificate claims the {label} {claimed:.6g}, its sums lead to {own:.6g}")
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write everything but the reward and the expert to an npz file; `certirl.load` reads it back."""
+        return archive.write(path, KIND, *self.packed())
+
+
+def _unpacked_grounds(stored: Stored) -> tuple[PolicySurrogate, PolicyEvidence, AnyLookup]:
+    """What a certificate rests on, but for the reward and the expert."""
+    columns = from_spec(stored.field("columns"))
+    counts, tents = stored.array("counts", (None,), kinds="iu"), len(stored.array("widths", (None,)))
+    A, k = len(counts), columns.size
+    m, around = A * k, (None,) * columns.dimension
+    shapes: dict[str, tuple[int | None, ...]] = {"fits": (A, k), "Z": (A, m, k), "mix": (m, m), "widths": (tents,)}
+    shapes |= {"tent_fits": (A, tents, k), "drop": (m,), "places": (2, columns.dimension), "switches": around}
+    guesses: dict[str, Any] = {name: stored.array(name, shape) for name, shape in shapes.items()}
+    wide = frame(columns).wide
+    shapes = {"gram": (A, k, k), "surprise": (A, k), "spread": (A, A, *wide), "drift": (A, m, k)}
+    shapes |= {"wobble": (A, A, m, *wide), "visits": (A, tents, k), "visit_spread": (A, tents, *wide)}
+    shapes |= {"reached": (A, None)}
+    sums: dict[str, Any] = {name: stored.array(name, shape) for name, shape in shapes.items()}
+    if A < 2 or (counts < k).any():
+        raise ValueError(f"counts must be those of two actions or more, {k} transitions each at least")
+    numbers: dict[str, Any] = {name: stored.number(name) for name in ("low", "high", "dropped")}
+    numbers |= {"unit": stored.number("unit", least=0, strict=True)}
+    numbers |= {"discount": stored.number("discount", least=0, most=1, strict=True)}
+    surrogate = PolicySurrogate(columns=columns, reward=None, policy=None, **guesses, **numbers)
+    lookup = kept(columns.domain, stored.array("support", (*around, A), kinds="b"))
+    if not lookup.support.any(axis=-1).all():
+        raise ValueError("support must name an action at every state")
+    if surrogate.switches.shape != lookup.marks.shape or not np.allclose(surrogate.switches, lookup.marks, rtol=1e-9):
+        raise ValueError("visits were counted around other switches than its expert's")
+    return surrogate, PolicyEvidence(counts=counts, **sums, paired=stored.flag("paired")), lookup
+
+
+def conclude_policy(
+    surrogate: PolicySurrogate,
+    evidence: PolicyEvidence,
+    lookup: AnyLookup,
+    *,
+    allowed: float,
+    delta: float,
+    tail: TailLike,
+    notes: tuple[str, ...] = (),
+    others: dict[str, float] | None = None,
+    goal: float | None = None,
+) -> PolicyCertificate:
+    """Turn evidence into a certificate.
+
+    Args:
+        surrogate: what was fixed beforehand.
+        evidence: what the fresh data said.
+        lookup: the expert.
+        allowed: the half-width of the tube asked for.
+        delta: for this certificate alone.
+        tail: as in `certify`.
+        notes: further assumptions.
+        others: parts of δ that belong to other attempts, by name.
+        goal: the regret that was asked for.
+    """
+    number = tail_number(tail, surrogate.columns)
+    if (evidence.counts < surrogate.columns.size).any() or (np.linalg.cond(evidence.gram) > MAX_CONDITION).any():
+        raise ValueError("the fresh states cannot tell the columns apart: use more data or fewer columns")
+    found = bands(surrogate, evidence, delta=delta, tail=number or 0.0)
+    tube = read(surrogate, found, lookup, allowed)
+    assumption = surrogate.policy.assumption if surrogate.policy is not None else ""
+    spending = {name: share * delta for name, share in SHARES.items()} | (others or {})
+    return PolicyCertificate(
+        **_of_tube(tube.times(surrogate.unit)),
+        holds=_holds(tube.margin, number),
+        value_span=surrogate.unit * found.span,
+        delta=sum(spending.values()),
+        spending=spending,
+        assumptions=(
+            tail_in_words(tail, number, surrogate.columns),
+            independence(paired=evidence.paired),
+            *notes,
+            str(lookup),
+            *([assumption] if assumption else []),
+        ),
+        tail=number,
+        samples=int(evidence.counts.min()),
+        surrogate=surrogate,
+        evidence=evidence,
+        lookup=lookup,
+        goal=goal,
+    )
+
+
+def read(surrogate: PolicySurrogate, found: Bands, lookup: AnyLookup, allowed: float) -> Tube:
+    """What the bands say about the expert, cell by cell."""
+    widths, discount = surrogate.widths, surrogate.discount
+    return read_tube(found, lookup, allowed=allowed, widths=widths, discount=discount)
+
+
+def _of_tube(tube: Tube) -> dict[str, Any]:
+    """The fields of a certificate that come from its tube."""
+    return {
+        "margin": tube.margin,
+        "estimated": tube.estimated,
+        "losses": tube.losses,
+        "allowed": tube.allowed,
+        "tube": tube.undecided,
+        "decided": tube.decided,
+        "half_width": tube.half_width,
+        "share": tube.share,
+        "regret": tube.regret,
+        "settled": tube.settled,
+        "ties": tube.ties,
+        "worst_state": tube.state,
+        "worst_action": tube.action,
+    }
+
+
+def _own(spending: dict[str, float]) -> float:
+    """The part of δ that this certificate spends itself."""
+    return sum(spending[name] for name in SHARES)
+
+
+def _holds(margin: float, tail: float | None) -> bool:
+    """A margin that is proved, of something: an expert who may do anything leaves nothing to prove."""
+    return bool(0 < margin < np.inf and tail is not None)

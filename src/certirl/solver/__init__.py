@@ -1,0 +1,1 @@
+"""`solve`: from data to a reward, and the search for a proof."""

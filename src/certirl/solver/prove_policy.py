@@ -1,0 +1,292 @@
+"""Solve until it is proved, for experts who switch: a reward by the value form, then a certificate from fresh data.
+
+As in `prove`, every draw goes for good to training or to the proof, attempt i may fail with probability δ/2^i, and an
+attempt is made only when training data forecast success. Where training data conflict, and forecast that fresh data
+would show it, the attempt is to prove that no value function of the class explains the expert.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import takewhile
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from certirl.data.policy import as_policy
+from certirl.data.simulator import CHUNK, Draws, as_generator, can_pair, check_simulator, periodic_of
+from certirl.data.transitions import Piece, Transitions, concatenate, pieces
+from certirl.fit.conflicts import contests
+from certirl.functions.bases import MOST_FUNCTIONS, Basis, Fourier, Legendre, as_basis
+from certirl.functions.boxes import of_degree
+from certirl.ground.domain import Domain, as_domain
+from certirl.ground.doors import as_count, as_number, by_door
+from certirl.ground.progress import Report, Watch, watched_stream
+from certirl.ground.status import Finding
+from certirl.proof.certify import check_delta, check_endless, divide, least_enough
+from certirl.proof.certify_policies import SwitchingCase
+from certirl.proof.policy_bounds import bands
+from certirl.proof.policy_certificate import PolicyCertificate, read
+from certirl.proof.policy_evidence import gather
+from certirl.proof.refute import Plan, Refutation, conclude, settle
+from certirl.proof.surprises import Expected
+from certirl.proof.surprises import gather as gather_surprises
+from certirl.proof.tail import TailLike, is_number, tail_number
+from certirl.proof.weigh import check_box
+from certirl.solver.policy_solution import PolicySolution
+from certirl.solver.prove import FORECAST, TRAINING_SHARE, Pace, Pool, check_budget, pursue
+from certirl.solver.solve_policy import FEWEST, solve_policy, try_out
+
+FIRST = 4_000  # transitions per action and column in the first round: with fewer the second order has no bound
+PACE = Pace(least=1.3, most=3.0, confident=0.2, aim=0.3)  # forecasts think too well of the second order
+MOST_FOR_A_REWARD = 300_000  # transitions per action that the value form looks at
+COLUMNS, MOST_COLUMNS = {1: 15, 2: 21, 3: 20}, 40
+MOST_REFUTED = 9  # functions of V up to which cones have a chance
+SAFELY = 1.2  # times what a refutation is forecast to need
+TOLERABLE = 1e-3  # of the value's span: what a tail may cost
+
+
+def prove_policy(
+    simulator: Any,
+    expert: Any,
+    *,
+    discount: float,
+    delta: float,
+    tail: TailLike = None,
+    columns: Basis | int | None = None,
+    tube: float | None = None,
+    regret: float | None = None,
+    max_samples: int = 1_000_000,
+    rng: Any = None,
+    paired: bool | None = None,
+    watch: Watch | None = None,
+    **form: Any,
+) -> PolicySolution:
+    """Find a reward for an expert who switches and certify it, with at most ``max_samples`` transitions per action.
+
+    Args:
+        simulator: the dynamics.
+        expert: a function of states.
+        discount: γ.
+        delta: the probability of a false certificate, over all attempts.
+        tail: as in `certify`.
+        columns: functions of the state for the proof; as many polynomials as make the tail small if left out.
+        tube: the half-width asked for.
+        regret: what may be lost at worst by following the expert, as a share of the value's span; whatever comes out if
+            left out.
+        max_samples: transitions per action to stop at.
+        rng: a seed or Generator.
+        paired: as in `certify`.
+        watch: receives a line about every round.
+        **form: of the value form: basis, reward_basis, margin and price.
+    """
+    delta = check_delta(delta)
+    check_simulator(simulator)
+    domain = as_domain(simulator.domain)
+    check_box(domain)
+    check_endless(simulator)
+    policy = as_policy(expert, simulator.n_actions)
+    chosen = _columns(columns, tail, domain, discount, simulator)
+    fewest = max(chosen.size + 2, FEWEST)
+    check_budget(max_samples, chosen.size, max(40 * chosen.size, 4 * fewest))
+    if regret is not None:
+        regret = as_number(regret, "regret", least=0, most=1, strict=True, meaning="a share of the value's span")
+    generator = as_generator(rng, "prove_policy")
+    paired = can_pair(simulator, chosen, generator, asked=paired)
+    case = SwitchingCase.of(policy, chosen, tube, discount, tail)
+    training, fresh = (Pool(simulator, chosen, stream, paired, case.design) for stream in generator.spawn(2))
+    quest = _Switching(training, fresh, case, form, regret)
+    pace = PACE._replace(first=FIRST * chosen.size)
+    found = pursue(quest, delta=delta, fewest=fewest, max_samples=max_samples, watch=watch, pace=pace)
+    solution = _concluded(replace(quest.solution, samples=found.samples, most_samples=None), found.certificate)
+    if solution.status in ("certified", "infeasible"):  # a proof overrules what trials would show
+        return solution
+    return try_out(solution, simulator, policy, margin=form.get("margin"), rng=generator.spawn(1)[0])
+
+
+class _Switching:
+    """The quest for a certificate of an expert who switches; see `prove.Quest`."""
+
+    solution: PolicySolution
+    _absence: _Absence | None = None
+
+    def __init__(
+        self, training: Pool, fresh: Pool, case: SwitchingCase, form: dict[str, Any], regret: float | None
+    ) -> None:
+        self.training, self.fresh, self.status = training, fresh, "undetermined"
+        self._case, self._form, self._regret = case, form, regret
+        self._number = tail_number(case.tail, case.columns) or 0.0
+
+    def learn(self) -> None:
+        """A reward by the value form."""
+        log = _log(self.training)
+        asked: dict[str, Any] = {"discount": self._case.discount, "rng": 0, "progress": False, "tried": False}
+        self.solution = solve_policy(log, self._case.policy, **asked, **self._form)
+        self.status = "solved"  # whatever it explains, a certificate says what of it is true
+
+    def forecast(self, fresh: int, delta: float) -> float:
+        """From some of the training draws, seen again."""
+        self._absence = _absence(self.solution, self._case, self.training, self.training.leading(FORECAST), delta)
+        if self._absence is not None:
+            return 1 - SAFELY * self._absence.needed / fresh
+        self._surrogate = self._case.surrogate(self.solution.reward, self.training)
+        self._seen = gather(self._surrogate, self.training.leading(FORECAST))
+        return self._left(fresh, delta)
+
+    def _left(self, fresh: int, delta: float) -> float:
+        """Of the margin, or of the regret that is allowed, whichever is less."""
+        growth, s = fresh / int(self._seen.counts.min()), self._surrogate
+        found = bands(s, self._seen, delta=delta, tail=self._number, growth=growth)
+        tube = read(s, found, self._case.lookup, self._case.allowed)
+        left = tube.margin / max(tube.estimated, 1e-300)
+        return left if self._regret is None else min(left, 1 - tube.regret / max(self._regret * found.span, 1e-300))
+
+    def certify(self, delta: float, others: dict[str, float]) -> PolicyCertificate | Refutation:
+        """From all fresh draws."""
+        if self._absence is not None:
+            found = _weighed(self._absence.plan, self._case.tail, self.fresh, delta)
+            return replace(found, delta=delta + sum(others.values()))
+        return self._case.conclude(self._surrogate, self.fresh, delta, others=others, goal=self._regret)
+
+    def is_enough(self, certificate: PolicyCertificate | Refutation) -> bool:
+        """A positive margin, and no more regret than is allowed; or that there is none."""
+        if isinstance(certificate, Refutation):
+            return certificate.refuted
+        return certificate.margin > 0 and (self._regret is None or certificate.relative_regret <= self._regret)
+
+    def needed(self, n: int, most: int, delta: float) -> int:
+        """By forecasts for other n."""
+        if self._absence is not None:
+            return int(SAFELY * self._absence.needed / (1 - PACE.aim) / (1 - TRAINING_SHARE))
+
+        def enough(n: int) -> bool:
+            return self._left(int((1 - TRAINING_SHARE) * n), delta) > PACE.aim
+
+        return least_enough(enough, n, most) or most
+
+
+def prove_policy_by_log(
+    log: Transitions,
+    expert: Any,
+    *,
+    discount: float,
+    delta: float,
+    tail: TailLike = None,
+    columns: Basis | int | None = None,
+    tube: float | None = None,
+    rng: Any = None,
+    progress: bool | Report | None = None,
+    **form: Any,
+) -> PolicySolution:
+    """The same from a log, which is divided once: one part finds the reward, the other proves it."""
+    delta = check_delta(delta)
+    check_box(log.domain)
+    policy = as_policy(expert, log.n_actions)
+    chosen = _columns(columns, tail, log.domain, discount, log)
+    training, fresh = divide(log, TRAINING_SHARE, as_generator(0 if rng is None else rng))
+    solution = solve_policy(training, policy, discount=discount, rng=0, progress=False, **form)
+    solution = replace(solution, samples=int(log.counts.min()), most_samples=int(log.counts.max()))
+    case = SwitchingCase.of(policy, chosen, tube, discount, tail)
+    absence = _absence(solution, case, pieces(training, CHUNK), pieces(training, CHUNK), delta)
+    proving = watched_stream(pieces(fresh, CHUNK), len(fresh), progress)
+    if absence is not None:
+        return _concluded(solution, _weighed(absence.plan, tail, proving, delta))
+    surrogate = case.surrogate(solution.reward, pieces(training, CHUNK))
+    return _concluded(solution, case.conclude(surrogate, proving, delta))
+
+
+class _Absence(NamedTuple):
+    """What fresh data would be asked to show that no value function of the class explains the expert, and how many."""
+
+    plan: Plan
+    needed: int
+
+
+def _absence(
+    solution: PolicySolution, case: SwitchingCase, training: Iterable[Piece], again: Iterable[Piece], delta: float
+) -> _Absence | None:
+    """None if training data do not conflict, or not so that more would show it."""
+    rows = solution.value.basis
+    if solution.conflict is None or not isinstance(rows, Basis) or rows.size > MOST_REFUTED:
+        return None
+    if case.columns.dimension > 1:
+        return None  # a conflict on a box is never proved
+    rivalry = contests(case.policy, case.columns, tube=case.allowed)
+    number = tail_number(case.tail, case.columns) or 0.0
+    plan = settle(training, rows, case.columns, rivalry, delta=delta, tail=number)
+    needed = _weighed(plan, case.tail, again, delta).samples_needed
+    return None if needed is None else _Absence(plan, needed)
+
+
+def _weighed(plan: Plan, tail: TailLike, stream: Iterable[Piece], delta: float) -> Refutation:
+    """What data say to a plan."""
+    (sums,) = gather_surprises([Expected(plan.rows, plan.columns, plan.fits)], stream)
+    return conclude(plan, sums, numbers=len(plan.which), delta=delta, tail=tail)
+
+
+def _concluded(solution: PolicySolution, proof: PolicyCertificate | Refutation | None) -> PolicySolution:
+    """With what fresh data proved, of the reward or of the absence of any, and what that allows it to be called."""
+    if proof is None:
+        return solution
+    if isinstance(proof, PolicyCertificate):
+        solution = replace(solution, certificate=proof)
+        return solution.judged(Finding("certified", proof.proved)) if proof.holds else solution
+    none = f"no reward whose value lies in {proof.plan.rows} makes the expert strictly optimal{proof.plan.where}"
+    solution = replace(solution, refutation=str(proof))
+    if proof.holds:
+        return replace(solution, conflict=proof.conflict).judged(Finding("infeasible", none))
+    if proof.refuted:
+        return solution.judged(
+            *solution.findings, Finding("undetermined", f"if the tail is zero, {none}: declare a tail")
+        )
+    return solution
+
+
+def _columns(asked: Basis | int | None, tail: TailLike, domain: Domain, discount: float, simulator: Any) -> Basis:
+    """What was asked for; else as few functions as make the tail cost little of the value's span."""
+    if isinstance(asked, Basis):
+        return as_basis(asked, domain, name="columns")
+    choices = _choices(domain, periodic_of(simulator))
+    if asked is not None or tail is None:
+        what = by_door("a basis such as Legendre(15), or a whole number of functions", "a whole number of functions")
+        size = COLUMNS[len(domain)] if asked is None else as_count(asked, "columns", most=MOST_FUNCTIONS, meaning=what)
+        return next((own for own in choices if own.size >= size), choices[-1]).resized(size)
+    if is_number(tail):
+        like = "Legendre(15)" if len(domain) == 1 else f"product({', '.join(['Legendre(6)'] * len(domain))})"
+        write = by_door(f"pass columns, say {like}", "write --columns N, too")
+        raise ValueError(f"the tail {tail} belongs to the columns it was computed for: {write}")
+    for own in choices:
+        number = tail_number(tail, own) or 0.0
+        if number * (1 + (2 ** len(domain) * own.size) ** 0.5) / (1 - discount) < TOLERABLE:
+            return own
+    return choices[-1]
+
+
+def _choices(domain: Domain, periodic: tuple[int, ...]) -> list[Basis]:
+    """Columns to choose from, fewest first: of one coordinate any odd number, on a box all of a total degree."""
+    if len(domain) > 1:
+        found = (of_degree(domain, degree, periodic) for degree in range(1, MOST_COLUMNS))
+        return list(takewhile(lambda own: own.size <= MOST_COLUMNS, found))
+    family = Fourier if periodic else Legendre
+    return [family(size).on(domain) for size in (*range(3, MOST_COLUMNS, 2), MOST_COLUMNS)]
+
+
+def _log(pool: Pool) -> Transitions:
+    """The first draws of a pool as a record."""
+    simulator, parts, left = pool.parts[0].simulator, [], MOST_FOR_A_REWARD
+    for part in pool.parts:
+        piece: Draws = replace(part, n=min(part.n, left))
+        left -= piece.n
+        for found in piece if piece.n else ():
+            parts.append(
+                Transitions(
+                    np.tile(found.states, (len(found.actions), 1)),
+                    np.repeat(found.actions, len(found.states)),
+                    found.next_states.reshape(-1, found.states.shape[1]),
+                    domain=as_domain(simulator.domain),
+                    n_actions=simulator.n_actions,
+                    paired=part.paired,
+                )
+            )
+    return concatenate(parts)

@@ -1,0 +1,409 @@
+"""The walk for experts that depend on the state: data and a policy in, a reward with what it explains out.
+
+No setting belongs to an environment. V gets as many functions as stay cheap, angles their frequencies; effects are seen
+directly where two draws agree and regressed where they do not, with columns chosen by held-out data; the reward is
+piecewise linear on a grid of a size set by the number of states; margins fall to 0 beside a switch by rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certirl.data.policy import Policy, as_policy
+from certirl.data.simulator import (
+    Ended,
+    as_generator,
+    as_samples,
+    can_pair,
+    check_simulator,
+    device_of,
+    periodic_of,
+    terminal_of,
+)
+from certirl.data.terminal import Ends, learn_ends
+from certirl.data.transitions import Transitions
+from certirl.environments.planning import COMPARED_POINTS, MOST_ENTRIES, compare, size_of
+from certirl.fit.bellman import check_problem
+from certirl.fit.conflicts import find_conflict
+from certirl.fit.effects import (
+    circular_axes,
+    drawn,
+    drawn_effects,
+    is_deterministic,
+    live_states,
+    next_states,
+    noise_beside_effects,
+    placed_states,
+    regress,
+    regressed_effects,
+    seen_effects,
+    value_basis,
+)
+from certirl.fit.next_states import CLEARLY, Moves, regress_moves, relative_error
+from certirl.fit.policy_checks import Seen, World, action_values, spectral_radius, uncovered, unvisited
+from certirl.fit.recover import check_slack
+from certirl.fit.termination import LiftedFit, choices, fit_lifted_value, shuns_the_end
+from certirl.fit.value_program import (
+    PRICE,
+    Comparisons,
+    Margin,
+    ValueFit,
+    check_margin,
+    comparisons,
+    fit_value,
+    profile_at,
+)
+from certirl.functions.bases import Basis, as_basis
+from certirl.functions.cells import MOST_COORDINATES, Cells
+from certirl.ground.domain import Array, Domain, as_domain
+from certirl.ground.doors import as_flag
+from certirl.ground.progress import Report, announcer
+from certirl.ground.status import Finding
+from certirl.ground.work import one_blas_thread
+from certirl.solver.policy_solution import DISTRUST, Diagnostics, PolicySolution, Share, StateFunction
+
+MOST_STATES = 30_000  # at which the expert is compared: more cost time and change nothing
+MOST_SAMPLES = 1_000_000  # transitions of every action, all of which are kept with their functions
+STAGES = 3  # of which progress is reported
+FEWEST = 100  # states, or transitions of an action, that can say anything
+UNEXPLAINED = 0.3  # of the states: from here on nothing is called explained
+UNTRIED = Finding("solved", "the reward was not tried, neither on fresh states nor by planning on R alone")
+FRESH = 5_000  # states on which a reward is tried
+PREFERRED = 0.9  # share of the fresh states outside the tube, lower end of its interval: validated from here on
+GAP = 0.02  # between planning on R alone and the expert, in units of what acting at random loses: validated up to here
+UNUSABLE = 0.3  # the same: from here on nothing is called solved
+MOST_POINTS, MOST_ALONE = 6_400, 200  # of the reward's grid; of one coordinate
+STATES_PER_POINT = 1.5
+FAINT = 0.1  # noise beside effects, both squared, at which drawn next states are looked at as they are
+DESCRIBED = 20_000  # states from which a simulator's terminal ones are described in boxes
+DRAWS = 32  # next states of each fresh state, where they are random
+STEPPED_COORDINATES = 2  # up to which an environment that is stepped row by row is planned in
+JUDGED_COORDINATES = 2  # up to which the planning grid is fine enough for every failure to be R's
+
+
+def solve_policy(
+    source: Any,
+    expert: Any,
+    *,
+    discount: float,
+    basis: Basis | None = None,
+    reward_basis: Basis | Cells | None = None,
+    samples: int = 10_000,
+    rng: Any = None,
+    margin: Margin = None,
+    price: float | None = None,
+    paired: bool | None = None,
+    progress: bool | Report | None = None,
+    tried: bool = True,
+) -> PolicySolution:
+    """Find R under which what the expert does is best wherever it can be: ``(P_π − P_a)V(s) ≥ m(s) − ξ(s)``.
+
+    Args:
+        source: a simulator, which may say ``terminal(states)`` and ``periodic``, or logged `Transitions`.
+        expert: a function of states ``[n, d]`` giving actions ``[n]`` or probabilities ``[n, A]``; a `Policy`; or an
+            object with ``predict``.
+        discount: γ.
+        basis: the functions of V, which say what goes around: a log does not; by rule if left out.
+        reward_basis: the functions of R; `Cells` on a grid that the states can fill if left out.
+        samples: states to ask a simulator about, or transitions of every action if it is noisy.
+        rng: a seed or Generator; needed with a simulator.
+        margin: half-width of the tube beside a switch over which margins rise from 0 to 1, as a share of the box; or a
+            function of states giving m(s); by rule if left out.
+        price: of a squared shortfall, in units of a squared residual of R.
+        paired: draw with the same random numbers for every action; by a trial if left out.
+        progress: as in `solve`; a function receives (done, total) of the stages.
+        tried: try R out, on fresh states and by planning on R alone, as far as that is possible.
+    """
+    log, stage = isinstance(source, Transitions), _stages(progress)
+    if not log:
+        _check_source(source, samples, paired)
+    discount = check_problem(discount, 0, source.n_actions)
+    check_margin(margin)
+    check_slack(price)
+    policy, domain = as_policy(expert, source.n_actions), as_domain(source.domain)
+    generator = as_generator(0 if log and rng is None else rng, "solve_policy")
+    periodic = periodic_of(source)
+    phi = value_basis(domain, periodic) if basis is None else as_basis(basis, domain)
+    periodic = periodic if basis is None else circular_axes(phi)
+    ended, ends = _ends(source, domain)
+    world = World(source, policy, domain, periodic, ended, discount, ends)
+    # Many small products: with several threads they wait for each other more than they work.
+    with one_blas_thread:
+        if log or not is_deterministic(source, generator):
+            seen = _estimated(world, phi, samples, generator, paired)
+        else:
+            states = placed_states(source, phi, min(samples, MOST_STATES), generator)
+            seen = Seen(seen_effects(source, phi, states, generator), None, None, len(states))
+        stage(f"1 of {STAGES}: what the actions do is known at {len(seen.effects):,} states")
+        rows = comparisons(seen.effects, policy, margin=margin)
+        psi = _reward_basis(domain, periodic, len(seen.effects)) if reward_basis is None else reward_basis.on(domain)
+        paid = PRICE if price is None else price
+        given: dict[str, Any] = {"discount": discount, "reward_basis": psi, "price": paid}
+        played: Any = seen.moves if log else source
+        lifted = None
+        if world.ended is not None and shuns_the_end(played, policy, seen.effects, rows, discount):
+            lifted = fit_lifted_value(seen.effects, rows, **given)
+        fit = fit_value(seen.effects, rows, **given) if lifted is None else lifted.fit
+        stage(f"2 of {STAGES}: V and R are found")
+        found = _concluded(world, seen, rows, fit, lifted)
+        if tried and log:
+            found = _tried_in_a_model(found, seen, policy)
+        elif tried:
+            found = try_out(found, source, policy, margin=margin, rng=generator)
+        stage(f"3 of {STAGES}: errors are estimated and the reward is tried")
+        return found
+
+
+def _stages(progress: bool | Report | None) -> Callable[[str], None]:
+    """Where a line about every stage goes."""
+    watch, numbers = announcer(progress), iter(range(1, STAGES + 1))
+    return lambda line: watch(line, next(numbers), STAGES)
+
+
+def _check_source(simulator: Any, samples: Any, paired: Any) -> None:
+    """Refuse what cannot be asked, or too seldom."""
+    check_simulator(simulator)
+    if device_of(simulator) is not None:
+        raise ValueError(
+            "experts that depend on the state, and terminal states, need a simulator that works with NumPy arrays"
+        )
+    as_samples(samples, least=FEWEST, most=MOST_SAMPLES)
+    if paired is not None:
+        as_flag(paired, "paired")
+
+
+def _reward_basis(domain: Domain, periodic: tuple[int, ...], n: int) -> Cells | Basis:
+    """Piecewise linear on a grid as fine as the states can fill; beyond four coordinates polynomials."""
+    if len(domain) > MOST_COORDINATES:
+        return value_basis(domain, periodic, MOST_POINTS // 10)
+    points = min(MOST_POINTS, n / STATES_PER_POINT)
+    along = max(int(points ** (1 / len(domain))), 3)
+    return Cells((min(along, MOST_ALONE),) * len(domain), periodic).on(domain)
+
+
+def _estimated(world: World, phi: Basis, samples: int, rng: np.random.Generator, paired: bool | None) -> Seen:
+    """Effects where next states are random: looked at if noise is small beside them, else by least squares."""
+    source = world.source
+    if isinstance(source, Transitions):
+        return _from_log(world, _without_standing(source), phi, rng)
+    paired = can_pair(source, phi, rng.spawn(1)[0], asked=paired)
+    states = min(samples, MOST_STATES)
+    if noise_beside_effects(source, phi, rng) < FAINT * (samples // states):
+        effects = drawn_effects(source, phi, live_states(source, states, rng), samples // states, rng)
+        return Seen(effects, None, None, samples)
+    return _from_log(world, drawn(source, samples, rng.spawn(1)[0], paired=paired), phi, rng)
+
+
+def _from_log(world: World, log: Transitions, phi: Basis, rng: np.random.Generator) -> Seen:
+    """Effects by least squares on the state: of V's functions, or of the state itself if held-out data say so."""
+    if log.counts.min() == 0:
+        never = ", ".join(map(str, np.flatnonzero(log.counts == 0)))
+        raise ValueError(
+            f"action {never} was never taken in the log, so that nothing is known of what it does; actions are counted "
+            "from 0"
+        )
+    if log.counts.min() < FEWEST:
+        raise ValueError(
+            f"action {int(log.counts.argmin())} has {int(log.counts.min())} transitions: too few to tell what it does, "
+            f"at least {FEWEST} of every action are needed"
+        )
+    over = log.terminal if world.ended is None else None  # boxes that hold the marked states speak for these
+    states = log.states if world.ended is None else log.states[~world.ended(log.states)]
+    if isinstance(world.source, Transitions) and not log.paired:
+        states = states[rng.permutation(len(states))]
+    else:  # every action was drawn from the same ones
+        states = states[: len(states) // log.n_actions]
+    states, fewest, most = states[:MOST_STATES], int(log.counts.min()), int(log.counts.max())
+    moves = regress_moves(log, phi, ended=world.ended, periodic=world.periodic, rng=rng)
+    error = relative_error(moves, regress(log, phi, ended=world.ended, over=over, factor=1.0), log, rng)
+    if error < CLEARLY:
+        return Seen(moves.effects(phi, states, rng), None, log, fewest, moves, True, most, error)
+    regression = regress(log, phi, ended=world.ended, over=over)
+    effects = regressed_effects(regression, states, world.ended, world.periodic)
+    return Seen(effects, regression, log, fewest, moves, False, most, error)
+
+
+def _without_standing(log: Transitions) -> Transitions:
+    """Without the rows that lead from terminal states to themselves: V is 0 there, whatever the action."""
+    if log.terminal is None:
+        return log
+    return log.where(~(log.terminal & (log.states == log.next_states).all(axis=1)))
+
+
+def _ends(source: Any, domain: Domain) -> tuple[Ended | None, Ends | None]:
+    """Which states are terminal: the simulator's own word, or what the marks of a log teach; and it in boxes."""
+    if isinstance(source, Transitions):
+        if source.terminal is None or not source.terminal.any():
+            return None, None
+        ends = learn_ends(source.next_states, source.terminal)
+        return (ends, ends) if ends.trusted else (None, ends)
+    ended = terminal_of(source)
+    if ended is None:
+        return None, None
+    low, high = np.array(domain).T
+    states = low + (high - low) * np.random.default_rng(0).random((DESCRIBED, len(low)))
+    over = ended(states)
+    return ended, learn_ends(states, over) if over.any() else None
+
+
+def _concluded(world: World, seen: Seen, rows: Comparisons, fit: ValueFit, lifted: LiftedFit | None) -> PolicySolution:
+    """What the data alone say of the answer."""
+    effects, n = seen.effects, len(seen.effects)
+    reward = StateFunction(fit.reward_basis, _sober(world, seen, fit), world.ended)
+    value = StateFunction(effects.basis, fit.value, world.ended)
+    columns, ahead, model_error = action_values(world, seen, fit, lifted)
+    advantages = rows.gains @ fit.value
+    worse, short = np.zeros(n, dtype=bool), np.zeros(n)
+    worse[rows.which[(advantages < 0) & (rows.margins > 0)]] = True
+    np.maximum.at(short, rows.which, fit.shortfall)
+    compared = max(len(rows) + rows.ties, 1)
+    diagnostics = Diagnostics(
+        model_error=model_error,
+        growth=world.discount * spectral_radius(effects, rows),
+        uncovered=uncovered(world, seen, fit),
+        ties=rows.ties / compared,
+        unexplained=float(worse.mean()),
+        residual=float(np.sqrt(np.mean(fit.residuals**2))),
+        largest_residual=fit.residual,
+        seen=effects.seen,
+        going_on=None if lifted is None else lifted.least,
+        choices=None if world.ended is None else choices(effects, rows),
+    )
+    choice = f"V has {effects.basis.size} functions" + (
+        f", effects {effects.columns.size} by held-out data" if effects.columns is not None else ""
+    )
+    if seen.moved and seen.moves is not None:
+        choice += f", moves of the state {seen.moves.columns.size}, which held-out data prefer"
+    found = PolicySolution(
+        "undetermined", "", reward, value, world.discount, effects.n_actions, effects.states, short, rows.profile,
+        columns, ahead, None, None, None, diagnostics, seen.samples, choice, world.policy.assumption, world.periodic,
+        ends=world.ends, most_samples=seen.most,
+        conflict=find_conflict(effects, world.policy, rows, np.maximum(rows.margins - advantages, 0.0)),
+    )  # fmt: skip
+    return found.judged(*_of_the_data(len(rows), diagnostics), UNTRIED)
+
+
+def _sober(world: World, seen: Seen, fit: ValueFit) -> Array:
+    """R's coefficients; of a log, the lowest of those with states around them wherever there are none.
+
+    Extrapolated, R would promise something somewhere, and planning would go and look for it where nothing is known.
+    """
+    if not isinstance(world.source, Transitions):
+        return fit.reward
+    empty = unvisited(fit.reward_basis, seen.effects.states)
+    return fit.reward if empty.all() else np.where(empty, fit.reward[~empty].min(), fit.reward)
+
+
+def _of_the_data(comparisons: int, told: Diagnostics) -> list[Finding]:
+    """What estimates and comparisons allow an answer to be called."""
+    found = []
+    if not comparisons:
+        sentence = "all actions do the same at every state, so that nothing tells the expert's from them"
+        found.append(Finding("undetermined", sentence))
+    if told.model_error > DISTRUST:
+        off = f"{told.estimates} are off by {told.model_error:.2g} of an action's effect"
+        more = ": distrust them" if told.seen else ": more transitions are needed, or less noise"
+        found.append(Finding("solved" if told.seen else "undetermined", off + more))
+    if told.unexplained > UNEXPLAINED:
+        sentence = (
+            f"some other action looks better than the expert's at {told.unexplained:.0%} of the states: the expert may "
+            "follow no reward, or one that these functions cannot express"
+        )
+        found.append(Finding("undetermined", sentence))
+    return found
+
+
+def try_out(
+    solution: PolicySolution, simulator: Any, policy: Policy, *, margin: Margin, rng: np.random.Generator
+) -> PolicySolution:
+    """Try a reward on fresh states of a simulator and by planning on R alone; status and reason say how that went."""
+    seen, value = solution.diagnostics.seen, solution.value
+    states = live_states(simulator, FRESH, rng)
+    draws = 1 if seen else DRAWS
+    ahead = np.zeros((simulator.n_actions, len(states)))
+    for _ in range(draws):
+        for action, moved in enumerate(next_states(simulator, states, rng)):
+            ahead[action] += value(moved) / draws
+    best = ahead >= ahead.max(axis=0) - 1e-9 * np.ptp(ahead)
+    good = (best.T | ~policy.support(states)).all(axis=1)  # whatever the expert may do is among the best
+    tube = profile_at(states, solution.states, policy, value.domain, solution.periodic, margin=margin)
+    outside = tube >= 1.0
+    everywhere, away = Share(int(good.sum()), len(states)), Share(int(good[outside].sum()), int(outside.sum()))
+    # V is positive wherever it goes on: where every action ends it there is nothing to agree on.
+    judged = None if solution.diagnostics.going_on is None else ahead.max(axis=0) > 0
+    planned, found = _planned(solution, simulator, policy, states, judged, "fresh states", decisive=True)
+    known = (finding for finding in solution.findings if finding != UNTRIED)
+    return replace(planned, greedy_share=everywhere, outside_share=away).judged(*known, _of_fresh_states(away), found)
+
+
+def _of_fresh_states(outside: Share) -> Finding:
+    """What the count of fresh states outside the tube allows."""
+    where = "outside the switching tube the learned value prefers the expert's action at"
+    if not outside.n:
+        sentence = (
+            "every fresh state lies in the tube beside a switch, so that nothing was judged: choose a smaller margin"
+        )
+        return Finding("undetermined", sentence)
+    if outside.low < PREFERRED:
+        return Finding("solved", f"{where} {outside}; validated means above {PREFERRED:.0%}")
+    return Finding("validated", f"{where} {outside}")
+
+
+def _planned(
+    solution: PolicySolution,
+    simulator: Any,
+    policy: Policy,
+    states: Array,
+    judged: NDArray[np.bool_] | None,
+    kind: str,
+    *,
+    decisive: bool,
+) -> tuple[PolicySolution, Finding]:
+    """With what planning on R alone does, and what that allows; a failure is R's only where that is ``decisive``."""
+    obstacle = _obstacle(simulator)
+    if obstacle is not None:
+        return solution, Finding("solved", f"planning on R alone was not tried: {obstacle}")
+    given: dict[str, Any] = {"discount": solution.discount, "judged": judged}
+    found = compare(simulator, solution.reward, solution.value, policy, states, **given)
+    regret, loss = found.shares
+    gap = max(regret, loss)
+    failed = decisive and gap > UNUSABLE and len(solution.reward.domain) <= JUDGED_COORDINATES
+    status = "undetermined" if failed else "solved" if gap > GAP else "validated"
+    model = ", in the model of the next state," if isinstance(simulator, Moves) else ""
+    sentence = f"planning on R alone{model} is {gap:.1%} away from the expert"
+    if failed:
+        sentence += ", so that R does not explain it: try fewer or other functions of V, or more samples"
+    elif gap > GAP:
+        sentence += f"; validated means up to {GAP:.0%}"
+    share = Share(found.agreed, found.judged, kind)
+    return replace(solution, planned_share=share, planned_regret=regret, planned_loss=loss), Finding(status, sentence)
+
+
+def _obstacle(simulator: Any) -> str | None:
+    """Why planning on a grid is not tried, in words; None if it is. A rule of sizes, so that the answer repeats."""
+    dimension = len(as_domain(simulator.domain))
+    if dimension not in COMPARED_POINTS:
+        return f"a grid serves up to {max(COMPARED_POINTS)} coordinates, these states have {dimension}"
+    if dimension > STEPPED_COORDINATES and not getattr(simulator, "thread_safe", True):
+        rows = COMPARED_POINTS[dimension] ** dimension * simulator.n_actions
+        return f"the environment would be stepped {rows:,} times, row by row"
+    entries = size_of(simulator).entries
+    return None if entries <= MOST_ENTRIES else f"its matrices would have {entries:,} entries, over {MOST_ENTRIES:,}"
+
+
+def _tried_in_a_model(solution: PolicySolution, seen: Seen, policy: Policy) -> PolicySolution:
+    """Try planning on R alone in the model of the next state of a log, if held-out data speak for that model."""
+    explained = f"the expert is explained at {1 - solution.diagnostics.unexplained:.1%} of the log's states"
+    known = [finding for finding in solution.findings if finding != UNTRIED]
+    known.append(Finding("solved", f"{explained}, and a log has no fresh states to try that on"))
+    if seen.moves is None or seen.model_error * CLEARLY >= 1:
+        why = "the log supports no model of the next state to plan in"
+        return solution.judged(*known, Finding("solved", f"planning on R alone was not tried: {why}"))
+    kind = "states of the log"
+    planned, found = _planned(solution, seen.moves, policy, solution.states, None, kind, decisive=seen.moved)
+    return planned.judged(*known, found)

@@ -1,0 +1,1 @@
+"""Studies and benchmarks, run by name from the command line."""

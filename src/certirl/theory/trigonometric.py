@@ -1,0 +1,231 @@
+"""Lemmas 7, 10, 11 and Corollary 12: what smooth, periodic dynamics say of their matrices in the trigonometric basis.
+
+Each statement comes twice. As printed, with the paper's Δ; and corrected, from two numbers that bound every action's
+transition density p(t'|t) on [-1, 1], periodic with its first two derivatives in both variables:
+
+    b33 ≥ sup |∂³_{t'} ∂³_t p|   and   b30 ≥ sup |∂³_{t'} p|.
+
+On an interval of half-width h take the derivatives in t: h⁷ and h⁴ times those in the state s. The corrected form rests
+on three facts. Integrating by parts three times divides the coefficient of frequency m by (πm)³. The integral of a
+function g against sin(πmt + θ) is at most (4/π) sup|g|, whatever θ. And a sine and a cosine of the same frequency, with
+coefficients a and b, are one such wave: √(a² + b²) ≤ (4/π) sup|g|, hence |a| + |b| ≤ √2 (4/π) sup|g|. Row 1 is exactly
+(1, 0, 0, …), because probabilities sum to one. The derivations are written out in docs/notes/theorem6.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from certirl.functions.bases import Fourier
+from certirl.ground.domain import Array
+from certirl.theory.apriori import Requirement, check, theorem6, theorem6_deflated
+
+ZETA2 = math.pi**2 / 6
+ZETA3 = 1.2020569031595942
+
+# ∫|sin πmt| dt over [-1, 1]: what one integration against a wave can cost.
+_WAVE = 4 / math.pi
+
+
+def frequencies(k: int) -> Array:
+    """0, 1, 1, 2, 2, …: the frequency of each of the first k trigonometric functions ``[k]``."""
+    check(k=k)
+    return ((np.arange(k) + 1) // 2).astype(np.float64)
+
+
+def lemma11_derivative_bound(norm: float) -> float:
+    """``|∂⁶p| < π⁶Δ/ζ(3)``: the smoothness that Lemma 11 asks for, as printed."""
+    check(norm=norm)
+    return math.pi**6 * norm / ZETA3
+
+
+def lemma11_norm(b33: float) -> float:
+    """``Δ = ζ(3) b33/π⁶``: the smallest Δ for which dynamics this smooth meet Lemma 11, as printed."""
+    check(b33=b33)
+    return ZETA3 * b33 / math.pi**6
+
+
+def lemma11_coefficients(k: int, *, norm: float) -> Array:
+    """``|Z_ij| < Δ/(ζ(3) i³j³)`` (Lemma 11, as printed): ``[k, k]``.
+
+    Not true: it counts functions where it should count frequencies, and it bounds Z_11, which is 1, by a derivative.
+    """
+    check(k=k, norm=norm)
+    i = np.arange(1, k + 1, dtype=np.float64)
+    return norm / ZETA3 / np.outer(i, i) ** 3
+
+
+def lemma11_coefficients_corrected(k: int, *, b33: float, b30: float) -> Array:
+    """``|Z_ij| ≤ (4/π)² b33/(π⁶m_i³m_j³)``, ``|Z_i1| ≤ √2 (4/π) b30/(π³m_i³)`` (Lemma 11, corrected): ``[k, k]``."""
+    check(k=k, b33=b33, b30=b30)
+    cubes = np.maximum(frequencies(k), 1.0) ** 3
+    bounds = _WAVE**2 * b33 / math.pi**6 / np.outer(cubes, cubes)
+    # ∫|φ_1| = √2 takes the place of one of the two waves.
+    bounds[:, 0] = math.sqrt(2) * _WAVE * b30 / math.pi**3 / cubes
+    bounds[0] = np.eye(k)[0]
+    return bounds
+
+
+def lemma10_tail(k: int, *, norm: float) -> float:
+    """``‖Z − [Z]_k‖_∞ ≤ max{eΔ/(2ζ(3)(k+1)²), Δ/(k+1)³}`` (Lemma 10, as printed)."""
+    check(k=k, norm=norm)
+    return max(math.e * norm / (2 * ZETA3 * (k + 1) ** 2), norm / (k + 1) ** 3)
+
+
+def lemma10_tail_corrected(k: int, *, b33: float, b30: float) -> float:
+    """``‖(Z − [Z]_k)_{2:,:}‖_∞ ≤ max{√2 (4/π)² b33 ζ(3, m)/π⁶, ‖Z_{2:,:}‖/m³}`` (Lemma 10, corrected).
+
+    m = ⌊(k+1)/2⌋ is the first frequency that is not whole among the k functions and ζ(3, m) = Σ_{n≥m} n⁻³. The first
+    term bounds what a kept row loses on the right, the second a row that is lost altogether.
+    """
+    from scipy.special import zeta
+
+    check(k=k, b33=b33, b30=b30)
+    m = (k + 1) // 2
+    right = math.sqrt(2) * _WAVE**2 * b33 / math.pi**6 * float(zeta(3.0, float(m)))
+    return max(right, _row_norm(b33, b30) * (1 / m) ** 3)
+
+
+def lemma10_size(epsilon: float, *, norm: float) -> int:
+    """The smallest k whose tail is at most ε, of order √(Δ/ε) (Lemma 10, as printed)."""
+    check(epsilon=epsilon, norm=norm)
+    return _smallest(lambda k: lemma10_tail(k, norm=norm) <= epsilon)
+
+
+def lemma10_size_corrected(epsilon: float, *, b33: float, b30: float) -> int:
+    """The smallest k whose tail is at most ε, still of order ε^(−½) (Lemma 10, corrected)."""
+    check(epsilon=epsilon, b33=b33, b30=b30)
+    return _smallest(lambda k: lemma10_tail_corrected(k, b33=b33, b30=b30) <= epsilon)
+
+
+def lemma10_lipschitz(norm: float, *, slope: float = math.pi, discount: float | None = None) -> float:
+    """``‖Fφ'(s)‖_∞ < 4CΔζ(2)/ζ(3)`` with |φ_n'| ≤ Cn (Lemmas 7 and 10, as printed).
+
+    Args:
+        norm: Δ.
+        slope: C; π for the trigonometric basis.
+        discount: given, the last line of the printed proof, which has γ in the denominator too; the statement has not.
+    """
+    check(norm=norm, slope=slope)
+    rho = 4 * slope * norm * ZETA2 / ZETA3
+    if discount is None:
+        return rho
+    check(discount=discount)
+    return rho / discount
+
+
+@dataclass(frozen=True)
+class Printed:
+    """The three conclusions of Lemma 7, as printed.
+
+    Attributes:
+        rho: (i), a bound on ‖F^aφ'(s)‖_∞.
+        norm: (ii), a bound on ‖Z^a‖_∞.
+        size: (iii), the number of functions that leaves a tail of at most ε.
+    """
+
+    rho: float
+    norm: float
+    size: int
+
+
+def lemma7(*, norm: float, epsilon: float) -> Printed:
+    """``|∂⁶p| < π⁶Δ/ζ(3)`` gives ‖Fφ'‖ < 4πΔζ(2)/ζ(3), ‖Z‖_∞ < Δ and k of order √(Δ/ε) (Lemma 7, as printed)."""
+    return Printed(rho=lemma10_lipschitz(norm), norm=norm, size=lemma10_size(epsilon, norm=norm))
+
+
+@dataclass(frozen=True)
+class Smooth:
+    """What the derivative bounds say about the matrices of all actions (Lemma 7, corrected).
+
+    Attributes:
+        inner_norm: Δ₂ ≥ ‖Z_{2:,2:}‖_∞.
+        row_norm: ≥ ‖Z_{2:,:}‖_∞, the first column included.
+        difference: ≥ ‖(T − Z^a)_{2:,:}‖_∞.
+        rho: ≥ ‖F^a φ'(s)‖_∞ for all s; infinite if γΔ₂ ≥ 1.
+    """
+
+    inner_norm: float
+    row_norm: float
+    difference: float
+    rho: float
+
+
+def lemma7_corrected(*, b33: float, b30: float, discount: float) -> Smooth:
+    """``Δ₂ ≤ √2 (4/π)² ζ(3) b33/π⁶`` and ``ρ ≤ 2 (4/π)² ζ(2) b33/(π⁵(1 − γΔ₂))`` (Lemma 7, corrected).
+
+    Two waves of the same frequency m in the derivative Zφ'(s) add up to at most πm times √(a² + b²), so ρ needs no √2.
+    """
+    check(b33=b33, b30=b30, discount=discount)
+    inner, rows = _inner_norm(b33), _row_norm(b33, b30)
+    room = 1 - discount * inner
+    slope = 2 * _WAVE**2 * ZETA2 * b33 / math.pi**5
+    return Smooth(inner_norm=inner, row_norm=rows, difference=2 * rows, rho=slope / room if room > 0 else math.inf)
+
+
+def corollary12(*, beta: float, delta: float, discount: float, n_actions: int) -> Requirement:
+    """``|∂⁶p| < π⁶/(4γζ(3))`` gives Δ = 1/(4γ), with cρ = β/2, ε = β/256, k of order ε^(−½) (Corollary 12, printed)."""
+    check(beta=beta, delta=delta, discount=discount, n_actions=n_actions)
+    norm = 1 / (4 * discount)
+    rho, k = lemma10_lipschitz(norm), lemma10_size(beta / 256, norm=norm)
+    return theorem6(
+        beta=beta,
+        discount=discount,
+        delta=delta,
+        k=k,
+        n_actions=n_actions,
+        cover=beta / (2 * rho),
+        rho=rho,
+        norm=norm,
+        tail=lemma10_tail(k, norm=norm),
+    )
+
+
+def corollary12_corrected(
+    *, beta: float, delta: float, discount: float, n_actions: int, b33: float, b30: float, cover: float = 0.0
+) -> Requirement:
+    """``n`` of order β⁻³ log(1/(βδ)) from the two derivative bounds alone (Corollary 12, corrected and deflated).
+
+    The tail falls as k⁻² and n grows as k²/(ε* − tail)², so that a third of ε* for the tail is the best share.
+    """
+    smooth = lemma7_corrected(b33=b33, b30=b30, discount=discount)
+    known: dict[str, Any] = {
+        "beta": beta,
+        "discount": discount,
+        "delta": delta,
+        "n_actions": n_actions,
+        "inner_norm": smooth.inner_norm,
+        "difference": smooth.difference,
+        "cover": cover,
+        "rho": smooth.rho if cover > 0 and math.isfinite(smooth.rho) else 0.0,
+    }
+    epsilon = theorem6_deflated(k=2, **known).epsilon
+    if not epsilon > 0:  # no size can help: the record says which condition fails
+        return theorem6_deflated(k=2, basis=Fourier(2), **known)
+    k = max(2, lemma10_size_corrected(epsilon / 3, b33=b33, b30=b30))
+    return theorem6_deflated(k=k, basis=Fourier(k), tail=lemma10_tail_corrected(k, b33=b33, b30=b30), **known)
+
+
+def _inner_norm(b33: float) -> float:
+    return math.sqrt(2) * _WAVE**2 * ZETA3 * b33 / math.pi**6
+
+
+def _row_norm(b33: float, b30: float) -> float:
+    return _inner_norm(b33) + math.sqrt(2) * _WAVE * b30 / math.pi**3
+
+
+def _smallest(enough: Callable[[int], bool]) -> int:
+    """The first k ≥ 1 for which a condition that stays true holds."""
+    high = 1
+    while not enough(high):
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high

@@ -1,0 +1,248 @@
+"""Commands for experts who depend on the state and for logs with episodes do what the Python calls do."""
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+import certirl
+from certirl.cli import main
+
+mpl.use("Agg")
+ROOM = certirl.switching_problems.comfort()
+BOX = ["--domain", "-1", "1"]
+
+
+def write(name, header, *columns):
+    lines = [",".join("" if value is None else str(value) for value in row) for row in zip(*columns, strict=True)]
+    with open(name, "w", encoding="utf-8") as file:
+        file.write("\n".join([header, *lines, ""]))
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A log that tries everything, demonstrations, and walks of the expert: now and then curious, and never."""
+    folder, rng = tmp_path_factory.mktemp("room"), np.random.default_rng(0)
+    log = certirl.sample(ROOM.dynamics, basis=certirl.Legendre(9), samples=4_000, rng=0)
+    write(folder / "log.csv", "state,action,next_state", log.states[:, 0], log.actions, log.next_states[:, 0])
+    states = rng.uniform(-1, 1, 1_500)
+    write(folder / "seen.csv", "state,action", states, ROOM.expert(states[:, None]))
+    np.savez(folder / "seen.npz", states=states, actions=ROOM.expert(states[:, None]))
+    for name, curiosity in {"curious.csv": 0.3, "pure.csv": 0.0}.items():
+        table, x = [], rng.uniform(-1, 1, (200, 1))
+        for step in range(61):
+            chosen = np.where(rng.random(200) < curiosity, rng.integers(3, size=200), ROOM.expert(x))
+            table += [(e, step, x[e, 0], chosen[e] if step < 60 else None, step == 60) for e in range(200)]
+            moved = np.stack([ROOM.dynamics.sample(x, action, rng).reshape(-1) for action in range(3)])
+            x = moved[chosen, np.arange(200)][:, None]
+        write(folder / name, "episode_id,step,state,action,truncated", *zip(*sorted(table), strict=True))
+    return folder
+
+
+@pytest.fixture
+def folder(files, tmp_path, monkeypatch):
+    for file in files.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def log():
+    return certirl.tables.read_transitions("log.csv", domain=(-1, 1))
+
+
+@pytest.mark.parametrize("seen", ["seen.csv", "seen.npz"])
+def test_demonstrations_in_a_file_are_the_expert(folder, capsys, seen):
+    assert main(["solve", "log.csv", *BOX, "--discount", "0.9", "--expert", seen, "--plot", "r.png"]) == 0
+    states, actions, _ = certirl.tables.read_demonstrations(seen)
+    policy = certirl.policy_from(states, actions, domain=(-1, 1), n_actions=3)
+    solution = certirl.solve(log(), expert=policy, discount=0.9)
+    assert str(solution) in capsys.readouterr().out
+    saved = certirl.load("reward.npz")
+    np.testing.assert_array_equal(saved.reward.coefficients, solution.reward.coefficients)
+    assert policy.assumption in saved.assumption
+    assert (folder / "r.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_log_of_the_expert_itself_is_enough_if_it_is_curious(folder, capsys):
+    asked = ["--discount", "0.9", "--expert", "observed", "--margin", "0.1", "--slack", "500", "--plot", ""]
+    assert main(["solve", "curious.csv", *BOX, *asked]) == 0
+    printed = capsys.readouterr().out
+    assert "Read as episodes: one episode for each value of the column episode_id; next states from the rows" in printed
+    walks = certirl.tables.read_episodes("curious.csv", domain=(-1, 1))
+    policy = certirl.policy_from(walks)
+    assert str(certirl.solve(walks, expert=policy, discount=0.9, margin=0.1, slack=500.0)) in printed
+    s = np.linspace(-0.9, 0.9, 181)[:, None]
+    far = ROOM.expert.away(s) > 0.15
+    assert (certirl.load("reward.npz").greedy(s) == ROOM.expert(s))[far].mean() > 0.95
+
+
+def test_an_expert_who_never_tries_anything_else_is_told_what_is_missing(folder, capsys):
+    assert main(["solve", "pure.csv", *BOX, "--discount", "0.9", "--expert", "observed"]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "action 0 was taken only with coordinate 0 in [" in error
+    assert "add transitions in which every action is tried" in error
+    assert main(["solve", "pure.csv", *BOX, "--discount", "0.9", "--expert", "observed", "--actions", "4"]) == 2
+    assert "action 3 was never taken in the log" in capsys.readouterr().err
+
+
+def test_what_a_curious_log_shows_too_rarely_is_said(folder, capsys):
+    rows = (folder / "curious.csv").read_text().splitlines()
+    cold = [row for row in rows[1:] if float(row.split(",")[2]) < 0.3]
+    states, actions = (np.array([row.split(",")[i] or "nan" for row in cold], dtype=float) for i in (2, 3))
+    known = np.isfinite(actions)
+    write("cold.csv", "state,action,next_state", states[known], actions[known].astype(int), states[known])
+    assert main(["solve", "cold.csv", *BOX, "--discount", "0.9", "--expert", "observed", "--plot", ""]) in (0, 1)
+    printed = capsys.readouterr().out
+    assert "What the log does not show:\n" in printed and "of the state space was never visited" in printed
+
+
+def test_a_policy_is_certified_as_in_python(folder, capsys):
+    proof = ["--delta", "0.05", "--tail", "0", "--columns", "5", "--tube", "0.2"]
+    main(["solve", "log.csv", *BOX, "--discount", "0.9", "--expert", "seen.csv", *proof, "-o", "p.npz", "--plot", ""])
+    printed = capsys.readouterr().out
+    states, actions, _ = certirl.tables.read_demonstrations("seen.csv")
+    policy = certirl.policy_from(states, actions, domain=(-1, 1), n_actions=3)
+    asked = {"delta": 0.05, "tail": 0.0, "columns": 5, "tube": 0.2}
+    solution = certirl.solve(log(), expert=policy, discount=0.9, **asked)
+    assert str(solution) in printed and "the expert's policy was estimated from 1,200 demonstrations" in printed
+    assert solution.certificate.allowed == 0.2
+    solution.certificate.save("proof.npz")
+    for name in ("p.npz", "proof.npz"):
+        assert main(["show", name, "--plot", f"{name}.png"]) == 0
+        assert str(certirl.load(name)) in capsys.readouterr().out
+        assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert main(["check", name]) == 0
+        verdict = "Confirmed" if solution.certificate.holds else "Nothing claimed"
+        assert capsys.readouterr().out.startswith(f"{verdict}: ")
+
+
+def test_angles_go_around(folder, capsys):
+    rng = np.random.default_rng(1)
+    states, actions = rng.uniform(-np.pi, np.pi, 6_000), rng.integers(2, size=6_000)
+    turned = states + np.where(actions == 0, 0.3, -0.3) + 0.2 * rng.normal(size=6_000)
+    turned = (turned + np.pi) % (2 * np.pi) - np.pi
+    write("ring.csv", "state,action,next_state", states, actions, turned)
+    write("goal.csv", "state,action", states, (np.sin(states) < 0).astype(int))  # to ±π, over the edge of the chart
+    box = ["--domain", str(-np.pi), str(np.pi), "--periodic", "0"]
+    assert main(["solve", "ring.csv", *box, "--discount", "0.9", "--expert", "goal.csv", "--plot", ""]) == 0
+    ring = certirl.tables.read_transitions("ring.csv", domain=(-np.pi, np.pi))
+    policy = certirl.policy_from(states, (np.sin(states) < 0).astype(int), domain=ring.domain, periodic=[0])
+    basis = certirl.Fourier(certirl.fit.effects.value_basis(ring.domain, (0,)).size)
+    assert str(certirl.solve(ring, expert=policy, discount=0.9, basis=basis)) in capsys.readouterr().out
+    reward = certirl.load("reward.npz").reward
+    assert reward(3.0) > reward(0.0) and reward(-3.0) > reward(0.0)
+    assert main(["solve", "ring.csv", *box, "--discount", "0.9", "--basis", "legendre", "--size", "5"]) in (0, 1)
+    assert "Fourier(5)" in capsys.readouterr().out
+
+
+def test_coverage_is_printed_and_drawn(folder, capsys):
+    assert main(["coverage", "curious.csv", *BOX, "--plot", "seen.png"]) == 0
+    expected = certirl.coverage(certirl.tables.read_episodes("curious.csv", domain=(-1, 1)))
+    assert str(expected) in capsys.readouterr().out
+    assert (folder / "seen.png").read_bytes().startswith(b"\x89PNG")
+    assert main(["coverage", "log.csv", *BOX, "--basis", "fourier", "--size", "5"]) == 0
+    assert str(certirl.coverage(log(), basis=certirl.Fourier(5))) in capsys.readouterr().out
+
+
+def test_moments_of_episodes_are_streamed(folder, capsys):
+    assert main(["moments", "curious.csv", *BOX, "--size", "7", "-o", "m.npz"]) == 0
+    assert "Read as episodes" in capsys.readouterr().out
+    walks = certirl.tables.read_episodes("curious.csv", domain=(-1, 1))
+    np.testing.assert_allclose(
+        certirl.data.moments.load("m.npz").cross, certirl.measure(walks, basis=certirl.Legendre(7)).cross, atol=1e-9
+    )
+    assert main(["show", "m.npz"]) == 0
+    assert "12,000 transitions: Legendre(7)" in capsys.readouterr().out
+
+
+def test_ends_and_other_names_of_columns_are_told(folder, capsys):
+    rows = [("a", 0.0, 0, 0.5, False), ("a", 0.5, 1, 0.9, True), ("b", 0.2, 1, 0.1, False), ("b", 0.1, 0, 0.3, False)]
+    write("ends.csv", "run,state,action,next_state,terminated", *zip(*rows, strict=True))
+    told = {
+        (): "a new episode after each row with terminated",
+        ("--episode-column", "run"): "one episode for each value of the column run",
+    }
+    for asked, sentence in told.items():
+        assert main(["coverage", "ends.csv", "--domain", "0", "1", *asked]) == 0
+        printed = capsys.readouterr().out
+        assert sentence in printed and "1 terminal state was made absorbing, by 2 rows" in printed
+        assert "--episode-column '' takes every row by itself" in printed
+    assert main(["coverage", "ends.csv", "--domain", "0", "1", "--episode-column", ""]) == 0
+    printed = capsys.readouterr().out
+    assert "episodes" not in printed and "4 transitions" in printed
+
+
+def test_sums_of_rewards_are_shown_and_drawn(folder, capsys):
+    problem = certirl.problems.factorised(seed=0, components=2)
+    asked = {"components": problem.components, "basis": certirl.Legendre(5), "columns": 3, "samples": 2_000}
+    solution = certirl.solve(problem, discount=0.7, rng=0, **asked)
+    solution.save("sum.npz")
+    solution.reward.save("parts.npz")
+    for name in ("sum.npz", "parts.npz"):
+        assert main(["show", name, "--plot", f"{name}.png"]) == 0
+        assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert str(solution) in capsys.readouterr().out
+    axes = solution.plot()
+    s, drawn = axes[0, 0].lines[0].get_data()
+    largest = max(solution.reward.parts, key=lambda part: np.ptp(part(np.linspace(-1, 1, 201))))
+    np.testing.assert_allclose(drawn, largest(s))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("solve log.csv --discount 0.9 --expert nobody.csv", "a file of demonstrations; there is no file nobody.csv"),
+        ("solve log.csv --discount 0.9 --expert log.csv", "is the log itself: write --expert observed"),
+        ("solve log.csv --discount 0.9 --expert 7", "one of the actions 0 … 2, or a file of demonstrations, got 7"),
+        ("solve log.csv --discount 0.9 --expert -1", "one of the actions 0 … 2, or a file of demonstrations, got -1"),
+        ("solve log.csv --discount 0.9 --expert observed --delta 0.1", "had no part in saying who the expert is"),
+        ("solve log.csv --discount 0.9 --expert seen.csv --delta 0.1", "declared domain: write --domain LOW HIGH"),
+        ("solve curious.csv --domain -1 1 --discount 0.9 --delta 0.1", "steps of an episode follow from each other"),
+        ("solve log.csv --discount 0.9 --expert seen.csv --objective l1", "--objective is for experts who always take"),
+        ("solve log.csv --discount 0.9 --expert seen.csv --tube 0.1", "tube is for a certificate: pass"),
+        ("solve log.csv --discount 0.9 --expert seen.csv --periodic 1", "--periodic 1 names no coordinate"),
+        ("solve log.csv --discount 0.9 --periodic 0", "--periodic needs --basis"),
+        ("solve log.csv --discount 0.9 --tube 0.1", "never switches: leave --tube out"),
+        ("solve log.csv --discount 0.9 --plot nowhere/x.png", "there is no folder nowhere to write x.png to"),
+        ("solve log.csv --discount 0.9 --size 7", "--size goes with --basis"),
+        ("solve log.csv --discount nine", "--discount must be a number, got 'nine'; certirl solve --help explains"),
+        ("solve log.csv", "required: --discount"),
+        ("solve seen.csv --discount 0.9", "needs the columns state, action, next_state"),
+        ("solve curious.csv --discount 0.9 --episode-column run", "curious.csv: a table of episodes needs the columns"),
+        ("solve seen.npz --discount 0.9 --episode-column run", "episodes are read from CSV and Parquet"),
+        ("solve log.csv --domain 0 1 --discount 0.9", "outside"),
+        ("coverage curious.csv --domain 0 1", "leave the domain"),
+        ("coverage curious.csv --periodic 0", "to go around: write --domain LOW HIGH"),
+        ("show missing.npz", "there is no file missing.npz"),
+        ("show log.csv", "is not a certirl file"),
+        ("show seen.npz", "is not a certirl file"),
+        ("sow log.csv", "invalid choice: 'sow'"),
+    ],
+)
+def test_mistakes_are_one_sentence_and_code_two(folder, capsys, arguments, sentence):
+    before = set(folder.iterdir())
+    try:
+        code = main(arguments.split())
+    except SystemExit as left:  # what argparse finds
+        code = left.code
+    error = capsys.readouterr().err
+    assert code == 2 and error.startswith("certirl: ") and error.count("\n") == 1
+    assert sentence in error
+    assert set(folder.iterdir()) == before
+
+
+def test_moments_have_neither_pictures_nor_policies(folder, capsys):
+    assert main(["moments", "log.csv", *BOX, "-o", "m.npz"]) == 0
+    assert main(["show", "m.npz", "--plot", "m.png"]) == 2
+    assert main(["solve", "m.npz", "--discount", "0.9", "--expert", "seen.csv"]) == 2
+    error = capsys.readouterr().err
+    assert "there is no picture of moments" in error and "moments keep no states" in error
+
+
+def test_every_command_explains_itself(capsys):
+    for command in ("", "solve", "show", "coverage", "moments"):
+        with pytest.raises(SystemExit) as left:
+            main([*command.split(), "--help"])
+        assert left.value.code == 0
+    printed = capsys.readouterr().out
+    assert "certirl solve log.csv --discount 0.9 --expert observed" in printed and "the word observed" in printed

@@ -1,0 +1,713 @@
+"""Logs enter by a few doors: what is no data gets one sentence there, and no proof rests on rows that are dependent."""
+
+import pickle
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import certirl
+from certirl.cli import main
+from certirl.data import tables
+from certirl.data.transitions import concatenate, continued_rows, repeated_rows
+
+PROBLEM = certirl.problems.random_polynomial(seed=7)
+NEXT = [0.0, 0.5]
+
+
+class Coin:
+    """Next state ±0.8: two Legendre columns describe it exactly. Action 1 goes right a little more often."""
+
+    n_actions, domain, edge = 2, ((-1.0, 1.0),), 0.002
+
+    def sample(self, states, action, rng):
+        return np.where(rng.random(len(states)) < 0.5 + self.edge * action, 0.8, -0.8)
+
+
+def drawn(problem, states, seed=0):
+    """Every action tried once at every state."""
+    rng, actions = np.random.default_rng(seed), np.repeat(np.arange(problem.n_actions), len(states))
+    moved = [np.ravel(problem.sample(np.array(states)[:, None], a, rng)) for a in range(problem.n_actions)]
+    return certirl.Transitions(
+        np.tile(states, problem.n_actions), actions, np.concatenate(moved), domain=(-1, 1), n_actions=problem.n_actions
+    )
+
+
+def rows_of(log, rows, **settings):
+    given = {"domain": log.domain, "n_actions": log.n_actions} | settings
+    return certirl.Transitions(log.states[rows], log.actions[rows], log.next_states[rows], **given)
+
+
+def uniform(n, seed=0):
+    return np.random.default_rng(seed).uniform(-1, 1, n)
+
+
+# What is no number, no action, no flag.
+
+MASKED = np.ma.masked_array([0.0, 1.0], mask=[False, True])
+TIMES = np.array(["2024-01-01", "2024-01-02"], dtype="datetime64[s]")
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            {"states": [[0.0, 1.0], [0.0]]},
+            "states must be an array of real numbers, equally many in every row: row 0 has 2 numbers, row 1",
+        ),
+        ({"states": [0.0, [0.0, 1.0]]}, "row 0 has one number, row 1 has 2 numbers"),
+        ({"states": None}, "states must be real numbers, got None"),
+        ({"next_states": None}, "next_states must be real numbers, got None"),
+        ({"actions": None}, "actions must be real numbers, got None"),
+        ({"states": [0.0, None]}, "states must be real numbers, got None in row 1; leave rows with missing values out"),
+        ({"states": {"a": 1}}, "states must be real numbers, got {'a': 1}"),
+        ({"states": (x for x in NEXT)}, "states must be real numbers, got <generator"),
+        ({"states": MASKED}, "states must be real numbers, got masked values, the first in row 1; leave such rows out"),
+        ({"next_states": MASKED}, "next_states must be real numbers, got masked values, the first in row 1"),
+        ({"states": [MASKED[:1], MASKED[1:]]}, "states must be real numbers, got masked values, the first in row 1"),
+        (
+            {"actions": np.ma.masked_array([0, 1], mask=[True, False])},
+            "actions must be real numbers, got masked values, the first in row 0",
+        ),
+        ({"states": [0j, 1 + 2j]}, "got an array of complex128; write values.real where the imaginary part is zero"),
+        ({"actions": [0j, 1 + 0j]}, "actions must be real numbers, got an array of complex128"),
+        (
+            {"states": TIMES},
+            "got an array of datetime64.s.; write seconds since the first, say .t - t.0.. / np.timedelta64",
+        ),
+        ({"states": TIMES - TIMES[0]}, "got an array of timedelta64.s.; write seconds, say dt / np.timedelta64"),
+        ({"actions": TIMES - TIMES[0]}, "actions must be real numbers, got an array of timedelta64"),
+        ({"states": ["0.0", "0.5"]}, "states must be real numbers, got an array of <U3; convert texts with float"),
+        ({"states": [b"0.0", b"0.5"]}, "convert texts with float"),
+        ({"states": [False, True]}, "states must be real numbers, got an array of bool; write 0.0 and 1.0 where"),
+        ({"states": np.array([0.0, "x"], dtype=object)}, "states must be real numbers, got 'x' in row 1"),
+        ({"states": [0.0, 10**400]}, "states must be finite in double precision"),
+        ({"states": np.array([0.0, np.longdouble(10) ** 400])}, "states must be finite: row 1 is .inf."),
+        ({"states": [0.0, np.inf]}, "states must be finite: row 1"),
+        ({"states": np.zeros((2, 0)), "next_states": np.zeros((2, 0))}, "at least one coordinate"),
+        ({"states": [0.0, 1e300], "next_states": [-1e300, 0.0]}, "a width between 1e-100 and 1e.100"),
+        ({"states": [0.0, 5e-324], "next_states": [0.0, 0.0]}, "measure the states in other units"),
+        ({"domain": ("-1", "1")}, "domain must be .low, high. or a tuple of such pairs, got .'-1', '1'."),
+        ({"domain": (None, 1)}, "domain must be .low, high."),
+        ({"domain": (-1, 1j)}, "domain must be .low, high."),
+        ({"domain": (False, True)}, "domain must be .low, high."),
+        (
+            {"actions": [0, 10**6]},
+            "action 1000000 in row 1 is above 999, the largest possible: number the actions 0, 1",
+        ),
+        ({"actions": [0, 10**9]}, "action 1000000000 in row 1 is above 999"),
+        ({"actions": [0, 10**12]}, "actions must be whole numbers 0, 1, …, got 1e.12 in row 1"),
+        ({"actions": [0, 999]}, "the largest action is 999 but only 2 different actions occur: number them 0 … 1"),
+        ({"actions": [0, None]}, "actions must be real numbers, got None in row 1"),
+        ({"actions": [False, True]}, "actions must be real numbers, got an array of bool"),
+        ({"n_actions": 2.5}, "n_actions must be a whole number of actions, at least 1, got 2.5"),
+        ({"n_actions": 2.0}, "n_actions must be a whole number of actions, at least 1, got 2.0"),
+        ({"n_actions": "2"}, "n_actions must be a whole number of actions, at least 1, got '2'"),
+        ({"n_actions": True}, "n_actions must be a whole number"),
+        ({"n_actions": 0}, "n_actions must be a whole number of actions, at least 1, got 0"),
+        ({"n_actions": 10**6}, "n_actions must be a whole number of actions, at most 1,000, got 1000000"),
+        ({"paired": "yes"}, "paired must be True or False, got 'yes'"),
+        ({"independent": "yes"}, "independent must be True or False, got 'yes'"),
+        ({"terminal": [True]}, "terminal must be True or False for each of the 2 states, got bool of shape .1."),
+        ({"terminal": [[True, False]]}, "terminal must be True or False for each of the 2 states, got bool of shape"),
+        ({"terminal": ["no", "yes"]}, "terminal must be real numbers, got an array of <U3"),
+        ({"terminal": [0, 2]}, "terminal must be True or False for each of the 2 states, got 2 in row 1"),
+        ({"terminal": [0.0, np.nan]}, "terminal must be True or False for each of the 2 states, got nan in row 1"),
+        ({"terminal": [True, None]}, "terminal must be"),
+        ({"episodes": [0.5, 1.0]}, "episodes must be whole numbers, -1 for rows of no episode, got 0.5 in row 0"),
+        ({"episodes": ["a", "b"]}, "number names with np.unique.names, return_inverse=True."),
+        ({"episodes": [0, -2]}, "got -2 in row 1"),
+        ({"episodes": [0, np.nan]}, "got nan in row 1"),
+        ({"episodes": [0]}, "episodes must be 2 numbers, one for each row, got shape .1."),
+    ],
+)
+def test_what_is_no_log_is_refused_with_its_argument_and_row(change, sentence):
+    given = {"states": [0.0, 0.5], "actions": [0, 1], "next_states": [0.5, 0.25]} | change
+    with pytest.raises(ValueError, match=sentence) as caught:
+        certirl.Transitions(**given)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 250
+
+
+class Column:
+    """As pandas and polars have them."""
+
+    def __init__(self, values):
+        self.values = np.array(values)
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self.values, dtype=dtype)
+
+
+FIXED = np.array([0.25, -0.5, 0.75])
+FIXED.flags.writeable = False
+
+
+@pytest.mark.parametrize(
+    "states",
+    [
+        [0.25, -0.5, 0.75],
+        (0.25, -0.5, 0.75),
+        np.array([0.25, -0.5, 0.75], dtype=np.float32),
+        [[0.25], [-0.5], [0.75]],
+        FIXED,
+        np.array([0.25, 9, -0.5, 9, 0.75])[::2],
+        np.array([[0.25, 9], [-0.5, 9], [0.75, 9]], order="F")[:, :1],
+        np.ma.masked_array(FIXED, mask=False),
+        Column([0.25, -0.5, 0.75]),
+        [Fraction(1, 4), Fraction(-1, 2), Fraction(3, 4)],
+        [Decimal("0.25"), Decimal("-0.5"), Decimal("0.75")],
+        np.array([0.25, -0.5, 0.75], dtype=object),
+        np.array([0.25, -0.5, 0.75], dtype=">f8"),
+    ],
+    ids=lambda states: type(states).__name__,
+)
+def test_numbers_are_read_from_whatever_holds_them(states):
+    log = certirl.Transitions(states, [0, 1, 0], states, domain=(-1, 1))
+    assert log.states.tolist() == log.next_states.tolist() == [[0.25], [-0.5], [0.75]]
+    assert log.states.dtype == np.float64 and log.states.flags.aligned
+    whole = certirl.Transitions([0, 1, 1], np.array([0, 1, 0], dtype=np.uint8), [1, 0, 1])
+    assert whole.states.dtype == np.float64 and whole.n_actions == 2
+    assert certirl.Transitions([0.0, 5e-324], [0, 1], [0.0, -0.0], domain=(-1, 1)).states[1, 0] == 5e-324
+
+
+def test_a_log_keeps_arrays_of_its_own():
+    given = {"states": uniform(9), "next_states": uniform(9, 1), "actions": np.arange(9, dtype=np.intp) % 2}
+    given |= {"terminal": np.zeros(9, dtype=bool), "episodes": np.arange(9, dtype=np.intp)}
+    before = {name: values.copy() for name, values in given.items()}
+    log = certirl.Transitions(**given, domain=(-1, 1))
+    for name, values in given.items():
+        np.testing.assert_array_equal(values, before[name])
+        assert values.flags.writeable
+        values[:] = 1
+        np.testing.assert_array_equal(np.ravel(getattr(log, name)), before[name])
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(log, name)[0] = 1
+
+
+@pytest.mark.parametrize("chosen", [[0, 1, 1], [True, False], np.array([0.0, 1.0, 1.0]), [False] * 3, "yes", None])
+def test_parts_are_chosen_by_booleans(chosen):
+    log = certirl.Transitions([0.0, 0.5, 1.0], [0, 1, 0], [0.5, 1.0, 0.0])
+    with pytest.raises(ValueError, match="chosen must be 3 booleans, one for each transition and true for some, got"):
+        log.where(chosen)
+
+
+# Rows that are dependent: episodes, copies, steps of a walk.
+
+
+def proofs(log):
+    """Every call by which a log becomes a proof."""
+    basis, switching = certirl.Legendre(3), lambda s: (s[:, 0] > 0).astype(int)
+    proof = {"delta": 0.1, "tail": 0.0}
+    reward, given = certirl.Reward(basis.on(log.domain), np.ones(3)), {"discount": 0.7, "columns": basis, **proof}
+    return {
+        "certify": lambda: certirl.certify(reward, log, expert=0, **given),
+        "certify policy": lambda: certirl.certify(reward, log, expert=switching, **given),
+        "solve": lambda: certirl.solve(log, discount=0.7, basis=basis, columns=2, **proof),
+        "solve policy": lambda: certirl.solve(log, discount=0.7, expert=switching, columns=basis, **proof),
+        "refute": lambda: certirl.refute(log, expert=0, basis=basis, **proof),
+        "refute policy": lambda: certirl.refute(log, expert=switching, basis=basis, **proof),
+        "components": lambda: certirl.solve(
+            log, discount=0.7, components=[[0]], basis=basis, columns=2, objective="l1", **proof
+        ),
+        "refute sum": lambda: certirl.refute_sum(log, [[0]], expert=0, basis=basis, **proof),
+    }
+
+
+def dependent_logs():
+    """Logs that no proof can rest on, by what shows it."""
+    log = drawn(PROBLEM, uniform(300))
+    episodes, n = np.repeat(np.arange(len(log) // 2), 2), len(log)
+    walk = [0.1]
+    for action in np.arange(600) % 3:
+        walk.append(PROBLEM.sample(np.array(walk[-1:]), action, np.random.default_rng(len(walk)))[0])
+    known = rows_of(log, np.arange(n), episodes=episodes)
+    return {
+        "episodes": known,
+        "a part of episodes": known.where(np.arange(n) < 500),
+        "episodes and others": concatenate([log, known]),
+        "episodes apart": concatenate([known.where(np.arange(n) % 2 == 0), known.where(np.arange(n) % 2 == 1)]),
+        "terminal": rows_of(log, np.arange(n), terminal=np.arange(n) == 3),
+        "declared": rows_of(log, np.arange(n), independent=False),
+        "part declared": concatenate([log, rows_of(log, np.arange(n), independent=False)]),
+        "tiled": rows_of(log, np.tile(np.arange(n), 3)),
+        "one row again": rows_of(log, np.append(np.arange(n), 5)),
+        "walk": certirl.Transitions(walk[:-1], np.arange(600) % 3, walk[1:], domain=(-1, 1)),
+    }
+
+
+SIGNS = {
+    "episodes": "independent of each other, and the steps of an episode follow from each other: keep one",
+    "a part of episodes": "the steps of an episode follow from each other",
+    "episodes and others": "the steps of an episode follow from each other",
+    "episodes apart": "the steps of an episode follow from each other",
+    "terminal": "terminal state",
+    "declared": "these are declared not to be",
+    "part declared": "these are declared not to be",
+    "tiled": "1,800 of 2,700 rows repeat the state, action and next state of another, as copies do: keep one of each, "
+    "or write Transitions.…, independent=True. if each of them was drawn by itself",
+    "one row again": "1 of 901 rows repeat",
+    "walk": "599 of 600 rows start in the very state in which another ends, as steps of a walk do: keep single",
+}
+
+
+@pytest.mark.parametrize("name", SIGNS)
+def test_no_proof_rests_on_dependent_rows(name):
+    log = dependent_logs()[name]
+    for proof in proofs(log).values():
+        with pytest.raises(ValueError, match=SIGNS[name]):
+            proof()
+
+
+def test_declared_draws_and_single_steps_are_proofs_still():
+    log = drawn(PROBLEM, uniform(300))
+    single = rows_of(log, np.arange(len(log)), episodes=np.arange(len(log)) + 10**15)
+    again = rows_of(log, np.append(np.arange(len(log)), 5), independent=True)
+    for fine in (log, single, again, concatenate([single, drawn(PROBLEM, uniform(300, 1), 1)])):
+        proofs(fine)["certify"]()
+
+
+def test_copies_certify_what_is_false_if_they_are_declared_to_be_draws_and_are_refused_if_not():
+    """Going right is worth more, and action 1 does it more often: action 0 is not optimal, by a margin of −0.003."""
+    coin, false, refused = Coin(), 0, 0
+    asked = {"discount": 0.5, "expert": 0, "columns": certirl.Legendre(1), "tail": 0, "reward_range": (-1, 1)}
+    for seed in range(20):
+        rows = np.tile(np.arange(200), 100)
+        copies = drawn(coin, uniform(100, seed), seed + 100)
+        declared = rows_of(copies, rows, independent=True)
+        false += certirl.certify(lambda s: s[:, 0], declared, **asked).holds
+        try:
+            certirl.certify(lambda s: s[:, 0], rows_of(copies, rows), **asked)
+        except ValueError as problem:
+            refused += "19,800 of 20,000 rows repeat" in str(problem)
+    assert false >= 3 and refused == 20
+
+
+@pytest.mark.parametrize("problem", [PROBLEM, Coin()], ids=["density", "two points"])
+@pytest.mark.parametrize("states", [uniform(500), np.repeat(np.linspace(-1, 1, 21), 25)], ids=["uniform", "grid"])
+def test_copies_are_told_from_draws(problem, states):
+    log = drawn(problem, states)
+    n = len(log)
+    copies = [rows_of(log, np.tile(np.arange(n), 4)), rows_of(log, np.repeat(np.arange(n), 2))]
+    if problem is PROBLEM or len(np.unique(states)) == 500:  # on a grid, two points repeat as draws of them do
+        copies += [rows_of(log, np.random.default_rng(0).integers(n, size=n)), rows_of(log, np.arange(6 * n // 5) % n)]
+        copies += [rows_of(log, np.append(np.arange(n), np.full(10_000, 7)))]
+    for one in copies:
+        different = np.unique(np.hstack([one.states, one.actions[:, None], one.next_states]), axis=0)
+        assert repeated_rows(one) == len(one) - len(different) > 0
+    assert repeated_rows(log) == continued_rows(log) == 0
+
+
+class Clipped:
+    """Noise that is cut off at the edges, where next states repeat."""
+
+    n_actions, domain = 2, ((-1.0, 1.0),)
+
+    def sample(self, states, action, rng):
+        return np.clip(states[:, 0] + (action - 0.5) + 0.5 * rng.standard_normal(len(states)), -1, 1)
+
+
+@pytest.mark.parametrize("problem", [PROBLEM, Coin(), Clipped()], ids=["density", "two points", "clipped"])
+def test_designs_rounded_data_and_single_precision_are_not_taken_for_copies(problem):
+    rng = np.random.default_rng(3)
+    for n in (60, 600, 6_000):
+        for points in (3, 21, 200):
+            grid = drawn(problem, rng.choice(np.linspace(-1, 1, points), n))
+            assert repeated_rows(grid) == continued_rows(grid) == 0
+        single = drawn(problem, uniform(n).astype(np.float16).astype(float))
+        assert repeated_rows(single) == continued_rows(single) == 0
+        for digits in (1, 2, 3, 4):
+            log = drawn(problem, uniform(n, digits))
+            near = certirl.Transitions(
+                np.round(log.states, digits), log.actions, np.round(log.next_states, digits), domain=(-1, 1)
+            )
+            assert repeated_rows(near) == continued_rows(near) == 0
+
+
+def test_walks_are_noticed_in_any_order():
+    rng, states, actions = np.random.default_rng(0), [0.0], np.random.default_rng(1).integers(3, size=600)
+    for action in actions:
+        states.append(PROBLEM.sample(np.array(states[-1:]), action, rng)[0])
+    walk = certirl.Transitions(states[:-1], actions, states[1:], domain=(-1, 1))
+    order = rng.permutation(600)
+    assert continued_rows(walk) == continued_rows(rows_of(walk, order)) == 599
+    part = rows_of(walk, np.sort(order[:300]))
+    assert 100 < continued_rows(part) < 200
+    pairs = certirl.sample(PROBLEM, basis=certirl.Legendre(3), samples=300, rng=0, paired=True)
+    assert continued_rows(pairs) == repeated_rows(pairs) == 0
+
+
+def test_parts_that_travelled_apart_are_parts_of_one_log_still():
+    log = drawn(PROBLEM, uniform(300))
+    known = rows_of(log, np.arange(len(log)), episodes=np.arange(len(log)) // 2)
+    parts = [pickle.loads(pickle.dumps(known.where(np.arange(len(log)) % 2 == side))) for side in (0, 1)]
+    with pytest.raises(ValueError, match="the steps of an episode follow from each other"):
+        proofs(concatenate(parts))["certify"]()
+
+
+def test_records_put_together_keep_what_is_known():
+    log = drawn(PROBLEM, uniform(4))
+    known = rows_of(log, np.arange(12), episodes=np.append(np.repeat([7, 9], 5), [-1, -1]))
+    other = rows_of(log, np.arange(12), episodes=np.repeat([7, 9, 11], 4))
+    both = concatenate([known, other, log, known])
+    parts = np.split(both.episodes, [12, 24, 36])
+    assert parts[0].tolist() == parts[3].tolist() == [parts[0][0]] * 5 + [parts[0][5]] * 5 + [-1] * 2
+    assert len(np.unique(both.episodes)) == 1 + 2 + 3 + 12
+    ended = rows_of(log, np.arange(12), terminal=np.arange(12) == 3)
+    with pytest.raises(ValueError, match="say which next states are terminal and others do not: let all say it"):
+        concatenate([log, ended])
+    assert concatenate([ended, ended]).terminal.sum() == 2
+    assert concatenate([log, rows_of(log, np.arange(12), terminal=np.zeros(12, bool))]).terminal is None
+    found = certirl.Transitions(log.states, log.actions, log.next_states)
+    assert found.domain_from_data and concatenate([found, found]).domain_from_data
+
+
+# Files: a sentence names the file and the row.
+
+HEADER = "state,action,next_state\n"
+
+
+def written(path, content):
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def ways(file):
+    """Every call that reads transitions from a file."""
+    return {
+        "read": lambda: tables.read_transitions(file),
+        "survey": lambda: tables.survey(file).n_actions,
+        "stream": lambda: list(tables.stream(file)),
+        "measure": lambda: tables.measure(file, basis=certirl.Legendre(2)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (HEADER + "0.1,0,0.2\n6,4,1,4,6\n", "row 1 has 5 fields, the header 3: '6,4,1,4,6'; write decimal points, not"),
+        (HEADER + "0.1,0,0.2\n\n0.3,1\n", "row 1 has 2 fields, the header 3: '0.3,1'; the line is cut short"),
+        ("state,action,next_state,note\n0.1,0,0.2\n", "row 0 has 3 fields, the header 4"),
+        (HEADER + '"0,5",0,"0,7"\n', "row 0 is .*; write decimal points, not commas"),
+        ("state;action;next_state\n0,5;0;0,7\n", "separate columns by commas, not by ';', and write decimal points"),
+        (HEADER + "0.1,0,0.2\n0.3,1000000,0.4\n", "action 1000000 in row 1 is above 999, the largest possible"),
+        (HEADER + "0.1,0,0.2\n0.3,1000000000,0.4\n", "action 1000000000 in row 1 is above 999"),
+        (HEADER + "0.1,0,0.2\n0.3,1,1e999\n", "next_states must be finite: row 1"),
+        (HEADER + "0.1,0,0.2\n1_0,1,0.1\n", "not all numbers: row 1 is '1_0,1,0.1'"),
+        (HEADER + "0.1,0,0.2\n٣,1,0.1\n", "not all numbers: row 1 is '٣,1,0.1'"),
+        ("note," + HEADER + '"a,0.1,0,0.2\nb",0.3,1,0.4\n', "row 0 has a quote that is not closed"),
+        ("state_0,state_2,action,next_state_0,next_state_2\n0,1,0,1,0\n", "a column state_2 but none state_1"),
+        ("state,state_0,action,next_state\n0,1,0,1\n", "both a column state and a column state_0"),
+    ],
+)
+def test_rows_that_are_no_rows_are_refused_by_file_and_row(tmp_path, text, sentence):
+    file = written(tmp_path / "log.csv", text)
+    for read in ways(file).values():
+        with pytest.raises(ValueError, match=sentence) as caught:
+            read()
+        assert "log.csv" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_comments_blank_lines_and_quoted_texts_are_fine(tmp_path):
+    text = 'note,state,action,next_state\n"a, b",0.1,0,0.2\n  \n# nothing\nc#,0.3,1,0.4\n'
+    log = tables.read_transitions(written(tmp_path / "log.csv", text))
+    assert log.states.ravel().tolist() == [0.1, 0.3] and log.actions.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "sentence"),
+    [
+        ({"states": [0.0, np.nan, 0.5]}, "states must be finite: row 1"),
+        ({"states": [0.0, 0.5]}, "must be equally long, got 2, 3 and 3"),
+        ({"states": np.array([0.0, 0.5, 1j])}, "states must be real numbers, got an array of complex128"),
+        ({"states": np.array(["0", "1", "2"])}, "states must be real numbers, got an array of <U1"),
+        ({"next_states": np.zeros((3, 2))}, "next_states must have shape"),
+        ({"actions": [0, 1, 10**6]}, "action 1000000 in row 2 is above 999"),
+        ({"actions": [0.0, 1.0, 0.5]}, "got 0.5 in row 2"),
+        ({"episodes": [0, 1]}, "episodes must be 3 numbers, one for each row, got 2"),
+        ({"episodes": [0.5, 1, 2]}, "episodes must be whole numbers, .*got 0.5 in row 0"),
+        ({"terminal": [0, 1, 7]}, "terminal must be True or False for each of the 3 states, got 7 in row 2"),
+    ],
+)
+def test_arrays_in_npz_files_are_refused_by_name(tmp_path, arrays, sentence):
+    given = {"states": [0.0, 0.2, 0.5], "actions": [0, 1, 0], "next_states": [0.5, 0.1, 0.2]} | arrays
+    np.savez(tmp_path / "log.npz", **given)
+    with pytest.raises(ValueError, match=r"log\.npz: .*" + sentence):
+        tables.read_transitions(tmp_path / "log.npz")
+
+
+@pytest.mark.parametrize("paths", [None, 5, b"log.csv", [None], [["log.csv"]], ""])
+def test_what_is_no_path_is_refused(paths):
+    with pytest.raises((TypeError, ValueError), match="named by"):
+        tables.read_transitions(paths)
+
+
+def table(path, log, **columns):
+    """A log as a CSV, Parquet or npz file, with further columns."""
+    if path.suffix == ".npz":
+        np.savez(path, states=log.states, actions=log.actions, next_states=log.next_states, **columns)
+        return path
+    data = {"state": log.states[:, 0], "action": log.actions, "next_state": log.next_states[:, 0], **columns}
+    if path.suffix == ".csv":
+        rows = [",".join(map(str, row)) for row in zip(*(np.asarray(c).tolist() for c in data.values()), strict=True)]
+        path.write_text("\n".join([",".join(data), *rows]) + "\n")
+    else:
+        pq.write_table(pa.table(data), path)
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npz"])
+def test_episodes_in_files_are_kept_and_no_proof_rests_on_them(tmp_path, suffix, capsys):
+    log = drawn(PROBLEM, uniform(100))
+    number, n = np.arange(len(log)) // 3, len(log)
+    name = "episodes" if suffix == ".npz" else "episode"
+    known = tables.read_transitions(table(tmp_path / f"known{suffix}", log, **{name: number}), domain=(-1, 1))
+    assert known.episodes.tolist() == number.tolist() and known.terminal is None
+    single = tables.read_transitions(table(tmp_path / f"single{suffix}", log, **{name: np.arange(n)}), domain=(-1, 1))
+    proofs(single)["certify"]()
+    for log_or_part in (known, known.where(known.actions < 2)):
+        with pytest.raises(ValueError, match="the steps of an episode follow from each other"):
+            proofs(log_or_part)["solve"]()
+    other = drawn(PROBLEM, uniform(100, 1), 1)
+    both = tables.read_transitions(
+        [table(tmp_path / f"known2{suffix}", other, **{name: number}), table(tmp_path / f"plain{suffix}", log)]
+    )
+    assert len(np.unique(both.episodes)) == n // 3 + n
+    if suffix != ".npz":
+        ended = table(tmp_path / f"ends{suffix}", log, terminated=np.arange(n) % 5 == 4)
+        found = tables.read_transitions(ended, domain=(-1, 1))
+        assert found.episodes.tolist() == (np.arange(n) // 5).tolist()
+        assert found.terminal.tolist() == (np.arange(n) % 5 == 4).tolist()
+        for option in ([], ["--episode-column", ""]):
+            given = [str(tmp_path / f"known{suffix}"), "--domain", "-1", "1", "--discount", "0.7", *option]
+            assert main(["solve", *given, "--delta", "0.1", "-o", str(tmp_path / "x.npz")]) == 2
+            said = capsys.readouterr().err
+            assert "steps of an episode follow from each other" in said and "leave --delta out" in said
+    twice = table(tmp_path / f"twice{suffix}", rows_of(log, np.tile(np.arange(n), 2)))
+    given = [str(twice), "--domain", "-1", "1", "--discount", "0.7", "--delta", "0.1", "-o", str(tmp_path / "x.npz")]
+    assert main(["solve", *given]) == 2
+    said = capsys.readouterr().err
+    assert "300 of 600 rows repeat" in said and "leave --delta out" in said and "Transitions(" not in said
+
+
+def test_the_same_data_in_two_formats_or_two_files_counts_once(tmp_path):
+    log = drawn(PROBLEM, uniform(100))
+    csv, npz = table(tmp_path / "a.csv", log), table(tmp_path / "b.npz", log)
+    parquet = table(tmp_path / "c.parquet", rows_of(log, np.arange(90)))
+    copy = written(tmp_path / "d.csv", csv.read_bytes())
+    other = table(tmp_path / "e.npz", drawn(PROBLEM, uniform(100, 5)))
+    for files in ([csv, npz], [csv, parquet], [npz, parquet]):
+        for read in (tables.read_transitions, lambda paths: tables.measure(paths, basis=certirl.Legendre(2))):
+            with pytest.raises(ValueError, match=r"would count twice: .* begin with the same rows; leave one out"):
+                read(files)
+        with pytest.raises(ValueError, match="begin with the same rows"):
+            tables.read_demonstrations(files)
+    with pytest.raises(ValueError, match=r"would count twice: .*a\.csv and .*d\.csv, its copy; leave one out$"):
+        tables.read_transitions([csv, copy])
+    assert len(tables.read_transitions([csv, other])) == 600
+    twice = tables.measure([csv, npz], basis=certirl.Legendre(2), allow_repeats=True)
+    assert int(twice.counts.sum()) == 600
+
+
+# Episodes and demonstrations.
+
+
+@pytest.mark.parametrize(
+    ("source", "settings", "sentence"),
+    [
+        ([([0.0, None], [0])], {}, "the states of an episode must be real numbers, got None in row 1"),
+        ([(MASKED, [0])], {}, "the states of an episode must be real numbers, got masked values"),
+        ([([0.0, 1j], [0])], {}, "the states of an episode must be real numbers, got an array of complex128"),
+        ([([[0.0], [0.0, 1.0]], [0])], {}, "equally many in every row"),
+        ([([0.0, 1.0], ["left"])], {}, "the actions of an episode must be real numbers, got an array of <U4"),
+        ([([0.0, 1.0], [0], "no")], {}, "terminated must be True or False, got 'no'"),
+        ([([0.0, 1.0], [0]), ([[0.0, 1.0], [1.0, 1.0]], [0])], {}, "1 in episode 0, 2 in episode 1"),
+        ([([0.0, 1.0], [0]), ([0.0, 1.0], [[0.5, 0.5]])], {}, "actions of episodes differ .* 1 in episode 0, 2 in"),
+        ([([0.0], []), ([1.0], [])], {}, "there are no steps in these 2 episodes"),
+        ([([0.0, 1.0], [0])], {"n_actions": 2.5}, "n_actions must be a whole number"),
+        ([([0.0, 1.0], [10**6])], {}, "action 1000000 in row 0 is above 999"),
+        ([([0.0, 1.0], [0])], {"domain": (0, 1), "periodic": (3,)}, "periodic must be a tuple of coordinates"),
+        ([([0.0, 1.0], [0])], {"domain": (0, 1), "periodic": "yes"}, "periodic must be a tuple .* got 'yes'"),
+        ([([0.0, 1.0], [0])], {"absorb": "yes"}, "absorb must be True or False"),
+        ([([0.0, 1.0], [0.3])], {"actions": 3}, "actions must list the controls"),
+        ([([0.0, 1.0], [0.3])], {"actions": [0.0, 1.0], "n_actions": 3}, "leave n_actions out"),
+        ([([0.0, 1.0], [np.nan])], {"actions": [0.0, 1.0]}, "actions must be finite: row 0"),
+        ([([0.0, 1.0], [0])], {"state": 5}, "state must be a function of observations"),
+        ([([0.0, 1.0], [0])], {"state": lambda s: None}, "must be real numbers, got None"),
+    ],
+)
+def test_what_is_no_episode_is_refused_in_a_sentence(source, settings, sentence):
+    with pytest.raises((ValueError, TypeError), match=sentence) as caught:
+        certirl.from_episodes(source, **settings)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_episode_keeps_arrays_of_its_own_and_lends_none():
+    given = {"states": uniform(4), "actions": np.array([0, 1, 0]), "rewards": np.ones(3)}
+    before = {name: values.copy() for name, values in given.items()}
+    walk = certirl.Episode(**given)
+
+    def spoiling(seen):
+        seen *= 0
+        return seen + 0.25
+
+    certirl.from_episodes([walk], state=spoiling, domain=(0, 1))
+    for name, values in given.items():
+        np.testing.assert_array_equal(values, before[name])
+        values[:] = 1
+        np.testing.assert_array_equal(getattr(walk, name), before[name])
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(walk, name)[0] = 1
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("episode,state,action\n0,0.5,\n1,0.25,\n", "there are no steps in these episodes"),
+        ("episode,state,action\n0,0.5,0,1\n", "row 0 has 4 fields, the header 3"),
+        ("episode,state,action\n0,0.5,0\n0,0.25,1000000\n0,0.1,\n", "action 1000000 in row 1 is above 999"),
+        ("episode,state,action\n0,0.5,0\n0,0.25,0.5\n0,0.1,\n", "whole numbers 0, 1, …, got 0.5 in row 1"),
+        ("episode,state,action\na,0.5,0\n,0.25,\n", "episode is missing or not finite in row 1"),
+        ("episode;state;action\n0;0,5;0\n", "separate columns by commas, not by ';'"),
+    ],
+)
+def test_tables_of_episodes_are_refused_by_file_and_row(tmp_path, text, sentence):
+    file = written(tmp_path / "log.csv", text)
+    for read in (tables.read_episodes, lambda path: list(tables.stream_episodes(path))):
+        with pytest.raises(ValueError, match=sentence) as caught:
+            read(file)
+        assert "log.csv" in str(caught.value) or "no steps" in sentence
+
+
+def test_the_command_line_names_its_own_options(tmp_path, capsys):
+    file = written(tmp_path / "log.csv", "episode,state,action\n0,0.5,0\n0,2.5,1\n0,0.1,\n")
+    for options, sentence in (
+        (["--domain", "0", "1"], "write --outside clip or --outside drop"),
+        (["--domain", "0", "3", "--periodic", "3"], "--periodic 3 names no coordinate"),
+        (["--periodic", "0"], "write --domain LOW HIGH"),
+        (["--domain", "nan", "1"], "--domain must have finite ends"),
+        (["--actions", "1000000"], "--actions must be a whole number of actions, at most 1,000, got 1000000"),
+        (["--actions", "-3"], "--actions must be a whole number of actions, at least 1, got -3"),
+        (["--actions", "1"], "log.csv: action 1 in row 1 is not the only action, 0"),
+    ):
+        assert main(["coverage", str(file), *options]) == 2
+        assert sentence in capsys.readouterr().err
+
+
+def test_one_row_episodes_on_the_command_line_are_one_sentence(tmp_path, capsys):
+    file = written(tmp_path / "log.csv", "episode,state,action\n0,0.5,\n1,0.25,\n")
+    for command in (["coverage", str(file)], ["solve", str(file), "--discount", "0.7"]):
+        assert main(command) == 2
+        assert "there are no steps in these episodes: each of them has a single state" in capsys.readouterr().err
+
+
+class Classifier:
+    def __init__(self, answer):
+        self.answer = answer
+
+    def fit(self, rows, actions):
+        return self
+
+    def predict(self, rows):
+        return self.answer(rows)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"states": None}, "states must be real numbers, got None"),
+        ({"states": [[0.0], [0.0, 1.0]]}, "equally many in every row"),
+        ({"states": np.ma.masked_less(np.linspace(0, 1, 20), 0.5)}, "got masked values, the first in row 0"),
+        ({"actions": np.arange(20) % 2 * 10**6}, "action 1000000 in row 1 is above 999"),
+        ({"actions": np.arange(20) % 2 * 999}, "the largest action is 999 but only 2 different actions occur"),
+        ({"n_actions": "2"}, "n_actions must be a whole number of actions"),
+        ({"periodic": (3,), "domain": (0, 1)}, "periodic must be a tuple of coordinates"),
+        ({"periodic": "yes", "domain": (0, 1)}, "periodic must be a tuple of coordinates"),
+        ({"held_out": "x"}, "held_out must be a number strictly between 0 and 1, got 'x'"),
+        ({"neighbours": 2.5}, "neighbours must be a whole number"),
+        ({"episodes": [None] * 20}, "episodes must be numbers or names, one for each row and none missing"),
+        ({"method": Classifier(lambda rows: "left")}, "Classifier.predict must be real numbers, got 'left'"),
+        ({"method": Classifier(lambda rows: rows[:3, 0])}, "one action 0, 1, … for each of 4 states"),
+        ({"method": Classifier(lambda rows: np.full(len(rows), 0.5))}, "one action 0, 1, … for each of 4 states"),
+        ({"method": Classifier(lambda rows: np.full(len(rows), np.nan))}, "one action 0, 1, … for each"),
+    ],
+)
+def test_what_is_no_demonstration_is_refused_in_a_sentence(change, sentence):
+    given = {"states": np.linspace(0, 1, 20), "actions": np.arange(20) % 2} | change
+    with pytest.raises((ValueError, TypeError), match=sentence):
+        certirl.policy_from(**given)
+
+
+def test_a_demonstrated_policy_does_not_see_later_changes():
+    states, actions = np.linspace(0, 1, 40), (np.linspace(0, 1, 40) > 0.5).astype(int)
+    policy = certirl.policy_from(states, actions, neighbours=1)
+    before = policy(np.linspace(0, 1, 9)[:, None])
+    states[:], actions[:] = 0.0, 0
+    np.testing.assert_array_equal(policy(np.linspace(0, 1, 9)[:, None]), before)
+
+
+def test_copied_demonstrations_are_held_out_together():
+    """Three in ten were mistaken, so that no policy is wrong at less; copies of what it was fitted to would hide it."""
+    rng = np.random.default_rng(0)
+    states, mistaken = rng.random(200), rng.random(200) < 0.3
+    rows = np.tile(np.arange(200), 20)
+    policy = certirl.policy_from(states[rows], ((states > 0.5) ^ mistaken)[rows].astype(int), neighbours=1)
+    assert policy.groups == 40 and policy.errors > 0.25 and policy.interval[1] > 0.4
+    assert "held out at 40 different states, which count alike" in str(policy)
+
+
+# Moments and coverage.
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda log, m: certirl.measure("log.csv", basis=certirl.Legendre(3)), "measure takes logged Transitions"),
+        (lambda log, m: certirl.measure(log, basis=None), "basis must be a basis such as"),
+        (lambda log, m: certirl.measure(log, basis=certirl.Legendre(3), columns="3"), "columns must be a whole number"),
+        (lambda log, m: m + 5, "moments add up with moments, got 5"),
+        (lambda log, m: certirl.data.moments.merge([m, 5]), "merge takes a list of moments, got 5 in it"),
+        (lambda log, m: certirl.data.moments.merge(m), "merge takes a list of moments"),
+        (lambda log, m: m.leading("2", 1), "rows must be a whole number"),
+        (lambda log, m: replace(m, gram=m.gram[:1]), "do not fit the bases: gram must be finite of shape .2, 3, 3."),
+        (lambda log, m: replace(m, cross=m.cross * np.nan), "do not fit the bases: cross must be finite"),
+        (lambda log, m: replace(m, counts=m.counts - 99), "counts must be whole numbers"),
+        (lambda log, m: replace(m, counts=m.counts + 0.5), "counts must be whole numbers"),
+        (lambda log, m: certirl.coverage(log, cells=2.5), "cells must be a whole number"),
+        (lambda log, m: certirl.coverage(log, cells=10**9), "10,000,000 are the most: pass fewer cells"),
+        (lambda log, m: certirl.coverage(log, basis="x"), "basis must be a basis such as"),
+        (lambda log, m: certirl.coverage(log, periodic=(3,)), "periodic must be a tuple of coordinates"),
+        (lambda log, m: certirl.independent(log, [[0]], level="x"), "level must be a number strictly"),
+        (lambda log, m: certirl.independent(log, [[0]], samples="x"), "samples must be a whole number"),
+    ],
+)
+def test_wrong_calls_about_sums_and_coverage_are_one_sentence(call, sentence):
+    log = certirl.Transitions(uniform(50), np.arange(50) % 2, uniform(50, 1), domain=(-1, 1))
+    with pytest.raises((ValueError, TypeError), match=sentence):
+        call(log, certirl.measure(log, basis=certirl.Legendre(3)))
+
+
+def test_moments_keep_arrays_of_their_own():
+    log = certirl.Transitions(uniform(50), np.arange(50) % 2, uniform(50, 1), domain=(-1, 1))
+    found = certirl.measure(log, basis=certirl.Legendre(3))
+    arrays = {name: np.array(getattr(found, name)) for name in ("counts", "gram", "cross", "outer")}
+    before = {name: values.copy() for name, values in arrays.items()}
+    made = certirl.Moments(found.rows, found.columns, **arrays)
+    for name, values in arrays.items():
+        values[:] = 0
+        np.testing.assert_array_equal(getattr(made, name), before[name])
+
+
+def test_moments_prove_nothing_wherever_they_come_from(tmp_path):
+    log = drawn(PROBLEM, uniform(100))
+    file = table(tmp_path / "log.csv", log, episode=np.arange(len(log)) // 3)
+    streamed = tables.measure(tables.stream_episodes(file, domain=(-1, 1)), basis=certirl.Legendre(3))
+    merged = certirl.data.moments.merge([streamed, certirl.measure(log, basis=certirl.Legendre(3))])
+    for source in (streamed, merged, tables.measure(file, basis=certirl.Legendre(3), domain=(-1, 1))):
+        with pytest.raises(ValueError, match="moments keep none"):
+            certirl.solve(source, discount=0.7, delta=0.1, columns=2)
+    with pytest.raises(TypeError, match="neither Transitions nor a simulator"):
+        certirl.solve(tables.stream(file), discount=0.7, delta=0.1, columns=2)

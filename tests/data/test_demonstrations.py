@@ -1,0 +1,155 @@
+"""Policies from demonstrations: errors counted on data the policy has not seen, against brute force and the truth."""
+
+import numpy as np
+import pytest
+
+import certirl
+from certirl.data.demonstrations import _nearest, chernoff_interval
+from certirl.data.policy import as_policy
+
+
+def boundary(states):
+    return (states[:, 0] + 0.5 * states[:, 1] > 0.1).astype(int)
+
+
+@pytest.mark.parametrize("periodic", [(), (1,)])
+@pytest.mark.parametrize("k", [1, 5])
+def test_neighbours_are_those_of_brute_force(k, periodic):
+    rng = np.random.default_rng(0)
+    states, fresh = rng.uniform([-1, 0], [1, 4], (200, 2)), rng.uniform([-1, 0], [1, 4], (300, 2))
+    actions = rng.integers(2, size=200)
+    vote, _ = _nearest(states, actions, ((-1.0, 1.0), (0.0, 4.0)), periodic, k)
+    gap = np.abs(fresh[:, None] - states[None]) / [2.0, 4.0]
+    if periodic:
+        gap[:, :, 1] = np.minimum(gap[:, :, 1], 1 - gap[:, :, 1])
+    near = np.linalg.norm(gap, axis=2).argsort(axis=1)[:, :k]
+    assert np.array_equal(vote(fresh), (actions[near].mean(axis=1) > 0.5).astype(int))
+
+
+def test_distances_go_around_where_coordinates_do():
+    turns = np.linspace(-np.pi, np.pi, 400, endpoint=False)
+    actions = (np.abs(turns) > 2).astype(int)
+    asked = {"domain": (-np.pi, np.pi), "neighbours": 9}
+    around = certirl.policy_from(turns, actions, periodic=[0], **asked)
+    assert around.actions([[-np.pi], [np.pi], [3.1], [-3.1], [0.0]]).tolist() == [1, 1, 1, 1, 0]
+    sparse = np.array([-3.1, -3.0, -2.9, 0.0, 0.1, 0.2, 2.0, 2.1, 2.2])
+    near = certirl.policy_from(
+        np.repeat(sparse, 4), np.repeat([1, 1, 1, 0, 0, 0, 2, 2, 2], 4), periodic=[0], **asked | {"neighbours": 1}
+    )
+    assert near.actions([[3.1]]).tolist() == [1]
+
+
+def test_the_interval_holds_the_true_error_over_many_seeds():
+    misses = 0
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        states = rng.uniform(-1, 1, (300, 2))
+        actions = np.where(rng.random(300) < 0.1, 1 - boundary(states), boundary(states))
+        found = certirl.policy_from(states, actions, rng=seed, neighbours=3)
+        fresh = rng.uniform(-1, 1, (4000, 2))
+        taken = np.where(rng.random(4000) < 0.1, 1 - boundary(fresh), boundary(fresh))
+        true = (found.actions(fresh) != taken).mean()
+        low, high = found.interval
+        misses += not low - 0.01 <= true <= high + 0.01
+    assert misses <= 10
+
+
+def test_episodes_are_held_out_whole_and_give_wider_intervals():
+    rng = np.random.default_rng(1)
+    starts = rng.uniform(-1, 1, (40, 2))
+    states = np.clip(np.repeat(starts, 50, axis=0) + 0.01 * rng.standard_normal((2000, 2)), -1, 1)
+    actions, episodes = boundary(states), np.repeat(np.arange(40), 50)
+    singly = certirl.policy_from(states, actions, rng=0)
+    whole = certirl.policy_from(states, actions, episodes=episodes, rng=0)
+    assert whole.groups == 8
+    assert whole.held_out == 400
+    # A state held out alone has neighbours from its own episode: that estimate flatters.
+    assert singly.interval[1] < whole.interval[1]
+    fresh = rng.uniform(-1, 1, (5000, 2))
+    true = (whole.actions(fresh) != boundary(fresh)).mean()
+    assert whole.interval[0] <= true <= whole.interval[1]
+
+
+def test_the_bound_for_episodes_holds_for_numbers_between_zero_and_one():
+    rng, misses = np.random.default_rng(2), 0
+    for _ in range(2000):
+        numbers = rng.beta(0.5, 2.0, 12)
+        low, high = chernoff_interval(float(numbers.mean()), 12)
+        misses += not low <= 0.2 <= high
+    assert misses <= 100
+    assert chernoff_interval(0.0, 10)[0] == 0.0
+    assert chernoff_interval(0.0, 10)[1] == pytest.approx(1 - (0.05 / 2) ** (1 / 10), rel=1e-9)
+    assert chernoff_interval(1.0, 10)[1] == 1.0
+
+
+def test_the_assumption_travels_with_the_policy():
+    rng = np.random.default_rng(3)
+    states = rng.uniform(-1, 1, (1000, 2))
+    found = certirl.policy_from(states, boundary(states), n_actions=3)
+    assert as_policy(found, 3) is found
+    assert "estimated from 800 demonstrations" in found.assumption
+    assert f"{found.errors:.2%} of 200 held out" in found.assumption
+    assert found.interval[0] <= found.errors <= found.interval[1]
+    assert "Of other states" not in str(found) and "of other states nothing is known" in str(found)
+    assert found(states[:5]).shape == (5,)
+
+
+def test_a_log_with_episodes_is_a_demonstration():
+    walks = [(np.linspace(a, 0.9, 12), np.repeat([0, 1], [6, 5]), True) for a in np.linspace(-1, 0, 10)]
+    log = certirl.from_episodes(walks, domain=(-1, 1), n_actions=2)
+    found = certirl.policy_from(log)
+    assert found.groups == 2
+    assert found.demonstrations + found.held_out == 110  # without the rows that absorb
+    with pytest.raises(TypeError, match="leave actions out"):
+        certirl.policy_from(log, log.actions)
+
+
+def test_any_classifier_with_fit_and_predict_serves():
+    class Stump:
+        def fit(self, features, labels):
+            self.seen = features
+            self.side = [labels[features[:, 0] <= 0].mean() > 0.5, labels[features[:, 0] > 0].mean() > 0.5]
+            return self
+
+        def predict(self, features):
+            return np.where(features[:, 0] > 0, *self.side[::-1]).astype(int)
+
+    states = np.random.default_rng(4).uniform(0, 10, 500)
+    stump = Stump()
+    found = certirl.policy_from(states, (states > 5).astype(int), method=stump, domain=(0, 10))
+    assert not hasattr(stump, "seen")
+    assert found.errors == 0
+    assert found.interval[1] == pytest.approx(1 - 0.025 ** (1 / 100))
+    assert "Stump" in found.assumption
+    assert found.actions(np.array([[2.0], [9.0]])).tolist() == [0, 1]
+
+
+def test_scikit_learn_sees_angles_as_points_of_a_circle():
+    tree = pytest.importorskip("sklearn.tree").DecisionTreeClassifier(random_state=0)
+    turns = np.random.default_rng(5).uniform(-np.pi, np.pi, 2000)
+    found = certirl.policy_from(
+        turns, (np.cos(turns) < -0.5).astype(int), method=tree, domain=(-np.pi, np.pi), periodic=[0]
+    )
+    assert found.interval[1] < 0.03
+    assert found.actions(np.array([[np.pi], [-np.pi], [0.0]])).tolist() == [1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ({"method": "magic"}, 'method must be "neighbours" or a classifier'),
+        ({"neighbours": 0}, "neighbours must be a whole number, at least 1, got 0"),
+        ({"held_out": 0}, "held_out must be a number strictly between 0 and 1, got 0"),
+        ({"episodes": np.zeros(10)}, "held_out must leave some of 1 episodes"),
+        ({"episodes": [1, 2]}, "episodes must have one number for each"),
+        ({"periodic": [0]}, "periodic needs a domain"),
+        ({"actions": np.zeros(3, int)}, "equally long"),
+        ({"actions": None}, "needs states and the actions"),
+        ({"n_actions": 1, "actions": np.arange(10)}, "is not the only action, 0"),
+        ({"domain": (0, 0.1)}, "lie outside the domain"),
+    ],
+)
+def test_wrong_calls_are_told_what_to_write_instead(asked, sentence):
+    actions = asked.pop("actions", np.zeros(10, int))
+    with pytest.raises((ValueError, TypeError), match=sentence):
+        certirl.policy_from(np.linspace(0, 1, 10), actions, **asked)

@@ -1,0 +1,245 @@
+"""Logs with episodes: pairs, ends, what lies outside; and the records of other libraries, known by their attributes."""
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import certirl
+from certirl.data.episodes import split
+
+WALKS = [
+    ([0.0, 0.1, 0.2, 0.9], [0, 1, 1], True),
+    ([0.5, 0.4], [0], False),
+    ([0.3, 0.2, 0.95], [2, 0], True),
+]
+PAIRS = {(0.0, 0, 0.1), (0.1, 1, 0.2), (0.2, 1, 0.9), (0.5, 0, 0.4), (0.3, 2, 0.2), (0.2, 0, 0.95)}
+ABSORBING = {(end, action, end) for end in (0.9, 0.95) for action in range(3)}
+
+
+def pairs(log):
+    return {(s, a, t) for s, a, t in zip(log.states[:, 0], log.actions.tolist(), log.next_states[:, 0], strict=True)}
+
+
+@dataclass
+class EpisodeData:  # as Minari has it
+    observations: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    terminations: np.ndarray
+    truncations: np.ndarray
+
+
+@dataclass
+class Trajectory:  # as imitation has it
+    obs: np.ndarray
+    acts: np.ndarray
+    infos: object
+    terminal: bool
+
+
+def minari_like():
+    ends = [np.eye(len(a), dtype=bool)[-1] for _, a, _ in WALKS]
+    return [
+        EpisodeData(np.array(s), np.array(a), np.zeros(len(a)), end & over, end & (not over))
+        for (s, a, over), end in zip(WALKS, ends, strict=True)
+    ]
+
+
+def imitation_flat():
+    return SimpleNamespace(
+        obs=np.concatenate([s[:-1] for s, _, _ in WALKS])[:, None],
+        acts=np.concatenate([a for _, a, _ in WALKS]),
+        next_obs=np.concatenate([s[1:] for s, _, _ in WALKS])[:, None],
+        dones=np.array([False, False, True, False, False, True]),
+    )
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        [certirl.Episode(np.array(s), np.array(a), over) for s, a, over in WALKS],
+        [(np.array(s), np.array(a), over) for s, a, over in WALKS],
+        minari_like(),
+        [Trajectory(np.array(s)[:, None], np.array(a), None, over) for s, a, over in WALKS],
+        imitation_flat(),
+    ],
+    ids=["episodes", "tuples", "minari", "imitation trajectories", "imitation transitions"],
+)
+def test_no_pair_reaches_across_episodes_and_only_terminated_ones_absorb(source):
+    log = certirl.from_episodes(source, domain=(0, 1), n_actions=3)
+    assert pairs(log) == PAIRS | ABSORBING
+    assert len(log) == 12
+    assert log.terminal.sum() == 2 + 6
+    assert log.episodes.tolist() == [0, 0, 0, 1, 2, 2] + [-1] * 6
+    assert any("2 terminal states were made absorbing, by 6 rows" in note for note in log.notes)
+    assert "absorbing" in str(log)
+    plain = certirl.from_episodes(source, domain=(0, 1), n_actions=3, absorb=False)
+    assert pairs(plain) == PAIRS
+    assert plain.terminal.sum() == 2
+
+
+def test_what_was_noted_stays_with_parts_of_the_log():
+    log = certirl.from_episodes(minari_like(), domain=(0, 1), n_actions=3)
+    part = log.where(log.actions == 1)
+    assert part.notes == log.notes
+    assert part.terminal.sum() == 3
+    both = certirl.data.transitions.concatenate([log, part])
+    assert both.terminal.sum() == log.terminal.sum() + 3
+    assert both.episodes.tolist() == [*log.episodes, *part.episodes]  # parts of one log share its episodes
+
+
+def table(last_rows):
+    """The walks as rows; the last state of each as a row of its own, without an action."""
+    rows = []
+    for number, (s, a, over) in enumerate(WALKS):
+        for step, state in enumerate(s):
+            final = step == len(a)
+            if not final or last_rows:
+                flag = over and (final if last_rows else step == len(a) - 1)
+                rows.append((number, step, state, None if final else a[step], flag, None if final else s[step + 1]))
+    return rows
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+@pytest.mark.parametrize("layout", ["last states as rows", "next states as a column"])
+def test_tables_say_the_same(tmp_path, suffix, layout, mixed):
+    rows = table(layout.startswith("last"))
+    if mixed:
+        rows = [rows[i] for i in np.random.default_rng(0).permutation(len(rows))]
+    names = ["episode", "step", "state", "action", "terminated", "next_state"]
+    columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+    if layout.startswith("last"):
+        del columns["next_state"]
+    path = tmp_path / f"log.{suffix}"
+    if suffix == "parquet":
+        pq.write_table(pa.table(columns), path)
+    else:
+        lines = [",".join("" if v is None else str(v) for v in row) for row in zip(*columns.values(), strict=True)]
+        path.write_text("\n".join([",".join(columns), *lines]) + "\n")
+    log = certirl.tables.read_episodes(path, domain=(0, 1), n_actions=3)
+    assert pairs(log) == PAIRS | ABSORBING
+    twice = certirl.tables.read_episodes([path, _copy(path)], domain=(0, 1), n_actions=3)
+    assert sorted(set(twice.episodes)) == [-1, 0, 1, 2, 3, 4, 5]
+    (tmp_path / f"copy.{suffix}").write_bytes(path.read_bytes())
+    with pytest.raises(ValueError, match=rf"would count twice: .*copy\.{suffix} and .*log\.{suffix}, its copy; leave"):
+        certirl.tables.read_episodes([path, tmp_path / f"copy.{suffix}"])
+
+
+def _copy(path):
+    """Other bytes that say the same."""
+    other = path.with_name("other" + path.suffix)
+    if path.suffix == ".csv":
+        other.write_text(path.read_text() + "\n")
+    else:
+        pq.write_table(pq.read_table(path), other, row_group_size=1)
+    return other
+
+
+def test_a_last_action_that_led_nowhere_is_left_out_and_said():
+    steps = split([0.0, 0.1, 0.5, 0.6], [0, 1, 1, 0], ["a", "a", "b", "b"], terminated=[False, True, False, False])
+    assert steps.states.ravel().tolist() == [0.0, 0.5]
+    assert not steps.terminal.any()
+    assert "last action of 2 episodes" in steps.notes[0]
+    with pytest.raises(ValueError, match="episode a goes on after it was terminated"):
+        split([0.0, 0.1, 0.2], [0, 1, np.nan], ["a", "a", "a"], terminated=[True, False, False])
+    with pytest.raises(ValueError, match="has a row without an action before its last one"):
+        split([0.0, 0.1, 0.2], [0, np.nan, np.nan], [1, 1, 1])
+
+
+def test_states_beyond_the_domain_are_accounted_for_never_lost():
+    walk = [(np.array([[0.0, 0.0], [0.5, 3.0], [0.2, 0.1], [-1.5, 0.2]]), np.array([0, 1, 0]))]
+    box = ((-1, 1), (-1, 1))
+    with pytest.raises(
+        ValueError, match=r"3 of 3 transitions leave the domain \[-1, 1\] × \[-1, 1\]: 1 in coordinate 0"
+    ):
+        certirl.from_episodes(walk, domain=box)
+    with pytest.raises(ValueError, match=r"2 in coordinate 1 \(farthest 3, step [01]\); widen the domain, or write"):
+        certirl.from_episodes(walk, domain=box)
+    clipped = certirl.from_episodes(walk, domain=box, outside="clip")
+    assert clipped.next_states.tolist() == [[0.5, 1.0], [0.2, 0.1], [-1.0, 0.2]]
+    assert "put on its edge" in clipped.notes[0]
+    dropped = certirl.from_episodes(walk, domain=((-2, 1), (-1, 1)), outside="drop", n_actions=2)
+    assert dropped.states.tolist() == [[0.2, 0.1]]
+    assert "dropped" in dropped.notes[0]
+    with pytest.raises(ValueError, match="without them nothing is left"):
+        certirl.from_episodes(walk, domain=box, outside="drop")
+    with pytest.raises(ValueError, match="outside must be one of"):
+        certirl.from_episodes(walk, domain=box, outside="ignore")
+
+
+def test_observations_become_states_controls_become_actions_and_angles_go_around():
+    angles = np.array([3.0, 3.3, 6.5])
+    seen = np.column_stack([np.cos(angles), np.sin(angles), [0.1, 0.2, 0.3]])
+    controls = np.array([[-2.0], [1.9]])
+    asked = {"state": lambda o: np.column_stack([np.arctan2(o[:, 1], o[:, 0]), o[:, 2]]), "actions": [-2, 0, 2]}
+    log = certirl.from_episodes([(seen, controls)], domain=((-np.pi, np.pi), (-8, 8)), **asked)
+    assert log.actions.tolist() == [0, 2]
+    assert log.n_actions == 3
+    assert log.next_states[:, 0] == pytest.approx([3.3 - 2 * np.pi, 6.5 - 2 * np.pi])
+    assert "nearest of 3 actions: 0.05 away on average, 0.1 at most" in log.notes[0]
+    walk = (np.column_stack([angles, [0.1, 0.2, 0.3]]), np.array([0, 1]))
+    around = certirl.from_episodes([walk], domain=((-np.pi, np.pi), (-8, 8)), periodic=[0])
+    assert np.allclose(around.next_states, log.next_states)
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        ([(np.zeros(3), np.zeros(3, int))], "one state more than actions"),
+        ([SimpleNamespace(observations={"a": 1}, actions=[0], terminations=[0])], "must be arrays, got a dict"),
+        ([np.zeros((3, 2))], "is no episode"),
+        (7, "holds no episodes"),
+        ([(np.zeros(1), np.zeros(0, int))], "there are no steps"),
+        ([(np.array([0.0, np.nan]), np.array([0]))], "must be finite"),
+        ([(np.zeros((2, 1)), np.array([0.5]))], "actions must be whole numbers"),
+    ],
+)
+def test_wrong_calls_are_told_what_to_write_instead(source, sentence):
+    with pytest.raises((ValueError, TypeError), match=sentence):
+        certirl.from_episodes(source, domain=(-1, 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("state,action\n0,0\n", "needs the columns episode"),
+        ("episode,state,action,done\n0,0,0,1\n0,1,,1\n", "does not say whether an episode was terminated or cut off"),
+        ("episode,state,action\n0,left,0\n0,1,0\n", "the column state holds 'left', …, not numbers"),
+        ("episode,state,action\n0,0\n", "row 0 has 2 fields, the header 3"),
+        ("episode,state,action\n0,,0\n0,1,0\n", "state is missing or not finite in row 0"),
+        ("episode,state,action\n", "there are no rows"),
+    ],
+)
+def test_tables_that_are_no_logs_are_refused_by_name(tmp_path, text, sentence):
+    (tmp_path / "log.csv").write_text(text)
+    with pytest.raises(ValueError, match="log.csv: .*" + sentence):
+        certirl.tables.read_episodes(tmp_path / "log.csv")
+
+
+def test_a_real_minari_dataset_is_read():
+    minari = pytest.importorskip("minari")
+    real = minari.dataset.episode_data.EpisodeData
+    data = [
+        real(i, e.observations, e.actions, e.rewards, e.terminations, e.truncations, {})
+        for i, e in enumerate(minari_like())
+    ]
+    assert pairs(certirl.from_episodes(data, domain=(0, 1), n_actions=3)) == PAIRS | ABSORBING
+
+
+def test_least_squares_on_episodes_learns_that_terminal_states_stay():
+    episodes = certirl.gym.rollouts(
+        "MountainCar-v0",
+        certirl.planning.plan(certirl.gym.simulator("MountainCar-v0"), discount=0.99, points=61),
+        episodes=3,
+        rng=0,
+    )
+    log = certirl.from_episodes(episodes, domain=((-1.2, 0.6), (-0.07, 0.07)), n_actions=3)
+    assert all(episode.terminated for episode in episodes)
+    ends = log.terminal & (log.episodes < 0)
+    assert ends.sum() == 9
+    assert np.array_equal(log.states[ends], log.next_states[ends])

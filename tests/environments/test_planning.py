@@ -1,0 +1,169 @@
+"""Plans against what is known exactly: closed forms, dense linear algebra, brute force."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import certirl
+from certirl.environments.planning import Grid, plan
+
+
+class Line:
+    """Steps of ±h on [0, 1], walls at both ends: with as many points as steps, the grid is the MDP."""
+
+    n_actions, domain, thread_safe = 2, ((0.0, 1.0),), True
+
+    def __init__(self, cells=10, goal=False):
+        self.h = 1 / cells
+        if goal:
+            self.terminal = lambda states: states[:, 0] > 1 - self.h / 2
+
+    def sample(self, states, action, rng):
+        return np.clip(np.round((states + (self.h if action else -self.h)) / self.h) * self.h, 0, 1)
+
+
+def brute_force(cells, reward, discount, terminal=()):
+    """The best of all policies, by solving a dense system for each."""
+    best = np.full(cells + 1, -np.inf)
+    for policy in itertools.product((-1, 1), repeat=cells + 1):
+        P = np.zeros((cells + 1, cells + 1))
+        for s, step in enumerate(policy):
+            P[s, s if s in terminal else min(max(s + step, 0), cells)] = 1
+        best = np.maximum(best, np.linalg.solve(np.eye(cells + 1) - discount * P, reward))
+    return best
+
+
+@pytest.mark.parametrize("goal", [False, True])
+@pytest.mark.parametrize("discount", [0.7, 0.99])
+def test_on_a_small_chain_it_is_the_best_of_all_policies(goal, discount):
+    reward = np.random.default_rng(3).normal(size=10)
+    found = plan(
+        Line(9, goal),
+        lambda s: reward[np.round(s[:, 0] * 9).astype(int)],
+        discount=discount,
+        points=10,
+        tolerance=1e-12,
+    )
+    exact = brute_force(9, reward, discount, terminal=(9,) if goal else ())
+    assert np.abs(found.values - exact).max() < 1e-8 * np.abs(exact).max()
+    assert found.residual < 1e-10
+
+
+def test_steps_to_the_goal_have_their_closed_form():
+    found = plan(Line(10, goal=True), step_reward=lambda s, a, t: -np.ones(len(s)), discount=0.9, points=11)
+    steps = np.arange(10, -1, -1)
+    assert found.value(np.linspace(0, 1, 11)) == pytest.approx(-(1 - 0.9**steps) / 0.1, abs=1e-9)
+    assert (found(np.linspace(0, 0.9, 10)) == 1).all()
+
+
+class Circle:
+    """A rotation that one may go along with or against; periodic."""
+
+    n_actions, domain, periodic, thread_safe = 2, ((0.0, 1.0),), (0,), True
+
+    def sample(self, states, action, rng):
+        return (states + (0.1 if action else -0.1)) % 1.0
+
+
+def test_a_circle_is_planned_around():
+    near = lambda s: -np.minimum(s[:, 0], 1 - s[:, 0])  # noqa: E731
+    found = plan(Circle(), near, discount=0.9, points=100)
+    assert found([0.15, 0.35, 0.65, 0.85]).tolist() == [0, 0, 1, 1]
+    assert found.value([0.0]) == pytest.approx(found.value([1.0]))
+
+
+def test_interpolation_is_exact_for_multilinear_functions_and_goes_around():
+    rng = np.random.default_rng(0)
+    for d in (1, 2, 3, 4):
+        grid = Grid(((-1.0, 2.0),) * d, (5, 4, 6, 3)[:d])
+        f = lambda s: np.prod(1 + 0.5 * s, axis=1)  # noqa: E731
+        states = rng.uniform(-1, 2, (200, d))
+        assert grid.interpolate(f(grid.points()), states) == pytest.approx(f(states))
+        assert np.allclose(grid.weights(states)[1].sum(axis=1), 1)
+    ring = Grid(((0.0, 1.0),), (4,), (0,))
+    assert ring.interpolate(np.array([0.0, 1.0, 2.0, 3.0]), [0.875, 1.0, -0.125]) == pytest.approx([1.5, 0.0, 1.5])
+
+
+def test_noise_is_averaged_over():
+    class Noisy:
+        n_actions, domain = 2, ((-1.0, 1.0),)
+
+        def sample(self, states, action, rng):
+            return np.clip(0.5 * states + (0.2 if action else -0.2) + 0.1 * rng.standard_normal(states.shape), -1, 1)
+
+    found = plan(Noisy(), lambda s: s[:, 0], discount=0.8, points=201, draws=400)
+    # Linear throughout: action 1 for ever, V(s) = s/(1 − 0.4) + 0.8·0.2/(1 − 0.4)/(1 − 0.8)
+    states = np.array([-0.3, 0.0, 0.3])
+    assert found.value(states) == pytest.approx(states / 0.6 + 0.16 / 0.6 / 0.2, abs=0.03)
+    assert (found(states) == 1).all()
+    mixed = np.random.default_rng(1).permutation(np.repeat(np.linspace(-1, 1, 21), 5))
+    assert np.array_equal(found.action_values(mixed), np.stack([found.action_values([s])[0] for s in mixed]))
+    assert plan(Noisy(), lambda s: s[:, 0], discount=0.8, points=101).value(states) == pytest.approx(
+        found.value(states), abs=0.1
+    )
+
+
+def test_four_coordinates_agree_with_four_separate_ones():
+    class Box:
+        n_actions, domain, thread_safe = 2, ((-1.0, 1.0),) * 4, True
+
+        def sample(self, states, action, rng):
+            return 0.8 * states + (0.1 if action else -0.1)
+
+    class Side(Box):
+        domain = ((-1.0, 1.0),)
+
+    whole = plan(Box(), lambda s: s.sum(axis=1), discount=0.9, points=7)
+    side = plan(Side(), lambda s: s[:, 0], discount=0.9, points=7)
+    states = np.random.default_rng(0).uniform(-1, 1, (50, 4))
+    assert whole.value(states) == pytest.approx(sum(side.value(column) for column in states.T), abs=1e-3)
+
+
+def test_a_plan_looks_one_step_ahead_as_bellman_says():
+    simulator = Line(9)
+    found = plan(simulator, lambda s: np.sin(5 * s[:, 0]), discount=0.9, points=50)
+    states = np.linspace(0.01, 0.99, 37)
+    ahead = found.action_values(states)
+    for action in range(2):
+        after = simulator.sample(states[:, None], action, None)
+        assert ahead[:, action] == pytest.approx(np.sin(5 * states) + 0.9 * found.value(after))
+    assert (found.policy(states) == ahead.argmax(axis=1)).all()
+    assert "50 points" in str(found)
+
+
+def test_a_solution_brings_its_reward_and_discount():
+    problem = certirl.problems.random_polynomial(seed=7)
+    solution = certirl.solve(problem, discount=0.7, expert=0, samples=20_000, rng=0)
+    found = plan(problem, solution, points=201, draws=200)
+    assert found.discount == 0.7
+    # Under its own reward the expert's action is the best: against the exact margins, which know no grid.
+    assert problem.true_margin(solution.reward, discount=0.7) > 0
+    assert (found(np.linspace(-1, 1, 50)) == 0).mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ({"discount": 1.0}, "discount must be"),
+        ({"discount": None}, "pass discount, say"),
+        ({"points": 2}, "points must be whole numbers of at least 3"),
+        ({"points": 10**9}, "points must make a grid of at most 1,000,000, got 1,000,000,000"),
+        ({"draws": 0}, "draws must be a whole number, at least 1"),
+        ({"reward": None}, "has no reward of its own"),
+        ({"step_reward": lambda s, a, t: s[:, 0]}, "not both"),
+        ({"reward": lambda s: np.zeros(3)}, "numbers, got shape"),
+        ({"points": (10, 10)}, "points must be whole numbers"),
+    ],
+)
+def test_wrong_calls_are_told_what_to_write_instead(asked, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        plan(Line(), **{"reward": lambda s: s[:, 0], "discount": 0.9, **asked})
+
+
+def test_mountain_car_is_driven_up_by_its_own_reward_and_by_a_reward_of_states():
+    simulator = certirl.gym.simulator("MountainCar-v0")
+    expert = plan(simulator, discount=0.99, points=101)
+    assert certirl.gym.episode_returns("MountainCar-v0", expert, episodes=20, rng=0).mean() > -110
+    at_goal = plan(simulator, lambda s: (s[:, 0] >= 0.5).astype(float), discount=0.99, points=101)
+    assert certirl.gym.episode_returns("MountainCar-v0", at_goal, episodes=20, rng=0).mean() > -115

@@ -1,0 +1,339 @@
+"""solve(components=…): sums of rewards from simulators and logs, their certificates, files and errors."""
+
+import numpy as np
+import pytest
+
+import certirl
+from certirl import cli
+from certirl.checker.files import check
+from certirl.data.moments import accumulate, measure
+from certirl.data.simulator import draw
+from certirl.data.transitions import Transitions, pieces
+from certirl.functions.components import SideBySide, as_components
+from certirl.ground import archive
+from sizes import sizes
+
+PROBLEM = certirl.problems.factorised(seed=0, components=3)
+FULL = [certirl.Legendre(5), certirl.product(certirl.Legendre(3), certirl.Legendre(3), index="full")]
+NAMED = {"place": [0], "speed": [1], "heat": [2]}
+SETTINGS = {"components": NAMED, "discount": 0.7, "columns": 3, "rng": 0}
+SOLUTION = certirl.solve(PROBLEM, samples=10_000, **SETTINGS)
+PROVED = certirl.solve(PROBLEM, delta=0.05, tail=0, max_samples=60_000, **SETTINGS)
+
+
+def log_of(problem, samples, *, paired, seed=0):
+    parts = as_components(problem.components, certirl.Legendre(11), problem.domain)
+    stream = list(draw(problem, SideBySide(parts), samples, seed, design=True, paired=paired))
+    return Transitions(
+        np.concatenate([np.tile(p.states, (len(p.actions), 1)) for p in stream]),
+        np.concatenate([np.repeat(p.actions, len(p.states)) for p in stream]),
+        np.concatenate([p.next_states.reshape(-1, len(problem.domain)) for p in stream]),
+        domain=problem.domain,
+        n_actions=problem.n_actions,
+        paired=paired,
+    )
+
+
+def test_the_contract():
+    assert SOLUTION.status == "solved" and SOLUTION.margin == pytest.approx(1)
+    assert SOLUTION.names == ("place", "speed", "heat") and SOLUTION.samples == 10_000
+    states = np.random.default_rng(0).uniform(-1, 1, (5, 3))
+    assert SOLUTION.reward(states).shape == (5,) and isinstance(SOLUTION.reward(states[0]), float)
+    parts = [SOLUTION.reward[name](states[:, j]) for j, name in enumerate(NAMED)]
+    np.testing.assert_allclose(SOLUTION.reward(states), np.sum(parts, axis=0))
+    assert PROBLEM.true_margin(SOLUTION.reward, discount=0.7) > 0
+
+
+def test_the_margin_is_the_minimum_over_whole_states():
+    states = np.random.default_rng(1).uniform(-1, 1, (20_000, 3))
+    assert SOLUTION.margins(states).min() >= SOLUTION.margin - 1e-9
+    at_worst = SOLUTION.margins(SOLUTION.worst_state[None])[:, 0]
+    assert at_worst.min() == pytest.approx(SOLUTION.margin, abs=2e-6)  # of states that tie the smallest is named
+    assert SOLUTION.minima.sum(axis=0).min() == pytest.approx(SOLUTION.margin)
+    assert at_worst[SOLUTION.rivals.index(SOLUTION.worst_action)] <= at_worst.min() + 2e-6
+
+
+def test_the_print_names_the_components_and_never_says_more_than_is_known():
+    lines = str(SOLUTION).splitlines()
+    assert len(lines) == 7 and lines[0].startswith("Solved, not certified")
+    assert "R(place) + R(speed) + R(heat)" in lines[1] and "speed" in lines[2]
+    assert "components independent as far as 4,000 transitions tell" in lines[-1]
+
+
+def test_a_certificate_is_true_and_prints_what_it_assumes():
+    assert PROVED.status == "certified" and PROVED.certificate.word == "certified"
+    truth = PROBLEM.true_margins(PROVED.reward, discount=0.7)
+    bounds = PROVED.certificate.bounds.sum(axis=0)
+    assert (bounds <= truth).all() and 0 < PROVED.certificate.margin == pytest.approx(bounds.min())
+    for j, part in enumerate(PROBLEM.parts):  # every component's own bound holds too
+        own = part.true_margins(PROVED.reward.parts[j], discount=0.7)
+        assert (PROVED.certificate.bounds[j] <= own + 1e-12).all()
+    assert PROVED.certificate.delta == pytest.approx(0.05)
+    count = len(PROVED.certificate.grounds)
+    assert count > 1 and any(f"({count} components, evenly)" in name for name in PROVED.certificate.spending)
+    parts = sum(sum(own.spending.values()) for own in PROVED.certificate.grounds)
+    assert parts == pytest.approx(sum(v for name, v in PROVED.certificate.spending.items() if "evenly" in name))
+    assert "depends on its own state alone" in str(PROVED)
+    losses = sum(PROVED.certificate.losses.values())
+    assert PROVED.certificate.estimated - losses == pytest.approx(PROVED.certificate.margin)
+
+
+def test_without_a_tail_it_is_conditional_at_best():
+    found = certirl.solve(PROBLEM, delta=0.05, max_samples=60_000, **SETTINGS)
+    assert found.status == "solved" and found.certificate.word == "conditional"
+    assert "NOT DECLARED" in str(found) and "declare a tail" in str(found)
+
+
+@pytest.mark.parametrize("count", sizes(1, 3))
+def test_no_unsolvable_problem_is_certified(count):
+    for seed in range(count):
+        problem = certirl.problems.factorised(seed=seed, components=4, solvable=False)
+        settings = SETTINGS | {"components": problem.components, "rng": seed}
+        found = certirl.solve(problem, delta=0.2, tail=0, max_samples=20_000, **settings)
+        assert found.status in ("solved", "undetermined") and not (found.certificate and found.certificate.holds)
+
+
+def test_too_little_data_says_how_much_would_do():
+    found = certirl.solve(PROBLEM, delta=0.05, tail=0, max_samples=3_000, **SETTINGS)
+    assert found.status == "solved" and not found.certificate.holds
+    assert found.certificate.samples_needed > 2_100 and "should do" in str(found)
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_a_log_is_as_good_as_the_simulator(paired):
+    log = log_of(PROBLEM, 40_000, paired=paired)
+    settings = {name: value for name, value in SETTINGS.items() if name != "rng"}
+    plain = certirl.solve(log, **settings)
+    assert plain.samples == 40_000 and PROBLEM.true_margin(plain.reward, discount=0.7) > 0.5
+    proved = certirl.solve(log, delta=0.05, tail=PROBLEM.tail, **settings)
+    assert proved.samples == 40_000 and proved.certificate.samples == pytest.approx(28_000, rel=0.01)
+    assert proved.certificate.margin <= PROBLEM.true_margin(proved.reward, discount=0.7)
+    assert (proved.status == "certified") == (proved.certificate.margin > 0) == paired  # pairs are worth that much
+
+
+def test_a_short_log_is_solved_without_a_test_of_independence():
+    found = certirl.solve(log_of(PROBLEM, 150, paired=True), components=NAMED, columns=3, discount=0.7)
+    assert found.status == "solved" and "too few transitions to test" in str(found)
+
+
+def test_all_components_are_measured_in_one_walk_as_if_each_were_alone():
+    log = log_of(PROBLEM, 3_000, paired=True)
+    walks = []
+
+    def counted():
+        walks.append(1)
+        yield from pieces(log, 1_000)
+
+    pairs = [(certirl.Legendre(7), certirl.Legendre(3))] * 3
+    together = accumulate(counted(), pairs, n_actions=3, views=[[0], [1], [2]])
+    assert len(walks) == 1
+    for j, (own,) in enumerate(together):
+        alone = Transitions(
+            log.states[:, j], log.actions, log.next_states[:, j], domain=(-1, 1), n_actions=3, paired=True
+        )
+        expected = measure(alone, basis=certirl.Legendre(7), columns=3)
+        np.testing.assert_allclose(own.cross, expected.cross, atol=1e-9)
+        np.testing.assert_allclose(own.outer, expected.outer, atol=1e-9)
+
+
+def test_files_give_back_what_was_saved(tmp_path):
+    states = np.random.default_rng(0).uniform(-1, 1, (4, 3))
+    reward = certirl.load(SOLUTION.reward.save(tmp_path / "reward"))
+    np.testing.assert_array_equal(reward(states), SOLUTION.reward(states))
+    problem = certirl.problems.factorised(seed=1, components=2, solvable=False)
+    conflict = certirl.solve(Mirrored(problem), components=[[0], [1]], discount=0.7, columns=3, rng=0)
+    assert conflict.status == "infeasible" and conflict.reward is None
+    for number, solution in enumerate((SOLUTION, PROVED, conflict)):
+        again = certirl.load(solution.save(tmp_path / str(number)))
+        assert str(again).splitlines()[1:] == str(solution).splitlines()[1:]
+        assert (str(again) == str(solution)) == (solution.status != "certified")  # then it is a claim
+        assert solution.verified and not again.verified
+    np.testing.assert_array_equal(certirl.load(tmp_path / "1.npz").certificate.bounds, PROVED.certificate.bounds)
+    np.testing.assert_array_equal(certirl.load(tmp_path / "0.npz").margins(states), SOLUTION.margins(states))
+    (tmp_path / "0.npz").write_bytes(b"nothing")
+    with pytest.raises(ValueError, match="damaged"):
+        certirl.load(tmp_path / "0.npz")
+
+
+class Mirrored:
+    """A simulator whose rival does exactly as the expert does: common random numbers show it exactly."""
+
+    n_actions = 2
+
+    def __init__(self, problem):
+        self.problem, self.domain = problem, problem.domain
+
+    def sample(self, states, action, rng):
+        return self.problem.sample(states, 0, rng)
+
+
+def test_the_exact_check_derives_a_sum_again(tmp_path, capsys):
+    path = PROVED.save(tmp_path / "sum")
+    assert cli.main(["check", str(path)]) == 0
+    assert capsys.readouterr().out.startswith("Confirmed: with probability at least")
+    found = check(path)
+    assert found.margin == pytest.approx(PROVED.certificate.margin, rel=1e-6)
+    assert found.margin <= PROBLEM.true_margin(PROVED.reward, discount=0.7)
+    assert cli.main(["check", str(SOLUTION.save(tmp_path / "plain"))]) == 0
+    assert "Nothing claimed" in capsys.readouterr().out
+
+
+def _raise_margin(header, arrays):
+    header["certificate"]["margin"] += 0.01
+
+
+def _forget_a_component(header, arrays):
+    header["certificate"]["components"].pop()
+
+
+def _count_one_twice(header, arrays):
+    header["certificate"]["components"].append(header["certificate"]["components"][0])
+
+
+def _share_a_coordinate(header, arrays):
+    header["reward"]["coordinates"] = [[0], [0], [2]]
+
+
+def _spend_more(header, arrays):
+    for own in header["certificate"]["components"]:
+        own["spending"] = {name: 1.2 * value for name, value in own["spending"].items()}
+
+
+def _change_a_reward(header, arrays):
+    arrays["reward_1"] = arrays["reward_1"] * 1.01 + 0.1 * np.eye(11)[2]
+
+
+def _look_at_less(header, arrays):
+    j = header["certificate"]["components"][0]["component"]
+    arrays[f"certificate_{j}_counts"] = arrays[f"certificate_{j}_counts"] * 2
+
+
+def _smaller_tail(header, arrays):
+    header["certificate"]["components"][0]["tail"] = 0.1
+
+
+def _louder_surprise(header, arrays):
+    j = header["certificate"]["components"][0]["component"]
+    arrays[f"certificate_{j}_surprise"] = arrays[f"certificate_{j}_surprise"] * 3 + 5
+
+
+TAMPERED = [
+    (_raise_margin, "larger than what follows"),
+    (_forget_a_component, "has no bound"),
+    (_count_one_twice, "not those of different components"),
+    (_share_a_coordinate, "do not hold every coordinate once"),
+    (_spend_more, "spend more of δ"),
+    (_change_a_reward, "the sums were made with a V from"),
+    (_look_at_less, "not looked at in the same transitions"),
+    (_smaller_tail, "tail is not what is claimed of all"),
+    (_louder_surprise, "made with another reward"),
+]
+
+
+@pytest.mark.parametrize(("change", "reason"), TAMPERED, ids=[change.__name__ for change, _ in TAMPERED])
+def test_no_changed_sum_is_confirmed(change, reason, tmp_path):
+    kind, header, arrays = archive.read(PROVED.save(tmp_path / "sum"))
+    change(header, arrays)
+    words = {name: value for name, value in header.items() if name not in ("format", "version", "kind")}
+    found = check(archive.write(tmp_path / "changed", kind, words, arrays))
+    assert found.verdict == "refuted" and reason in str(found)
+
+
+def test_damaged_sums_are_a_sentence(tmp_path):
+    kind, header, arrays = archive.read(PROVED.save(tmp_path / "sum"))
+    del header["certificate"]["components"][0]["low"]
+    words = {name: value for name, value in header.items() if name not in ("format", "version", "kind")}
+    with pytest.raises(ValueError, match="is damaged"):
+        check(archive.write(tmp_path / "changed", kind, words, arrays))
+
+
+def test_dependent_components_are_warned_about_and_never_certified():
+    class Leaking(Mirrored):
+        def sample(self, states, action, rng):
+            return np.clip(self.problem.sample(states, action, rng) * 0.8 + 0.2 * states[:, ::-1], -1, 1)
+
+    problem = certirl.problems.factorised(seed=0, components=2)
+    settings = SETTINGS | {"components": [[0], [1]]}
+    with pytest.warns(UserWarning, match="NOT independent"):
+        found = certirl.solve(Leaking(problem), delta=0.5, tail=0, max_samples=60_000, **settings)
+    assert found.status == "undetermined" and not found.independent
+    assert str(found).startswith("Undetermined: components NOT independent")
+
+
+def test_columns_and_bases_may_differ():
+    bases = [certirl.Legendre(9), certirl.Chebyshev(7), certirl.Legendre(11)]
+    found = certirl.solve(PROBLEM, components=[[2], [0], [1]], basis=bases, columns=[3, 4, 3], discount=0.7, rng=0)
+    assert found.columns == (3, 4, 3) and found.names == ("s2", "s0", "s1")
+    assert [part.basis.kind for part in found.reward.parts] == ["Legendre", "Chebyshev", "Legendre"]
+    states = np.random.default_rng(0).uniform(-1, 1, (3, 3))
+    np.testing.assert_allclose(found.reward(states), sum(found.reward[f"s{c}"](states[:, c]) for c in range(3)))
+    free = certirl.solve(PROBLEM, components=[[0], [1], [2]], discount=0.7, samples=3_000, rng=0)
+    assert "held-out" in free.choice and PROBLEM.true_margin(free.reward, discount=0.7) > 0
+
+
+def test_intervals_and_families_of_each_component_are_its_own():
+    class Mixed:
+        n_actions, domain = 2, ((0.0, 10.0), (-np.pi, np.pi))
+
+        def sample(self, states, action, rng):
+            warm = np.clip(5 + (1.5 - 3 * action) + rng.normal(size=len(states)), 0, 10)
+            angle = np.mod(0.3 * rng.normal(size=len(states)) + np.pi, 2 * np.pi) - np.pi
+            return np.stack([warm, angle], axis=1)
+
+    bases = [certirl.Legendre(7), certirl.Fourier(5)]
+    found = certirl.solve(Mixed(), components={"heat": [0], "angle": [1]}, basis=bases, columns=3, discount=0.9, rng=0)
+    assert found.status == "solved" and found.reward["heat"](9.0) > found.reward["heat"](1.0)
+    assert abs(found.minima[1]).max() < 0.2 * found.minima[0].min()  # the angle does not tell the actions apart
+
+
+def test_the_truth_of_a_factorised_problem_is_the_minimum_over_whole_states():
+    reward, states = SOLUTION.reward, np.linspace(-1, 1, 41)
+    curves = [part.margins(own, states, discount=0.7) for part, own in zip(PROBLEM.parts, reward.parts, strict=True)]
+    whole = curves[0][:, :, None, None] + curves[1][:, None, :, None] + curves[2][:, None, None, :]
+    truth = PROBLEM.true_margin(reward, discount=0.7)
+    assert truth <= whole.min() + 1e-12 and whole.min() - truth < 5e-3
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"components": [[0], [0, 1], [2]]}, "coordinate 0 belongs to two components, s0 and s0 s1"),
+        ({"components": [[0], [1]]}, "coordinate 2 belongs to no component"),
+        ({"components": [[0], [1], [3]]}, "component s3 names coordinate 3, but states have 0 … 2"),
+        ({"components": [[0], [1], ["x"]]}, "names coordinate 'x'"),
+        ({"components": []}, "components must be lists of coordinates"),
+        ({"components": [0, 1, 2]}, "a component is a list of coordinates such as"),
+        ({"components": [[0], [1, 2]], "basis": FULL, "columns": [3, 8], "delta": 0.1}, "hold every simpler product"),
+        ({"components": [[0], [1, 2]], "basis": certirl.Legendre(5, (-1, 1))}, "is for one coordinate, but the domain"),
+        ({"basis": [certirl.Legendre(5)] * 2}, "3 components but 2 bases"),
+        ({"columns": [3, 3]}, "3 components but 2 numbers of columns"),
+        ({"columns": 30}, "columns must be a whole number of functions of the basis, at most 11"),
+        ({"basis": certirl.Legendre(5, (0, 1))}, "the basis lives on"),
+        ({"cover": 0.1}, "leave form, cover and slack out"),
+        ({"delta": 0.05, "tail": 0, "columns": None}, "pass columns as well"),
+        ({"delta": 2.0}, "delta must be a number strictly between 0 and 1"),
+        ({"discount": 1.0}, "discount must be a number strictly between 0 and 1"),
+        ({"delta": 0.05, "max_samples": 10}, "max_samples must be at least 160"),
+        ({"objective": "best"}, "objective must be one of"),
+    ],
+)
+def test_wrong_calls_are_sentences(settings, sentence):
+    with pytest.raises(ValueError, match=sentence.replace("(", r"\(")):
+        certirl.solve(PROBLEM, **SETTINGS | settings)
+
+
+def test_wrong_types_are_sentences():
+    with pytest.raises(TypeError, match="basis must be a basis"):
+        certirl.solve(PROBLEM, **SETTINGS, basis=["Legendre"] * 3)
+    with pytest.raises(TypeError, match="rng is needed"):
+        certirl.solve(PROBLEM, **SETTINGS | {"rng": None})
+    with pytest.raises(ValueError, match=r"components=\[\[0\], \[1\], \[2\], \[3\]\]"):
+        certirl.solve(certirl.problems.factorised(seed=0, components=4), discount=0.7, rng=0, delta=0.05)
+    data = certirl.sample(PROBLEM.parts[0], basis=certirl.Legendre(5), samples=500, rng=0)
+    moments = certirl.measure(data, basis=certirl.Legendre(5))
+    with pytest.raises(ValueError, match="moments keep one coordinate alone"):
+        certirl.solve(moments, components=[[0]], discount=0.7)
+    with pytest.raises(KeyError, match="no component 'light'"):
+        SOLUTION.reward["light"]
+    with pytest.raises(TypeError, match="known for an AdditiveReward"):
+        PROBLEM.true_margin(lambda s: s[:, 0], discount=0.7)

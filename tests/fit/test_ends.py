@@ -1,0 +1,123 @@
+"""Ends that are only estimated: learned from a log, shunned under noise, kept in files."""
+
+import numpy as np
+import pytest
+from test_ending import DISCOUNT, Ridge, balance, leave, surviving
+
+import certirl
+from certirl.data.terminal import learn_ends
+from certirl.fit import effects
+from certirl.fit import termination as ending
+from certirl.fit.next_states import CLEARLY, regress_moves, relative_error
+from certirl.solver import solve_policy
+
+
+class Shaken(Ridge):
+    """The ridge with a little noise; what lies beyond the box is stopped at its edge, which is terminal."""
+
+    def __init__(self, grip, noise=0.01):
+        super().__init__(grip)
+        self.noise = noise
+
+    def sample(self, states, action, rng):
+        moved = super().sample(states, action, rng) + self.noise * rng.standard_normal(states.shape)
+        return np.clip(moved, -1.0, 1.0)
+
+
+def episodes(simulator, policies, count, rng):
+    found = []
+    for policy in policies:
+        for _ in range(count):
+            walk, taken = [rng.uniform(-0.9, 0.9, 1)], []
+            while abs(walk[-1][0]) <= 0.9 and len(taken) < 20:
+                taken.append(int(rng.integers(3) if policy is None else policy(walk[-1][None])[0]))
+                walk.append(simulator.sample(walk[-1][None], taken[-1], rng)[0])
+            found.append(certirl.data.episodes.Episode(np.array(walk), taken, terminated=bool(abs(walk[-1][0]) > 0.9)))
+    return certirl.from_episodes(found, domain=(-1, 1), n_actions=3)
+
+
+@pytest.fixture(scope="module")
+def log():
+    return episodes(Shaken(5.0), (None, balance), 600, np.random.default_rng(0))
+
+
+def test_boxes_are_found_and_read_out():
+    rng = np.random.default_rng(0)
+    states = rng.uniform(-1, 1, (20_000, 3))
+    truth = (states[:, 0] > 0.5) | ((states[:, 2] < -0.8) & (states[:, 1] > 0))
+    found = learn_ends(states, truth)
+    fresh = rng.uniform(-1, 1, (20_000, 3))
+    wrong = found(fresh) != ((fresh[:, 0] > 0.5) | ((fresh[:, 2] < -0.8) & (fresh[:, 1] > 0)))
+    assert found.trusted and wrong.mean() < 0.002 and "s[0] > 0.5" in str(found)
+
+
+def test_what_no_boxes_describe_is_not_trusted():
+    states = np.random.default_rng(0).uniform(-1, 1, (5000, 2))
+    ended = np.random.default_rng(1).random(5000) < 0.3  # ends that the state does not explain
+    assert not learn_ends(states, ended).trusted
+
+
+def test_moves_are_preferred_where_functions_jump_and_not_where_noise_rules():
+    rng, phi = np.random.default_rng(0), certirl.Legendre(25).on(((-1.0, 1.0),))
+    for noise, better in ((0.001, True), (0.5, False)):
+        simulator = Shaken(5.0, noise)
+        drawn = effects.drawn(simulator, 2000, rng, paired=True)
+        moves = regress_moves(drawn, phi, ended=simulator.terminal, periodic=(), rng=rng)
+        regression = effects.regress(drawn, phi, ended=simulator.terminal)
+        assert (relative_error(moves, regression, drawn, rng) < CLEARLY) == better
+
+
+def test_moves_go_on_as_often_as_the_dynamics():
+    simulator, rng = Shaken(5.0, 0.05), np.random.default_rng(0)
+    phi, states = certirl.Legendre(11).on(((-1.0, 1.0),)), np.linspace(0.6, 0.89, 30)[:, None]
+    drawn = effects.drawn(simulator, 5000, rng, paired=True)
+    moves = regress_moves(drawn, phi, ended=simulator.terminal, periodic=(), rng=rng)
+    found = np.mean([moves.after(phi, states, rng)[:, :, 0] for _ in range(40)], axis=0) / phi.values(states)[0, 0]
+    many = np.repeat(states, 2000, axis=0)
+    for action in range(3):
+        over = simulator.terminal(simulator.sample(many, action, rng)).reshape(30, 2000).mean(axis=1)
+        assert np.abs(1 - found[action] - over).max() < 0.1  # both are counts: 320 and 2,000 of them
+
+
+def test_a_noisy_end_is_shunned_by_planning(monkeypatch):
+    basis, simulator = certirl.Cells((8,)), Shaken(5.0)
+    given = {"discount": DISCOUNT, "samples": 2000, "rng": 0, "reward_basis": basis}
+    found = solve_policy.solve_policy(simulator, balance, **given)
+    assert found.diagnostics.going_on is not None and surviving(5.0, found.reward) == 1
+    monkeypatch.setattr(solve_policy, "shuns_the_end", lambda *_: False)
+    assert surviving(5.0, solve_policy.solve_policy(simulator, balance, **given).reward) < 1
+
+
+def test_a_log_with_marks_is_enough_to_shun_its_end(log, tmp_path):
+    found = solve_policy.solve_policy(log, balance, discount=DISCOUNT, reward_basis=certirl.Cells((8,)))
+    assert found.diagnostics.going_on is not None and "s[0] > 0.9" in str(found)
+    assert found.reward(0.95) == 0 and surviving(5.0, found.reward) == 1
+    again = certirl.load(found.save(tmp_path / "found"))
+    assert str(again) == str(found) and again.reward(0.95) == 0  # learned boxes are all there is, and a file keeps them
+
+
+def test_a_log_of_an_expert_that_seeks_the_end_is_left_alone(log):
+    found = certirl.solve(log, expert=leave, discount=0.9)
+    assert found.diagnostics.going_on is None and found.diagnostics.choices[0] > 10 * found.diagnostics.choices[1]
+
+
+def test_good_and_bad_ends_are_told_apart():
+    def right(states):
+        return np.full(len(states), 2)  # off the ridge to the right, never to the left
+
+    found = certirl.solve(Shaken(5.0), expert=right, discount=0.9, samples=2000, rng=0)
+    assert ending.Choices(*found.diagnostics.choices).mixed and found.diagnostics.going_on is None
+    assert "some ends are sought and others shunned" in str(found)
+
+
+def test_a_file_that_lost_the_terminal_states_refuses_to_guess(tmp_path):
+    class Checkered(Ridge):
+        def terminal(self, states):
+            return np.sin(1e4 * states[:, 0]) > 0.9
+
+    found = certirl.solve(Checkered(5.0), expert=balance, discount=0.9, samples=500, rng=0)
+    again = certirl.load(found.save(tmp_path / "found"))
+    with pytest.raises(ValueError, match="with_terminal"):
+        again.reward(0.0)
+    assert "with_terminal" in str(again)
+    assert again.with_terminal(Checkered(5.0).terminal).reward(0.0) == found.reward(0.0)

@@ -1,0 +1,212 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog, minimize
+
+import certirl
+from certirl.fit.program import LeastVariance, LinearProgram, least_norm
+from certirl.fit.recover import OBJECTIVES, Reason, cover_points
+
+PROBLEM = certirl.problems.random_polynomial(seed=7)
+EXACT = certirl.bellman(PROBLEM.operators(certirl.Legendre(11)), discount=0.7)
+
+
+def noisy(basis, samples=3_000, columns=None, seed=0):
+    data = certirl.sample(PROBLEM, basis=basis, samples=samples, rng=seed)
+    return certirl.bellman(certirl.estimate(data, basis=basis, columns=columns), discount=0.7)
+
+
+def on_a_grid(criterion, alpha, count=20_001):
+    states = np.linspace(*criterion.basis.domain[0], count)
+    return criterion.margins(alpha) @ criterion.columns.values(states).T
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("basis", [certirl.Legendre(15), certirl.Fourier(15), certirl.Chebyshev(15)], ids=str)
+def test_the_margin_holds_between_all_points_of_a_dense_grid(objective, basis):
+    criterion = noisy(basis)
+    found = certirl.recover(criterion, objective=objective)
+    assert found.status == "solved"
+    lowest = on_a_grid(criterion, found.reward.coefficients).min()
+    assert lowest >= found.margin * (1 - 1e-9)
+    assert lowest <= found.margin * (1 + 1e-3)
+
+
+def brute_force_l1(criterion, count=4_001):
+    rows = np.concatenate([(F @ criterion.columns.values(np.linspace(-1, 1, count)).T).T for F in criterion.F])
+    k = rows.shape[1]
+    answer = linprog(np.ones(2 * k), A_ub=np.hstack([-rows, rows]), b_ub=-np.ones(len(rows)), bounds=(0, None))
+    return answer.fun
+
+
+@pytest.mark.parametrize("basis", [certirl.Legendre(9), certirl.Fourier(9)], ids=str)
+def test_l1_equals_the_brute_force_program(basis):
+    criterion = noisy(basis)
+    found = certirl.recover(criterion, objective="l1")
+    assert found.reward.norm == pytest.approx(brute_force_l1(criterion), rel=1e-5)
+
+
+def test_best_margin_is_the_reciprocal_of_the_least_norm():
+    for criterion in (EXACT, noisy(certirl.Fourier(9))):
+        beta = certirl.recover(criterion, objective="max-margin")
+        least = certirl.recover(criterion, objective="l1")
+        assert beta.reward.norm == pytest.approx(1, abs=1e-9)
+        assert beta.margin == pytest.approx(1 / least.reward.norm, rel=1e-5)
+
+
+def test_least_variance_equals_a_general_solver_and_beats_the_others():
+    criterion = noisy(certirl.Legendre(7), columns=3)
+    found = certirl.recover(criterion)
+    C = criterion.spread[1:, 1:]
+    variance = lambda w: w[1:] @ C @ w[1:]  # noqa: E731
+    features = criterion.columns.values(np.linspace(-1, 1, 201))
+    rows = np.concatenate([features @ M[1:].T for M in criterion.advantage])
+    peer = minimize(
+        lambda w: w @ C @ w / 100,
+        found.value[1:] * 1.2,
+        jac=lambda w: 2 * C @ w / 100,
+        constraints={"type": "ineq", "fun": lambda w: rows @ w - 1, "jac": lambda w: rows},
+        method="SLSQP",
+        options={"maxiter": 1000, "ftol": 1e-14},
+    )
+    assert variance(found.value) == pytest.approx(peer.fun * 100, rel=1e-3)
+    other = certirl.recover(criterion, objective="l1")
+    assert variance(found.value) < variance(other.value)
+
+
+def test_cover_is_the_papers_and_may_dip_between_its_points():
+    criterion = noisy(certirl.Fourier(25), samples=2_000)
+    exact = certirl.recover(criterion, objective="l1")
+    cover = certirl.recover(criterion, objective="l1", cover=0.2)
+    points = cover_points(((-1.0, 1.0),), 0.2)
+    assert len(points) == 10
+    assert np.abs(np.linspace(-1, 1, 999)[:, None] - points.T).min(axis=1).max() <= 0.2
+    at_points = criterion.margins(cover.reward.coefficients) @ criterion.columns.values(points).T
+    assert at_points.min() >= 1 - 1e-7
+    assert cover.margin < 1 < exact.reward.norm
+    assert cover.reward.norm < exact.reward.norm
+    assert cover.margin <= 0 and cover.status == "undetermined" and cover.reason == Reason.COVER
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_an_infeasible_problem_names_states_actions_and_weights(objective):
+    problem = certirl.problems.unsolvable(seed=3)
+    criterion = certirl.bellman(problem.operators(certirl.Legendre(11)), discount=0.7)
+    found = certirl.recover(criterion, objective=objective)
+    assert found.status == "infeasible" and found.reward is None
+    witness = found.witness
+    assert witness.weights.min() > 0 and witness.weights.sum() == pytest.approx(1)
+    assert set(witness.actions) == {1, 2}
+    # The proof, in our own arithmetic: the weighted rows cancel, so no value function is positive on all of them.
+    position = {a: i for i, a in enumerate(criterion.rivals)}
+    combined = sum(
+        weight * criterion.advantage[position[a]] @ criterion.columns.values(s)[0]
+        for s, a, weight in zip(witness.states, witness.actions, witness.weights, strict=True)
+    )
+    assert np.abs(combined).max() < 1e-9 * np.abs(criterion.advantage).max()
+    assert "action" in str(witness)
+
+
+def test_a_thermostat_left_off_cannot_be_explained():
+    criterion = certirl.bellman(certirl.problems.thermostat().operators(certirl.Legendre(15)), discount=0.9, expert=1)
+    assert certirl.recover(criterion).status == "infeasible"
+
+
+def test_an_action_equal_to_the_experts_is_a_conflict():
+    operators = PROBLEM.operators(certirl.Legendre(5))
+    twin = replace(operators, Z=operators.Z[[0, 1, 0]])
+    found = certirl.recover(certirl.bellman(twin, discount=0.7))
+    assert found.status == "infeasible" and set(found.witness.actions) == {2}
+    assert "acts exactly like" in str(found.witness)
+
+
+@pytest.mark.parametrize("objective", ["l1", "least-variance"])
+def test_the_soft_form_explains_what_it_can(objective):
+    problem = certirl.problems.unsolvable(seed=3)
+    criterion = certirl.bellman(problem.operators(certirl.Legendre(7)), discount=0.7)
+    found = certirl.recover(criterion, objective=objective, slack=1.0)
+    assert found.status == "undetermined" and found.reason == Reason.SOFT
+    assert found.slack.max() >= 1 - 1e-6  # of two opposite rows, one misses by at least the whole margin
+    values = np.array(
+        [
+            criterion.margins(found.reward.coefficients)[criterion.rivals.index(a)] @ criterion.columns.values(s)[0]
+            for s, a in zip(found.states, found.actions, strict=True)
+        ]
+    )
+    assert (values + found.slack >= 1 - 1e-6).all()
+
+
+def test_the_soft_form_minimises_what_it_says():
+    """‖α‖₁ + price·Σξ over the cover, against a general solver."""
+    states, price = cover_points(((-1.0, 1.0),), 0.1), 0.5
+    rows = np.concatenate([(F @ EXACT.columns.values(states).T).T for F in EXACT.F])
+    m, k = rows.shape
+    cost = np.concatenate([np.ones(2 * k), np.full(m, price)])
+    peer = linprog(cost, A_ub=np.hstack([-rows, rows, -np.eye(m)]), b_ub=-np.ones(m), bounds=(0, None))
+    found = certirl.recover(EXACT, objective="l1", cover=0.1, slack=price)
+    assert found.reward.norm + price * found.slack.sum() == pytest.approx(peer.fun, rel=1e-6)
+    assert found.slack.max() > 0.1
+
+
+@pytest.mark.parametrize("objective", ["l1", "least-variance"])
+def test_a_dear_slack_is_not_used(objective):
+    soft = certirl.recover(EXACT, objective=objective, slack=1e7, cover=0.02)
+    hard = certirl.recover(EXACT, objective=objective, cover=0.02)
+    assert soft.slack.max() < 1e-2
+    assert soft.reward.norm == pytest.approx(hard.reward.norm, rel=1e-2)
+
+
+def test_a_diverging_series_is_refused():
+    operators = PROBLEM.operators(certirl.Legendre(5))
+    Z = operators.Z.copy()
+    Z[0, 1:, 1:] = np.eye(4) * 1.2
+    found = certirl.recover(certirl.bellman(replace(operators, Z=Z), discount=0.9))
+    assert found.status == "undetermined" and found.reason == Reason.DIVERGES
+
+
+def test_rounds_that_run_out_are_said():
+    found = certirl.recover(noisy(certirl.Legendre(25)), objective="l1", max_rounds=1)
+    assert found.status == "undetermined" and found.reason == Reason.ROUNDS
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_least_norm_satisfies_the_optimality_conditions(seed):
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(60, 8)) * 10.0 ** rng.integers(-2, 3) + 0.5
+    u, weights = least_norm(rows)
+    if u is None:
+        assert np.linalg.norm(weights @ rows) < 1e-8 * np.abs(rows).max()
+        assert linprog(np.zeros(8), A_ub=-rows, b_ub=-np.ones(60), bounds=(None, None)).status == 2
+    else:
+        assert (rows @ u).min() == pytest.approx(1, abs=1e-9)
+        assert (weights * (rows @ u - 1)).max() < 1e-9
+        np.testing.assert_allclose(weights @ rows * (u @ u), u, atol=1e-7 * np.abs(u).max())
+
+
+def test_rows_added_later_count_as_much():
+    rng = np.random.default_rng(0)
+    rows = np.abs(rng.normal(size=(40, 5))) + 0.1
+    for make in (lambda: LinearProgram(5), lambda: LeastVariance(np.eye(5))):
+        at_once, bit_by_bit = make(), make()
+        at_once.add(rows)
+        for part in np.split(rows, 8):
+            bit_by_bit.add(part)
+            bit_by_bit.solve()
+        np.testing.assert_allclose(bit_by_bit.solve().x, at_once.solve().x, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"objective": "l2"}, "objective must be one of"),
+        ({"slack": -1.0}, "slack must be a price above 0"),
+        ({"objective": "max-margin", "slack": 1.0}, "soft form"),
+        ({"cover": 0.0}, "radius"),
+        ({"cover": 9.0}, "radius"),
+        ({"tolerance": 0.0}, "tolerance must be a number above 0"),
+    ],
+)
+def test_bad_settings_are_one_sentence(settings, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        certirl.recover(EXACT, **settings)

@@ -1,0 +1,200 @@
+"""The value form against brute force, a general solver, and dynamics whose truth is known."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+import certirl
+from certirl.data.policy import as_policy
+from certirl.fit.effects import (
+    Effects,
+    is_deterministic,
+    live_states,
+    regress,
+    regressed_effects,
+    richer,
+    seen_effects,
+    value_basis,
+)
+from certirl.fit.value_program import comparisons, fit_value, profile_at
+from certirl.functions.cells import Cells, expanded
+
+
+class Corridor:
+    """Steps of 0.1 to the left, none, to the right, on [-1, 1]; the expert goes to the middle."""
+
+    n_actions, domain = 3, ((-1.0, 1.0),)
+
+    def __init__(self, noise=0.0):
+        self.noise = noise
+
+    def sample(self, states, action, rng):
+        moved = states + 0.1 * (action - 1) + self.noise * rng.standard_normal(states.shape)
+        return np.clip(moved, -1.0, 1.0)
+
+
+class Ending(Corridor):
+    """The same with an end: |s| > 0.9 is terminal."""
+
+    def terminal(self, states):
+        return np.abs(states[:, 0]) > 0.9
+
+
+def home(states):
+    return np.where(states[:, 0] < -0.05, 2, np.where(states[:, 0] > 0.05, 0, 1))
+
+
+def effects_of(simulator, k=7, n=400, seed=0):
+    rng = np.random.default_rng(seed)
+    basis = certirl.Legendre(k).on(simulator.domain)
+    return seen_effects(simulator, basis, live_states(simulator, n, rng), rng)
+
+
+def test_newton_finds_what_a_general_solver_finds():
+    effects = effects_of(Corridor())
+    rows = comparisons(effects, as_policy(home, 3))
+    cells = Cells((9,)).on(effects.basis.domain)
+    found = fit_value(effects, rows, discount=0.9, reward_basis=cells, follow="expert", price=10.0)
+    target, hats = effects.now - 0.9 * rows.expert, cells.matrix(effects.states)
+    rough, scale = cells.roughness().toarray(), np.mean(effects.now**2, axis=0)
+
+    def cost(x):
+        w, rho = x[:7], x[7:]
+        short = np.maximum(rows.margins - rows.gains @ w, 0)
+        missed = hats @ rho - target @ w
+        penalty = 1e-2 / cells.size * rho @ rough @ rho
+        return 10 * np.mean(short**2) + np.mean(missed**2) + penalty + 1e-6 * (scale * w**2).sum()
+
+    ours = cost(np.concatenate([found.value, found.reward]))
+    theirs = minimize(cost, np.zeros(16), method="L-BFGS-B", options={"maxiter": 5000, "maxfun": 200_000})
+    assert ours <= theirs.fun * (1 + 1e-4)
+
+
+def test_comparisons_are_what_their_names_say():
+    effects = effects_of(Corridor())
+    rows = comparisons(effects, as_policy(home, 3))
+    w = np.random.default_rng(1).normal(size=7)
+    states, rivals = effects.states[rows.which], rows.rivals
+    for index in range(0, len(rows), 37):
+        state, own = states[index], home(states[[index]])[0]
+        value = [effects.basis.values(np.clip(state + 0.1 * (a - 1), -1, 1)) @ w for a in (own, rivals[index])]
+        assert rows.gains[index] @ w == pytest.approx(float((value[0] - value[1])[0]))
+        assert own != rivals[index]
+
+
+def test_actions_that_do_the_same_are_left_out_and_counted():
+    class Wall(Corridor):
+        def sample(self, states, action, rng):
+            return super().sample(states, 1 if action == 2 else action, rng)
+
+    effects = effects_of(Wall())
+    rows = comparisons(effects, as_policy(lambda s: np.ones(len(s), dtype=int), 3))
+    assert rows.ties == len(effects) and set(rows.rivals) == {0}
+
+
+def test_margins_fall_to_zero_at_a_switch():
+    effects, policy = effects_of(Corridor(), n=4000), as_policy(home, 3)
+    at = np.array([[-0.9], [-0.3], [-0.1], [-0.051]])
+    given = (at, effects.states, policy, effects.basis.domain, effects.periodic)
+    profile = profile_at(*given, margin=0.1)  # 0.1 of a box of width 2
+    assert profile == pytest.approx([1.0, 1.0, 0.25, 0.0], abs=0.02)
+    assert profile_at(*given, margin=lambda s: np.abs(s[:, 0])) == pytest.approx([0.9, 0.3, 0.1, 0.051])
+    with pytest.raises(ValueError, match="half-width"):
+        profile_at(*given, margin=0.0)
+    with pytest.raises(ValueError, match="one number"):
+        profile_at(*given, margin=lambda s: np.ones(2))
+
+
+def test_actions_that_the_expert_mixes_tie():
+    effects = effects_of(Corridor(), k=9)
+
+    def mixed(states):
+        sure = np.eye(3)[home(states)]
+        return np.where(np.abs(states) < 0.3, np.array([0.5, 0.0, 0.5]), sure)
+
+    rows = comparisons(effects, as_policy(mixed, 3))
+    found = fit_value(effects, rows, discount=0.9, reward_basis=Cells((60,)).on(effects.basis.domain))
+    inner = np.abs(effects.states[:, 0]) < 0.25
+    left, _, right = effects.after @ found.value
+    outer = effects.states[:, 0] < -0.4
+    assert np.abs(left - right)[inner].max() < 0.3 * (right - left)[outer].min()
+
+
+@pytest.mark.parametrize("follow", ["best", "expert"])
+def test_the_reward_has_the_value_it_was_made_for(follow):
+    effects = effects_of(Corridor(), n=3000)
+    rows = comparisons(effects, as_policy(home, 3))
+    found = fit_value(effects, rows, discount=0.9, reward_basis=Cells((200,)).on(effects.basis.domain), follow=follow)
+    after = effects.after @ found.value
+    ahead = after.max(axis=0) if follow == "best" else rows.expert @ found.value
+    wanted = effects.now @ found.value - 0.9 * ahead
+    reward = expanded(found.reward_basis, effects.states, found.reward)
+    assert np.allclose(found.residuals, reward - wanted)
+    assert found.residual < 0.05 * np.ptp(wanted)
+    with pytest.raises(ValueError, match="follow must be"):
+        fit_value(effects, rows, discount=0.9, reward_basis=found.reward_basis, follow="me")
+
+
+def test_terminal_states_are_worth_nothing():
+    effects = effects_of(Ending(), n=2000)
+    moved = effects.states[:, 0] + 0.1
+    assert np.all(effects.after[2][moved > 0.9] == 0) and np.all(effects.after[2][moved <= 0.9][:, 0] > 0)
+    assert np.abs(effects.states).max() <= 0.9
+
+
+def test_regressed_effects_come_close_to_the_true_ones():
+    simulator, rng = Corridor(noise=0.1), np.random.default_rng(0)
+    basis = certirl.Legendre(6).on(simulator.domain)
+    log = certirl.sample(simulator, basis=basis, samples=20_000, rng=0)
+    found = regressed_effects(regress(log, basis), live_states(simulator, 300, rng), None, ())
+    truth = np.stack(
+        [np.mean([basis.values(simulator.sample(found.states, a, rng)) for _ in range(400)], axis=0) for a in range(3)]
+    )
+    effect = np.sqrt(np.mean((truth[2] - truth[0]) ** 2))
+    assert np.sqrt(np.mean((found.after - truth) ** 2)) < 0.1 * effect
+    assert found.noise is not None and not found.seen
+
+
+@pytest.mark.parametrize("paired", [False, True])
+def test_the_noise_of_a_row_is_what_repetition_shows(paired):
+    simulator, basis = Corridor(noise=0.2), certirl.Legendre(4).on(((-1.0, 1.0),))
+    states = np.linspace(-0.95, 0.95, 41)[:, None]
+    rows, told = [], []
+    for seed in range(60):
+        log = certirl.sample(simulator, basis=basis, samples=600, rng=seed, paired=paired)
+        found = regress(log, basis, factor=1.5)
+        after = found.at(states)
+        rows.append(after[2] - after[0])
+        told.append(found.noise)
+    seen = np.mean(np.var(rows, axis=0), axis=0)
+    claimed = np.mean([np.diag(one) for one in told], axis=0)
+    assert np.all(claimed[1:] < 4 * seen[1:]) and np.all(claimed[1:] > seen[1:] / 4)
+
+
+def test_noise_is_noticed():
+    rng = np.random.default_rng(0)
+    assert is_deterministic(Corridor(), rng) and not is_deterministic(Corridor(noise=0.01), rng)
+
+
+def test_bases_grow_with_what_they_may_cost():
+    square, circle = ((-1.0, 1.0),) * 2, ((-3.0, 3.0), (0.0, 1.0))
+    assert value_basis(square).size == 210 and value_basis(circle, (0,)).size == 196
+    assert value_basis(((-1.0, 1.0),) * 4).size == 210
+    assert richer(value_basis(square), 0.5).size < 210 < richer(value_basis(square), 1.6).size <= 600
+
+
+def test_a_box_without_living_states_is_refused():
+    class Dead(Corridor):
+        def terminal(self, states):
+            return np.ones(len(states), dtype=bool)
+
+    with pytest.raises(ValueError, match="were not terminal"):
+        live_states(Dead(), 10, np.random.default_rng(0))
+
+
+def test_effects_of_a_policy_are_mixed_by_its_probabilities():
+    effects: Effects = effects_of(Corridor())
+    chances = np.tile([0.2, 0.3, 0.5], (len(effects), 1))
+    assert np.allclose(
+        effects.of_policy(chances), 0.2 * effects.after[0] + 0.3 * effects.after[1] + 0.5 * effects.after[2]
+    )

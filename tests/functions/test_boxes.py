@@ -1,0 +1,222 @@
+"""From data in several coordinates to a reward: the same walk as in one."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+import certirl
+from certirl import Fourier, Legendre, product
+from certirl.fit.recover import OBJECTIVES, Reason, cover_points
+from certirl.functions.boxes import mesh
+from certirl.kernels.sums import StackedSums
+from certirl.problems import boxes as box_problems
+from sizes import sizes
+
+WHIRL = box_problems.whirl()
+SMALL = product(Legendre(5), Legendre(5))
+FINE = mesh([np.linspace(-1, 1, 81)] * 2)
+
+
+def noisy(samples=2_000, basis=SMALL, problem=WHIRL, seed=0):
+    data = certirl.sample(problem, basis=basis, samples=samples, rng=seed, design=True)
+    return certirl.bellman(certirl.estimate(data, basis=basis), discount=0.7)
+
+
+def test_sums_are_those_of_all_values_at_once():
+    basis, rng = product(Legendre(6), Fourier(7)), np.random.default_rng(0)
+    x, y = rng.uniform(-1, 1, (2, 20_011, 2))
+    sums = StackedSums([basis, basis.resized(6)])
+    for start in range(0, len(x), 7_000):
+        sums.add(y[start : start + 7_000], x[start : start + 7_000])
+    phi, psi = basis.values(y), basis.resized(6).values(x)
+    blocks = sums.blocks()
+    np.testing.assert_allclose(blocks[0, 1], phi.T @ psi, rtol=1e-10, atol=1e-9)
+    np.testing.assert_allclose(blocks[0, 0], phi.T @ phi, rtol=1e-10, atol=1e-9)
+
+
+def test_estimation_never_holds_all_values_at_once():
+    """Ten times the data, the same memory, far below the 300 MB of all function values of the next states."""
+    basis, rng, peaks = product(*[Legendre(9)] * 3), np.random.default_rng(0), []
+    for n in (22_000, 220_000):
+        x, y = rng.uniform(-1, 1, (2, n, 3))
+        data = certirl.Transitions(x, np.arange(n) % 2, y, domain=[(-1, 1)] * 3)
+        tracemalloc.start()
+        certirl.measure(data, basis=basis, columns=20, map=1)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert basis.size * 220_000 * 8 > 290e6
+    assert peaks[1] < 60e6 and peaks[1] < 2 * peaks[0] + 10e6
+
+
+def test_values_take_as_much_memory_as_the_index_set():
+    """Not as the full box of degrees, of which total degree is a small part: 495 functions of 6561."""
+    states, basis = np.random.default_rng(0).uniform(-1, 1, (1_000, 4)), product(*[Legendre(9)] * 4)
+    tracemalloc.start()
+    size = basis.values(states).nbytes
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert size == 8 * 1_000 * 495 and peak < 3 * size
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("basis", [SMALL, product(Fourier(5), Legendre(6)), product(Legendre(9), Legendre(9))], ids=str)
+def test_the_margin_is_a_lower_bound_on_a_dense_grid(objective, basis):
+    criterion = noisy(basis=basis, samples=4_000)
+    found = certirl.recover(criterion, objective=objective)
+    assert found.status == "solved" and found.states.shape[1] == 2
+    lowest = (criterion.margins(found.reward.coefficients) @ criterion.columns.values(FINE).T).min()
+    assert found.margin <= lowest <= found.margin * 1.03
+    there = criterion.margins(found.reward.coefficients) @ criterion.columns.values(found.worst_state)[0]
+    assert there.min() == pytest.approx(found.margin, rel=1e-4)
+
+
+def test_recover_agrees_with_the_program_on_a_fine_grid():
+    criterion = noisy()
+    rows = np.concatenate([criterion.columns.values(FINE) @ F.T for F in criterion.F])
+    k = rows.shape[1]
+    peer = linprog(np.ones(2 * k), A_ub=np.hstack([-rows, rows]), b_ub=-np.ones(len(rows)), bounds=(0, None))
+    found = certirl.recover(criterion, objective="l1")
+    assert found.reward.norm >= peer.fun * (1 - 1e-6)  # more constraints than the grid has
+    assert found.reward.norm == pytest.approx(peer.fun, rel=2e-3)
+    assert len(found.states) < len(rows) / 100
+
+
+@pytest.mark.parametrize(("domain", "radius"), [(((-1.0, 1.0),) * 2, 0.3), (((0.0, 1.0), (0.0, 3.0), (5.0, 6.0)), 0.5)])
+def test_the_cover_covers(domain, radius):
+    points = cover_points(domain, radius)
+    low, high = np.array(domain).T
+    states = low + (high - low) * np.random.default_rng(0).random((3_000, len(domain)))
+    distances = np.linalg.norm(states[:, None] - points[None], axis=2).min(axis=1)
+    assert distances.max() <= radius
+    assert (points > low).all() and (points < high).all()
+
+
+def test_a_cover_holds_at_its_points_and_says_what_happens_between():
+    criterion = noisy(samples=400)
+    found = certirl.recover(criterion, objective="l1", cover=0.9)
+    values = criterion.margins(found.reward.coefficients) @ criterion.columns.values(cover_points(SMALL.domain, 0.9)).T
+    assert values.min() >= 1 - 1e-7 and found.margin < 1
+    assert found.reason in (Reason.COVER, Reason.SOLVED)
+    with pytest.raises(ValueError, match="diagonal"):
+        certirl.recover(criterion, cover=5.0)
+    with pytest.raises(ValueError, match="points, more than 1,000,000: leave cover out"):
+        certirl.recover(criterion, cover=1e-4)
+
+
+def test_the_soft_form_has_a_cover_of_its_own():
+    problem = box_problems.unsolvable(WHIRL)
+    found = certirl.recover(certirl.bellman(problem.operators(SMALL), discount=0.7), objective="l1", slack=1.0)
+    assert found.reason == Reason.SOFT and found.slack.max() >= 1 - 1e-6
+    assert 300 <= len(found.states) / 2 <= 500
+
+
+RIGHT = {"whirl": (WHIRL, 3_000), "independent": (box_problems.random_independent(seed=3), 30_000)}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize("seed", sizes(*range(4)))
+def test_solve_finds_truly_right_rewards(name, seed):
+    problem, samples = RIGHT[name]
+    solution = certirl.solve(problem, discount=0.8, basis=product(Legendre(7), Legendre(7)), samples=samples, rng=seed)
+    assert solution.status == "solved" and not solution.within_noise
+    assert problem.true_margin(solution.reward, discount=0.8) > 0
+
+
+def test_three_coordinates_and_a_log():
+    problem = box_problems.whirl(dimension=3)
+    basis = product(*[Legendre(5)] * 3)
+    log = certirl.sample(problem, basis=basis, samples=4_000, rng=0, design=True)
+    solution = certirl.solve(log, discount=0.8, basis=basis, columns=20)
+    assert solution.status == "solved" and solution.columns == 20
+    assert problem.true_margin(solution.reward, discount=0.8) > 0
+    assert "s = " in str(solution) and "20 columns as asked" in str(solution)
+
+
+def test_without_a_basis_total_degree_is_chosen_by_held_out_data():
+    solution = certirl.solve(WHIRL, discount=0.8, samples=4_000, rng=0)
+    assert solution.status == "solved" and "total degree" in solution.choice
+    assert solution.columns in solution.basis.complete_sizes()
+    assert WHIRL.true_margin(solution.reward, discount=0.8) > 0
+
+
+def test_a_coordinate_of_any_scale_and_a_periodic_one():
+    problem = box_problems.independent(certirl.problems.circle(), certirl.problems.thermostat())
+    solution = certirl.solve(problem, discount=0.8, basis=product(Fourier(7), Legendre(5)), samples=20_000, rng=0)
+    assert solution.status == "solved"
+    assert problem.true_margin(solution.reward, discount=0.8) > 0
+
+
+def test_what_cannot_be_solved_is_not_called_solved_beyond_the_noise():
+    problem = box_problems.unsolvable(WHIRL)
+    solution = certirl.solve(problem, discount=0.8, basis=SMALL, samples=4_000, rng=0)
+    assert solution.status != "solved" or solution.within_noise
+
+
+def test_saving_and_loading_keep_everything(tmp_path):
+    solution = certirl.solve(WHIRL, discount=0.8, basis=product(Legendre(6), Legendre(4)), samples=2_000, rng=0)
+    again = certirl.load(solution.save(tmp_path / "whirl"))
+    assert again.basis == solution.basis and again.columns == solution.columns
+    np.testing.assert_array_equal(again.margins(FINE), solution.margins(FINE))
+    np.testing.assert_array_equal(again.reward(FINE), solution.reward(FINE))
+    moments = certirl.measure(certirl.sample(WHIRL, basis=SMALL, samples=500, rng=0), basis=SMALL, columns=6)
+    kept = certirl.data.moments.load(moments.save(tmp_path / "moments"))
+    assert kept.rows == moments.rows and kept.columns == moments.columns
+    assert certirl.solve(kept, discount=0.8).columns == 6
+
+
+def test_moments_of_fewer_functions_are_leading_blocks():
+    data = certirl.sample(WHIRL, basis=SMALL, samples=500, rng=0)
+    whole = certirl.measure(data, basis=SMALL.resized(15), columns=10)
+    part = certirl.measure(data, basis=SMALL.resized(6), columns=3)
+    np.testing.assert_allclose(whole.leading(6, 3).cross, part.cross, rtol=1e-12, atol=1e-10)
+    assert certirl.solve(whole, discount=0.8, basis=product(Legendre(4), Legendre(4))).basis.size == 10
+    with pytest.raises(ValueError, match="measure again"):
+        certirl.solve(whole, discount=0.8, basis=product(Legendre(4), Legendre(3)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"basis": Legendre(5)}, r"one coordinate, but the domain .* has 2; certirl\.product"),
+        ({"basis": product(*[Legendre(3)] * 3)}, "3 coordinates, but the domain .* has 2"),
+        ({"basis": product(Legendre(3, (0, 1)), Legendre(3, (0, 1)))}, "the basis lives on .* but the problem on"),
+        ({"basis": SMALL, "columns": 99}, "functions of the basis, at most 15, got 99"),
+        ({"columns": 99}, "functions of the basis, at most 66, got 99"),
+        ({"basis": SMALL, "delta": 0.05, "tail": 0.01}, "a tail given as a number belongs to the columns"),
+    ],
+)
+def test_bad_input_is_one_sentence(settings, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        certirl.solve(WHIRL, discount=0.8, rng=0, **({} if "delta" in settings else {"samples": 300}) | settings)
+
+
+def test_what_is_for_one_coordinate_says_so():
+    solution = certirl.solve(WHIRL, discount=0.8, basis=SMALL, samples=1_000, rng=0)
+    with pytest.raises(ValueError, match="a diagnosis is for states of one coordinate"):
+        certirl.diagnose(WHIRL, samples=1_000, rng=1)
+    with pytest.raises(ValueError, match="row 0 is"):
+        solution.reward([3.0, 0.0])
+    with pytest.raises(ValueError, match=r"shape \[n, 2\]"):
+        solution.reward(np.zeros((4, 3)))
+    assert isinstance(solution.reward([0.5, 0.0]), float)
+    assert solution.reward(FINE).shape == (len(FINE),)
+
+
+class Turning:
+    """An angle that goes around and a speed; both drift, and actions push the speed."""
+
+    n_actions, domain, periodic = 2, ((-np.pi, np.pi), (-1, 1)), (0,)
+
+    def sample(self, states, action, rng):
+        noise = rng.normal(size=states.shape)
+        angle = states[:, 0] + 0.3 * states[:, 1] + 0.5 * noise[:, 0]
+        speed = 0.5 * states[:, 1] + (0.2, -0.2)[action] + 0.2 * noise[:, 1]
+        return np.stack([(angle + np.pi) % (2 * np.pi) - np.pi, speed.clip(-1, 1)], axis=1)
+
+
+def test_coordinates_that_go_around_get_waves_by_themselves():
+    solution = certirl.solve(Turning(), discount=0.7, samples=3_000, rng=0)
+    assert [factor.kind for factor in solution.basis.factors] == ["Fourier", "Legendre"]
+    assert "Fourier where it goes around" in str(solution) and solution.status == "solved"

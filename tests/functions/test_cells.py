@@ -1,0 +1,85 @@
+"""Piecewise-linear cells against interpolation written by others, and their files."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy.interpolate import RegularGridInterpolator
+
+import certirl
+from certirl.functions.cells import Cells, expanded, from_spec, summed
+
+BOX = ((-1.0, 2.0), (0.0, 5.0), (-2.0, -1.0))
+
+
+def drawn(box, n, rng):
+    low, high = np.array(box).T
+    return low + (high - low) * rng.random((n, len(low)))
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_cells_agree_with_scipy(d):
+    rng, box = np.random.default_rng(d), BOX[:d]
+    cells = Cells((5, 4, 3)[:d]).on(box)
+    coefficients, states = rng.normal(size=cells.size), drawn(box, 500, rng)
+    axes = [np.linspace(*pair, count) for pair, count in zip(box, cells.counts, strict=True)]
+    truth = RegularGridInterpolator(axes, coefficients.reshape(cells.counts))(states)
+    assert np.allclose(cells.combined(states, coefficients), truth, atol=1e-12)
+    assert np.allclose(cells.values(states) @ coefficients, truth, atol=1e-12)
+    assert np.allclose(cells.matrix(states) @ coefficients, truth, atol=1e-12)
+
+
+def test_hats_are_one_at_their_own_point_and_add_up_to_one():
+    cells = Cells((6, 4), periodic=(0,)).on(BOX[:2])
+    assert np.allclose(cells.values(cells.points()), np.eye(cells.size))
+    assert np.allclose(cells.values(drawn(BOX[:2], 200, np.random.default_rng(0))).sum(axis=1), 1)
+
+
+@pytest.mark.parametrize(
+    "basis", [Cells((7,), (), ((0, 2),)), Cells((4, 5), (1,), ((0, 2), (0, 3))), certirl.Legendre(3, (0, 2))]
+)
+def test_sums_of_functions_over_states(basis):
+    states = np.random.default_rng(0).uniform(0, 2, (50, basis.dimension))
+    assert summed(basis, states) == pytest.approx(basis.values(states).sum(axis=0), abs=1e-12)
+
+
+def test_a_periodic_coordinate_goes_around():
+    cells = Cells((8,), periodic=(0,)).on(((0.0, 1.0),))
+    coefficients = np.random.default_rng(0).normal(size=8)
+    assert cells.combined([[0.0]], coefficients) == pytest.approx(cells.combined([[1.0]], coefficients))
+    middle = cells.combined([[15 / 16]], coefficients)  # between the last point and the first
+    assert middle == pytest.approx((coefficients[7] + coefficients[0]) / 2)
+
+
+def test_roughness_is_the_sum_of_squared_second_differences():
+    cells = Cells((5, 6), periodic=(1,)).on(BOX[:2])
+    c = np.random.default_rng(0).normal(size=(5, 6))
+    along = np.diff(c, 2, axis=0)
+    around = np.roll(c, 1, axis=1) - 2 * c + np.roll(c, -1, axis=1)
+    assert c.ravel() @ (cells.roughness() @ c.ravel()) == pytest.approx((along**2).sum() + (around**2).sum())
+
+
+def test_cells_come_back_from_their_description():
+    cells = Cells((5, 6), periodic=(1,)).on(BOX[:2])
+    assert from_spec(json.loads(json.dumps(cells.spec()))) == cells
+    legendre = certirl.Legendre(5, (0.0, 1.0))
+    assert from_spec(legendre.spec()) == legendre
+    assert np.allclose(expanded(legendre, np.array([[0.3]]), np.arange(5.0)), legendre.values([0.3]) @ np.arange(5.0))
+    with pytest.raises(ValueError, match="no cells"):
+        from_spec({"kind": "cells", "counts": "many"})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"counts": (1, 4)}, "coordinate 0 needs at least 2"),
+        ({"counts": (4, 2), "periodic": (1,)}, "coordinate 1 needs at least 3"),
+        ({"counts": (4, 4), "periodic": (2,)}, "periodic must name"),
+        ({"counts": (2.5,)}, "whole numbers"),
+        ({"counts": (3,) * 5}, "1 to 4 coordinates"),
+        ({"counts": (3, 3), "box": ((0, 1),)}, "do not fit"),
+    ],
+)
+def test_wrong_cells_are_refused(wrong, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        Cells(**wrong)

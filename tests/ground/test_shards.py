@@ -1,0 +1,207 @@
+"""Moments on disk: saved, merged and solved, in Python and on the command line."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import certirl
+from certirl.cli import main
+from certirl.data import moments as m
+from certirl.data import tables
+
+PROBLEM = certirl.problems.random_polynomial(seed=7)
+BASIS = certirl.Legendre(7)
+ROWS = 5_000
+SUMS = ("counts", "gram", "cross", "outer")
+
+
+@pytest.fixture(scope="module")
+def log():
+    rng = np.random.default_rng(0)
+    states, actions, next_states = rng.uniform(-1, 1, ROWS), rng.integers(3, size=ROWS), np.empty(ROWS)
+    for action in range(3):
+        next_states[actions == action] = PROBLEM.sample(states[actions == action], action, rng)
+    return certirl.Transitions(states, actions, next_states, domain=(-1, 1), n_actions=3)
+
+
+@pytest.fixture
+def folder(log, tmp_path, monkeypatch):
+    """A folder, gone to, with the log in three Parquet files."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "log").mkdir()
+    table = pa.table({"state": log.states[:, 0], "action": log.actions, "next_state": log.next_states[:, 0]})
+    for i, (start, end) in enumerate([(0, 1_673), (1_673, 3_340), (3_340, ROWS)]):
+        pq.write_table(table.slice(start, end - start), tmp_path / "log" / f"part-{i}.parquet")
+    return tmp_path
+
+
+def assert_same_sums(one, other, tolerance=1e-12):
+    assert (one.rows, one.columns) == (other.rows, other.columns)
+    for name in SUMS:
+        scale = np.abs(getattr(other, name)).max()
+        np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=0, atol=tolerance * scale)
+
+
+@pytest.fixture
+def shards(folder):
+    given = {"basis": BASIS, "columns": 3, "domain": (-1, 1), "n_actions": 3}
+    parts = [tables.measure(file, **given) for file in sorted((folder / "log").iterdir())]
+    return tables.measure(folder / "log", **given), parts
+
+
+def test_saved_and_merged_shards_are_the_whole(shards, tmp_path):
+    whole, parts = shards
+    files = [part.save(tmp_path / f"shard-{i}") for i, part in enumerate(parts)]
+    again = [m.load(file) for file in files]
+    for one, other in zip(again, parts, strict=True):
+        assert_same_sums(one, other, tolerance=0)
+        assert (one.paired, one.sources) == (other.paired, other.sources) and str(one) == str(other)
+    merged = m.merge(again)
+    assert_same_sums(merged, whole)
+    assert merged.sources == whole.sources and int(merged.counts.sum()) == ROWS
+    exact = parts[0] + parts[1] + parts[2]
+    assert_same_sums(merged, exact, tolerance=0)
+    paired = m.Moments(*(getattr(whole, name) for name in ("rows", "columns", *SUMS)), paired=True)
+    assert m.load(paired.save(tmp_path / "paired")).paired
+
+
+def test_the_same_data_twice_is_refused_whatever_its_name(shards, log, tmp_path):
+    _, (first, *_) = shards
+    copy = tmp_path / "copy.parquet"
+    copy.write_bytes((tmp_path / "log" / "part-0.parquet").read_bytes())
+    second = tables.measure(copy, basis=BASIS, columns=3, domain=(-1, 1), n_actions=3)
+    with pytest.raises(ValueError, match=r"would count twice: part-0\.parquet and copy\.parquet, its copy"):
+        m.merge([first, second])
+    assert int(m.merge([first, second], allow_repeats=True).counts.sum()) == 2 * int(first.counts.sum())
+    with pytest.raises(ValueError, match=r"would count twice: .*copy\.parquet and .*part-0\.parquet, its copy"):
+        tables.measure([copy, tmp_path / "log"], basis=BASIS)
+    assert len(tables.measure([copy, tmp_path / "log"], basis=BASIS, allow_repeats=True).sources) == 4
+    with pytest.raises(ValueError, match="no moments to merge"):
+        m.merge([])
+
+
+def test_moments_of_different_make_do_not_merge(log):
+    one = certirl.measure(log, basis=BASIS)
+    wider = certirl.Transitions(log.states, log.actions, log.next_states, domain=(-2, 2))
+    more = certirl.Transitions(log.states, log.actions, log.next_states, domain=(-1, 1), n_actions=4)
+    others = [certirl.measure(log, basis=certirl.Fourier(7)), certirl.measure(log, basis=BASIS, columns=3)]
+    for other in (*others, certirl.measure(wider, basis=BASIS), certirl.measure(more, basis=BASIS)):
+        with pytest.raises(ValueError, match=r"only for the same bases .* not Legendre\(7\) on \[-1, 1\], 7 columns"):
+            m.merge([one, other])
+
+
+def test_damaged_moments_are_one_sentence(shards, log, tmp_path):
+    whole, _ = shards
+    file, bad = whole.save(tmp_path / "m.npz"), tmp_path / "bad.npz"
+    content = file.read_bytes()
+    for cut in (0, 10, len(content) // 2, len(content) - 5):
+        bad.write_bytes(content[:cut])
+        with pytest.raises(ValueError, match="damaged or cut short"):
+            m.load(bad)
+    with np.load(file) as stored:
+        arrays = dict(stored)
+    header = json.loads(str(arrays["header"]))
+    for change, sentence in (
+        ({"gram": arrays["gram"][:2]}, "sums do not fit"),
+        ({"cross": arrays["cross"] * np.nan}, "sums do not fit"),
+        ({"counts": arrays["counts"] + 1}, "counts do not add up"),
+        ({"header": np.array(json.dumps(header | {"rows": {"kind": "Haar"}}))}, "unknown basis"),
+        ({"header": np.array(json.dumps(header | {"sources": [1]}))}, "missing or wrong"),
+        ({"header": np.array(json.dumps(header | {"version": 99}))}, "version 99"),
+        ({"header": np.array(json.dumps(header | {"kind": "solution"}))}, "holds a certirl solution, not moments"),
+    ):
+        np.savez(bad, **arrays | change)
+        with pytest.raises(ValueError, match=sentence):
+            m.load(bad)
+    with pytest.raises(ValueError, match="holds a certirl moments, not a solution, a reward or a certificate"):
+        certirl.load(file)
+
+
+def test_solving_from_moments_is_solving_from_the_data(log):
+    whole = certirl.measure(log, basis=certirl.Legendre(11), columns=5)
+    found = certirl.solve(whole, discount=0.7, columns=3)
+    expected = certirl.solve(log, discount=0.7, basis=certirl.Legendre(11), columns=3)
+    np.testing.assert_allclose(found.reward.coefficients, expected.reward.coefficients, rtol=1e-6)
+    assert certirl.solve(whole, discount=0.7, basis=certirl.Legendre(7)).columns == 5
+    for settings, sentence in (
+        ({"delta": 0.05, "tail": 0}, "a certificate needs transitions"),
+        ({"basis": certirl.Fourier(7)}, "measured in Legendre"),
+        ({"basis": certirl.Legendre(12)}, "measured in Legendre"),
+        ({"columns": 6}, "functions measured, at most 5"),
+        ({"form": "mean"}, "use least-squares for a log"),
+        ({"expert": 3}, "one of the actions"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            certirl.solve(whole, discount=0.7, **settings)
+
+
+# The command line.
+
+
+def test_from_tables_to_moments_to_a_reward(folder, log, capsys):
+    given = ["--size", "11", "--columns", "3", "--domain", "-1", "1", "--actions", "3"]
+    for i in range(3):
+        assert main(["moments", f"log/part-{i}.parquet", *given, "-o", f"m{i}.npz"]) == 0
+    assert main(["moments", "log/*.parquet", *given, "-o", "whole"]) == 0
+    assert main(["merge", "m0.npz", "m1.npz", "m2.npz", "-o", "all.npz"]) == 0
+    printed = capsys.readouterr()
+    assert "5,000 transitions: Legendre(11) on [-1, 1], 3 columns, 3 actions" in printed.out and printed.err == ""
+    assert_same_sums(m.load("all.npz"), m.load("whole.npz"))
+    assert main(["solve", "all.npz", "--discount", "0.7", "--plot", ""]) == 0
+    assert "A certificate needs transitions, since it must look at data" in capsys.readouterr().out
+    expected = certirl.solve(log, discount=0.7, basis=certirl.Legendre(11), columns=3)
+    found = certirl.load("reward.npz").reward.coefficients
+    np.testing.assert_allclose(found, expected.reward.coefficients, rtol=1e-6)
+
+
+def test_solve_takes_parquet_files_and_patterns(folder, capsys):
+    given = ["--discount", "0.7", "--domain", "-1", "1", "--basis", "legendre", "--columns", "3", "--plot", ""]
+    for data in (["log"], ["log/*.parquet"], [f"log/part-{i}.parquet" for i in range(3)]):
+        assert main(["solve", *data, *given]) == 0
+        assert "5,000 transitions" in capsys.readouterr().out
+
+
+def test_a_domain_from_the_data_is_announced(folder, capsys):
+    assert main(["moments", "log"]) == 0
+    assert "domain was taken from the data" in capsys.readouterr().out
+    assert m.load("moments.npz").rows.size == 11
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["moments", "none.parquet"], "there is no file none.parquet"),
+        (["moments", "none*.parquet"], "no file that matches none*.parquet"),
+        (["moments", "log", "--domain", "0", "1"], "lie outside the domain [0, 1]"),
+        (["moments", "log", "--actions", "2"], "is not among the 2 actions"),
+        (["moments", "log", "--columns", "12"], "--columns must lie between 1 and the 11 functions"),
+        (["moments", "log", "--size", "0"], "--size must be a whole number"),
+        (["moments", "log", "-o", "no/m.npz"], "there is no folder no"),
+        (["moments", "log/part-0.parquet", "log"], "part-0.parquet is named twice"),
+        (["merge", "m.npz", "m.npz"], "the same data would count twice: part-0.parquet;"),
+        (["merge", "m.npz", "other.npz"], "moments add up only for the same bases"),
+        (["merge", "m.npz", "log/part-0.parquet"], "is not a certirl file"),
+        (["merge", "m.npz", "-o", "m.npz"], "m.npz is an input"),
+        (["solve", "m.npz", "--discount", "0.7", "--delta", "0.1"], "a certificate needs transitions"),
+        (["solve", "m.npz", "other.npz", "--discount", "0.7"], "certirl merge puts several together"),
+        (["solve", "m.npz", "--discount", "0.7", "--domain", "-1", "1"], "moments were measured with theirs"),
+        (["solve", "m.npz", "--discount", "0.7", "-o", "m.npz"], "m.npz is an input"),
+    ],
+)
+def test_mistakes_are_one_sentence_and_write_nothing(folder, capsys, arguments, sentence):
+    assert main(["moments", "log/part-0.parquet", "--domain", "-1", "1", "-o", "m.npz"]) == 0
+    assert main(["moments", "log/part-1.parquet", "--domain", "-1", "1", "-o", "other.npz", "--size", "5"]) == 0
+    before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    capsys.readouterr()
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("certirl: ") and sentence in error and error.count("\n") == 1
+    assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == before
+
+
+def test_repeats_can_be_allowed(folder):
+    assert main(["moments", "log/part-0.parquet", "-o", "m.npz"]) == 0
+    assert main(["merge", "m.npz", "m.npz", "--allow-repeats", "-o", "twice.npz"]) == 0

@@ -1,0 +1,126 @@
+"""The picture of a tube: curves and bands are those of the certificate, and the certificate's hold in truth."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+import certirl
+from certirl.policy_plots import certificate as draw
+from certirl.problems.switching import outcomes
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
+import switching as experiment
+
+mpl.use("Agg")
+GRID = np.linspace(-1, 1, 401)
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return experiment.a_problem(11)
+
+
+@pytest.fixture(scope="module")
+def proof(problem):
+    settings = {"expert": problem.expert, "discount": problem.discount, "tail": 0, "tube": 0.2}
+    return certirl.certify(
+        problem.reward, problem.dynamics, columns=certirl.Legendre(3), samples=60_000, rng=0, **settings
+    )
+
+
+def test_advantages_are_estimated_and_bounded_as_the_truth_has_them(problem, proof):
+    estimate, least = proof.advantage(GRID)
+    ahead = outcomes(problem.dynamics, problem.reward, problem.expert, GRID, discount=problem.discount)
+    own = problem.expert(GRID)
+    truth = ahead[own, np.arange(len(GRID))] - ahead
+    rivals = np.isfinite(estimate)
+    assert (rivals.sum(axis=0) == 2).mean() > 0.99  # two of three, but in the cells of the switches
+    assert (np.arange(3)[:, None] != own)[rivals].all()
+    assert (least[rivals] <= truth[rivals]).all()
+    assert np.abs(estimate - truth)[rivals].max() <= (estimate - least)[rivals].max() < np.ptp(truth)
+
+
+def test_outside_the_tube_every_lower_bound_is_positive_and_the_margin_is_below_them(proof):
+    states = np.linspace(-1, 1, 1001)
+    in_tube = ((proof.tube[:, :1] <= states) & (states <= proof.tube[:, 1:])).any(axis=0)
+    least = proof.advantage(states)[1]
+    assert np.nanmin(least[:, ~in_tube]) > 0 and in_tube.any() and not in_tube.all()
+    away = np.abs(states[:, None] - proof.lookup.switches).min(axis=1) > proof.allowed
+    assert proof.margin <= np.nanmin(least[:, away]) <= proof.margin + 0.02 * proof.estimated
+
+
+def test_where_the_expert_mixes_the_advantage_is_the_least_of_its_actions(problem, proof):
+    support = proof.lookup.support.copy()
+    support[:, 0] = True  # an expert who may always take action 0, too
+    mixing = replace(proof, lookup=replace(proof.lookup, support=support))
+    ours, alone = mixing.advantage(GRID)[0], proof.advantage(GRID)[0]
+    assert np.isnan(ours[0]).all()
+    where = np.isfinite(ours)
+    assert (ours[where] <= np.nan_to_num(alone[where], nan=np.inf) + 1e-12).all()
+
+
+def test_the_picture_shows_the_best_rival_its_band_the_tube_and_what_was_asked_for(proof):
+    import matplotlib.pyplot as plt
+
+    ax = proof.plot()
+    s = np.linspace(-1, 1, 2001)
+    estimate, _ = proof.advantage(s)
+    drawn = np.full_like(s, np.nan)
+    for line in ax.lines:
+        if len(line.get_xdata()) == len(s):
+            drawn = np.where(np.isnan(line.get_ydata()), drawn, line.get_ydata())
+    known = np.isfinite(estimate).any(axis=0)
+    np.testing.assert_allclose(drawn[known], np.nanmin(estimate[:, known], axis=0))
+    words = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert any(word.startswith("tube: not decided") for word in words)
+    assert f"half-width asked for, {proof.allowed:.3g}" in words and "the expert takes action 0" in words
+    dotted = sorted(line.get_xdata()[0] for line in ax.lines if line.get_linestyle() == ":")
+    expected = np.sort(np.concatenate([proof.lookup.switches - 0.2, proof.lookup.switches + 0.2]))
+    np.testing.assert_allclose(dotted, expected)
+    assert "certified" in ax.get_title() and f"{proof.relative_regret:.1%}" in ax.get_title()
+    plt.close("all")
+
+
+def test_axes_in_axes_out_and_a_file_if_asked_for(proof, tmp_path):
+    import matplotlib.pyplot as plt
+
+    _, ax = plt.subplots()
+    assert draw(proof, ax=ax) is ax
+    proof.plot(path=tmp_path / "tube.png")
+    assert (tmp_path / "tube.png").read_bytes().startswith(b"\x89PNG")
+    plt.close("all")
+
+
+def test_without_a_tail_no_band_is_called_proved_and_without_a_bound_none_is_drawn(problem):
+    import matplotlib.pyplot as plt
+
+    few = certirl.certify(
+        problem.reward,
+        problem.dynamics,
+        expert=problem.expert,
+        discount=problem.discount,
+        columns=certirl.Legendre(3),
+        samples=150,
+        rng=0,
+    )
+    assert not np.isfinite(few.relative_regret)
+    ax = few.plot()
+    words = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert not any("proved" in word for word in words) and "regret unknown" in ax.get_title()
+    plt.close("all")
+
+
+def test_a_solution_with_a_proof_shows_it_below():
+    import matplotlib.pyplot as plt
+
+    room = certirl.switching_problems.comfort(noise=0.6, discount=0.7)
+    log = certirl.sample(room.dynamics, basis=certirl.Legendre(9), samples=4_000, rng=0)
+    solution = certirl.solve(log, expert=room.expert, discount=0.7, delta=0.05, columns=certirl.Legendre(5))
+    axes = solution.plot()
+    assert len(axes) == 3 and solution.certificate.word in axes[2].get_title()
+    assert len(replace(solution, certificate=None).plot()) == 2
+    plt.close("all")

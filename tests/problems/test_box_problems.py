@@ -1,0 +1,101 @@
+"""Problems in several coordinates know their truth, and a fine-grid MDP agrees with it."""
+
+import numpy as np
+import pytest
+
+import certirl
+from certirl import Legendre, product
+from certirl.data.simulator import can_pair
+from certirl.functions.boxes import mesh
+from certirl.problems import boxes as box_problems
+from sizes import sizes
+
+PROBLEMS = [
+    box_problems.whirl(),
+    box_problems.random_independent(seed=3),
+    box_problems.independent(certirl.problems.thermostat(), certirl.problems.random_polynomial(seed=1)),
+    box_problems.unsolvable(box_problems.whirl()),
+    box_problems.whirl(dimension=3),
+]
+
+
+def corner(states):
+    return np.asarray(states).sum(axis=1)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_samples_follow_the_density(problem):
+    """Means of basis functions of the next state, drawn and integrated."""
+    rng = np.random.default_rng(0)
+    basis = product(*[Legendre(4)] * len(problem.domain)).on(problem.domain)
+    low, high = np.array(problem.domain).T
+    state = low + (high - low) * rng.random(len(low))
+    nodes, weights = problem._quadrature()
+    for action in range(problem.n_actions):
+        drawn = basis.values(problem.sample(np.tile(state, (40_000, 1)), action, rng))
+        expected = (problem.density(nodes, state[None], action) * weights) @ basis.values(nodes)
+        error = np.abs(drawn.mean(axis=0) - expected[0]) / (drawn.std(axis=0) / 200 + 1e-12)
+        assert error.max() < 4.5
+
+
+@pytest.mark.parametrize("problem", [PROBLEMS[0], PROBLEMS[1], PROBLEMS[4]], ids=str)
+def test_exact_operators_are_what_estimates_tend_to(problem):
+    basis = product(*[Legendre(5)] * len(problem.domain))
+    exact = problem.operators(basis, columns=10)
+    data = certirl.sample(problem, basis=basis, samples=40_000, rng=1, design=True)
+    estimated = certirl.estimate(data, basis=basis, columns=10)
+    rows = basis.on(problem.domain).sup().max()
+    assert np.abs(estimated.Z - exact.Z).max() < 8 * rows * np.sqrt(10 / 40_000)
+    np.testing.assert_allclose(estimated.noise[1, 1], exact.noise[1, 1], atol=0.1 * np.abs(exact.noise[1, 1]).max())
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_actions_share_their_random_numbers_unless_a_coin_is_tossed(problem):
+    basis = product(*[Legendre(3)] * len(problem.domain))
+    assert can_pair(problem, basis, 0) == (not isinstance(problem, box_problems.Mixed))
+
+
+def fine_grid(problem, along=41):
+    """Midpoint cells and the chance of every move between them, each row scaled to one: ``[A, n, n]``."""
+    axes = [low + (high - low) * (np.arange(along) + 0.5) / along for low, high in problem.domain]
+    states = mesh(axes)
+    chances = np.array([problem.density(states, states, action) for action in range(problem.n_actions)])
+    return states, chances / chances.sum(axis=2, keepdims=True)
+
+
+@pytest.mark.parametrize("problem", sizes(*PROBLEMS[:2]), ids=str)
+def test_a_fine_grid_agrees_on_margins_and_on_the_best_policy(problem):
+    basis = product(Legendre(7), Legendre(7))
+    criterion = certirl.bellman(problem.operators(basis), discount=0.8)
+    reward = certirl.recover(criterion).reward
+    states, chances = fine_grid(problem)
+    gained = reward(states)
+    value = np.linalg.solve(np.eye(len(states)) - 0.8 * chances[0], gained)
+    on_grid = chances[0] @ value - chances[1:] @ value
+    true = problem.margins(reward, states, discount=0.8)
+    np.testing.assert_allclose(on_grid, true, atol=0.02 * np.abs(true).max())
+    assert problem.true_margin(reward, discount=0.8) <= true.min() + 1e-12
+    best = np.zeros(len(states))
+    for _ in range(120):
+        best = gained + 0.8 * (chances @ best).max(axis=0)
+    assert ((chances @ best).argmax(axis=0) == 0).all()
+
+
+def test_what_cannot_be_solved_is_not():
+    problem = box_problems.unsolvable(box_problems.whirl())
+    criterion = certirl.bellman(problem.operators(product(Legendre(7), Legendre(7))), discount=0.8)
+    found = certirl.recover(criterion)
+    assert found.status == "infeasible" and found.witness.states.shape[1] == 2
+    assert "s = (" in str(found.witness) and found.witness.residual < 1e-9
+    assert problem.true_margin(corner, discount=0.8) < 0
+
+
+def test_wrong_problems_are_one_sentence():
+    with pytest.raises(ValueError, match="same number of actions"):
+        box_problems.independent(
+            certirl.problems.random_polynomial(seed=0, actions=2), certirl.problems.random_polynomial(seed=1)
+        )
+    with pytest.raises(ValueError, match="two or three numbers"):
+        box_problems.Whirl(drift=((0.1,), (0.2,)))
+    with pytest.raises(ValueError, match="too narrow"):
+        box_problems.whirl(noise=0.01).true_margin(corner, discount=0.8)

@@ -1,0 +1,69 @@
+"""The truth about experts who switch agrees with a finite problem of fine cells, solved by other means."""
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+
+from certirl.problems.switching import Steps, best_values, comfort, expert_values, outcomes, plan, regret
+
+CELLS = 400
+
+
+@pytest.fixture(scope="module")
+def room():
+    return comfort(noise=0.4)
+
+
+def finite(room):
+    """Transition matrices between cells, from the distribution function at the cells' ends."""
+    edges = np.linspace(-1, 1, CELLS + 1)
+    middles = (edges[1:] + edges[:-1]) / 2
+    matrices = []
+    for power in room.dynamics.power:
+        mean = middles + room.dynamics.leak * (room.dynamics.ambient - middles) + power
+        reached = ndtr((edges - mean[:, None]) / room.dynamics.noise)
+        matrices.append(np.diff(reached, axis=1) / (reached[:, -1:] - reached[:, :1]))
+    return middles, np.array(matrices)
+
+
+def test_the_expert_is_the_best_policy_of_a_fine_finite_problem(room):
+    middles, P = finite(room)
+    gained, value = -((middles - 0.1) ** 2), np.zeros(CELLS)
+    for _ in range(150):
+        value = gained + 0.9 * (P @ value).max(axis=0)
+    best = (P @ value).argmax(axis=0)
+    assert room.expert.actions == (0, 1, 2)
+    differ = best != room.expert(middles[:, None])
+    assert (room.expert.away(middles[differ][:, None]) < 2 / CELLS).all()
+    y, weighted = best_values(room.dynamics, room.reward, discount=0.9, cuts=room.expert.switches)
+    here = np.array([0.2])
+    own = -((here - 0.1) ** 2) + 0.9 * max(room.dynamics.density(y, here, a) @ weighted for a in range(3))
+    assert own[0] == pytest.approx(np.interp(0.2, middles, value), abs=1e-3)
+
+
+def test_outcomes_of_any_expert_agree_with_the_finite_problem(room):
+    middles, P = finite(room)
+    moved = Steps((-0.3, 0.2), (0, 1, 2))
+    own = P[moved(middles[:, None]), np.arange(CELLS)]
+    value = np.linalg.solve(np.eye(CELLS) - 0.9 * own, -((middles - 0.1) ** 2))
+    found = outcomes(room.dynamics, room.reward, moved, middles, discount=0.9)
+    assert np.abs(found - P @ value).max() < 1e-3
+    _, _, exact = expert_values(room.dynamics, room.reward, moved, discount=0.9)
+    assert np.ptp(exact) == pytest.approx(np.ptp(value), rel=5e-3)  # the finite one has no states at the ends
+    lost = regret(room.dynamics, room.reward, moved, discount=0.9)
+    best = np.zeros(CELLS)
+    for _ in range(150):
+        best = -((middles - 0.1) ** 2) + 0.9 * (P @ best).max(axis=0)
+    assert lost == pytest.approx((best - value).max() / np.ptp(value), abs=5e-4) and lost > 0.01
+
+
+def test_the_expert_has_no_regret_and_replanning_finds_it_again(room):
+    assert regret(room.dynamics, room.reward, room.expert, discount=0.9) == pytest.approx(0, abs=1e-9)
+    assert plan(room.dynamics, room.reward, discount=0.9) == room.expert
+    assert "switches at" in str(room)
+
+
+def test_steps_must_fit_together():
+    with pytest.raises(ValueError, match="an expert with 2 switches, in order, has 3 actions"):
+        Steps((0.1, 0.2), (0, 1))
+    assert Steps((), (1,)).away(np.zeros((2, 1))).tolist() == [np.inf, np.inf]

@@ -1,0 +1,165 @@
+"""Components of several coordinates: product bases within a component, sums between components."""
+
+import numpy as np
+import pytest
+from test_decompose import product_rows
+
+import certirl
+from certirl import problems
+from certirl.checker.files import check
+from certirl.fit import program
+from certirl.fit.decompose import recover_jointly
+from certirl.functions.components import SideBySide, as_components
+from certirl.problems import boxes as box_problems
+
+PROBLEM = box_problems.side_by_side(problems.random_polynomial(seed=3, degree=4), box_problems.whirl())
+BASES = [certirl.Legendre(5), certirl.product(certirl.Legendre(4), certirl.Legendre(4))]
+GROUPS = {"dial": [0], "place": [1, 2]}
+
+
+def exact(problem=PROBLEM, columns=(3, 6)):
+    criteria = [certirl.bellman(own, discount=0.7) for own in problem.operators(BASES, columns)]
+    return as_components(problem.components, BASES, problem.domain), criteria
+
+
+@pytest.mark.parametrize("objective", ["least-variance", "l1"])
+def test_the_joint_program_equals_the_product_grid_program(objective):
+    parts, criteria = exact()
+    found = recover_jointly(parts, criteria, objective=objective)
+    assert found.status == "solved"
+    grids = [
+        np.unique(np.concatenate([c.columns.grid(9), states]), axis=0)
+        for c, states in zip(criteria, found.states, strict=True)
+    ]
+    rows = product_rows(criteria, grids, in_values=objective == "least-variance")
+    if objective == "l1":
+        brute, ours = program.LinearProgram(rows.shape[1]), found.reward.norm
+    else:
+        first, second = (criterion.spread[1:, 1:] for criterion in criteria)
+        spread = np.block([[first, np.zeros((4, 9))], [np.zeros((9, 4)), second]])
+        brute = program.LeastVariance(spread)
+        pairs = zip(criteria, found.reward.parts, strict=True)
+        w = np.concatenate([criterion.value_of(part.coefficients)[1:] for criterion, part in pairs])
+        ours = w @ spread @ w
+    brute.add(rows)
+    x = brute.solve().x
+    assert ours == pytest.approx(np.abs(x).sum() if objective == "l1" else x @ spread @ x, rel=1e-6)
+
+
+def test_the_margin_is_a_lower_bound_over_whole_states_and_nearly_reached():
+    parts, criteria = exact()
+    found = recover_jointly(parts, criteria)
+    dense = [c.columns.values(c.columns.grid(20_000)) for c in criteria]
+    alphas = [part.coefficients for part in found.reward.parts]
+    lowest = [(c.margins(alpha) @ x.T).min(axis=1) for c, alpha, x in zip(criteria, alphas, dense, strict=True)]
+    assert 0 <= np.sum(lowest, axis=0).min() - found.margin < 1e-3
+
+
+def test_a_component_of_two_coordinates_carries_what_the_other_cannot():
+    # The dial moves the same under every action: only the place can tell them apart.
+    dial = problems.random_polynomial(seed=3, degree=4)
+    still = problems.PolynomialProblem("still", dial.centre[[0, 0, 0]], dial.edge[[0, 0, 0]])
+    problem = box_problems.side_by_side(still, box_problems.whirl())
+    found = certirl.solve(problem, components=GROUPS, discount=0.8, basis=BASES, columns=[3, 10], rng=0)
+    assert found.status == "solved" and problem.true_margin(found.reward, discount=0.8) > 0.5
+    assert np.abs(found.minima[0]).max() < 0.02 < 0.9 < found.minima[1].min()
+
+
+def test_the_answer_is_the_sum_over_boxes_and_survives_a_file(tmp_path):
+    found = certirl.solve(PROBLEM, components=GROUPS, discount=0.8, samples=4_000, rng=0)
+    states = np.random.default_rng(0).uniform(-1, 1, (20_000, 3))
+    parts = found.reward["dial"](states[:, 0]) + found.reward["place"](states[:, 1:])
+    np.testing.assert_allclose(found.reward(states), parts)
+    assert found.margins(states).min() >= found.margin - 1e-9
+    at_worst = found.margins(found.worst_state[None])[:, 0].min()
+    assert at_worst == pytest.approx(found.margin, abs=1e-4)  # the margin is proved: a little below any value
+    assert str(found.reward["place"].basis) == "Legendre(7) × Legendre(7) (total, 28 functions)"
+    again = certirl.load(found.save(tmp_path / "sum"))
+    assert str(again) == str(found)
+    np.testing.assert_array_equal(again.reward(states), found.reward(states))
+
+
+def test_coordinates_may_come_in_any_order():
+    parts = as_components([[2, 0], [1]], None, ((0.0, 1.0), (1.0, 2.0), (2.0, 3.0)))
+    assert [part.basis.domain for part in parts] == [((2.0, 3.0), (0.0, 1.0)), ((1.0, 2.0),)]
+    places = SideBySide(parts)
+    assert [part.domain[0] for part in places.parts] == [(0.0, 1.0), (1.0, 2.0), (2.0, 3.0)]
+    states = places.design(50, np.random.default_rng(0))
+    assert ((states > [0, 1, 2]) & (states < [1, 2, 3])).all()
+
+
+def test_a_family_of_one_coordinate_is_multiplied_with_itself():
+    (part,) = as_components([[0, 1]], certirl.Fourier(5), ((-1.0, 1.0),) * 2)
+    assert part.basis == certirl.product(certirl.Fourier(5), certirl.Fourier(5)).on(((-1.0, 1.0),) * 2)
+    sizes = [as_components([list(range(d))], None, ((-1.0, 1.0),) * d)[0].basis.size for d in (1, 2, 3, 4)]
+    assert sizes == [11, 28, 35, 15]
+
+
+def test_large_components_are_solved_without_a_test_of_independence():
+    class Still:
+        n_actions, domain = 2, ((-1.0, 1.0),) * 4
+
+        def sample(self, states, action, rng):
+            return np.clip(0.5 * states + 0.2 * (1 - 2 * action) + 0.3 * rng.normal(size=states.shape), -1, 1)
+
+    found = certirl.solve(Still(), components=[[0, 1, 2, 3]], discount=0.7, samples=2_000, columns=5, rng=0)
+    assert found.status == "solved" and "not tested" in found.independence
+
+
+def test_the_truth_of_problems_side_by_side_is_the_minimum_over_whole_states():
+    found = certirl.solve(PROBLEM, components=GROUPS, discount=0.8, samples=4_000, rng=0)
+    truth = PROBLEM.true_margins(found.reward, discount=0.8)
+    rng, (dial, place) = np.random.default_rng(0), found.reward.parts
+    one = PROBLEM.parts[0].margins(dial, np.linspace(-1, 1, 401), discount=0.8)
+    two = PROBLEM.parts[1].margins(place, rng.uniform(-1, 1, (2_000, 2)), discount=0.8)
+    whole = (one[:, :, None] + two[:, None, :]).min(axis=(1, 2))
+    assert (truth <= whole + 1e-9).all() and (whole - truth < 0.02).all()
+    with pytest.raises(ValueError, match="same number of actions"):
+        box_problems.side_by_side(problems.random_polynomial(seed=1, actions=2), box_problems.whirl())
+
+
+def test_a_certificate_adds_up_the_bounds_of_lines_and_boxes(tmp_path):
+    parts = [problems.random_polynomial(seed=5, degree=4), box_problems.random_independent(seed=4)]
+    problem = box_problems.side_by_side(*parts)
+    full = certirl.product(certirl.Legendre(3), certirl.Legendre(3), index="full")  # exact for these dynamics
+    asked = {"basis": [certirl.Legendre(5), full], "columns": [3, 9], "discount": 0.7, "delta": 0.05, "tail": 0}
+    found = certirl.solve(problem, components=GROUPS, max_samples=150_000, rng=2, **asked)
+    assert found.status == "certified" and len(found.certificate.grounds) == 2
+    for part, own, bounds in zip(parts, found.reward.parts, found.certificate.bounds, strict=True):
+        assert (bounds <= part.true_margins(own, discount=0.7)).all()
+    assert found.certificate.delta == pytest.approx(0.05)
+    assert found.certificate.margin == pytest.approx(found.certificate.bounds.sum(axis=0).min())
+    assert "Legendre × Legendre functions of the state" in str(found)
+    path = found.save(tmp_path / "sum")
+    again = certirl.load(path)
+    assert str(again).splitlines()[1:] == str(found).splitlines()[1:]
+    assert str(again).startswith("Claims to be certified with probability 0.95 (not verified: certirl check")
+    np.testing.assert_array_equal(
+        again.certificate.grounds[1].evidence.noise, found.certificate.grounds[1].evidence.noise
+    )
+    with pytest.raises(ValueError, match="of one coordinate only"):
+        check(path)
+
+
+def test_components_too_large_for_a_certificate_are_refused():
+    class Four:
+        n_actions, domain = 2, ((-1.0, 1.0),) * 4
+
+        def sample(self, states, action, rng):
+            return states
+
+    with pytest.raises(ValueError, match="of 3 coordinates at most, but s0 s1 s2 s3 has 4: leave delta out"):
+        certirl.solve(Four(), components=[[0, 1, 2, 3]], discount=0.7, delta=0.1, rng=0)
+
+
+def test_a_conflict_in_boxes_stays_undetermined_when_a_proof_is_asked_for():
+    class Alike:
+        n_actions, domain = 2, ((-1.0, 1.0),) * 3
+
+        def sample(self, states, action, rng):
+            return np.clip(0.5 * states + 0.3 * rng.normal(size=states.shape), -1, 1)
+
+    asked = {"components": [[0], [1, 2]], "discount": 0.7, "columns": [3, 6], "rng": 0}
+    assert certirl.solve(Alike(), samples=2_000, **asked).status == "infeasible"
+    found = certirl.solve(Alike(), delta=0.1, tail=0, max_samples=4_000, **asked)
+    assert found.status == "undetermined" and found.refutation is None and "cannot be told" in str(found)

@@ -1,0 +1,493 @@
+"""Certificates for experts who switch: never above the truth, tubes and regret included, exact about their words."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import certirl
+from certirl.data.expert_grid import look_up
+from certirl.data.policy import as_policy
+from certirl.data.simulator import draw
+from certirl.functions.bounded import bounded
+from certirl.functions.inequalities import spread_points
+from certirl.functions.products import product_basis
+from certirl.problems.switching import Steps, _quadrature, outcomes, regret
+from certirl.proof.certify_policies import SwitchingCase
+from certirl.proof.policy_bounds import Band, Bands, bands
+from certirl.proof.policy_evidence import PolicyEvidence, fit_policy_surrogate, gather
+from certirl.proof.tubes import read_tube
+from certirl.solver.additive import load
+from sizes import sizes
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
+import switching as experiment
+
+GRID = np.linspace(-1, 1, 401)
+COLUMNS = certirl.Legendre(3)
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return experiment.a_problem(11)
+
+
+@pytest.fixture(scope="module")
+def certificate(problem):
+    settings = {"expert": problem.expert, "discount": problem.discount, "columns": COLUMNS, "tail": 0, "tube": 0.2}
+    return certirl.certify(problem.reward, problem.dynamics, samples=60_000, rng=0, **settings)
+
+
+def without_noise(surrogate, problem, states):
+    """Evidence whose sums are their means, as if of 10¹⁴ transitions: what is left is the remainder alone."""
+    y, w = _quadrature(problem.dynamics, problem.expert.switches)
+    x, k = surrogate.columns.values(states), surrogate.columns.size
+    functions = np.column_stack([surrogate.pieces(y[:, None]) @ surrogate.mix.T, surrogate.value(y[:, None])])
+    near = surrogate.tents(y[:, None]).T
+    A, m, wide = surrogate.n_actions, len(surrogate.mix), product_basis(surrogate.columns).size
+    drift, surprise, visits = np.zeros((A, m, k)), np.zeros((A, k)), np.zeros((A, len(surrogate.widths), k))
+    for c in range(A):
+        kernel = problem.dynamics.density(y, states[:, 0], c) * w
+        expected = kernel @ functions
+        drift[c] = (expected[:, :-1] - x @ (surrogate.mix @ surrogate.Z[c]).T).T @ x
+        surprise[c] = (expected[:, -1] - x @ surrogate.fits[c]) @ x
+        visits[c] = (kernel @ near - x @ surrogate.tent_fits[c].T).T @ x
+    many = 1e14 / len(states)
+    gram = np.tile(x.T @ x, (A, 1, 1))
+    zeros = np.zeros((A, A, wide)), np.zeros((A, A, m, wide)), np.zeros((A, len(surrogate.widths), wide))
+    counts = np.full(A, int(1e14))
+    sums = (gram * many, surprise * many, zeros[0], drift * many, zeros[1], visits * many, zeros[2])
+    return PolicyEvidence(counts, *sums, reached=np.zeros((A, 0)), paired=True)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 5])
+def test_without_noise_the_true_curve_is_within_the_remainder(seed):
+    problem = experiment.a_problem(seed)
+    policy = as_policy(problem.expert, 3)
+    columns = COLUMNS.on(problem.dynamics.domain)
+    training = draw(problem.dynamics, columns, 1500, seed, design=True, paired=True)
+    lookup = look_up(policy, columns.domain)
+    settings = {"switches": lookup.switches, "widths": np.array([0.1])}
+    surrogate = fit_policy_surrogate(
+        bounded(problem.reward, columns.domain, (-9.0, 9.0)),
+        policy,
+        training,
+        columns=columns,
+        discount=problem.discount,
+        **settings,
+    )
+    evidence = without_noise(surrogate, problem, np.linspace(-1, 1, 50)[:, None])
+    found = bands(surrogate, evidence, delta=0.05, tail=0.0)
+    truth = outcomes(problem.dynamics, problem.reward, problem.expert, GRID, discount=problem.discount)
+    for band in found.pairs:
+        b, a = band.pair
+        error = np.abs(truth[b] - truth[a] - band.estimate(GRID[:, None]))
+        guess = columns.values(GRID[:, None]) @ (surrogate.fits[b] - surrogate.fits[a])
+        uncorrected = np.abs(truth[b] - truth[a] - guess).max()
+        assert (error <= band.radius(GRID[:, None])).all() and band.estimation.max() < 1e-3 * uncorrected
+        assert error.max() < 0.2 * uncorrected  # the correction takes out the first order
+
+
+@pytest.mark.parametrize("seed", [1, 3, *sizes(14, 2, 9, 11, 13, 19)])
+def test_nothing_a_certificate_says_is_false(seed, monkeypatch):
+    monkeypatch.setattr(experiment, "POLYNOMIAL", 15_000)
+    run = experiment.judge(seed)
+    assert not any(run[name] for name in experiment.WRONG)
+
+
+def test_the_thermostat_is_within_its_bands():
+    room = experiment.comfort(noise=0.6, discount=0.7)
+    found = certirl.certify(
+        room.reward,
+        room.dynamics,
+        expert=room.expert,
+        discount=0.7,
+        columns=certirl.Legendre(9),
+        tail=room.dynamics.tail,
+        samples=20_000,
+        rng=1,
+    )
+    told = bands(found.surrogate, found.evidence, delta=0.05, tail=found.tail)
+    truth = outcomes(room.dynamics, room.reward, room.expert, GRID, discount=0.7)
+    for band in told.pairs:
+        error = truth[band.pair[0]] - truth[band.pair[1]] - band.estimate(GRID[:, None])
+        assert (np.abs(error) <= band.radius(GRID[:, None])).all()
+    for width, visits in zip(found.surrogate.widths, told.visits, strict=True):
+        y, w = _quadrature(room.dynamics, room.expert.switches)
+        tent = np.maximum(0, 1 - room.expert.away(y[:, None]) / width)
+        assert visits >= max((room.dynamics.density(y, GRID, a) @ (w * tent)).max() for a in range(3)) - 1e-3
+    assert told.span <= np.ptp(truth) * 10  # of the order of the value's span
+
+
+def test_it_holds_says_where_and_is_told_in_words(certificate, problem):
+    assert certificate.holds and certificate.word == "certified"
+    assert 0 < certificate.half_width <= 0.2 and 0 < certificate.share < 0.4
+    text = str(certificate)
+    assert text.startswith(
+        "Certified with probability 0.95: what the expert does is strictly best farther than 0.2 from its"
+    )
+    assert (
+        "regret   at most" in text
+        and "assumed: between neighbours of 4001 states of [-1, 1] the expert takes only" in text
+    )
+    assert sum(certificate.spending.values()) == pytest.approx(0.05)
+    assert certificate.margin == pytest.approx(certificate.estimated - sum(certificate.losses.values()))
+
+
+def test_saved_and_loaded_it_derives_the_same_verdict(certificate, tmp_path):
+    again = load(certificate.save(tmp_path / "proof"))
+    assert str(again).splitlines()[1:] == str(certificate).splitlines()[1:]
+    assert str(again).startswith("Claims to be certified with probability 0.95 (not verified: certirl check ")
+    assert again.margin == pytest.approx(certificate.margin, rel=1e-9)
+
+
+def test_without_a_tail_it_is_conditional_only(problem, certificate):
+    settings = {"expert": problem.expert, "discount": problem.discount, "columns": COLUMNS, "tube": 0.2}
+    found = certirl.certify(problem.reward, problem.dynamics, samples=60_000, rng=0, **settings)
+    assert not found.holds and found.word == "conditional" and "declare a tail" in str(found)
+    assert found.margin == pytest.approx(certificate.margin)
+
+
+def test_too_few_samples_are_forecast_and_the_reward_upside_down_is_never_certified(problem):
+    settings = {"expert": problem.expert, "discount": problem.discount, "columns": COLUMNS, "tail": 0, "tube": 0.2}
+    few = certirl.certify(problem.reward, problem.dynamics, samples=1_500, rng=0, **settings)
+    assert few.word == "not certified" and 1_200 < few.samples_needed < 60_000
+    assert f"about {few.samples_needed:,} fresh transitions per action should do" in str(few)
+    wrong = certirl.certify(lambda s: -problem.reward(s), problem.dynamics, samples=60_000, rng=0, **settings)
+    assert wrong.word == "not certified" and wrong.samples_needed is None and wrong.margin < 0
+
+
+def test_an_experts_assumption_becomes_the_certificates(problem):
+    class Estimated:
+        assumption = "the policy was estimated from 500 demonstrations"
+
+        def __call__(self, states):
+            return problem.expert(states)
+
+    settings = {"expert": Estimated(), "discount": problem.discount, "columns": COLUMNS, "tail": 0}
+    found = certirl.certify(problem.reward, problem.dynamics, samples=3_000, rng=0, **settings)
+    assert "the policy was estimated from 500 demonstrations" in found.assumptions
+
+
+def test_actions_that_the_expert_mixes_tie_within_a_bound():
+    dynamics = certirl.problems.random_polynomial(seed=7)
+
+    class Twin:
+        """Actions 0 and 1 do the same, action 2 is the rival."""
+
+        n_actions, domain, thread_safe = 3, dynamics.domain, True
+
+        def sample(self, states, action, rng):
+            return dynamics.sample(states, 0 if action < 2 else 1, rng)
+
+    def expert(states):
+        return np.tile([0.5, 0.5, 0.0], (len(states), 1))
+
+    reward = certirl.solve(dynamics, basis=certirl.Legendre(11), columns=3, discount=0.7, samples=9_000, rng=0)
+    settings = {"expert": expert, "discount": 0.7, "columns": COLUMNS, "tail": 0}
+    found = certirl.certify(reward.reward, Twin(), samples=60_000, rng=0, **settings)
+    assert found.holds and len(found.tube) == 0
+    assert 0 < found.ties < 0.2 * found.estimated
+    assert "ties     actions that the expert mixes differ by" in str(
+        found
+    ) and "may do beats the rest everywhere" in str(found)
+
+
+class Shifts:
+    """From s to 0.8 with probability ½ + ε_a(s), else to −0.8: V(0.8) − V(−0.8) = 1 makes D_ba = ε_b − ε_a."""
+
+    n_actions, domain, thread_safe = 3, ((-1.0, 1.0),), True
+    chances = staticmethod(lambda s: (0.5 + 0.2 * s + 0.05, 0.5 + 0.2 * s, 0.5 - 0.2 * s))
+
+    def sample(self, states, action, rng):
+        return np.where(rng.random(len(states)) < self.chances(states[:, 0])[action], 0.8, -0.8)
+
+
+def test_a_mixing_expert_takes_what_the_best_policy_may_not_take_and_no_more_is_said():
+    def expert(states):  # action 1 is worse than action 0 by 0.05 wherever both are mixed
+        return np.where(states > 0, [0.5, 0.5, 0.0], [0.0, 0.0, 1.0])
+
+    # V(0.8) − V(−0.8) = 1, for R = V − γP_πV at the two places, up to a constant
+    gained = 1 - 0.3 * (0.5 * 0.71 + 0.5 * 0.66 - 0.66)
+    settings = {"expert": expert, "discount": 0.3, "columns": certirl.Legendre(2), "tail": 0, "tube": 0.3}
+    found = certirl.certify(lambda s: gained * (s[:, 0] > 0), Shifts(), samples=400_000, rng=0, **settings)
+    assert found.holds and 0 < found.settled < 1
+    assert "the best policy takes only actions that the expert takes" in str(found)
+    assert "does as the expert" not in str(found)
+
+
+def test_an_expert_that_takes_every_action_is_not_certified_in_any_word():
+    settings = {"expert": lambda s: np.full((len(s), 3), 1 / 3), "discount": 0.5, "columns": certirl.Legendre(2)}
+    found = certirl.certify(lambda s: s[:, 0], Shifts(), tail=0, samples=3_000, rng=0, **settings)
+    assert not found.holds and found.word == "not certified"
+    assert str(found).startswith("Not certified: no action is left to compare")
+    assert "declare a tail" not in str(found) and "too little data" not in str(found)
+
+
+class Led:
+    """Next states are given places; action 0 leads to the first half of them more often."""
+
+    n_actions, domain, thread_safe = 2, ((-1.0, 1.0),), True
+
+    def __init__(self, *places):
+        self.places = np.array(places)
+
+    def sample(self, states, action, rng):
+        half, u = len(self.places) // 2, rng.random(len(states))
+        first = u < (0.7 if action == 0 else 0.3)
+        return self.places[np.where(first, 0, half) + (1e6 * u).astype(int) % half]
+
+
+def test_a_switch_within_a_cell_that_the_data_show_is_refused():
+    """The expert errs within a hundred-thousandth of a state that is met all the time: its regret was understated."""
+
+    def expert(states):
+        return np.abs(states[:, 0] - 0.50025) < 1e-5
+
+    settings = {"expert": expert, "discount": 0.9, "columns": certirl.Legendre(1), "tail": 0, "tube": 0.1}
+    with pytest.raises(ValueError, match=r"takes action 1 at s = 0.50025 and nowhere around it .* within a cell"):
+        certirl.certify(lambda s: s[:, 0], Led(0.50025, -0.5), samples=4_000, rng=0, **settings)
+    found = certirl.certify(lambda s: s[:, 0], Led(0.7, -0.5), samples=4_000, rng=0, **settings)
+    assert found.holds  # what no data show is assumed, and said so
+    assert any("takes only what it takes at one of the two" in said for said in found.assumptions)
+
+
+def test_states_beside_a_switch_at_the_end_of_a_cell_are_not_taken_for_a_hidden_one():
+    places = [place for i in (1, 700, 1333, 2000, 2001, 3999) for place in _beside(-1 + 2 * i / 4000)]
+    for switch in (-1 + 2 * 700 / 4000, 0.0, np.linspace(-1, 1, 4001)[1333]):
+        settings = {"discount": 0.5, "columns": certirl.Legendre(1), "tail": 0, "tube": 0.1, "samples": 4_000, "rng": 0}
+        for expert in (lambda s, at=switch: s[:, 0] >= at, lambda s, at=switch: s[:, 0] > at):
+            found = certirl.certify(lambda s: s[:, 0], Led(*places), expert=expert, **settings)
+            assert len(found.lookup.switches) == 1
+
+
+def _beside(place):
+    return np.nextafter(place, -2), place, np.nextafter(place, 2), place - 1e-12, place + 1e-12
+
+
+def test_the_span_of_a_value_is_bounded_with_its_rounding():
+    """On a circle V differs at the two ends by R alone: a large constant leaves few digits of that difference."""
+    settings = {"expert": lambda s: s[:, 0] > 0, "discount": 0.97, "columns": certirl.Fourier(3), "tail": 0}
+    for constant in (0.0, 2e8):
+        found = certirl.certify(
+            lambda s, large=constant: 1.7666 * (s[:, 0] < 0.5) + large, Led(0.7, -0.5), samples=4_000, rng=0, **settings
+        )
+        assert found.value_span <= 1.7666 and (found.value_span > 1.766) == (constant == 0)
+
+
+def test_one_action_still_gets_the_certificate_it_had(problem):
+    settings = {"discount": 0.7, "columns": COLUMNS, "tail": 0, "samples": 3_000, "rng": 0}
+    found = certirl.certify(problem.reward, problem.dynamics, expert=0, **settings)
+    assert isinstance(found, certirl.Certificate)
+    with pytest.raises(ValueError, match="leave tube out"):
+        certirl.certify(problem.reward, problem.dynamics, expert=0, tube=0.1, **settings)
+
+
+def test_evidence_adds_up_and_keeps_pairs_apart(certificate, problem):
+    columns = certificate.surrogate.columns
+    parts = [draw(problem.dynamics, columns, 500, seed, paired=True) for seed in (1, 2)]
+    whole = gather(certificate.surrogate, [piece for part in parts for piece in part])
+    added = gather(certificate.surrogate, parts[0]) + gather(certificate.surrogate, parts[1])
+    assert np.allclose(whole.wobble, added.wobble) and (whole.counts == added.counts).all()
+    alone = gather(certificate.surrogate, draw(problem.dynamics, columns, 500, 1))
+    assert not alone.paired and not alone.spread[0, 1].any()
+    with pytest.raises(ValueError, match="weighed separately"):
+        whole + alone
+
+
+def test_the_tube_is_what_brute_force_finds():
+    columns = certirl.Legendre(3).on(((-1.0, 1.0),))
+    line = np.linalg.solve(columns.values(np.array([[-1.0], [0.0], [1.0]])), [1.0, 0.0, -1.0])  # −s
+    expert = Steps((0.1,), (0, 1))
+    band = Band((0, 1), columns, line, np.full(40, 0.25), np.zeros(40), 0.0, 0.0)
+    lookup = look_up(as_policy(expert, 2), columns.domain)
+    widths = np.array([0.5])
+    told = Bands((band,), np.array([0.2]), 1.0)
+    tube = read_tube(told, lookup, allowed=0.3, widths=widths, discount=0.5)
+    # Action 0 is proved where −s > 0.25, action 1 where s > 0.25.
+    assert tube.undecided == pytest.approx(np.array([[-0.25, 0.25]]), abs=2e-3)
+    assert tube.half_width == pytest.approx(0.35, abs=2e-3) and tube.share == pytest.approx(0.25, abs=2e-3)
+    assert tube.margin < 0  # at −0.2 the expert takes 0, by 0.2 ± 0.25
+    assert tube.shortfall == pytest.approx(0.35, abs=2e-3)  # at 0.1 from below
+    wider = read_tube(told, lookup, allowed=0.4, widths=widths, discount=0.5)
+    assert wider.margin == pytest.approx(0.05, abs=2e-3)
+    assert wider.state == pytest.approx(-0.3, abs=2e-3) and wider.action == 1
+    covered = np.linspace(-1, 1, 100_001)
+    short = np.maximum(0, 0.25 - np.where(covered < 0.1, -covered, covered))
+    tent = np.maximum(1e-300, 1 - np.abs(covered - 0.1) / 0.5)
+    stretched = (short / tent)[short > 0].max() * 0.2
+    assert wider.regret == pytest.approx(0.5 * (0.35 + min(stretched, 0.35)), rel=2e-2)
+    beyond = covered[np.abs(covered) - 0.25 <= wider.regret]  # where the margin is no larger than the regret
+    assert wider.settled == pytest.approx(np.abs(beyond - 0.1).max(), abs=3e-3)
+
+
+def test_a_band_keeps_to_its_points_and_its_reach():
+    columns = certirl.Legendre(4).on(((-1.0, 1.0),))
+    narrow = 0.1 + 0.9 * spread_points(columns, 60)[:, 0] ** 2  # known best in the middle
+    band = Band((0, 1), columns, np.zeros(4), narrow, np.zeros(60), 0.01, 0.0)
+    radius, errors = band.radius(GRID[:, None]), np.random.default_rng(0).standard_normal((4000, 4))
+    assert radius[len(GRID) // 2] < 0.25 < 0.9 < radius[0]  # far from the largest
+    at_points = errors @ columns.values(spread_points(columns, 60)).T
+    scaled = errors / (np.abs(at_points) / narrow).max(axis=1, keepdims=True)  # as large as the points allow
+    values = np.abs(scaled @ columns.values(GRID[:, None]).T)
+    assert (values <= radius - 0.01 + 1e-9).all() and (values / radius).max() > 0.9
+    near = np.stack([values[:, i : len(GRID) - 8 + i] for i in range(9)]).max(axis=0)
+    reach = 4 * (GRID[1] - GRID[0])
+    assert (near <= band.radius(GRID[4:-4, None], reach)).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"tube": 3.0}, "tube must be a half-width strictly between 0 and 2"),
+        ({"columns": None}, "pass discount and columns"),
+        ({"delta": 2.0}, "delta must be a number strictly between 0 and 1"),
+        ({"expert": lambda s: (np.sin(300 * s[:, 0]) > 0).astype(int)}, "every state is within 0.05 of a state where"),
+        ({"expert": lambda s: np.zeros(3)}, "asked about all states at once"),
+        ({"reward_range": None, "reward": lambda s: np.full(len(s), np.nan)}, "finite at every state"),
+    ],
+)
+def test_what_cannot_be_certified_gets_a_sentence(problem, change, sentence):
+    settings = {"expert": problem.expert, "discount": problem.discount, "columns": COLUMNS, "tail": 0} | change
+    reward = settings.pop("reward", problem.reward)
+    with pytest.raises(ValueError, match=sentence):
+        certirl.certify(reward, problem.dynamics, samples=2_000, rng=0, **settings)
+
+
+def test_solve_goes_on_until_the_regret_is_as_small_as_asked(problem):
+    settings = {"expert": problem.expert, "discount": problem.discount, "delta": 0.1, "tail": 0, "columns": 3}
+    settings |= {"tube": 0.2, "rng": 0, "max_samples": 400_000, "progress": False}
+    any_regret, little = (certirl.solve(problem.dynamics, **settings, regret=share) for share in (None, 0.01))
+    assert any_regret.certificate.holds and any_regret.certificate.relative_regret > 0.01
+    assert little.certificate.holds and little.certificate.relative_regret <= 0.01
+    assert little.samples > any_regret.samples
+    true = regret(problem.dynamics, little.reward, problem.expert, discount=problem.discount)
+    assert true <= little.certificate.relative_regret
+    with pytest.raises(ValueError, match="regret must be a share of the value's span strictly between 0 and 1, got 5"):
+        certirl.solve(problem.dynamics, **settings, regret=5)
+
+
+def test_states_are_drawn_beside_the_switches_and_everywhere(problem):
+    case = SwitchingCase.of(as_policy(problem.expert, 3), COLUMNS.on(problem.dynamics.domain), 0.05, 0.9, 0)
+    states = case.design(20_000, np.random.default_rng(0))
+    plain = COLUMNS.on(problem.dynamics.domain).design(20_000, np.random.default_rng(0))
+    beside, expected = ((problem.expert.away(one) < 0.1).mean() for one in (states, plain))
+    assert beside == pytest.approx(0.3 + 0.7 * expected, abs=0.02)
+    assert np.abs(states).max() <= 1 and np.ptp(states) > 1.99
+    never = SwitchingCase.of(as_policy(lambda s: np.zeros(len(s), int), 3), case.columns, 0.05, 0.9, 0)
+    assert never.design is True
+
+
+def test_solve_draws_until_it_is_proved_and_keeps_the_proof(problem, tmp_path):
+    settings = {"expert": problem.expert, "discount": problem.discount, "delta": 0.1, "tail": 0, "columns": 3}
+    solution = certirl.solve(problem.dynamics, tube=0.2, rng=0, max_samples=100_000, progress=False, **settings)
+    assert solution.status == "certified" and solution.certificate.holds
+    truth = experiment.advantages(problem, solution.reward, problem.expert)
+    assert truth[problem.expert.away(experiment.GRID) > 0.2].min() > solution.certificate.margin > 0
+    assert sum(solution.certificate.spending.values()) == pytest.approx(0.1)
+    again = certirl.load(solution.save(tmp_path / "s"))
+    assert str(again).splitlines()[1:] == str(solution).splitlines()[1:] and not again.verified
+    assert str(again).startswith("Claims to be certified with probability 0.9 (not verified: certirl check ")
+    with pytest.raises(ValueError, match="belongs to the columns it was computed for"):
+        certirl.solve(problem.dynamics, rng=0, **settings | {"columns": None})
+    assert replace(solution, certificate=None).certificate is None
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_a_log_is_divided_and_certified_too(problem, paired):
+    columns = COLUMNS.on(problem.dynamics.domain)
+    log = certirl.sample(problem.dynamics, basis=columns, samples=60_000, rng=3, design=True, paired=paired)
+    settings = {"expert": problem.expert, "discount": problem.discount, "columns": columns, "tail": 0, "tube": 0.2}
+    found = certirl.certify(problem.reward, log, **settings)
+    assert found.evidence.paired == paired and found.samples in range(47_000, 48_500)
+    truth = experiment.advantages(problem, problem.reward, problem.expert)
+    assert found.margin < truth[problem.expert.away(experiment.GRID) > 0.2].min()
+    assert found.holds
+
+
+def test_solve_finds_with_one_part_of_a_log_and_proves_with_the_other(problem):
+    columns = COLUMNS.on(problem.dynamics.domain)
+    log = certirl.sample(problem.dynamics, basis=columns, samples=90_000, rng=3, design=True, paired=True)
+    settings = {"expert": problem.expert, "discount": problem.discount, "delta": 0.1, "tail": 0, "columns": 3}
+    solution = certirl.solve(log, tube=0.2, **settings)
+    assert solution.status == "certified" and solution.certificate.samples == 63_000
+    truth = experiment.advantages(problem, solution.reward, problem.expert)
+    assert truth[problem.expert.away(experiment.GRID) > 0.2].min() > solution.certificate.margin > 0
+
+
+def test_a_log_with_ends_is_no_ground_for_a_proof(problem):
+    log = certirl.Transitions(
+        [0.0, 0.1, 0.2], [0, 1, 2], [0.1, 0.2, 0.3], domain=(-1, 1), terminal=[True, False, False]
+    )
+    with pytest.raises(ValueError, match="for problems without terminal states"):
+        certirl.certify(problem.reward, log, expert=problem.expert, discount=0.9, columns=COLUMNS, tail=0)
+
+
+def test_steps_of_one_episode_are_no_ground_for_a_proof_but_one_of_each_is(problem):
+    drawn = certirl.sample(problem.dynamics, basis=COLUMNS, samples=3_000, rng=3, design=True)
+    given = {"domain": drawn.domain, "n_actions": 3}
+    settings = {"expert": problem.expert, "discount": 0.9, "columns": COLUMNS, "tail": 0}
+    rows = (drawn.states, drawn.actions, drawn.next_states)
+    walk = certirl.Transitions(*rows, episodes=np.arange(len(drawn)) // 2, **given)
+    with pytest.raises(ValueError, match="keep one step of every episode"):
+        certirl.certify(problem.reward, walk, **settings)
+    apart = certirl.Transitions(*rows, episodes=np.arange(len(drawn)), **given)
+    plain = certirl.Transitions(*rows, **given)
+    one, other = (certirl.certify(problem.reward, log, **settings) for log in (apart, plain))
+    assert one.margin == other.margin
+
+
+def test_the_regret_that_was_asked_for_is_mentioned_where_it_was_missed(problem):
+    settings = {"expert": problem.expert, "discount": problem.discount, "delta": 0.1, "tail": 0, "columns": 3}
+    settings |= {"tube": 0.2, "rng": 0, "max_samples": 40_000, "progress": False}
+    missed = certirl.solve(problem.dynamics, **settings, regret=1e-4)
+    assert missed.certificate.holds and "(0.01% was asked for: allow more samples)" in str(missed)
+    met = certirl.solve(problem.dynamics, **settings, regret=0.5)
+    assert "was asked for" not in str(met)
+
+
+def test_no_bound_is_no_number(problem):
+    settings = {"expert": problem.expert, "discount": problem.discount, "columns": COLUMNS, "tail": 0, "tube": 0.2}
+    few = certirl.certify(problem.reward, problem.dynamics, samples=60, rng=0, **settings)
+    assert not np.isfinite(few.margin) and not few.holds
+    assert str(few).startswith("Not certified: too little data for any bound farther than 0.2 from its")
+    assert "regret   no bound yet" in str(few) and "inf" not in str(few)
+
+
+def test_the_verdict_of_a_file_is_derived_not_read(problem, tmp_path):
+    settings = {"expert": problem.expert, "discount": problem.discount, "columns": COLUMNS, "tail": 0, "tube": 0.2}
+    wrong = certirl.certify(lambda s: -problem.reward(s), problem.dynamics, samples=6_000, rng=0, **settings)
+    claimed = replace(wrong, holds=True).save(tmp_path / "claimed")
+    with pytest.raises(ValueError, match=r"was changed: the certificate says that it holds, with the margin -"):
+        load(claimed)
+    assert load(wrong.save(tmp_path / "wrong")).word == "not certified"
+
+
+def test_the_tube_must_be_as_large_as_a_cell(problem):
+    settings = {"expert": problem.expert, "discount": problem.discount, "columns": COLUMNS, "tail": 0}
+    with pytest.raises(ValueError, match=r"tube must be at least 0.0005, the size of the cells"):
+        certirl.certify(problem.reward, problem.dynamics, samples=6_000, rng=0, tube=1e-5, **settings)
+
+
+def test_an_expert_who_may_do_anything_leaves_nothing_to_prove(problem):
+    settings = {"discount": problem.discount, "columns": COLUMNS, "tail": 0}
+    third = certirl.certify(
+        problem.reward, problem.dynamics, samples=6_000, rng=0, expert=lambda s: np.full((len(s), 3), 1 / 3), **settings
+    )
+    assert not third.holds
+
+
+def test_probabilities_add_up_exactly(problem):
+    policy = as_policy(lambda s: np.tile([0.5, 0.5 + 9e-7, 0.0], (len(s), 1)), 3)
+    assert np.abs(policy.probabilities(GRID[:, None]).sum(axis=1) - 1).max() < 1e-15
+
+
+@pytest.mark.parametrize("budget", [120, 200, 250])
+def test_a_budget_too_small_for_any_policy_is_refused_at_once(budget):
+    room = certirl.switching_problems.comfort()
+    asked = {"expert": room.expert, "discount": 0.9, "columns": 3, "tail": 0, "delta": 0.05, "rng": 0}
+    with pytest.raises(ValueError, match="max_samples must be at least 400 for 3 columns"):
+        certirl.solve(room.dynamics, max_samples=budget, **asked)
+    assert certirl.solve(room.dynamics, max_samples=400, **asked).status != "certified"

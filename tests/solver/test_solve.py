@@ -1,0 +1,236 @@
+import numpy as np
+import pytest
+
+import certirl
+from certirl.data.moments import accumulate
+from certirl.data.simulator import CHUNK, as_generator, can_pair, draw
+from certirl.fit.choose import best_columns
+from sizes import sizes
+
+PROBLEM = certirl.problems.random_polynomial(seed=7, actions=3, degree=10)
+SETTINGS = {"basis": certirl.Legendre(11), "discount": 0.7, "expert": 0, "rng": 0, "samples": 10_000}
+SOLUTION = certirl.solve(PROBLEM, **SETTINGS)
+
+
+class Walk:
+    """A simulator as a user would write it: five lines."""
+
+    n_actions, domain = 2, ((0.0, 10.0),)
+
+    def sample(self, states, action, rng):
+        step = (0.5, -0.5)[action] + rng.normal(size=states.shape)
+        return np.clip(states + step, 0.0, 10.0)
+
+
+def test_the_contract():
+    assert SOLUTION.status == "solved"
+    assert isinstance(SOLUTION.reward(0.3), float)
+    assert SOLUTION.reward(np.linspace(-1, 1, 5)).shape == (5,)
+    assert SOLUTION.reward(np.zeros((5, 1))).shape == (5,)
+    assert SOLUTION.reward.derivative(0.3) == pytest.approx(
+        (SOLUTION.reward(0.3 + 1e-6) - SOLUTION.reward(0.3 - 1e-6)) / 2e-6, rel=1e-5
+    )
+    assert SOLUTION.reward.coefficients.shape == (11,) and SOLUTION.reward.basis.size == 11
+    assert SOLUTION.margin == pytest.approx(1) and SOLUTION.samples == 10_000
+    assert PROBLEM.true_margin(SOLUTION.reward, discount=0.7) > 0
+
+
+def test_the_print_has_six_lines_and_never_says_more_than_is_known():
+    lines = str(SOLUTION).splitlines()
+    assert len(lines) == 6
+    assert lines[0].startswith("Solved, not certified")
+    assert "10,000 transitions" in str(SOLUTION) and "Legendre(11)" in str(SOLUTION)
+
+
+def test_the_estimated_margin_is_the_minimum_of_the_curves():
+    states = np.linspace(-1, 1, 5001)
+    curves = SOLUTION.margins(states)
+    assert curves.min() == pytest.approx(SOLUTION.margin, abs=1e-6) and curves.min() >= SOLUTION.margin - 1e-9
+    at_worst = SOLUTION.margins(SOLUTION.worst_state[None])[SOLUTION.rivals.index(SOLUTION.worst_action), 0]
+    assert at_worst == pytest.approx(SOLUTION.margin, abs=1e-9)
+
+
+def test_the_steps_give_what_solve_gives():
+    rng = as_generator(0)
+    assert can_pair(PROBLEM, certirl.Legendre(11), rng)
+    data = certirl.sample(PROBLEM, basis=certirl.Legendre(11), samples=10_000, rng=rng, design=True, paired=True)
+    operators = certirl.estimate(certirl.measure(data, basis=certirl.Legendre(11)), columns=SOLUTION.columns)
+    found = certirl.recover(certirl.bellman(operators, discount=0.7))
+    np.testing.assert_allclose(found.reward.coefficients, SOLUTION.reward.coefficients, rtol=1e-5, atol=1e-5)
+
+
+def test_transitions_on_file_are_as_good_as_the_simulator():
+    rng = as_generator(0)
+    rng.spawn(1)  # the stream on which `solve` tries whether actions can be paired
+    data = certirl.sample(PROBLEM, basis=certirl.Legendre(11), samples=10_000, rng=rng, design=True, paired=True)
+    solution = certirl.solve(data, basis=certirl.Legendre(11), discount=0.7)
+    np.testing.assert_allclose(solution.reward.coefficients, SOLUTION.reward.coefficients, rtol=1e-4, atol=1e-4)
+    assert solution.samples == 10_000
+
+
+class Rejecting(Walk):
+    """Uses as many random numbers as it takes, which depends on the action."""
+
+    def sample(self, states, action, rng):
+        shape = 2.0 + 3 * action
+        return np.clip(states + (1 - 2 * action) * rng.gamma(shape, 0.2, size=states.shape), 0.0, 10.0)
+
+
+def test_actions_are_not_paired_where_rows_would_share_random_numbers():
+    assert can_pair(Walk(), certirl.Legendre(3), 0)
+    assert not can_pair(Rejecting(), certirl.Legendre(3), 0)
+    with pytest.raises(ValueError, match="paired=False"):
+        certirl.sample(Rejecting(), basis=certirl.Legendre(3), samples=500, rng=0, paired=True)
+    assert certirl.solve(Rejecting(), discount=0.8, rng=0, samples=5_000).status == "solved"
+    proved = certirl.solve(
+        Rejecting(), discount=0.8, rng=0, basis=certirl.Legendre(7), columns=7, delta=0.1, max_samples=50_000
+    )
+    assert not proved.certificate.evidence.paired
+
+
+def test_an_ordinary_log_needs_no_pairs():
+    data = certirl.sample(PROBLEM, basis=certirl.Legendre(11), samples=20_000, rng=0)
+    shuffled = np.random.default_rng(0).permutation(len(data))
+    log = certirl.Transitions(
+        data.states[shuffled], data.actions[shuffled], data.next_states[shuffled], domain=PROBLEM.domain
+    )
+    solution = certirl.solve(log, discount=0.7)
+    assert PROBLEM.true_margin(solution.reward, discount=0.7) > 0
+
+
+def test_common_random_numbers_take_noise_off_the_margin():
+    errors = {}
+    for paired in (False, True):
+        data = certirl.sample(PROBLEM, basis=certirl.Legendre(11), samples=10_000, rng=0, design=True, paired=paired)
+        errors[paired] = certirl.solve(data, basis=certirl.Legendre(11), columns=3, discount=0.7).standard_error
+    assert errors[True] < 0.8 * errors[False]
+
+
+def test_seeds_repeat_and_differ():
+    again = certirl.solve(PROBLEM, **SETTINGS)
+    np.testing.assert_array_equal(again.reward.coefficients, SOLUTION.reward.coefficients)
+    other = certirl.solve(PROBLEM, **SETTINGS | {"rng": 1})
+    assert not np.allclose(other.reward.coefficients, SOLUTION.reward.coefficients)
+
+
+@pytest.mark.parametrize(
+    ("problem", "family", "discount"),
+    [
+        (PROBLEM, "Legendre", 0.7),
+        (certirl.problems.thermostat(), "Legendre", 0.9),
+        (certirl.problems.circle(), "Fourier", 0.9),
+    ],
+    ids=lambda x: getattr(x, "name", str(x)),
+)
+def test_left_to_itself_it_finds_the_right_family_and_a_true_reward(problem, family, discount):
+    solution = certirl.solve(problem, discount=discount, rng=0, samples=40_000)
+    assert solution.basis.kind == family
+    assert family in solution.choice and "held-out" in solution.choice
+    assert problem.true_margin(solution.reward, discount=discount) > 0
+
+
+def test_enough_data_finds_the_true_number_of_columns():
+    basis = certirl.Legendre(11).on(PROBLEM.domain)
+    (folds,) = accumulate(draw(PROBLEM, basis, 60_000, 3), [(basis, basis)], n_actions=3, folds=5)
+    assert best_columns(folds) == 3
+
+
+def test_a_five_line_simulator_works():
+    solution = certirl.solve(Walk(), discount=0.9, rng=0, samples=20_000)
+    assert solution.status == "solved"
+    assert solution.reward(9.0) > solution.reward(1.0)  # the expert always goes right
+
+
+@pytest.mark.parametrize("objective", ["l1", "max-margin"])
+@pytest.mark.parametrize("form", ["mean", "least-squares"])
+def test_every_combination_of_form_and_objective_runs(objective, form):
+    solution = certirl.solve(PROBLEM, **SETTINGS | {"basis": certirl.Fourier(11)}, objective=objective, form=form)
+    assert solution.status == "solved" and solution.objective == objective and solution.form == form
+
+
+def test_units_do_not_matter():
+    """The same walk in centimetres: the same Ẑ, so the same coefficients."""
+
+    class Centimetres(Walk):
+        domain = ((0.0, 1000.0),)
+
+        def sample(self, states, action, rng):
+            return 100 * super().sample(states / 100, action, rng)
+
+    one = certirl.solve(Walk(), basis=certirl.Legendre(7), discount=0.9, rng=0, samples=5_000)
+    other = certirl.solve(Centimetres(), basis=certirl.Legendre(7), discount=0.9, rng=0, samples=5_000)
+    np.testing.assert_allclose(one.reward.coefficients, other.reward.coefficients, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("count", sizes(15, 60))
+def test_share_solved_correctly_on_the_papers_problems(count):
+    """The bar of the defaults on fixed seeds; benchmarks/accuracy.py prints the whole table beside its peers."""
+    for samples, bar in ((1_000, 0.55), (10_000, 0.85)):
+        right = 0
+        for seed in range(count):
+            problem = certirl.problems.random_polynomial(seed=seed)
+            solution = certirl.solve(problem, basis=certirl.Legendre(11), discount=0.7, rng=seed, samples=samples)
+            right += solution.reward is not None and problem.true_margin(solution.reward, discount=0.7) > 0
+        assert right / count >= bar
+
+
+@pytest.mark.parametrize("count", sizes(4, 20))
+def test_share_solved_correctly_with_nothing_given_and_much_data(count):
+    right = 0
+    for seed in range(count):
+        problem = certirl.problems.random_polynomial(seed=seed)
+        solution = certirl.solve(problem, discount=0.7, rng=seed, samples=100_000)
+        right += solution.reward is not None and problem.true_margin(solution.reward, discount=0.7) > 0
+    assert right / count >= 0.93
+
+
+@pytest.mark.parametrize("basis", [None, certirl.Legendre(7), certirl.Legendre(11)], ids=str)
+def test_deterministic_dynamics_are_fine(basis):
+    class Drift:
+        n_actions, domain = 3, ((-1.0, 1.0),)
+
+        def sample(self, states, action, rng):
+            return 0.5 * states + (0.3, 0.0, -0.3)[action]
+
+    solution = certirl.solve(Drift(), discount=0.9, rng=0, samples=2_000, basis=basis)
+    assert solution.status == "solved"
+    assert "standard error" not in str(solution)  # what is left of it is rounding
+    states = np.linspace(-1, 1, 201)
+    returns = []
+    for shift in (0.3, 0.0, -0.3):  # one step of each action, the expert's ever after
+        s = 0.5 * states + shift
+        returns.append(np.zeros_like(s))
+        for step in range(300):
+            returns[-1] += 0.9**step * solution.reward(s)
+            s = 0.5 * s + 0.3
+    assert (returns[0] > returns[1]).all() and (returns[0] > returns[2]).all()
+
+
+def test_progress_is_reported():
+    seen = []
+    settings = SETTINGS | {"samples": CHUNK + 1}
+    certirl.solve(PROBLEM, **settings, progress=lambda done, total: seen.append((done, total)))
+    assert len(seen) == 2 and seen[0][0] in (3, 3 * CHUNK) and seen[1] == (3 * CHUNK + 3, 3 * CHUNK + 3)
+
+
+def test_a_pipe_stays_silent(capfd):
+    certirl.solve(PROBLEM, **SETTINGS)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_solution_within_the_noise_says_so():
+    problem = certirl.problems.unsolvable(seed=1)
+    solution = certirl.solve(problem, basis=certirl.Legendre(11), discount=0.7, rng=0, samples=5_000)
+    assert solution.within_noise and str(solution).startswith("Solved, not certified, within the noise")
+
+
+def test_an_infeasible_solution_prints_its_witness():
+    problem = certirl.problems.unsolvable(seed=1)
+    from certirl.solver.solution import build
+
+    operators = problem.operators(certirl.Legendre(11))
+    criterion = certirl.bellman(operators, discount=0.7)
+    solution = build(operators, criterion, certirl.recover(criterion), choice="given")
+    assert solution.status == "infeasible" and solution.reward is None
+    assert len(str(solution).splitlines()) == 6
+    assert "witness" in str(solution) and "s = " in str(solution)
