@@ -19,7 +19,7 @@ import methods
 import numpy as np
 
 import certirl
-from certirl.data.expert_grid import BoxLookup
+from certirl.data.expert_grid import ExpertGrid
 from certirl.functions.boxes import of_degree
 from certirl.problems.box_switching import Greedy, Judgement, Truth, judge
 from certirl.problems.boxes import Whirl, random_independent
@@ -102,7 +102,7 @@ def surely_away(truth: Truth, own: np.ndarray) -> np.ndarray:
     """No more than the distance from each state of the grid to the nearest switch, by its neighbours' actions."""
     along = round(len(truth.states) ** 0.5)
     corners = tuple(zip(truth.states.min(axis=0), truth.states.max(axis=0), strict=True))  # of the grid, not of the box
-    lookup = BoxLookup(corners, np.eye(truth.problem.n_actions, dtype=bool)[own].reshape(along, along, -1))
+    lookup = ExpertGrid(corners, np.eye(truth.problem.n_actions, dtype=bool)[own].reshape(along, along, -1))
     return np.maximum(lookup.marks.ravel() - 1.1 * lookup.reach, 0.0)
 
 

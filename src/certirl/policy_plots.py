@@ -106,7 +106,7 @@ def _mark_tube(proof: PolicyCertificate, ax: Any) -> None:
     for number, (left, right) in enumerate(proof.tube):
         label = f"tube: not decided, {proof.share:.1%} of the states" if number == 0 else None
         ax.axvspan(left, right, color="0.3", alpha=0.3, lw=0, label=label)
-    for number, switch in enumerate(proof.lookup.switches):
+    for number, switch in enumerate(proof.lookup.switches[:, 0]):
         for side in (-1, 1):
             label = f"half-width asked for, {proof.allowed:.3g}" if number == 0 and side < 0 else None
             ax.axvline(switch + side * proof.allowed, color="0.2", linewidth=1, linestyle=":", label=label)

@@ -15,7 +15,7 @@ from certirl.checker import policies as check_policies
 from certirl.checker import records as check_records
 from certirl.checker.files import check as check_policy
 from certirl.checker.files import main
-from certirl.data import expert_grid as lookups
+from certirl.data.expert_grid import CELLS_ALONG
 from certirl.functions import inequalities as concentration
 from certirl.functions.bases import Chebyshev, Fourier, Legendre
 from certirl.functions.products import lifted, product_basis
@@ -43,7 +43,7 @@ def certify(dynamics, expert, cells=400, **changes):
     """A certificate whose tube is read off fewer cells than usual, to be quick."""
     settings = {"columns": Legendre(3), "tail": 0, "samples": 30_000, "rng": 1, "discount": 0.8, "tube": 0.2} | changes
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lookups, "CELLS", cells)
+        patch.setitem(CELLS_ALONG, 1, cells)
         return certirl.certify(settings.pop("reward", wish), dynamics, expert=expert, **settings)
 
 
@@ -88,7 +88,7 @@ def agreed(path, certificate, verdict):
 
 
 def test_confirms_what_is_proved_at_the_usual_number_of_cells(dynamics, expert, tmp_path):
-    proof = certify(dynamics, expert, cells=lookups.CELLS, samples=100_000, tube=0.05)
+    proof = certify(dynamics, expert, cells=CELLS_ALONG[1], samples=100_000, tube=0.05)
     found = agreed(proof.save(tmp_path / "c"), proof, "confirmed")
     assert proof.ties == 0 and 0 < proof.half_width < 0.05 and proof.value_span > 0
     for part in (
@@ -282,7 +282,7 @@ def test_damage_is_one_sentence(tmp_path, copy, name):
 def solution(dynamics, expert):
     settings = {"expert": expert, "discount": 0.8, "delta": 0.1, "tail": 0, "columns": 3, "tube": 0.2}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lookups, "CELLS", 400)
+        patch.setitem(CELLS_ALONG, 1, 400)
         return certirl.solve(dynamics, rng=0, max_samples=100_000, progress=False, **settings)
 
 

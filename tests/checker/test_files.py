@@ -16,7 +16,7 @@ import pytest
 
 import certirl
 from certirl import cli
-from certirl.data import expert_grid as lookups
+from certirl.data.expert_grid import CELLS_ALONG
 
 KINDS = ("action", "sum", "policy", "policy solution")
 SETTINGS = {"discount": 0.7, "delta": 0.05, "tail": 0, "rng": 0, "progress": False}
@@ -55,7 +55,7 @@ def saved(kind):
         assert all(part.coefficients.any() for part in found.reward.parts)
     else:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(lookups, "CELLS", 40)
+            patch.setitem(CELLS_ALONG, 1, 40)
             switching = SETTINGS | {"expert": away_from_zero, "tube": 0.4}
             if kind == "policy":
                 found = certirl.certify(climb, torn, columns=certirl.Legendre(2), samples=20_000, **switching)

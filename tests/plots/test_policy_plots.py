@@ -49,7 +49,7 @@ def test_outside_the_tube_every_lower_bound_is_positive_and_the_margin_is_below_
     in_tube = ((proof.tube[:, :1] <= states) & (states <= proof.tube[:, 1:])).any(axis=0)
     least = proof.advantage(states)[1]
     assert np.nanmin(least[:, ~in_tube]) > 0 and in_tube.any() and not in_tube.all()
-    away = np.abs(states[:, None] - proof.lookup.switches).min(axis=1) > proof.allowed
+    away = np.abs(states[:, None] - proof.lookup.switches[:, 0]).min(axis=1) > proof.allowed
     assert proof.margin <= np.nanmin(least[:, away]) <= proof.margin + 0.02 * proof.estimated
 
 
@@ -79,7 +79,7 @@ def test_the_picture_shows_the_best_rival_its_band_the_tube_and_what_was_asked_f
     assert any(word.startswith("tube: not decided") for word in words)
     assert f"half-width asked for, {proof.allowed:.3g}" in words and "the expert takes action 0" in words
     dotted = sorted(line.get_xdata()[0] for line in ax.lines if line.get_linestyle() == ":")
-    expected = np.sort(np.concatenate([proof.lookup.switches - 0.2, proof.lookup.switches + 0.2]))
+    expected = np.sort(np.concatenate([proof.lookup.switches[:, 0] - 0.2, proof.lookup.switches[:, 0] + 0.2]))
     np.testing.assert_allclose(dotted, expected)
     assert "certified" in ax.get_title() and f"{proof.relative_regret:.1%}" in ax.get_title()
     plt.close("all")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import certirl
-from certirl.data.expert_grid import BoxLookup, look_up
+from certirl.data.expert_grid import expert_grid
 from certirl.data.policy import as_policy
 from certirl.data.simulator import draw
 from certirl.functions.bounded import bounded
@@ -71,7 +71,7 @@ def test_without_noise_the_true_curve_is_within_the_remainder(seed):
     case = experiment.a_case(seed)
     policy = as_policy(case.expert, 3)
     training = draw(case.truth.problem, COLUMNS, 4000, seed, design=True, paired=True)
-    settings = {"switches": look_up(policy, SQUARE).marks, "widths": np.array([0.3])}
+    settings = {"switches": expert_grid(policy, SQUARE).marks, "widths": np.array([0.3])}
     reward = bounded(case.reward, SQUARE, (-40.0, 40.0))
     surrogate = fit_policy_surrogate(reward, policy, training, columns=COLUMNS, discount=case.discount, **settings)
     found = bands(surrogate, without_noise(surrogate, case, mesh([np.linspace(-1, 1, 9)] * 2)), delta=0.05, tail=0.0)
@@ -181,8 +181,8 @@ def test_a_curve_falls_no_farther_within_a_cell_than_is_said():
 def test_the_tube_is_what_brute_force_finds():
     columns = certirl.product(certirl.Legendre(2), certirl.Legendre(2)).on(SQUARE)
     plane = np.linalg.lstsq(columns.values(GRID), -GRID[:, 0], rcond=None)[0]  # J_0 − J_1 = −s_1
-    lookup = look_up(as_policy(lambda s: (s[:, 0] > 0.1).astype(int), 2), SQUARE)
-    assert isinstance(lookup, BoxLookup) and np.allclose(lookup.switches[:, 0], 0.1, atol=6e-3)
+    lookup = expert_grid(as_policy(lambda s: (s[:, 0] > 0.1).astype(int), 2), SQUARE)
+    assert np.allclose(lookup.switches[:, 0], 0.1, atol=6e-3)
     assert np.allclose(lookup.away, np.abs(lookup.states[:, 0] - 0.1), atol=6e-3)
     shape = frame(columns).band.counts
     told = Bands((Band((0, 1), columns, plane, np.full(shape, 0.2), np.zeros(shape), 0.0, 0.0),), np.array([0.3]), 1.0)
@@ -198,7 +198,9 @@ def test_the_tube_is_what_brute_force_finds():
 
 
 def test_where_three_regions_meet_all_their_actions_count():
-    lookup = look_up(as_policy(lambda s: np.where(s[:, 1] > 0.0012, 0, np.where(s[:, 0] > 0.0013, 1, 2)), 3), SQUARE)
+    lookup = expert_grid(
+        as_policy(lambda s: np.where(s[:, 1] > 0.0012, 0, np.where(s[:, 0] > 0.0013, 1, 2)), 3), SQUARE
+    )
     at = lookup.taken_at(np.array([[0.0012, 0.0011], [0.5, 0.0], [0.5, 0.5]]))
     assert at[:, 0].all() and (at[:, 1] == [True, True, False]).all() and (at[:, 2] == [True, False, False]).all()
 
@@ -213,7 +215,7 @@ def test_tents_are_no_lower_on_their_cells_than_is_said(certificate):
 
 def test_states_are_drawn_beside_the_switches(case):
     design = SwitchingCase.of(as_policy(case.expert, 3), COLUMNS, 0.05, 0.7, 0).design
-    states, lookup = design(4000, np.random.default_rng(0)), look_up(as_policy(case.expert, 3), SQUARE)
+    states, lookup = design(4000, np.random.default_rng(0)), expert_grid(as_policy(case.expert, 3), SQUARE)
     near = lookup.away[lookup.cell(states)] < 0.15
     plain = lookup.away[lookup.cell(COLUMNS.design(4000, np.random.default_rng(0)))] < 0.15
     assert near.mean() > plain.mean() + 0.15

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import certirl
-from certirl.data.expert_grid import look_up
+from certirl.data.expert_grid import expert_grid
 from certirl.data.policy import as_policy
 from certirl.data.simulator import draw
 from certirl.functions.bounded import bounded
@@ -68,8 +68,8 @@ def test_without_noise_the_true_curve_is_within_the_remainder(seed):
     policy = as_policy(problem.expert, 3)
     columns = COLUMNS.on(problem.dynamics.domain)
     training = draw(problem.dynamics, columns, 1500, seed, design=True, paired=True)
-    lookup = look_up(policy, columns.domain)
-    settings = {"switches": lookup.switches, "widths": np.array([0.1])}
+    lookup = expert_grid(policy, columns.domain)
+    settings = {"switches": lookup.switches[:, 0], "widths": np.array([0.1])}
     surrogate = fit_policy_surrogate(
         bounded(problem.reward, columns.domain, (-9.0, 9.0)),
         policy,
@@ -302,7 +302,7 @@ def test_the_tube_is_what_brute_force_finds():
     line = np.linalg.solve(columns.values(np.array([[-1.0], [0.0], [1.0]])), [1.0, 0.0, -1.0])  # −s
     expert = Steps((0.1,), (0, 1))
     band = Band((0, 1), columns, line, np.full(40, 0.25), np.zeros(40), 0.0, 0.0)
-    lookup = look_up(as_policy(expert, 2), columns.domain)
+    lookup = expert_grid(as_policy(expert, 2), columns.domain)
     widths = np.array([0.5])
     told = Bands((band,), np.array([0.2]), 1.0)
     tube = read_tube(told, lookup, allowed=0.3, widths=widths, discount=0.5)

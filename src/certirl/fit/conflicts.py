@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.data.expert_grid import Lookup, look_up
+from certirl.data.expert_grid import expert_grid
 from certirl.data.policy import Policy
 from certirl.fit.effects import Effects
 from certirl.fit.program import least_norm
@@ -151,14 +151,14 @@ def contests(policy: Policy, columns: Basis, *, tube: float = 0.0) -> Contests:
     states, notes = columns.grid(4 * columns.size + 1), tuple[str, ...]()
     if policy.constant is None:
         one_coordinate(columns.domain, "a refutation is", switching=True)
-        lookup, ((low, high),) = look_up(policy, columns.domain), columns.domain
-        assert isinstance(lookup, Lookup)
-        tube = tube if len(lookup.switches) else 0.0
-        known = tube + lookup.width / 2  # a switch is somewhere in its cell
-        near = (lookup.switches[:, None] + known * np.multiply.outer(BESIDE, (-1, 1)).ravel()).ravel()[:MOST_BESIDE]
+        grid, ((low, high),) = expert_grid(policy, columns.domain), columns.domain
+        switches = grid.switches[:, 0]
+        tube = tube if len(switches) else 0.0
+        known = tube + float(grid.half[0])  # a switch is somewhere in its cell
+        near = (switches[:, None] + known * np.multiply.outer(BESIDE, (-1, 1)).ravel()).ravel()[:MOST_BESIDE]
         states = np.append(states.ravel(), near[(near > low) & (near < high)])[:, None]
-        states = states[np.abs(states - lookup.switches).min(axis=1, initial=np.inf) > known]
-        notes = (str(lookup), *([policy.assumption] if policy.assumption else []))
+        states = states[np.abs(states - switches).min(axis=1, initial=np.inf) > known]
+        notes = (str(grid), *([policy.assumption] if policy.assumption else []))
     if not len(states):
         raise ValueError(f"a tube of half-width {tube:g} around the expert's switches leaves no state to speak of")
     chances = policy.probabilities(states)

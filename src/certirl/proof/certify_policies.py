@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from certirl.data.design import Near
-from certirl.data.expert_grid import AnyLookup, compared, look_up
+from certirl.data.expert_grid import ExpertGrid, compared, expert_grid
 from certirl.data.policy import Policy, as_policy
 from certirl.data.simulator import Simulator
 from certirl.data.transitions import Piece, Transitions
@@ -33,6 +33,7 @@ from certirl.proof.certify import certify as certify_constant
 from certirl.proof.policy_certificate import PolicyCertificate, conclude_policy
 from certirl.proof.policy_evidence import PolicySurrogate, fit_policy_surrogate, gather
 from certirl.proof.tail import TailLike
+from certirl.proof.tubes import tent_marks
 from certirl.proof.weigh import check_box, check_columns
 
 # Of the domain's width: the half-width of the tube if none is asked for; of three coordinates a coarser look is taken.
@@ -141,7 +142,7 @@ class SwitchingCase(NamedTuple):
 
     policy: Policy
     columns: Basis
-    lookup: AnyLookup
+    lookup: ExpertGrid
     allowed: float
     discount: float
     tail: TailLike
@@ -156,19 +157,19 @@ class SwitchingCase(NamedTuple):
                 f"{policy.n_actions} actions and {columns.size} columns make {functions} functions, and on a box "
                 f"{MOST_FUNCTIONS} are the most: pass fewer columns, say up to a lower total degree"
             )
-        lookup = look_up(policy, columns.domain)
+        lookup = expert_grid(policy, columns.domain)
         return cls(compared(policy, lookup), columns, lookup, allowed_tube(tube, columns.domain), discount, tail)
 
     @property
     def design(self) -> bool | Near:
         """Where to draw states: more beside the switches, where margins are thin."""
-        places, widths = self.lookup.places, np.full(self.columns.dimension, BESIDE * self.allowed)
+        places, widths = self.lookup.switches, np.full(self.columns.dimension, BESIDE * self.allowed)
         return Near(self.columns, places, widths, SHARE) if len(places) else True
 
     def surrogate(self, reward: RewardLike, training: Iterable[Piece]) -> PolicySurrogate:
         """The guesses that training data make for a reward."""
         known = reward if isinstance(reward, BoundedReward) else bounded(reward, self.columns.domain)
-        tents: dict[str, Any] = {"switches": self.lookup.marks, "widths": self.allowed * np.array(WIDTHS)}
+        tents: dict[str, Any] = {"switches": tent_marks(self.lookup), "widths": self.allowed * np.array(WIDTHS)}
         problem: dict[str, Any] = {"columns": self.columns, "discount": self.discount}
         return fit_policy_surrogate(known, self.policy, training, **problem, **tents)
 

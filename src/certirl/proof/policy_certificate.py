@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from certirl.data.expert_grid import AnyLookup, kept
+from certirl.data.expert_grid import ExpertGrid
 from certirl.data.transitions import counted
 from certirl.fit.estimate import MAX_CONDITION
 from certirl.functions.boxes import from_spec
@@ -24,7 +24,7 @@ from certirl.proof.certify import independence, least_enough, unpacked_claim
 from certirl.proof.policy_bounds import SHARES, Bands, bands
 from certirl.proof.policy_evidence import POLICY_SUMS, PolicyEvidence, PolicySurrogate
 from certirl.proof.tail import TailLike, tail_in_words, tail_number
-from certirl.proof.tubes import Tube, read_tube
+from certirl.proof.tubes import Tube, read_tube, tent_marks
 
 KIND = "policy certificate"
 _WORDS = ("holds", "delta", "spending", "tail", "samples", "allowed", "goal")
@@ -88,7 +88,7 @@ class PolicyCertificate(Claim):
     samples: int
     surrogate: PolicySurrogate
     evidence: PolicyEvidence
-    lookup: AnyLookup
+    lookup: ExpertGrid
     goal: float | None = None
     file: str | None = None
     verified: bool = True
@@ -148,7 +148,7 @@ class PolicyCertificate(Claim):
 
     def __str__(self) -> str:
         place = ", ".join(f"{x:.4g}" for x in self.worst_state)
-        tube = self.lookup.told(self.tube)
+        tube = self.lookup.described(self.tube)
         margin = f"at least {self.margin:.3g} there: " if np.isfinite(self.margin) else "no bound yet: "
         compared = f"{margin}{self.account(f' at s = {place} against action {self.worst_action}')}"
         lines = [
@@ -252,7 +252,7 @@ class PolicyCertificate(Claim):
         return archive.write(path, KIND, *self.packed())
 
 
-def _unpacked_grounds(stored: Stored) -> tuple[PolicySurrogate, PolicyEvidence, AnyLookup]:
+def _unpacked_grounds(stored: Stored) -> tuple[PolicySurrogate, PolicyEvidence, ExpertGrid]:
     """What a certificate rests on, but for the reward and the expert."""
     columns = from_spec(stored.field("columns"))
     counts, tents = stored.array("counts", (None,), kinds="iu"), len(stored.array("widths", (None,)))
@@ -272,10 +272,11 @@ def _unpacked_grounds(stored: Stored) -> tuple[PolicySurrogate, PolicyEvidence, 
     numbers |= {"unit": stored.number("unit", least=0, strict=True)}
     numbers |= {"discount": stored.number("discount", least=0, most=1, strict=True)}
     surrogate = PolicySurrogate(columns=columns, reward=None, policy=None, **guesses, **numbers)
-    lookup = kept(columns.domain, stored.array("support", (*around, A), kinds="b"))
+    lookup = ExpertGrid(columns.domain, stored.array("support", (*around, A), kinds="b").astype(bool))
     if not lookup.support.any(axis=-1).all():
         raise ValueError("support must name an action at every state")
-    if surrogate.switches.shape != lookup.marks.shape or not np.allclose(surrogate.switches, lookup.marks, rtol=1e-9):
+    marks = tent_marks(lookup)
+    if surrogate.switches.shape != marks.shape or not np.allclose(surrogate.switches, marks, rtol=1e-9):
         raise ValueError("visits were counted around other switches than its expert's")
     return surrogate, PolicyEvidence(counts=counts, **sums, paired=stored.flag("paired")), lookup
 
@@ -283,7 +284,7 @@ def _unpacked_grounds(stored: Stored) -> tuple[PolicySurrogate, PolicyEvidence, 
 def conclude_policy(
     surrogate: PolicySurrogate,
     evidence: PolicyEvidence,
-    lookup: AnyLookup,
+    lookup: ExpertGrid,
     *,
     allowed: float,
     delta: float,
@@ -334,7 +335,7 @@ def conclude_policy(
     )
 
 
-def read(surrogate: PolicySurrogate, found: Bands, lookup: AnyLookup, allowed: float) -> Tube:
+def read(surrogate: PolicySurrogate, found: Bands, lookup: ExpertGrid, allowed: float) -> Tube:
     """What the bands say about the expert, cell by cell."""
     widths, discount = surrogate.widths, surrogate.discount
     return read_tube(found, lookup, allowed=allowed, widths=widths, discount=discount)

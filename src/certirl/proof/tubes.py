@@ -1,7 +1,7 @@
 """Where an expert is proved strictly best, where not, and what that can cost: bands read off cell by cell.
 
-The states are cut into cells (`lookups`). On each, every band is bounded below over the whole cell by its middle and by
-how far it can fall from there; what the expert does is known at the corners.
+The states are cut into cells (`ExpertGrid`). On each, every band is bounded below over the whole cell by its middle and
+by how far it can fall from there; what the expert does is known at the corners.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.data.expert_grid import AnyLookup
+from certirl.data.expert_grid import ExpertGrid
 from certirl.functions.frames import frame
 from certirl.ground.domain import Array
 from certirl.ground.doors import setting
@@ -60,7 +60,7 @@ class Tube:
         return replace(self, losses=losses, **{name: unit * getattr(self, name) for name in names})
 
 
-def read_tube(bands: Bands, lookup: AnyLookup, *, allowed: float, widths: Array, discount: float) -> Tube:
+def read_tube(bands: Bands, lookup: ExpertGrid, *, allowed: float, widths: Array, discount: float) -> Tube:
     """Where the expert is proved strictly best, and what it can lose elsewhere.
 
     Args:
@@ -104,7 +104,7 @@ def read_tube(bands: Bands, lookup: AnyLookup, *, allowed: float, widths: Array,
     mixed = np.where(taken[:, None] & taken[None] & lookup.steady & ~np.eye(A, dtype=bool)[:, :, None], -lower, 0.0)
     lost = _regret(lookup, short, bands.visits, widths, discount)
     # The best policy's value exceeds the expert's by the regret at most, so a margin above it survives the exchange.
-    disputed = ~lookup.steady | (proved.min(axis=(0, 1)) <= lost)
+    pieces, disputed = lookup.pieces(~decided), ~lookup.steady | (proved.min(axis=(0, 1)) <= lost)
     return Tube(
         margin=float(np.where(outside, proved, np.inf).min()),
         allowed=allowed,
@@ -112,7 +112,7 @@ def read_tube(bands: Bands, lookup: AnyLookup, *, allowed: float, widths: Array,
         state=lookup.states[cell],
         action=worst[1],
         losses=losses,
-        undecided=lookup.pieces(~decided),
+        undecided=pieces[:, 0] if len(lookup.domain) == 1 else pieces,
         decided=decided,
         half_width=float(np.max(away[~decided] + lookup.reach, initial=0.0)),
         share=float(np.mean(~decided)),
@@ -123,16 +123,28 @@ def read_tube(bands: Bands, lookup: AnyLookup, *, allowed: float, widths: Array,
     )
 
 
-def _regret(lookup: AnyLookup, short: Array, visits: Array, widths: Array, discount: float) -> float:
+def _regret(lookup: ExpertGrid, short: Array, visits: Array, widths: Array, discount: float) -> float:
     """The performance difference: γ times the shortfall now, and γ²/(1 − γ) of what is met of it later.
 
     A tent that covers all shortfall, stretched to do so, is met no more often than its visits.
     """
     now, later = float(short.max()), float(short.max())
     if len(widths) and len(lookup.switches) and np.isfinite(now):
-        for cover, visit in zip(lookup.tents(widths), visits, strict=True):
+        for cover, visit in zip(_tents(lookup, widths), visits, strict=True):
             with np.errstate(divide="ignore", invalid="ignore"):
                 stretch = np.where(short > 0, short / cover, 0.0).max()
             if np.isfinite(stretch):
                 later = min(later, float(stretch * visit))
     return discount * (now + discount / (1 - discount) * later)
+
+
+def tent_marks(lookup: ExpertGrid) -> Array:
+    """What `Frame.away` measures distances from: on an interval the switches ``[z]``, on a box its grid's marks."""
+    return lookup.switches[:, 0] if len(lookup.domain) == 1 else lookup.marks
+
+
+def _tents(lookup: ExpertGrid, widths: Array) -> Array:
+    """A lower bound of every tent on every cell ``[w, cells]``; on an interval its slope times half a cell is lost."""
+    if len(lookup.domain) > 1:
+        return lookup.tents(widths)
+    return np.maximum(0.0, 1 - (lookup.away + lookup.half) / widths[:, None])
