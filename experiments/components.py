@@ -24,8 +24,8 @@ import certirl
 from certirl.data.moments import accumulate
 from certirl.data.simulator import draw
 from certirl.fit.bellman import Bellman
-from certirl.fit.decompose import recover_jointly, recover_separately
 from certirl.fit.estimate import estimate
+from certirl.fit.recover import recover_separately
 from certirl.functions.components import Component, SideBySide, as_components
 from certirl.ground import statistics as laws
 from certirl.proof.certify_components import Case, certify_sum
@@ -78,7 +78,7 @@ def solvable(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
         for seed in range(arguments.problems):
             problem = certirl.problems.factorised(seed=seed, components=size)
             parts, criteria = exact(problem)
-            found = recover_jointly(parts, criteria)
+            found = certirl.recover(criteria, components=parts)
             joint += found.status == "solved"
             conflicts += found.status == "infeasible" and found.witness.residual < 1e-7
             alone += recover_separately(parts, criteria).status == "solved"
@@ -103,7 +103,7 @@ def timed(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
             for objective, taken in seconds.items():
                 with threadpool_limits(1):
                     start = time.process_time()
-                    recover_jointly(parts, criteria, objective=objective)
+                    certirl.recover(criteria, components=parts, objective=objective)
                     taken.append(time.process_time() - start)
         table[str(size)] = {name: [float(np.median(taken)), max(taken)] for name, taken in seconds.items()}
     return table
@@ -209,7 +209,7 @@ def judge(seed: int) -> dict[str, Any] | None:
     ]
     moments = measure_components(drawn[0], parts, [COLUMNS] * len(parts), n_actions=3)
     criteria = [certirl.bellman(estimate(own), discount=discount) for own in moments]
-    found = recover_jointly(parts, criteria, objective=("least-variance", "l1")[int(rng.integers(2))])
+    found = certirl.recover(criteria, components=parts, objective=("least-variance", "l1")[int(rng.integers(2))])
     if found.reward is None:
         return None
     reward = barely_wrong(problem, found.reward, discount, rng) if spoil else found.reward

@@ -7,8 +7,8 @@ import pytest
 from scipy.optimize import linprog
 
 import certirl
-from certirl.fit import blocks, program
-from certirl.fit.decompose import recover_jointly, recover_separately
+from certirl.fit import program
+from certirl.fit.recover import recover_separately
 from certirl.functions.components import as_components
 from sizes import sizes
 
@@ -38,28 +38,28 @@ def product_rows(criteria, grids, in_values):
 def test_the_joint_program_equals_the_product_grid_program(components, seeds, objective):
     for seed in seeds:
         parts, criteria = exact(certirl.problems.factorised(seed=seed, components=components))
-        found = recover_jointly(parts, criteria, objective=objective)
+        found = certirl.recover(criteria, components=parts, objective=objective)
         assert found.status == "solved"
         # A grid that holds the minimisers: there the relaxation to a grid loses nothing.
         points = 5 if components == 2 else 3
         grids = [
             np.unique(np.concatenate([c.columns.grid(points), states]), axis=0)
-            for c, states in zip(criteria, found.states, strict=True)
+            for c, states in zip(criteria, found.minimisers, strict=True)
         ]
         rows = product_rows(criteria, grids, in_values=objective == "least-variance")
         coefficients = [part.coefficients for part in found.reward.parts]
         if objective == "l1":
-            brute = program.LinearProgram(rows.shape[1])
+            brute = program.LinearProgram([rows.shape[1]])
             ours = found.reward.norm
         else:
             spread = np.zeros((10 * components, 10 * components))
             for j, criterion in enumerate(criteria):
                 spread[10 * j : 10 * j + 10, 10 * j : 10 * j + 10] = criterion.spread[1:, 1:]
-            brute = program.LeastVariance(spread)
+            brute = program.LeastVariance([spread])
             w = np.concatenate([c.value_of(own)[1:] for c, own in zip(criteria, coefficients, strict=True)])
             ours = w @ spread @ w
-        brute.add(rows)
-        x = brute.solve().x
+        brute.add(0, 0, rows)
+        (x,) = brute.solve().x
         theirs = np.abs(x).sum() if objective == "l1" else x @ spread @ x
         assert ours == pytest.approx(theirs, rel=1e-6)
 
@@ -92,7 +92,7 @@ def test_every_solvable_problem_is_solved_and_theorem_8_solves_hardly_any(compon
     for seed in range(count):
         problem = certirl.problems.factorised(seed=seed, components=components)
         parts, criteria = exact(problem)
-        found = recover_jointly(parts, criteria)
+        found = certirl.recover(criteria, components=parts)
         solved += found.status == "solved"
         solvable += solvable_on_a_grid(criteria)
         separately += recover_separately(parts, criteria).status == "solved"
@@ -105,7 +105,7 @@ def test_every_solvable_problem_is_solved_and_theorem_8_solves_hardly_any(compon
 def test_a_conflict_has_a_witness_that_cancels_in_every_component(objective):
     for seed in range(3):
         parts, criteria = exact(certirl.problems.factorised(seed=seed, components=3, solvable=False))
-        found = recover_jointly(parts, criteria, objective=objective)
+        found = certirl.recover(criteria, components=parts, objective=objective)
         assert found.status == "infeasible" and found.reward is None and np.isnan(found.margin)
         assert found.witness.residual < 1e-7
         assert sum(found.witness.shares.values()) == pytest.approx(1)
@@ -128,7 +128,7 @@ def test_one_component_is_what_recover_finds():
         problem = certirl.problems.random_polynomial(seed=seed)
         criterion = certirl.bellman(problem.operators(BASIS, 3), discount=0.7)
         (part,) = as_components([[0]], BASIS, problem.domain)
-        alone, joint = certirl.recover(criterion), recover_jointly([part], [criterion])
+        alone, joint = certirl.recover(criterion), certirl.recover([criterion], components=[part])
         np.testing.assert_allclose(joint.reward.parts[0].coefficients, alone.reward.coefficients, rtol=1e-4, atol=1e-4)
         assert recover_separately([part], [criterion]).reward.norm == pytest.approx(alone.reward.norm)
 
@@ -148,14 +148,15 @@ def test_both_programs_agree_on_estimated_operators_of_all_families():
         criteria = [certirl.bellman(own, discount=0.9) for own in problem.operators(basis, 3)]
         parts = as_components(problem.components, basis, problem.domain)
         found = {
-            objective: recover_jointly(parts, criteria, objective=objective) for objective in ("least-variance", "l1")
+            objective: certirl.recover(criteria, components=parts, objective=objective)
+            for objective in ("least-variance", "l1")
         }
         assert found["l1"].status == found["least-variance"].status != "undetermined"
 
 
 def test_max_margin_has_norm_one():
     parts, criteria = exact(certirl.problems.factorised(seed=1, components=4))
-    best, least = (recover_jointly(parts, criteria, objective=name) for name in ("max-margin", "l1"))
+    best, least = (certirl.recover(criteria, components=parts, objective=name) for name in ("max-margin", "l1"))
     assert best.reward.norm == pytest.approx(1) and best.margin == pytest.approx(1 / least.reward.norm)
 
 
@@ -164,7 +165,7 @@ def test_diverging_values_are_named():
     wild = certirl.bellman(
         _amplified(certirl.problems.factorised(seed=1, components=2).operators(BASIS, 3)[1]), discount=0.9
     )
-    found = recover_jointly(parts, [criteria[0], wild])
+    found = certirl.recover([criteria[0], wild], components=parts)
     assert found.status == "undetermined" and found.reason.startswith("component s1: γT")
 
 
@@ -177,19 +178,19 @@ def _amplified(operators):
 
 def test_least_norm_of_two_intervals_by_hand():
     # x_1·1 ≥ m_1, x_2·2 ≥ m_2, m_1 + m_2 ≥ 1: x = (1, 2)/5
-    rows = blocks.Rows(np.array([[1.0], [2.0]]), np.array([0, 1]), np.array([0, 0]))
-    answer = blocks.least_norm(rows)
-    np.testing.assert_allclose(answer.x[:, 0], [0.2, 0.4], rtol=1e-6)
+    rows = program.Rows(np.array([[1.0], [2.0]]), np.array([0, 1]), np.array([0, 0]))
+    _, x, _ = program.least_norm_of_sums(rows)
+    np.testing.assert_allclose(x[:, 0], [0.2, 0.4], rtol=1e-6)
     # x_1·1 ≥ m and x_1·(−1) ≥ m: impossible with m ≥ 1
-    rows = blocks.Rows(np.array([[1.0], [-1.0]]), np.array([0, 0]), np.array([0, 0]))
-    answer = blocks.least_norm(rows)
-    assert answer.status == "infeasible"
-    np.testing.assert_allclose(answer.weights, [0.5, 0.5], atol=1e-6)
+    rows = program.Rows(np.array([[1.0], [-1.0]]), np.array([0, 0]), np.array([0, 0]))
+    status, _, weights = program.least_norm_of_sums(rows)
+    assert status == "infeasible"
+    np.testing.assert_allclose(weights, [0.5, 0.5], atol=1e-6)
 
 
 def test_wrong_calls_are_sentences():
     parts, criteria = exact(certirl.problems.factorised(seed=1, components=2))
     with pytest.raises(ValueError, match="objective must be one of"):
-        recover_jointly(parts, criteria, objective="best")
+        certirl.recover(criteria, components=parts, objective="best")
     with pytest.raises(ValueError, match="2 components but 1 criteria"):
-        recover_jointly(parts, criteria[:1])
+        certirl.recover(criteria[:1], components=parts)

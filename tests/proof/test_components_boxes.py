@@ -8,7 +8,6 @@ import certirl
 from certirl import problems
 from certirl.checker.files import check
 from certirl.fit import program
-from certirl.fit.decompose import recover_jointly
 from certirl.functions.components import SideBySide, as_components
 from certirl.problems import boxes as box_problems
 
@@ -25,30 +24,30 @@ def exact(problem=PROBLEM, columns=(3, 6)):
 @pytest.mark.parametrize("objective", ["least-variance", "l1"])
 def test_the_joint_program_equals_the_product_grid_program(objective):
     parts, criteria = exact()
-    found = recover_jointly(parts, criteria, objective=objective)
+    found = certirl.recover(criteria, components=parts, objective=objective)
     assert found.status == "solved"
     grids = [
         np.unique(np.concatenate([c.columns.grid(9), states]), axis=0)
-        for c, states in zip(criteria, found.states, strict=True)
+        for c, states in zip(criteria, found.minimisers, strict=True)
     ]
     rows = product_rows(criteria, grids, in_values=objective == "least-variance")
     if objective == "l1":
-        brute, ours = program.LinearProgram(rows.shape[1]), found.reward.norm
+        brute, ours = program.LinearProgram([rows.shape[1]]), found.reward.norm
     else:
         first, second = (criterion.spread[1:, 1:] for criterion in criteria)
         spread = np.block([[first, np.zeros((4, 9))], [np.zeros((9, 4)), second]])
-        brute = program.LeastVariance(spread)
+        brute = program.LeastVariance([spread])
         pairs = zip(criteria, found.reward.parts, strict=True)
         w = np.concatenate([criterion.value_of(part.coefficients)[1:] for criterion, part in pairs])
         ours = w @ spread @ w
-    brute.add(rows)
-    x = brute.solve().x
+    brute.add(0, 0, rows)
+    (x,) = brute.solve().x
     assert ours == pytest.approx(np.abs(x).sum() if objective == "l1" else x @ spread @ x, rel=1e-6)
 
 
 def test_the_margin_is_a_lower_bound_over_whole_states_and_nearly_reached():
     parts, criteria = exact()
-    found = recover_jointly(parts, criteria)
+    found = certirl.recover(criteria, components=parts)
     dense = [c.columns.values(c.columns.grid(20_000)) for c in criteria]
     alphas = [part.coefficients for part in found.reward.parts]
     lowest = [(c.margins(alpha) @ x.T).min(axis=1) for c, alpha, x in zip(criteria, alphas, dense, strict=True)]

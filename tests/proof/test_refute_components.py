@@ -117,7 +117,7 @@ def hopeless():
     problem = certirl.problems.factorised(seed=3, components=3, actions=8, unaffected=0.0)
     criteria = [certirl.bellman(own, discount=0.7) for own in problem.operators(BASIS, 3)]
     parts = as_components(problem.components, BASIS, problem.domain)
-    assert certirl.fit.decompose.recover_jointly(parts, criteria).status == "infeasible"
+    assert certirl.recover(criteria, components=parts).status == "infeasible"
     return problem
 
 

@@ -1,45 +1,111 @@
-"""The programs behind a reward: rows come in, coefficients and row weights go out.
+"""Programs behind a reward: rows of one or of several components in, coefficients and row weights out.
 
-Each program holds rows g_r and seeks the x with ``x·g_r ≥ 1`` that is least in some sense. Rows can be added between
-solves. Every answer carries weights λ_r ≥ 0, one per row: the rows that hold the solution up, or, when there
-is none, the combination Σ λ_r g_r = 0 that proves it (Farkas).
+    x_j·g_r ≥ m_ja for every row r of component j and alternative action a,      Σ_j m_ja ≥ 1 for every a.
+
+A program seeks the coefficients x_j that are least in some sense. With one component m_a = 1, and rows read x·g_r ≥ 1.
+Rows can be added between solves. Every answer carries weights λ_r ≥ 0, one for each row: of the rows that are active at
+the solution or, if there is none, of a combination Σ_r λ_r g_r = 0 in every component that proves it (Farkas).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from certirl.ground.domain import Array
 
 # Rows are scaled to length about 1 before solving; a positive combination shorter than this is called zero.
 VANISHING = 1e-9
+STEPS = 80  # of the interior-point method; it takes about fifteen
+GAP = 1e-10  # at which it stops, for solutions of length about 1
+REGULARISATION = 1e-13  # added to the diagonal: an alternative that is nowhere active leaves its m_ja undetermined
+ACCURATE = 1e-7  # the duality gap that is called optimal, relative to the objective
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows of all components, in the order of adding.
+
+    Attributes:
+        values: g_r, padded with zeros to the size of the largest component ``[m, k]``.
+        component, alternative: to which each row belongs ``[m]``.
+    """
+
+    values: Array
+    component: NDArray[np.intp]
+    alternative: NDArray[np.intp]
+
+    @classmethod
+    def empty(cls, size: int) -> Rows:
+        """No rows yet."""
+        nothing = np.zeros(0, dtype=np.intp)
+        return cls(np.zeros((0, size)), nothing, nothing)
+
+    def with_rows(self, component: int, alternative: int, values: Array) -> Rows:
+        """The same and rows ``[m, k_j]`` of one component and alternative action."""
+        padded = np.pad(values, ((0, 0), (0, self.values.shape[1] - values.shape[1])))
+        places = [np.full(len(values), index, dtype=np.intp) for index in (component, alternative)]
+        return Rows(
+            np.concatenate([self.values, padded]),
+            np.concatenate([self.component, places[0]]),
+            np.concatenate([self.alternative, places[1]]),
+        )
+
+    @property
+    def components(self) -> int:
+        """J."""
+        return int(self.component.max()) + 1
+
+    @property
+    def alternatives(self) -> int:
+        """A − 1."""
+        return int(self.alternative.max()) + 1
+
+    def products(self, x: Array) -> Array:
+        """x_j·g_r for ``x [J, k]``: ``[m]``."""
+        return np.einsum("mk,mk->m", self.values, x[self.component])
+
+    def lowest(self, products: Array) -> Array:
+        """The least of numbers ``[m]`` for every component and alternative action ``[J, A − 1]``."""
+        least = np.full((self.components, self.alternatives), np.inf)
+        np.minimum.at(least, (self.component, self.alternative), products)
+        return least
+
+    def combined(self, weights: Array) -> Array:
+        """Σ_r λ_r g_r in every component: ``[J, k]``."""
+        sums = np.zeros((self.components, self.values.shape[1]))
+        np.add.at(sums, self.component, weights[:, None] * self.values)
+        return sums
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What a program says.
+    """The answer of a program.
 
     Attributes:
         status: "optimal", "infeasible" or "failed" (the solver gave up; nothing is known).
-        x: the coefficients ``[k]``; None unless optimal.
-        weights: λ ``[m]``, one per row in the order of adding.
+        x: the coefficients of every component ``[k_j]``; None unless optimal.
+        weights: λ ``[m]``, one for each row in the order of adding.
         slack: by how much each row falls short ``[m]``; zeros in a hard program.
     """
 
     status: str
-    x: Array | None
+    x: tuple[Array, ...] | None
     weights: Array
     slack: Array
 
 
 class Program(Protocol):
-    """A set of rows and an objective."""
+    """Rows and an objective."""
 
-    def add(self, rows: Array) -> None:
-        """Add rows ``[m, k]``."""
+    rows: Rows
+
+    def add(self, component: int, alternative: int, rows: Array) -> None:
+        """Add rows ``[m, k_j]`` of one component and alternative action."""
 
     def solve(self) -> Answer:
         """Solve for all rows added so far."""
@@ -47,18 +113,22 @@ class Program(Protocol):
 
 
 class LinearProgram:
-    """``min ‖x‖₁ s.t. x·g_r ≥ 1`` in HiGHS; new rows start from the last basis.
+    """``min Σ_j‖x_j‖₁`` by HiGHS; new rows start from the last basis.
 
     Args:
-        size: the number of coefficients, k.
-        slack: allow each row to fall short at this price per unit; None forbids it.
+        sizes: the number of coefficients of each component.
+        alternatives: A − 1.
+        slack: with one component, the price per unit by which a row may fall short; None forbids it.
     """
 
-    def __init__(self, size: int, *, slack: float | None = None) -> None:
+    def __init__(self, sizes: Sequence[int], alternatives: int = 1, *, slack: float | None = None) -> None:
         import highspy
 
-        self._size, self._slack, self._rows = size, slack, np.zeros((0, size))
-        self._scale, self._inf = 0.0, highspy.kHighsInf
+        self.rows = Rows.empty(max(sizes))
+        self._sizes, self._alternatives, self._slack = list(sizes), alternatives, slack
+        self._scale, self._infinity, self._joint = 0.0, highspy.kHighsInf, len(sizes) > 1
+        margins = alternatives if self._joint else 0  # with one component m_a = 1 is no unknown
+        self._first = np.concatenate([[0], np.cumsum([2 * size + margins for size in sizes])])
         self._solver = solver = highspy.Highs()  # type: ignore[no-untyped-call]
         options: dict[str, Any] = {
             "output_flag": False,
@@ -69,86 +139,119 @@ class LinearProgram:
         }
         for option, value in options.items():
             solver.setOptionValue(option, value)
-        for _ in range(2 * size):  # x = x⁺ − x⁻
-            solver.addCol(1.0, 0.0, self._inf, 0, [], [])
+        for size in sizes:
+            for _ in range(2 * size):  # x = x⁺ − x⁻
+                solver.addCol(1.0, 0.0, self._infinity, 0, [], [])
+            for _ in range(margins):
+                solver.addCol(0.0, -self._infinity, self._infinity, 0, [], [])
+        for alternative in range(margins):
+            columns = self._first[:-1] + 2 * np.array(sizes) + alternative
+            solver.addRow(1.0, self._infinity, len(columns), columns.astype(np.int32), np.ones(len(columns)))
 
-    def add(self, rows: Array) -> None:
-        """Add rows ``[m, k]``."""
-        self._scale = self._scale or float(np.abs(rows).max()) or 1.0
-        columns = np.arange(2 * self._size)
-        for row in rows / self._scale:
-            values = np.concatenate([row, -row])
-            if self._slack is None:
-                self._solver.addRow(1.0, self._inf, len(columns), columns, values)
-            else:
+    def add(self, component: int, alternative: int, rows: Array) -> None:
+        """Add rows ``[m, k_j]`` of one component and alternative action."""
+        self._scale = self._scale or float(np.abs(rows).max(initial=0.0)) or 1.0
+        size, first = self._sizes[component], int(self._first[component])
+        columns, bound = np.arange(first, first + 2 * size, dtype=np.int32), 1.0
+        ends = np.zeros((len(rows), 0))
+        if self._joint:
+            columns, bound = np.append(columns, np.int32(first + 2 * size + alternative)), 0.0
+            ends = np.full((len(rows), 1), -1.0)
+        for row, end in zip(rows / self._scale, ends, strict=True):
+            values, places = np.concatenate([row, -row, end]), columns
+            if self._slack is not None:
                 price = self._slack * self._scale  # the coefficients are in units of 1/scale, and so is their cost
-                self._solver.addCol(price, 0.0, self._inf, 0, [], [])
-                own = np.append(columns, self._solver.getNumCol() - 1)
-                self._solver.addRow(1.0, self._inf, len(own), own, np.append(values, 1.0))
-        self._rows = np.concatenate([self._rows, rows])
+                self._solver.addCol(price, 0.0, self._infinity, 0, [], [])
+                values, places = np.append(values, 1.0), np.append(columns, self._solver.getNumCol() - 1)
+            self._solver.addRow(bound, self._infinity, len(places), places, values)
+        self.rows = self.rows.with_rows(component, alternative, rows)
 
     def solve(self) -> Answer:
         """Solve from the last basis."""
         self._solver.run()
         status = self._solver.modelStatusToString(self._solver.getModelStatus())
-        zeros = np.zeros(len(self._rows))
+        zeros = np.zeros(len(self.rows.values))
         if status == "Infeasible":
-            return Answer("infeasible", None, _vanishing_weights(self._rows), zeros)
+            weights = vanishing_weights(self.rows)
+            return Answer("infeasible" if weights.any() else "failed", None, weights, zeros)
         if status != "Optimal":
             return Answer("failed", None, zeros, zeros)
         solution = self._solver.getSolution()
-        columns, duals = np.array(solution.col_value), np.array(solution.row_dual)
-        x = (columns[: self._size] - columns[self._size : 2 * self._size]) / self._scale
-        slack = zeros if self._slack is None else columns[2 * self._size :]
+        columns, duals = np.array(solution.col_value), np.array(solution.row_dual)[-len(zeros) :]
+        x = tuple(
+            (columns[first : first + size] - columns[first + size : first + 2 * size]) / self._scale
+            for first, size in zip(self._first, self._sizes, strict=False)
+        )
+        slack = zeros if self._slack is None else columns[self._first[-1] :]
         return Answer("optimal", x, np.maximum(duals, 0.0), slack)
 
 
 class LeastVariance:
-    """``min wᵀCw s.t. w·g_r ≥ 1``: the value function that varies least, as a least-distance problem.
+    """``min Σ_j w_jᵀC_jw_j``: the value functions that vary least, as a least-distance problem.
 
-    With C = LLᵀ and u = Lᵀw this asks for the shortest u with A u ≥ 1, whose dual is a non-negative least-squares
-    problem (Lawson and Hanson, chapter 23). Its active-set solver ends in finitely many steps with exact weights, and
-    a vanishing residual is itself the proof of infeasibility.
+    With C = LLᵀ and u = Lᵀw this asks for the shortest u with A u ≥ 1. For one component its dual is a non-negative
+    least-squares problem (Lawson and Hanson, chapter 23), whose active-set solver ends in finitely many steps with
+    exact weights; several components are solved by an interior-point method.
 
     Args:
-        spread: C ``[k, k]``; directions without noise count as having a little.
-        slack: allow each row to fall short, at this price per unit squared; None forbids it.
+        spreads: C_j ``[k_j, k_j]``; directions without noise count as having a little.
+        slack: with one component, the price per unit squared by which a row may fall short; None forbids it.
     """
 
-    def __init__(self, spread: Array, *, slack: float | None = None) -> None:
-        self._factor, size = whitening(spread), len(spread)
-        self._rows, self._slack = np.zeros((0, size)), slack
-        self._working = np.zeros(0, dtype=bool)  # rows in play: the others were met with room to spare
-        self._distance: float | None = None  # 1/‖u‖ of the last solve: where the next one starts
+    def __init__(self, spreads: Sequence[Array], *, slack: float | None = None) -> None:
+        self.rows = self._whitened = Rows.empty(max(map(len, spreads)))
+        self._factors, self._slack = [whitening(spread) for spread in spreads], slack
+        self._active = np.zeros(0, dtype=bool)  # rows in use: the others were met with room to spare
+        self._length: float | None = None  # ‖u‖ of the last solve, where the next one starts
 
-    def add(self, rows: Array) -> None:
-        """Add rows ``[m, k]``."""
-        self._rows = np.concatenate([self._rows, rows])
-        self._working = np.concatenate([self._working, np.ones(len(rows), dtype=bool)])
-
-    def solve(self) -> Answer:
-        """Solve for all rows, keeping in play only those that held the last solution up or came since."""
+    def add(self, component: int, alternative: int, rows: Array) -> None:
+        """Add rows ``[m, k_j]`` of one component and alternative action."""
         from scipy.linalg import solve_triangular
 
-        whitened = solve_triangular(self._factor, self._rows.T, lower=True).T
-        scale = float(np.linalg.norm(whitened, axis=1).max()) or 1.0
-        wide = whitened / scale
+        whitened = solve_triangular(self._factors[component], rows.T, lower=True).T
+        self.rows = self.rows.with_rows(component, alternative, rows)
+        self._whitened = self._whitened.with_rows(component, alternative, whitened)
+        self._active = np.concatenate([self._active, np.ones(len(rows), dtype=bool)])
+
+    def solve(self) -> Answer:
+        """Solve for all rows."""
+        from scipy.linalg import solve_triangular
+
+        status, u, weights = self._alone() if len(self._factors) == 1 else self._jointly()
+        zeros = np.zeros(len(weights))
+        if u is None:
+            return Answer(status, None, weights, zeros)
+        w = tuple(
+            solve_triangular(factor.T, own[: len(factor)], lower=False)
+            for factor, own in zip(self._factors, u, strict=True)
+        )
+        slack = zeros if self._slack is None else np.maximum(1.0 - self.rows.values @ w[0], 0.0)
+        return Answer(status, w, weights, slack)
+
+    def _jointly(self) -> tuple[str, Array | None, Array]:
+        status, u, weights = least_norm_of_sums(self._whitened, self._length)
+        self._length = self._length if u is None else float(np.linalg.norm(u))
+        return status, u, weights
+
+    def _alone(self) -> tuple[str, Array | None, Array]:
+        """Use only the rows that were active in the last solution or were added since, as long as the others hold."""
+        scale = float(np.linalg.norm(self._whitened.values, axis=1).max()) or 1.0
+        rows = self._whitened.values / scale
         if self._slack is not None:  # a slack variable is one more coordinate of u, in its own units
-            wide = np.hstack([wide, np.eye(len(wide)) / (scale * np.sqrt(self._slack))])
-        weights, zeros = np.zeros(len(wide)), np.zeros(len(wide))
+            rows = np.hstack([rows, np.eye(len(rows)) / (scale * np.sqrt(self._slack))])
+        weights = np.zeros(len(rows))
         while True:
-            u, weights[self._working] = least_norm(wide[self._working], self._distance)
+            u, weights[self._active] = least_norm(rows[self._active], self._length and 1 / self._length)
             if u is None:
-                return Answer("infeasible" if weights.any() else "failed", None, weights, zeros)
-            self._distance = 1.0 / float(np.linalg.norm(u))
-            missed = ~self._working & (wide @ u < 1.0 - 1e-9)
+                return "infeasible" if weights.any() else "failed", None, weights
+            self._length = float(np.linalg.norm(u))
+            missed = ~self._active & (rows @ u < 1.0 - 1e-9)
             if not missed.any():
                 break
-            self._working |= missed
-            weights = zeros.copy()
-        self._working = weights > 0
-        w = solve_triangular(self._factor.T, u[: len(self._factor)] / scale, lower=False)
-        return Answer("optimal", w, weights, zeros if self._slack is None else np.maximum(1.0 - self._rows @ w, 0.0))
+            self._active |= missed
+            weights = np.zeros(len(rows))
+        self._active = weights > 0
+        return "optimal", u[None, : self.rows.values.shape[1]] / scale, weights
 
 
 def whitening(spread: Array) -> Array:
@@ -189,7 +292,170 @@ def least_norm(rows: Array, guess: float | None = None) -> tuple[Array | None, A
     return u, weights / weights.sum()
 
 
-def _vanishing_weights(rows: Array) -> Array:
-    """Weights λ with λ @ rows ≈ 0; zeros if there are none after all."""
-    u, weights = least_norm(rows / (float(np.linalg.norm(rows, axis=1).max()) or 1.0))
-    return weights if u is None else np.zeros(len(rows))
+def vanishing_weights(rows: Rows) -> Array:
+    """Weights λ whose combinations of rows vanish in every component ``[m]``; zeros if there are none after all."""
+    nothing = np.zeros(len(rows.values))
+    if rows.components > 1:
+        status, _, weights = least_norm_of_sums(rows)
+        return weights if status == "infeasible" else nothing
+    u, weights = least_norm(rows.values / (float(np.linalg.norm(rows.values, axis=1).max()) or 1.0))
+    return weights if u is None else nothing
+
+
+def least_norm_of_sums(rows: Rows, guess: float | None = None) -> tuple[str, Array | None, Array]:
+    """The x ``[J, k]`` that minimises Σ_j‖x_j‖² with all sums at least 1: status, x if optimal, weights ``[m]``.
+
+    One more unknown t makes it a problem that always has a solution: Σ_j m_ja + t ≥ 1 at the price Ct²/2. Everything
+    but t scales with the margin, so the direction of x is the same for every C > 0, and x vanishes exactly when there
+    is no solution (the trick of Lawson and Hanson's chapter 23). In units where ‖x‖ is about 1, C = 1 keeps all digits;
+    these units are found on the way.
+
+    Args:
+        rows: the constraints; every component has rows of every alternative action.
+        guess: ‖x‖ of a similar program.
+    """
+    scale = guess or float(np.sqrt(rows.components)) / (float(np.linalg.norm(rows.values, axis=1).max()) or 1.0)
+    first, nothing = scale, np.zeros(len(rows.values))
+    for _ in range(6):
+        weights = _balanced(rows, _interior_point(Rows(rows.values * scale, rows.component, rows.alternative)))
+        x = rows.combined(weights)  # at the solution x is a multiple of this
+        hull, margin = float(np.linalg.norm(x)), float(rows.lowest(rows.products(x)).sum(axis=0).min())
+        if hull * first < VANISHING:
+            return "infeasible", None, weights
+        # For every solution 1 ≤ x·(Σλg) ≤ ‖x‖·hull: weights bound the objective from below, x from above.
+        if hull * hull < (1 + ACCURATE) * margin:
+            return "optimal", x / margin, weights
+        scale = 1 / hull
+    return "failed", None, nothing
+
+
+def _balanced(rows: Rows, weights: Array) -> Array:
+    """Weights that add up to the same ν_a in every component, to rounding, and to 1 over the alternative actions."""
+    sums = np.zeros((rows.components, rows.alternatives))
+    np.add.at(sums, (rows.component, rows.alternative), weights)
+    shares = sums.mean(axis=0) / sums.mean(axis=0).sum()
+    return weights * (shares / np.maximum(sums, 1e-300))[rows.component, rows.alternative]
+
+
+def _interior_point(rows: Rows) -> Array:
+    """min ½Σ‖x_j‖² + ½t² s.t. x_j·g_r ≥ m_ja and Σ_j m_ja + t ≥ 1, by Mehrotra's predictor and corrector.
+
+    Returns the weights of the rows ``[m]``; x_j is their combination.
+    """
+    wide, real, place = _padded(rows)
+    J, M, q = wide.shape
+    B, k = rows.alternatives, q - rows.alternatives
+    unknowns, t = np.zeros((J, q)), 3.0
+    unknowns[:, k:] = -1 / J
+    slack, sums = np.full((J, M), 1 / J), np.ones(B)
+    per_pair = np.einsum("jmb,jm->jb", -wide[:, :, k:], real)
+    dual = real * np.einsum("jmb,jb->jm", -wide[:, :, k:], 3.0 / B / per_pair)
+    nu, hessian = np.full(B, 3.0 / B), np.append(np.ones(k), np.zeros(B))
+    slack[~real], dual[~real] = 1.0, 0.0
+    best, count = (np.inf, dual), int(real.sum()) + B
+    for _ in range(STEPS):
+        stationary = hessian * unknowns - np.einsum("jm,jmq->jq", dual, wide)
+        stationary[:, k:] -= nu
+        primal = np.where(real, np.einsum("jmq,jq->jm", wide, unknowns) - slack, 0.0)
+        residual = _Residual(stationary, primal, t - nu.sum(), unknowns[:, k:].sum(axis=0) + t - 1 - sums)
+        gap = float((slack * dual).sum() + sums @ nu)
+        error = max(gap, residual.size)
+        if error < best[0]:
+            best = (error, dual)
+        if error < GAP or gap < 1e-3 * GAP or error > 10 * best[0]:  # solved, or rounding has taken over
+            break
+        system = _System(wide, real, hessian, slack, dual, sums, nu)
+        ahead = system.step(residual, slack * dual, sums * nu)
+        reach = _step_length((slack, dual, sums, nu), ahead[2:])
+        after = [value + reach * change for value, change in zip((slack, dual, sums, nu), ahead[2:], strict=True)]
+        centre = (float((after[0] * after[1]).sum() + after[2] @ after[3]) / gap) ** 3 * gap / count
+        aim = np.where(real, slack * dual + ahead[2] * ahead[3] - centre, 0.0)
+        step = system.step(residual, aim, sums * nu + ahead[4] * ahead[5] - centre)
+        reach = 0.995 * _step_length((slack, dual, sums, nu), step[2:])
+        unknowns, t, slack, dual, sums, nu = (
+            value + reach * change for value, change in zip((unknowns, t, slack, dual, sums, nu), step, strict=True)
+        )
+    return best[1][rows.component, place]
+
+
+def _padded(rows: Rows) -> tuple[Array, NDArray[np.bool_], NDArray[np.intp]]:
+    """The rows in the unknowns (x_j, m_j), equally many of each component ``[J, M, k + A − 1]``; which are real.
+
+    Third, the place of each row among those of its component ``[m]``.
+    """
+    order = np.argsort(rows.component, kind="stable")
+    starts = np.searchsorted(rows.component[order], np.arange(rows.components))
+    place = np.empty(len(order), dtype=np.intp)
+    place[order] = np.arange(len(order)) - starts[rows.component[order]]
+    shape = (rows.components, int(place.max()) + 1)
+    wide, real = np.zeros((*shape, rows.values.shape[1] + rows.alternatives)), np.zeros(shape, dtype=bool)
+    wide[rows.component, place] = np.hstack([rows.values, -np.eye(rows.alternatives)[rows.alternative]])
+    real[rows.component, place] = True
+    return wide, real, place
+
+
+def _step_length(values: tuple[Array, ...], changes: tuple[Array, ...]) -> float:
+    """The longest step, at most 1 after shortening, that leaves all of them positive."""
+    longest = 1 / 0.995
+    for value, change in zip(values, changes, strict=True):
+        falling = change < 0
+        longest = min(longest, float((value[falling] / -change[falling]).min(initial=longest)))
+    return longest
+
+
+@dataclass(frozen=True, eq=False)
+class _Residual:
+    """By how much the conditions of optimality are missed: slopes in (x, m), rows, the slope in t, sums."""
+
+    stationary: Array
+    primal: Array
+    slope: float
+    sums: Array
+
+    @property
+    def size(self) -> float:
+        return max(float(np.abs(part).max()) for part in (self.stationary, self.primal, self.sums, self.slope))
+
+
+class _System:
+    """The Newton equations: a small system for each component, and one that joins them for the sums.
+
+    Slopes and weights are both kept as unknowns: eliminating either would lose the digits that the last steps need.
+    """
+
+    def __init__(
+        self,
+        wide: Array,
+        real: NDArray[np.bool_],
+        hessian: Array,
+        slack: Array,
+        dual: Array,
+        sums: Array,
+        nu: Array,
+    ) -> None:
+        (J, M, q), B = wide.shape, len(nu)
+        self.real, self.slack, self.sums, self.nu, self.q, self.k = real, slack, sums, nu, q, q - B
+        self.dual = np.where(real, dual, 1.0)
+        self.matrix = np.zeros((J, q + M, q + M))
+        self.matrix[:, :q, :q] = np.diag(hessian + REGULARISATION)
+        self.matrix[:, :q, q:] = -wide.transpose(0, 2, 1)
+        self.matrix[:, q:, :q] = wide
+        places = np.arange(q, q + M)
+        self.matrix[:, places, places] = slack / self.dual
+        self.wide = wide
+
+    def step(self, residual: _Residual, aim: Array, aim_sums: Array) -> tuple[Any, ...]:
+        """The changes of (x, m), t, slacks, weights, the sums' slacks and ν that bring products to products − aim."""
+        q, k, B = self.q, self.k, len(self.nu)
+        right = np.zeros((*self.matrix.shape[:2], 1 + B))
+        right[:, :q, 0] = -residual.stationary
+        right[:, q:, 0] = -aim / self.dual - residual.primal
+        right[:, k:q, 1:] = np.eye(B)
+        partial = np.linalg.solve(self.matrix, right)
+        margins = partial[:, k:q].sum(axis=0)
+        joint = np.diag(self.sums / self.nu) + margins[:, 1:] + 1.0
+        nu = np.linalg.solve(joint, -aim_sums / self.nu - residual.sums - margins[:, 0] + residual.slope)
+        both = partial[:, :, 0] + partial[:, :, 1:] @ nu
+        unknowns, dual, t = both[:, :q], np.where(self.real, both[:, q:], 0.0), float(nu.sum() - residual.slope)
+        slack = np.where(self.real, np.einsum("jmq,jq->jm", self.wide, unknowns) + residual.primal, 0.0)
+        return unknowns, t, slack, dual, unknowns[:, k:].sum(axis=0) + t + residual.sums, nu

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -11,7 +12,9 @@ from numpy.typing import NDArray
 
 from certirl.fit import program
 from certirl.fit.bellman import Bellman
+from certirl.fit.decompose import AdditiveWitness, Conflict
 from certirl.functions.boxes import mesh
+from certirl.functions.components import AdditiveReward, Component
 from certirl.functions.extrema import first_of_least, local_minima, minimum, ranked
 from certirl.functions.reward import Reward
 from certirl.ground.domain import Array, Domain, freeze
@@ -20,8 +23,8 @@ from certirl.ground.status import Claim, Finding
 
 OBJECTIVES = ("least-variance", "l1", "max-margin")
 MOST_POINTS = 1_000_000  # of a cover
-
-
+USED = 1e-9  # weight from which a row belongs to a witness
+NEGLIGIBLE = 1e-9  # share of the largest margins below which a component gets no reward
 SAME_DIGITS = 1e-12  # of the operators: a smaller difference of two actions is rounding
 
 
@@ -55,7 +58,6 @@ class Reason(StrEnum):
         "γT has spectral radius 1 or more on non-constant functions, so the value series diverges: the operators are "
         "too noisy; use more samples, fewer columns or a smaller discount"
     )
-    SAME = "some action does what the expert's does, to the last digits: no reward tells the two apart"
     SOLVER = "the solver gave up or its answer failed our own check; try another objective or fewer functions"
     ROUNDS = "the rounds ran out before the margin was uniform; allow more rounds or a larger tolerance"
 
@@ -129,41 +131,53 @@ class Witness:
 
 @dataclass(frozen=True, eq=False)
 class Recovery:
-    """What Algorithm 2 found.
+    """The answer of Algorithm 2, for one component or for several whose rewards add up.
 
     Attributes:
         status: "solved" (the margin is positive), "infeasible" or "undetermined".
         reason: the sentence that goes with it.
-        reward: R = αᵀφ, if one was found: solved, or a soft or cover answer whose margin is not positive.
-        value: w with V = wᵀφ the expert's value ``[k]``; None without a reward.
-        margin: min over rivals and all states of D_a(s); on boxes a proved lower bound of it; NaN without a reward.
-        worst_state, worst_action: where it is reached.
         objective: what was minimised.
-        states, actions, weights: the rows of the last program ``[m, d]``, ``[m]`` and their weights ``[m]``.
-        slack: how far each row falls short ``[m]``; zeros in the hard form.
         rounds: solves of the program.
+        states: of the rows of the last program ``[m, d]``; NaN in the coordinates of other components.
+        actions: the alternative action of each row ``[m]``.
+        weights: λ of each row ``[m]``.
+        slack: how far each row falls short ``[m]``; zeros in the hard form.
+        reward: R, if one was found: solved, or a soft or cover answer whose margin is not positive.
+        values: w_j with V_j = w_jᵀφ the expert's value in every component ``[k_j]``; empty without a reward.
+        minima: min D_ja of every component and alternative action ``[J, A − 1]``; empty without a reward.
+        minimisers: where they are attained, one entry ``[A − 1, d_j]`` for each component.
+        margin: min over alternative actions of the sums of minima, the smallest D_a(s) over all states; on boxes a
+            proved lower bound of it; NaN without a reward.
+        worst_state, worst_action: where it is attained.
         cover: the radius of the cover, if one stood in for the continuum.
         witness: the conflict, if infeasible.
     """
 
     status: str
-    reason: Reason
+    reason: str
     objective: str
+    rounds: int
     states: Array
     actions: NDArray[np.intp]
     weights: Array
     slack: Array
-    rounds: int
-    reward: Reward | None = None
-    value: Array | None = None
+    reward: Any = None
+    values: tuple[Array, ...] = ()
+    minima: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    minimisers: tuple[Array, ...] = ()
     margin: float = float("nan")
     worst_state: Array | None = None
     worst_action: int | None = None
     cover: float | None = None
-    witness: Witness | None = None
+    witness: Any = None
 
     def __post_init__(self) -> None:
         freeze(self)
+
+    @property
+    def value(self) -> Array | None:
+        """w of the only component ``[k]``; None without a reward."""
+        return self.values[0] if self.values else None
 
 
 def cover_points(domain: Domain, radius: float) -> Array:
@@ -202,143 +216,293 @@ def _coarse_radius(domain: Domain) -> float:
 
 
 def recover(
-    bellman: Bellman,
+    criteria: Bellman | Sequence[Bellman],
     *,
+    components: Sequence[Component] | None = None,
     objective: str = "least-variance",
     cover: float | None = None,
     slack: float | None = None,
     tolerance: float = 1e-7,
     max_rounds: int = 200,
 ) -> Recovery:
-    """Find a reward with ``D_a(s) ≥ 1`` for all states s and rivals a (Algorithm 2).
+    """Find a reward with ``D_a(s) ≥ 1`` for all states s and alternative actions a (Algorithm 2).
 
     On the continuum this is a semi-infinite program: solve for a few states, find the exact minimum of every D_a by
     the roots of its derivative (on boxes, by branch and bound), add the violated minima as rows, repeat. The answer is
     scaled to a margin of exactly 1; on boxes, to a proved lower bound of 1.
 
+    With several components R = Σ_j R_j and D_a(s) = Σ_j D_ja(s_j), whose minimum is the sum of the minima. Rows say
+    m_ja ≤ D_ja(s_j) at a few states of one component, sums Σ_j m_ja ≥ 1 join them. No component needs to be solvable by
+    itself: an alternative action may do in some components exactly what the expert's does.
+
     Args:
-        bellman: the criterion.
-        objective: "least-variance" (the value function that the data pin down best), "l1" (the paper's ‖α‖₁) or
+        criteria: the Bellman criterion, or one for each component.
+        components: their names, coordinates and bases, if there are several.
+        objective: "least-variance" (the value function that the data determine best), "l1" (the paper's ‖α‖₁) or
             "max-margin" (the largest margin with ‖α‖₁ = 1, which is β).
-        cover: the paper's cover radius c instead of the continuum.
+        cover: the paper's cover radius c instead of the continuum; for one component.
         slack: soft form: the price of falling short of the margin, summed over the cover (c = width/100 if left out);
-            by the unit for "l1", by the unit squared for "least-variance".
+            by the unit for "l1", by the unit squared for "least-variance"; for one component.
         tolerance: how far below the target a minimum may lie before it becomes a row.
         max_rounds: solves before giving up.
     """
+    criteria = [criteria] if isinstance(criteria, Bellman) else list(criteria)
+    if components is None and len(criteria) != 1:
+        raise ValueError(f"{len(criteria)} criteria need components, one for each")
+    if components is not None and len(components) != len(criteria):
+        raise ValueError(f"there are {len(components)} components but {len(criteria)} criteria")
     _check(objective, slack, tolerance, max_rounds)
-    rows = _Rows(bellman, objective)
-    if bellman.spectral_radius >= 1:
-        return _without_reward("undetermined", Reason.DIVERGES, objective, rows, 0)
-    differences = np.abs(bellman.advantage).max(axis=(1, 2))
-    if (differences > 0).all() and differences.min() <= SAME_DIGITS * np.abs(bellman.T).max():
-        return _without_reward("undetermined", Reason.SAME, objective, rows, 0)
+    if len(criteria) > 1 and (cover is not None or slack is not None):
+        raise ValueError("several components are solved hard and on the continuum: leave cover and slack out")
+    task = _Task(criteria, components, objective)
+    for j, criterion in enumerate(criteria):
+        if criterion.spectral_radius >= 1:
+            return task.without_reward("undetermined", f"{task.named(j)}{Reason.DIVERGES}", 0)
     if slack is not None and cover is None:
-        cover = _coarse_radius(bellman.basis.domain)
-    points = _first_points(bellman) if cover is None else cover_points(bellman.basis.domain, cover)
-    solver = rows.program(slack)
-    for rival in range(len(bellman.rivals)):
-        solver.add(rows.add(points, rival))
+        cover = _coarse_radius(criteria[0].basis.domain)
+    task.start(slack, cover)
+    # On boxes a proved minimum costs much more than a search, so that every round begins with the search there.
+    roots = all(criterion.basis.dimension == 1 for criterion in criteria)
     exact = False
     for solves in range(1, max_rounds + 1):
-        answer = solver.solve()
+        answer = task.solver.solve()
         if answer.status == "infeasible" and answer.weights.any():
-            return _infeasible(objective, rows, answer, solves)
+            return task.infeasible(answer, solves)
         if answer.x is None:
-            return _without_reward("undetermined", Reason.SOLVER, objective, rows, solves)
+            return task.without_reward("undetermined", Reason.SOLVER, solves)
         if cover is not None:
             break
-        violated = rows.violated(answer.x, 1.0 - tolerance, exact=exact)
-        if not violated and not exact:  # the quick look found nothing more: from here on, look at every root
-            exact = bellman.basis.dimension == 1  # on boxes a proof costs much more than a look
-            violated = rows.violated(answer.x, 1.0 - tolerance, exact=True)
+        violated = task.violated(answer.x, tolerance, exact=exact)
+        if not violated and not exact:
+            exact = roots
+            violated = task.violated(answer.x, tolerance, exact=True)
         if not violated:
             break
-        for rival, states in violated:
-            solver.add(rows.add(states, rival))
+        for j, alternative, states in violated:
+            task.add(j, alternative, states)
     else:
-        return _without_reward("undetermined", Reason.ROUNDS, objective, rows, max_rounds)
-    return _finished(bellman, objective, rows, answer, solves, soft=slack is not None, cover=cover, tolerance=tolerance)
+        return task.without_reward("undetermined", Reason.ROUNDS, max_rounds)
+    return task.finished(answer, solves, soft=slack is not None, cover=cover, tolerance=tolerance)
 
 
-def _first_points(bellman: Bellman) -> Array:
-    return bellman.columns.grid(bellman.columns.size + 1)
+def recover_separately(
+    components: Sequence[Component], criteria: Sequence[Bellman], *, objective: str = "least-variance"
+) -> Recovery:
+    """Solve every component by itself and add the rewards up (Theorem 8); all of them must be solvable."""
+    answers = [recover(criterion, objective=objective) for criterion in criteria]
+    task, rounds = _Task(criteria, components, objective), sum(answer.rounds for answer in answers)
+    for component, answer in zip(components, answers, strict=True):
+        if answer.status != "solved":
+            reason = f"component {component.name} cannot be solved by itself, as Theorem 8 asks: {answer.reason}"
+            return task.without_reward("undetermined", reason, rounds)
+    coefficients = [answer.reward.coefficients for answer in answers if isinstance(answer.reward, Reward)]
+    return task.judged(coefficients, rounds)
 
 
-class _Rows:
-    """The rows of the program so far: which state and rival each belongs to, in the objective's own coordinates."""
+class _Task:
+    """The program of a recovery and the state and action of every row, in the objective's coordinates."""
 
-    def __init__(self, bellman: Bellman, objective: str) -> None:
-        # Least variance lives in value coordinates, where the constant is free; the others in reward coordinates.
+    solver: program.Program
+
+    def __init__(self, criteria: Sequence[Bellman], components: Sequence[Component] | None, objective: str) -> None:
+        self.criteria, self.components, self.objective = criteria, components, objective
+        # Least variance uses value coordinates, where the constant is free; the others use reward coordinates.
         self.in_values = objective == "least-variance"
         self.first = 1 if self.in_values else 0
-        self.matrices = bellman.advantage if self.in_values else bellman.F
-        self.matrices = self.matrices[:, self.first :, :]
-        self.size = self.matrices.shape[1]
-        self.columns = bellman.columns
-        self.rivals, self.spread = bellman.rivals, bellman.spread
-        self.states = np.zeros((0, bellman.basis.dimension))
-        self.which = np.zeros(0, dtype=np.intp)
+        self.matrices = [
+            self._distinct(j)[:, None, None] * (c.advantage if self.in_values else c.F)[:, self.first :, :]
+            for j, c in enumerate(criteria)
+        ]
+        self.alternatives = criteria[0].rivals
+        self.states: dict[tuple[int, int], Array] = {}
+        self._order: list[tuple[int, int, Array]] = []  # of adding
 
-    def program(self, slack: float | None) -> program.Program:
-        """The empty program of the objective."""
+    def _distinct(self, j: int) -> NDArray[np.bool_]:
+        """Which alternative actions differ from the expert's in component j by more than rounding ``[A − 1]``."""
+        criterion = self.criteria[j]
+        return np.abs(criterion.advantage).max(axis=(1, 2)) > SAME_DIGITS * np.abs(criterion.T).max()
+
+    def named(self, j: int) -> str:
+        """How a sentence about one of several components begins."""
+        return "" if self.components is None else f"component {self.components[j].name}: "
+
+    def start(self, slack: float | None, cover: float | None) -> None:
+        """The program with its first rows."""
         if self.in_values:
-            return program.LeastVariance(self.spread[1:, 1:], slack=slack)
-        return program.LinearProgram(self.size, slack=slack)
+            spreads = [criterion.spread[1:, 1:] for criterion in self.criteria]
+            self.solver = program.LeastVariance(spreads, slack=slack)
+        else:
+            sizes = [matrices.shape[1] for matrices in self.matrices]
+            self.solver = program.LinearProgram(sizes, len(self.alternatives), slack=slack)
+        for j, criterion in enumerate(self.criteria):
+            columns = criterion.columns
+            points = columns.grid(columns.size + 1) if cover is None else cover_points(columns.domain, cover)
+            for alternative in range(len(self.alternatives)):
+                self.add(j, alternative, points)
 
-    def add(self, states: Array, rival: int) -> Array:
-        """Note the states of one rival and return their rows ``[m, k]``."""
-        self.states = np.concatenate([self.states, states])
-        self.which = np.concatenate([self.which, np.full(len(states), rival)])
-        return self.columns.values(states) @ self.matrices[rival].T
+    def add(self, j: int, alternative: int, states: Array) -> None:
+        """Add rows at states ``[m, d_j]`` of one component."""
+        before = self.states.get((j, alternative), np.zeros((0, states.shape[1])))
+        self.states[j, alternative] = np.concatenate([before, states])
+        self._order.append((j, alternative, states))
+        self.solver.add(j, alternative, self.criteria[j].columns.values(states) @ self.matrices[j][alternative].T)
 
-    def of(self, rival: int) -> Array:
-        """The states of one rival's rows so far ``[m, d]``."""
-        return self.states[self.which == rival]
+    def violated(self, x: tuple[Array, ...], tolerance: float, *, exact: bool) -> list[tuple[int, int, Array]]:
+        """States below the rows, by component and alternative action, where a sum of minima is below the target."""
+        sums, lower = np.zeros(len(self.alternatives)), []
+        room, target = tolerance / (2 * len(x)), 1.0 - tolerance
+        for (j, alternative), rows in self.states.items():
+            curve = x[j] @ self.matrices[j][alternative]
+            if not curve.any():
+                continue
+            columns = self.criteria[j].columns
+            states, values = local_minima(columns, curve, exact=exact, below=target if len(x) == 1 else None)
+            lowest = float((columns.values(rows) @ curve).min())
+            sums[alternative] += min(float(values.min()), lowest)
+            lower.append((j, alternative, _unlisted(states[values < lowest - room], rows, columns.domain)))
+        missing = sums < target
+        return [entry for entry in lower if missing[entry[1]] and len(entry[2])]
 
-    def unseen(self, states: Array, rival: int) -> Array:
-        """Those of the states that are not yet rows of this rival, to rounding."""
-        if self.columns.dimension > 1:
-            low, high = np.array(self.columns.domain).T
-            return states[_distances((states - low) / (high - low), (self.of(rival) - low) / (high - low)) > 1e-9]
-        known = np.sort(self.of(rival)[:, 0])
-        place = np.clip(np.searchsorted(known, states[:, 0]), 1, len(known) - 1)
-        ((low, high),) = self.columns.domain
-        gap = np.minimum(np.abs(states[:, 0] - known[place - 1]), np.abs(states[:, 0] - known[place]))
-        return states[gap > 1e-9 * (high - low)]
+    def _whole(self, j: int, states: Array) -> Array:
+        """States of one component as states of the whole space, NaN elsewhere ``[m, d]``."""
+        if self.components is None:
+            return states
+        whole = np.full((len(states), sum(len(component.coordinates) for component in self.components)), np.nan)
+        whole[:, list(self.components[j].coordinates)] = states
+        return whole
 
-    def all(self) -> Array:
-        """Every row again, computed afresh: ``[m, k]``."""
-        features, rows = self.columns.values(self.states), np.empty((len(self.states), self.size))
-        for rival, matrix in enumerate(self.matrices):
-            rows[self.which == rival] = features[self.which == rival] @ matrix.T
-        return rows
+    def _listed(self) -> dict[str, Any]:
+        """The states and actions of all rows in the order of adding."""
+        if not self._order:
+            dimension = sum(criterion.basis.dimension for criterion in self.criteria)
+            return {"states": np.zeros((0, dimension)), "actions": np.zeros(0, dtype=np.intp)}
+        states = [self._whole(j, states) for j, _, states in self._order]
+        actions = [np.full(len(states), self.alternatives[a], dtype=np.intp) for _, a, states in self._order]
+        return {"states": np.concatenate(states), "actions": np.concatenate(actions)}
 
-    def curves(self, x: Array) -> Array:
-        """The coefficients of each D_a for this solution ``[A − 1, k_s]``."""
-        return np.einsum("i,aij->aj", x, self.matrices)
+    def without_reward(self, status: str, reason: str, rounds: int) -> Recovery:
+        """No reward, and why."""
+        listed = self._listed()
+        zeros = np.zeros(len(listed["states"]))
+        return Recovery(status, reason, self.objective, rounds, **listed, weights=zeros, slack=zeros)
 
-    def violated(self, x: Array, bound: float, *, exact: bool) -> list[tuple[int, Array]]:
-        """The states, by rival, where a curve dips below the bound and that are not rows already."""
-        found = []
-        for rival, curve in enumerate(self.curves(x)):
-            states, values = local_minima(self.columns, curve, exact=exact, below=bound)
-            states = self.unseen(states[values < bound], rival)
-            if len(states):
-                found.append((rival, states))
-        return found
+    def infeasible(self, answer: program.Answer, rounds: int) -> Recovery:
+        """Keep the rows with weight, and measure how nearly they cancel in every component."""
+        rows, listed = self.solver.rows, self._listed()
+        weights = answer.weights / answer.weights[rows.component == 0].sum()  # equal sums in all components
+        longest = float(np.linalg.norm(rows.values, axis=1).max()) or 1.0
+        residual = float(np.linalg.norm(rows.combined(weights))) / longest
+        used, witness = weights > USED, None
+        if self.components is None:
+            witness = Witness(listed["states"][used], listed["actions"][used], weights[used], residual)
+        return Recovery(
+            "infeasible",
+            Reason.CONFLICT,
+            self.objective,
+            rounds,
+            **listed,
+            weights=weights,
+            slack=answer.slack,
+            witness=witness or self._joint_witness(weights, used, residual),
+        )
 
-    @property
-    def actions(self) -> NDArray[np.intp]:
-        """The rival of each row, by its number among all actions."""
-        return np.array(self.rivals, dtype=np.intp)[self.which]
+    def _joint_witness(self, weights: Array, used: NDArray[np.bool_], residual: float) -> AdditiveWitness:
+        assert self.components is not None
+        rows, components = self.solver.rows, self.components
+        states = [state for _, _, states in self._order for state in states]
+        order = sorted(np.flatnonzero(used), key=lambda r: (rows.component[r], rows.alternative[r], *states[r]))
+        conflicts = [
+            Conflict(
+                components[rows.component[r]].name,
+                states[r],
+                self.alternatives[rows.alternative[r]],
+                float(weights[r]),
+            )
+            for r in order
+        ]
+        shares = {
+            action: float(weights[(rows.component == 0) & (rows.alternative == index)].sum())
+            for index, action in enumerate(self.alternatives)
+        }
+        return AdditiveWitness(shares, tuple(conflicts), residual)
+
+    def finished(
+        self, answer: program.Answer, rounds: int, *, soft: bool, cover: float | None, tolerance: float
+    ) -> Recovery:
+        """Check the rows with our own arithmetic and return to the coordinates of rewards."""
+        assert answer.x is not None
+        rows, width = self.solver.rows, self.solver.rows.values.shape[1]
+        x = np.array([np.pad(own, (0, width - len(own))) for own in answer.x])
+        if rows.lowest(rows.products(x) + answer.slack).sum(axis=0).min() < 1.0 - 10 * tolerance:
+            return self.without_reward("undetermined", Reason.SOLVER, rounds)
+        sizes = [float(np.abs(own @ matrices).max()) for own, matrices in zip(answer.x, self.matrices, strict=True)]
+        coefficients = []
+        for criterion, own, size in zip(self.criteria, answer.x, sizes, strict=True):
+            # A component that hardly counts gets no reward.
+            padded = np.concatenate([np.zeros(self.first), own]) * (size > NEGLIGIBLE * max(sizes))
+            coefficients.append(criterion.reward_of(padded) if self.in_values else padded)
+        return self.judged(coefficients, rounds, soft=soft, cover=cover, weights=answer.weights, slack=answer.slack)
+
+    def judged(
+        self,
+        coefficients: Sequence[Array],
+        rounds: int,
+        *,
+        soft: bool = False,
+        cover: float | None = None,
+        weights: Array | None = None,
+        slack: Array | None = None,
+    ) -> Recovery:
+        """Find every exact minimum, and scale to a margin of 1, or to ‖α‖₁ = 1 for the largest margin."""
+        exact = [
+            [minimum(criterion.columns, curve) for curve in criterion.margins(alpha)]
+            for criterion, alpha in zip(self.criteria, coefficients, strict=True)
+        ]
+        minima = np.array([[value for _, value in pairs] for pairs in exact])
+        minimisers = tuple(np.array([state for state, _ in pairs]) for pairs in exact)
+        margin = float(minima.sum(axis=0).min())
+        if cover is None and margin < 0.5:  # the rows hold but the continuum does not: oracle and solver disagree
+            return self.without_reward("undetermined", Reason.SOLVER, rounds)
+        # Margins scale with the reward: to 1, or for the best margin to ‖α‖₁ = 1, since min ‖α‖₁ at margin 1 is 1/β.
+        norm = sum(float(np.abs(own).sum()) for own in coefficients)
+        unit = norm if self.objective == "max-margin" else margin if cover is None else 1.0
+        rewards = tuple(Reward(c.basis, own / unit) for c, own in zip(self.criteria, coefficients, strict=True))
+        worst, listed = first_of_least(minima.sum(axis=0)), self._listed()
+        zeros = np.zeros(len(listed["states"]))
+        return Recovery(
+            status="solved" if margin > 0 else "undetermined",
+            reason=Reason.SOLVED if margin > 0 else Reason.SOFT if soft else Reason.COVER,
+            objective=self.objective,
+            rounds=rounds,
+            **listed,
+            weights=zeros if weights is None else weights,
+            slack=zeros if slack is None else slack,
+            reward=self._sum(rewards),
+            values=tuple(c.value_of(own.coefficients) for c, own in zip(self.criteria, rewards, strict=True)),
+            minima=minima / unit,
+            minimisers=minimisers,
+            margin=margin / unit,
+            worst_state=np.nansum([self._whole(j, own[[worst]])[0] for j, own in enumerate(minimisers)], axis=0),
+            worst_action=self.alternatives[worst],
+            cover=cover,
+        )
+
+    def _sum(self, rewards: tuple[Reward, ...]) -> Reward | AdditiveReward:
+        if self.components is None:
+            return rewards[0]
+        names, coordinates = zip(*((c.name, c.coordinates) for c in self.components), strict=True)
+        return AdditiveReward(names, coordinates, rewards)
 
 
-def _distances(points: Array, known: Array) -> Array:
-    """How far each point is from the nearest known one, in the coordinate that tells them apart best: ``[n]``."""
+def _unlisted(states: Array, rows: Array, domain: Domain) -> Array:
+    """Those of the states that are not yet rows, to rounding ``[m, d]``."""
     from scipy.spatial import KDTree
 
-    return np.asarray(KDTree(known).query(points, p=np.inf)[0])
+    if not len(states):
+        return states
+    low, high = np.array(domain).T
+    distances, _ = KDTree((rows - low) / (high - low)).query((states - low) / (high - low), p=np.inf)
+    return states[np.asarray(distances) > 1e-9]
 
 
 def _check(objective: str, slack: float | None, tolerance: float, max_rounds: int) -> None:
@@ -355,82 +519,6 @@ def check_slack(slack: Any) -> None:
     """Refuse, with a sentence, what is no price of a shortfall."""
     if slack is not None:
         as_number(slack, "slack", least=0, strict=True, meaning="a price")
-
-
-def _worst(bellman: Bellman, alpha: Array) -> tuple[float, Array, int]:
-    """The exact minimum of D_a over states and rivals, with its place."""
-    minima = [minimum(bellman.columns, curve) for curve in bellman.margins(alpha)]
-    values = np.array([value for _, value in minima])
-    rival = first_of_least(values)
-    return float(values.min()), minima[rival][0], bellman.rivals[rival]
-
-
-def _finished(
-    bellman: Bellman,
-    objective: str,
-    rows: _Rows,
-    answer: program.Answer,
-    rounds: int,
-    *,
-    soft: bool,
-    cover: float | None,
-    tolerance: float,
-) -> Recovery:
-    """Check the answer with our own arithmetic, scale it, and name its worst place."""
-    assert answer.x is not None
-    x = answer.x
-    if (rows.all() @ x + answer.slack).min() < 1.0 - 10 * tolerance:
-        return _without_reward("undetermined", Reason.SOLVER, objective, rows, rounds)
-    coefficients = np.concatenate([np.zeros(rows.first), x])
-    alpha = bellman.reward_of(coefficients) if rows.in_values else coefficients
-    margin, state, action = _worst(bellman, alpha)
-    if cover is None and margin < 0.5:  # the rows hold but the continuum does not: the oracle and the solver disagree
-        return _without_reward("undetermined", Reason.SOLVER, objective, rows, rounds)
-    # Margins scale with the reward: to 1, or for the best margin to ‖α‖₁ = 1, since min ‖α‖₁ at margin 1 is 1/β.
-    unit = float(np.abs(alpha).sum()) if objective == "max-margin" else margin if cover is None else 1.0
-    alpha, margin = alpha / unit, margin / unit
-    reason = Reason.SOLVED if margin > 0 else Reason.SOFT if soft else Reason.COVER
-    return Recovery(
-        status="solved" if margin > 0 else "undetermined",
-        reason=reason,
-        objective=objective,
-        states=rows.states,
-        actions=rows.actions,
-        weights=answer.weights,
-        slack=answer.slack,
-        rounds=rounds,
-        reward=Reward(bellman.basis, alpha),
-        value=bellman.value_of(alpha),
-        margin=margin,
-        worst_state=state,
-        worst_action=action,
-        cover=cover,
-    )
-
-
-def _infeasible(objective: str, rows: _Rows, answer: program.Answer, rounds: int) -> Recovery:
-    """Keep the rows with weight, and measure how nearly they cancel."""
-    weights = answer.weights / answer.weights.sum()
-    used = weights > 1e-12
-    all_rows = rows.all()
-    residual = float(np.linalg.norm(weights @ all_rows) / (np.linalg.norm(all_rows, axis=1).max() or 1.0))
-    witness = Witness(rows.states[used], rows.actions[used], weights[used], residual)
-    return Recovery(
-        "infeasible",
-        Reason.CONFLICT,
-        objective,
-        rows.states,
-        rows.actions,
-        weights,
-        answer.slack,
-        rounds,
-        witness=witness,
-    )
-
-
-def _without_reward(status: str, reason: Reason, objective: str, rows: _Rows, rounds: int) -> Recovery:
-    zeros = np.zeros(len(rows.states))
-    return Recovery(status, reason, objective, rows.states, rows.actions, zeros, zeros, rounds)
 
 
 def _state(state: Array) -> str:

@@ -18,11 +18,10 @@ from certirl.data.moments import accumulate
 from certirl.data.policy import as_policy
 from certirl.data.simulator import Simulator
 from certirl.data.transitions import Transitions, counted
-from certirl.fit import blocks
 from certirl.fit.bellman import check_expert, rivals_of
 from certirl.fit.conflicts import contests
-from certirl.fit.decompose import stacked
 from certirl.fit.estimate import Operators, estimate
+from certirl.fit.program import Rows, least_norm_of_sums
 from certirl.functions.bases import Basis
 from certirl.functions.components import Component, SideBySide, as_columns, as_components
 from certirl.ground.domain import Array, as_domain, freeze, one_coordinate
@@ -192,15 +191,16 @@ def _plans(
 
 def _shares(operators: Sequence[Operators], components: Sequence[Component], expert: int) -> Array | None:
     """Those of the conflict in the training data; None where there is none."""
-    rivals, rows = rivals_of(expert, operators[0].n_actions), dict[tuple[int, int], Array]()
+    rivals = rivals_of(expert, operators[0].n_actions)
+    rows = Rows.empty(max(component.basis.size for component in components) - 1)
     for j, (own, component) in enumerate(zip(operators, components, strict=True)):
         columns = own.basis.resized(own.columns)
         x, fits = columns.values(columns.grid(4 * columns.size + 1)), own.Z[:, 1 : component.basis.size]
-        rows |= {(j, i): x @ (fits[expert] - fits[a]).T for i, a in enumerate(rivals)}
-    block = stacked(rows)
-    answer = blocks.least_norm(block)
-    if answer.status != "infeasible":
+        for i, a in enumerate(rivals):
+            rows = rows.with_rows(j, i, x @ (fits[expert] - fits[a]).T)
+    status, _, weights = least_norm_of_sums(rows)
+    if status != "infeasible":
         return None
-    first = block.component == 0
-    shares = np.bincount(block.rival[first], answer.weights[first], minlength=len(rivals))
+    first = rows.component == 0
+    shares = np.bincount(rows.alternative[first], weights[first], minlength=len(rivals))
     return np.asarray(shares / shares.sum())

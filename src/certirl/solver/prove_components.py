@@ -18,8 +18,8 @@ from certirl.data.moments import Moments, accumulate
 from certirl.data.simulator import Simulator, as_generator, can_pair
 from certirl.data.transitions import Piece
 from certirl.fit.bellman import Bellman, bellman
-from certirl.fit.decompose import AdditiveRecovery, recover_jointly
 from certirl.fit.estimate import Operators, estimate
+from certirl.fit.recover import Recovery, recover
 from certirl.functions.components import Component, SideBySide
 from certirl.ground.progress import Watch
 from certirl.proof.certify_components import FALL, AdditiveCertificate, Case, certify_sum, gather_all
@@ -44,7 +44,7 @@ class AdditiveProof:
 
     operators: tuple[Operators, ...]
     criteria: tuple[Bellman, ...]
-    recovery: AdditiveRecovery
+    recovery: Recovery
     certificate: AdditiveCertificate | None
     samples: int
     attempts: int
@@ -69,7 +69,7 @@ class Candidate:
         left: the share of the margin that a certificate should leave; −∞ without a reward.
     """
 
-    recovery: AdditiveRecovery
+    recovery: Recovery
     case: Case | None = None
     left: float = -np.inf
 
@@ -84,7 +84,7 @@ def candidates(
     """What the objective finds, or those that are tried if none is asked for."""
     found = []
     for name in TRIED if objective is None else (objective,):
-        recovery = recover_jointly(components, criteria, objective=name)
+        recovery = recover(criteria, components=components, objective=name)
         if recovery.reward is None:
             return [Candidate(recovery)]  # there is none for any objective
         found.append(Candidate(recovery, Case(components, recovery.reward, moments, **problem)))

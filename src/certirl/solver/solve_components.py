@@ -14,9 +14,8 @@ from certirl.data.simulator import CHUNK, as_generator, can_pair, draw
 from certirl.data.transitions import Transitions, pieces
 from certirl.fit.bellman import Bellman, bellman
 from certirl.fit.choose import FOLDS, MOST_COLUMNS, MOST_COLUMNS_ON_A_BOX, as_asked, best_columns
-from certirl.fit.decompose import AdditiveRecovery, recover_jointly
 from certirl.fit.estimate import Operators, estimate
-from certirl.fit.recover import OBJECTIVES, findings_of
+from certirl.fit.recover import OBJECTIVES, Recovery, findings_of, recover
 from certirl.functions.bases import Basis
 from certirl.functions.boxes import ProductBasis
 from certirl.functions.components import Component, SideBySide, as_columns, as_components, as_groups
@@ -141,7 +140,7 @@ class _Walk:
             stream, count = pieces(self.source, CHUNK), len(self.source)
         moments = self._measured(watched_stream(stream, count, self.progress))
         operators, criteria = self._criteria(moments)
-        recovery = recover_jointly(self.components, criteria, objective=self.objective or OBJECTIVES[0])
+        recovery = recover(criteria, components=self.components, objective=self.objective or OBJECTIVES[0])
         return self._built(operators, criteria, recovery, tested)
 
     def log(self, rng: np.random.Generator, proof: dict[str, Any], tested: _Tested) -> AdditiveSolution:
@@ -238,7 +237,7 @@ class _Walk:
         self,
         operators: tuple[Operators, ...],
         criteria: tuple[Bellman, ...],
-        recovery: AdditiveRecovery,
+        recovery: Recovery,
         tested: _Tested,
         *,
         certificate: AdditiveCertificate | None = None,
@@ -258,7 +257,7 @@ class _Walk:
             reason=reason,
             reward=reward,
             margin=recovery.margin,
-            worst_state=None if reward is None else _whole(self.components, criteria, recovery),
+            worst_state=recovery.worst_state,
             worst_action=recovery.worst_action,
             minima=recovery.minima,
             standard_errors=_standard_errors(criteria, recovery),
@@ -272,7 +271,7 @@ class _Walk:
             columns=tuple(own.columns for own in operators),
             objective=recovery.objective,
             rounds=recovery.rounds,
-            rows=recovery.rows,
+            rows=len(recovery.states),
             choice=self._choice(),
             independence=tested.words,
             independent=tested.holds,
@@ -293,21 +292,11 @@ def _named(component: Component, moments: Moments) -> Operators:
         raise ValueError(f"component {component.name}: {problem}") from None
 
 
-def _whole(components: Sequence[Component], criteria: Sequence[Bellman], recovery: AdditiveRecovery) -> Any:
-    """The whole state at which the worst rival's D_a is least: the components' own places put together ``[d]``."""
-    assert recovery.worst_action is not None
-    rival = criteria[0].rivals.index(recovery.worst_action)
-    state = np.zeros(sum(len(component.coordinates) for component in components))
-    for component, own in zip(components, recovery.states, strict=True):
-        state[list(component.coordinates)] = own[rival]
-    return state
-
-
-def _standard_errors(criteria: Sequence[Bellman], recovery: AdditiveRecovery) -> Any:
+def _standard_errors(criteria: Sequence[Bellman], recovery: Recovery) -> Any:
     """Of every min D_ja, at its place ``[J, A − 1]``."""
     errors = np.zeros_like(recovery.minima)
     if recovery.reward is not None:
-        for j, (criterion, states) in enumerate(zip(criteria, recovery.states, strict=True)):
+        for j, (criterion, states) in enumerate(zip(criteria, recovery.minimisers, strict=True)):
             x = criterion.columns.values(states)
             forms = criterion.error_forms(recovery.reward.parts[j].coefficients)
             errors[j] = np.sqrt(np.maximum(np.einsum("ai,aij,aj->a", x, forms, x), 0.0))
