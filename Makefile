@@ -46,14 +46,15 @@ test-slow: $(VENV)/test
 
 test-all: test test-slow
 
-# The source distribution has everything that its own tests read.
+# The source distribution has everything that its own tests read: its pages, and the files of experiments and benchmarks.
+FILES = $(shell ls experiments benchmarks | sed -n 's/\.py$$//p' | paste -sd '|')
 test-sdist: $(VENV)/test
 	@echo "Building the source distribution …"
 	@$(INSTALL) build
 	rm -rf build/sdist
 	$(BIN)/python -m build --quiet --sdist --outdir build/sdist
 	tar -xzf build/sdist/*.tar.gz -C build/sdist --strip-components 1
-	cd build/sdist && PYTHONPATH=$$PWD/src $(PYTEST) -n auto --dist loadfile -m "not slow" $$(grep -rlE "parents\[2\]|parent.parent" tests --include=test_*.py)
+	cd build/sdist && PYTHONPATH=$$PWD/src $(PYTEST) -n auto --dist loadfile -m "not slow" $$(grep -rlE "parents\[2\]|parent.parent|^(import|from) ($(FILES))\b" tests --include=test_*.py)
 
 # The path of a GPU on torch's CPU device, or on the GPU if torch finds one; torch is large and only installed for this.
 test-device: $(VENV)/test

@@ -9,18 +9,16 @@ user writes today: 20 bins and the tabular linear program.
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
 import time
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.optimize import linprog
 
 import certirl
+import harness
 from certirl.problems.intervals import Problem
 
 DISCOUNT = 0.7
@@ -88,30 +86,23 @@ def trial(arguments: tuple[int, int]) -> list[bool]:
     return outcomes
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=120)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--most", type=int, default=max(SAMPLES), help="largest n")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "accuracy.json")
-    options = parser.parse_args()
-    sizes = [n for n in SAMPLES if n <= options.most]
+def run(*, seeds: int = 120, workers: int = 2, most: int = max(SAMPLES)) -> dict[str, Any]:
+    """The share of problems that each method solves correctly, by the number of transitions up to ``most``."""
+    sizes = [n for n in SAMPLES if n <= most]
     shares: dict[str, dict[int, float]] = {name: {} for name in METHODS}
     start = time.perf_counter()
-    with ProcessPoolExecutor(options.workers) as pool:
+    with ProcessPoolExecutor(workers) as pool:
         for n in sizes:
-            outcomes = list(pool.map(trial, [(seed, n) for seed in range(options.seeds)]))
+            outcomes = list(pool.map(trial, [(seed, n) for seed in range(seeds)]))
             for name, share in zip(METHODS, np.mean(outcomes, axis=0), strict=True):
                 shares[name][n] = float(share)
     width = max(map(len, METHODS))
-    print(f"{'solved correctly, ' + str(options.seeds) + ' problems':<{width}}" + "".join(f"{n:>10,}" for n in sizes))
+    print(f"{'solved correctly, ' + str(seeds) + ' problems':<{width}}" + "".join(f"{n:>10,}" for n in sizes))
     for name, row in shares.items():
         print(f"{name:<{width}}" + "".join(f"{row[n]:>10.0%}" for n in sizes))
-    print(f"{time.perf_counter() - start:.0f} s; standard error about {0.5 / options.seeds**0.5:.0%}")
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    record = {"seeds": options.seeds, "discount": DISCOUNT, "shares": shares, "version": certirl.__version__}
-    options.out.write_text(json.dumps({**record, "python": platform.python_version()}, indent=1) + "\n")
+    print(f"{time.perf_counter() - start:.0f} s; standard error about {0.5 / seeds**0.5:.0%}")
+    return {"seeds": seeds, "discount": DISCOUNT, "shares": shares}
 
 
 if __name__ == "__main__":
-    main()
+    harness.main(run)

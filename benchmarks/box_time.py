@@ -1,6 +1,6 @@
 """Processor seconds from transitions to a certificate on a box, step by step: all threads together.
 
-    OPENBLAS_NUM_THREADS=1 python benchmarks/box_time.py [--out benchmarks/results]
+    OPENBLAS_NUM_THREADS=1 python benchmarks/box_time.py [--out benchmarks/results/box_time.json]
 
 Two coordinates, 190 functions, all of them columns; three coordinates, 286 functions; three actions. A third of the
 transitions finds the reward, the rest proves it. The program is solved for ‖α‖₁ as well, and from a tenth of the data,
@@ -9,12 +9,11 @@ which makes it harder.
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
-from pathlib import Path
+from typing import Any
 
 import certirl
+import harness
 from certirl import Legendre, product
 from certirl.ground.work import cores
 from certirl.problems import boxes as box_problems
@@ -67,16 +66,13 @@ def case(dimension, factor, samples):
     return words | {"whole, processor seconds": whole, "rows": rows, "second order": certificate.losses["second order"]}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
-    options = parser.parse_args()
+def run() -> dict[str, Any]:
+    """Two and three coordinates."""
     certirl.solve(box_problems.whirl(), discount=0.5, basis=product(Legendre(3), Legendre(3)), samples=500, rng=0)
-    results = {"cores": cores(), "cases": [case(*settings) for settings in CASES]}
-    text = json.dumps(results, indent=1)
-    (options.out / "box_time.json").write_text(text + "\n", encoding="utf-8")
-    print(text)
+    record = {"cores": cores(), "cases": [case(*settings) for settings in CASES]}
+    print(record)
+    return record
 
 
 if __name__ == "__main__":
-    main()
+    harness.main(run)

@@ -9,18 +9,16 @@ Prints a table and writes benchmarks/results/certify_time.json.
 
 from __future__ import annotations
 
-import argparse
-import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import product
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import certirl
+import harness
 from certirl.data.moments import LITTLE, accumulate
 from certirl.data.simulator import draw
 from certirl.data.transitions import Piece
@@ -47,18 +45,12 @@ class InMemory:
         return iter(self.held)
 
 
-def seconds(work: Callable[[], object]) -> float:
-    start = time.process_time()
-    work()
-    return time.process_time() - start
-
-
 def measure(basis: certirl.Basis, columns: int, paired: bool, pairs: int, repeats: int) -> dict[str, float]:
     """The best CPU seconds per million pairs of everything, taken in turn."""
     problem = certirl.problems.random_polynomial(seed=7)
     basis = basis.on(problem.domain)
     narrow, held = basis.resized(columns), []
-    sampling = seconds(lambda: held.extend(draw(problem, basis, pairs // 3, 0, design=True, paired=paired)))
+    sampling = harness.cpu_seconds(lambda: held.extend(draw(problem, basis, pairs // 3, 0, design=True, paired=paired)))
     reward = certirl.Reward(basis, np.random.default_rng(0).normal(size=basis.size))
     surrogate = fit_surrogate(reward, held[:3], columns=narrow, n_actions=3, discount=0.7, expert=0)
     kinds = {"numpy": InMemory(held, 0)}
@@ -70,28 +62,20 @@ def measure(basis: certirl.Basis, columns: int, paired: bool, pairs: int, repeat
         passes[f"certify {kind}"] = lambda data=data: gather(surrogate, data)
     for work in passes.values():
         work()  # compiled, and in memory
-    times = {name: [] for name in passes}
-    for _ in range(repeats):
-        for name, work in passes.items():
-            times[name].append(seconds(work))
     millions = sum(piece.size for piece in held) / 1e6
-    found = {name: min(taken) / millions for name, taken in times.items()}
-    return found | {"sampling": sampling / millions}
+    best = harness.best_of(passes, repeats, harness.cpu_seconds)
+    return {name: taken / millions for name, taken in best.items()} | {"sampling": sampling / millions}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=300_000)
-    parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "certify_time.json")
-    options = parser.parse_args()
+def run(*, pairs: int = 300_000, repeats: int = 9) -> dict[str, Any]:
+    """Every family and size, with common random numbers and without."""
     rows = []
     print("CPU seconds per million pairs, three actions" + " " * 18 + "[fast]" + " " * 22 + "NumPy")
     print(f"{'family':<10} {'k':>3} {'k_s':>4} {'data':<9} {'sampling':>8}", end="")
     print(f" {'estimate':>9} {'certify':>8} {'ratio':>6}" * 2)
     with on(1):
         for paired, (k, ks), family in product((True, False), SIZES, FAMILIES):
-            times = measure(family(k), ks, paired, options.pairs, options.repeats)
+            times = measure(family(k), ks, paired, pairs, repeats)
             data = "paired" if paired else "unpaired"
             print(f"{family.kind:<10} {k:>3} {ks:>4} {data:<9} {times['sampling']:>8.3f}", end="")
             for kind in ("fast", "numpy"):
@@ -105,9 +89,8 @@ def main() -> None:
             rows.append(
                 {"family": family.kind, "k": k, "k_s": ks, "data": data} | {n: round(t, 4) for n, t in times.items()}
             )
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(rows, indent=1) + "\n")
+    return {"rows": rows}
 
 
 if __name__ == "__main__":
-    main()
+    harness.main(run, "numba")

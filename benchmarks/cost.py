@@ -8,20 +8,16 @@ functions, kernels as `certirl` chooses them. Memory is what a pass over drawn d
 
 from __future__ import annotations
 
-import argparse
-import json
 import tracemalloc
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import certirl
+import harness
 from certirl.data.moments import accumulate
 from certirl.data.simulator import draw
 from certirl.ground.work import on
-from certirl.studies import study
-from certirl.studies.bench import cpu_seconds
 
 MILLION = 1_000_000
 
@@ -81,29 +77,19 @@ def steps() -> dict[str, dict[str, Callable[[], object]]]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "cost.json")
-    options = parser.parse_args()
-    found = {}
+def run(*, repeats: int = 3) -> dict[str, Any]:
+    """CPU seconds of every step, and the peak memory of a pass."""
+    seconds = {}
     for name, row in steps().items():
         for step in row.values():
             step()  # compiled and loaded
-        turns = [{value: cpu_seconds(step) for value, step in row.items()} for _ in range(options.repeats)]
-        found[name] = {value: round(min(turn[value] for turn in turns), 4) for value in row}
-        print(
-            f"{name}: " + ", ".join(f"{value}: {seconds:.3g} s" for value, seconds in found[name].items()), flush=True
-        )
+        best = harness.best_of(row, repeats, harness.cpu_seconds)
+        seconds[name] = {value: round(time, 4) for value, time in best.items()}
+        print(f"{name}: " + ", ".join(f"{value}: {time:.3g} s" for value, time in best.items()), flush=True)
     memory = {f"n = {n:,}, k = {k}": round(peak_megabytes(n, k), 1) for n in (MILLION, 4 * MILLION) for k in (11, 101)}
     print(f"peak memory: {memory}")
-    record = {
-        "CPU seconds": found,
-        "peak memory of a pass, MB": memory,
-        "versions": study.versions((*study.VERSIONED, "numba")),
-    }
-    options.out.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    return {"CPU seconds": seconds, "peak memory of a pass, MB": memory}
 
 
 if __name__ == "__main__":
-    main()
+    harness.main(run, "numba")

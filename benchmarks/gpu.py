@@ -12,17 +12,14 @@ Without a GPU, --device cpu --pairs 1e6 runs the same path.
 
 from __future__ import annotations
 
-import argparse
-import json
 import platform
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import certirl
+import harness
 from certirl.data.moments import accumulate
 from certirl.data.simulator import draw
 from certirl.kernels import tensors
@@ -33,18 +30,16 @@ from certirl.theory import theorems
 def clock(work: Callable[[], Any]) -> tuple[float, Any]:
     """Seconds and result of the second of two calls: the first compiles. A result on the host is finished."""
     work()
-    start = time.perf_counter()
-    result = work()
-    return time.perf_counter() - start, result
+    times, result = harness.clock(work)
+    return times["wall"], result
 
 
 def repeated(work: Callable[[], Any], times: int = 9) -> tuple[dict[str, float], Any]:
     """Seconds of the first call, which may load and compile, and of the following ones; and the last result."""
     seconds = []
     for _ in range(1 + times):
-        start = time.perf_counter()
-        result = work()
-        seconds.append(time.perf_counter() - start)
+        taken, result = harness.clock(work)
+        seconds.append(taken["wall"])
     later = sorted(seconds[1:])
     found = {"seconds, first call": seconds[0], "seconds, median of later calls": later[times // 2]}
     return found | {"seconds, fastest": later[0], "seconds, slowest": later[-1], "later calls": times}, result
@@ -141,26 +136,17 @@ def theorem(device: str, most: int) -> dict[str, Any]:
     return result
 
 
-def main() -> None:
-    """Run the three parts and write their numbers."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--pairs", type=float, default=1e10)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "gpu.json")
-    options = parser.parse_args()
-    torch, pairs = tensors.torch(), int(options.pairs)
-    name = torch.cuda.get_device_name() if options.device.startswith("cuda") else platform.processor() or "CPU"
-    record = {
-        "command": f"python benchmarks/gpu.py --device {options.device} --pairs {options.pairs:g}",
+def run(*, device: str = "cuda", pairs: float = 1e10) -> dict[str, Any]:
+    """All three parts."""
+    count = int(pairs)
+    name = tensors.torch().cuda.get_device_name() if device.startswith("cuda") else platform.processor() or "CPU"
+    return {
         "device": name,
-        "versions": {"certirl": certirl.__version__, "torch": torch.__version__, "numpy": np.__version__},
-        "theorem": theorem(options.device, most=pairs),  # first, so that its first call is that of a new process
-        "throughput": throughput(options.device, pairs // 10),
-        "large": large(options.device, pairs),
+        "theorem": theorem(device, most=count),  # first, so that its first call is that of a new process
+        "throughput": throughput(device, count // 10),
+        "large": large(device, count),
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    harness.main(run, "torch")

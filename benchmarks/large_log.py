@@ -9,8 +9,6 @@ while; the moments must be the same to the last bit.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import subprocess
 import sys
@@ -22,13 +20,13 @@ from typing import Any
 import numpy as np
 import psutil
 
+import harness
 from certirl.data.moments import load
-from certirl.studies import study
 
 BUSY = 5.0  # CPU seconds after which a worker is in the middle of its work
 
 
-def run(folder: Path, output: Path, *arguments: str, kill: bool = False) -> dict[str, Any]:
+def timed(folder: Path, output: Path, *arguments: str, kill: bool = False) -> dict[str, Any]:
     """Seconds and the most memory of the command and each of its children; with ``kill``, one of these dies."""
     command = [sys.executable, "-m", "certirl", "moments", str(folder), "--domain", "-1", "1", "-o", str(output)]
     started, peaks, killed = time.perf_counter(), dict[int, int](), 0
@@ -61,30 +59,22 @@ def _look(member: psutil.Process) -> tuple[int, float] | None:
         return None
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "large_log.json")
-    options = parser.parse_args()
+def run(folder: Path) -> dict[str, Any]:
+    """The same log by one thread, by all cores, and by a cluster that loses a worker."""
     with tempfile.TemporaryDirectory() as scratch:
         files = [Path(scratch, f"{name}.npz") for name in ("one", "all", "cluster")]
         runs = [
-            run(options.folder, files[0], "--workers", "1"),
-            run(options.folder, files[1]),
-            run(options.folder, files[2], "--scheduler", "local", kill=True),
+            timed(folder, files[0], "--workers", "1"),
+            timed(folder, files[1]),
+            timed(folder, files[2], "--scheduler", "local", kill=True),
         ]
         one, *others = map(load, files)
         names = ("counts", "gram", "cross", "outer")
         alike = [all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names) for other in others]
-    record = {
-        "rows": int(one.counts.sum()),
-        "runs": runs,
-        "same to the last bit": all(alike),
-        "versions": study.versions((*study.VERSIONED, "numba", "pyarrow", "distributed")),
-    }
-    print(json.dumps(record, indent=1))
-    options.out.write_text(json.dumps(record, indent=1) + "\n")
+    record = {"rows": int(one.counts.sum()), "runs": runs, "same to the last bit": all(alike)}
+    print(record)
+    return record
 
 
 if __name__ == "__main__":
-    main()
+    harness.main(run, "numba", "pyarrow", "distributed")

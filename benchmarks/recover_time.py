@@ -8,55 +8,46 @@ cover with as many points per function solves the same program without cutting p
 
 from __future__ import annotations
 
-import argparse
-import json
-import time
-from pathlib import Path
+import math
+from functools import partial
+from typing import Any
 
 import certirl
+import harness
 from certirl.fit.recover import OBJECTIVES
 
 POINTS_PER_FUNCTION = 20
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--samples", type=int, default=100_000)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[11, 25, 51, 101, 201])
-    parser.add_argument(
-        "--largest-cover", type=int, default=101, help="largest k at which the full cover is solved too"
-    )
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "recover_time.json")
-    options = parser.parse_args()
+def run(
+    *, samples: int = 100_000, sizes: tuple[int, ...] = (11, 25, 51, 101, 201), largest_cover: int = 101
+) -> dict[str, Any]:
+    """Seconds of `recover` for every family, size and objective; of the full cover as well up to ``largest_cover``."""
     problem = certirl.problems.random_polynomial(seed=7)
     rows = []
     print(
         f"{'basis':<10} {'k':>4} {'objective':<15} {'seconds':>8} {'rounds':>7} {'rows':>6} {'full cover / exact':>19}"
     )
     for family in (certirl.Legendre, certirl.Chebyshev, certirl.Fourier):
-        largest = family(max(options.sizes))
-        data = certirl.sample(problem, basis=largest, samples=options.samples, rng=0)
+        largest = family(max(sizes))
+        data = certirl.sample(problem, basis=largest, samples=samples, rng=0)
         moments = certirl.measure(data, basis=largest)
-        for k in options.sizes:
+        for k in sizes:
             criterion = certirl.bellman(certirl.estimate(moments.leading(k, k)), discount=0.7)
             for objective in OBJECTIVES:
-                start = time.perf_counter()
-                found = certirl.recover(criterion, objective=objective)
-                seconds = time.perf_counter() - start
-                ratio = float("nan")
-                if objective == "l1" and k <= options.largest_cover:
-                    start = time.perf_counter()
-                    certirl.recover(criterion, objective=objective, cover=2 / (POINTS_PER_FUNCTION * k))
-                    ratio = (time.perf_counter() - start) / seconds
+                recover, ratio = partial(certirl.recover, criterion, objective=objective), math.nan
+                times, answer = harness.clock(recover)
+                seconds = times["wall"]
+                if objective == "l1" and k <= largest_cover:
+                    ratio = harness.wall_seconds(partial(recover, cover=2 / (POINTS_PER_FUNCTION * k))) / seconds
                 print(
-                    f"{family.kind:<10} {k:>4} {objective:<15} {seconds:>8.3f} {found.rounds:>7} "
-                    f"{len(found.states):>6} {'' if ratio != ratio else f'{ratio:.1f}':>19}  {found.status}",
+                    f"{family.kind:<10} {k:>4} {objective:<15} {seconds:>8.3f} {answer.rounds:>7} "
+                    f"{len(answer.states):>6} {'' if math.isnan(ratio) else f'{ratio:.1f}':>19}  {answer.status}",
                     flush=True,
                 )
-                rows.append([family.kind, k, objective, seconds, found.rounds, len(found.states), found.status])
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(rows, indent=1) + "\n")
+                rows.append([family.kind, k, objective, seconds, answer.rounds, len(answer.states), answer.status])
+    return {"rows": rows}
 
 
 if __name__ == "__main__":
-    main()
+    harness.main(run)

@@ -21,25 +21,23 @@ is false. Of a refutation it is the estimate over its error: above 1 the class i
 
 from __future__ import annotations
 
-import argparse
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import atoms
 import numpy as np
 
+import atoms
 import certirl
+import study
 from certirl.data.simulator import draw
 from certirl.functions.components import SideBySide, as_components
-from certirl.ground import statistics as laws
+from certirl.functions.inequalities import binomial_interval
 from certirl.proof.certify_components import Case, certify_sum
 from certirl.proof.weigh import lower_bounds
 from certirl.solver.prove_components import measure_components
-from certirl.studies import study
 
 DELTAS = (0.01, 0.05, 0.2, 0.5)
 DISCOUNTS = (0.3, 0.5, 0.7, 0.9, 0.97, 0.99)
@@ -63,7 +61,8 @@ class Arguments:
     assumptions: int = 300
 
 
-FAST = Arguments(**dict.fromkeys(asdict(Arguments()), 8))
+REPEATED = tuple(asdict(Arguments()))
+FAST = Arguments(**dict.fromkeys(REPEATED, 8))
 
 
 # --- what the runs share ---------------------------------------------------------------------------------------------
@@ -904,7 +903,7 @@ def counted(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "of seed": max(near, key=lambda run: run["ratio"])["seed"] if near else None,
     }
     wrong = sum(run["false"] or run.get("above", False) or any(run.get("statements", {}).values()) for run in said)
-    table["95 % interval of the share of runs with anything false"] = laws.binomial_interval(wrong, len(said) or 1)
+    table["95 % interval of the share of runs with anything false"] = binomial_interval(wrong, len(said) or 1)
     at_states = [run["ratio at states"] for run in said if run.get("ratio at states") is not None]
     if at_states:
         table["largest ratio at a state"] = max(at_states)
@@ -920,12 +919,12 @@ def counted(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return table
 
 
-def attack(arguments: Arguments, walk: study.Walk) -> study.Findings:
+def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
     """All runs, counted by kind and by δ; those that break a printed assumption apart."""
     runs: list[dict[str, Any]] = []
     for part, judge in JUDGES.items():
         seeds = list(range(getattr(arguments, part)))
-        found = walk(judge, seeds, unit=part.replace("_", " "))
+        found = runner(judge, seeds, unit=part.replace("_", " "))
         runs += [run | {"seed": seed, "part": part} for seed, run in zip(seeds, found, strict=True)]
     fair = [run for run in runs if run["part"] != "assumptions"]
     kinds = sorted({run["kind"] for run in runs})
@@ -966,20 +965,5 @@ def _share(runs: Sequence[dict[str, Any]]) -> list[int]:
     return [len(said), sum(wrong)]
 
 
-def main() -> None:
-    """Run and write the numbers."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    study.add_options(parser, str(Path(__file__).parent / "results"))
-    options = parser.parse_args()
-    arguments = FAST if options.fast else Arguments()
-    if options.trials is not None:
-        arguments = Arguments(**dict.fromkeys(asdict(arguments), options.trials))
-    experiment: Any = SimpleNamespace(__file__=__file__, run=attack)
-    command = f"python experiments/attacks.py{' --fast' * options.fast}"
-    wanted = {"name": "attacks", "out": options.out, "command": command}
-    study.conduct(experiment, arguments, workers=options.workers, **wanted).unlink(missing_ok=True)
-    print((options.out / "attacks.json").read_text(encoding="utf-8"), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    raise SystemExit(study.main(sys.modules[__name__]))

@@ -15,16 +15,16 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-import methods
 import numpy as np
 
 import certirl
+import methods
+import study
 from certirl.data.expert_grid import ExpertGrid
 from certirl.functions.boxes import of_degree
 from certirl.problems.box_switching import Greedy, Judgement, Truth, judge
 from certirl.problems.boxes import Whirl, random_independent
 from certirl.proof.policy_certificate import PolicyCertificate
-from certirl.studies import study
 
 POLYNOMIAL, WHIRL = 200_000, 400_000  # transitions per action of a certificate
 WIDEST = 0.45  # of the tubes that are asked about
@@ -200,9 +200,9 @@ WRONG = (
 )
 
 
-def soundness(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
+def soundness(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """Count what was false, by δ and by kind."""
-    return methods.counted(walk(run, list(range(arguments.runs)), unit="certificates"), WRONG)
+    return methods.counted(runner(run, list(range(arguments.runs)), unit="certificates"), WRONG)
 
 
 def middle_line(states: np.ndarray) -> np.ndarray:
@@ -234,9 +234,9 @@ def prove(task: list[int]) -> dict[str, Any]:
     return {"status": solution.status, "n": solution.samples, "seconds": seconds} | told
 
 
-def proved(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
+def proved(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """Certificates of the whirl, as soon as there is one."""
-    runs = walk(prove, [[seed, arguments.most] for seed in range(arguments.proofs)], unit="proofs")
+    runs = runner(prove, [[seed, arguments.most] for seed in range(arguments.proofs)], unit="proofs")
     held = [one for one in runs if one["status"] == "certified"]
     return {
         "certified": [len(held), len(runs)],
@@ -250,15 +250,10 @@ def proved(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
     }
 
 
+SENTENCE = "whether certificates of experts who switch in two coordinates are true, and what they cost"
+REPEATED = ("runs",)
 PARTS = {"soundness": soundness, "proved": proved}
 
 
 if __name__ == "__main__":
-    sys.exit(
-        study.main_of_parts(
-            sys.modules[__name__],
-            PARTS,
-            "whether certificates of experts who switch in two coordinates are true, and what they cost",
-            repeated="runs",
-        )
-    )
+    raise SystemExit(study.main(sys.modules[__name__]))

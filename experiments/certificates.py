@@ -17,17 +17,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import methods
 import numpy as np
 
 import certirl
+import methods
+import study
 from certirl.data.simulator import draw
-from certirl.ground import statistics as laws
+from certirl.functions.inequalities import binomial_interval
 from certirl.problems.intervals import PolynomialProblem, Problem
 from certirl.proof.bounds import lower_bounds
 from certirl.proof.certify import certify
 from certirl.proof.evidence import fit_surrogate, gather
-from certirl.studies import study
 from certirl.theory import theorems
 
 
@@ -105,9 +105,9 @@ def judge(seed: int) -> dict[str, Any] | None:
     }
 
 
-def soundness(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
+def soundness(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """Count false certificates and bounds above the truth."""
-    runs = [run for run in walk(judge, list(range(arguments.runs)), unit="certificates") if run is not None]
+    runs = [run for run in runner(judge, list(range(arguments.runs)), unit="certificates") if run is not None]
     table = {}
     for delta in (0.05, 0.2):
         mine = [run for run in runs if run["delta"] == delta]
@@ -118,7 +118,7 @@ def soundness(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
             "certified": certified,
             "false certificates": false,
             "bounds above the truth": above,
-            "95 % interval of the share of wrong bounds": laws.binomial_interval(above, len(mine)),
+            "95 % interval of the share of wrong bounds": binomial_interval(above, len(mine)),
             "of which barely wrong rewards": sum(run["spoiled"] for run in mine),
         }
     kinds = sorted({run["kind"] for run in runs})
@@ -188,13 +188,13 @@ def ablate(arguments: Sequence[Any]) -> float:
     return float("inf")
 
 
-def power(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
+def power(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """How many transitions `solve` needs, and how many without each idea."""
-    runs = walk(prove_one, [[seed, 0.7, arguments.most] for seed in range(arguments.problems)], unit="problems")
+    runs = runner(prove_one, [[seed, 0.7, arguments.most] for seed in range(arguments.problems)], unit="problems")
     ns = known(run["n"] for run in runs)
     ideas = {}
     for name in VARIANTS:
-        firsts = known(walk(ablate, [[seed, name, arguments.most] for seed in range(arguments.discount_problems)]))
+        firsts = known(runner(ablate, [[seed, name, arguments.most] for seed in range(arguments.discount_problems)]))
         ideas[name] = {"median n": float(np.median(firsts)), "certified": float(np.isfinite(firsts).mean())}
     return {
         "median n": float(np.median(ns)),
@@ -206,12 +206,12 @@ def power(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
     }
 
 
-def discounts(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
+def discounts(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """The same for larger discounts."""
     table = {}
     for discount in (0.7, 0.9, 0.95):
         tasks = [[seed, discount, arguments.most] for seed in range(arguments.discount_problems)]
-        ns = known(run["n"] for run in walk(prove_one, tasks, unit="problems"))
+        ns = known(run["n"] for run in runner(prove_one, tasks, unit="problems"))
         table[str(discount)] = {"median n": float(np.median(ns)), "certified": float(np.isfinite(ns).mean())}
     return table
 
@@ -251,9 +251,9 @@ def compare(arguments: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def compared(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
+def compared(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """One row for each problem."""
-    return {"problems": walk(compare, [[seed, arguments.most] for seed in range(arguments.theorem_problems)])}
+    return {"problems": runner(compare, [[seed, arguments.most] for seed in range(arguments.theorem_problems)])}
 
 
 def known(numbers: Iterable[float | None]) -> np.ndarray:
@@ -261,12 +261,10 @@ def known(numbers: Iterable[float | None]) -> np.ndarray:
     return np.array([np.inf if n is None else n for n in numbers])
 
 
+SENTENCE = "whether certificates are true, and what they cost"
+REPEATED = ("runs",)
 PARTS = {"soundness": soundness, "power": power, "discounts": discounts, "theorems": compared}
 
 
 if __name__ == "__main__":
-    sys.exit(
-        study.main_of_parts(
-            sys.modules[__name__], PARTS, "whether certificates are true, and what they cost", repeated="runs"
-        )
-    )
+    raise SystemExit(study.main(sys.modules[__name__]))

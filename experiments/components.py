@@ -16,21 +16,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import methods
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 import certirl
+import methods
+import study
 from certirl.data.moments import accumulate
 from certirl.data.simulator import draw
 from certirl.fit.bellman import Bellman
 from certirl.fit.estimate import estimate
 from certirl.fit.recover import recover_separately
 from certirl.functions.components import Component, SideBySide, as_components
-from certirl.ground import statistics as laws
+from certirl.functions.inequalities import binomial_interval
 from certirl.proof.certify_components import Case, certify_sum
 from certirl.solver.prove_components import measure_components
-from certirl.studies import study
 
 BASIS, COLUMNS, DISCOUNT, DELTA = certirl.Legendre(11), 3, 0.7, 0.05
 Pair = tuple[tuple[Component, ...], list[Bellman]]
@@ -70,7 +70,7 @@ def estimated(problem: Any, samples: int, rng: int) -> Pair:
     return parts, [certirl.bellman(estimate(own), discount=DISCOUNT) for (own,) in moments]
 
 
-def solvable(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
+def solvable(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """How many random problems each route solves from exact operators; truth is checked without the solver."""
     table = {}
     for size in arguments.sizes:
@@ -93,7 +93,7 @@ def solvable(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
     return table
 
 
-def timed(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
+def timed(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """Seconds of one core for the joint program alone, by the number of components, from 10,000 samples."""
     table = {}
     for size in arguments.timed:
@@ -155,14 +155,14 @@ def summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def certified(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
+def certified(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """Certificates with the full remainder, by the number of components and the objective; and hopeless problems."""
     table = {}
     for size, count in arguments.certified.items():
         for objective in (None, "least-variance", "l1"):
-            runs = walk(attempt, [[int(size), seed, objective, arguments.samples, True] for seed in range(count)])
+            runs = runner(attempt, [[int(size), seed, objective, arguments.samples, True] for seed in range(count)])
             table[f"{size} components, {objective or 'the better of both'}"] = summary(runs)
-    hopeless = walk(attempt, [[4, seed, None, arguments.samples, False] for seed in range(arguments.unsolvable)])
+    hopeless = runner(attempt, [[4, seed, None, arguments.samples, False] for seed in range(arguments.unsolvable)])
     return table | {"4 components, unsolvable": summary(hopeless)}
 
 
@@ -230,9 +230,9 @@ def judge(seed: int) -> dict[str, Any] | None:
     }
 
 
-def soundness(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
+def soundness(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """Count false certificates and bounds above the truth on problems of two to five components."""
-    runs = [run for run in walk(judge, list(range(arguments.runs)), unit="certificates") if run is not None]
+    runs = [run for run in runner(judge, list(range(arguments.runs)), unit="certificates") if run is not None]
     table = {}
     for delta in (0.05, 0.2):
         mine = [run for run in runs if run["delta"] == delta]
@@ -243,20 +243,15 @@ def soundness(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
             "certified": sum(run["holds"] for run in mine),
             "false certificates": sum(run["false"] for run in mine),
             "bounds above the truth": above,
-            "95 % interval of the share of wrong bounds": laws.binomial_interval(above, len(mine)),
+            "95 % interval of the share of wrong bounds": binomial_interval(above, len(mine)),
             "with a component's bound above its truth": sum(run["component above"] for run in mine),
         }
     return {"by delta": table, "certified": sum(run["holds"] for run in runs)}
 
 
+SENTENCE = "what the joint program solves, what it costs, whether its certificates are true"
 PARTS = {"solvable": solvable, "time": timed, "certified": certified, "soundness": soundness}
 
 
 if __name__ == "__main__":
-    sys.exit(
-        study.main_of_parts(
-            sys.modules[__name__],
-            PARTS,
-            "what the joint program solves, what it costs, whether its certificates are true",
-        )
-    )
+    raise SystemExit(study.main(sys.modules[__name__]))

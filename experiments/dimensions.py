@@ -22,11 +22,11 @@ import scipy.optimize
 import scipy.spatial  # noqa: F401
 
 import certirl
+import study
 from certirl import plots, product
 from certirl.functions.boxes import INDEX_SETS
-from certirl.ground import statistics as laws
 from certirl.ground.work import on, one_blas_thread
-from certirl.studies import study
+from trial_statistics import fit_power_law
 
 
 @dataclass(frozen=True)
@@ -109,10 +109,10 @@ def needed(task: list[Any]) -> dict[str, Any]:
     return {"d": dimension, "index": index, "columns": columns.size, "needed": found.samples_needed}
 
 
-def run(arguments: Arguments, walk: study.Walk) -> study.Findings:
-    """Walk through both parts and fit what grows."""
+def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
+    """Run both parts and fit what grows."""
     setting = [arguments.factor, arguments.most, arguments.samples, arguments.seed]
-    costs = walk(cost, [[d, index, *setting] for d in arguments.coordinates for index in INDEX_SETS], unit="bases")
+    costs = runner(cost, [[d, index, *setting] for d in arguments.coordinates for index in INDEX_SETS], unit="bases")
     costs = [row for row in costs if row is not None]
     tasks = [
         [d, index, size, arguments.seed]
@@ -121,10 +121,10 @@ def run(arguments: Arguments, walk: study.Walk) -> study.Findings:
         for size in arguments.sizes
         if product(*[certirl.Legendre(size)] * d, index=index).size <= arguments.most
     ]
-    samples = [row for row in walk(needed, tasks, unit="certificates") if row["needed"] is not None]
+    samples = [row for row in runner(needed, tasks, unit="certificates") if row["needed"] is not None]
     K, seconds = (np.array([row[name] for row in costs], dtype=float) for name in ("functions", "estimate"))
-    growth = laws.power_law(K, seconds)
-    proofs = laws.power_law([row["columns"] for row in samples], [row["needed"] for row in samples])
+    growth = fit_power_law(K, seconds)
+    proofs = fit_power_law([row["columns"] for row in samples], [row["needed"] for row in samples])
     widest = max(costs, key=lambda row: row["grid"])
     summary = {
         "costs": costs,
@@ -173,4 +173,4 @@ def draw(costs: list[dict[str, Any]], samples: list[dict[str, Any]], arguments: 
 
 
 if __name__ == "__main__":
-    raise SystemExit(study.main(sys.modules[__name__]))  # type: ignore[arg-type]
+    raise SystemExit(study.main(sys.modules[__name__]))

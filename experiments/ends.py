@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import certirl
-from certirl.studies import study
+import study
 
 EPISODES = {"CartPole-v1": (1500, 375, 75), "MountainCar-v0": (200, 50, 10)}  # random, interrupted, the expert's
 OUTSIDE = "clip"  # a pole beyond the box has fallen either way
@@ -102,7 +102,7 @@ def circle(task: list[Any]) -> dict[str, Any]:
     }
 
 
-def run(arguments: Arguments, walk: study.Walk) -> study.Findings:
+def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
     """All of them."""
     kinds = [("logs", name) for name in arguments.logged] + [("noise", name) for name in arguments.noisy]
     sizes = [arguments.noise, arguments.samples, arguments.episodes]
@@ -112,7 +112,7 @@ def run(arguments: Arguments, walk: study.Walk) -> study.Findings:
         for kind, name in kinds
         for discount in arguments.discounts
     ]
-    runs, summary = walk(circle, tasks, unit="circles"), {}
+    runs, summary = runner(circle, tasks, unit="circles"), {}
     for kind, name in kinds:
         for discount in arguments.discounts:
             own = [r for r in runs if (r["kind"], r["environment"], r["discount"]) == (kind, name, discount)]
@@ -133,4 +133,4 @@ def run(arguments: Arguments, walk: study.Walk) -> study.Findings:
 
 
 if __name__ == "__main__":
-    raise SystemExit(study.main(sys.modules[__name__]))  # type: ignore[arg-type]
+    raise SystemExit(study.main(sys.modules[__name__]))

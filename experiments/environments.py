@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 import certirl
+import study
 from certirl import plots
-from certirl.studies import study
 
 TORQUES = {"Pendulum-v1": [-2.0, 0.0, 2.0]}
 SAMPLES = {"MountainCar-v0": 10_000, "Pendulum-v1": 100_000, "CartPole-v1": 100_000}
@@ -87,7 +87,7 @@ def circle(task: list[Any]) -> dict[str, Any]:
     }
 
 
-def run(arguments: Arguments, walk: study.Walk) -> study.Findings:
+def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
     """All environments, discounts and seeds."""
     tasks = [
         [name, discount, arguments.episodes, arguments.first + arguments.seed + number]
@@ -95,7 +95,7 @@ def run(arguments: Arguments, walk: study.Walk) -> study.Findings:
         for discount in arguments.discounts
         for number in range(arguments.seeds)
     ]
-    runs = walk(circle, tasks, unit="circles")
+    runs = runner(circle, tasks, unit="circles")
     summary = {}
     for name in arguments.environments:
         for discount in arguments.discounts:
@@ -141,4 +141,4 @@ def draw(runs: list[dict[str, Any]], arguments: Arguments) -> Any:
 
 
 if __name__ == "__main__":
-    raise SystemExit(study.main(sys.modules[__name__]))  # type: ignore[arg-type]
+    raise SystemExit(study.main(sys.modules[__name__]))

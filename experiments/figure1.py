@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
+import study
 from certirl import Fourier, bellman, estimate, plots, recover
 from certirl.fit.recover import cover_points
 from certirl.problems.intervals import random_polynomial
-from certirl.studies import study
 from certirl.theory import theorems
 
 
@@ -77,10 +77,10 @@ def curves(task: list[Any]) -> dict[str, Any]:
     }
 
 
-def run(arguments: Arguments, walk: study.Walk) -> study.Findings:
+def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
     """Both panels."""
     setting = [arguments.problem, arguments.size, arguments.discount, arguments.cover]
-    panels = walk(curves, [[*setting, n, arguments.seed] for n in arguments.samples], unit="panels")
+    panels = runner(curves, [[*setting, n, arguments.seed] for n in arguments.samples], unit="panels")
     names = ("estimate", "between the points at least", "truth at least", "truth")
     table, summary = [], {}
     for n, panel in zip(arguments.samples, panels, strict=True):
@@ -132,4 +132,4 @@ def draw(panels: list[dict[str, Any]], arguments: Arguments) -> Any:
 
 
 if __name__ == "__main__":
-    raise SystemExit(study.main(sys.modules[__name__]))  # type: ignore[arg-type]
+    raise SystemExit(study.main(sys.modules[__name__]))

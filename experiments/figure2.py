@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
+import study
 from certirl import Fourier, estimate, plots
-from certirl.ground import statistics as laws
 from certirl.problems.intervals import random_polynomial
-from certirl.studies import study
 from certirl.theory import theorems
+from trial_statistics import bootstrap, fit_power_law
 
 
 @dataclass(frozen=True)
@@ -59,20 +59,20 @@ def trial(task: list[Any]) -> list[list[float]]:
     return errors
 
 
-def run(arguments: Arguments, walk: study.Walk) -> study.Findings:
-    """Walk through the trials, fit the exponents, compare with the theorem."""
+def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
+    """Run the trials, fit the exponents, compare with the theorem."""
     samples = arguments.samples
     setting = [arguments.problem, list(arguments.sizes), samples, arguments.seed]
     tasks = [[sampling, *setting, number] for sampling in SAMPLING for number in range(arguments.trials)]
-    errors = np.array(walk(trial, tasks)).reshape(len(SAMPLING), arguments.trials, len(samples), len(arguments.sizes))
+    errors = np.array(runner(trial, tasks)).reshape(len(SAMPLING), arguments.trials, len(samples), len(arguments.sizes))
     table, summary, rng = [], {}, np.random.default_rng(arguments.seed)
     for which, sampling in enumerate(SAMPLING):
         for column, k in enumerate(arguments.sizes):
             own = errors[which, :, :, column]
             bound = [theorems.theorem3_error(n, arguments.delta, k) for n in samples]
-            fit = laws.power_law(samples, own.mean(axis=0))
-            low, high = laws.bootstrap(
-                own, lambda errors: laws.power_law(samples, errors.mean(axis=0)).slope, rng=rng, draws=400
+            fit = fit_power_law(samples, own.mean(axis=0))
+            low, high = bootstrap(
+                own, lambda errors: fit_power_law(samples, errors.mean(axis=0)).slope, rng=rng, draws=400
             )
             below = float((own <= bound).mean())
             summary[f"{sampling}, k = {k}"] = {
@@ -115,4 +115,4 @@ def draw(table: list[dict[str, Any]], arguments: Arguments) -> Any:
 
 
 if __name__ == "__main__":
-    raise SystemExit(study.main(sys.modules[__name__]))  # type: ignore[arg-type]
+    raise SystemExit(study.main(sys.modules[__name__]))

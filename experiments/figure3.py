@@ -14,12 +14,12 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-import methods
 import numpy as np
 
+import methods
+import study
 from certirl import plots
-from certirl.ground import statistics as laws
-from certirl.studies import study
+from trial_statistics import Line, bootstrap, fit_line
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,11 @@ class Arguments:
 FAST = Arguments(searched=0, sizes=(5, 9), points=6, trials=64)
 
 
-def search(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
+def search(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """Find the problem among the seeds searched, or, if none are, look at the one given."""
     seeds = list(range(arguments.searched)) or [arguments.problem]
     tasks = [[seed, arguments.discount, arguments.cover] for seed in seeds]
-    known = dict(zip(seeds, walk(methods.problem_constants, tasks, unit="problems"), strict=True))
+    known = dict(zip(seeds, runner(methods.problem_constants, tasks, unit="problems"), strict=True))
     near = [s for s, c in known.items() if abs((c["1/β by ‖α‖_∞"] or np.inf) - arguments.inverse_beta) < 0.1]
     return {
         "rule": "of the seeds searched, those with 1/β (‖α‖_∞) within 0.1 of the paper's; of these the largest Δ",
@@ -64,16 +64,16 @@ def trial(task: list[Any]) -> list[list[list[bool]]]:
     return methods.judge(method, problem, sizes, samples, seed, discount=discount, cover=cover)
 
 
-def run(arguments: Arguments, walk: study.Walk) -> study.Findings:
-    """Search the problem, walk through the trials of both methods, fit a line for each k."""
-    where = search(arguments, walk)
+def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
+    """Search the problem, run the trials of both methods, fit a line for each k."""
+    where = search(arguments, runner)
     rng, table, lines = np.random.default_rng(arguments.seed), [], {}
     for method in methods.METHODS:
         most = arguments.most if method == "the paper" else arguments.most_certirl
         samples = [most * (i + 1) // arguments.points for i in range(arguments.points)]
         setting = [method, where["found"], list(arguments.sizes), samples, arguments.discount, arguments.cover]
         tasks = [[*setting, arguments.seed, number] for number in range(arguments.trials)]
-        outcomes = np.array(walk(trial, tasks), dtype=bool)
+        outcomes = np.array(runner(trial, tasks), dtype=bool)
         for column, k in enumerate(arguments.sizes):
             rows = [
                 {"method": method, "k": k, "n": n, "n/k²": n / k**2, **shares(outcomes[:, i, column], rng)}
@@ -88,7 +88,7 @@ def run(arguments: Arguments, walk: study.Walk) -> study.Findings:
 def shares(outcomes: Any, rng: np.random.Generator) -> dict[str, float]:
     """The share of wrong rewards with its bootstrap interval, and the share that fails the paper's check."""
     wrong = ~outcomes[:, 0]
-    low, high = laws.bootstrap(wrong, rng=rng)
+    low, high = bootstrap(wrong, rng=rng)
     return {
         "δ": float(wrong.mean()),
         "low": low,
@@ -118,10 +118,10 @@ def fitted(wrong: Any, samples: list[int], k: int, rng: np.random.Generator) -> 
     }
 
 
-def _line(wrong: Any, samples: list[int]) -> laws.Line | None:
+def _line(wrong: Any, samples: list[int]) -> Line | None:
     share = wrong.mean(axis=0)
     seen = share > 0
-    return laws.line(np.array(samples)[seen], -np.log(share[seen])) if seen.sum() >= 3 else None
+    return fit_line(np.array(samples)[seen], -np.log(share[seen])) if seen.sum() >= 3 else None
 
 
 def sentence(lines: dict[str, Any]) -> str:
@@ -172,4 +172,4 @@ def draw(table: list[dict[str, Any]], found: int, arguments: Arguments) -> Any:
 
 
 if __name__ == "__main__":
-    raise SystemExit(study.main(sys.modules[__name__]))  # type: ignore[arg-type]
+    raise SystemExit(study.main(sys.modules[__name__]))

@@ -13,12 +13,12 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-import methods
 import numpy as np
 
+import methods
+import study
 from certirl import plots
-from certirl.ground import statistics as laws
-from certirl.studies import study
+from trial_statistics import bootstrap, crossing, fit_power_law
 
 NORMS = ("1/β by ‖α‖₁", "1/β by ‖α‖_∞")
 
@@ -49,10 +49,10 @@ class Arguments:
 FAST = Arguments(searched=60, problems=8, hardest=100.0, trials=12, most=65_536)
 
 
-def choose_problems(arguments: Arguments, walk: study.Walk) -> dict[int, dict[str, float]]:
+def choose_problems(arguments: Arguments, runner: study.Runner) -> dict[int, dict[str, float]]:
     """The seeds nearest to an even logarithmic scale of 1/β, easiest first, with their constants."""
     tasks = [[seed, arguments.discount, arguments.cover] for seed in range(arguments.searched)]
-    known = walk(methods.problem_constants, tasks, unit="problems")
+    known = runner(methods.problem_constants, tasks, unit="problems")
     inverse = np.array([constants[NORMS[0]] or np.inf for constants in known])
     wanted = np.geomspace(arguments.easiest, arguments.hardest, arguments.problems)
     nearest = [int(np.abs(np.log(inverse / value)).argmin()) for value in wanted]
@@ -67,9 +67,9 @@ def trial(task: list[Any]) -> list[bool]:
     return [right for ((right, _),) in outcomes]
 
 
-def run(arguments: Arguments, walk: study.Walk) -> study.Findings:
-    """Choose the problems, walk through the trials, read off n at the level, fit the exponents."""
-    problems = choose_problems(arguments, walk)
+def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
+    """Choose the problems, run the trials, read off n at the level, fit the exponents."""
+    problems = choose_problems(arguments, runner)
     rng, table, needed, laws_found = np.random.default_rng(arguments.seed), [], [], {}
     for method in methods.METHODS:
         samples = arguments.samples(method)
@@ -79,7 +79,7 @@ def run(arguments: Arguments, walk: study.Walk) -> study.Findings:
             for seed in problems
             for number in range(arguments.trials)
         ]
-        results = iter(walk(trial, tasks))
+        results = iter(runner(trial, tasks))
         for seed in problems:
             right = np.array([next(results) for _ in range(arguments.trials)], dtype=bool)
             table += [
@@ -96,7 +96,7 @@ def run(arguments: Arguments, walk: study.Walk) -> study.Findings:
 
 def share(right: Any, rng: np.random.Generator) -> dict[str, float]:
     """The share of right rewards with its bootstrap interval."""
-    low, high = laws.bootstrap(right, rng=rng)
+    low, high = bootstrap(right, rng=rng)
     return {"right": float(right.mean()), "low": low, "high": high}
 
 
@@ -104,9 +104,9 @@ def reached(samples: list[int], right: Any, arguments: Arguments, rng: np.random
     """The n from which the share stays at the level or above, with a bootstrap interval over the trials."""
 
     def read_off(outcomes: Any) -> float:
-        return laws.crossing(samples, outcomes.mean(axis=0), arguments.level)
+        return crossing(samples, outcomes.mean(axis=0), arguments.level)
 
-    low, high = laws.bootstrap(right, read_off, rng=rng, draws=400)
+    low, high = bootstrap(right, read_off, rng=rng, draws=400)
     return {"n": read_off(right), "n low": low, "n high": high}
 
 
@@ -117,7 +117,7 @@ def exponents(needed: list[dict[str, Any]]) -> dict[str, Any]:
         return {}
     found: dict[str, Any] = {"problems that do not reach it": len(needed) - len(seen)}
     for norm in NORMS:
-        fit = laws.power_law([row[norm] for row in seen], [row["n"] for row in seen])
+        fit = fit_power_law([row[norm] for row in seen], [row["n"] for row in seen])
         found[norm] = {
             "exponent": fit.slope,
             "95 % interval": [fit.low, fit.high],
@@ -176,7 +176,7 @@ def draw(table: list[dict[str, Any]], needed: list[dict[str, Any]], arguments: A
                     row[NORMS[0]], arguments.samples(method)[-1], marker="^", mfc="none", color=colour, ms=7
                 )
         if len(x) >= 3:
-            fit, ends = laws.power_law(x, n), np.array([x.min(), x.max()])
+            fit, ends = fit_power_law(x, n), np.array([x.min(), x.max()])
             line = np.exp(fit.intercept) * ends**fit.slope
             axes[0, 2].plot(ends, line, color=colour, lw=1.2, label=f"slope {fit.slope:.2f}")
     axes[0, 2].set(
@@ -188,4 +188,4 @@ def draw(table: list[dict[str, Any]], needed: list[dict[str, Any]], arguments: A
 
 
 if __name__ == "__main__":
-    raise SystemExit(study.main(sys.modules[__name__]))  # type: ignore[arg-type]
+    raise SystemExit(study.main(sys.modules[__name__]))

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
+import study
 from certirl import Fourier, Legendre, Reward, bellman, estimate, recover
 from certirl.data.moments import Moments, total
 from certirl.fit.bellman import Bellman
 from certirl.fit.choose import FOLDS, best_columns
 from certirl.fit.recover import Recovery
-from certirl.ground import statistics as laws
+from certirl.functions.inequalities import binomial_interval
 from certirl.problems.intervals import random_polynomial
-from certirl.studies import study
 
 METHODS = {"the paper": Fourier, "certirl": Legendre}
 CHECK_POINTS = np.linspace(-1.0, 1.0, 100)  # the cover on which the paper checks a reward
@@ -125,7 +125,7 @@ def counted(runs: Sequence[dict[str, Any]], wrong: Sequence[str]) -> dict[str, A
     for delta in sorted({run["delta"] for run in runs}):
         mine = [run for run in runs if run["delta"] == delta]
         counts = {name: sum(run[name] for run in mine) for name in wrong}
-        interval = laws.binomial_interval(sum(any(run[name] for name in wrong) for run in mine), len(mine))
+        interval = binomial_interval(sum(any(run[name] for name in wrong) for run in mine), len(mine))
         by_delta[str(delta)] = {"runs": len(mine), "certified": sum(run["holds"] for run in mine), **counts}
         by_delta[str(delta)]["95 % interval of the share with anything wrong"] = interval
     by_kind = {}

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 import certirl
+import study
 from certirl import plots
-from certirl.studies import study
 
 METHODS: dict[str, dict[str, Any]] = {
     "the paper": {"basis": certirl.Fourier(11), "form": "mean", "objective": "l1", "cover": 0.05},
@@ -80,11 +80,11 @@ def play(task: list[Any]) -> dict[str, Any]:
     }
 
 
-def run(arguments: Arguments, walk: study.Walk) -> study.Findings:
+def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
     """All problems, both methods."""
     setting = [arguments.samples, arguments.states, arguments.steps, arguments.rollouts, arguments.discount]
     tasks = [[method, seed, *setting, arguments.seed] for method in METHODS for seed in range(arguments.problems)]
-    runs = walk(play, tasks, unit="problems")
+    runs = runner(play, tasks, unit="problems")
     curves = ("states", "played", "standard error", "truth")
     summary = [{key: value for key, value in run.items() if key not in curves} for run in runs]
     table = [
@@ -144,4 +144,4 @@ def draw(runs: list[dict[str, Any]], arguments: Arguments) -> Any:
 
 
 if __name__ == "__main__":
-    raise SystemExit(study.main(sys.modules[__name__]))  # type: ignore[arg-type]
+    raise SystemExit(study.main(sys.modules[__name__]))

@@ -14,14 +14,14 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-import figure4
 import numpy as np
 
 import certirl
+import figure4
+import study
 from certirl import plots
-from certirl.ground import statistics as laws
-from certirl.studies import study
 from certirl.theory import theorems
+from trial_statistics import fit_power_law
 
 INVERSE_BETA = figure4.NORMS[0]
 
@@ -71,14 +71,14 @@ def promised(problem_seed: int, arguments: Arguments) -> dict[str, Any]:
     return {"as printed": printed.samples, "Theorem 6": theorems.theorem6_deflated(**inner, **common).samples}
 
 
-def run(arguments: Arguments, walk: study.Walk) -> study.Findings:
+def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
     """Three numbers for each problem."""
-    curves = figure4.run(arguments, walk)
+    curves = figure4.run(arguments, runner)
     needed = curves.summary[f"n for {arguments.level:.0%}"]
     problems = curves.summary["problems"]
     setting = [arguments.size, arguments.discount, arguments.delta, arguments.most_proof, arguments.seed]
     tasks = [[seed, *setting, number] for seed in problems for number in range(arguments.proofs)]
-    proofs = iter(walk(prove, tasks, unit="proofs"))
+    proofs = iter(runner(prove, tasks, unit="proofs"))
     table = []
     for seed, constants in problems.items():
         right = {row["method"]: row["n"] for row in needed if row["problem"] == seed}
@@ -125,7 +125,7 @@ def draw(table: list[dict[str, Any]], arguments: Arguments) -> Any:
         rows = [row for row in table if np.isfinite(row[name] or np.inf)]
         if len(rows) >= 3:
             x, y = (np.array([row[key] for row in rows], dtype=float) for key in (INVERSE_BETA, name))
-            fit = laws.power_law(x, y)
+            fit = fit_power_law(x, y)
             ax.plot(x, np.exp(fit.intercept) * x**fit.slope, color=colour, lw=1, alpha=0.6)
             ax.plot(x, y, marker, color=colour, ms=5, label=f"{label}  (slope {fit.slope:.1f})")
     ax.set(xscale="log", yscale="log", xlabel="1/β by ‖α‖₁", ylabel="transitions per action")
@@ -136,4 +136,4 @@ def draw(table: list[dict[str, Any]], arguments: Arguments) -> Any:
 
 
 if __name__ == "__main__":
-    raise SystemExit(study.main(sys.modules[__name__]))  # type: ignore[arg-type]
+    raise SystemExit(study.main(sys.modules[__name__]))

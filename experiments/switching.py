@@ -20,13 +20,13 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-import methods
 import numpy as np
 
 import certirl
+import methods
+import study
 from certirl.problems.switching import Steps, SwitchingProblem, comfort, expert_values, outcomes, plan, regret
 from certirl.proof.policy_certificate import PolicyCertificate
-from certirl.studies import study
 
 GRID = np.linspace(-1.0, 1.0, 1601)
 POLYNOMIAL, THERMAL = 100_000, 250_000  # transitions per action of a certificate
@@ -161,9 +161,9 @@ WRONG = (
 )
 
 
-def soundness(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
+def soundness(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """Count what was false, by δ and by kind."""
-    return methods.counted(walk(judge, list(range(arguments.runs)), unit="certificates"), WRONG)
+    return methods.counted(runner(judge, list(range(arguments.runs)), unit="certificates"), WRONG)
 
 
 TUBE = 0.05
@@ -219,9 +219,9 @@ def _middle(runs: list[dict[str, Any]], name: str) -> float | None:
     return float(np.median([run[name] for run in runs])) if runs else None
 
 
-def recovered(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
+def recovered(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """Recovery from little data, on one thermostat."""
-    runs = walk(recover, [[seed, arguments.samples] for seed in range(arguments.recovered)], unit="recoveries")
+    runs = runner(recover, [[seed, arguments.samples] for seed in range(arguments.recovered)], unit="recoveries")
     return {
         "recovered outside the tube": [sum(run["recovered"] for run in runs), len(runs)],
         "true regrets, largest first": sorted((run["regret"] for run in runs), reverse=True),
@@ -229,11 +229,11 @@ def recovered(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
     }
 
 
-def proved(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
+def proved(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """Certificates of the same thermostat: as soon as there is one, and as soon as it allows little regret."""
     goals = (None, arguments.regret)
     tasks = [[seed, arguments.most, goal] for goal in goals for seed in range(arguments.proofs)]
-    runs = walk(prove, tasks, unit="proofs")
+    runs = runner(prove, tasks, unit="proofs")
     found = {}
     for goal in goals:
         mine = [run for task, run in zip(tasks, runs, strict=True) if task[2] == goal]
@@ -278,23 +278,18 @@ def measured(task: list[Any]) -> dict[str, Any]:
     }
 
 
-def radii(arguments: Arguments, walk: study.Walk) -> dict[str, Any]:
+def radii(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """Two sizes, with and without states beside the switches."""
     tasks = [[samples, beside] for samples in (300_000, arguments.most) for beside in (False, True)]
-    runs = walk(measured, tasks, unit="certificates")
+    runs = runner(measured, tasks, unit="certificates")
     names = [f"{n:,} transitions, {'some beside the switches' if beside else 'by design'}" for n, beside in tasks]
     return dict(zip(names, runs, strict=True))
 
 
+SENTENCE = "whether certificates of experts who switch are true, and what they cost"
+REPEATED = ("runs",)
 PARTS = {"soundness": soundness, "recovered": recovered, "proved": proved, "radii": radii}
 
 
 if __name__ == "__main__":
-    sys.exit(
-        study.main_of_parts(
-            sys.modules[__name__],
-            PARTS,
-            "whether certificates of experts who switch are true, and what they cost",
-            repeated="runs",
-        )
-    )
+    raise SystemExit(study.main(sys.modules[__name__]))

@@ -23,8 +23,8 @@ import gymnasium
 import numpy as np
 
 import certirl
+import study
 from certirl import plots
-from certirl.studies import study
 
 TORQUES = {"Pendulum-v1": [-2.0, 0.0, 2.0]}
 DISCOUNTS = {"MountainCar-v0": 0.99, "Pendulum-v1": 0.9, "CartPole-v1": 0.99}
@@ -173,7 +173,7 @@ class Looks:
         return True
 
 
-def run(arguments: Arguments, walk: study.Walk) -> study.Findings:
+def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
     """All environments, both rewards, all seeds."""
     trainer()  # missing, it is said before anything is learned
     sizes = [arguments.samples, arguments.steps, arguments.looks, arguments.episodes]
@@ -183,7 +183,7 @@ def run(arguments: Arguments, walk: study.Walk) -> study.Findings:
         for name in arguments.environments
         for kind in KINDS[name]
     ]
-    runs = walk(train, tasks, unit="trainings")
+    runs = runner(train, tasks, unit="trainings")
     summary: dict[str, Any] = {}
     for name in arguments.environments:
         own = [one for one in runs if one["environment"] == name]
@@ -234,4 +234,4 @@ def draw(runs: list[dict[str, Any]], arguments: Arguments) -> Any:
 
 
 if __name__ == "__main__":
-    raise SystemExit(study.main(sys.modules[__name__]))  # type: ignore[arg-type]
+    raise SystemExit(study.main(sys.modules[__name__]))

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import certirl
-from certirl.studies import study
+import study
 
 TORQUES = {"Pendulum-v1": [-2.0, 0.0, 2.0]}
 GOOD = 0.97  # of the expert's return
@@ -107,7 +107,7 @@ def circle(task: list[Any]) -> dict[str, Any]:
     }
 
 
-def run(arguments: Arguments, walk: study.Walk) -> study.Findings:
+def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
     """All problems, numbers of states and seeds."""
     seeds = range(arguments.seed, arguments.seed + arguments.seeds)
     tasks = [
@@ -118,7 +118,7 @@ def run(arguments: Arguments, walk: study.Walk) -> study.Findings:
         for seed in seeds
     ]
     tasks += [["inventory", 0.95, 10_000, 0, arguments.seed + number] for number in range(arguments.inventories)]
-    runs = walk(circle, tasks, unit="circles")
+    runs = runner(circle, tasks, unit="circles")
     played = [one for one in runs if one["problem"] != "inventory"]
     groups = {word: [one["share"] for one in played if one["status"] == word] for word in ("validated", "solved")}
     counts = {
@@ -143,4 +143,4 @@ def run(arguments: Arguments, walk: study.Walk) -> study.Findings:
 
 
 if __name__ == "__main__":
-    raise SystemExit(study.main(sys.modules[__name__]))  # type: ignore[arg-type]
+    raise SystemExit(study.main(sys.modules[__name__]))

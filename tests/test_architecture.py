@@ -25,7 +25,6 @@ ROOMS = [
     "theory",
     "problems",
     "plots",
-    "studies",
     "cli",
 ]
 # A record draws itself on demand.

@@ -7,8 +7,8 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
+import bench
 from certirl.cli import main
-from certirl.studies import bench
 from sizes import sizes
 
 SMALL = bench.Extent(pairs=2_000, sizes=(5, 11), families=("Fourier", "Legendre"), transitions=2_000, repeats=1)

@@ -1,5 +1,6 @@
 """Studies: trials are remembered, their order and their workers do not matter, and the statistics are right."""
 
+import ast
 import csv
 import json
 import os
@@ -7,17 +8,23 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+import certirl.cli
+import study
 from certirl import Legendre, Reward
-from certirl.ground import statistics as laws
+from certirl.cli import main
+from certirl.cli.inputs import STUDIES
+from certirl.functions.inequalities import binomial_interval
 from certirl.ground.work import processes
 from certirl.problems.intervals import random_polynomial, thermostat
-from certirl.studies import study
+from trial_statistics import bootstrap, crossing, fit_line, fit_power_law
 
 
 def square(task):
@@ -37,28 +44,28 @@ def interrupted_at_three(task):
 
 def test_results_come_in_the_order_of_the_tasks_whoever_did_them(tmp_path):
     tasks = [[i] for i in range(7)]
-    one = study.Walk(tmp_path / "one", 1, False)(square, tasks)
-    two = study.Walk(tmp_path / "two", 2, False)(square, tasks)
+    one = study.Runner(tmp_path / "one", 1, False)(square, tasks)
+    two = study.Runner(tmp_path / "two", 2, False)(square, tasks)
     assert one == two == [{"value": i**2, "nothing": None} for i in range(7)]
 
 
 def test_an_interrupted_walk_goes_on_where_it_was(tmp_path):
     calls.clear()
-    tasks, walk = [[i] for i in range(6)], study.Walk(tmp_path / "memory", 1, False)
+    tasks, runner = [[i] for i in range(6)], study.Runner(tmp_path / "memory", 1, False)
     with pytest.raises(KeyboardInterrupt):
-        walk(interrupted_at_three, tasks)
-    assert walk(interrupted_at_three, tasks) == [i + 0.5 for i in range(6)]
+        runner(interrupted_at_three, tasks)
+    assert runner(interrupted_at_three, tasks) == [i + 0.5 for i in range(6)]
     assert calls == [0, 1, 2, "interrupt", 3, 4, 5]
 
 
 def test_a_line_cut_short_is_done_again_and_nothing_else(tmp_path):
     memory = tmp_path / "memory"
-    tasks, walk = [[i] for i in range(4)], study.Walk(memory, 1, False)
-    expected = walk(square, tasks)
+    tasks, runner = [[i] for i in range(4)], study.Runner(memory, 1, False)
+    expected = runner(square, tasks)
     lines = memory.read_text().splitlines()
     memory.write_text("\n".join(lines[:3]) + "\n" + lines[3][: len(lines[3]) // 2])  # the first line is empty
-    assert walk(square, tasks) == expected
-    assert len(study._recall(memory)) == 4  # nothing joined the torn line
+    assert runner(square, tasks) == expected
+    assert len(study._read_trials(memory)) == 4  # nothing joined the torn line
 
 
 def test_workers_must_be_a_positive_number():
@@ -80,8 +87,8 @@ class Experiment:
     FAST = Arguments(count=2)
 
     @staticmethod
-    def run(arguments, walk):
-        rows = walk(square, [[i + arguments.seed] for i in range(arguments.count)])
+    def run(arguments, runner):
+        rows = runner(square, [[i + arguments.seed] for i in range(arguments.count)])
         return study.Findings({"most": np.float64(4.0), "array": np.arange(2)}, rows, None, "it works")
 
 
@@ -135,30 +142,64 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_finishes(tmp_path):
     kept = memory[0].read_text().splitlines()
     assert len(kept) >= 2 and not (tmp_path / "figure2.json").exists()
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "figure2" in done.stdout and (tmp_path / "figure2.pdf").stat().st_size > 1000
+    assert "figure2" in done.stdout and (tmp_path / "figure2.png").stat().st_size > 1000
     assert not list(tmp_path.glob(".*"))
 
 
 def test_options_choose_size_seed_and_trials():
     from argparse import Namespace
 
-    from certirl.studies.reproduce import load
-
     def chosen(name, **options):
-        return study.chosen(load(name), Namespace(**{"fast": False, "seed": 0, "trials": None, **options}))
+        return study.chosen(study.load(name), Namespace(**{"fast": False, "seed": 0, "trials": None, **options}))
 
     assert chosen("figure3", trials=320, seed=4).trials == 320
-    assert chosen("figure3", fast=True).trials == load("figure3").FAST.trials
+    assert chosen("figure3", fast=True).trials == study.load("figure3").FAST.trials
     assert chosen("figure1", trials=7) == chosen("figure1")  # which has none
     with pytest.raises(ValueError, match="trials must be a whole number, at least 2"):
         chosen("figure4", trials=1)
 
 
 def test_an_unknown_experiment_is_a_sentence():
-    from certirl.studies.reproduce import load
-
     with pytest.raises(ValueError, match="there is no experiment 'figure9'"):
-        load("figure9")
+        study.load("figure9")
+
+
+def test_the_wheel_has_the_files_of_reproduce_and_bench_and_what_they_import():
+    root = Path(__file__).parents[2]
+    settings = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    included = settings["force-include"]
+    assert all(target == f"certirl/{source}" and (root / source).is_file() for source, target in included.items())
+    files = {Path(source).stem: root / source for source in included}
+    assert {"bench", "study", *STUDIES} <= set(files)
+    beside = {path.stem for folder in ("experiments", "benchmarks") for path in (root / folder).glob("*.py")}
+    for path in files.values():
+        names = {name for line in ast.walk(ast.parse(path.read_text())) for name in imported_by(line)}
+        assert names & beside <= set(files), path
+
+
+def imported_by(node):
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module] if isinstance(node, ast.ImportFrom) else []
+
+
+def test_files_of_experiments_that_are_missing_are_a_sentence(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("certirl.cli.__file__", str(tmp_path / "site-packages" / "certirl" / "cli" / "__init__.py"))
+    for words, file in (("reproduce figure1", "experiments/study.py"), ("bench", "benchmarks/bench.py")):
+        assert main([*words.split(), "--fast", "--out", str(tmp_path)]) == 2
+        assert capsys.readouterr().err == (
+            f"certirl: {file} is missing: install certirl again, or run certirl from a checkout\n"
+        )
+
+
+def test_installed_files_are_found_inside_the_package(monkeypatch, tmp_path):
+    package = tmp_path / "site-packages" / "certirl"
+    for folder, name in (("cli", "__init__"), ("experiments", "file_of_a_wheel")):
+        (package / folder).mkdir(parents=True)
+        (package / folder / f"{name}.py").write_text("answer = 42")
+    monkeypatch.setattr("certirl.cli.__file__", str(package / "cli" / "__init__.py"))
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    assert certirl.cli._imported("experiments", "file_of_a_wheel").answer == 42
 
 
 # --- statistics ------------------------------------------------------------------------------------------------------
@@ -169,33 +210,33 @@ def test_a_line_finds_its_slope_as_often_as_it_says():
     x = np.arange(10.0)
     hits = 0
     for _ in range(400):
-        fit = laws.line(x, 2.0 - 0.5 * x + rng.normal(size=10))
+        fit = fit_line(x, 2.0 - 0.5 * x + rng.normal(size=10))
         hits += fit.low <= -0.5 <= fit.high
     assert 0.92 < hits / 400 < 0.98
 
 
 def test_a_power_law_is_recovered_and_needs_positive_numbers():
     x = np.geomspace(1, 100, 7)
-    fit = laws.power_law(x, 3 * x**-0.5)
+    fit = fit_power_law(x, 3 * x**-0.5)
     assert fit.slope == pytest.approx(-0.5) and np.exp(fit.intercept) == pytest.approx(3) and fit.r2 > 0.999999
     with pytest.raises(ValueError, match="positive numbers"):
-        laws.power_law(x, -x)
+        fit_power_law(x, -x)
     with pytest.raises(ValueError, match="three points"):
-        laws.line([1, 2], [1, 2])
+        fit_line([1, 2], [1, 2])
 
 
 def test_the_bootstrap_of_yes_and_no_is_the_same_short_and_long():
     outcomes = np.arange(200) < 60
-    short = laws.bootstrap(outcomes, rng=np.random.default_rng(0), draws=4000)
-    long = laws.bootstrap(outcomes.astype(float), rng=np.random.default_rng(1), draws=4000)
-    exact = laws.binomial_interval(60, 200)
+    short = bootstrap(outcomes, rng=np.random.default_rng(0), draws=4000)
+    long = bootstrap(outcomes.astype(float), rng=np.random.default_rng(1), draws=4000)
+    exact = binomial_interval(60, 200)
     assert np.allclose(short, long, atol=0.011) and np.allclose(short, exact, atol=0.02)
 
 
 def test_binomial_intervals_cover():
     rng, hits = np.random.default_rng(2), 0
     for count in rng.binomial(50, 0.1, 1000):
-        low, high = laws.binomial_interval(int(count), 50)
+        low, high = binomial_interval(int(count), 50)
         hits += low <= 0.1 <= high
     assert hits >= 950
 
@@ -210,7 +251,7 @@ def test_binomial_intervals_cover():
     ],
 )
 def test_crossings_are_read_off_for_good(shares, expected):
-    assert laws.crossing([100, 200, 400], shares, 0.9) == pytest.approx(expected)
+    assert crossing([100, 200, 400], shares, 0.9) == pytest.approx(expected)
 
 
 # --- what the figures judge with -------------------------------------------------------------------------------------

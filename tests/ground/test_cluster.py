@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import certirl
+import study
 from certirl.cli import main
 from certirl.data import tables
 from certirl.data.moments import accumulate
@@ -23,7 +24,6 @@ from certirl.data.moments import load as load_moments
 from certirl.data.simulator import CHUNK, draw
 from certirl.ground import cluster as _cluster
 from certirl.ground import work as _map
-from certirl.studies import study
 from sizes import sizes
 
 dask = pytest.importorskip("dask")
@@ -164,12 +164,12 @@ def test_a_sweep_whose_files_the_workers_do_not_have(client, tmp_path, monkeypat
     import trials_of_a_sweep
 
     tasks = [[i] for i in range(12)]
-    expected = study.Walk(None, 1, False)(trials_of_a_sweep.trial, tasks)
+    expected = study.Runner(None, 1, False)(trials_of_a_sweep.trial, tasks)
     seen = []
     with _map.on(client):
-        walk = study.Walk(tmp_path / "memory", progress=lambda done, total: seen.append((done, total)))
-        assert walk(trials_of_a_sweep.trial, tasks) == expected
-    assert seen[-1] == (12, 12) and len(study._recall(tmp_path / "memory")) == 12
+        runner = study.Runner(tmp_path / "memory", progress=lambda done, total: seen.append((done, total)))
+        assert runner(trials_of_a_sweep.trial, tasks) == expected
+    assert seen[-1] == (12, 12) and len(study._read_trials(tmp_path / "memory")) == 12
     assert client.submit(_can_import, "trials_of_a_sweep").result() is False
 
 
@@ -180,13 +180,11 @@ def _can_import(name):
 
 
 def test_trials_of_the_paper(client):
-    from certirl.studies.reproduce import load
-
-    experiment, walk = load("figure3"), study.Walk(progress=False, workers=1)
+    experiment, runner = study.load("figure3"), study.Runner(progress=False, workers=1)
     tasks = [[method, 7, [5, 9], [500, 4_000], 0.7, 0.05, 0, 0] for method in ("the paper", "certirl")]
-    expected = walk(experiment.trial, tasks)
+    expected = runner(experiment.trial, tasks)
     with _map.on(client):
-        assert walk(experiment.trial, tasks) == expected
+        assert runner(experiment.trial, tasks) == expected
 
 
 class Holding:
@@ -333,7 +331,7 @@ def test_a_client_that_is_closed_or_alone_is_a_sentence(monkeypatch, client):
             with pytest.raises(ConnectionError, match="no workers for 0 seconds: start some"):
                 accumulated(PROBLEM, alone)
             with pytest.raises(ConnectionError, match="no workers"), _map.on(alone):
-                study.Walk(progress=False)(itself, [[1]])
+                study.Runner(progress=False)(itself, [[1]])
         with pytest.raises(ConnectionError, match="the Dask client is closed: connect again"):
             accumulated(PROBLEM, alone)
         with pytest.raises(ConnectionError, match="closed"), _map.on(alone):
@@ -347,7 +345,7 @@ def test_ctrl_c_leaves_nothing_behind(client, kind):
     work = {
         "draws": lambda: accumulated(Holding(lambda states: time.sleep(0.3)), client),
         "data": lambda: slow_data(client),
-        "trials": lambda: study.Walk(progress=False)(slow_trial, [[i] for i in range(20)]),
+        "trials": lambda: study.Runner(progress=False)(slow_trial, [[i] for i in range(20)]),
     }
     threading.Timer(0.6, signal.raise_signal, [signal.SIGINT]).start()
     with _map.on(client), pytest.raises(KeyboardInterrupt):

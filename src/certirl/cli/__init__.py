@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import re
 import sys
@@ -22,11 +23,9 @@ from certirl.functions.bases import Legendre
 from certirl.ground import archive, doors
 from certirl.ground import interrupts as _interrupts
 from certirl.ground.scheduler import place
-from certirl.ground.work import on
 from certirl.problems.intervals import random_polynomial
 from certirl.solver import additive
 from certirl.solver.solve import solve
-from certirl.studies.study import add_options, add_place, folder_name
 
 _EXAMPLES = """first steps:
   certirl demo                                                 a problem with known truth, solved and certified
@@ -265,19 +264,25 @@ def plan(options: argparse.Namespace) -> int:
 
 def reproduce(options: argparse.Namespace) -> int:
     """Run the paper's experiments."""
-    from certirl.studies.reproduce import STUDIES, reproduce
-
-    with place(options.workers, options.scheduler) as where, on(where if options.scheduler else None):
-        reproduce(STUDIES if options.study == "all" else [options.study], options)
+    names = inputs.STUDIES if options.study == "all" else [options.study]
+    _imported("experiments", "study").reproduce(names, options)
     return 0
 
 
 def bench(options: argparse.Namespace) -> int:
-    """Measure how fast this machine is, and how fast it could be."""
-    from certirl.studies.bench import run
-
-    run(options.out, fast=options.fast)
+    """Measure the speed of the kernels and of whole passes on this machine, beside its limits."""
+    _imported("benchmarks", "bench").run(options.out, fast=options.fast)
     return 0
+
+
+def _imported(folder: str, name: str) -> Any:
+    """A file of experiments/ or benchmarks/: beside src/ in a checkout, inside the package in a wheel."""
+    package = Path(__file__).resolve().parents[1]
+    for place_of_files in (package / folder, package.parents[1] / folder):
+        if (place_of_files / f"{name}.py").exists():
+            sys.path.insert(0, str(place_of_files))  # other processes import from there as well
+            return importlib.import_module(name)
+    raise FileNotFoundError(f"{folder}/{name}.py is missing: install certirl again, or run certirl from a checkout")
 
 
 def _check_outputs(options: argparse.Namespace, read: Sequence[Any] = ()) -> None:
@@ -393,18 +398,14 @@ def _parser() -> argparse.ArgumentParser:
     _add_reproduce(commands.add_parser("reproduce", help="run the paper's experiments and draw its figures"))
     bencher = commands.add_parser("bench", help="measure the kernels and whole passes against peers and limits")
     bencher.add_argument("--fast", action="store_true", help="a first look, in less than 20 seconds")
-    bencher.add_argument(
-        "--out", type=folder_name, default=Path("certirl-bench"), help="folder (default certirl-bench)"
-    )
+    inputs.add_folder(bencher, "certirl-bench")
     bencher.set_defaults(run=bench)
     return parser
 
 
 def _add_reproduce(command: argparse.ArgumentParser) -> None:
-    from certirl.studies.reproduce import STUDIES
-
-    command.add_argument("study", choices=[*STUDIES, "all"], help="which; samples goes beyond the paper")
-    add_options(command, "certirl-reproduced")
+    command.add_argument("study", choices=[*inputs.STUDIES, "all"], help="which; samples goes beyond the paper")
+    inputs.add_study_options(command, "certirl-reproduced")
     command.set_defaults(run=reproduce)
 
 
@@ -414,7 +415,7 @@ def _add_demo(command: argparse.ArgumentParser) -> None:
     command.add_argument("--seed", type=int, default=0, help="seed of the draws (default 0)")
     command.add_argument("--output", default="certirl-demo.npz", help="where the solution goes")
     command.add_argument("--plot", default="certirl-demo.png", help="where the picture goes")
-    add_place(command, "threads")
+    inputs.add_place(command, "threads")
     command.set_defaults(run=demo)
 
 
@@ -459,7 +460,7 @@ def _add_solve(command: argparse.ArgumentParser) -> None:
     where = command.add_argument_group("results and work")
     where.add_argument("-o", "--output", default="reward.npz", help="where the solution goes (default reward.npz)")
     where.add_argument("--plot", default="reward.png", help="where the picture goes (default reward.png; '' for none)")
-    add_place(where, "threads")
+    inputs.add_place(where, "threads")
     command.set_defaults(run=solve_file)
 
 
@@ -480,7 +481,7 @@ def _add_moments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--columns", type=int, metavar="N", help="functions of the state (default: as many)")
     command.add_argument("--allow-repeats", action="store_true", help="let a file and its copy both count")
     command.add_argument("-o", "--output", default="moments.npz", help="where they go (default moments.npz)")
-    add_place(command, "threads")
+    inputs.add_place(command, "threads")
     command.set_defaults(run=measure_files)
 
 

@@ -27,6 +27,8 @@ DATA = (
 _RENAMED = {"n_actions": "actions", "rng": "seed", "map": "workers", "price": "slack", "k": "size"}
 _FORMS = {"domain": " LOW HIGH", "periodic": " AXIS"}
 _POSITIONAL = ("data", "file", "files", "study", "run", "given")
+# What `certirl reproduce` runs: files of experiments/.
+STUDIES = ("figure1", "figure2", "figure3", "figure4", "rollouts", "samples")
 
 
 def number(text: str) -> float:
@@ -195,3 +197,33 @@ def check_axes(periodic: Sequence[int], coordinates: int) -> None:
     if wrong:
         there = "coordinate 0" if coordinates == 1 else f"coordinates 0 … {coordinates - 1}"
         raise ValueError(f"--periodic {wrong[0]} names no coordinate: the states have {there}")
+
+
+def add_place(parser: Any, workers: str) -> None:
+    """Add the options that say where to work; ``workers`` says what they are without a scheduler."""
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help=f"{workers} (default: all cores); results do not depend on it"
+    )
+    parser.add_argument(
+        "--scheduler", metavar="ADDRESS", help="a Dask scheduler, tcp://host:8786; or local, to start one of processes"
+    )
+
+
+def add_folder(parser: Any, name: str) -> None:
+    """Add the option that says into which folder results are written, this one by default."""
+    parser.add_argument("--out", type=_folder, default=Path(name), help=f"folder for the results (default {name})")
+
+
+def add_study_options(parser: Any, out: str) -> None:
+    """Add the options of every experiment; ``out`` is the folder for its results."""
+    parser.add_argument("--fast", action="store_true", help="a small version, for a first look")
+    add_place(parser, "processes")
+    parser.add_argument("--trials", type=int, help="repetitions, where there are any (default: the paper's)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of all draws (default 0)")
+    add_folder(parser, out)
+
+
+def _folder(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("the name of the folder is empty")
+    return Path(text)

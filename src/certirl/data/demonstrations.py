@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from certirl.data.policy import Policy
 from certirl.data.simulator import as_generator
 from certirl.data.transitions import Transitions
+from certirl.functions.inequalities import binomial_interval
 from certirl.ground.domain import (
     MOST_ACTIONS,
     Array,
@@ -26,7 +27,6 @@ from certirl.ground.domain import (
     count_actions,
 )
 from certirl.ground.doors import alone, as_array, as_count, as_labels, as_probability, as_reals, setting
-from certirl.ground.statistics import binomial_interval
 
 NEIGHBOURS = (1, 3, 9, 27)  # numbers tried, where none is given
 LEVEL = 0.05

@@ -161,3 +161,12 @@ def steepest(basis: Basis, states: Array, reach: float = 0.0) -> Array:
         return np.full(len(states), np.pi * scale * top)
     t = np.minimum(np.abs(basis.to_reference(states)) + scale * reach, 1.0)
     return np.asarray(scale * top * np.minimum(top, 1 / np.sqrt(np.maximum(1 - t**2, 1e-12))))
+
+
+def binomial_interval(count: int, n: int) -> tuple[float, float]:
+    """The exact 95 % interval of Clopper and Pearson for a probability, from ``count`` of ``n``."""
+    from scipy.special import betaincinv  # scipy.stats takes seconds to import
+
+    low = float(betaincinv(count, n - count + 1, 0.025)) if count else 0.0
+    high = float(betaincinv(count + 1, n - count, 0.975)) if count < n else 1.0
+    return low, high

@@ -18,11 +18,11 @@ from certirl.fit.conflicts import Conflict
 from certirl.fit.termination import Choices
 from certirl.functions.bases import Basis
 from certirl.functions.cells import Cells, expanded, from_spec
+from certirl.functions.inequalities import binomial_interval
 from certirl.ground import archive
 from certirl.ground.archive import Stored
 from certirl.ground.domain import Array, Domain, as_actions, as_states, describe, freeze, like_input
 from certirl.ground.doors import as_count, as_flag, as_number, shown
-from certirl.ground.statistics import binomial_interval
 from certirl.ground.status import NO_SUMS, STATUSES, Finding, unverified, weakest
 from certirl.proof.policy_certificate import PolicyCertificate
 

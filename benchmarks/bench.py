@@ -1,7 +1,9 @@
-"""How fast is it, and how fast could it be? Kernels against their peers and the machine's limits; whole passes.
+"""Speed of the kernels, of their peers, of the limits that the machine sets, and of whole passes over data.
+
+    certirl bench [--fast] [--out FOLDER]
 
 Everything that is compared runs in turn in one process, several times, and the best CPU time counts. Only ratios carry
-over to another machine. "naive" is what one writes first: np.sin and np.cos for every frequency (the textbook
+over to another machine. "naive" is the plain way: np.sin and np.cos for every frequency (the textbook
 recurrence for polynomials), all rows at once, then one matrix product.
 """
 
@@ -9,7 +11,6 @@ from __future__ import annotations
 
 import json
 import platform
-import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -19,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+import harness
 from certirl.data.moments import measure
 from certirl.data.simulator import CHUNK, draw, sample
 from certirl.fit.bellman import bellman
@@ -32,11 +34,11 @@ from certirl.ground.work import cores, one_blas_thread
 from certirl.kernels.sums import KERNELS, pair_sums, self_sums
 from certirl.problems.intervals import random_polynomial
 from certirl.proof.certify import certify
-from certirl.studies import study
+from harness import best_of, cpu_seconds, wall_seconds
 
 ENOUGH_SECONDS = 10.0  # a contender that needs more for all pairs is timed on a tenth or less of them
 SLOW_SECONDS = 3.0  # and one that needs more than this only once
-VERSIONED = (*study.VERSIONED, "numba", "finufft", "deeptime")
+PACKAGES = ("numba", "finufft", "deeptime")
 DGEMM, MEMORY = "dgemm limit", "memory limit"
 # The order of a matrix that keeps BLAS busy, and numbers that no cache holds.
 _ORDER, _NUMBERS = 1000, 16_000_000
@@ -81,7 +83,7 @@ def run(out: Path, *, fast: bool = False, say: Say = print) -> dict[str, Any]:
     threads = two_threads(extent)
     record = {
         "command": "certirl bench" + " --fast" * fast,
-        "versions": study.versions(VERSIONED),
+        "versions": harness.versions((*harness.VERSIONED, *PACKAGES)),
         "extent": asdict(extent),
         **found,
         "whole passes": whole,
@@ -144,7 +146,7 @@ def _speeds_of(family: str, k: int, y: Array, x: Array, repeats: int, machine: _
 
 
 def naive(family: str, k: int) -> Contender:
-    """What one writes first."""
+    """The sums as one would first write them."""
     return lambda y, x: _naive_values(family, k, y) @ _naive_values(family, k, x).T
 
 
@@ -219,20 +221,13 @@ class _Machine:
         self._matrix, self._long = np.ones((_ORDER, _ORDER)), np.ones(_NUMBERS)
         self.flops = self.reads = 0.0
 
-    def look(self) -> None:
+    def measure(self) -> None:
         """Measure once more, in turn with what is compared to it."""
         self.flops = max(self.flops, 2.0 * _ORDER**3 / cpu_seconds(lambda: self._matrix @ self._matrix))
         self.reads = max(self.reads, _NUMBERS / cpu_seconds(self._long.sum))
 
     def words(self) -> dict[str, float]:
         return {"dgemm GFLOP/s": self.flops / 1e9, "memory reads, million pairs/s": self.reads / 2e6}
-
-
-def cpu_seconds(action: Callable[[], object]) -> float:
-    """CPU time of this process, all threads together."""
-    start = time.process_time()
-    action()
-    return max(time.process_time() - start, 1e-9)  # a clock that did not move
 
 
 def speeds(
@@ -249,7 +244,7 @@ def speeds(
             slow.add(name)
     for turn in range(repeats):
         if machine is not None:
-            machine.look()
+            machine.measure()
         for name, contender in contenders.items():
             if turn and name in slow:
                 continue
@@ -273,13 +268,13 @@ def passes(extent: Extent) -> dict[str, Any]:
     reward = recover(bellman(estimate(moments), discount=0.7)).reward
     asked: dict[str, Any] = {"discount": 0.7, "expert": 0, "columns": Legendre(3), "tail": 0, "delta": 0.05}
     steps: dict[str, Callable[[], object]] = {
-        "sampling": lambda: _walk(draw(problem, basis, n, 0)),
+        "sampling": lambda: _exhaust(draw(problem, basis, n, 0)),
         "estimation": lambda: estimate(measure(log, basis=basis, columns=3, map=1)),
         "certificate": lambda: certify(reward, log, map=1, **asked),
         "recover": lambda: recover(bellman(estimate(moments), discount=0.7)),
     }
     with one_blas_thread:
-        best = _best_of(steps, extent.repeats, cpu_seconds)
+        best = best_of(steps, extent.repeats, cpu_seconds)
     once = best.pop("recover")
     million = log.n_actions * n / 1e6
     return {
@@ -298,8 +293,8 @@ def two_threads(extent: Extent) -> dict[str, float]:
     log = sample(random_polynomial(seed=7), basis=basis, samples=extent.transitions, rng=0)
     steps: dict[Any, Callable[[], object]] = {n: partial(measure, log, basis=basis, map=n) for n in (1, 2)}
     ideal: dict[Any, Callable[[], object]] = {f"ideal {n}": partial(_sines, n) for n in (1, 2)}
-    clock = _best_of(steps | ideal, extent.repeats + 1, _seconds)
-    cpu = _best_of(steps, extent.repeats, cpu_seconds)
+    clock = best_of(steps | ideal, extent.repeats + 1, wall_seconds)
+    cpu = best_of(steps, extent.repeats, cpu_seconds)
     return {
         "one thread, seconds": clock[1],
         "two threads, seconds": clock[2],
@@ -312,22 +307,10 @@ def two_threads(extent: Extent) -> dict[str, float]:
 def _sines(threads: int) -> None:
     values = np.ones(10_000)  # in cache, so that threads have only the cores to share
     with ThreadPoolExecutor(threads) as pool:
-        _walk(pool.map(lambda _: [np.sin(values) for _ in range(200)], range(4)))
+        _exhaust(pool.map(lambda _: [np.sin(values) for _ in range(200)], range(4)))
 
 
-def _best_of(steps: dict[Any, Callable[[], object]], repeats: int, measure_one: Any) -> dict[Any, float]:
-    """The least of several turns, all steps in each."""
-    turns = [{name: measure_one(step) for name, step in steps.items()} for _ in range(repeats)]
-    return {name: min(turn[name] for turn in turns) for name in steps}
-
-
-def _seconds(action: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    action()
-    return max(time.perf_counter() - start, 1e-9)
-
-
-def _walk(stream: Iterable[Any]) -> None:
+def _exhaust(stream: Iterable[Any]) -> None:
     for _ in stream:
         pass
 

@@ -1,4 +1,4 @@
-"""Statistics of repeated trials: intervals for shares, and straight lines with their uncertainty."""
+"""Statistics of repeated trials: straight lines and power laws with their uncertainty, bootstrap intervals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Line:
     points: int
 
 
-def line(x: ArrayLike, y: ArrayLike) -> Line:
+def fit_line(x: ArrayLike, y: ArrayLike) -> Line:
     """Fit a straight line; its interval assumes even, independent scatter."""
     from scipy.stats import linregress
     from scipy.stats import t as student
@@ -43,12 +43,12 @@ def line(x: ArrayLike, y: ArrayLike) -> Line:
     return Line(slope, float(fit.intercept), slope - reach, slope + reach, float(fit.rvalue**2), len(xs))
 
 
-def power_law(x: ArrayLike, y: ArrayLike) -> Line:
+def fit_power_law(x: ArrayLike, y: ArrayLike) -> Line:
     """Fit ``y ≈ C·x^p``: a line through the logarithms, whose slope is p."""
     xs, ys = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if (xs <= 0).any() or (ys <= 0).any():
         raise ValueError("a power law needs positive numbers")
-    return line(np.log(xs), np.log(ys))
+    return fit_line(np.log(xs), np.log(ys))
 
 
 def bootstrap(
@@ -71,15 +71,6 @@ def bootstrap(
         redrawn = np.array([statistic(values[rng.integers(len(values), size=len(values))]) for _ in range(draws)])  # type: ignore[operator]
     low, high = np.percentile(redrawn, [2.5, 97.5], method="inverted_cdf")  # which takes infinities as they are
     return float(low), float(high)
-
-
-def binomial_interval(count: int, n: int) -> tuple[float, float]:
-    """The exact 95 % interval of Clopper and Pearson for a probability, from ``count`` of ``n``."""
-    from scipy.special import betaincinv  # scipy.stats takes seconds to import
-
-    low = float(betaincinv(count, n - count + 1, 0.025)) if count else 0.0
-    high = float(betaincinv(count + 1, n - count, 0.975)) if count < n else 1.0
-    return low, high
 
 
 def crossing(x: ArrayLike, shares: ArrayLike, level: float) -> float:

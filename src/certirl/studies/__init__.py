@@ -1,1 +1,0 @@
-"""Studies and benchmarks, run by name from the command line."""
