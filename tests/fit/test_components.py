@@ -308,7 +308,7 @@ def test_the_truth_of_a_factorised_problem_is_the_minimum_over_whole_states():
         ({"basis": [certirl.Legendre(5)] * 2}, "3 components but 2 bases"),
         ({"columns": [3, 3]}, "3 components but 2 numbers of columns"),
         ({"columns": 30}, "columns must be a whole number of functions of the basis, at most 11"),
-        ({"basis": certirl.Legendre(5, (0, 1))}, "the basis lives on"),
+        ({"basis": certirl.Legendre(5, (0, 1))}, "the basis is defined on"),
         ({"cover": 0.1}, "leave form, cover and slack out"),
         ({"delta": 0.05, "tail": 0, "columns": None}, "pass columns as well"),
         ({"delta": 2.0}, "delta must be a number strictly between 0 and 1"),

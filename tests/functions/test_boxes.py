@@ -181,7 +181,7 @@ def test_moments_of_fewer_functions_are_leading_blocks():
     [
         ({"basis": Legendre(5)}, r"one coordinate, but the domain .* has 2; certirl\.product"),
         ({"basis": product(*[Legendre(3)] * 3)}, "3 coordinates, but the domain .* has 2"),
-        ({"basis": product(Legendre(3, (0, 1)), Legendre(3, (0, 1)))}, "the basis lives on .* but the problem on"),
+        ({"basis": product(Legendre(3, (0, 1)), Legendre(3, (0, 1)))}, "the basis is defined on .* but the problem on"),
         ({"basis": SMALL, "columns": 99}, "functions of the basis, at most 15, got 99"),
         ({"columns": 99}, "functions of the basis, at most 66, got 99"),
         ({"basis": SMALL, "delta": 0.05, "tail": 0.01}, "a tail given as a number belongs to the columns"),

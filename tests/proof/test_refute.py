@@ -229,7 +229,7 @@ def test_the_same_seed_gives_the_same_answer():
         ({"columns": 0}, "columns must be a whole number of functions of the state, at least 1"),
         ({"tail": -1.0}, "tail must be .* not below 0"),
         ({"samples": 30}, "cannot tell 12 functions apart"),
-        ({"basis": Legendre(4, (0.0, 1.0))}, "the basis lives on"),
+        ({"basis": Legendre(4, (0.0, 1.0))}, "the basis is defined on"),
     ],
 )
 def test_bad_values_get_a_sentence(change, words):

@@ -224,8 +224,7 @@ def _weighted_median(values: Array, weights: Array) -> float:
 
 def _moderate(dimension: int, periodic: tuple[int, ...]) -> Basis:
     size = {1: 11, 2: 9, 3: 7}.get(dimension, 5)
-    parts: list[Basis] = [Fourier(size) if axis in periodic else Legendre(size) for axis in range(dimension)]
-    return parts[0] if dimension == 1 else product(*parts)
+    return product(*(Fourier(size) if axis in periodic else Legendre(size) for axis in range(dimension)))
 
 
 def _gram(basis: Basis, states: Array) -> Array:

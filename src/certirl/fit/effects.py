@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from certirl.data.simulator import Ended, Simulator, ask, periodic_of, terminal_of
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import Basis, Fourier, Legendre
-from certirl.functions.boxes import ProductBasis, of_degree
+from certirl.functions.boxes import of_degree
 from certirl.ground.domain import Array, Domain, as_domain, freeze
 
 MOST_FUNCTIONS = 220  # in V
@@ -76,19 +76,16 @@ def value_basis(domain: Domain, periodic: tuple[int, ...] = (), most: int = MOST
 
 def circular_axes(basis: Basis) -> tuple[int, ...]:
     """The coordinates that a basis takes for angles."""
-    factors = basis.factors if isinstance(basis, ProductBasis) else (basis,)
-    return tuple(axis for axis, factor in enumerate(factors) if factor.kind == "Fourier")
+    return basis.periodic_axes
 
 
 def richer(basis: Basis, factor: float) -> Basis:
     """The same kind of basis with degrees larger by a factor, within what a regression can bear."""
-    degrees = (
-        basis._degrees if isinstance(basis, ProductBasis) else (basis.size // (2 if basis.kind == "Fourier" else 1),)
-    )
-    degree = max(round(factor * max(degrees)), 1)
-    if not isinstance(basis, ProductBasis):
-        return basis.resized(2 * degree + 1 if basis.kind == "Fourier" else degree)
-    around = circular_axes(basis)
+    around = basis.periodic_axes
+    highest = [family.degree for family in basis.factors] if basis.dimension > 1 or around else [basis.size]
+    degree = max(round(factor * max(highest)), 1)
+    if basis.dimension == 1:
+        return basis.resized(2 * degree + 1 if around else degree)
     while degree > 1 and _count(basis.dimension, around, degree) > MOST_COLUMNS:
         degree -= 1
     return of_degree(basis.domain, degree, around)

@@ -1,36 +1,42 @@
-"""Orthonormal bases on an interval: Fourier, Legendre, Chebyshev.
+"""Orthonormal bases on an interval or a box: Fourier, Legendre, Chebyshev, and products of them.
 
-A basis function is ``φ_i(s) = ψ_i(t)`` with ``t ∈ [-1, 1]`` the affine image of the state and ``ψ_i`` orthonormal for
-the family's weight on [-1, 1]. The weight is carried along with the map, so that Ẑ, ‖α‖₁ and β do not depend on the
-units in which the state is measured. The first function is constant in every family: deflation (see `estimate`) rests
-on that.
+A function of one coordinate is ``φ_i(s) = ψ_i(t)`` with ``t ∈ [-1, 1]`` the affine image of the state and ``ψ_i``
+orthonormal for the family's weight on [-1, 1]. The weight is transformed along with the state, so that Ẑ, ‖α‖₁ and β
+do not depend on the units of the state. On a box the functions are products of one function of each coordinate; an
+interval is a box with one coordinate. The first function is constant in every basis: deflation (`fit.estimate`) needs
+that.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from math import gcd, prod
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.polynomial import chebyshev
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from certirl.ground.domain import Array, Domain, as_domain, as_rows, describe
+from certirl.functions import harmonics
+from certirl.functions.index_sets import Families, levels_of, ordered_indices
+from certirl.ground.domain import Array, Domain, as_domain, as_rows, describe, mesh
 from certirl.ground.doors import as_count, by_door, setting, shown
 
 REFERENCE: Domain = ((-1.0, 1.0),)
 MOST_FUNCTIONS = 500  # in a program: the time to solve it grows with their third power, seconds at this size
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Basis:
-    """The first ``size`` functions of a family, orthonormal for its weight on an interval.
+    """The first ``size`` functions, ordered by degree and orthonormal for a weight on a box.
+
+    A basis has one family for each coordinate (`parts`) and a set of products of their functions (`indices`).
 
     Attributes:
         size: the number of functions, k.
-        interval: where the basis lives, ``(low, high)``; left out, it is placed on the problem's domain when solving
-            and lives on [-1, 1] until then.
+        interval: the domain, ``(low, high)`` or one such pair for each coordinate; if omitted, [-1, 1] until the basis
+            is placed on the domain of a problem.
     """
 
     size: int
@@ -44,124 +50,393 @@ class Basis:
             domain = as_domain(self.interval)
             if len(domain) != self.dimension:
                 wanted = "one interval" if self.dimension == 1 else f"{self.dimension} intervals"
-                raise ValueError(f"{self.kind} lives on {wanted}, got the domain {describe(domain)}")
-            object.__setattr__(self, "interval", self._as_interval(domain))
+                raise ValueError(f"{self.kind} is defined on {wanted}, got the domain {describe(domain)}")
+            object.__setattr__(self, "interval", domain[0] if len(domain) == 1 else domain)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Basis) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def _identity(self) -> tuple[Any, ...]:
+        """What equality compares: the order of the functions depends on the ratios of the highest degrees alone."""
+        families, degrees = self._families, self._highest
+        if self.index != "hyperbolic" or len(set(degrees)) == 1:
+            degrees = tuple(degree // (gcd(*degrees) or 1) for degree in degrees)
+        return self.size, self.interval, self.index, families, degrees if len(degrees) > 1 else ()
+
+    @property
+    def factors(self) -> tuple[Family, ...]:
+        """The family of each coordinate, with its number of functions if the others are constant."""
+        raise NotImplementedError
+
+    @property
+    def index(self) -> str:
+        """The kind of set of indices, one of `INDEX_SETS`."""
+        return "total"
+
+    @property
+    def _families(self) -> Families:
+        return tuple(type(factor) for factor in self.factors)
+
+    @property
+    def _highest(self) -> tuple[int, ...]:
+        return tuple(factor.degree for factor in self.factors)
+
+    @property
+    def indices(self) -> NDArray[np.intp]:
+        """The number of the function of each coordinate whose product is φ_i: ``[k, d]``, the first row all zeros."""
+        return ordered_indices(self._families, self._highest, self.index, self.size)
+
+    @cached_property
+    def parts(self) -> tuple[Family, ...]:
+        """The family of each coordinate, on its interval, with the functions that occur in `indices`."""
+        sizes = (self.indices.max(axis=0) + 1).tolist()
+        placed = zip(self._families, sizes, self.domain, strict=True)
+        return tuple(family(size, interval) for family, size, interval in placed)
+
+    @property
+    def dimension(self) -> int:
+        """The number of coordinates of a state, d."""
+        return len(self.factors)
+
+    @property
+    def domain(self) -> Domain:
+        """The box on which the functions are defined, one (low, high) for each coordinate."""
+        if self.interval is None:
+            return REFERENCE * self.dimension
+        return (self.interval,) if self.dimension == 1 else self.interval
+
+    @property
+    def family(self) -> str:
+        """The names of the families, "Fourier × Legendre"."""
+        return " × ".join(part.kind for part in self.parts)
+
+    @property
+    def mass(self) -> float:
+        """∫μ, the same on every domain."""
+        return prod(part.mass for part in self.parts)
+
+    @property
+    def periodic_axes(self) -> tuple[int, ...]:
+        """The coordinates in which the functions are periodic."""
+        return tuple(axis for axis, part in enumerate(self.parts) if part.periodic)
+
+    @property
+    def level(self) -> Basis:
+        """The basis with the same span that is orthonormal for the distribution of `design`.
+
+        Chebyshev polynomials in place of other polynomials; up to constant factors its functions are harmonics.
+        """
+        raise NotImplementedError
+
+    @property
+    def degrees(self) -> NDArray[np.intp]:
+        """The degree (the frequency, in a periodic coordinate) of φ_i in each coordinate: ``[k, d]``."""
+        columns = zip(self.parts, self.indices.T, strict=True)
+        return np.stack([part.degree_of(index) for part, index in columns], axis=1)
+
+    @property
+    def degree(self) -> int:
+        """The highest total degree of a function."""
+        return int(self.degrees.sum(axis=1).max())
+
+    def complete_sizes(self) -> list[int]:
+        """The numbers of functions, up to all, at which no function of the highest degree is missing."""
+        levels = levels_of(self.degrees, self._highest, self.index)
+        return [*(np.flatnonzero(np.diff(levels)) + 1).tolist(), self.size]
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it holds every product of lower degrees: then its span does not depend on the families."""
+        held = set(map(tuple, self.degrees.tolist()))
+        simpler = ((*k[:j], k[j] - 1, *k[j + 1 :]) for k in held for j in range(len(k)) if k[j])
+        return held.issuperset(simpler)
+
+    def closed(self) -> Self:
+        """The smallest larger basis of the same kind that `is_closed`."""
+        basis = self
+        while not basis.is_closed:
+            basis = basis.resized(basis.size + 1)
+        return basis
+
+    def on(self, domain: Domain) -> Self:
+        """Place a basis without an interval on this domain; a basis that has one must already agree."""
+        if len(domain) != self.dimension:
+            coordinates = "one coordinate" if self.dimension == 1 else f"{self.dimension} coordinates"
+            raise ValueError(
+                f"{self} is for {coordinates}, but the domain {describe(domain)} has {len(domain)}; "
+                f"{by_door('certirl.product(…) takes one family for each coordinate', 'name --domain for each')}"
+            )
+        if self.interval is not None and not np.allclose(self.domain, domain, rtol=1e-12, atol=0):
+            raise ValueError(
+                f"the basis is defined on {describe(self.domain)} but the problem on {describe(domain)}; "
+                f"write {self} without an interval and it is placed on the problem's domain"
+            )
+        return self if self.interval is not None else replace(self, interval=domain)
+
+    def resized(self, size: int) -> Self:
+        """The same families on the same domain with another number of functions."""
+        return replace(self, size=size)
+
+    def values(self, states: ArrayLike) -> Array:
+        """φ_i(s) for each state: ``[n, k]``."""
+        rows = as_rows(states, self.dimension)
+        return self._products([p._reference_values(p._to_reference(s)) for p, s in self._columns(rows)]).T
+
+    def derivative(self, states: ArrayLike, axis: int = 0) -> Array:
+        """∂φ_i/∂s for each state, along one coordinate: ``[n, k]``."""
+        self._check_axis(axis)
+        rows, tables = as_rows(states, self.dimension), []
+        for number, (part, s) in enumerate(self._columns(rows)):
+            t = part._to_reference(s)
+            tables.append(
+                part._reference_derivative(t) / part._half_width if number == axis else part._reference_values(t)
+            )
+        return self._products(tables).T
+
+    def to_reference(self, states: ArrayLike) -> Array:
+        """The coordinates t ∈ [-1, 1]ᵈ of states of the domain: ``[n, d]``; ``[n]`` for a family."""
+        return np.stack([part.to_reference(s) for part, s in self._columns(as_rows(states, self.dimension))], axis=1)
+
+    def weight(self, states: ArrayLike) -> Array:
+        """μ(s), the density for which the basis is orthonormal: ``[n]``."""
+        rows = as_rows(states, self.dimension)
+        weights = [p._reference_weight(p._to_reference(s)) / p._half_width for p, s in self._columns(rows)]
+        return np.prod(weights, axis=0)
+
+    def sample(self, n: int, rng: np.random.Generator) -> Array:
+        """Draw n states from μ/∫μ: ``[n, d]``."""
+        return self._drawn(n, rng, design=False)
+
+    def design(self, n: int, rng: np.random.Generator) -> Array:
+        """Draw n states from the distribution that suits least squares best: ``[n, d]``.
+
+        Fitting k polynomials to uniform states leaves an error at the ends k times that of the average; the arcsine
+        distribution makes it even, for every k. In a periodic coordinate uniform states are best already.
+        """
+        return self._drawn(n, rng, design=True)
+
+    def _drawn(self, n: int, rng: np.random.Generator, *, design: bool) -> Array:
+        columns = []
+        for part in self.parts:
+            u = rng.random(n)
+            columns.append(part._from_reference(np.cos(np.pi * u) if part.arcsine(design=design) else 2 * u - 1))
+        return np.stack(columns, axis=1)
+
+    def quadrature(self, n: int) -> tuple[Array, Array]:
+        """Nodes ``[nᵈ, d]`` and weights ``[nᵈ]`` of a product of Gauss rules for ∫ f(s) μ(s) ds."""
+        rules = [part._reference_quadrature(n) for part in self.parts]
+        weights = np.ones(1)
+        for _, factor in rules:
+            weights = np.multiply.outer(weights, factor).ravel()
+        return mesh([p._from_reference(t) for p, (t, _) in zip(self.parts, rules, strict=True)]), weights
+
+    def grid(self, count: int) -> Array:
+        """At least ``count`` states on a mesh, exactly so many of one coordinate: ``[n, d]``.
+
+        The corners are included; a coordinate with more functions gets more points, and polynomials more at the ends.
+        """
+        sizes = np.array([part.size for part in self.parts])
+        share = (count / sizes.prod()) ** (1 / self.dimension)
+        counts = np.maximum(np.ceil(share * sizes - 1e-9), 2).astype(int)
+        while counts.prod() < count:
+            share *= 1.02
+            counts = np.maximum(np.ceil(share * sizes - 1e-9), 2).astype(int)
+        return mesh([p._from_reference(p._reference_grid(n)) for p, n in zip(self.parts, counts.tolist(), strict=True)])
+
+    def sup(self) -> Array:
+        """sup_s |φ_i(s)| for each function: ``[k]``."""
+        return self._products([part.sup()[:, None] for part in self.parts])[:, 0]
+
+    def lipschitz(self, axis: int = 0) -> Array:
+        """sup_s |∂φ_i/∂s| for each function, along one coordinate: ``[k]``."""
+        self._check_axis(axis)
+        tables = [part.sup()[:, None] for part in self.parts]
+        tables[axis] = self.parts[axis]._reference_lipschitz()[:, None] / self.parts[axis]._half_width
+        return self._products(tables)[:, 0]
+
+    def derivative_matrix(self, axis: int = 0) -> Array:
+        """D with ∂φ/∂s = D φ along one coordinate: ``[k, k]``, read-only; for complete sets of functions."""
+        self._check_axis(axis)
+        return _derivative_matrix(self, axis)
+
+    # Spread points: what the values of an expansion there say about all states between them.
+
+    def spread_counts(self, share: float) -> tuple[int, ...]:
+        """Numbers of spread points: ``share`` times the degree in each coordinate, twice that if periodic, or 1."""
+        return tuple(max(int(np.ceil(share * part.degree * (2 if part.periodic else 1))), 1) for part in self.parts)
+
+    def spread_points(self, *counts: int) -> Array:
+        """A mesh of states ``[Π counts, d]``, the last coordinate varying fastest.
+
+        In each coordinate these are the Chebyshev points, or evenly spaced points of the circle.
+        """
+        return mesh([part._from_reference(part._reference_points(n)) for part, n in self._with(counts)])
+
+    def inflation(self, *counts: int, times: int = 1) -> float:
+        """The factor c with sup|f| ≤ c · max|f| over the spread points, for products of ``times`` expansions f.
+
+        Some spread point lies within half a step h_j of every state, in the angle of each coordinate. Along the line
+        between them f is of exponential type σ = max_k Σ k_j h_j over the degrees k that occur and falls no faster than
+        cos σ (Duffin and Schaeffer); coordinate by coordinate the factor is Π 1/cos(k_j h_j) (Ehlich and Zeller). The
+        better of the two is returned, infinity where neither applies. In one coordinate they are the same.
+        """
+        steps = np.array([(np.pi if part.periodic else np.pi / 2) / n for part, n in self._with(counts)])
+        degrees = times * self.degrees
+        each, along = degrees.max(axis=0) * steps, float((degrees @ steps).max())
+        factors = [1 / np.cos(along)] if along < np.pi / 2 else []
+        factors += [float(np.prod(1 / np.cos(each)))] if (each < np.pi / 2).all() else []
+        return float(min(factors, default=np.inf))
+
+    def steepness(self, states: ArrayLike, reach: ArrayLike = 0.0) -> Array:
+        """sup of |∂f/∂s_j|, within reach of each state, over expansions f with sup|f| ≤ 1: ``[n, d]``.
+
+        The inequalities of Bernstein and Markov; ``reach`` is a distance along every coordinate, or one for each.
+        """
+        rows = as_rows(states, self.dimension)
+        reaches = np.broadcast_to(np.asarray(reach, dtype=np.float64), self.dimension)
+        columns = zip(self._columns(rows), reaches, strict=True)
+        return np.stack([part._steepness(s, float(r)) for (part, s), r in columns], axis=1)
+
+    def _with(self, counts: tuple[int, ...]) -> list[tuple[Family, int]]:
+        return list(zip(self.parts, counts, strict=True))
+
+    def _columns(self, rows: Array) -> list[tuple[Family, Array]]:
+        """The family and the coordinates ``[n]`` of every column of states ``[n, d]``."""
+        return list(zip(self.parts, rows.T, strict=True))
+
+    def _products(self, tables: list[Array]) -> Array:
+        """Π_j of rows of the tables ``[n_j, n]``, row i_j of each for function i: ``[k, n]``."""
+        if len(tables) == 1:
+            return tables[0]
+        columns = self.indices.T
+        total = tables[0][columns[0]]
+        for table, column in zip(tables[1:], columns[1:], strict=True):
+            total *= table[column]
+        return total
+
+    def _check_axis(self, axis: int) -> None:
+        if axis not in range(self.dimension):
+            axes = "one coordinate, axis 0" if self.dimension == 1 else f"the axes 0 … {self.dimension - 1}"
+            raise ValueError(f"{self} has {axes}; got axis {axis}")
+
+    def spec(self) -> dict[str, Any]:
+        """The contents of a saved file from which `from_spec` builds the basis again."""
+        return {"kind": self.kind, "size": self.size, "domain": [list(pair) for pair in self.domain]}
+
+
+class Family(Basis):
+    """The first ``size`` functions of one coordinate; a subclass states the facts about its functions on [-1, 1].
+
+    Every function is a short sum of *harmonics*: sines and cosines of πt for Fourier functions, cosines of arccos t
+    for polynomials. Kernels sum up harmonics, and sums of the functions follow from these without loss.
+    """
+
+    periodic: ClassVar[bool] = False
 
     def __str__(self) -> str:
         return f"{self.kind}({self.size})"
 
     @property
-    def mass(self) -> float:
-        """∫μ, the same on every interval."""
-        raise NotImplementedError
+    def factors(self) -> tuple[Family, ...]:
+        """The family itself."""
+        return (self,)
 
     @property
-    def dimension(self) -> int:
-        """The number of coordinates of a state, d."""
-        return 1
+    def parts(self) -> tuple[Family, ...]:
+        """The family itself."""
+        return (self,)
 
     @property
-    def domain(self) -> Domain:
-        """The box it lives on: one interval."""
-        return REFERENCE if self.interval is None else (self.interval,)
+    def indices(self) -> NDArray[np.intp]:
+        """0, 1, …: ``[k, 1]``."""
+        return np.arange(self.size)[:, None]
 
-    def _as_interval(self, domain: Domain) -> Any:
-        return domain[0]
+    @property
+    def degree(self) -> int:
+        """The highest degree; for periodic functions the highest frequency."""
+        return int(self.degree_of(self.size - 1))
 
-    def on(self, domain: Domain) -> Self:
-        """Place a basis without an interval on this domain; a basis that has one must already agree."""
-        if len(domain) != self.dimension:
-            own = "one coordinate" if self.dimension == 1 else f"{self.dimension} coordinates"
-            raise ValueError(
-                f"{self} is for {own}, but the domain {describe(domain)} has {len(domain)}; "
-                f"{by_door('certirl.product(…) takes one family for each coordinate', 'name --domain for each')}"
-            )
-        if self.interval is not None and not np.allclose(self.domain, domain, rtol=1e-12, atol=0):
-            raise ValueError(
-                f"the basis lives on {describe(self.domain)} but the problem on {describe(domain)}; "
-                f"write {self} without an interval and it is placed on the problem's domain"
-            )
-        return self if self.interval is not None else replace(self, interval=self._as_interval(domain))
+    @staticmethod
+    def degree_of(index: Any) -> Any:
+        """The degree of the functions with these numbers, counted from 0."""
+        return index
 
-    def resized(self, size: int) -> Self:
-        """The same family on the same interval with another number of functions."""
-        return replace(self, size=size)
+    @staticmethod
+    def size_of_degree(degree: int) -> int:
+        """The number of functions up to a degree."""
+        return degree + 1
 
-    def values(self, states: ArrayLike) -> Array:
-        """φ_i(s) for each state: ``[n, k]``."""
-        return self._reference_values(self._to_reference(states)).T
+    @property
+    def level(self) -> Family:
+        """The family with the same span that is orthonormal for the distribution of `design`."""
+        return self
 
-    def derivative(self, states: ArrayLike, axis: int = 0) -> Array:
-        """∂φ_i/∂s for each state, along one coordinate: ``[n, k]``."""
-        self._check_axis(axis)
-        return self._reference_derivative(self._to_reference(states)).T / self._half_width
+    def arcsine(self, *, design: bool) -> bool:
+        """Whether states are drawn from the arcsine distribution, t = cos πu; otherwise they are uniform."""
+        return design
 
-    def weight(self, states: ArrayLike) -> Array:
-        """μ(s), the density for which the basis is orthonormal: ``[n]``."""
-        return self._reference_weight(self._to_reference(states)) / self._half_width
+    # Harmonics.
 
-    def sample(self, n: int, rng: np.random.Generator) -> Array:
-        """Draw n states from μ/∫μ: ``[n, 1]``."""
-        return self._from_reference(self._reference_sample(n, rng))[:, None]
+    @property
+    def harmonics(self) -> int:
+        """The number of harmonics that span the functions; a sine never occurs without its cosine."""
+        return self.size_of_degree(self.degree)
 
-    def design(self, n: int, rng: np.random.Generator) -> Array:
-        """Draw n states where least squares wants them: ``[n, 1]``.
+    def doubled(self) -> Self:
+        """As many functions of the family as span the products φ_i φ_j of two functions."""
+        return self.resized(self.size_of_degree(2 * self.degree))
 
-        Fitting k polynomials to uniform states leaves an error at the ends k times that of the average; the arcsine law
-        evens it out, at every k. On a circle uniform states are best already.
-        """
-        return self._from_reference(self._reference_design(n, rng))[:, None]
+    def from_harmonics(self, sums: Array) -> Array:
+        """Σ φ(t) from Σ h(t), along the first axis: ``[k, …]`` from ``[harmonics, …]``."""
+        return sums[: self.size] * self.sup().reshape(-1, *[1] * (sums.ndim - 1))
 
-    def quadrature(self, n: int) -> tuple[Array, Array]:
-        """Nodes ``[n, 1]`` and weights ``[n]`` of a Gauss rule for ∫ f(s) μ(s) ds."""
-        t, w = self._reference_quadrature(n)
-        return self._from_reference(t)[:, None], w
+    def harmonic_products(self, sums: Array) -> Array:
+        """Σ h hᵀ ``[harmonics, harmonics]`` from the sums of the harmonics of `doubled`."""
+        return harmonics.products(sums, self.harmonics, self.periodic)
 
-    def grid(self, count: int) -> Array:
-        """``count`` states ``[count, 1]``, the ends included, dense where expansions can swing fast."""
-        return self._from_reference(self._reference_grid(count))[:, None]
+    def harmonic_values(self, t: Array, count: int | None = None) -> Array:
+        """h_i(t) for the first harmonics, those of the functions if no number is given: ``[count, n]``."""
+        return harmonics.table(t, self.harmonics if count is None else count, self.periodic)
 
-    def sup(self) -> Array:
-        """sup_s |φ_i(s)| for each function: ``[k]``."""
-        raise NotImplementedError
+    def to_reference(self, states: ArrayLike) -> Array:
+        """The coordinates t ∈ [-1, 1] of states of the domain: ``[n]``."""
+        return np.clip(self._to_reference(as_rows(states, 1)[:, 0]), -1.0, 1.0)  # rounding may go past an end
 
-    def lipschitz(self, axis: int = 0) -> Array:
-        """sup_s |∂φ_i/∂s| for each function, along one coordinate: ``[k]``."""
-        self._check_axis(axis)
-        return self._reference_lipschitz() / self._half_width
+    def to_angle(self, states: ArrayLike) -> Array:
+        """The angles θ of states, with t = cos θ; t = θ/π for periodic functions: ``[n]``."""
+        return np.arccos(self.to_reference(states))
+
+    def from_angle(self, angles: Array) -> Array:
+        """The states at angles: ``[n]``."""
+        return self._from_reference(np.cos(angles))
 
     def stationary_points(self, coefficients: ArrayLike) -> Array:
-        """The states, in order, where the expansion Σ c_i φ_i has slope zero (and perhaps a few where it has not)."""
+        """The states, in order, at which the expansion Σ c_i φ_i has slope zero; a few more may be among them."""
         t = self._reference_stationary_points(np.asarray(coefficients, dtype=np.float64))
         return self._from_reference(np.sort(np.clip(t, -1.0, 1.0)))
-
-    def _check_axis(self, axis: int) -> None:
-        if axis not in range(self.dimension):
-            known = "one coordinate, axis 0" if self.dimension == 1 else f"the axes 0 … {self.dimension - 1}"
-            raise ValueError(f"{self} has {known}; got axis {axis}")
-
-    def spec(self) -> dict[str, Any]:
-        """What `from_spec` needs to build it again; goes into saved files."""
-        return {"kind": self.kind, "size": self.size, "domain": [list(pair) for pair in self.domain]}
 
     @property
     def _half_width(self) -> float:
         ((low, high),) = self.domain
         return (high - low) / 2
 
-    def to_reference(self, states: ArrayLike) -> Array:
-        """The coordinates t ∈ [-1, 1] of states of the domain: ``[n]``."""
-        return np.clip(self._to_reference(states), -1.0, 1.0)  # rounding may place an end a hair outside
-
-    def _to_reference(self, states: ArrayLike) -> Array:
+    def _to_reference(self, s: Array) -> Array:
         ((low, high),) = self.domain
-        return (as_rows(states, 1)[:, 0] - (low + high) / 2) / ((high - low) / 2)
+        return (s - (low + high) / 2) / ((high - low) / 2)
 
     def _from_reference(self, t: Array) -> Array:
         ((low, high),) = self.domain
         return np.clip((low + high) / 2 + (high - low) / 2 * t, low, high)
 
-    # What a family must say about itself on [-1, 1]; values and derivatives come as [k, n], ready for BLAS.
+    def _steepness(self, s: Array, reach: float) -> Array:
+        t = np.minimum(np.abs(np.clip(self._to_reference(s), -1.0, 1.0)) + reach / self._half_width, 1.0)
+        bernstein = 1 / np.sqrt(np.maximum(1 - t**2, 1e-12))
+        return np.asarray(self.degree / self._half_width * np.minimum(self.degree, bernstein))
+
+    # Facts about the functions on [-1, 1]; values and derivatives are [k, n].
 
     def _reference_values(self, t: Array) -> Array:
         raise NotImplementedError
@@ -169,23 +444,20 @@ class Basis:
     def _reference_derivative(self, t: Array) -> Array:
         raise NotImplementedError
 
+    def _reference_lipschitz(self) -> Array:
+        raise NotImplementedError
+
     def _reference_weight(self, t: Array) -> Array:
         return np.ones_like(t)
-
-    def _reference_sample(self, n: int, rng: np.random.Generator) -> Array:
-        return rng.uniform(-1.0, 1.0, n)
-
-    def _reference_design(self, n: int, rng: np.random.Generator) -> Array:
-        return np.cos(np.pi * rng.random(n))
 
     def _reference_quadrature(self, n: int) -> tuple[Array, Array]:
         return gauss_legendre(n)
 
     def _reference_grid(self, count: int) -> Array:
-        return -np.cos(np.pi * np.arange(count) / (count - 1))  # polynomials swing fastest at the ends
+        return -np.cos(np.pi * np.arange(count) / (count - 1))  # polynomials change fastest at the ends
 
-    def _reference_lipschitz(self) -> Array:
-        raise NotImplementedError
+    def _reference_points(self, count: int) -> Array:
+        return -np.cos(np.pi * ((np.arange(count) + 0.5) / count))
 
     def _reference_stationary_points(self, coefficients: Array) -> Array:
         # A polynomial: interpolate it in Chebyshev form, whose derivative has well-conditioned roots.
@@ -198,7 +470,7 @@ class Basis:
         return _real_roots(chebyshev.chebder(series))
 
 
-class Legendre(Basis):
+class Legendre(Family):
     """Legendre polynomials, orthonormal for the uniform weight: ``φ_i = √(i − ½) P_{i−1}(t)``.
 
     The natural choice for smooth dynamics on an interval; exact for polynomial transition densities.
@@ -231,15 +503,24 @@ class Legendre(Basis):
         """√(i − ½), reached at the ends."""
         return np.sqrt(np.arange(self.size) + 0.5)
 
+    @property
+    def level(self) -> Family:
+        """Chebyshev polynomials."""
+        return Chebyshev(self.size, self.interval)
+
+    def from_harmonics(self, sums: Array) -> Array:
+        """Σ φ(t) from Σ T(t): a Legendre polynomial is an average of Chebyshev polynomials."""
+        return super().from_harmonics(np.tensordot(harmonics.connection(self.size), sums[: self.size], axes=1))
+
     def _reference_lipschitz(self) -> Array:
         n = np.arange(self.size)
         return self.sup() * n * (n + 1) / 2
 
 
-class Chebyshev(Basis):
-    """Chebyshev polynomials, orthonormal for the weight ``(1 − t²)^(−½)``: states are drawn from the arcsine law.
+class Chebyshev(Family):
+    """Chebyshev polynomials, orthonormal for the weight ``(1 − t²)^(−½)``, the arcsine distribution.
 
-    Spans the same polynomials as Legendre and looks harder at the ends of the interval.
+    They span the same polynomials as Legendre's; the weight is larger at the ends of the interval.
     """
 
     kind = "Chebyshev"
@@ -265,8 +546,9 @@ class Chebyshev(Basis):
         with np.errstate(divide="ignore"):
             return 1.0 / np.sqrt(np.maximum(1.0 - t * t, 0.0))
 
-    def _reference_sample(self, n: int, rng: np.random.Generator) -> Array:
-        return self._reference_design(n, rng)
+    def arcsine(self, *, design: bool) -> bool:
+        """Always: the weight is that of the arcsine distribution."""
+        return True
 
     def _reference_quadrature(self, n: int) -> tuple[Array, Array]:
         return chebyshev.chebgauss(n)
@@ -279,7 +561,7 @@ class Chebyshev(Basis):
         return self.sup() * np.arange(self.size) ** 2
 
 
-class Fourier(Basis):
+class Fourier(Family):
     """The trigonometric basis ``1/√2, sin πt, cos πt, sin 2πt, cos 2πt, …``, orthonormal for the uniform weight.
 
     The choice for periodic states (angles). The paper's basis, its first function corrected (docs/notes/errata.md).
@@ -287,9 +569,21 @@ class Fourier(Basis):
 
     kind = "Fourier"
     mass = 2.0
+    periodic = True
 
-    def _frequencies(self) -> Array:
-        return (np.arange(self.size) + 1) // 2
+    @staticmethod
+    def degree_of(index: Any) -> Any:
+        """The frequency of the functions with these numbers, counted from 0."""
+        return (index + 1) // 2
+
+    @staticmethod
+    def size_of_degree(degree: int) -> int:
+        """The number of functions up to a frequency."""
+        return 2 * degree + 1
+
+    def arcsine(self, *, design: bool) -> bool:
+        """Never: uniform states are best on a circle."""
+        return False
 
     def _reference_values(self, t: Array) -> Array:
         rows = np.empty((self.size, t.size))
@@ -309,23 +603,34 @@ class Fourier(Basis):
         rows = np.zeros((self.size, t.size))
         rows[1::2] = whole[2::2][: len(rows[1::2])]
         rows[2::2] = -whole[1::2][: len(rows[2::2])]
-        return rows * (np.pi * self._frequencies())[:, None]
+        return rows * (np.pi * self.degrees)
 
     def sup(self) -> Array:
         """1, and √½ for the constant."""
         return np.where(np.arange(self.size) == 0, np.sqrt(0.5), 1.0)
 
-    def _reference_design(self, n: int, rng: np.random.Generator) -> Array:
-        return self._reference_sample(n, rng)
+    def to_angle(self, states: ArrayLike) -> Array:
+        """θ = πt: ``[n]``."""
+        return np.pi * self.to_reference(states)
+
+    def from_angle(self, angles: Array) -> Array:
+        """The states at angles, of any number of turns: ``[n]``."""
+        return self._from_reference(np.mod(angles + np.pi, 2 * np.pi) / np.pi - 1)
+
+    def _steepness(self, s: Array, reach: float) -> Array:
+        return np.full(len(s), np.pi / self._half_width * self.degree)
 
     def _reference_grid(self, count: int) -> Array:
         return np.linspace(-1.0, 1.0, count)
 
+    def _reference_points(self, count: int) -> Array:
+        return 2 * (np.arange(count) + 0.5) / count - 1
+
     def _reference_lipschitz(self) -> Array:
-        return np.pi * self._frequencies()
+        return np.pi * self.degrees[:, 0]
 
     def _reference_stationary_points(self, coefficients: Array) -> Array:
-        # With z = exp(iπt) the slope times z^M is an ordinary polynomial of degree 2M; its roots on the circle count.
+        # With z = exp(iπt) the slope times z^M is an ordinary polynomial of degree 2M; roots on the circle are kept.
         top = len(coefficients) // 2
         if top == 0:
             return np.empty(0)
@@ -341,9 +646,23 @@ class Fourier(Basis):
         return np.angle(z[np.abs(np.log(np.abs(z) + 1e-300)) < 1e-2]) / np.pi
 
 
+@lru_cache(maxsize=64)
+def _derivative_matrix(basis: Basis, axis: int) -> Array:
+    points = basis.spread_points(*(part.harmonics for part in basis.parts))
+    values, slopes = basis.values(points), basis.derivative(points, axis)
+    matrix = np.linalg.lstsq(values, slopes, rcond=None)[0].T
+    if np.abs(values @ matrix.T - slopes).max() > 1e-8 * max(np.abs(slopes).max(), 1.0):
+        raise ValueError(
+            f"the derivatives of the first {basis.size} functions of {basis} are not expansions in these functions; "
+            f"take one of {basis.complete_sizes()}"
+        )
+    matrix.flags.writeable = False
+    return np.asarray(matrix)
+
+
 @lru_cache
 def gauss_legendre(n: int) -> tuple[Array, Array]:
-    """Nodes and weights ``[n]`` of the Gauss rule on [-1, 1]; SciPy's keep their digits for large n."""
+    """Nodes and weights ``[n]`` of the Gauss rule on [-1, 1]; SciPy's stay accurate for large n."""
     from scipy.special import roots_legendre
 
     t, w = roots_legendre(n)
@@ -368,7 +687,7 @@ def as_basis(
     like: str = "certirl.Legendre(11)",
     most: float = MOST_FUNCTIONS,
 ) -> Basis:
-    """A basis, placed on the domain if one is given; what is none, or too large, is refused with a sentence."""
+    """Check that an argument is a basis of at most ``most`` functions, and place it on the domain if one is given."""
     if not isinstance(basis, Basis):
         raise TypeError(f"{setting(name)} must be a basis such as {like}, got {shown(basis)}")
     if basis.size > most:
@@ -376,13 +695,4 @@ def as_basis(
     return basis if domain is None else basis.on(domain)
 
 
-FAMILIES: dict[str, type[Basis]] = {family.kind: family for family in (Fourier, Legendre, Chebyshev)}
-
-
-def from_spec(spec: dict[str, Any]) -> Basis:
-    """Build the basis that `Basis.spec` described."""
-    try:
-        family, size, domain = FAMILIES[spec["kind"]], spec["size"], as_domain(spec["domain"])
-    except (KeyError, TypeError):
-        raise ValueError(f"unknown basis {spec!r}; known families are {', '.join(FAMILIES)}") from None
-    return family(size, domain[0])
+FAMILIES: dict[str, type[Family]] = {family.kind: family for family in (Fourier, Legendre, Chebyshev)}

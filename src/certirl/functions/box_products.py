@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from certirl.functions.bases import FAMILIES
 from certirl.functions.boxes import ProductBasis, mesh
 from certirl.functions.inequalities import spread_points
-from certirl.functions.products import linearisation, product_basis
+from certirl.functions.products import linearisation
 from certirl.ground.domain import Array, Domain
 
 
@@ -37,7 +37,7 @@ class Level:
         self.columns = columns
         self.basis = ProductBasis(columns.size, columns.interval, tuple(factors), columns.index)
         self._parts = self.basis.parts
-        self._wide = tuple(product_basis(part) for part in self._parts)
+        self._wide = tuple(part.doubled() for part in self._parts)
         self.doubled = tuple(part.size for part in self._wide)
         self.change = self._change()
 

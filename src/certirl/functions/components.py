@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from certirl.functions.bases import MOST_FUNCTIONS, Basis, Legendre, as_basis
-from certirl.functions.boxes import ProductBasis, from_spec, product
+from certirl.functions.boxes import from_spec, product
 from certirl.functions.reward import Reward
 from certirl.ground import archive
 from certirl.ground.archive import Stored
@@ -117,8 +117,7 @@ def as_columns(columns: int | Sequence[int], components: Sequence[Component]) ->
 
 def _spread_over(basis: Basis, group: tuple[int, ...]) -> Basis:
     """The basis, or its product with itself if it is a family without an interval and the component is a box."""
-    alone = basis.dimension == 1 and basis.interval is None
-    return product(*[basis] * len(group)) if alone and len(group) > 1 else basis
+    return product(*basis.factors * len(group)) if basis.dimension == 1 and basis.interval is None else basis
 
 
 @dataclass(frozen=True)
@@ -136,8 +135,7 @@ class SideBySide:
         """The family of every coordinate, in the order of the coordinates."""
         found: dict[int, Basis] = {}
         for component in self.components:
-            own = component.basis.parts if isinstance(component.basis, ProductBasis) else (component.basis,)
-            found |= dict(zip(component.coordinates, own, strict=True))
+            found |= dict(zip(component.coordinates, component.basis.parts, strict=True))
         return tuple(found[c] for c in sorted(found))
 
     def on(self, domain: Domain) -> Self:

@@ -73,7 +73,7 @@ def _candidates(basis: Basis, coefficients: Array, *, exact: bool) -> Array:
     """States of an interval among which every local minimum is, in order ``[m]``."""
     states = basis.grid((4 if exact else 8) * basis.size + 1)[:, 0]
     if exact:
-        states = np.unique(np.concatenate([states, basis.stationary_points(coefficients)]))
+        states = np.unique(np.concatenate([states, basis.parts[0].stationary_points(coefficients)]))
     return _polished(basis, coefficients, _lowest(basis, coefficients, states)[0])
 
 

@@ -1,55 +1,74 @@
-"""Harmonics: every basis function is a short sum of sines and cosines of one angle, so sums need only those.
+"""Harmonics: sines and cosines of one angle, of which every basis function of one coordinate is a short sum.
 
 Fourier functions are harmonics of the angle πt: ``1, sin πt, cos πt, sin 2πt, …``. Polynomials of t = cos θ are sums of
-``1, cos θ, cos 2θ, …`` (Chebyshev polynomials); a Legendre polynomial is an average of them, its weights non-negative
-and adding up to one, so that nothing is lost on the way.
+``1, cos θ, cos 2θ, …`` (Chebyshev polynomials); a Legendre polynomial is an average of these with non-negative weights
+that sum to one, so that no accuracy is lost.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
-from certirl.functions.bases import Basis
 from certirl.ground.domain import Array
 
 
-def is_circular(basis: Basis) -> bool:
-    """Whether the harmonics are sines and cosines of πt; if not, cosines of arccos t."""
-    if basis.kind not in ("Fourier", "Legendre", "Chebyshev"):
-        raise ValueError(f"sums are for Fourier, Legendre and Chebyshev bases, got {basis}")
-    return basis.kind == "Fourier"
+def table(t: Array, count: int, periodic: bool, out: Array | None = None) -> Array:
+    """The first harmonics at t ∈ [-1, 1] ``[n]``: ``[count, n]``, an odd number of them if periodic.
+
+    Args:
+        t: where.
+        count: the number of harmonics.
+        periodic: sines and cosines of πt; otherwise cosines of arccos t.
+        out: the array to write to.
+    """
+    rows = np.empty((count, t.size)) if out is None else out
+    rows[0] = 1.0
+    if count > 1:
+        (_fill_circle if periodic else _fill_cosines)(rows, t)
+    return rows
 
 
-def count(basis: Basis) -> int:
-    """How many harmonics span the basis; a sine never goes without its cosine."""
-    return basis.size | 1 if is_circular(basis) else basis.size
+def _fill_cosines(rows: Array, t: Array) -> None:
+    rows[1] = t
+    have, top = 1, len(rows) - 1
+    while have < top:  # T_{have + j} = 2 T_have T_j − T_{have − j}
+        new = min(have, top - have)
+        after = rows[have + 1 : have + new + 1]
+        np.multiply(rows[1 : new + 1], 2.0 * rows[have], out=after)
+        after -= rows[have - new : have][::-1]
+        have += new
 
 
-def doubled(basis: Basis) -> int:
-    """How many harmonics span the products of two basis functions."""
-    return 2 * count(basis) - 1
+def _fill_circle(rows: Array, t: Array) -> None:
+    sin, cos = rows[1::2], rows[0::2]  # sin[m − 1] and cos[m] hold frequency m
+    # One tangent costs less than a sine and a cosine: with T = tan πt/2, sin = 2T/(1 + T²) and cos = 1 − T sin.
+    tan = np.tan(t * (np.pi / 2))
+    np.divide(2.0 * tan, 1.0 + tan * tan, out=sin[0])
+    np.subtract(1.0, tan * sin[0], out=cos[1])
+    have, top = 1, len(sin)
+    while have < top:  # h_{have + j} = 2 cos_have h_j ± h_{have − j}
+        new = min(have, top - have)
+        twice = 2.0 * cos[have]
+        cosines, sines = cos[have + 1 : have + new + 1], sin[have : have + new]
+        np.multiply(cos[1 : new + 1], twice, out=cosines)
+        cosines -= cos[have - new : have][::-1]
+        np.multiply(sin[:new], twice, out=sines)
+        sines[: have - 1] += sin[max(0, have - new - 1) : have - 1][::-1]
+        have += new
 
 
-def combine(basis: Basis, sums: Array) -> Array:
-    """Σ φ(t) from Σ h(t), along the first axis: ``[k, …]`` from ``[count, …]``."""
-    scale = basis.sup().reshape(-1, *[1] * (sums.ndim - 1))
-    if basis.kind == "Legendre":
-        return np.tensordot(connection(basis.size), sums, axes=1) * scale
-    return sums[: basis.size] * scale
-
-
-def products(basis: Basis, sums: Array) -> Array:
-    """Σ h hᵀ ``[count, count]`` from the sums of the harmonics up to twice the frequency ``[doubled]``."""
-    n = count(basis)
-    if not is_circular(basis):
-        i, j = np.ogrid[:n, :n]
-        return (sums[i + j] + sums[abs(i - j)]) / 2
+def products(sums: Array, count: int, periodic: bool) -> Array:
+    """Σ h hᵀ ``[count, count]`` from the sums of the first 2·count − 1 harmonics."""
+    if not periodic:
+        i, j = np.ogrid[:count, :count]
+        return np.asarray((sums[i + j] + sums[abs(i - j)]) / 2)
     sin, cos = np.concatenate([[0.0], sums[1::2]]), sums[0::2]
-    m = np.arange(n // 2 + 1)
+    m = np.arange(count // 2 + 1)
     total, gap = np.add.outer(m, m), np.subtract.outer(m, m)
-    gram = np.empty((n, n))
+    gram = np.empty((count, count))
     gram[0::2, 0::2] = (cos[abs(gap)] + cos[total]) / 2
     gram[1::2, 1::2] = ((cos[abs(gap)] - cos[total]) / 2)[1:, 1:]
     gram[1::2, 0::2] = ((sin[total] + np.sign(gap) * sin[abs(gap)]) / 2)[1:]
@@ -70,3 +89,26 @@ def connection(size: int) -> Array:
         np.add.at(matrix[n], abs(n - 2 * np.arange(n + 1)), a[: n + 1] * a[n::-1])
     matrix.flags.writeable = False
     return matrix
+
+
+# Until every caller uses the methods of the basis.
+
+
+def is_circular(basis: Any) -> bool:
+    """Whether the harmonics are sines and cosines of πt; if not, cosines of arccos t."""
+    return bool(basis.periodic)
+
+
+def count(basis: Any) -> int:
+    """The number of harmonics that span the basis."""
+    return int(basis.harmonics)
+
+
+def doubled(basis: Any) -> int:
+    """The number of harmonics that span the products of two basis functions."""
+    return int(basis.doubled().size)
+
+
+def combine(basis: Any, sums: Array) -> Array:
+    """Σ φ(t) from Σ h(t), along the first axis: ``[k, …]`` from ``[count, …]``."""
+    return np.asarray(basis.from_harmonics(sums))

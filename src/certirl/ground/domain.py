@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -62,6 +63,11 @@ def describe(domain: Domain) -> str:
         (f"{low:g}", f"{high:g}") if f"{low:g}" != f"{high:g}" else (repr(low), repr(high)) for low, high in domain
     )
     return " × ".join(f"[{low}, {high}]" for low, high in texts)
+
+
+def mesh(axes: Sequence[Array]) -> Array:
+    """All combinations of one number from each axis, the last varying fastest: ``[Π n_j, d]``."""
+    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
 
 
 def one_coordinate(domain: Domain, what: str, *, switching: bool = False) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from certirl.functions import harmonics as _harmonics
-from certirl.functions.bases import FAMILIES, Basis
+from certirl.functions.bases import FAMILIES, Basis, Family
 from certirl.ground.domain import Array
 from certirl.kernels.blocked import LONGEST
 
@@ -81,7 +81,7 @@ class SelfSums:
         error: ``|error| ≤ error · n · sup|φ_i| · sup|φ_j|`` for every entry, up to 2^30 points.
     """
 
-    def __init__(self, basis: Basis, kernel: str, module: Any) -> None:
+    def __init__(self, basis: Family, kernel: str, module: Any) -> None:
         self.basis, self.kernel, self.n = basis, kernel, 0
         count = _harmonics.doubled(basis)
         self._within = module.within
@@ -101,7 +101,7 @@ class SelfSums:
         """Σ φ(x) φ(x)ᵀ over all points so far: ``[k, k]``, symmetric to the last bit."""
         sums = self._sums.sums()
         sums[0] = self.n
-        gram = _harmonics.products(self.basis, sums)
+        gram = self.basis.harmonic_products(sums)
         gram = _harmonics.combine(self.basis, _harmonics.combine(self.basis, gram).T)
         return (gram + gram.T) / 2
 
@@ -115,7 +115,7 @@ class JointSums:
         n: how many rows were added.
     """
 
-    def __init__(self, bases: Sequence[Basis], kernel: str | None) -> None:
+    def __init__(self, bases: Sequence[Family], kernel: str | None) -> None:
         self.bases, self.n = tuple(bases), 0
         self._pairs = {
             (i, j): pair_sums(self.bases[i], self.bases[j], kernel=kernel)
@@ -200,7 +200,7 @@ def pair_sums(rows: Basis, columns: Basis, *, kernel: str | None = None) -> Pair
     return PairSums(rows, columns, chosen, module)
 
 
-def self_sums(basis: Basis, *, kernel: str | None = None) -> SelfSums:
+def self_sums(basis: Family, *, kernel: str | None = None) -> SelfSums:
     """Σ φ(x) φ(x)ᵀ over points that are added bit by bit: products of two functions are sums of harmonics, k not k².
 
     Args:

@@ -97,7 +97,7 @@ def tail_number(tail: TailLike, columns: Basis) -> float | None:
 
 def tail_in_words(tail: TailLike, number: float | None, columns: Basis) -> str:
     """The assumption that a tail makes, or that one is missing, as a certificate prints it."""
-    family = columns.kind if len(columns.domain) == 1 else " × ".join(part.kind for part in columns.parts)  # type: ignore[attr-defined]
+    family = columns.family
     if number is None:
         return f"NOT DECLARED: how far P_a f lies outside the {columns.size} functions of the state ({family})"
     if number == 0:

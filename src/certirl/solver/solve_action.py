@@ -218,5 +218,5 @@ def _wider(choice: Choice) -> Iterable[int]:
     """Numbers of columns from the chosen one on; on boxes those that complete a degree."""
     if len(choice.basis.domain) == 1:
         return range(choice.columns, MOST_COLUMNS_FOR_A_TAIL)
-    sizes = choice.basis.resized(MOST_COLUMNS_ON_A_BOX).complete_sizes()[:-1]  # type: ignore[attr-defined]
+    sizes = choice.basis.resized(MOST_COLUMNS_ON_A_BOX).complete_sizes()[:-1]
     return [size for size in sizes if size >= choice.columns]
