@@ -20,11 +20,11 @@ import numpy as np
 
 import certirl
 import harness
+from certirl import theory
 from certirl.data.moments import accumulate
 from certirl.data.simulator import draw
 from certirl.kernels import tensors
 from certirl.problems.intervals import PolynomialProblem, random_polynomial
-from certirl.theory import theorems
 
 
 def clock(work: Callable[[], Any]) -> tuple[float, Any]:
@@ -111,8 +111,8 @@ def large(device: str, pairs: int) -> dict[str, Any]:
 def theorem(device: str, most: int) -> dict[str, Any]:
     """Theorem 6, deflated and sharpened, at the n it asks for (or at ``most``)."""
     problem, basis = random_polynomial(seed=0), certirl.Legendre(11)
-    known = theorems.constants(problem.operators(basis, 3), discount=0.7)
-    asked = theorems.theorem6_deflated(
+    known = theory.constants(problem.operators(basis, 3), discount=0.7)
+    asked = theory.theorem6_deflated(
         beta=known.beta,
         discount=0.7,
         delta=0.05,

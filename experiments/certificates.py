@@ -22,13 +22,13 @@ import numpy as np
 import certirl
 import methods
 import study
+from certirl import theory
 from certirl.data.simulator import draw
 from certirl.functions.inequalities import binomial_interval
 from certirl.problems.intervals import PolynomialProblem, Problem
 from certirl.proof.bounds import lower_bounds
 from certirl.proof.certify import certify
 from certirl.proof.evidence import fit_surrogate, gather
-from certirl.theory import theorems
 
 
 @dataclass(frozen=True)
@@ -232,10 +232,10 @@ def compare(arguments: Sequence[int]) -> dict[str, Any]:
     """The four numbers of one problem, least n first known last."""
     seed, most = arguments
     problem, basis = certirl.problems.random_polynomial(seed=seed), certirl.Legendre(11)
-    known = theorems.constants(problem.operators(basis, 3), discount=0.7)
+    known = theory.constants(problem.operators(basis, 3), discount=0.7)
     common = {"beta": known.beta, "discount": 0.7, "delta": 0.05, "k": 11, "n_actions": 3}
-    printed = theorems.theorem6(cover=0.05, rho=known.rho, norm=known.norm, **common)
-    deflated = theorems.theorem6_deflated(
+    printed = theory.theorem6(cover=0.05, rho=known.rho, norm=known.norm, **common)
+    deflated = theory.theorem6_deflated(
         inner_norm=known.inner_norm, difference=known.difference, basis=basis, columns=3, **common
     )
     n = 125

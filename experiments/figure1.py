@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 
 import study
-from certirl import Fourier, bellman, estimate, plots, recover
+from certirl import Fourier, bellman, estimate, plots, recover, theory
 from certirl.fit.recover import cover_points
 from certirl.problems.intervals import random_polynomial
-from certirl.theory import theorems
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def curves(task: list[Any]) -> dict[str, Any]:
         raise ValueError(f"no reward at n = {samples}: take more samples")
     alpha = found.reward.coefficients
     size_of_alpha = float(np.abs(alpha).sum())
-    slope = theorems.constants(criterion).rho * size_of_alpha
+    slope = theory.constants(criterion).rho * size_of_alpha
     exact[:, :, :size] -= criterion.F
     error = float(np.abs(exact).sum(axis=2).max()) * size_of_alpha  # |φ| ≤ 1
     points = cover_points(problem.domain, cover)[:, 0]

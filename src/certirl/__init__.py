@@ -112,7 +112,7 @@ __all__ = [
     "switching_problems",
     "tables",
     "tabular",
-    "theorems",
+    "theory",
 ]
 
 _LAZY = {
@@ -123,7 +123,7 @@ _LAZY = {
     "switching_problems": "problems.switching",
     "tables": "data.tables",
     "tabular": "problems.tabular",
-    "theorems": "theory.theorems",
+    "theory": "theory",
 }
 
 

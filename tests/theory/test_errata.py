@@ -12,7 +12,7 @@ from certirl.fit.estimate import estimate
 from certirl.fit.recover import cover_points, recover
 from certirl.functions.bases import Chebyshev, Fourier, Legendre
 from certirl.problems.intervals import Circle, circle, random_polynomial, thermostat, unsolvable
-from certirl.theory.theorems import (
+from certirl.theory import (
     constants,
     corollary12,
     corollary12_corrected,

@@ -15,7 +15,7 @@ from certirl.fit.recover import recover
 from certirl.functions.bases import Chebyshev, Fourier, Legendre
 from certirl.functions.extrema import minimum
 from certirl.problems.intervals import circle, random_polynomial, unsolvable
-from certirl.theory.theorems import (
+from certirl.theory import (
     constants,
     corollary12,
     corollary12_corrected,
@@ -34,8 +34,8 @@ from certirl.theory.theorems import (
     lemma11_coefficients_corrected,
     lemma11_derivative_bound,
     lemma11_norm,
-    plan,
     program_rows,
+    requirements,
     separability,
     theorem3_error,
     theorem3_error_corrected,
@@ -382,7 +382,7 @@ def test_the_corrected_corollary_works_with_a_cover_too():
 
 
 def test_a_plan_says_what_it_assumed_and_which_theorem_applies():
-    found = plan(discount=GAMMA, beta=1 / 26.5)
+    found = requirements(discount=GAMMA, beta=1 / 26.5)
     assert found.literal.samples is None and found.deflated.samples is not None
     assert found.exact.samples < found.deflated.samples
     text = str(found)
@@ -391,7 +391,7 @@ def test_a_plan_says_what_it_assumed_and_which_theorem_applies():
 
 
 def test_a_plan_with_everything_given_assumes_nothing():
-    found = plan(
+    found = requirements(
         discount=0.4,
         beta=0.05,
         delta=0.1,
@@ -420,17 +420,17 @@ def test_a_plan_with_everything_given_assumes_nothing():
     ],
 )
 def test_a_plan_says_what_to_change(setting, words):
-    assert words in str(plan(discount=GAMMA, beta=0.04, **setting))
+    assert words in str(requirements(discount=GAMMA, beta=0.04, **setting))
 
 
 def test_a_plan_on_the_whole_interval_has_no_rows_to_count():
-    found = plan(discount=GAMMA, beta=0.04, cover=0.0)
+    found = requirements(discount=GAMMA, beta=0.04, cover=0.0)
     assert found.deflated.samples == found.exact.samples and "as needed" in str(found)
 
 
 def test_the_circle_can_be_planned_from_its_constants():
     known = constants(circle(noise=1.6).operators(Fourier(11)), discount=GAMMA)
-    found = plan(
+    found = requirements(
         discount=GAMMA,
         beta=known.beta,
         norm=known.norm,
@@ -462,8 +462,8 @@ def test_the_circle_can_be_planned_from_its_constants():
         (lambda: theorem6(**PAPER, cover=-0.1, rho=0.1, norm=0.1), "cover must be a number not below 0, got -0.1"),
         (lambda: theorem6(**PAPER | {"n_actions": 1}, cover=0, rho=0, norm=0.1), "n_actions must be a whole number"),
         (lambda: lemma10_size(-1.0, norm=0.1), "epsilon must be a number above 0, got -1.0"),
-        (lambda: plan(discount=0.7, beta=0.04, size=2.5), "size must be a whole number, at least 2, got 2.5"),
-        (lambda: plan(discount=1.7, beta=0.04), "discount must be a number strictly between 0 and 1, got 1.7"),
+        (lambda: requirements(discount=0.7, beta=0.04, size=2.5), "size must be a whole number, at least 2, got 2.5"),
+        (lambda: requirements(discount=1.7, beta=0.04), "discount must be a number strictly between 0 and 1, got 1.7"),
         (lambda: constants(random_polynomial(seed=1).operators(Legendre(3))), "pass discount as well"),
     ],
 )

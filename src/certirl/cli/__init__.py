@@ -254,11 +254,11 @@ def check_file(options: argparse.Namespace) -> int:
 
 
 def plan(options: argparse.Namespace) -> int:
-    """Print what the theorems ask for."""
-    from certirl.theory import theorems
+    """Print the samples that the theorems ask for."""
+    from certirl.theory import ASSUMED, requirements
 
-    names = ("discount", "beta", *theorems.ASSUMED, "rho", "columns")
-    print(theorems.plan(**{name: getattr(options, name) for name in names}))
+    names = ("discount", "beta", *ASSUMED, "rho", "columns")
+    print(requirements(**{name: getattr(options, name) for name in names}))
     return 0
 
 

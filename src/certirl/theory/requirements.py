@@ -1,8 +1,4 @@
-"""The paper's guarantees before any data are seen: every statement as a function, and a plan that compares them.
-
-The statements on matrices are written in `apriori`, those on smooth periodic dynamics in `trigonometric`; all are
-offered here, with the constants of a given problem and the plan that the command line prints.
-"""
+"""The constants of a problem that the theorems ask for, and Theorem 6 as printed and deflated side by side."""
 
 from __future__ import annotations
 
@@ -19,83 +15,12 @@ from certirl.functions.bases import Basis
 from certirl.functions.extrema import minimum
 from certirl.ground.domain import Array
 from certirl.ground.doors import setting, shown
-from certirl.theory.apriori import (
-    Condition,
-    Requirement,
-    check,
-    cover_limit,
-    cover_size,
-    grouped,
-    lemma4_error,
-    lemma4_error_sharp,
-    lemma5_tolerance,
-    program_rows,
-    theorem3_error,
-    theorem3_error_corrected,
-    theorem3_samples,
-    theorem3_samples_corrected,
-    theorem6,
-    theorem6_deflated,
-)
-from certirl.theory.trigonometric import (
-    Printed,
-    Smooth,
-    corollary12,
-    corollary12_corrected,
-    lemma7,
-    lemma7_corrected,
-    lemma10_lipschitz,
-    lemma10_size,
-    lemma10_size_corrected,
-    lemma10_tail,
-    lemma10_tail_corrected,
-    lemma11_coefficients,
-    lemma11_coefficients_corrected,
-    lemma11_derivative_bound,
-    lemma11_norm,
-)
-
-__all__ = [
-    "Condition",
-    "Constants",
-    "Plan",
-    "Printed",
-    "Requirement",
-    "Smooth",
-    "constants",
-    "corollary12",
-    "corollary12_corrected",
-    "cover_limit",
-    "cover_size",
-    "lemma4_error",
-    "lemma4_error_sharp",
-    "lemma5_tolerance",
-    "lemma7",
-    "lemma7_corrected",
-    "lemma10_lipschitz",
-    "lemma10_size",
-    "lemma10_size_corrected",
-    "lemma10_tail",
-    "lemma10_tail_corrected",
-    "lemma11_coefficients",
-    "lemma11_coefficients_corrected",
-    "lemma11_derivative_bound",
-    "lemma11_norm",
-    "plan",
-    "program_rows",
-    "separability",
-    "theorem3_error",
-    "theorem3_error_corrected",
-    "theorem3_samples",
-    "theorem3_samples_corrected",
-    "theorem6",
-    "theorem6_deflated",
-]
+from certirl.theory.guarantees import Condition, Requirement, check, grouped, theorem6, theorem6_deflated
 
 
 @dataclass(frozen=True)
 class Constants:
-    """What the theorems ask to know of a problem, read off its k × k_s matrices.
+    """The constants of a problem in the hypotheses of the theorems, from its k × k_s matrices.
 
     Attributes:
         norm: Δ = max_a ‖Z^a‖_∞; at least 1, the first row.
@@ -104,8 +29,8 @@ class Constants:
         difference: max_a ‖(T − Z^a)_{2:,:}‖_∞.
         F_norm: max_a ‖F^a‖_∞.
         rho: max_a sup_s ‖F^aφ'(s)‖_∞, by the roots of each second derivative: exact to rounding.
-        beta: the separability of Definition 2; 0 if no reward exists, NaN if the program did not settle it.
-        beta_sup: 1/‖α̂‖_∞ of the least ‖α‖₁, which the appendix calls β; 0 and NaN likewise.
+        beta: the separability of Definition 2; 0 if no reward exists, NaN if the program did not decide that.
+        beta_sup: 1/‖α̂‖_∞ of the reward with the least ‖α‖₁, which the appendix calls β; 0 and NaN likewise.
     """
 
     norm: float
@@ -119,7 +44,7 @@ class Constants:
 
 
 def constants(problem: Operators | Bellman, *, discount: float | None = None, expert: int = 0) -> Constants:
-    """Read Δ, Δ₂, ρ, ‖F‖ and β off a problem's matrices (the hypotheses of Theorem 6).
+    """Δ, Δ₂, ρ, ‖F‖ and β from a problem's matrices (the hypotheses of Theorem 6).
 
     Args:
         problem: operators, or the criterion formed from them (which knows its discount and expert).
@@ -142,24 +67,24 @@ def constants(problem: Operators | Bellman, *, discount: float | None = None, ex
 
 def separability(problem: Operators | Bellman, *, discount: float | None = None, expert: int = 0) -> float:
     """``β = max_α min_{s,a} αᵀF^aφ(s)`` over ‖α‖₁ = 1 (Definition 2): 0 if no reward exists, NaN if undetermined."""
-    found = recover(_criterion(problem, discount, expert), objective="max-margin")
-    return found.margin if found.status == "solved" else 0.0 if found.status == "infeasible" else math.nan
+    recovery = recover(_criterion(problem, discount, expert), objective="max-margin")
+    return recovery.margin if recovery.status == "solved" else 0.0 if recovery.status == "infeasible" else math.nan
 
 
 def _separability_sup(criterion: Bellman) -> float:
-    found = recover(criterion, objective="l1")
-    if found.reward is None:
-        return 0.0 if found.status == "infeasible" else math.nan
-    return float(1 / np.abs(found.reward.coefficients).max())
+    recovery = recover(criterion, objective="l1")
+    if recovery.reward is None:
+        return 0.0 if recovery.status == "infeasible" else math.nan
+    return float(1 / np.abs(recovery.reward.coefficients).max())
 
 
 def _criterion(problem: Operators | Bellman, discount: float | None, expert: int) -> Bellman:
     if isinstance(problem, Bellman):
         return problem
     if not isinstance(problem, Operators):
-        raise TypeError(f"constants are read off operators, or the criterion made of them, got {shown(problem)}")
+        raise TypeError(f"constants need operators, or the criterion made of them, got {shown(problem)}")
     if discount is None:
-        raise ValueError("operators alone do not know γ: pass discount as well")
+        raise ValueError("operators do not contain γ: pass discount as well")
     return bellman(problem, discount=discount, expert=expert)
 
 
@@ -180,8 +105,8 @@ def _steepest(criterion: Bellman) -> float:
     )
 
 
-# What `plan` takes for granted where nothing is said: the setting of the paper's third figure, and the norms without
-# the constant function as measured on its random problems.
+# What `requirements` assumes of arguments left out: the setting of the paper's third figure, and the norms without the
+# constant function as measured on its random problems.
 ASSUMED: dict[str, float] = {
     "delta": 0.05,
     "size": 11,
@@ -195,7 +120,7 @@ ASSUMED: dict[str, float] = {
 
 
 @dataclass(frozen=True)
-class Plan:
+class Requirements:
     """Theorem 6 as printed and deflated, side by side.
 
     Attributes:
@@ -204,7 +129,7 @@ class Plan:
         exact: the corrected one on the whole interval, without a cover.
         discount: γ.
         beta: β.
-        assumed: what was taken for granted, one phrase each.
+        assumed: the values assumed for arguments left out, one phrase each.
     """
 
     literal: Requirement
@@ -216,13 +141,13 @@ class Plan:
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """What to change, one sentence each."""
+        """What to change so that the theorem applies, one sentence each."""
         failing = {condition.name for condition in self.deflated.conditions if not condition.holds}
         lines = []
         if not self.literal.conditions[1].holds:
             lines.append(
-                "The printed theorem needs Δ < 1/(2γ); the constant function alone makes Δ ≥ 1, so it can only speak "
-                "for γ < ½. Deflation lifts this."
+                "The printed theorem needs Δ < 1/(2γ); the constant function alone makes Δ ≥ 1, so it applies to "
+                "γ < ½ only. The deflated theorem has no such limit."
             )
         if "separation" in failing:
             lines.append(f"The cover is too coarse: take cover < β/ρ = {self.deflated.cover_limit:.4g}, or 0.")
@@ -234,7 +159,7 @@ class Plan:
             count = grouped(self.exact.samples)
             lines.append(f"Without a cover (cover 0), on the whole interval: {count} samples per action.")
         lines.append(
-            "These are worst cases, promised before any data are seen; the method usually succeeds with far fewer."
+            "These are worst cases, guaranteed before any data are drawn; the method usually succeeds with far fewer."
         )
         return tuple(lines)
 
@@ -256,11 +181,11 @@ class Plan:
 
 def _cell(condition: Condition) -> str:
     verdict = "yes" if condition.holds else "NO"
-    bound = "no room" if math.isnan(condition.bound) else f"{condition.bound:.3g}"
+    bound = "none" if math.isnan(condition.bound) else f"{condition.bound:.3g}"
     return f"{verdict:<3}  {condition.statement}  ({condition.value:.3g} | {bound})"
 
 
-def plan(
+def requirements(
     *,
     discount: float,
     beta: float,
@@ -275,8 +200,8 @@ def plan(
     tail: float | None = None,
     basis: Basis | None = None,
     columns: int | None = None,
-) -> Plan:
-    """Compare what Theorem 6 asks for as printed and deflated; whatever is left out is assumed, and said to be.
+) -> Requirements:
+    """Compare Theorem 6 as printed and deflated; values assumed for arguments left out are listed in the result.
 
     Args:
         discount: γ.
@@ -293,21 +218,21 @@ def plan(
         basis: gives sup|φ_i| and ∫μ to the deflated form; 1 and 2.
         columns: k_s of the deflated form; k.
     """
-    given = {"delta": delta, "size": size, "actions": actions, "cover": cover, "norm": norm, "inner_norm": inner_norm}
-    known, assumed = _completed(given | {"difference": difference, "tail": tail}, beta=beta, rho=rho)
+    passed = {"delta": delta, "size": size, "actions": actions, "cover": cover, "norm": norm, "inner_norm": inner_norm}
+    values, assumed = _completed(passed | {"difference": difference, "tail": tail}, beta=beta, rho=rho)
     if basis is None:
         assumed.append("|φ_i| ≤ 1 and ∫μ = 2, as in the trigonometric basis")
-    common: dict[str, Any] = {name: known[name] for name in ("delta", "rho", "tail")}
-    common |= {"beta": beta, "discount": discount, "k": known["size"], "n_actions": known["actions"]}
+    common: dict[str, Any] = {name: values[name] for name in ("delta", "rho", "tail")}
+    common |= {"beta": beta, "discount": discount, "k": values["size"], "n_actions": values["actions"]}
     inner: dict[str, Any] = {
-        "inner_norm": known["inner_norm"],
-        "difference": known["difference"],
+        "inner_norm": values["inner_norm"],
+        "difference": values["difference"],
         "basis": basis,
         "columns": columns,
     }
-    return Plan(
-        literal=theorem6(cover=known["cover"], norm=known["norm"], **common),
-        deflated=theorem6_deflated(cover=known["cover"], **inner, **common),
+    return Requirements(
+        literal=theorem6(cover=values["cover"], norm=values["norm"], **common),
+        deflated=theorem6_deflated(cover=values["cover"], **inner, **common),
         exact=theorem6_deflated(cover=0.0, **inner, **common),
         discount=discount,
         beta=beta,
@@ -315,14 +240,16 @@ def plan(
     )
 
 
-def _completed(given: dict[str, float | None], *, beta: float, rho: float | None) -> tuple[dict[str, float], list[str]]:
-    """Fill in what was left out, and say what that was."""
-    known = {name: ASSUMED[name] if value is None else value for name, value in given.items()}
-    assumed = [f"{name} = {value:g}" for name, value in ASSUMED.items() if given[name] is None]
-    check(beta=beta, **known)
+def _completed(
+    passed: dict[str, float | None], *, beta: float, rho: float | None
+) -> tuple[dict[str, float], list[str]]:
+    """The arguments with those left out filled in, and a phrase for each of these."""
+    values = {name: ASSUMED[name] if value is None else value for name, value in passed.items()}
+    assumed = [f"{name} = {value:g}" for name, value in ASSUMED.items() if passed[name] is None]
+    check(beta=beta, **values)
     if rho is None:
-        rho = beta / (2 * known["cover"]) if known["cover"] > 0 else 0.0
+        rho = beta / (2 * values["cover"]) if values["cover"] > 0 else 0.0
         if not math.isfinite(rho):
             raise ValueError(f"{setting('rho')} is needed: β/(2·{setting('cover')}) is beyond double precision")
         assumed += [f"rho = β/(2·cover) = {rho:.3g}"] if rho else []
-    return known | {"rho": rho}, assumed
+    return values | {"rho": rho}, assumed

@@ -1,4 +1,4 @@
-"""Theorems 3 and 6 and Lemmas 4 and 5 as numbers: what must be known of the matrices, and how many samples that takes.
+"""Theorems 3 and 6 and Lemmas 4 and 5 as calculators: which errors of the matrices suffice, and how many samples.
 
 Each statement comes as printed and corrected. The corrected forms never estimate the first row of Z, which is
 (1, 0, 0, …), and carry the size of the basis functions; docs/notes/theorem6.md proves them, docs/notes/errata.md says
@@ -37,7 +37,7 @@ def check(**arguments: Any) -> None:
 
 
 def countable(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """The function, with a sentence where the number that a theorem asks for has no place in double precision."""
+    """Wrap a calculator: a sentence where the number that its theorem asks for exceeds double precision."""
 
     @wraps(function)
     def counted(*arguments: Arguments.args, **settings: Arguments.kwargs) -> Result:
@@ -119,7 +119,7 @@ def theorem3_error_corrected(
 def _entries(
     k: int, basis: Basis | None, columns: int | None, sup: float, mass: float, deflate: bool
 ) -> tuple[int, float]:
-    """How many entries are estimated, and ∫μ · max_i u_i · Σ_j v_j."""
+    """The number of estimated entries, and ∫μ · max_i u_i · Σ_j v_j."""
     columns = k if columns is None else columns
     check(columns=columns, sup=sup, mass=mass)
     if columns > k:
@@ -143,7 +143,7 @@ def _resized(basis: Any, k: int) -> Basis:
 def lemma4_error(epsilon: float, discount: float, norm: float) -> float:
     """``‖F̂ − F‖_∞ ≤ 2ε/(1 − γΔ)²`` when every ‖Z‖, ‖Ẑ‖ ≤ Δ < 1/γ and every ‖Ẑ − Z‖ ≤ ε (Lemma 4, as printed)."""
     check(epsilon=epsilon, discount=discount, norm=norm)
-    return 2 * epsilon / _room(discount, norm) ** 2
+    return 2 * epsilon / _contraction(discount, norm) ** 2
 
 
 def lemma4_error_sharp(epsilon: float, discount: float, norm_T_hat: float, norm_F: float) -> float:
@@ -153,7 +153,7 @@ def lemma4_error_sharp(epsilon: float, discount: float, norm_T_hat: float, norm_
     After deflation all four matrices lose their first row, and T̂ also its first column.
     """
     check(epsilon=epsilon, discount=discount, norm=norm_T_hat, F_norm=norm_F)
-    return epsilon * (2 + discount * norm_F) / _room(discount, norm_T_hat)
+    return epsilon * (2 + discount * norm_F) / _contraction(discount, norm_T_hat)
 
 
 def lemma5_tolerance(beta: float, cover: float, rho: float, *, sup: float = 1.0) -> float:
@@ -198,23 +198,23 @@ class Condition:
     holds: bool
 
     def __str__(self) -> str:
-        bound = "no room at all" if math.isnan(self.bound) else f"{self.bound:.4g}"
+        bound = "no bound" if math.isnan(self.bound) else f"{self.bound:.4g}"
         return f"{self.statement}: {self.value:.4g} against {bound}, {'holds' if self.holds else 'FAILS'}"
 
 
 @dataclass(frozen=True)
 class Requirement:
-    """What a theorem asks for before it promises a correct reward.
+    """What a theorem requires for its guarantee of a correct reward.
 
     Attributes:
         title: which theorem.
         conditions: its hypotheses on the problem.
         samples: transitions per action; None where a condition fails and the theorem says nothing.
-        epsilon: the error ‖Ẑ − Z‖_∞ it can afford, the tail included; NaN where there is no room.
+        epsilon: the error ‖Ẑ − Z‖_∞ that it allows, the tail included; NaN where none is small enough.
         size: k, the variables of the program.
         cover: c; zero for the whole interval.
         cover_limit: what c must stay below.
-        rows: constraints of the program; None on the whole interval, where they are found as needed.
+        rows: constraints of the program; None on the whole interval, where the solver adds them one by one.
     """
 
     title: str
@@ -233,7 +233,7 @@ class Requirement:
 
     def __str__(self) -> str:
         need = f"{grouped(self.samples)} transitions per action" if self.samples is not None else "does not apply"
-        rows = "rows found as needed" if self.rows is None else f"{grouped(self.rows)} rows"
+        rows = "rows added as needed" if self.rows is None else f"{grouped(self.rows)} rows"
         lines = [f"{self.title}: {need}; {self.size} variables, {rows}", *(f"  {c}" for c in self.conditions)]
         return "\n".join(lines)
 
@@ -267,16 +267,18 @@ def theorem6(
     check(
         beta=beta, discount=discount, delta=delta, k=k, n_actions=n_actions, cover=cover, rho=rho, norm=norm, tail=tail
     )
-    left, room = beta - cover * rho, 0.5 - discount * norm
-    epsilon = left / 4 * room**2 if left > 0 and room > 0 else math.nan
+    separation, contraction = beta - cover * rho, 0.5 - discount * norm
+    epsilon = separation / 4 * contraction**2 if separation > 0 and contraction > 0 else math.nan
     conditions = (
-        _condition("separation", "cρ < β", cover * rho, beta, left > 0),
-        _condition("contraction", "Δ < 1/(2γ)", norm, 1 / (2 * discount), room > 0),
+        _condition("separation", "cρ < β", cover * rho, beta, separation > 0),
+        _condition("contraction", "Δ < 1/(2γ)", norm, 1 / (2 * discount), contraction > 0),
         _condition("truncation", "tail ≤ (β − cρ)(½ − γΔ)²/8", tail, epsilon / 2, tail <= epsilon / 2),
     )
     samples = None
     if all(condition.holds for condition in conditions):
-        samples = _whole(max(32.0, 8**3 / (left**2 * room**4)) * k**2 * math.log(2 * k**2 * n_actions / delta))
+        samples = _whole(
+            max(32.0, 8**3 / (separation**2 * contraction**4)) * k**2 * math.log(2 * k**2 * n_actions / delta)
+        )
     rows = program_rows((-1, 1), cover, n_actions=n_actions, literal=True) if cover > 0 else None
     return Requirement(
         "Theorem 6 as printed", conditions, samples, float(epsilon), int(k), cover, cover_limit(beta, rho), rows
@@ -323,13 +325,15 @@ def theorem6_deflated(
     check(beta=beta, discount=discount, delta=delta, k=k, n_actions=n_actions, cover=cover, rho=rho, tail=tail)
     check(inner_norm=inner_norm, difference=difference)
     sup = 1.0 if basis is None else float(_resized(basis, k).sup()[:columns].max())
-    left, room = beta - cover * rho, 1 - discount * inner_norm
+    separation, contraction = beta - cover * rho, 1 - discount * inner_norm
     epsilon = math.nan
-    if left > 0 and room > 0:
-        epsilon = left / 2 * room / (sup * (2 + discount * difference / room) + discount * left / 2)
+    if separation > 0 and contraction > 0:
+        epsilon = (
+            separation / 2 * contraction / (sup * (2 + discount * difference / contraction) + discount * separation / 2)
+        )
     conditions = (
-        _condition("separation", "cρ < β", cover * rho, beta, left > 0),
-        _condition("contraction", "Δ₂ < 1/γ", inner_norm, 1 / discount, room > 0),
+        _condition("separation", "cρ < β", cover * rho, beta, separation > 0),
+        _condition("contraction", "Δ₂ < 1/γ", inner_norm, 1 / discount, contraction > 0),
         _condition("truncation", "tail < ε*", tail, epsilon, tail < epsilon),
     )
     samples = None
@@ -343,12 +347,12 @@ def theorem6_deflated(
 
 
 def _condition(name: str, statement: str, value: float, bound: float, holds: bool) -> Condition:
-    """A condition in plain Python numbers, whatever kind of number came in."""
+    """A condition with Python's numbers, also where NumPy's came in."""
     return Condition(name, statement, float(value), float(bound), bool(holds))
 
 
-def _room(discount: float, norm: float) -> float:
-    """1 − γΔ, refused where it is not positive: the series of F would not converge in norm."""
+def _contraction(discount: float, norm: float) -> float:
+    """1 − γΔ, which must be positive for the series of F to converge in norm."""
     if not discount * norm < 1:
         raise ValueError(f"the norm must stay below 1/γ = {1 / discount:.4g}, got {norm}")
     return 1 - discount * norm
@@ -360,5 +364,5 @@ def grouped(count: int) -> str:
 
 
 def _whole(number: float) -> int:
-    """Round up, forgiving the last few bits so that a sample size and its error invert each other."""
+    """Round up, but for the last few bits, so that a sample size and its error invert each other."""
     return math.ceil(number * (1 - 1e-14))

@@ -1,4 +1,4 @@
-"""Lemmas 7, 10, 11 and Corollary 12: what smooth, periodic dynamics say of their matrices in the trigonometric basis.
+"""Lemmas 7, 10, 11 and Corollary 12: bounds on the matrices of smooth, periodic dynamics in the trigonometric basis.
 
 Each statement comes twice. As printed, with the paper's Δ; and corrected, from two numbers that bound every action's
 transition density p(t'|t) on [-1, 1], periodic with its first two derivatives in both variables:
@@ -23,12 +23,12 @@ import numpy as np
 
 from certirl.functions.bases import Fourier
 from certirl.ground.domain import Array
-from certirl.theory.apriori import Requirement, check, theorem6, theorem6_deflated
+from certirl.theory.guarantees import Requirement, check, theorem6, theorem6_deflated
 
 ZETA2 = math.pi**2 / 6
 ZETA3 = 1.2020569031595942
 
-# ∫|sin πmt| dt over [-1, 1]: what one integration against a wave can cost.
+# ∫|sin πmt| dt over [-1, 1]: the factor of one integration against a wave.
 _WAVE = 4 / math.pi
 
 
@@ -120,7 +120,7 @@ def lemma10_lipschitz(norm: float, *, slope: float = math.pi, discount: float | 
 
 
 @dataclass(frozen=True)
-class Printed:
+class Lemma7:
     """The three conclusions of Lemma 7, as printed.
 
     Attributes:
@@ -134,14 +134,14 @@ class Printed:
     size: int
 
 
-def lemma7(*, norm: float, epsilon: float) -> Printed:
+def lemma7(*, norm: float, epsilon: float) -> Lemma7:
     """``|∂⁶p| < π⁶Δ/ζ(3)`` gives ‖Fφ'‖ < 4πΔζ(2)/ζ(3), ‖Z‖_∞ < Δ and k of order √(Δ/ε) (Lemma 7, as printed)."""
-    return Printed(rho=lemma10_lipschitz(norm), norm=norm, size=lemma10_size(epsilon, norm=norm))
+    return Lemma7(rho=lemma10_lipschitz(norm), norm=norm, size=lemma10_size(epsilon, norm=norm))
 
 
 @dataclass(frozen=True)
-class Smooth:
-    """What the derivative bounds say about the matrices of all actions (Lemma 7, corrected).
+class Lemma7Corrected:
+    """Bounds on the matrices of all actions from bounds on the derivatives (Lemma 7, corrected).
 
     Attributes:
         inner_norm: Δ₂ ≥ ‖Z_{2:,2:}‖_∞.
@@ -156,16 +156,17 @@ class Smooth:
     rho: float
 
 
-def lemma7_corrected(*, b33: float, b30: float, discount: float) -> Smooth:
+def lemma7_corrected(*, b33: float, b30: float, discount: float) -> Lemma7Corrected:
     """``Δ₂ ≤ √2 (4/π)² ζ(3) b33/π⁶`` and ``ρ ≤ 2 (4/π)² ζ(2) b33/(π⁵(1 − γΔ₂))`` (Lemma 7, corrected).
 
     Two waves of the same frequency m in the derivative Zφ'(s) add up to at most πm times √(a² + b²), so ρ needs no √2.
     """
     check(b33=b33, b30=b30, discount=discount)
     inner, rows = _inner_norm(b33), _row_norm(b33, b30)
-    room = 1 - discount * inner
+    contraction = 1 - discount * inner
     slope = 2 * _WAVE**2 * ZETA2 * b33 / math.pi**5
-    return Smooth(inner_norm=inner, row_norm=rows, difference=2 * rows, rho=slope / room if room > 0 else math.inf)
+    rho = slope / contraction if contraction > 0 else math.inf
+    return Lemma7Corrected(inner_norm=inner, row_norm=rows, difference=2 * rows, rho=rho)
 
 
 def corollary12(*, beta: float, delta: float, discount: float, n_actions: int) -> Requirement:
@@ -194,7 +195,7 @@ def corollary12_corrected(
     The tail falls as k⁻² and n grows as k²/(ε* − tail)², so that a third of ε* for the tail is the best share.
     """
     smooth = lemma7_corrected(b33=b33, b30=b30, discount=discount)
-    known: dict[str, Any] = {
+    constants: dict[str, Any] = {
         "beta": beta,
         "discount": discount,
         "delta": delta,
@@ -204,11 +205,11 @@ def corollary12_corrected(
         "cover": cover,
         "rho": smooth.rho if cover > 0 and math.isfinite(smooth.rho) else 0.0,
     }
-    epsilon = theorem6_deflated(k=2, **known).epsilon
-    if not epsilon > 0:  # no size can help: the record says which condition fails
-        return theorem6_deflated(k=2, basis=Fourier(2), **known)
+    epsilon = theorem6_deflated(k=2, **constants).epsilon
+    if not epsilon > 0:  # for no size does the theorem apply: the record says which condition fails
+        return theorem6_deflated(k=2, basis=Fourier(2), **constants)
     k = max(2, lemma10_size_corrected(epsilon / 3, b33=b33, b30=b30))
-    return theorem6_deflated(k=k, basis=Fourier(k), tail=lemma10_tail_corrected(k, b33=b33, b30=b30), **known)
+    return theorem6_deflated(k=k, basis=Fourier(k), tail=lemma10_tail_corrected(k, b33=b33, b30=b30), **constants)
 
 
 def _inner_norm(b33: float) -> float:
