@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from certirl import Chebyshev, Fourier, Legendre, product
-from certirl.functions import extrema_boxes as boxes
+from certirl.functions import extrema
 from certirl.functions.boxes import mesh
-from certirl.functions.extrema import local_minima, minimum
+from certirl.functions.extrema import local_minima, minimum, value_range
 
 BASES = [
     product(Legendre(6, (-2.0, 5.0)), Legendre(6, (0.0, 1.0))),
@@ -89,7 +89,7 @@ def test_a_ridge_is_bounded_from_below_whatever_it_costs(monkeypatch):
     lowest, (_, proved) = dense(basis, coefficients), minimum(basis, coefficients)
     assert lowest - 1e-4 <= proved <= lowest
     noisy = coefficients + 1e-4 * np.random.default_rng(1).normal(size=basis.size)
-    monkeypatch.setattr(boxes, "MOST_VALUES", 500)
+    monkeypatch.setattr(extrema, "MOST_VALUES", 500)
     _, loose = minimum(basis, noisy)
     assert loose <= dense(basis, noisy)
 
@@ -97,7 +97,16 @@ def test_a_ridge_is_bounded_from_below_whatever_it_costs(monkeypatch):
 def test_terms_too_small_to_matter_do_not_make_it_slow_or_wrong():
     basis = product(Legendre(15), Legendre(15))
     coefficients = np.where(basis.degrees.sum(axis=1) <= 2, 1.0, 1e-16)
-    wave = boxes.Wave(basis, coefficients)
+    wave = extrema.Wave(basis, coefficients)
     assert wave.reach_of.sum(axis=1).max() == 2
     _, proved = minimum(basis, coefficients)
     assert proved <= dense(basis, coefficients)
+
+
+@pytest.mark.parametrize("basis", [*BASES, Legendre(9, (0.0, 2.0)), Fourier(7)], ids=str)
+def test_the_range_of_values_encloses_them_and_is_close(basis):
+    coefficients = np.random.default_rng(5).normal(size=basis.size)
+    low, high = value_range(basis, coefficients)
+    values = basis.values(basis.grid(20_000)) @ coefficients
+    assert low <= values.min() + 1e-12 and values.max() - 1e-12 <= high
+    assert high - low <= np.ptp(values) * 1.05

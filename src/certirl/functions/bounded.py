@@ -15,7 +15,7 @@ import numpy as np
 from certirl.functions.bases import Basis
 from certirl.functions.box_products import on_box
 from certirl.functions.cells import Cells
-from certirl.functions.extrema import minimum
+from certirl.functions.extrema import value_range
 from certirl.functions.reward import Reward, RewardLike, values_of
 from certirl.ground.domain import Array, Domain, describe
 from certirl.ground.doors import as_number, shown, some_rows
@@ -151,7 +151,7 @@ def proved_range(reward: RewardLike) -> tuple[float, float] | None:
     if isinstance(basis, Cells):  # between its grid points, at which it is its coefficients
         return float(coefficients.min()), float(coefficients.max())
     if isinstance(basis, Basis):
-        return minimum(basis, coefficients)[1], -minimum(basis, -coefficients)[1]
+        return value_range(basis, coefficients)
     return None
 
 

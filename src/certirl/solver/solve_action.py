@@ -13,7 +13,7 @@ from certirl.fit.choose import MOST_COLUMNS_ON_A_BOX, Choice, as_asked, as_measu
 from certirl.fit.estimate import estimate
 from certirl.fit.recover import recover
 from certirl.functions.bases import Basis
-from certirl.functions.extrema import minimum
+from certirl.functions.extrema import value_range
 from certirl.ground.domain import as_domain
 from certirl.ground.progress import announcer, watched_stream
 from certirl.proof.certify import conclude, divide
@@ -205,11 +205,11 @@ def _widened(moments: Moments, choice: Choice, tail: TailLike, discount: float, 
     found = recover(bellman(operators, discount=discount, expert=expert))
     if found.value is None:
         return choice
-    span = -minimum(choice.basis, found.value)[1] - minimum(choice.basis, -found.value)[1]
+    low, high = value_range(choice.basis, found.value)
     for columns in _wider(choice):
         basis = choice.basis.resized(max(choice.basis.size, columns))
         number = tail_number(tail, basis.resized(columns)) or 0.0
-        if number * span * (1 + (2 * columns) ** 0.5) / (1 - discount) < 0.1:
+        if number * (high - low) * (1 + (2 * columns) ** 0.5) / (1 - discount) < 0.1:
             return Choice(basis, columns, f"{choice.why}; {columns} columns make the tail {number:.2g}")
     return choice
 
