@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from certirl.data.simulator import CHUNK
 from certirl.data.transitions import Chunk, Piece, TensorTransitions, Transitions, chunks_of, pieces
 from certirl.functions.bases import Basis, as_basis
-from certirl.functions.boxes import ProductBasis, from_spec
+from certirl.functions.boxes import from_spec
 from certirl.ground import archive
 from certirl.ground.domain import Array, describe, freeze
 from certirl.ground.doors import as_array, as_count, as_flag, setting, shown
@@ -289,7 +289,7 @@ class _Sums:
         self._sums: dict[tuple[int, ...], JointSums | StackedSums | TensorSums] = {}
 
     def take(self, piece: Piece) -> None:
-        group, boxes = tuple(piece.actions), isinstance(self.rows, ProductBasis)
+        group, boxes = tuple(piece.actions), self.rows.dimension > 1
         if is_tensor(piece.states) and boxes:  # sums of products of functions are the host's work
             for held in on_host([piece], self.rows.domain, CHUNK):
                 self.take(held)

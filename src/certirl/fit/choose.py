@@ -15,7 +15,7 @@ from certirl.fit.bellman import bellman
 from certirl.fit.estimate import MAX_CONDITION, estimate
 from certirl.fit.recover import recover
 from certirl.functions.bases import Basis, Fourier, Legendre
-from certirl.functions.boxes import ProductBasis, of_degree, product
+from certirl.functions.boxes import of_degree, product
 from certirl.functions.extrema import minimum
 from certirl.ground.domain import Array, Domain, describe
 from certirl.ground.doors import as_count
@@ -78,7 +78,7 @@ def given_basis(
         choice = as_asked(basis, columns)
         ((moments,),) = accumulate(stream, [(basis, basis.resized(choice.columns))], n_actions=n_actions)
         return moments, choice
-    most = MOST_COLUMNS_ON_A_BOX if isinstance(basis, ProductBasis) else MOST_COLUMNS
+    most = MOST_COLUMNS_ON_A_BOX if basis.dimension > 1 else MOST_COLUMNS
     wide = basis.resized(min(basis.size, most))
     (folds,) = accumulate(stream, [(basis, wide)], n_actions=n_actions, folds=FOLDS)
     columns = best_columns(folds)
@@ -124,7 +124,7 @@ def nothing_given(
 
 def places(domain: Domain) -> Basis:
     """A basis whose design says where to ask a simulator before a basis is chosen."""
-    return FAMILIES[0](1) if len(domain) == 1 else product(*[Legendre(2)] * len(domain))
+    return product(*[Legendre(2)] * len(domain))
 
 
 def _nothing_given_on_a_box(
@@ -206,18 +206,11 @@ def _determined(gram: Array, counts: NDArray[np.int64]) -> int:
 
 
 def _candidates(moments: Moments) -> Sequence[int]:
-    """The numbers of columns to compare."""
-    if isinstance(moments.columns, ProductBasis):
-        return _candidates_on_a_box(moments.columns, min(moments.rows.size, MOST_COLUMNS_ON_A_BOX))
-    most = min(moments.columns.size, moments.rows.size, MOST_COLUMNS)
-    step = 2 if moments.columns.kind == "Fourier" else 1  # sine and cosine of a frequency come together
-    return range(min(FEWEST_COLUMNS, most), most + 1, step)
-
-
-def _candidates_on_a_box(columns: ProductBasis, most: int) -> list[int]:
-    """Complete sets of indices that are in no coordinate simpler than the fewest columns of one."""
+    """The numbers of columns to compare: complete sets of functions with a lowest degree in every coordinate."""
+    columns = moments.columns
+    most = min(moments.rows.size, MOST_COLUMNS_ON_A_BOX if columns.dimension > 1 else MOST_COLUMNS)
     sizes = [size for size in columns.complete_sizes() if size <= most]
-    fewest = [1 if factor.kind == "Fourier" else FEWEST_COLUMNS - 1 for factor in columns.factors]
+    fewest = [1 if part.periodic else FEWEST_COLUMNS - 1 for part in columns.parts]
     return [size for size in sizes if (columns.degrees[:size].max(axis=0) >= fewest).all()] or sizes[-1:]
 
 

@@ -76,12 +76,10 @@ def generator(seed: np.random.SeedSequence, device: Any) -> Any:
 
 def draw_states(basis: Basis, n: int, rng: Any, *, design: bool) -> Any:
     """n states of a basis on the generator's device, from its weight or its design: ``[n, d]``, single precision."""
-    parts: Sequence[Basis] = getattr(basis, "parts", (basis,))  # of several coordinates, the family of each
-    u, columns = torch().rand(n, len(parts), generator=rng, device=rng.device), []
-    for own, part in zip(u.T, parts, strict=True):
+    u, columns = torch().rand(n, len(basis.parts), generator=rng, device=rng.device), []
+    for own, part in zip(u.T, basis.parts, strict=True):
         ((low, high),) = part.domain
-        uneven = part.kind == "Chebyshev" or (design and part.kind != "Fourier")
-        t = torch().cos(np.pi * own) if uneven else 2 * own - 1
+        t = torch().cos(np.pi * own) if part.arcsine(design=design) else 2 * own - 1
         columns.append(((low + high) / 2 + (high - low) / 2 * t).clamp(low, high))
     return torch().stack(columns, dim=1)
 

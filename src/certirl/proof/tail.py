@@ -42,7 +42,7 @@ class Smooth:
         one_coordinate(columns.domain, "a tail from derivatives is")
         ((low, high),) = columns.domain
         half, p, top = (high - low) / 2, int(self.order), degree(columns)
-        if columns.kind == "Fourier":
+        if columns.periodic_axes:
             top = (columns.size - 1) // 2  # a frequency counts only with both its sine and its cosine
             return math.pi / 2 * self.bound * (half / math.pi / (top + 1)) ** p
         if top < p - 1:

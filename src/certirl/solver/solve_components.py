@@ -17,7 +17,6 @@ from certirl.fit.choose import FOLDS, MOST_COLUMNS, MOST_COLUMNS_ON_A_BOX, as_as
 from certirl.fit.estimate import Operators, estimate
 from certirl.fit.recover import OBJECTIVES, Recovery, findings_of, recover
 from certirl.functions.bases import Basis
-from certirl.functions.boxes import ProductBasis
 from certirl.functions.components import Component, SideBySide, as_columns, as_components, as_groups
 from certirl.ground.domain import as_domain
 from certirl.ground.progress import Report, announcer, watched_stream
@@ -282,7 +281,7 @@ class _Walk:
 
 
 def _most_columns(basis: Basis) -> int:
-    return MOST_COLUMNS_ON_A_BOX if isinstance(basis, ProductBasis) else MOST_COLUMNS
+    return MOST_COLUMNS_ON_A_BOX if basis.dimension > 1 else MOST_COLUMNS
 
 
 def _named(component: Component, moments: Moments) -> Operators:
