@@ -72,6 +72,11 @@ class BoundedReward:
         return self.function.basis if self.source == "proved" else None  # type: ignore[attr-defined]
 
     @property
+    def coefficients(self) -> Array:
+        """Those of R in its basis, in units."""
+        return np.asarray(self.function.coefficients / self.unit)  # type: ignore[attr-defined]
+
+    @property
     def range(self) -> tuple[float, float]:
         """The bounds on R itself."""
         return self.low * self.unit, self.high * self.unit

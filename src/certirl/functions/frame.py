@@ -1,0 +1,335 @@
+"""Harmonics of a box: the coordinates in which certificates are computed, whatever family the columns are of.
+
+In the angles θ, with t = cos θ for polynomials and t = θ/π on a circle, the columns span the same functions as the
+products h of ``1, cos θ, cos 2θ, …`` (on a circle ``1, sin θ, cos θ, sin 2θ, …``) over the same indices. No h exceeds
+1, products of two of them are sums of a few harmonics of up to twice the frequency, and their derivatives are
+expansions of the same kind. An interval is a box with one coordinate. docs/notes/certificate.md has the proofs.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property, lru_cache
+from itertools import product as combinations
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certirl.functions import harmonics
+from certirl.functions.bases import Basis
+from certirl.functions.boxes import mesh
+from certirl.functions.extrema import minimum
+from certirl.functions.inequalities import blending, spread_points, steepest
+from certirl.ground.domain import Array
+
+_DENSE = (20.0, 3.0)  # points per degree of one coordinate in a dense mesh, at most and at least
+_MOST_DENSE, _MOST_FINE = 4_000, 40_000  # points of the dense mesh and of the fine one
+_MOST_BAND = 30_000  # points at which bands are computed
+_VISITED = 4.0  # points per degree for visits, whose bound need not be sharp
+_BLOCK = 1024  # states blended at once
+
+
+class Mesh(NamedTuple):
+    """Spread points along every coordinate, and the factors from their maxima to suprema over the box.
+
+    Attributes:
+        counts: points along each coordinate.
+        states: the points ``[N, d]``, the last coordinate varying fastest.
+        factor: sup|f| ≤ factor · max over the mesh, for expansions f in the columns.
+        double: the same for products of two expansions.
+    """
+
+    counts: tuple[int, ...]
+    states: Array
+    factor: float
+    double: float
+
+
+class Frame:
+    """The harmonics h of columns φ, and what certificates need to know of them.
+
+    Attributes:
+        columns: φ.
+        basis: h up to constant factors: Chebyshev functions for polynomials, Fourier functions on a circle.
+        size: the number of functions, k.
+        indices: which harmonic of each coordinate is a factor of h_i ``[k, d]``.
+        degrees: its degree (on a circle, frequency) in each coordinate ``[k, d]``.
+        wide: how many harmonics of each coordinate products of two functions need: the shape of sums of products.
+        change: B with φ = B h ``[k, k]``.
+    """
+
+    def __init__(self, columns: Basis) -> None:
+        self.columns, self.basis, self.size = columns, columns.level, columns.size
+        self.parts, self.indices, self.degrees = self.basis.parts, self.basis.indices, self.basis.degrees
+        self.wide = tuple(harmonics.doubled(part) for part in self.parts)
+        self.change = _change(columns, self.basis)
+        self._steps = [_products(part) for part in self.parts]
+
+    @property
+    def dimension(self) -> int:
+        """The number of coordinates, d."""
+        return len(self.parts)
+
+    @property
+    def degree(self) -> NDArray[np.intp]:
+        """The largest degree in each coordinate ``[d]``."""
+        return np.asarray(self.degrees.max(axis=0))
+
+    def tables(self, states: Array, counts: tuple[int, ...] | None = None) -> list[Array]:
+        """Harmonics of each coordinate at states ``[n, d]``: ``[M_j, n]`` each, those of `wide` unless told fewer."""
+        coordinates = zip(self.parts, self.wide if counts is None else counts, states.T, strict=True)
+        return [harmonics.table(part.to_reference(s), count, part.periodic) for part, count, s in coordinates]
+
+    def of_tables(self, tables: list[Array]) -> Array:
+        """h ``[k, n]`` from the tables of the coordinates."""
+        if len(tables) == 1:
+            return tables[0][: self.size]
+        total = tables[0][self.indices[:, 0]]
+        for table, index in zip(tables[1:], self.indices.T[1:], strict=True):
+            total *= table[index]
+        return total
+
+    def values(self, states: Array) -> Array:
+        """h at states ``[n, d]``: ``[n, k]``."""
+        return self.of_tables(self.tables(states, tuple(part.size for part in self.parts))).T
+
+    def coefficients(self, expansion: Array) -> Array:
+        """The coefficients in h ``[…, k]`` of Σ c_i φ_i ``[…, k]``."""
+        return expansion @ self.change
+
+    def sums(self, tables: list[Array], weights: Array) -> Array:
+        """Σ_r χ(s_r) w_r for several weights ``[G, n]``, from the tables of the states: ``[G, *wide]``."""
+        *others, last = tables
+        if not others:
+            return np.asarray(weights @ last.T)
+        left = others[0]
+        for table in others[1:]:
+            left = (left[:, None] * table[None]).reshape(-1, table.shape[1])
+        right = (weights[:, None] * last[None]).reshape(-1, last.shape[1])  # [G·M_d, n]
+        sums = (right @ left.T).reshape(len(weights), len(last), *map(len, others))
+        return np.moveaxis(sums, 1, -1)
+
+    def lifted(self, sums: Array) -> Array:
+        """Σ h hᵀ f ``[…, k, k]`` from the sums Σ χ f ``[…, *wide]``, χ the products of harmonics."""
+        leading = sums.shape[: sums.ndim - self.dimension]
+        total = np.zeros((*leading, self.size, self.size))
+        for terms in combinations(range(2), repeat=self.dimension):
+            places, weight = [], np.ones((self.size, self.size))
+            for (index, share), term, own in zip(self._steps, terms, self.indices.T, strict=True):
+                pairs = np.ix_(own, own)
+                places.append(index[term][pairs])
+                weight = weight * share[term][pairs]
+            total += weight * sums[(..., *places)]
+        return total
+
+    def minimum(self, curve: Array) -> tuple[Array, float]:
+        """The state ``[d]`` where Σ c_i h_i is least, and a lower bound of all its values."""
+        return minimum(self.basis, curve / self.basis.sup())
+
+    def mesh(self, counts: tuple[int, ...]) -> Mesh:
+        """Spread points, so many along each coordinate."""
+        points = mesh([spread_points(part, n)[:, 0] for part, n in zip(self.parts, counts, strict=True)])
+        return Mesh(counts, points, self.factor(counts), self.factor(counts, 2))
+
+    def factor(self, counts: tuple[int, ...], times: int = 1) -> float:
+        """`inflation` for products of one or two expansions at so many spread points along each coordinate."""
+        steps = np.where([part.periodic for part in self.parts], np.pi, np.pi / 2) / np.array(counts)
+        return inflation(times * self.degrees, steps)
+
+    def counts(self, share: float) -> tuple[int, ...]:
+        """So many points per degree along every coordinate (twice that around a circle), and at least one."""
+        sides = zip(self.degree, self.parts, strict=True)
+        return tuple(max(int(np.ceil(share * top * (1 + part.periodic))), 1) for top, part in sides)
+
+    def band(self, log_events: float) -> Mesh:
+        """The mesh for which inflation times √L is least, L = log_events + log N: few points cost between them.
+
+        Args:
+            log_events: the logarithm of events per point over δ.
+        """
+        return _band(self, round(log_events, 3))
+
+    @cached_property
+    def dense(self) -> Mesh:
+        """A mesh fine enough for products of two expansions."""
+        return self._dense(_MOST_DENSE)
+
+    @cached_property
+    def fine(self) -> Mesh:
+        """A finer one, for suprema that are taken once."""
+        return self._dense(_MOST_FINE)
+
+    @cached_property
+    def visited(self) -> Mesh:
+        """A coarse one, for bounds that need not be sharp."""
+        return self.mesh(tuple(max(n, 2) for n in self.counts(_VISITED)))
+
+    def _dense(self, most: int) -> Mesh:
+        share, least = _DENSE
+        while prod(self.counts(share)) > most and share > least:
+            share -= 0.25
+        return self.mesh(tuple(max(n, 2) for n in self.counts(share)))
+
+    def tensor(self, curve: Array) -> Array:
+        """An expansion as coefficients of all products of harmonics, every sine beside its cosine."""
+        dense = np.zeros([part.size | 1 if part.periodic else part.size for part in self.parts])
+        dense[tuple(self.indices.T)] = curve
+        return dense
+
+    def on_axes(self, tensor: Array, axes: list[Array]) -> Array:
+        """The values of a tensor at all combinations of one number from each axis: ``[n_1, …, n_d]``."""
+        for part, count, axis in zip(self.parts, tensor.shape, axes, strict=True):
+            table = harmonics.table(part.to_reference(axis), count, part.periodic)
+            tensor = np.tensordot(tensor, table, axes=(0, 0))  # each turn puts its points last
+        return tensor
+
+    def slope(self, tensor: Array, axis: int) -> Array:
+        """The derivative of a tensor along one coordinate."""
+        part, count = self.parts[axis], tensor.shape[axis]
+        ((low, high),) = part.domain
+        matrix = 2 / (high - low) * _derivative(count, part.periodic)
+        return np.moveaxis(np.tensordot(tensor, matrix, axes=(axis, 0)), -1, axis)
+
+    def fall(self, curve: Array, axes: list[Array], half: Array) -> Array:
+        """How far an expansion can fall below its values at the middles of cells, within them ``[n_1, …, n_d]``.
+
+        By Taylor's formula: slopes at the middles, and the largest second derivatives anywhere.
+
+        Args:
+            curve: ``[k]``.
+            axes: the middles along each coordinate.
+            half: half the sides of a cell ``[d]``.
+        """
+        tensor, dense = self.tensor(curve), self.dense_axes
+        total = np.zeros([len(axis) for axis in axes])
+        for j, own in enumerate(half):
+            slope = self.slope(tensor, j)
+            total += own * np.abs(self.on_axes(slope, axes))
+            for i, other in enumerate(half):
+                bend = np.abs(self.on_axes(self.slope(slope, i), dense)).max()
+                total += own * other * self.dense.factor * float(bend) / 2
+        return total
+
+    @cached_property
+    def dense_axes(self) -> list[Array]:
+        """The coordinates of the dense mesh."""
+        return [spread_points(part, n)[:, 0] for part, n in zip(self.parts, self.dense.counts, strict=True)]
+
+    @cached_property
+    def dense_values(self) -> Array:
+        """h at the dense mesh ``[q, k]``."""
+        return self.values(self.dense.states)
+
+    def peak(self, curve: Array) -> float:
+        """The largest value of an expansion, an upper bound: how far it gets from a middle value."""
+        values = self.dense_values @ curve
+        low, high = float(values.min()), float(values.max())
+        return (low + high) / 2 + self.dense.factor * (high - low) / 2
+
+    def blended(self, bounds: Array, states: Array) -> tuple[Array, Array]:
+        """Σ_i |w_i(s)| v_i for bounds at spread points ``[g, N_1, …, N_d]``, and Σ_i |w_i(s)|: ``[g, n]`` and ``[n]``.
+
+        Every expansion is Σ w_i(s) times its value at point i (`inequalities.blending`), so that bounds at the points
+        become bounds at the states ``[n, d]``.
+        """
+        total, weight = np.empty((len(bounds), len(states))), np.ones(len(states))
+        for start in range(0, len(states), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            sums = bounds[..., None]
+            for axis in reversed(range(self.dimension)):  # each turn sums over the last coordinate that is left
+                weights = self._weights(axis, bounds.shape[axis + 1], states[block, axis])
+                sums = np.einsum("...in,ni->...n", sums, weights)
+                weight[block] *= weights.sum(axis=1)
+            total[:, block] = sums
+        return total, weight
+
+    def blended_on_axes(self, bounds: Array, axes: list[Array]) -> tuple[Array, Array]:
+        """The same at all combinations of one number from each axis: ``[g, n_1, …, n_d]`` and ``[n_1, …, n_d]``."""
+        weight = np.ones(())
+        for axis, along in enumerate(axes):
+            weights = self._weights(axis, bounds.shape[1], along)
+            bounds = np.tensordot(bounds, weights, axes=(1, 1))
+            weight = np.multiply.outer(weight, weights.sum(axis=1))
+        return bounds, weight
+
+    def _weights(self, axis: int, count: int, along: Array) -> Array:
+        return np.abs(blending(self.parts[axis], count, along[:, None]))
+
+    def drift(self, axes: list[Array], half: Array) -> Array:
+        """How far an expansion that nowhere exceeds 1 can move within cells of half sides ``[n_1, …, n_d]``."""
+        total = np.zeros(())
+        for part, axis, own in zip(self.parts, axes, half, strict=True):
+            total = np.add.outer(total, own * steepest(part, axis[:, None], float(own)))
+        return total
+
+
+@lru_cache(maxsize=32)
+def frame(columns: Basis) -> Frame:
+    """The harmonics of columns; made once."""
+    return Frame(columns)
+
+
+def inflation(degrees: NDArray[np.intp], half_steps: Array) -> float:
+    """sup|f| ≤ this · max over a mesh, for expansions of these degrees ``[m, d]`` and half steps in angles ``[d]``.
+
+    Some mesh point lies within half a step, in every angle, of a place where |f| is largest. Along the line between
+    them f is of exponential type σ = max_k Σ k_j h_j and falls no faster than cos σ (Duffin and Schaeffer); or go
+    coordinate by coordinate, which costs Π 1/cos(k_j h_j) (Ehlich and Zeller). The better of the two.
+    """
+    along = float((degrees @ half_steps).max())
+    each = degrees.max(axis=0) * half_steps
+    bounds = [1 / np.cos(along)] if along < np.pi / 2 else []
+    bounds += [float(np.prod(1 / np.cos(each)))] if (each < np.pi / 2).all() else []
+    return float(min(bounds, default=np.inf))
+
+
+@lru_cache(maxsize=64)
+def _band(own: Frame, log_events: float) -> Mesh:
+    best, counts = np.inf, own.counts(2.0)
+    for share in np.arange(1.0, 12.0, 0.125):
+        points = own.counts(float(share))
+        if prod(points) > _MOST_BAND and np.isfinite(best):
+            break
+        cost = own.factor(points) * (log_events + np.log(prod(points))) ** 0.5
+        if cost < best:
+            best, counts = cost, points
+    return own.mesh(counts)
+
+
+def _change(columns: Basis, level: Basis) -> Array:
+    """B with φ = B h."""
+    matrix = np.ones((columns.size, columns.size))
+    families = zip(columns.parts, level.parts, columns.indices.T, level.indices.T, strict=True)
+    for family, part, rows, places in families:
+        own = harmonics.combine(family, np.eye(harmonics.count(part)))[:, : part.size]
+        matrix *= own[np.ix_(rows, places)]
+    return matrix
+
+
+def _products(part: Basis) -> tuple[Array, Array]:
+    """h_i h_j = Σ_t share_tij h of number index_tij, t = 0, 1: ``[2, s, s]`` each."""
+    i, j = np.ogrid[: part.size, : part.size]
+    if not part.periodic:
+        return np.array([i + j, abs(i - j)]), np.full((2, part.size, part.size), 0.5)
+    m, n = (i + 1) // 2, (j + 1) // 2
+    sine, other = i % 2 == 1, j % 2 == 1
+    total, gap = m + n, abs(m - n)
+    mixed = sine != other  # a sine times a cosine is a sum of sines, anything else one of cosines
+    index = np.array([2 * total - mixed, 2 * gap - (mixed & (gap > 0))])
+    sign = np.where(sine & ~other, np.sign(m - n), np.sign(n - m))
+    share = 0.5 * np.array([np.where(sine & other, -1.0, 1.0), np.where(mixed, sign, 1.0)])
+    return index, share
+
+
+def _derivative(count: int, periodic: bool) -> Array:
+    """The matrix D with dh/dt = D h on [-1, 1], for the first harmonics, on a circle an odd number ``[count, count]``."""
+    matrix = np.zeros((count, count))
+    if periodic:
+        for m in range(1, count // 2 + 1):
+            matrix[2 * m - 1, 2 * m], matrix[2 * m, 2 * m - 1] = np.pi * m, -np.pi * m
+        return matrix
+    for n in range(1, count):
+        matrix[n, n - 1 :: -2] = 2.0 * n
+        matrix[n, 0] /= 2
+    return matrix

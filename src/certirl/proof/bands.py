@@ -1,0 +1,354 @@
+"""Bands: with probability 1 − δ, (P_b − P_a)V lies within them for every pair of actions and every state.
+
+With d̂_c(f) = G_c⁻¹ Σ x E_c(f) the observed regression errors, ν(f) their noise, V = V̂ + u the expert's true value and
+ω(s) the functional of a pair, exactly (the tail apart)
+
+    u = (I − K̂)⁻¹ (c − N ν(V)),    (P_b − P_a)V = (P̂_b − P̂_a)V̂ + ω·d̂(V̂ + c̃) − ω·ν(V) − η (I − K̂)⁻¹ N ν(V),
+
+where c̃ = (I − K̂)⁻¹c, c = N d̂(V̂), K̂ = N d̂(f) and η = ω·d̂(f) are observed. V is one fixed function, so that its noise
+needs one inequality at each point and one for the vector Nν(V). docs/notes/certificate.md has statement and proof.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from certirl.functions.frame import Frame, Mesh, frame
+from certirl.functions.bases import Basis
+from certirl.functions.inequalities import (
+    EVENTS,
+    NORM_EVENTS,
+    SLOPED_EVENTS,
+    best_slope,
+    empirical_bernstein,
+    empirical_norm_bernstein,
+    log_term,
+    sloped,
+)
+from certirl.ground.domain import Array
+from certirl.proof.functionals import Noise, Points, Visits, Workings, visits_of
+from certirl.proof.sums import LONGEST, SHORTEST, Evidence
+from certirl.proof.surrogate import Surrogate
+
+# How δ is spent: the band decides, the size of the error can do with little; regret only where the expert switches.
+SHARES = {"band": 0.9, "size of the error": 0.1}
+SWITCHING_SHARES = {"band": 0.85, "size of the error": 0.1, "regret": 0.05}
+_MOST_GROWTH = 0.95  # of an error from one round of the recursion to the next; beyond it nothing is bounded
+_ROUNDS = 200
+_CAUTION = 1.1  # times the second moments that training data let us expect: slopes are chosen for it
+
+
+@dataclass(frozen=True, eq=False)
+class Band:
+    """|(P_b − P_a)V − curve| ≤ its radius at every state, V the expert's value under the true dynamics.
+
+    Attributes:
+        pair: (b, a), b < a.
+        columns: φ.
+        curve: the corrected estimate in the harmonics of the columns ``[k]``.
+        estimation: the band of V̂ at the spread points ``[N_1, …, N_d]``.
+        second_order: what the error of V̂ adds there.
+        tail: what lies outside the columns.
+        floating: rounding.
+    """
+
+    pair: tuple[int, int]
+    columns: Basis
+    curve: Array
+    estimation: Array
+    second_order: Array
+    tail: float
+    floating: float
+
+    def estimate(self, states: Array) -> Array:
+        """The curve at states ``[n]``."""
+        return np.asarray(frame(self.columns).values(states) @ self.curve)
+
+    def losses(self, states: Array) -> dict[str, Array]:
+        """What the radius is made of at states ``[n, d]``, by name ``[n]``."""
+        own = frame(self.columns)
+        return self._losses(own, *own.blended(self._at_points, states), np.zeros(()))
+
+    def losses_in_cells(self, axes: list[Array], half: Array) -> dict[str, Array]:
+        """The same within cells, by their middles along each coordinate and half their sides ``[n_1, …, n_d]``."""
+        own = frame(self.columns)
+        return self._losses(own, *own.blended_on_axes(self._at_points, axes), own.drift(axes, half))
+
+    @property
+    def _at_points(self) -> Array:
+        return np.stack([self.estimation, self.second_order, self.estimation + self.second_order])
+
+    def _losses(self, own: Frame, sums: Array, weight: Array, moves: Array) -> dict[str, Array]:
+        nothing = np.zeros(weight.shape)
+        if not np.isfinite(self.second_order).all():
+            sums = np.full(sums.shape, np.inf)
+        here = sums[:2] / weight
+        # What is bounded at points is bounded everywhere by the largest, or from state to state by its neighbours.
+        most = own.factor(self.estimation.shape) * float(self._at_points[2].max())
+        between = np.minimum(sums[2], most) + moves * most - here.sum(axis=0) if np.isfinite(most) else nothing
+        return {
+            "estimation": here[0],
+            "grid": np.maximum(between, 0.0),
+            "second order": here[1],
+            "truncation tail": nothing + self.tail,
+            "floating point": nothing + self.floating,
+        }
+
+    def radius(self, states: Array) -> Array:
+        """All of it, at states ``[n]``."""
+        return np.asarray(sum(self.losses(states).values()))
+
+
+@dataclass(frozen=True, eq=False)
+class Bands:
+    """What holds with probability 1 − δ, all at once.
+
+    Attributes:
+        pairs: one band for each pair of actions of which the expert uses one.
+        visits: sup over states and actions of P_c of each tent ``[w]``: how often the switches are met at most.
+        span: how far apart the expert's value is at least at two states; 0 if that is not bounded.
+    """
+
+    pairs: tuple[Band, ...]
+    visits: Array
+    span: float
+
+
+class _Size(NamedTuple):
+    """Bounds on the error u of V̂ in the functions f_i, and on the noise Nν(V) behind it.
+
+    Attributes:
+        centre: c̃, observed ``[m − 1]``.
+        inverse: (I − K̂)⁻¹ ``[m − 1, m − 1]``.
+        noise: ρ ≥ ‖Nν(V)‖.
+        lengths: bounds on the length of u, head and rest ``[2]``.
+        seen: 1 for data, 0 for a forecast.
+    """
+
+    centre: Array
+    inverse: Array
+    noise: float
+    lengths: Array
+
+    def moment(self, noise: Noise) -> Array:
+        """ΣZ(V)² at most ``[n]``, from second moments of V̂, of the f_i and between them."""
+        head, rest = self.lengths
+        value, operator = np.sqrt(np.maximum(noise.value, 0.0)), np.sqrt(np.maximum(noise.operator, 0.0))
+        r = noise.cross.shape[1]
+        turned = np.linalg.norm(noise.cross @ self.inverse[:r], axis=1)
+        mixed = noise.value + 2 * (noise.cross @ self.centre[:r] + self.noise * turned) + (head * operator[:, 0]) ** 2
+        least = np.minimum(np.sqrt(np.maximum(mixed, 0.0)), value + head * operator[:, 0])
+        return np.asarray((least + rest * operator[:, 1]) ** 2)
+
+    def largest(self, noise: Noise) -> Array:
+        """|Z(V)| at most ``[n]``."""
+        return np.asarray(noise.largest @ np.array([1.0, *self.lengths]))
+
+
+@lru_cache(maxsize=16)  # a forecast asks again and again with another δ or size
+def workings(surrogate: Surrogate, evidence: Evidence) -> _Work:
+    """Everything that does not depend on δ, made once."""
+    return _Work(surrogate, evidence)
+
+
+class _Work:
+    """Workings, the points of the bands, and the functionals at them."""
+
+    def __init__(self, surrogate: Surrogate, evidence: Evidence) -> None:
+        self.work = Workings(surrogate, evidence)
+        own, compared = surrogate.frame, surrogate.compared
+        self.mesh = own.band(log_term(SLOPED_EVENTS * len(compared), 0.05))
+        values = own.values(self.mesh.states)
+        self.points = {pair: self.work.points(self.work.weights(*pair, values), pair) for pair in compared}
+        self.drop, self.visits = None, []
+        if not surrogate.constant:
+            self.drop = self.work.points(self.work.of_error(surrogate.drop[None]))
+            self.visits = visits_of(self.work)
+
+
+def shares_of(surrogate: Surrogate) -> dict[str, float]:
+    """How δ is split, by name: shares that add up to 1."""
+    return SHARES if surrogate.constant else SWITCHING_SHARES
+
+
+def bands(
+    surrogate: Surrogate, evidence: Evidence, *, delta: float, tail: float, growth: float | None = None
+) -> Bands:
+    """With probability 1 − δ over the fresh data, (P_b − P_a)V lies within its band for every pair and every state.
+
+    Args:
+        surrogate: fixed beforehand.
+        evidence: of the fresh data.
+        delta: the probability of failure.
+        tail: τ.
+        growth: a forecast instead: so many times as much data, which say nothing new. For planning only.
+    """
+    all_, beyond = workings(surrogate, evidence), np.isfinite(tail)  # an infinite tail leaves nothing to bound
+    work, tail = all_.work, tail if beyond else 0.0
+    parts = {name: share * delta for name, share in shares_of(surrogate).items()}
+    more = 1.0 if growth is None else growth
+    size = _size(work, parts["size of the error"], tail, growth)
+    L = log_term(SLOPED_EVENTS * len(all_.points) * len(all_.mesh.states), parts["band"])
+    found = []
+    for pair, points in all_.points.items():
+        estimation, second = _radii(size, points, L, more, growth is None)
+        second = second + _second_order_tail(work, size, pair, tail)
+        found.append(
+            Band(
+                pair=pair,
+                columns=surrogate.columns,
+                curve=_curve(work, *pair, size if growth is None else None),
+                estimation=estimation.reshape(all_.mesh.counts),
+                second_order=second.reshape(all_.mesh.counts),
+                tail=_first_order_tail(work, pair, tail) if beyond else float("inf"),
+                floating=_rounding(work, float((estimation + second).max()), more),
+            )
+        )
+    visits, span = np.ones(len(surrogate.widths)), 0.0
+    if all_.drop is not None and beyond:
+        visits = _visits(work, all_.visits, parts["regret"] / 2, tail, growth)
+        span = _span(work, size, all_.drop, parts["regret"] / 2, tail, more, growth is None)
+    return Bands(tuple(found), visits, span)
+
+
+def _size(work: Workings, delta: float, tail: float, growth: float | None) -> _Size | None:
+    """How large u can be; None where operators are known too badly. `NORM_EVENTS` of e^−L.
+
+    ρ = ‖Nν(V)‖ is at most Φ(ρ): one inequality for the vector, whose second moments grow with u and so with ρ. Φ(ρ)/ρ
+    falls, so that ρ is below any number with Φ(ρ) < ρ, and then below Φ of it, again and again.
+    """
+    if work.gamma * (1 + tail * work.residual_lebesgue) >= 1:
+        return None  # what regression aims at need not contract, so that there may be no u
+    error, L, m = work.error, log_term(NORM_EVENTS, delta), len(work.error.seen)
+    if m == 0:  # one column: u is a constant
+        return _Size(np.zeros(0), np.zeros((0, 0)), 0.0, np.zeros(2))
+    noise, top, r = error.noise, error.top, work.s.directions
+    if growth is not None:
+        noise, top = noise.grown(growth), top / growth
+    centre, inverse = np.zeros(m), np.eye(m)
+    if growth is None:
+        left = np.eye(m) - error.matrix
+        if m and np.linalg.cond(left) > 1e8:
+            return None
+        inverse = np.linalg.inv(left)
+        centre = inverse @ error.seen
+    parts = (slice(None, r), slice(r, None))
+    start = np.array([np.linalg.norm(centre[part]) for part in parts])
+    steps = np.array([np.linalg.norm(inverse[part], 2) if inverse[part].size else 0.0 for part in parts])
+    if growth is not None:
+        step = 2 * float(np.sqrt(top[1:]).sum())
+        if step >= _MOST_GROWTH:
+            return None
+        inverse, steps = inverse / (1 - step), steps / (1 - step)
+        start = steps * float(np.sqrt(noise.value[0]))
+
+    def bounded(rho: float) -> tuple[float, _Size]:
+        found = _Size(centre, inverse, rho, start + steps * rho)
+        largest = (np.sqrt(top[0]) + np.sqrt(top[1:]) @ found.lengths) ** 2
+        return float(empirical_norm_bernstein(found.moment(noise)[0], largest, found.largest(noise)[0], L)), found
+
+    rho = 2 * bounded(0.0)[0]
+    for _ in range(_ROUNDS):
+        least, found = bounded(rho)
+        if least <= rho:
+            break
+        rho *= 2
+        if rho > 1e100:
+            return None
+    else:
+        return None
+    for _ in range(_ROUNDS):
+        least, found = bounded(rho)
+        if least > (1 - 1e-9) * rho:
+            break
+        rho = least
+    return bounded(rho)[1]
+
+
+def _radii(size: _Size | None, points: Points, L: float, more: float, observed: bool) -> tuple[Array, Array]:
+    """The band of V̂ at points, and what u adds to it ``[n]`` each."""
+    noise = points.noise.grown(more)
+    slope = best_slope(_CAUTION * points.expected / more, _CAUTION * noise.largest[:, 0], L)
+    estimation = sloped(noise.value, noise.largest[:, 0], L, slope)
+    if size is None:
+        return estimation, np.full(len(estimation), np.inf)
+    if observed:
+        turned = np.linalg.norm(points.seen @ size.inverse, axis=1)
+    else:  # as large as noise makes it
+        turned = np.sqrt(noise.operator.sum(axis=1)) * (np.linalg.norm(size.inverse, 2) if size.inverse.size else 0.0)
+    total = sloped(size.moment(noise), size.largest(noise), L, slope)
+    estimation = np.minimum(estimation, total)
+    return estimation, total - estimation + size.noise * turned
+
+
+def _curve(work: Workings, b: int, a: int, size: _Size | None) -> Array:
+    """(P̂_b − P̂_a)V̂ and what was observed of its error, as an expansion in the harmonics; without a size V̂'s alone."""
+    s = work.s
+    curve = s.fits[b] - s.fits[a]
+    if size is None:
+        return curve
+    sums = work.e.residuals + np.einsum("i,aik->ak", size.centre, work.seen)
+    errors = np.einsum("aij,aj->ai", work.precision, sums)
+    lift = work.gamma * (s.Z[b] - s.Z[a]).T @ work.resolvent.T @ errors[list(s.used)].ravel()
+    return np.asarray(curve + errors[b] - errors[a] + lift)
+
+
+def _second_order_tail(work: Workings, size: _Size | None, pair: tuple[int, int], tail: float) -> float:
+    """What the columns miss of P_b u and P_a u, and of all later steps."""
+    return 0.0 if size is None else float(tail * (size.lengths @ work.radius[1:]) * _slipped(work, pair))
+
+
+def _first_order_tail(work: Workings, pair: tuple[int, int], tail: float) -> float:
+    """What the columns miss of P_bV̂ and P_aV̂ and, through the residual, of all later steps."""
+    return float(tail * work.radius[0] * _slipped(work, pair))
+
+
+def _slipped(work: Workings, pair: tuple[int, int]) -> float:
+    later = 2 * work.gamma / (1 - work.gamma) * work.residual_lebesgue
+    return float(work.lebesgue[list(pair)].sum() + later)
+
+
+def _span(
+    work: Workings, size: _Size | None, points: Points, delta: float, tail: float, more: float, observed: bool
+) -> float:
+    """V at one state less V at another: V̂ there, corrected, less the same losses as a band, rounding among them."""
+    if size is None:
+        return 0.0
+    estimation, second = _radii(size, points, log_term(SLOPED_EVENTS, delta), more, observed)
+    later = 2 * tail * work.residual_lebesgue * work.gamma / (1 - work.gamma)
+    lost = float(estimation[0] + second[0] + later * (work.radius[0] + size.lengths @ work.radius[1:]))
+    lost += _rounding(work, lost, more)
+    corrected = work.s.dropped + (float(points.value[0] + points.seen[0] @ size.centre) if observed else 0.0)
+    return max(0.0, corrected - lost)
+
+
+def _visits(work: Workings, tents: list[Visits], delta: float, tail: float, growth: float | None) -> Array:
+    """sup over states and actions of P_c of every tent ``[w]``."""
+    mesh, most, more = work.frame.visited, np.zeros(len(work.s.widths)), 1.0 if growth is None else growth
+    L = log_term(EVENTS * work.A * len(mesh.states) * max(len(most), 1), delta)
+    for own in tents:
+        curve = work.s.tent_fits[own.action, own.tent] + (own.curve if growth is None else 0.0)
+        above = mesh.factor * float(empirical_bernstein(own.observed / more, own.largest / more, L).max())
+        beyond = tail * work.lebesgue[own.action] / 2 + _rounding(work, above, more, scale=2.0)
+        most[own.tent] = max(most[own.tent], work.frame.peak(curve) + above + beyond)
+    return np.clip(most, 0.0, 1.0)
+
+
+def _rounding(work: Workings, radius: float, growth: float, scale: float | None = None) -> float:
+    """What floating point can have done to a curve and to a radius: of V̂, or of a function of a scale by itself.
+
+    Generous, not a proof. No number goes through more than `LONGEST` additions within a block and one for each block;
+    harmonics come by recurrences and are off by 2M² roundings at most before they are added.
+    """
+    s, n = work.s, float(work.e.counts.max()) * growth
+    unit = (LONGEST + n / SHORTEST + 2 * max(work.frame.wide) ** 2) * np.finfo(float).eps
+    if scale is None:  # V̂ enters with its size, not its span: a large constant costs digits
+        size = s.high - s.low + max(abs(s.low), abs(s.high))
+        scale = size * float(np.abs(work.resolvent).sum(axis=1).max())
+    solved = unit * work.k**2 * work.condition * scale
+    lifted = unit * work.k * 2**work.frame.dimension * float(((work.lebesgue - 1) ** 2).max())
+    return float(solved + lifted * radius) if np.isfinite(radius) else float(solved)

@@ -1,0 +1,198 @@
+"""What is to be proved, whichever reward is found: the expert, the columns, the tail and the tube; decided once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from certirl.data.design import Near
+from certirl.data.expert_grid import ExpertGrid, compared, expert_grid
+from certirl.data.policy import Policy, as_policy
+from certirl.functions.bases import Basis
+from certirl.functions.bounded import BoundedReward, bounded
+from certirl.functions.components import AdditiveReward, Component
+from certirl.ground.domain import Array, Domain, describe, freeze
+from certirl.ground.doors import as_number, by_door
+from certirl.proof.tail import TailLike, tail_number
+
+MOST_COORDINATES = 3
+MOST_COLUMNS = 1_300
+MAX_CONDITION = 1e8  # of Σ x xᵀ: beyond it solves lose half the digits
+# Of the domain's least width: the half-width of the tube if none is asked for, by the number of coordinates.
+_TUBE = {1: 0.025, 2: 0.025, 3: 0.05}
+SHARE, BESIDE = 0.3, 2.0  # of fresh states drawn beside the switches, and within so many half-widths of the tube
+_WIDTHS = (1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2)  # of the tents, as shares of the tube
+
+
+class Part(NamedTuple):
+    """A component of the state.
+
+    Attributes:
+        number: among all components.
+        name: what to call it; empty for the only one.
+        coordinates: of whole states; None for all.
+        columns: φ, on the component's own box.
+        tail: τ; None if none is declared.
+    """
+
+    number: int
+    name: str
+    coordinates: tuple[int, ...] | None
+    columns: Basis
+    tail: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """What is to be proved of a reward.
+
+    Attributes:
+        policy: the expert.
+        used: the actions that it takes with positive probability somewhere; one for a constant expert.
+        parts: the components of the state, one or more.
+        discount: γ.
+        tail: as in `certify`.
+        grid: the expert on a grid; None for a constant expert.
+        tube: the half-width asked for; 0 for a constant expert.
+        notes: what is assumed of the expert, in words.
+    """
+
+    policy: Policy
+    used: tuple[int, ...]
+    parts: tuple[Part, ...]
+    discount: float
+    tail: TailLike
+    grid: ExpertGrid | None
+    tube: float
+    notes: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls,
+        expert: Any,
+        columns: Basis | Sequence[Basis],
+        *,
+        n_actions: int,
+        discount: float,
+        tail: TailLike,
+        tube: float | None = None,
+        components: Sequence[Component] | None = None,
+    ) -> Case:
+        """Look the expert up, and refuse what cannot be proved.
+
+        Args:
+            expert: an action, a `Policy`, or a function of states.
+            columns: functions of the state on its domain; with components one basis for each.
+            n_actions: A.
+            discount: γ.
+            tail: as in `certify`.
+            tube: a half-width, for experts that switch; a share of the domain's least width if left out.
+            components: groups of coordinates that move independently; None for one that holds all.
+        """
+        policy = as_policy(expert, n_actions)
+        parts = _parts(columns, components, tail)
+        kind = ("constant" if policy.constant is not None else "policy", "sum" if components is not None else "single")
+        if kind in REFUSED:
+            raise ValueError(REFUSED[kind])
+        if policy.constant is not None:
+            if tube is not None:
+                raise ValueError("an expert who always takes one action never switches: leave tube out")
+            return cls(policy, (policy.constant,), parts, discount, tail, None, 0.0, ())
+        domain = parts[0].columns.domain
+        grid, half_width = expert_grid(policy, domain), allowed_tube(tube, domain)
+        notes = (str(grid), *([policy.assumption] if policy.assumption else []))
+        policy = compared(policy, grid)
+        if len(grid.used) == 1:
+            return cls(policy, grid.used, parts, discount, tail, None, 0.0, notes)
+        return cls(policy, grid.used, parts, discount, tail, grid, half_width, notes)
+
+    @property
+    def design(self) -> bool | Near:
+        """Where to draw states: more beside the switches, where margins are thin."""
+        if self.grid is None or not len(self.grid.switches):
+            return True
+        columns = self.parts[0].columns
+        return Near(columns, self.grid.switches, np.full(columns.dimension, BESIDE * self.tube), SHARE)
+
+    @property
+    def marks(self) -> Array:
+        """Distances to the switches at the corners of the grid; empty without switches."""
+        return np.zeros(0) if self.grid is None or not len(self.grid.switches) else self.grid.marks
+
+    @property
+    def widths(self) -> Array:
+        """The half-widths of the tents ``[w]``; none without switches."""
+        return self.tube * np.array(_WIDTHS) if len(self.marks) else np.zeros(0)
+
+    def rewards(self, reward: Any) -> list[BoundedReward | None]:
+        """The reward of every component, its range between 1 and 2; None where it is zero."""
+        each = list(reward.parts) if isinstance(reward, AdditiveReward) else [reward]
+        if len(each) != len(self.parts):
+            raise ValueError(f"a reward of {len(each)} components does not fit {len(self.parts)} components")
+        found: list[BoundedReward | None] = []
+        for part, own in zip(self.parts, each, strict=True):
+            known = own if isinstance(own, BoundedReward) else bounded(own, part.columns.domain)
+            empty = len(each) > 1 and not own.coefficients.any()
+            found.append(None if empty else known.normalised())
+        return found
+
+
+# What no certificate exists for, and why.
+REFUSED = {
+    ("policy", "sum"): (
+        "an expert whose action depends on the state couples the components, so that the advantage is no sum over "
+        "them: leave components out, or name an expert of one action"
+    ),
+}
+
+
+def _parts(
+    columns: Basis | Sequence[Basis], components: Sequence[Component] | None, tail: TailLike
+) -> tuple[Part, ...]:
+    each = [columns] if isinstance(columns, Basis) else list(columns)
+    for own in each:
+        check_columns(own)
+    if components is None:
+        return (Part(0, "", None, each[0], tail_number(tail, each[0])),)
+    return tuple(
+        Part(number, component.name, component.coordinates, own, tail_number(tail, own))
+        for number, (component, own) in enumerate(zip(components, each, strict=True))
+    )
+
+
+def check_box(domain: Domain) -> None:
+    """Refuse, with a sentence, boxes over which nothing can be proved everywhere."""
+    if len(domain) > MOST_COORDINATES:
+        python = (
+            "certirl.scenario speaks of all but a small share of the states, and "
+            f"components={[[c] for c in range(len(domain))]} of coordinates that move independently"
+        )
+        raise ValueError(
+            f"a certificate over a whole box is for {MOST_COORDINATES} coordinates at most, got the domain "
+            f"{describe(domain)}; " + by_door(python, "leave --delta out")
+        )
+
+
+def check_columns(columns: Basis) -> None:
+    """Refuse columns whose span depends on their family, and more than a certificate can be computed for."""
+    check_box(columns.domain)
+    if columns.size > MOST_COLUMNS:
+        raise ValueError(
+            f"columns must be at most {MOST_COLUMNS} functions for a proof, got {columns} with {columns.size:,}"
+        )
+    if columns.closed().size != columns.size:
+        raise ValueError(
+            f"a certificate needs columns that hold every simpler product of those they hold, got the first "
+            f"{columns.size} of {columns}; take one of {columns.complete_sizes()[:-1]}"  # type: ignore[attr-defined]
+        )
+
+
+def allowed_tube(tube: float | None, domain: Domain) -> float:
+    """The half-width asked for, or a share of the domain."""
+    width = min(high - low for low, high in domain)
+    if tube is None:
+        return _TUBE[len(domain)] * width
+    return as_number(tube, "tube", least=0, most=width, strict=True, meaning="a half-width")

@@ -1,0 +1,446 @@
+"""The certificate: a reward in hand, fresh data, and what they prove of the expert with probability 1 − δ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from certirl.data.transitions import counted
+from certirl.ground.domain import Array, as_states, freeze
+from certirl.ground.status import Claim, chance, unverified
+from certirl.proof.bands import Bands, bands, shares_of
+from certirl.proof.case import MAX_CONDITION, Case
+from certirl.proof.sums import Evidence
+from certirl.proof.surrogate import Surrogate
+from certirl.proof.tail import tail_in_words
+from certirl.proof.tube import Margin, Reading, Tube, read
+
+SEPARATE = "given the action, each component's next state depends on its own state alone"
+
+
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """What the bounds of one component rest on.
+
+    Attributes:
+        name: of the component; empty if it is the only one.
+        delta: its own part of δ.
+        tail: its τ; None if none was declared.
+        surrogate: what was fixed before the fresh data.
+        evidence: what the fresh data said.
+    """
+
+    name: str
+    delta: float
+    tail: float | None
+    surrogate: Surrogate
+    evidence: Evidence
+
+    @cached_property
+    def bands(self) -> Bands:
+        """What holds around (P_b − P_a)V for every pair of actions, in the surrogate's unit."""
+        return bands(self.surrogate, self.evidence, delta=self.delta, tail=self.tail or 0.0)
+
+    def forecast(self, samples: int, delta: float) -> Bands:
+        """The bands that so many transitions per action should give, if they say nothing new."""
+        growth = samples / float(self.evidence.counts.min())
+        return bands(self.surrogate, self.evidence, delta=delta, tail=self.tail or 0.0, growth=growth)
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate(Claim):
+    """With probability at least 1 − δ the expert's action is strictly best: everywhere, or outside a tube.
+
+    Best: taking it and then following the expert is worth more than taking any other and then following the expert. For
+    an expert of one action that is proved at every state, for any other at every state farther than the tube's
+    half-width from the states where it switches.
+
+    Attributes:
+        margin: what every action that the expert takes is better by than every other, divided by γ: a lower bound,
+            ``estimated`` less the losses. If it is not positive, nothing is proved.
+        estimated: the estimate of it, corrected by the fresh data.
+        losses: what is subtracted, by name; over components they are summed.
+        state: where the margin is least ``[d]``.
+        action: the alternative action there.
+        delta: the probability of a false statement.
+        spending: how δ was split, by name.
+        assumptions: what must be true besides, in words.
+        tail: τ, the largest of all components; None if none was declared, and then the word is "conditional".
+        samples: fresh transitions per action.
+        regret: the value lost at worst, at any state, by following the expert instead of the best policy.
+        value_span: how far the expert's value reaches at least; None for an expert of one action.
+        bounds: lower bounds of every component against every alternative action ``[J, A − 1]``, zero where a component
+            has no reward; empty for an expert that switches.
+        tube: where the expert is not proved strictly best; None for an expert of one action.
+        grounds: the numbers that the bounds rest on, one for each component with a reward.
+        goal: the regret that was asked for, as a share of the value's span; None if none was.
+        file: where it was read from; None if it was made here.
+        verified: it was made here, or `certirl.check` confirmed its file.
+    """
+
+    margin: float
+    estimated: float
+    losses: dict[str, float]
+    state: Array
+    action: int
+    delta: float
+    spending: dict[str, float]
+    assumptions: tuple[str, ...]
+    tail: float | None
+    samples: int
+    regret: float
+    value_span: float | None
+    bounds: Array
+    tube: Tube | None
+    grounds: tuple[Ground, ...]
+    goal: float | None = None
+    file: str | None = None
+    verified: bool = True
+
+    def __post_init__(self) -> None:
+        freeze(self)
+
+    @property
+    def holds(self) -> bool:  # type: ignore[override]
+        """The margin is positive, of something, and the tail was declared."""
+        return bool(0 < self.margin < np.inf and self.tail is not None)
+
+    @property
+    def relative_regret(self) -> float:
+        """The regret as a share of the value's span; infinite where the span is not bounded."""
+        if self.regret == 0:
+            return 0.0
+        return self.regret / self.value_span if self.value_span else float("inf")
+
+    @property
+    def discount(self) -> float:
+        """γ."""
+        return self.grounds[0].surrogate.discount
+
+    def advantage(self, states: ArrayLike) -> tuple[Array, Array]:
+        """D_a(s) of what the expert does over every action a, divided by γ: estimated, and at least; ``[A, n]`` each.
+
+        The lower bounds hold at all states at once, with the probability and under the assumptions of the certificate.
+        Where the expert may take several actions it is the least of theirs; nan for the actions that it takes, within a
+        cell of its grid.
+
+        Args:
+            states: ``[n, d]``; ``[n]`` for one coordinate.
+        """
+        total: Any = 0.0
+        for ground in self.grounds:
+            total = total + self._advantage(ground, states)
+        return total[0], total[1]
+
+    def _advantage(self, ground: Ground, states: ArrayLike) -> Array:
+        s = ground.surrogate
+        rows = np.asarray(states, dtype=float)
+        rows = as_states(rows if s.coordinates is None else rows[..., list(s.coordinates)], s.columns.domain)
+        taken = np.zeros((s.n_actions, len(rows)), dtype=bool)
+        taken[s.used[0]] = True
+        if self.tube is not None:
+            taken = self.tube.grid.taken_at(rows)
+        least = np.full((2, *taken.shape), np.inf)
+        for band in ground.bands.pairs:
+            curve, radius = band.estimate(rows), band.radius(rows)
+            for (b, a), sign in ((band.pair, 1.0), (band.pair[::-1], -1.0)):
+                for bound, value in zip(least, (sign * curve, sign * curve - radius), strict=True):
+                    bound[a] = np.where(taken[b], np.minimum(bound[a], value), bound[a])
+        least[:, taken] = np.nan
+        return np.asarray(s.unit * least)
+
+    def proves(self, states: ArrayLike) -> NDArray[np.bool_]:
+        """Whether the expert's action is proved strictly best at each state ``[n]``: outside the tube it is."""
+        if self.tube is None:
+            return np.full(len(self.advantage(states)[1].T), self.margin > 0)
+        return np.asarray(self.tube.decided[self.tube.grid.cell(as_states(states, self.tube.grid.domain))])
+
+    def plot(self, *, ax: Any = None, path: Any = None) -> Any:
+        """Draw the advantage over the best alternative with its proved band, and the tube; write it to ``path``."""
+        from certirl import policy_plots
+
+        return policy_plots.certificate(self, ax=ax, path=path)  # type: ignore[arg-type]
+
+    @cached_property
+    def samples_needed(self) -> int | None:  # type: ignore[override]  # worked out when asked for
+        """How many fresh transitions per action should do, if the estimates stay what they are; None if none would."""
+        if not self.estimated > self.losses.get("truncation tail", 0.0):
+            return None
+
+        def enough(n: int) -> bool:
+            later = []
+            for ground in self.grounds:
+                then = ground.forecast(n, ground.delta)
+                pairs = zip(then.pairs, ground.bands.pairs, strict=True)
+                later.append(replace(then, pairs=tuple(replace(new, curve=now.curve) for new, now in pairs)))
+            return _summary(self.grounds, later, self.tube).margin > 0
+
+        columns = max(ground.surrogate.columns.size for ground in self.grounds)
+        return least_enough(enough, 10 * columns, self.samples * 2**12)
+
+    def __str__(self) -> str:
+        place = ", ".join(f"{x:.4g}" for x in self.state)
+        where = f" at s = {place} against action {self.action}"
+        data = f"{counted(self.grounds[0].evidence.counts)} fresh transitions per action"
+        data += "" if self.holds else f"; {self.missing}"
+        lines = [self._headline()]
+        if self.tube is None:
+            lines += [f"  {self.account(where, digits=4)}", f"  from {data}"]
+        else:
+            least = f"at least {self.margin:.3g} there: " if np.isfinite(self.margin) else "no bound yet: "
+            compared = f"{least}{self.account(where)}" if self.margin < np.inf else "none: the expert takes every action"
+            lines += [f"  margin   {compared}", *self._tube_lines(self.tube), f"  data     {data}"]
+        return "\n".join([*lines, *(f"  assumed: {assumption}" for assumption in self.assumptions)])
+
+    def _tube_lines(self, tube: Tube) -> list[str]:
+        shape = f"half-width {tube.half_width:.3g}, {tube.share:.2%} of the domain"
+        lines = [f"  tube     {tube.grid.described(tube.undecided)}: {shape}"]
+        if tube.ties > 0:
+            lines.append(f"  ties     actions that the expert mixes differ by {tube.ties:.3g} at most")
+        return [*lines, f"  regret   {self._regret_in_words}{self._settled(tube)}"]
+
+    @property
+    def _regret_in_words(self) -> str:
+        if not np.isfinite(self.relative_regret):
+            return "no bound yet"
+        missed = self.goal is not None and self.relative_regret > self.goal
+        asked = f" ({self.goal:.2%} was asked for: allow more samples)" if missed else ""
+        return f"at most {self.relative_regret:.2%} of the span of the value, at every state{asked}"
+
+    def _settled(self, tube: Tube) -> str:
+        least = min(high - low for low, high in tube.grid.domain)
+        alike = "takes the expert's action" if tube.ties == 0 else "takes only actions that the expert takes"
+        known = f"; farther than {tube.settled:.3g} from a switch the best policy {alike}"
+        return known if 0 < tube.settled < least / 2 else ""
+
+    def _headline(self) -> str:
+        headline = self._verified_headline()
+        return headline if self.verified else unverified(headline, self.file)
+
+    def _verified_headline(self) -> str:
+        tube, sure = self.tube, f"with probability {chance(self.delta)}"
+        if tube is None:
+            if self.holds:
+                return f"Certified {sure}: margin at least {self.margin:.4g}"
+            return f"{self.word.capitalize()}: {sure}{self.condition} the margin is at least {self.margin:.4g}"
+        switches = len(tube.grid.switches) > 0
+        where = f"farther than {tube.allowed:.3g} from {tube.grid.where}" if switches else "everywhere"
+        if self.holds:
+            best = "what the expert does is strictly best" if tube.ties == 0 else "what the expert may do beats the rest"
+            return f"Certified {sure}: {best} {where}"
+        if self.margin == np.inf:
+            return f"{self.word.capitalize()}: {self.missing} {where}"
+        if not np.isfinite(self.margin):
+            return f"{self.word.capitalize()}: too little data for any bound {where}"
+        return f"{self.word.capitalize()}: {sure}{self.condition} the margin {where} is at least {self.margin:.3g}"
+
+
+class _Summary(NamedTuple):
+    """What the readings of all components say together, in the user's unit."""
+
+    margin: float
+    estimated: float
+    losses: dict[str, float]
+    state: Array
+    action: int
+    bounds: list[list[float]]
+    regret: float
+    tube: Tube | None
+
+
+def _read(ground: Ground, found: Bands, grid: Any, allowed: float) -> Reading:
+    s = ground.surrogate
+    return read(found, grid, expert=s.used[0], allowed=allowed, widths=s.widths, discount=s.discount)
+
+
+def _summary(grounds: Sequence[Ground], found: Sequence[Bands], tube: Any) -> _Summary:
+    """Minima over components add up, action by action; regret follows from the least sum.
+
+    Args:
+        grounds: of the components with a reward.
+        found: the bands of each.
+        tube: an object with the expert's ``grid`` and the half-width ``allowed``; None for an expert of one action.
+    """
+    grid, allowed = (None, 0.0) if tube is None else (tube.grid, tube.allowed)
+    readings = [_read(ground, own, grid, allowed) for ground, own in zip(grounds, found, strict=True)]
+    units = [ground.surrogate.unit for ground in grounds]
+    each = [[_times(margin, unit) for margin in reading.margins] for reading, unit in zip(readings, units, strict=True)]
+    sums = np.sum([[margin.value for margin in margins] for margins in each], axis=0)
+    worst = int(sums.argmin())
+    decisive = [margins[worst] for margins in each]
+    names = dict.fromkeys(name for margin in decisive for name in margin.losses)
+    least, discount = float(sums[worst]), grounds[0].surrogate.discount
+    regret = discount / (1 - discount) * max(0.0, -least)
+    if readings[0].tube is not None:
+        regret = units[0] * readings[0].regret
+    return _Summary(
+        margin=least,
+        estimated=sum(margin.estimated for margin in decisive),
+        losses={name: sum(margin.losses[name] for margin in decisive) for name in names},
+        state=_whole_state(grounds, decisive),
+        action=decisive[0].pair[1],
+        bounds=[[margin.value for margin in margins] for margins in each],
+        regret=regret,
+        tube=None if readings[0].tube is None else readings[0].tube.times(units[0]),
+    )
+
+
+def _times(margin: Margin, unit: float) -> Margin:
+    losses = {name: unit * loss for name, loss in margin.losses.items()}
+    return margin._replace(value=unit * margin.value, estimated=unit * margin.estimated, losses=losses)
+
+
+def _whole_state(grounds: Sequence[Ground], margins: Sequence[Margin]) -> Array:
+    """The state where the margin is least, components without a reward in the middle of nothing: nan ``[d]``."""
+    if grounds[0].surrogate.coordinates is None:
+        return margins[0].state
+    places = {}
+    for ground, margin in zip(grounds, margins, strict=True):
+        assert ground.surrogate.coordinates is not None
+        places |= dict(zip(ground.surrogate.coordinates, margin.state, strict=True))
+    return np.array([places.get(c, np.nan) for c in range(max(places) + 1)])
+
+
+class Forecast(NamedTuple):
+    """What fresh data should prove, if they say nothing new.
+
+    Attributes:
+        margin: the bound; −∞ where there would be none.
+        estimated: the estimate that it is a share of.
+        regret: the bound on the regret.
+        value_span: the bound on the span of the value.
+    """
+
+    margin: float
+    estimated: float
+    regret: float
+    value_span: float
+
+    @property
+    def share(self) -> float:
+        """The margin as a share of the estimate; −∞ without a bound or a positive estimate."""
+        return self.margin / self.estimated if self.estimated > 0 else -np.inf
+
+
+def forecast(
+    case: Case, surrogates: Sequence[Surrogate], evidence: Sequence[Evidence], *, samples: int, delta: float
+) -> Forecast:
+    """What so many fresh transitions per action should prove, from training data; quick for other numbers and δ.
+
+    Args:
+        case: what is to be proved.
+        surrogates: of the components with a reward.
+        evidence: of training data, one for each surrogate.
+        samples: fresh transitions per action.
+        delta: the probability of failure.
+    """
+    grounds = _grounds(case, surrogates, evidence, delta)
+    found = [ground.forecast(samples, ground.delta) for ground in grounds]
+    told = _summary(grounds, found, _asked(case))
+    return Forecast(told.margin, told.estimated, told.regret, grounds[0].surrogate.unit * found[0].span)
+
+
+def _grounds(
+    case: Case, surrogates: Sequence[Surrogate], evidence: Sequence[Evidence], delta: float
+) -> tuple[Ground, ...]:
+    parts = [case.parts[surrogate.component] for surrogate in surrogates]
+    each = zip(parts, surrogates, evidence, strict=True)
+    return tuple(Ground(part.name, delta / len(parts), part.tail, own, seen) for part, own, seen in each)
+
+
+class _Asked(NamedTuple):
+    grid: Any
+    allowed: float
+
+
+def _asked(case: Case) -> _Asked | None:
+    return None if case.grid is None else _Asked(case.grid, case.tube)
+
+
+def conclude(
+    case: Case,
+    surrogates: Sequence[Surrogate],
+    evidence: Sequence[Evidence],
+    *,
+    delta: float,
+    notes: tuple[str, ...] = (),
+    others: dict[str, float] | None = None,
+    goal: float | None = None,
+) -> Certificate:
+    """Turn evidence into a certificate.
+
+    Args:
+        case: what is to be proved.
+        surrogates: what was fixed beforehand, of the components with a reward.
+        evidence: what the fresh data said, one for each surrogate.
+        delta: for this certificate alone.
+        notes: further assumptions.
+        others: parts of δ that belong to other attempts, by name.
+        goal: the regret that was asked for, as a share of the value's span.
+    """
+    for surrogate, seen in zip(surrogates, evidence, strict=True):
+        gram = surrogate.frame.lifted(seen.gram)
+        if (seen.counts < surrogate.columns.size).any() or (np.linalg.cond(gram) > MAX_CONDITION).any():
+            name = case.parts[surrogate.component].name
+            which = f"the columns of {name}" if name else "the columns"
+            raise ValueError(f"the fresh states cannot tell {which} apart: use more data or fewer columns")
+    grounds = _grounds(case, surrogates, evidence, delta)
+    found = [ground.bands for ground in grounds]
+    told = _summary(grounds, found, _asked(case))
+    bounds = np.zeros((len(case.parts), case.policy.n_actions - 1))
+    if told.tube is None:
+        bounds[[surrogate.component for surrogate in surrogates]] = told.bounds
+    spending = {name: share * delta for name, share in shares_of(surrogates[0]).items()} | (others or {})
+    tails = [ground.tail for ground in grounds]
+    return Certificate(
+        margin=told.margin,
+        estimated=told.estimated,
+        losses=told.losses,
+        state=told.state,
+        action=told.action,
+        delta=sum(spending.values()),
+        spending=spending,
+        assumptions=(*_tails_in_words(case, grounds), independence(paired=evidence[0].paired), *notes, *case.notes),
+        tail=None if None in tails else max(tail for tail in tails if tail is not None),
+        samples=int(evidence[0].counts.min()),
+        regret=told.regret,
+        value_span=None if told.tube is None else surrogates[0].unit * found[0].span,
+        bounds=bounds if told.tube is None else bounds[:0],
+        tube=told.tube,
+        grounds=grounds,
+        goal=goal,
+    )
+
+
+def _tails_in_words(case: Case, grounds: Sequence[Ground]) -> list[str]:
+    """What is assumed of the dynamics: once for all components of which the same is assumed."""
+    told: dict[str, list[str]] = {}
+    for ground in grounds:
+        told.setdefault(tail_in_words(case.tail, ground.tail, ground.surrogate.columns), []).append(ground.name)
+    if len(case.parts) == 1 and case.parts[0].coordinates is None:
+        return list(told)
+    if len(told) == 1:
+        return [SEPARATE, *(f"in each component {words}" for words in told)]
+    return [SEPARATE, *(f"in {', '.join(names)} {words}" for words, names in told.items())]
+
+
+def independence(*, paired: bool) -> str:
+    """What is assumed of the fresh data, as a certificate prints it."""
+    if paired:
+        return "what happens at different states is independent, across actions too (rows do not share random numbers)"
+    return "given the states, the fresh transitions are independent of each other"
+
+
+def least_enough(enough: Callable[[int], bool], low: int, high: int) -> int | None:
+    """The least n between low and high, to a tenth, that is enough; None if not even high is."""
+    if not enough(high):
+        return None
+    while high > 1.1 * low + 1:
+        middle = int((low * high) ** 0.5)
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high

@@ -1,0 +1,178 @@
+"""Evidence: sums over fresh transitions that say how wrong a surrogate is. They add up over pieces of data.
+
+With x = h(s) and χ the products of two harmonics (`functions.frame`), the residual of action c is Y_c = V̂(s') − P̂_cV̂(s),
+and that of a function f is E_c(f) = f(s') − P̂_cf(s).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certirl.data.transitions import Chunk, Piece, chunks_of
+from certirl.ground.domain import Array, freeze
+from certirl.ground.work import fold
+from certirl.kernels.tensors import on_host
+from certirl.proof.surrogate import Surrogate
+
+# Numbers worked on at once, few enough to stay in cache, and the least and the most rows of a block.
+_WORKSPACE, SHORTEST, LONGEST = 2**18, 512, 8192
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Sums over fresh transitions for one surrogate; P pairs of actions (`Surrogate.pairs`), M numbers per `Frame.wide`.
+
+    Attributes:
+        counts: transitions per action ``[A]``.
+        gram: Σ χ ``[A, *wide]``, from which Σ x xᵀ follows.
+        residuals: Σ x Y_c ``[A, k]``.
+        residual_moments: Σ χ Y_cY_d ``[P, *wide]``.
+        cross_moments: Σ χ (Y_cE_d(f_i) + E_c(f_i)Y_d)/2 for f_1, …, f_r ``[P, r, *wide]``.
+        operator_residuals: Σ E_c(π_d h_j) x ``[A, m, k]``.
+        operator_moments: Σ χ Σ_i E_c(f_i)E_d(f_i) over f_1, …, f_r and over the rest ``[P, 2, *wide]``.
+        visits: Σ x O_cw, O_cw the residual of a tent ``[A, w, k]``.
+        visit_moments: Σ χ O_cw² ``[A, w, *wide]``.
+        reached: Σ ψ_i(s') for the functions ψ of a reward that is an expansion ``[A, k_R]``, else empty: no bound needs
+            them, but with them ΣY follows from R, which ties R to the sums.
+        paired: every state was tried with every action.
+    """
+
+    counts: NDArray[np.int64]
+    gram: Array
+    residuals: Array
+    residual_moments: Array
+    cross_moments: Array
+    operator_residuals: Array
+    operator_moments: Array
+    visits: Array
+    visit_moments: Array
+    reached: Array
+    paired: bool
+
+    def __post_init__(self) -> None:
+        freeze(self)
+
+    def __add__(self, other: Evidence) -> Evidence:
+        if self.paired != other.paired:
+            raise ValueError("paired and unpaired data must be certified separately")
+        names = [field.name for field in fields(self) if field.name != "paired"]
+        if any(getattr(self, name).shape != getattr(other, name).shape for name in names):
+            raise ValueError("evidence adds up only for the same surrogate")
+        return Evidence(**{name: getattr(self, name) + getattr(other, name) for name in names}, paired=self.paired)
+
+
+def gather(surrogates: Sequence[Surrogate], stream: Iterable[Piece]) -> tuple[Evidence, ...]:
+    """Walk through fresh data once for several surrogates, each of which looks at its own coordinates.
+
+    Memory does not grow with the length of the stream; chunks are worked on side by side.
+    """
+    evidence = fold(partial(_of_chunk, tuple(surrogates)), chunks_of(stream), _added)
+    counts = evidence[0].counts
+    if (counts == 0).any():
+        raise ValueError(f"action {int(counts.argmin())} was never tried: nothing can be said about it")
+    return evidence
+
+
+def _of_chunk(surrogates: tuple[Surrogate, ...], chunk: Chunk) -> tuple[Evidence, ...]:
+    sums = [_Sums(surrogate) for surrogate in surrogates]
+    for piece in chunk.pieces():
+        for total in sums:
+            view = piece if total.s.coordinates is None else piece.view(total.s.coordinates)
+            for held in on_host([view], total.s.columns.domain, total.length):
+                total.take(held)
+    return tuple(total.evidence() for total in sums)
+
+
+def _added(one: tuple[Evidence, ...], other: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
+    return tuple(a + b for a, b in zip(one, other, strict=True))
+
+
+class _Sums:
+    """Evidence in the making."""
+
+    def __init__(self, surrogate: Surrogate) -> None:
+        s = self.s = surrogate
+        self.frame, self.evaluation = s.frame, s.evaluation
+        A, k, r, m, w, wide = s.n_actions, s.columns.size, s.directions, s.Z.shape[1], len(s.widths), s.frame.wide
+        self._fits = np.concatenate([s.mix[1:] @ s.Z, s.fits[:, None]], axis=1)  # of f_1, …, f_{m−1} and V̂ [A, m, k]
+        self._pairs = s.pairs(True)
+        self._counts, self._groups = np.zeros(A, dtype=np.int64), set[int]()
+        self._gram, self._residuals, self._cross = np.zeros((A, *wide)), np.zeros((A, k)), np.zeros((A, m, k))
+        self._moments = np.zeros((len(self._pairs), r + 3, *wide))  # those of V̂, cross moments, pooled ones
+        self._visits, self._visit_moments = np.zeros((A, w, k)), np.zeros((A, w, *wide))
+        self._reached = np.zeros((A, self.evaluation.reached))
+        rows = 1 + len(self._pairs) * (r + 3) + A * w
+        numbers = sum(wide) + 3 * A * m + rows * (1 if len(wide) == 1 else wide[-1])
+        self.length = int(np.clip(_WORKSPACE // numbers // 64 * 64, SHORTEST, LONGEST))
+
+    def take(self, piece: Piece) -> None:
+        """Add a piece that holds one action, or all of them in order."""
+        group, A = list(piece.actions), len(self._counts)
+        if len(group) > 1 and group != list(range(A)):
+            raise ValueError(f"a state must be tried with one action or with all {A} in order, got {group}")
+        self._groups.add(len(group))
+        if len(self._groups) > 1:
+            raise ValueError("paired and unpaired data must be certified separately")
+        self._counts[group] += len(piece.states)
+        self._add(group, piece.states, piece.next_states)
+
+    def _add(self, group: list[int], states: Array, next_states: Array) -> None:
+        s, r, n, g = self.s, self.s.directions, len(states), len(group)
+        tables = self.frame.tables(states)
+        x = self.frame.of_tables(tables)
+        ends = next_states.reshape(g * n, -1)
+        values, pieces, h = self.evaluation(ends)
+        residuals = values.reshape(-1, g, n).swapaxes(0, 1) - self._fits[group] @ x  # [g, m, n]
+        places = [place for place, pair in enumerate(self._pairs) if set(pair) <= set(group)]
+        weights = np.empty((1 + len(places) * (r + 3) + g * len(s.widths), n))
+        weights[0] = 1.0
+        products = weights[1 : 1 + len(places) * (r + 3)].reshape(len(places), r + 3, n)
+        for out, place in zip(products, places, strict=True):
+            _multiply(*(residuals[group.index(c)] for c in self._pairs[place]), r, out)
+        if s.widths.size:
+            visits = s.tents(ends).reshape(-1, g, n).swapaxes(0, 1) - s.tent_fits[group] @ x
+            np.multiply(visits, visits, out=weights[1 + len(places) * (r + 3) :].reshape(visits.shape))
+            self._visits[group] += visits @ x.T
+        sums = self.frame.sums(tables, weights)
+        self._gram[group] += sums[0]
+        self._residuals[group] += residuals[:, -1] @ x.T
+        self._cross[group] += pieces.reshape(-1, g, n).swapaxes(0, 1) @ x.T
+        self._reached[group] += self.evaluation.totals(next_states, h)
+        wide = self.frame.wide
+        self._moments[places] += sums[1 : 1 + len(places) * (r + 3)].reshape(len(places), r + 3, *wide)
+        self._visit_moments[group] += sums[1 + len(places) * (r + 3) :].reshape(g, -1, *wide)
+
+    def evidence(self) -> Evidence:
+        """What has been added."""
+        s, r, paired = self.s, self.s.directions, self._groups == {len(self._counts)}
+        moments = self._moments[[self._pairs.index(pair) for pair in s.pairs(paired)]]
+        return Evidence(
+            counts=self._counts,
+            gram=self._gram,
+            residuals=self._residuals,
+            residual_moments=moments[:, 0],
+            cross_moments=moments[:, 1 : r + 1],
+            operator_residuals=self._cross - s.Z @ s.frame.lifted(self._gram),
+            operator_moments=moments[:, r + 1 :],
+            visits=self._visits,
+            visit_moments=self._visit_moments,
+            reached=self._reached,
+            paired=paired,
+        )
+
+
+def _multiply(one: Array, other: Array, r: int, out: Array) -> None:
+    """Write products of the residuals of two actions ``[m, n]``, V̂ last: V̂'s own, those with f_1, …, f_r, pooled ones."""
+    np.multiply(one[-1], other[-1], out=out[0])
+    np.multiply(one[:r], other[-1], out=out[1 : r + 1])
+    if one is not other:
+        out[1 : r + 1] += one[-1] * other[:r]
+        out[1 : r + 1] *= 0.5
+    squares = one[:-1] * other[:-1]
+    np.add.reduce(squares[:r], axis=0, out=out[r + 1])
+    np.add.reduce(squares[r:], axis=0, out=out[r + 2])

@@ -1,0 +1,182 @@
+"""What is fixed before fresh data are seen: the reward, a guess of its value, and guesses of what every action does.
+
+With π the expert's policy, `used` the actions it takes somewhere, φ the columns and h their harmonics
+(`functions.frame`), a surrogate holds P̂_cV̂ and P̂_c(π_d h_j) in the h, and V̂ = R + γ Σ_c π_c·(P̂_cV̂). Guesses may be as
+poor as they like: fresh data measure their errors. docs/notes/certificate.md has the statement and the proof.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from certirl.data.policy import Policy
+from certirl.functions.bases import Basis
+from certirl.functions.bounded import BoundedReward
+from certirl.functions.cells import Cells, summed
+from certirl.functions.frame import Frame, frame
+from certirl.functions.reward import values_of
+from certirl.ground.domain import Array, freeze
+
+
+@dataclass(frozen=True, eq=False)
+class Surrogate:
+    """Everything that is fixed before the fresh data are seen; A actions, k columns, m = k·len(used) functions.
+
+    Attributes:
+        columns: φ; all arrays below are in their harmonics h.
+        reward: R in units; None once read from a file.
+        policy: π; None once read from a file.
+        used: the actions that π takes with positive probability somewhere, in order.
+        discount: γ.
+        fits: P̂_cV̂ ``[A, k]``.
+        Z: P̂_c(π_d h_j) ``[A, m, k]``, functions ordered by d in `used`, then j.
+        mix: functions f_i = Σ mix_i,dj π_d h_j ``[m, m]``, invertible; f_0 = 1, the others by importance.
+        directions: r, the number of functions f_1, …, f_r whose residuals are multiplied with those of V̂.
+        noise: Σ χ Y_cY_d of training data, per transition, for all pairs of `pairs_of` ``[P, *wide]``.
+        low, high: V̂ lies between them.
+        marks: distances to the nearest switch at the points of a grid ``[g_1, …, g_d]``; empty without switches.
+        widths: half-widths of the tents 1 − distance/width around the switches ``[w]``.
+        tent_fits: P̂_c of the tents ``[A, w, k]``.
+        places: the states where V̂ is highest and lowest on a grid ``[2, d]``.
+        drop: π_d h_j at the first of them less at the second ``[m]``.
+        dropped: the difference of V̂ there.
+        unit: a power of two; R and V̂ are those of the user divided by it.
+        component: the number of the component that it looks at.
+        coordinates: of whole states, which it looks at; None for all.
+    """
+
+    columns: Basis
+    reward: BoundedReward | None
+    policy: Policy | None
+    used: tuple[int, ...]
+    discount: float
+    fits: Array
+    Z: Array
+    mix: Array
+    directions: int
+    noise: Array
+    low: float
+    high: float
+    marks: Array
+    widths: Array
+    tent_fits: Array
+    places: Array
+    drop: Array
+    dropped: float
+    unit: float = 1.0
+    component: int = 0
+    coordinates: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        freeze(self)
+
+    @property
+    def n_actions(self) -> int:
+        """A."""
+        return len(self.fits)
+
+    @property
+    def constant(self) -> bool:
+        """Whether the expert takes one action at every state."""
+        return len(self.used) == 1
+
+    @property
+    def frame(self) -> Frame:
+        """The harmonics of the columns."""
+        return frame(self.columns)
+
+    def pairs(self, paired: bool) -> list[tuple[int, int]]:
+        """The pairs of actions c ≤ d whose residuals are multiplied: with itself, or with one that the expert uses."""
+        return pairs_of(self.n_actions, self.used, paired)
+
+    @property
+    def compared(self) -> list[tuple[int, int]]:
+        """The pairs b < a of actions of which the expert uses one."""
+        return [(c, d) for c, d in self.pairs(True) if c != d]
+
+    @cached_property
+    def evaluation(self) -> Evaluation:
+        """Evaluates V̂, f_1, …, f_{m−1} and π_d h_j at states."""
+        return Evaluation(self)
+
+    def value(self, states: Array) -> Array:
+        """V̂ at states ``[n, d]``."""
+        return self.evaluation(states)[0][-1]
+
+    def pieces(self, states: Array) -> Array:
+        """π_d h_j at states ``[n, d]``: ``[n, m]``."""
+        return self.evaluation(states)[1].T
+
+    def tents(self, states: Array) -> Array:
+        """1 at a switch, falling to 0 at each half-width from it ``[w, n]``."""
+        if not self.widths.size:
+            return np.zeros((0, len(states)))
+        away = Cells(self.marks.shape).on(self.columns.domain).combined(states, self.marks.ravel())
+        return np.maximum(0.0, 1 - away / self.widths[:, None])
+
+
+def pairs_of(n_actions: int, used: tuple[int, ...], paired: bool) -> list[tuple[int, int]]:
+    """The pairs of actions c ≤ d whose residuals are multiplied; only c = d unless states are tried with all actions."""
+    every = [(c, d) for c in range(n_actions) for d in range(c, n_actions)]
+    return [(c, d) for c, d in every if c == d or (paired and (c in used or d in used))]
+
+
+class Evaluation:
+    """Values of f_1, …, f_{m−1} and V̂, and of the functions π_d h_j that they are made of, at states.
+
+    A reward that is an expansion in the family of the columns is evaluated along with their harmonics.
+
+    Attributes:
+        basis: the functions that the reward is an expansion in; None if it is none.
+        reached: how many sums of them `total` returns.
+    """
+
+    def __init__(self, surrogate: Surrogate) -> None:
+        assert surrogate.reward is not None and surrogate.policy is not None
+        self._reward, self._policy, self._used = surrogate.reward, surrogate.policy, list(surrogate.used)
+        self.basis, self._frame, k = surrogate.reward.basis, surrogate.frame, surrogate.columns.size
+        self.reached = 0 if self.basis is None else self.basis.size
+        self._size, self._gain = k, None
+        if in_family(surrogate.reward, surrogate.columns):
+            self._frame = frame(surrogate.columns.resized(max(self.reached, k)).closed())
+            expansion = np.zeros(self._frame.size)
+            expansion[: self.reached] = surrogate.reward.coefficients
+            self._gain = self._frame.coefficients(expansion)
+        self._functions = np.vstack([surrogate.mix[1:], surrogate.discount * surrogate.fits[self._used].reshape(1, -1)])
+        self._counts = tuple(part.size for part in self._frame.parts)
+        if surrogate.constant and self._gain is not None:  # one product serves V̂ and the f_i
+            self._whole = np.zeros((len(self._functions), self._frame.size))
+            self._whole[:, :k] = self._functions
+            self._whole[-1] += self._gain
+
+    def __call__(self, states: Array) -> tuple[Array, Array, Array]:
+        """f_1, …, f_{m−1} and V̂ ``[m, n]``, π_d h_j ``[m, n]`` and the harmonics ``[K, n]`` at states ``[n, d]``."""
+        h = self._frame.of_tables(self._frame.tables(states, self._counts))
+        pieces = h[: self._size]
+        if self._policy.constant is None:
+            shares = self._policy.probabilities(states)  # compared with the expert's grid, even if one action is used
+        if len(self._used) > 1:
+            pieces = (shares[:, self._used].T[:, None] * pieces).reshape(-1, len(states))
+        if len(self._used) == 1 and self._gain is not None:
+            return self._whole @ h, pieces, h
+        values = self._functions @ pieces
+        values[-1] += self._gain @ h if self._gain is not None else values_of(self._reward, states)
+        return values, pieces, h
+
+    def totals(self, states: Array, h: Array) -> Array:
+        """Σ ψ_i(s) over each of several sets of states ``[g, n, d]`` for the reward's own functions: ``[g, k_R]``."""
+        if self.basis is None:
+            return np.zeros((len(states), 0))
+        if self._gain is None:
+            return np.stack([summed(self.basis, own) for own in states])
+        sums = h.reshape(len(h), len(states), -1).sum(axis=2)
+        return np.asarray((self._frame.change @ sums)[: self.reached].T)
+
+
+def in_family(reward: BoundedReward, columns: Basis) -> bool:
+    """Whether R is an expansion in the family of the columns, on their domain."""
+    basis = reward.basis
+    return isinstance(basis, Basis) and basis.resized(columns.size) == columns

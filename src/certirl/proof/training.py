@@ -1,0 +1,174 @@
+"""Surrogates from training data: least squares for the operators, a fixed point for the value, directions of its error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from certirl.data.moments import Moments
+from certirl.data.transitions import Piece
+from certirl.functions.bases import Basis
+from certirl.functions.bounded import BoundedReward, bounded
+from certirl.functions.frame import frame
+from certirl.ground.domain import Array
+from certirl.proof.case import Case
+from certirl.proof.sums import Evidence, gather
+from certirl.proof.surrogate import Surrogate, in_family
+
+_FLOOR = 1e-3  # of the largest size: directions in which the error of V̂ hardly varies still need a size
+_GRID = 2001  # states at which the highest and the lowest value are looked for
+
+
+def fit_surrogates(
+    case: Case,
+    reward: Any,
+    training: Iterable[Piece],
+    *,
+    moments: Sequence[Moments] | None = None,
+    again: Iterable[Piece] | None = None,
+) -> tuple[Surrogate, ...]:
+    """Guess V = R + γP_πV and the operators by least squares on training data, for every component with a reward.
+
+    Args:
+        case: what is to be proved.
+        reward: a function of states, a `Reward`, a `BoundedReward`, or an `AdditiveReward` of several components.
+        training: data that the evidence will not use.
+        moments: sums over training data of the reward's functions at next states and the columns, one for each
+            component, where they are known; else ``training`` is walked through for them.
+        again: training data that are walked through again for the size of the residuals; ``training`` if left out.
+    """
+    blanks = [_blank(case, part, own) for part, own in zip(case.parts, case.rewards(reward), strict=True) if own is not None]
+    if moments is not None and all(_serve(moments[blank.component], blank) for blank in blanks):
+        regressions = [_from_moments(moments[blank.component], blank) for blank in blanks]
+    else:
+        regressions = [_regression(sums, blank) for sums, blank in zip(gather(blanks, training), blanks, strict=True)]
+    rough = [_solved(blank, *found) for blank, found in zip(blanks, regressions, strict=True)]
+    seen = gather(rough, training if again is None else again)
+    return tuple(replace(own, **_directions(own, sums)) for own, sums in zip(rough, seen, strict=True))
+
+
+def _blank(case: Case, part: Any, reward: BoundedReward) -> Surrogate:
+    """A surrogate whose guesses are zero: its residuals are the functions themselves."""
+    A, k, m, w = case.policy.n_actions, part.columns.size, part.columns.size * len(case.used), len(case.widths)
+    return Surrogate(
+        columns=part.columns,
+        reward=reward,
+        policy=case.policy,
+        used=case.used,
+        discount=case.discount,
+        fits=np.zeros((A, k)),
+        Z=np.zeros((A, m, k)),
+        mix=np.eye(m),
+        directions=0,
+        low=reward.low,
+        high=reward.high,
+        marks=case.marks,
+        widths=case.widths,
+        tent_fits=np.zeros((A, w, k)),
+        places=np.zeros((2, part.columns.dimension)),
+        drop=np.zeros(m),
+        dropped=0.0,
+        unit=reward.unit,
+        component=part.number,
+        coordinates=part.coordinates,
+    )
+
+
+def _regression(sums: Evidence, blank: Surrogate) -> tuple[Array, Array, Array]:
+    """P̂_c of π_d h_j, of R and of the tents, from sums of the functions themselves."""
+    inverse = np.linalg.pinv(blank.frame.lifted(sums.gram), hermitian=True)  # a poor guess is sound, only wasteful
+    return sums.operator_residuals @ inverse, np.einsum("ai,aij->aj", sums.residuals, inverse), sums.visits @ inverse
+
+
+def _serve(moments: Moments, blank: Surrogate) -> bool:
+    """Whether moments hold what a regression needs."""
+    reward = blank.reward
+    assert reward is not None
+    return (
+        blank.constant
+        and in_family(reward, blank.columns)
+        and moments.columns == blank.columns
+        and moments.rows == blank.columns.resized(moments.rows.size)
+        and moments.rows.size >= max(len(reward.coefficients), blank.columns.size)
+    )
+
+
+def _from_moments(moments: Moments, blank: Surrogate) -> tuple[Array, Array, Array]:
+    """The same from moments in the columns' own functions."""
+    assert blank.reward is not None
+    k, change, alpha = blank.columns.size, blank.frame.change, blank.reward.coefficients
+    regression = moments.cross @ np.linalg.pinv(moments.gram, hermitian=True)
+    Z = np.linalg.solve(change, regression[:, :k] @ change)
+    return Z, np.einsum("i,aij->aj", alpha, regression[:, : len(alpha)]) @ change, blank.tent_fits
+
+
+def _solved(blank: Surrogate, Z: Array, of_reward: Array, tent_fits: Array) -> Surrogate:
+    """V̂ = R + γ Σ_c π_c·(P̂_cV̂) by its fixed point, with its range."""
+    used, k, U = list(blank.used), blank.columns.size, len(blank.used)
+    Z = Z.copy()
+    first = np.eye(k)[0]
+    Z[:, ::k] += ((first - Z[:, ::k].sum(axis=1)) / U)[:, None]  # constants are mapped to themselves
+    m = Z.shape[1]
+    system = np.eye(m) - blank.discount * np.concatenate(list(Z[used]), axis=1).T
+    value = np.linalg.solve(system, of_reward[used].ravel())
+    fits = of_reward + blank.discount * np.einsum("i,aij->aj", value, Z)
+    fits[used] = value.reshape(U, k)
+    low, high = _value_range(blank, fits[used])
+    found = replace(blank, Z=Z, fits=fits, tent_fits=tent_fits, low=low, high=high)
+    grid = blank.columns.grid(_GRID)
+    values = found.value(grid)
+    places = grid[[values.argmax(), values.argmin()]]
+    ends = found.pieces(places)
+    return replace(found, places=places, drop=ends[0] - ends[1], dropped=float(np.ptp(values)))
+
+
+def _value_range(blank: Surrogate, fits: Array) -> tuple[float, float]:
+    """Bounds on V̂: exact where it is one expansion, else from the range of R and those of the fits."""
+    own, reward, gamma = blank.frame, blank.reward, blank.discount
+    assert reward is not None
+    if blank.constant and in_family(reward, blank.columns):
+        alpha = reward.coefficients
+        wide = frame(blank.columns.resized(max(len(alpha), own.size)).closed())
+        curve = wide.coefficients(np.pad(alpha, (0, wide.size - len(alpha))))
+        curve[: own.size] += gamma * fits[0]
+        return wide.minimum(curve)[1], -wide.minimum(-curve)[1]
+    low = min(own.minimum(fit)[1] for fit in fits)
+    high = max(-own.minimum(-fit)[1] for fit in fits)
+    return reward.low + gamma * low, reward.high + gamma * high
+
+
+def _directions(surrogate: Surrogate, seen: Evidence) -> dict[str, Any]:
+    """Principal functions of û = (I − γP̂_π)⁻¹e, e the error of the fits, as training data let us expect it.
+
+    f_0 = 1, of which no operator error is made; the others have equal size, constants apart, and uncorrelated
+    coefficients in û, largest first. Each is scaled by the root of its expected size in û, so that the remainder, a
+    scalar product of û and of errors of the f_i, is a product of vectors of equal size.
+    """
+    own, used, gamma = surrogate.frame, list(surrogate.used), surrogate.discount
+    k, m = own.size, surrogate.Z.shape[1]
+    inverse = np.linalg.pinv(own.lifted(seen.gram), hermitian=True)
+    errors, moments = np.zeros((len(used), k, len(used), k)), own.lifted(seen.residual_moments)
+    for (c, d), moment in zip(surrogate.pairs(seen.paired), moments, strict=True):
+        if c in used and d in used:
+            i, j = used.index(c), used.index(d)
+            errors[i, :, j] = inverse[c] @ moment @ inverse[d]
+            errors[j, :, i] = errors[i, :, j].T
+    resolvent = np.linalg.inv(np.eye(m) - gamma * np.concatenate(list(surrogate.Z[used]), axis=1))
+    covariance = gamma**2 * resolvent.T @ errors.reshape(m, m) @ resolvent
+    constant = np.zeros(m)
+    constant[::k] = 1.0
+    if m == 1:
+        return {"mix": np.eye(1), "directions": 0}
+    pieces = surrogate.pieces(surrogate.columns.grid(_GRID))
+    pieces = pieces - pieces.mean(axis=0)
+    sizes, functions = np.linalg.eigh(pieces.T @ pieces / len(pieces))
+    functions = functions[:, 1:]  # the least is that of constants
+    spans = np.sqrt(np.maximum(sizes[1:], (_FLOOR**2 * sizes[-1])))
+    variances, turns = np.linalg.eigh(spans[:, None] * (functions.T @ covariance @ functions) * spans)
+    spread = np.sqrt(np.maximum(variances, _FLOOR**2 * variances[-1]))[::-1]
+    rows = (functions / spans @ turns).T[::-1]
+    mix = np.vstack([constant, np.sqrt(spread)[:, None] * rows])
+    return {"mix": mix, "directions": m - 1}

@@ -1,0 +1,205 @@
+"""Reading bands: where the expert is proved strictly best, by how much, and what it can lose elsewhere.
+
+An expert of one action is compared with every other action over the whole box. For any other the box is cut into cells
+(`data.expert_grid`): the *tube* is where it is not proved strictly best, and regret is bounded by what can be lost there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certirl.data.expert_grid import CELLS_ALONG, ExpertGrid
+from certirl.functions.frame import frame
+from certirl.ground.domain import Array, freeze
+from certirl.ground.doors import setting
+from certirl.proof.bands import Band, Bands
+
+
+@dataclass(frozen=True, eq=False)
+class Tube:
+    """Where an expert that switches is not proved strictly best.
+
+    Attributes:
+        allowed: the half-width that was asked for.
+        undecided: the boxes around its connected pieces ``[t, d, 2]``.
+        decided: the cells of the grid in which the expert is proved strictly best ``[cells]``.
+        half_width: the farthest an undecided state is from a switch; 0 without any.
+        share: of the domain that is undecided.
+        shortfall: how much better than the expert's another action can be at worst, divided by γ.
+        settled: farther than this from a switch every best policy takes only actions that the expert takes; infinite if
+            that is nowhere known. Elsewhere actions are compared on the premise that the expert is followed afterwards.
+        ties: how far actions that the expert mixes can differ; 0 if it never mixes.
+        grid: the expert on the grid.
+    """
+
+    allowed: float
+    undecided: Array
+    decided: NDArray[np.bool_]
+    half_width: float
+    share: float
+    shortfall: float
+    settled: float
+    ties: float
+    grid: ExpertGrid
+
+    def __post_init__(self) -> None:
+        freeze(self)
+
+    def times(self, unit: float) -> Tube:
+        """The same for a reward that is ``unit`` times as large."""
+        return replace(self, shortfall=unit * self.shortfall, ties=unit * self.ties)
+
+
+class Margin(NamedTuple):
+    """A lower bound on D_ba over states: ``estimated`` less the losses.
+
+    Attributes:
+        pair: (b, a): b is taken, a is not.
+        value: the bound.
+        estimated: the estimate that the losses are subtracted from.
+        losses: by name.
+        state: where that is ``[d]``.
+    """
+
+    pair: tuple[int, int]
+    value: float
+    estimated: float
+    losses: dict[str, float]
+    state: Array
+
+
+class Reading(NamedTuple):
+    """What bands say about the expert.
+
+    Attributes:
+        margins: one for each alternative action of a constant expert, ascending; else the least of all.
+        regret: the value lost at worst by following the expert instead of the best policy.
+        tube: None for an expert of one action.
+    """
+
+    margins: list[Margin]
+    regret: float
+    tube: Tube | None
+
+
+def read(bands: Bands, grid: ExpertGrid | None, *, expert: int, allowed: float, widths: Array, discount: float) -> Reading:
+    """What bands say about the expert.
+
+    Args:
+        bands: around (P_b − P_a)V for every pair of actions.
+        grid: the expert on a grid; None if it takes one action everywhere.
+        expert: that action.
+        allowed: the half-width outside which everything must be proved.
+        widths: of the tents whose visits the bands bound ``[w]``.
+        discount: γ.
+    """
+    if grid is not None:
+        return _read_cells(bands, grid, allowed, widths, discount)
+    margins = []
+    for band in bands.pairs:
+        b, a = band.pair
+        margins.append(_everywhere(band, (b, a), 1.0) if b == expert else _everywhere(band, (a, b), -1.0))
+    least = min(margin.value for margin in margins)
+    return Reading(margins, discount / (1 - discount) * max(0.0, -least), None)
+
+
+def _everywhere(band: Band, pair: tuple[int, int], sign: float) -> Margin:
+    """The better of two bounds over all states: the least of the curve less the largest radius, or cell by cell."""
+    own, total = frame(band.columns), band.estimation + band.second_order
+    state, estimated = own.minimum(sign * band.curve)
+    worst = np.unravel_index(int(total.argmax()), total.shape)
+    most = own.factor(total.shape) * float(total[worst])
+    losses = {
+        "estimation": float(band.estimation[worst]),
+        "grid": most - float(total[worst]) if np.isfinite(most) else 0.0,
+        "second order": float(band.second_order[worst]),
+        "truncation tail": band.tail,
+        "floating point": band.floating,
+    }
+    whole = Margin(pair, estimated - sum(losses.values()), estimated, losses, state)
+    if not np.isfinite(whole.value):
+        return whole
+    domain = band.columns.domain
+    count = CELLS_ALONG[len(domain)]
+    half = np.diff(np.array(domain), axis=1)[:, 0] / count / 2
+    axes = [low + h * (2 * np.arange(count) + 1) for (low, _), h in zip(domain, half, strict=True)]
+    values = own.on_axes(own.tensor(sign * band.curve), axes)
+    falls, parts = own.fall(band.curve, axes, half), band.losses_in_cells(axes, half)
+    lower = values - falls - sum(parts.values())
+    cell = np.unravel_index(int(lower.argmin()), lower.shape)
+    if lower[cell] <= whole.value:
+        return whole
+    losses = {name: float(lost[cell]) for name, lost in parts.items()}
+    losses["grid"] += float(falls[cell])
+    place = np.array([axis[i] for axis, i in zip(axes, cell, strict=True)])
+    return Margin(pair, float(lower[cell]), float(values[cell]), losses, place)
+
+
+def _read_cells(bands: Bands, grid: ExpertGrid, allowed: float, widths: Array, discount: float) -> Reading:
+    A, cells = grid.support.shape[-1], len(grid.steady)
+    if allowed < grid.reach:
+        raise ValueError(
+            f"{setting('tube')} must be at least {grid.reach:.3g}, the size of the cells in which the expert was "
+            f"looked up, got {allowed:g}"
+        )
+    away, taken = grid.away, grid.taken
+    outside = away + grid.reach > allowed
+    if not outside.any():
+        raise ValueError(
+            f"every state is within {allowed:g} of a state where the expert switches: write a smaller "
+            f"{setting('tube')}, or name an expert that does not switch so often"
+        )
+    least, worst = np.full(cells, np.inf), Margin((0, 1), np.inf, np.inf, {}, grid.states[0])
+    short, ties = np.zeros(cells), 0.0
+    for band in bands.pairs:
+        own = frame(band.columns)
+        values = own.on_axes(own.tensor(band.curve), grid.axes).ravel()
+        falls = own.fall(band.curve, grid.axes, grid.half).ravel()
+        parts = {name: loss.ravel() for name, loss in band.losses_in_cells(grid.axes, grid.half).items()}
+        radius = np.asarray(sum(parts.values())) + falls
+        for (b, a), sign in ((band.pair, 1.0), (band.pair[::-1], -1.0)):
+            lower = sign * values - radius
+            proved = np.where(taken[b] & ~taken[a], lower, np.inf)
+            np.minimum(least, proved, out=least)
+            short = np.maximum(short, np.where(taken[b], -lower, 0.0))
+            ties = max(ties, float(np.where(taken[b] & taken[a] & grid.steady, -lower, 0.0).max()))
+            cell = int(np.where(outside, proved, np.inf).argmin())
+            if outside[cell] and proved[cell] < worst.value:
+                losses = {name: float(loss[cell]) for name, loss in parts.items()}
+                losses["grid"] += float(falls[cell])
+                worst = Margin((b, a), float(proved[cell]), float(sign * values[cell]), losses, grid.states[cell])
+    decided = grid.steady & (least > 0)
+    regret = _regret(grid, short, bands.visits, widths, discount)
+    # The best policy's value exceeds the expert's by the regret at most, so a margin above it survives the exchange.
+    disputed = ~grid.steady | (least <= regret)
+    tube = Tube(
+        allowed=allowed,
+        undecided=grid.pieces(~decided),
+        decided=decided,
+        half_width=float(np.max(away[~decided] + grid.reach, initial=0.0)),
+        share=float(np.mean(~decided)),
+        shortfall=float(short.max()),
+        settled=float(np.max(away[disputed] + grid.reach, initial=0.0)),
+        ties=ties,
+        grid=grid,
+    )
+    return Reading([worst], regret, tube)
+
+
+def _regret(grid: ExpertGrid, short: Array, visits: Array, widths: Array, discount: float) -> float:
+    """The performance difference: γ times the shortfall now, and γ²/(1 − γ) of what is met of it later.
+
+    A tent that covers all shortfall, stretched to do so, is met no more often than its visits.
+    """
+    now = later = float(short.max())
+    if len(widths) and np.isfinite(now):
+        for cover, visit in zip(grid.tents(widths), visits, strict=True):
+            with np.errstate(divide="ignore", invalid="ignore"):
+                stretch = np.where(short > 0, short / cover, 0.0).max()
+            if np.isfinite(stretch):
+                later = min(later, float(stretch * visit))
+    return discount * (now + discount / (1 - discount) * later)
