@@ -192,10 +192,11 @@ def bands(
     parts = {name: share * delta for name, share in shares_of(surrogate).items()}
     more = 1.0 if growth is None else growth
     size = _size(work, parts["size of the error"], tail, growth)
+    expected = _expected(work, parts["size of the error"], more)
     L = log_term(SLOPED_EVENTS * len(all_.points) * len(all_.mesh.states), parts["band"])
     found = []
     for pair, points in all_.points.items():
-        estimation, second = _radii(size, points, L, more, growth is None)
+        estimation, second = _radii(size, points, expected, L, more, growth is None)
         second = second + _second_order_tail(work, size, pair, tail)
         found.append(
             Band(
@@ -211,7 +212,7 @@ def bands(
     visits, span = np.ones(len(surrogate.widths)), 0.0
     if all_.drop is not None and beyond:
         visits = _visits(work, all_.visits, parts["regret"] / 2, tail, growth)
-        span = _span(work, size, all_.drop, parts["regret"] / 2, tail, more, growth is None)
+        span = _span(work, size, all_.drop, expected, parts["regret"] / 2, tail, more, growth is None)
     return Bands(tuple(found), visits, span)
 
 
@@ -269,10 +270,28 @@ def _size(work: Workings, delta: float, tail: float, growth: float | None) -> _S
     return bounded(rho)[1]
 
 
-def _radii(size: _Size | None, points: Points, L: float, more: float, observed: bool) -> tuple[Array, Array]:
-    """The band of V̂ at points, and what u adds to it ``[n]`` each."""
+def _expected(work: Workings, delta: float, more: float) -> Array:
+    """1 and the lengths of u, head and rest, as training data and the fresh states let us expect them ``[3]``."""
+    traces, top = work.error.expected / more, work.error.expected_top / more
+    noise = empirical_norm_bernstein(traces.sum(), top, work.error.noise.largest[0, 0] / more, log_term(NORM_EVENTS, delta))
+    return np.array([1.0, *(_CAUTION * (np.sqrt(traces) + noise))])
+
+
+def _radii(
+    size: _Size | None, points: Points, expected: Array, L: float, more: float, observed: bool
+) -> tuple[Array, Array]:
+    """The band of V̂ at points, and what u adds to it ``[n]`` each.
+
+    Args:
+        size: of u; None if it is not bounded.
+        points: the functionals.
+        expected: 1 and the lengths of u that training data let us expect, head and rest ``[3]``.
+        L: of the events.
+        more: so many times as much data.
+        observed: False for a forecast.
+    """
     noise = points.noise.grown(more)
-    slope = best_slope(_CAUTION * points.expected / more, _CAUTION * noise.largest[:, 0], L)
+    slope = best_slope(_CAUTION * points.expected / more, noise.largest @ expected, L)
     estimation = sloped(noise.value, noise.largest[:, 0], L, slope)
     if size is None:
         return estimation, np.full(len(estimation), np.inf)
@@ -313,12 +332,19 @@ def _slipped(work: Workings, pair: tuple[int, int]) -> float:
 
 
 def _span(
-    work: Workings, size: _Size | None, points: Points, delta: float, tail: float, more: float, observed: bool
+    work: Workings,
+    size: _Size | None,
+    points: Points,
+    expected: Array,
+    delta: float,
+    tail: float,
+    more: float,
+    observed: bool,
 ) -> float:
     """V at one state less V at another: V̂ there, corrected, less the same losses as a band, rounding among them."""
     if size is None:
         return 0.0
-    estimation, second = _radii(size, points, log_term(SLOPED_EVENTS, delta), more, observed)
+    estimation, second = _radii(size, points, expected, log_term(SLOPED_EVENTS, delta), more, observed)
     later = 2 * tail * work.residual_lebesgue * work.gamma / (1 - work.gamma)
     lost = float(estimation[0] + second[0] + later * (work.radius[0] + size.lengths @ work.radius[1:]))
     lost += _rounding(work, lost, more)

@@ -64,12 +64,17 @@ class Error(NamedTuple):
         matrix: observed, of the f_i: column i is the vector for f_i ``[m − 1, m − 1]``.
         noise: of the vector: second moments are traces ``[1]``.
         top: largest eigenvalues of the second moments of V̂, the head and the rest ``[3]``.
+        expected: traces of the second moments of V̂ that training data let us expect, over the coefficients of head and
+            rest ``[2]``.
+        expected_top: their largest eigenvalue.
     """
 
     seen: Array
     matrix: Array
     noise: Noise
     top: Array
+    expected: Array
+    expected_top: float
 
 
 class Workings:
@@ -168,7 +173,9 @@ class Workings:
         lengths = {c: np.linalg.norm(weights[c] @ dense.T, axis=0)[None] for c in active}
         largest = self.frame.dense.double * self._terms(lengths, {}, None, self._lengths, self._gaps).max(axis=2)
         noise = Noise(traces[:, 0], traces[:, 2:-2], traces[:, -2:], largest.T)
-        return Error(seen, matrix, noise, top)
+        expected = np.diagonal(forms[1])
+        expected_top = float(np.linalg.eigvalsh(forms[1])[-1]) if size else 0.0
+        return Error(seen, matrix, noise, top, np.array([expected[part].sum() for part in self._parts]), expected_top)
 
     def _active_pairs(self, active: list[int]) -> list[tuple[int, int, Array]]:
         return [(c, d, own) for (c, d), own in zip(self._pairs, self._moments, strict=True) if {c, d} <= set(active)]

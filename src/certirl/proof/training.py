@@ -16,9 +16,11 @@ from certirl.functions.frame import frame
 from certirl.ground.domain import Array
 from certirl.proof.case import Case
 from certirl.proof.sums import Evidence, gather
-from certirl.proof.surrogate import Surrogate, in_family
+from certirl.proof.surrogate import Surrogate, in_family, pairs_of
 
 _FLOOR = 1e-3  # of the largest size: directions in which the error of V̂ hardly varies still need a size
+_DIRECTIONS = 6  # functions f_i whose residuals are multiplied with those of V̂
+_BEYOND = 0.1  # how much the size of π_d h_j counts where π_d = 0: there it enters ranges only
 _GRID = 2001  # states at which the highest and the lowest value are looked for
 
 
@@ -63,6 +65,7 @@ def _blank(case: Case, part: Any, reward: BoundedReward) -> Surrogate:
         Z=np.zeros((A, m, k)),
         mix=np.eye(m),
         directions=0,
+        noise=np.zeros((len(pairs_of(A, case.used, True)), *frame(part.columns).wide)),
         low=reward.low,
         high=reward.high,
         marks=case.marks,
@@ -160,15 +163,20 @@ def _directions(surrogate: Surrogate, seen: Evidence) -> dict[str, Any]:
     covariance = gamma**2 * resolvent.T @ errors.reshape(m, m) @ resolvent
     constant = np.zeros(m)
     constant[::k] = 1.0
+    every, noise = surrogate.pairs(True), np.zeros_like(surrogate.noise)
+    for pair, moment in zip(surrogate.pairs(seen.paired), seen.residual_moments, strict=True):
+        noise[every.index(pair)] = moment / float(seen.counts.min())
     if m == 1:
-        return {"mix": np.eye(1), "directions": 0}
-    pieces = surrogate.pieces(surrogate.columns.grid(_GRID))
-    pieces = pieces - pieces.mean(axis=0)
-    sizes, functions = np.linalg.eigh(pieces.T @ pieces / len(pieces))
+        return {"mix": np.eye(1), "directions": 0, "noise": noise}
+    grid = surrogate.columns.grid(_GRID)
+    pieces, values = surrogate.pieces(grid), own.values(grid)
+    sizes = np.cov(pieces.T, bias=True) + _BEYOND * np.kron(np.eye(len(used)), np.cov(values.T, bias=True))
+    sizes, functions = np.linalg.eigh(sizes)
     functions = functions[:, 1:]  # the least is that of constants
-    spans = np.sqrt(np.maximum(sizes[1:], (_FLOOR**2 * sizes[-1])))
+    spans = np.sqrt(np.maximum(sizes[1:], _FLOOR**2 * sizes[-1]))
     variances, turns = np.linalg.eigh(spans[:, None] * (functions.T @ covariance @ functions) * spans)
     spread = np.sqrt(np.maximum(variances, _FLOOR**2 * variances[-1]))[::-1]
+    spread = spread if spread[0] > 0 else np.ones(m - 1)  # without noise
     rows = (functions / spans @ turns).T[::-1]
     mix = np.vstack([constant, np.sqrt(spread)[:, None] * rows])
-    return {"mix": mix, "directions": m - 1}
+    return {"mix": mix, "directions": min(m - 1, _DIRECTIONS), "noise": noise}
