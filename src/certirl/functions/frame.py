@@ -14,13 +14,10 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from certirl.functions import harmonics
-from certirl.functions.bases import Basis
-from certirl.functions.boxes import mesh
+from certirl.functions.bases import Basis, Family
 from certirl.functions.extrema import minimum
-from certirl.functions.inequalities import blending, spread_points, steepest
+from certirl.functions.inequalities import blending
 from certirl.ground.domain import Array
 
 _DENSE = (20.0, 3.0)  # points per degree of one coordinate in a dense mesh, at most and at least
@@ -55,14 +52,16 @@ class Frame:
         size: the number of functions, k.
         indices: which harmonic of each coordinate is a factor of h_i ``[k, d]``.
         degrees: its degree (on a circle, frequency) in each coordinate ``[k, d]``.
-        wide: how many harmonics of each coordinate products of two functions need: the shape of sums of products.
+        narrow: how many harmonics of each coordinate the functions need.
+        wide: how many the products of two functions need: the shape of sums of products.
         change: B with φ = B h ``[k, k]``.
     """
 
     def __init__(self, columns: Basis) -> None:
         self.columns, self.basis, self.size = columns, columns.level, columns.size
         self.parts, self.indices, self.degrees = self.basis.parts, self.basis.indices, self.basis.degrees
-        self.wide = tuple(harmonics.doubled(part) for part in self.parts)
+        self.wide = tuple(part.doubled().size for part in self.parts)
+        self.narrow = tuple(part.harmonics for part in self.parts)
         self.change = _change(columns, self.basis)
         self._steps = [_products(part) for part in self.parts]
 
@@ -71,15 +70,10 @@ class Frame:
         """The number of coordinates, d."""
         return len(self.parts)
 
-    @property
-    def degree(self) -> NDArray[np.intp]:
-        """The largest degree in each coordinate ``[d]``."""
-        return np.asarray(self.degrees.max(axis=0))
-
     def tables(self, states: Array, counts: tuple[int, ...] | None = None) -> list[Array]:
         """Harmonics of each coordinate at states ``[n, d]``: ``[M_j, n]`` each, those of `wide` unless told fewer."""
         coordinates = zip(self.parts, self.wide if counts is None else counts, states.T, strict=True)
-        return [harmonics.table(part.to_reference(s), count, part.periodic) for part, count, s in coordinates]
+        return [part.harmonic_values(part.to_reference(s), count) for part, count, s in coordinates]
 
     def of_tables(self, tables: list[Array]) -> Array:
         """h ``[k, n]`` from the tables of the coordinates."""
@@ -92,7 +86,7 @@ class Frame:
 
     def values(self, states: Array) -> Array:
         """h at states ``[n, d]``: ``[n, k]``."""
-        return self.of_tables(self.tables(states, tuple(part.size for part in self.parts))).T
+        return self.of_tables(self.tables(states, self.narrow)).T
 
     def coefficients(self, expansion: Array) -> Array:
         """The coefficients in h ``[…, k]`` of Σ c_i φ_i ``[…, k]``."""
@@ -129,18 +123,8 @@ class Frame:
 
     def mesh(self, counts: tuple[int, ...]) -> Mesh:
         """Spread points, so many along each coordinate."""
-        points = mesh([spread_points(part, n)[:, 0] for part, n in zip(self.parts, counts, strict=True)])
-        return Mesh(counts, points, self.factor(counts), self.factor(counts, 2))
-
-    def factor(self, counts: tuple[int, ...], times: int = 1) -> float:
-        """`inflation` for products of one or two expansions at so many spread points along each coordinate."""
-        steps = np.where([part.periodic for part in self.parts], np.pi, np.pi / 2) / np.array(counts)
-        return inflation(times * self.degrees, steps)
-
-    def counts(self, share: float) -> tuple[int, ...]:
-        """So many points per degree along every coordinate (twice that around a circle), and at least one."""
-        sides = zip(self.degree, self.parts, strict=True)
-        return tuple(max(int(np.ceil(share * top * (1 + part.periodic))), 1) for top, part in sides)
+        basis = self.basis
+        return Mesh(counts, basis.spread_points(*counts), basis.inflation(*counts), basis.inflation(*counts, times=2))
 
     def band(self, log_events: float) -> Mesh:
         """The mesh for which inflation times √L is least, L = log_events + log N: few points cost between them.
@@ -163,24 +147,24 @@ class Frame:
     @cached_property
     def visited(self) -> Mesh:
         """A coarse one, for bounds that need not be sharp."""
-        return self.mesh(tuple(max(n, 2) for n in self.counts(_VISITED)))
+        return self.mesh(tuple(max(n, 2) for n in self.basis.spread_counts(_VISITED)))
 
     def _dense(self, most: int) -> Mesh:
         share, least = _DENSE
-        while prod(self.counts(share)) > most and share > least:
+        while prod(self.basis.spread_counts(share)) > most and share > least:
             share -= 0.25
-        return self.mesh(tuple(max(n, 2) for n in self.counts(share)))
+        return self.mesh(tuple(max(n, 2) for n in self.basis.spread_counts(share)))
 
     def tensor(self, curve: Array) -> Array:
         """An expansion as coefficients of all products of harmonics, every sine beside its cosine."""
-        dense = np.zeros([part.size | 1 if part.periodic else part.size for part in self.parts])
+        dense = np.zeros(self.narrow)
         dense[tuple(self.indices.T)] = curve
         return dense
 
     def on_axes(self, tensor: Array, axes: list[Array]) -> Array:
         """The values of a tensor at all combinations of one number from each axis: ``[n_1, …, n_d]``."""
         for part, count, axis in zip(self.parts, tensor.shape, axes, strict=True):
-            table = harmonics.table(part.to_reference(axis), count, part.periodic)
+            table = part.harmonic_values(part.to_reference(axis), count)
             tensor = np.tensordot(tensor, table, axes=(0, 0))  # each turn puts its points last
         return tensor
 
@@ -214,7 +198,7 @@ class Frame:
     @cached_property
     def dense_axes(self) -> list[Array]:
         """The coordinates of the dense mesh."""
-        return [spread_points(part, n)[:, 0] for part, n in zip(self.parts, self.dense.counts, strict=True)]
+        return [part.spread_points(n)[:, 0] for part, n in zip(self.parts, self.dense.counts, strict=True)]
 
     @cached_property
     def dense_values(self) -> Array:
@@ -260,7 +244,7 @@ class Frame:
         """How far an expansion that nowhere exceeds 1 can move within cells of half sides ``[n_1, …, n_d]``."""
         total = np.zeros(())
         for part, axis, own in zip(self.parts, axes, half, strict=True):
-            total = np.add.outer(total, own * steepest(part, axis[:, None], float(own)))
+            total = np.add.outer(total, own * part.steepness(axis[:, None], float(own))[:, 0])
         return total
 
 
@@ -270,28 +254,14 @@ def frame(columns: Basis) -> Frame:
     return Frame(columns)
 
 
-def inflation(degrees: NDArray[np.intp], half_steps: Array) -> float:
-    """sup|f| ≤ this · max over a mesh, for expansions of these degrees ``[m, d]`` and half steps in angles ``[d]``.
-
-    Some mesh point lies within half a step, in every angle, of a place where |f| is largest. Along the line between
-    them f is of exponential type σ = max_k Σ k_j h_j and falls no faster than cos σ (Duffin and Schaeffer); or go
-    coordinate by coordinate, which costs Π 1/cos(k_j h_j) (Ehlich and Zeller). The better of the two.
-    """
-    along = float((degrees @ half_steps).max())
-    each = degrees.max(axis=0) * half_steps
-    bounds = [1 / np.cos(along)] if along < np.pi / 2 else []
-    bounds += [float(np.prod(1 / np.cos(each)))] if (each < np.pi / 2).all() else []
-    return float(min(bounds, default=np.inf))
-
-
 @lru_cache(maxsize=64)
 def _band(own: Frame, log_events: float) -> Mesh:
-    best, counts = np.inf, own.counts(2.0)
+    best, counts = np.inf, own.basis.spread_counts(2.0)
     for share in np.arange(1.0, 12.0, 0.125):
-        points = own.counts(float(share))
+        points = own.basis.spread_counts(float(share))
         if prod(points) > _MOST_BAND and np.isfinite(best):
             break
-        cost = own.factor(points) * (log_events + np.log(prod(points))) ** 0.5
+        cost = own.basis.inflation(*points) * (log_events + np.log(prod(points))) ** 0.5
         if cost < best:
             best, counts = cost, points
     return own.mesh(counts)
@@ -302,12 +272,11 @@ def _change(columns: Basis, level: Basis) -> Array:
     matrix = np.ones((columns.size, columns.size))
     families = zip(columns.parts, level.parts, columns.indices.T, level.indices.T, strict=True)
     for family, part, rows, places in families:
-        own = harmonics.combine(family, np.eye(harmonics.count(part)))[:, : part.size]
-        matrix *= own[np.ix_(rows, places)]
+        matrix *= family.from_harmonics(np.eye(part.harmonics))[np.ix_(rows, places)]
     return matrix
 
 
-def _products(part: Basis) -> tuple[Array, Array]:
+def _products(part: Family) -> tuple[Array, Array]:
     """h_i h_j = Σ_t share_tij h of number index_tij, t = 0, 1: ``[2, s, s]`` each."""
     i, j = np.ogrid[: part.size, : part.size]
     if not part.periodic:
@@ -323,7 +292,7 @@ def _products(part: Basis) -> tuple[Array, Array]:
 
 
 def _derivative(count: int, periodic: bool) -> Array:
-    """The matrix D with dh/dt = D h on [-1, 1], for the first harmonics, on a circle an odd number ``[count, count]``."""
+    """D with dh/dt = D h on [-1, 1] for the first harmonics, on a circle an odd number of them ``[count, count]``."""
     matrix = np.zeros((count, count))
     if periodic:
         for m in range(1, count // 2 + 1):

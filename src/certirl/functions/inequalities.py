@@ -74,7 +74,9 @@ def sloped(observed: Any, bound: Any, log_term: float, slope: Any) -> Any:
 def best_slope(expected: Any, bound: Any, log_term: float) -> Any:
     """The slope μ of `sloped` for which it is least if ΣZ² is as expected; at most 0.9/b."""
     top = np.sqrt(2 * log_term / np.maximum(expected, 1e-300))
-    slopes = np.minimum(np.linspace(0.05, 1.0, 39).reshape(-1, *[1] * np.ndim(expected)) * top, 0.9 / np.maximum(bound, 1e-300))
+    slopes = np.minimum(
+        np.linspace(0.05, 1.0, 39).reshape(-1, *[1] * np.ndim(expected)) * top, 0.9 / np.maximum(bound, 1e-300)
+    )
     costs = sloped(expected, bound, log_term, slopes)
     return np.take_along_axis(slopes, np.argmin(costs, axis=0)[None], axis=0)[0]
 

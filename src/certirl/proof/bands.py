@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from certirl.functions.frame import Frame, Mesh, frame
 from certirl.functions.bases import Basis
+from certirl.functions.frame import Frame, frame
 from certirl.functions.inequalities import (
     EVENTS,
     NORM_EVENTS,
@@ -88,7 +88,7 @@ class Band:
             sums = np.full(sums.shape, np.inf)
         here = sums[:2] / weight
         # What is bounded at points is bounded everywhere by the largest, or from state to state by its neighbours.
-        most = own.factor(self.estimation.shape) * float(self._at_points[2].max())
+        most = own.basis.inflation(*self.estimation.shape) * float(self._at_points[2].max())
         between = np.minimum(sums[2], most) + moves * most - here.sum(axis=0) if np.isfinite(most) else nothing
         return {
             "estimation": here[0],
@@ -175,9 +175,7 @@ def shares_of(surrogate: Surrogate) -> dict[str, float]:
     return SHARES if surrogate.constant else SWITCHING_SHARES
 
 
-def bands(
-    surrogate: Surrogate, evidence: Evidence, *, delta: float, tail: float, growth: float | None = None
-) -> Bands:
+def bands(surrogate: Surrogate, evidence: Evidence, *, delta: float, tail: float, growth: float | None = None) -> Bands:
     """With probability 1 − δ over the fresh data, (P_b − P_a)V lies within its band for every pair and every state.
 
     Args:
@@ -230,7 +228,8 @@ def _size(work: Workings, delta: float, tail: float, growth: float | None) -> _S
     noise, top, r = error.noise, error.top, work.s.directions
     if growth is not None:
         noise, top = noise.grown(growth), top / growth
-    centre, inverse = np.zeros(m), np.eye(m)
+    centre: Array = np.zeros(m)
+    inverse: Array = np.eye(m)
     if growth is None:
         left = np.eye(m) - error.matrix
         if m and np.linalg.cond(left) > 1e8:
@@ -254,7 +253,7 @@ def _size(work: Workings, delta: float, tail: float, growth: float | None) -> _S
 
     rho = 2 * bounded(0.0)[0]
     for _ in range(_ROUNDS):
-        least, found = bounded(rho)
+        least, _ = bounded(rho)
         if least <= rho:
             break
         rho *= 2
@@ -263,7 +262,7 @@ def _size(work: Workings, delta: float, tail: float, growth: float | None) -> _S
     else:
         return None
     for _ in range(_ROUNDS):
-        least, found = bounded(rho)
+        least, _ = bounded(rho)
         if least > (1 - 1e-9) * rho:
             break
         rho = least
@@ -273,7 +272,9 @@ def _size(work: Workings, delta: float, tail: float, growth: float | None) -> _S
 def _expected(work: Workings, delta: float, more: float) -> Array:
     """1 and the lengths of u, head and rest, as training data and the fresh states let us expect them ``[3]``."""
     traces, top = work.error.expected / more, work.error.expected_top / more
-    noise = empirical_norm_bernstein(traces.sum(), top, work.error.noise.largest[0, 0] / more, log_term(NORM_EVENTS, delta))
+    noise = empirical_norm_bernstein(
+        traces.sum(), top, work.error.noise.largest[0, 0] / more, log_term(NORM_EVENTS, delta)
+    )
     return np.array([1.0, *(_CAUTION * (np.sqrt(traces) + noise))])
 
 

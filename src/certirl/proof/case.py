@@ -14,7 +14,7 @@ from certirl.data.policy import Policy, as_policy
 from certirl.functions.bases import Basis
 from certirl.functions.bounded import BoundedReward, bounded
 from certirl.functions.components import AdditiveReward, Component
-from certirl.ground.domain import Array, Domain, describe, freeze
+from certirl.ground.domain import Array, Domain, describe
 from certirl.ground.doors import as_number, by_door
 from certirl.proof.tail import TailLike, tail_number
 
@@ -186,7 +186,7 @@ def check_columns(columns: Basis) -> None:
     if columns.closed().size != columns.size:
         raise ValueError(
             f"a certificate needs columns that hold every simpler product of those they hold, got the first "
-            f"{columns.size} of {columns}; take one of {columns.complete_sizes()[:-1]}"  # type: ignore[attr-defined]
+            f"{columns.size} of {columns}; take one of {columns.complete_sizes()[:-1]}"
         )
 
 

@@ -193,7 +193,9 @@ class Certificate(Claim):
             lines += [f"  {self.account(where, digits=4)}", f"  from {data}"]
         else:
             least = f"at least {self.margin:.3g} there: " if np.isfinite(self.margin) else "no bound yet: "
-            compared = f"{least}{self.account(where)}" if self.margin < np.inf else "none: the expert takes every action"
+            compared = (
+                f"{least}{self.account(where)}" if self.margin < np.inf else "none: the expert takes every action"
+            )
             lines += [f"  margin   {compared}", *self._tube_lines(self.tube), f"  data     {data}"]
         return "\n".join([*lines, *(f"  assumed: {assumption}" for assumption in self.assumptions)])
 
@@ -231,7 +233,9 @@ class Certificate(Claim):
         switches = len(tube.grid.switches) > 0
         where = f"farther than {tube.allowed:.3g} from {tube.grid.where}" if switches else "everywhere"
         if self.holds:
-            best = "what the expert does is strictly best" if tube.ties == 0 else "what the expert may do beats the rest"
+            best = (
+                "what the expert does is strictly best" if tube.ties == 0 else "what the expert may do beats the rest"
+            )
             return f"Certified {sure}: {best} {where}"
         if self.margin == np.inf:
             return f"{self.word.capitalize()}: {self.missing} {where}"
@@ -299,7 +303,7 @@ def _whole_state(grounds: Sequence[Ground], margins: Sequence[Margin]) -> Array:
     """The state where the margin is least, components without a reward in the middle of nothing: nan ``[d]``."""
     if grounds[0].surrogate.coordinates is None:
         return margins[0].state
-    places = {}
+    places: dict[int, float] = {}
     for ground, margin in zip(grounds, margins, strict=True):
         assert ground.surrogate.coordinates is not None
         places |= dict(zip(ground.surrogate.coordinates, margin.state, strict=True))

@@ -100,11 +100,15 @@ class Workings:
         self._parts = (slice(None, r), slice(r, None))
         self.gram = own.lifted(e.gram)
         self.precision, self.condition = np.linalg.inv(self.gram), float(np.linalg.cond(self.gram).max())
-        self.resolvent = np.linalg.inv(np.eye(s.Z.shape[1]) - self.gamma * np.concatenate(list(s.Z[self._used]), axis=1))
+        self.resolvent = np.linalg.inv(
+            np.eye(s.Z.shape[1]) - self.gamma * np.concatenate(list(s.Z[self._used]), axis=1)
+        )
         self._pairs, every = s.pairs(e.paired), s.pairs(True)
         expected = s.noise[[every.index(pair) for pair in self._pairs]] * float(e.counts.min())
         self._moments = own.lifted(
-            np.concatenate([e.residual_moments[:, None], expected[:, None], e.cross_moments, e.operator_moments], axis=1)
+            np.concatenate(
+                [e.residual_moments[:, None], expected[:, None], e.cross_moments, e.operator_moments], axis=1
+            )
         )
         self.seen = s.mix[1:] @ e.operator_residuals  # Σ x E_c(f_i) [A, m − 1, k]
         self._suprema()

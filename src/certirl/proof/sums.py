@@ -1,7 +1,7 @@
 """Evidence: sums over fresh transitions that say how wrong a surrogate is. They add up over pieces of data.
 
-With x = h(s) and χ the products of two harmonics (`functions.frame`), the residual of action c is Y_c = V̂(s') − P̂_cV̂(s),
-and that of a function f is E_c(f) = f(s') − P̂_cf(s).
+With x = h(s) and χ the products of two harmonics (`functions.frame`), the residual of action c is Y_c = V̂(s') −
+P̂_cV̂(s), and that of a function f is E_c(f) = f(s') − P̂_cf(s).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WORKSPACE, SHORTEST, LONGEST = 2**18, 512, 8192
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Sums over fresh transitions for one surrogate; P pairs of actions (`Surrogate.pairs`), M numbers per `Frame.wide`.
+    """Sums over fresh transitions for one surrogate, with P pairs of actions (`Surrogate.pairs`).
 
     Attributes:
         counts: transitions per action ``[A]``.
@@ -133,7 +133,8 @@ class _Sums:
         weights[0] = 1.0
         products = weights[1 : 1 + len(places) * (r + 3)].reshape(len(places), r + 3, n)
         for out, place in zip(products, places, strict=True):
-            _multiply(*(residuals[group.index(c)] for c in self._pairs[place]), r, out)
+            c, d = self._pairs[place]
+            _multiply(residuals[group.index(c)], residuals[group.index(d)], r, out)
         if s.widths.size:
             visits = s.tents(ends).reshape(-1, g, n).swapaxes(0, 1) - s.tent_fits[group] @ x
             np.multiply(visits, visits, out=weights[1 + len(places) * (r + 3) :].reshape(visits.shape))
@@ -167,7 +168,7 @@ class _Sums:
 
 
 def _multiply(one: Array, other: Array, r: int, out: Array) -> None:
-    """Write products of the residuals of two actions ``[m, n]``, V̂ last: V̂'s own, those with f_1, …, f_r, pooled ones."""
+    """Write products of the residuals of two actions ``[m, n]``, V̂ last: of V̂, of V̂ and f_1, …, f_r, pooled ones."""
     np.multiply(one[-1], other[-1], out=out[0])
     np.multiply(one[:r], other[-1], out=out[1 : r + 1])
     if one is not other:

@@ -119,7 +119,7 @@ class Surrogate:
 
 
 def pairs_of(n_actions: int, used: tuple[int, ...], paired: bool) -> list[tuple[int, int]]:
-    """The pairs of actions c ≤ d whose residuals are multiplied; only c = d unless states are tried with all actions."""
+    """The pairs of actions c ≤ d whose residuals are multiplied; c = d unless states are tried with all actions."""
     every = [(c, d) for c in range(n_actions) for d in range(c, n_actions)]
     return [(c, d) for c, d in every if c == d or (paired and (c in used or d in used))]
 
@@ -146,7 +146,6 @@ class Evaluation:
             expansion[: self.reached] = surrogate.reward.coefficients
             self._gain = self._frame.coefficients(expansion)
         self._functions = np.vstack([surrogate.mix[1:], surrogate.discount * surrogate.fits[self._used].reshape(1, -1)])
-        self._counts = tuple(part.size for part in self._frame.parts)
         if surrogate.constant and self._gain is not None:  # one product serves V̂ and the f_i
             self._whole = np.zeros((len(self._functions), self._frame.size))
             self._whole[:, :k] = self._functions
@@ -154,7 +153,7 @@ class Evaluation:
 
     def __call__(self, states: Array) -> tuple[Array, Array, Array]:
         """f_1, …, f_{m−1} and V̂ ``[m, n]``, π_d h_j ``[m, n]`` and the harmonics ``[K, n]`` at states ``[n, d]``."""
-        h = self._frame.of_tables(self._frame.tables(states, self._counts))
+        h = self._frame.of_tables(self._frame.tables(states, self._frame.narrow))
         pieces = h[: self._size]
         if self._policy.constant is None:
             shares = self._policy.probabilities(states)  # compared with the expert's grid, even if one action is used

@@ -1,4 +1,4 @@
-"""Surrogates from training data: least squares for the operators, a fixed point for the value, directions of its error."""
+"""Surrogates from training data: least squares for operators, a fixed point for the value, directions of its error."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 
 from certirl.data.moments import Moments
 from certirl.data.transitions import Piece
-from certirl.functions.bases import Basis
-from certirl.functions.bounded import BoundedReward, bounded
+from certirl.functions.bounded import BoundedReward
 from certirl.functions.frame import frame
 from certirl.ground.domain import Array
 from certirl.proof.case import Case
@@ -42,7 +41,9 @@ def fit_surrogates(
             component, where they are known; else ``training`` is walked through for them.
         again: training data that are walked through again for the size of the residuals; ``training`` if left out.
     """
-    blanks = [_blank(case, part, own) for part, own in zip(case.parts, case.rewards(reward), strict=True) if own is not None]
+    blanks = [
+        _blank(case, part, own) for part, own in zip(case.parts, case.rewards(reward), strict=True) if own is not None
+    ]
     if moments is not None and all(_serve(moments[blank.component], blank) for blank in blanks):
         regressions = [_from_moments(moments[blank.component], blank) for blank in blanks]
     else:

@@ -1,7 +1,7 @@
 """Reading bands: where the expert is proved strictly best, by how much, and what it can lose elsewhere.
 
 An expert of one action is compared with every other action over the whole box. For any other the box is cut into cells
-(`data.expert_grid`): the *tube* is where it is not proved strictly best, and regret is bounded by what can be lost there.
+(`data.expert_grid`): the *tube* is where it is not proved strictly best, and regret is bounded by what is lost there.
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ class Reading(NamedTuple):
     tube: Tube | None
 
 
-def read(bands: Bands, grid: ExpertGrid | None, *, expert: int, allowed: float, widths: Array, discount: float) -> Reading:
+def read(
+    bands: Bands, grid: ExpertGrid | None, *, expert: int, allowed: float, widths: Array, discount: float
+) -> Reading:
     """What bands say about the expert.
 
     Args:
@@ -112,7 +114,7 @@ def _everywhere(band: Band, pair: tuple[int, int], sign: float) -> Margin:
     own, total = frame(band.columns), band.estimation + band.second_order
     state, estimated = own.minimum(sign * band.curve)
     worst = np.unravel_index(int(total.argmax()), total.shape)
-    most = own.factor(total.shape) * float(total[worst])
+    most = own.basis.inflation(*total.shape) * float(total[worst])
     losses = {
         "estimation": float(band.estimation[worst]),
         "grid": most - float(total[worst]) if np.isfinite(most) else 0.0,
@@ -140,7 +142,7 @@ def _everywhere(band: Band, pair: tuple[int, int], sign: float) -> Margin:
 
 
 def _read_cells(bands: Bands, grid: ExpertGrid, allowed: float, widths: Array, discount: float) -> Reading:
-    A, cells = grid.support.shape[-1], len(grid.steady)
+    cells = len(grid.steady)
     if allowed < grid.reach:
         raise ValueError(
             f"{setting('tube')} must be at least {grid.reach:.3g}, the size of the cells in which the expert was "
