@@ -1,0 +1,204 @@
+"""The one certificate path: constant expert, interval and single component are values of the same code."""
+
+import numpy as np
+import pytest
+
+import certirl
+from certirl import Fourier, Legendre, product
+from certirl.data.simulator import draw
+from certirl.functions.components import as_components
+from certirl.proof.bands import bands
+from certirl.proof.case import Case
+from certirl.proof.certificate import conclude, forecast
+from certirl.proof.sums import gather
+from certirl.proof.training import fit_surrogates
+
+DISCOUNT = 0.7
+
+
+def solved(problem, basis, columns, samples=4_000, seed=0):
+    """A reward from training data, with the draws and moments it came from."""
+    narrow = basis.on(problem.domain).resized(columns)
+    found = certirl.solve(problem, discount=DISCOUNT, basis=basis, columns=columns, samples=samples, rng=seed)
+    assert found.reward is not None
+    return narrow, found.reward
+
+
+def proved(problem, columns, reward, expert=0, samples=20_000, seed=1, paired=True, tail=0.0, components=None, **asked):
+    """A certificate from draws."""
+    case = Case.of(
+        expert,
+        columns,
+        n_actions=problem.n_actions,
+        discount=DISCOUNT,
+        tail=tail,
+        components=components,
+        **asked,
+    )
+    training, fresh = np.random.default_rng(seed).spawn(2)
+    basis = columns if components is None else columns[0]
+    draws = {"design": case.design, "paired": paired}
+    surrogates = fit_surrogates(case, reward, draw(problem, basis, samples // 4, training, **draws))
+    return conclude(case, surrogates, gather(surrogates, draw(problem, basis, samples, fresh, **draws)), delta=0.05)
+
+
+@pytest.fixture(scope="module")
+def polynomial():
+    problem = certirl.problems.random_polynomial(seed=7)
+    return problem, *solved(problem, Legendre(11), 3)
+
+
+def test_an_action_and_a_function_that_always_takes_it_have_the_same_margin(polynomial):
+    problem, columns, reward = polynomial
+    by_number = proved(problem, columns, reward)
+    by_function = proved(problem, columns, reward, expert=lambda s: np.zeros(len(s), dtype=int))
+    assert by_function.margin == pytest.approx(by_number.margin, abs=1e-9)
+    assert by_function.losses == pytest.approx(by_number.losses, abs=1e-9)
+    assert by_number.tube is None and by_function.tube is None
+    assert by_number.regret == by_function.regret
+    assert any("expert takes only" in words for words in by_function.assumptions)
+
+
+def test_one_component_is_the_plain_case(polynomial):
+    problem, columns, reward = polynomial
+    component = as_components([[0]], Legendre(11), problem.domain)
+    whole = certirl.functions.components.AdditiveReward(("s0",), ((0,),), (reward,))
+    plain = proved(problem, columns, reward)
+    summed = proved(problem, [columns], whole, components=component)
+    assert summed.margin == plain.margin
+    assert summed.losses == plain.losses
+    assert (summed.state == plain.state).all()
+
+
+def test_the_family_of_the_columns_does_not_matter(polynomial):
+    problem, columns, reward = polynomial
+    other = certirl.Chebyshev(3).on(problem.domain)
+    case = [Case.of(0, own, n_actions=3, discount=DISCOUNT, tail=0.0) for own in (columns, other)]
+    data = [list(draw(problem, columns, n, seed, paired=True)) for n, seed in ((3_000, 0), (9_000, 1))]
+    found = []
+    for one in case:
+        surrogates = fit_surrogates(one, reward, data[0])
+        found.append(conclude(one, surrogates, gather(surrogates, data[1]), delta=0.05))
+    # The range of V is exact for an expansion in the columns' own family only.
+    assert found[0].estimated == pytest.approx(found[1].estimated, rel=1e-6)
+
+
+def test_the_margin_is_below_the_truth_and_certifies(polynomial):
+    problem, columns, reward = polynomial
+    certificate = proved(problem, columns, reward, samples=60_000)
+    assert certificate.holds
+    assert 0 < certificate.margin <= problem.true_margin(reward, discount=DISCOUNT)
+    assert certificate.margin == pytest.approx(certificate.estimated - sum(certificate.losses.values()))
+    assert sum(certificate.spending.values()) == pytest.approx(0.05)
+    assert certificate.regret == 0
+    text = str(certificate)
+    assert text.startswith("Certified with probability 0.95: margin at least")
+    assert "60,000 fresh transitions per action" in text
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_evidence_adds_up(polynomial, paired):
+    problem, columns, reward = polynomial
+    case = Case.of(0, columns, n_actions=3, discount=DISCOUNT, tail=0.0)
+    surrogates = fit_surrogates(case, reward, draw(problem, columns, 2_000, 0, paired=paired))
+    pieces = list(draw(problem, columns, 30_000, 1, paired=paired))
+    (whole,) = gather(surrogates, pieces)
+    halves = [
+        type(piece)(piece.actions, piece.states[part], piece.next_states[:, part])
+        for piece in pieces
+        for part in (slice(None, 9_000), slice(9_000, None))
+    ]
+    first, second = (gather(surrogates, halves[start::2])[0] for start in range(2))
+    added = first + second
+    for name in (
+        "counts",
+        "gram",
+        "residuals",
+        "residual_moments",
+        "operator_residuals",
+        "operator_moments",
+        "reached",
+    ):
+        assert np.allclose(getattr(added, name), getattr(whole, name), rtol=1e-9, atol=1e-6), name
+    assert added.paired == whole.paired == paired
+
+
+def test_paired_and_unpaired_evidence_do_not_add_up(polynomial):
+    problem, columns, reward = polynomial
+    case = Case.of(0, columns, n_actions=3, discount=DISCOUNT, tail=0.0)
+    surrogates = fit_surrogates(case, reward, draw(problem, columns, 2_000, 0, paired=True))
+    one, other = (gather(surrogates, draw(problem, columns, 500, 1, paired=paired))[0] for paired in (True, False))
+    with pytest.raises(ValueError, match="separately"):
+        one + other
+
+
+KINDS = {
+    "polynomial": (lambda: certirl.problems.random_polynomial(seed=3), Legendre(11), 3),
+    "thermostat": (lambda: certirl.problems.thermostat(noise=3.0), Legendre(9), 9),
+    "circle": (certirl.problems.circle, Fourier(9), 9),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("paired", [True, False])
+def test_no_bound_exceeds_the_truth(kind, paired):
+    make, basis, columns = KINDS[kind]
+    problem = make()
+    narrow, reward = solved(problem, basis, columns)
+    truth = problem.true_margin(reward, discount=DISCOUNT)
+    for seed in range(6):
+        samples = (1_000, 5_000, 25_000)[seed % 3]
+        found = proved(problem, narrow, reward, samples=samples, seed=seed, paired=paired, tail=problem.tail)
+        assert found.margin <= truth
+
+
+def test_a_forecast_is_near_what_fresh_data_give(polynomial):
+    problem, columns, reward = polynomial
+    case = Case.of(0, columns, n_actions=3, discount=DISCOUNT, tail=0.0)
+    surrogates = fit_surrogates(case, reward, draw(problem, columns, 10_000, 0, paired=True))
+    seen = gather(surrogates, draw(problem, columns, 10_000, 0, paired=True))
+    told = forecast(case, surrogates, seen, samples=60_000, delta=0.05)
+    found = conclude(case, surrogates, gather(surrogates, draw(problem, columns, 60_000, 1, paired=True)), delta=0.05)
+    assert told.share == pytest.approx(found.margin / found.estimated, abs=0.1)
+    assert forecast(case, surrogates, seen, samples=600_000, delta=0.05).share > told.share
+
+
+def test_the_curve_is_exact_where_the_guess_is_wrong_and_nothing_is_noise():
+    """With as many draws as make noise small the corrected curve finds what the guesses missed."""
+    problem = certirl.problems.random_polynomial(seed=5)
+    columns, reward = solved(problem, Legendre(11), 3)
+    case = Case.of(0, columns, n_actions=3, discount=DISCOUNT, tail=0.0)
+    (few,) = fit_surrogates(case, reward, draw(problem, columns, 300, 0, paired=True))
+    (seen,) = gather([few], draw(problem, columns, 400_000, 1, design=True, paired=True))
+    band = bands(few, seen, delta=0.05, tail=0.0).pairs[0]
+    (many,) = fit_surrogates(case, reward, draw(problem, columns, 400_000, 2, design=True, paired=True))
+    states = columns.grid(101)
+    best = many.frame.values(states) @ (many.fits[0] - many.fits[1])
+    assert (
+        np.abs(band.estimate(states) - best).max() < 0.1 * np.abs(few.fits[0] - few.fits[1] - band.curve).sum() + 0.05
+    )
+
+
+def test_policies_over_sums_are_refused():
+    domain = ((-1.0, 1.0), (-1.0, 1.0))
+    parts = as_components([[0], [1]], Legendre(5), domain)
+    with pytest.raises(ValueError, match="couples the components"):
+        Case.of(
+            lambda s: (s[:, 0] > 0).astype(int),
+            [part.basis for part in parts],
+            n_actions=2,
+            discount=0.5,
+            tail=None,
+            components=parts,
+        )
+
+
+def test_a_tube_for_an_expert_of_one_action_is_refused():
+    with pytest.raises(ValueError, match="leave tube out"):
+        Case.of(0, Legendre(3), n_actions=2, discount=0.5, tail=None, tube=0.1)
+
+
+def test_columns_that_lack_simpler_products_are_refused():
+    columns = product(Legendre(4), Legendre(4), index="full").on(((0, 1), (0, 1))).resized(8)
+    with pytest.raises(ValueError, match="every simpler product"):
+        Case.of(0, columns, n_actions=2, discount=0.5, tail=None)
