@@ -36,8 +36,7 @@ from certirl.proof.certify_policies import certify
 from certirl.proof.policy_certificate import PolicyCertificate
 from certirl.proof.refute import Refutation, refute
 from certirl.proof.refute_components import AdditiveRefutation, refute_sum
-from certirl.proof.rollout import RolloutCheck, rollout_check
-from certirl.proof.scenario import Scenario, scenario
+from certirl.proof.rollout import RolloutCheck, Scenario, rollout_check, scenario
 from certirl.proof.tail import Smooth
 from certirl.solver.additive import AdditiveSolution, load
 from certirl.solver.advise import Advice, advise

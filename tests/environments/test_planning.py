@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import certirl
-from certirl.environments.planning import Grid, plan
+from certirl.environments.planning import plan
 
 
 class Line:
@@ -71,18 +71,6 @@ def test_a_circle_is_planned_around():
     found = plan(Circle(), near, discount=0.9, points=100)
     assert found([0.15, 0.35, 0.65, 0.85]).tolist() == [0, 0, 1, 1]
     assert found.value([0.0]) == pytest.approx(found.value([1.0]))
-
-
-def test_interpolation_is_exact_for_multilinear_functions_and_goes_around():
-    rng = np.random.default_rng(0)
-    for d in (1, 2, 3, 4):
-        grid = Grid(((-1.0, 2.0),) * d, (5, 4, 6, 3)[:d])
-        f = lambda s: np.prod(1 + 0.5 * s, axis=1)  # noqa: E731
-        states = rng.uniform(-1, 2, (200, d))
-        assert grid.interpolate(f(grid.points()), states) == pytest.approx(f(states))
-        assert np.allclose(grid.weights(states)[1].sum(axis=1), 1)
-    ring = Grid(((0.0, 1.0),), (4,), (0,))
-    assert ring.interpolate(np.array([0.0, 1.0, 2.0, 3.0]), [0.875, 1.0, -0.125]) == pytest.approx([1.5, 0.0, 1.5])
 
 
 def test_noise_is_averaged_over():

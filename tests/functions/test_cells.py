@@ -7,6 +7,7 @@ import pytest
 from scipy.interpolate import RegularGridInterpolator
 
 import certirl
+from certirl.functions.boxes import mesh
 from certirl.functions.cells import Cells, expanded, from_spec, summed
 
 BOX = ((-1.0, 2.0), (0.0, 5.0), (-2.0, -1.0))
@@ -29,6 +30,15 @@ def test_cells_agree_with_scipy(d):
     assert np.allclose(cells.matrix(states) @ coefficients, truth, atol=1e-12)
 
 
+@pytest.mark.parametrize("d", [1, 2, 3, 4])
+def test_interpolation_is_exact_for_multilinear_functions(d):
+    cells, rng = Cells((5, 4, 6, 3)[:d], (), ((-1.0, 2.0),) * d), np.random.default_rng(0)
+    f = lambda s: np.prod(1 + 0.5 * s, axis=1)  # noqa: E731
+    states = rng.uniform(-1, 2, (200, d))
+    assert cells.combined(states, f(cells.points())) == pytest.approx(f(states))
+    assert np.allclose(cells.corners(states)[1].sum(axis=1), 1)
+
+
 def test_hats_are_one_at_their_own_point_and_add_up_to_one():
     cells = Cells((6, 4), periodic=(0,)).on(BOX[:2])
     assert np.allclose(cells.values(cells.points()), np.eye(cells.size))
@@ -43,12 +53,24 @@ def test_sums_of_functions_over_states(basis):
     assert summed(basis, states) == pytest.approx(basis.values(states).sum(axis=0), abs=1e-12)
 
 
-def test_a_periodic_coordinate_goes_around():
+def test_a_periodic_coordinate_is_wrapped():
+    ring = Cells((4,), (0,), ((0.0, 1.0),))
+    assert ring.combined([0.875, 1.0, -0.125], np.array([0.0, 1.0, 2.0, 3.0])) == pytest.approx([1.5, 0.0, 1.5])
     cells = Cells((8,), periodic=(0,)).on(((0.0, 1.0),))
     coefficients = np.random.default_rng(0).normal(size=8)
     assert cells.combined([[0.0]], coefficients) == pytest.approx(cells.combined([[1.0]], coefficients))
     middle = cells.combined([[15 / 16]], coefficients)  # between the last point and the first
     assert middle == pytest.approx((coefficients[7] + coefficients[0]) / 2)
+
+
+def test_every_state_is_in_the_cell_whose_middle_is_near():
+    cells, rng = Cells((6, 4, 3), (0,), BOX), np.random.default_rng(0)
+    middles, states = mesh(cells.middles()), drawn(BOX, 500, rng)
+    assert cells.shape == (6, 3, 2) and len(middles) == 36
+    assert (np.abs(middles[cells.cell(states)] - states) <= cells.sides / 2 + 1e-12).all()
+    assert np.array_equal(cells.cell(middles), np.arange(36))
+    low, high = np.array(BOX).T
+    assert cells.cell([low, [low[0], *high[1:]]]).tolist() == [0, 5]  # the ends of the first coordinate are one place
 
 
 def test_roughness_is_the_sum_of_squared_second_differences():

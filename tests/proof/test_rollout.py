@@ -165,7 +165,7 @@ def test_what_is_no_simulator_and_what_has_no_reward_are_refused():
     with pytest.raises(TypeError, match="neither Transitions nor a simulator"):
         rollout_check(SOLUTION, object(), rng=0)
     data = certirl.sample(PROBLEM, basis=certirl.Legendre(5), samples=50, rng=0)
-    with pytest.raises(TypeError, match="has no sample"):
+    with pytest.raises(TypeError, match="pass a simulator"):
         rollout_check(SOLUTION, data, rng=0)
     unsolvable = certirl.problems.unsolvable(seed=1)
     nothing = certirl.recover(certirl.bellman(unsolvable.operators(certirl.Legendre(11)), discount=0.7))

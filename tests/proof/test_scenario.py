@@ -7,7 +7,7 @@ from scipy.stats import binom
 import certirl
 from certirl import Legendre, product
 from certirl.problems import boxes as box_problems
-from certirl.proof.scenario import TEST_LEVEL, _how_many, scenario
+from certirl.proof.rollout import TEST_LEVEL, _how_many, scenario
 
 
 class Drift:
@@ -48,7 +48,9 @@ def test_the_margin_is_supported_and_below_the_truth(paired):
     assert found.holds and 0.5 * truth < found.margin < truth
     assert (found.bounds <= truth).mean() >= 1 - TEST_LEVEL
     text = str(found)
-    assert text.startswith("With probability 0.95, at all but a share 0.1 of the states drawn from the uniform law on")
+    assert text.startswith(
+        "With probability 0.95, at all but a share 0.1 of the states drawn from the uniform distribution on"
+    )
     assert "no certificate" in text and "ertified" not in text
 
 
@@ -65,17 +67,17 @@ def test_a_smaller_exception_is_allowed():
     """At one state in forty the expert is wrong; all but a tenth is true, and more states can say so."""
     problem = Drift(gap=0.5, edge=0.95)
     found = scenario(total, problem, rng=1, states=300, **ASKED)
-    assert found.spared > 5 and found.holds and found.bounds.min() < 0
+    assert found.ignored > 5 and found.holds and found.bounds.min() < 0
     assert found.margin < 0.5 / 0.875
 
 
 @pytest.mark.parametrize(("share", "delta", "states"), [(0.01, 0.05, None), (0.05, 0.2, 400), (0.3, 0.01, 30)])
 def test_the_number_of_states_is_that_of_the_binomial_law(share, delta, states):
-    count, spared = _how_many(share, delta, states, 10, 1)
+    count, ignored = _how_many(share, delta, states, 10, 1)
     chance = share * (1 - TEST_LEVEL)
-    assert binom.cdf(spared, count, chance) <= delta < binom.cdf(spared + 1, count, chance)
+    assert binom.cdf(ignored, count, chance) <= delta < binom.cdf(ignored + 1, count, chance)
     if states is None:
-        assert spared == 0 and (1 - chance) ** (count - 1) > delta
+        assert ignored == 0 and (1 - chance) ** (count - 1) > delta
 
 
 def test_solutions_without_components_in_four_coordinates():

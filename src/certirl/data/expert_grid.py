@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from certirl.data.policy import Policy
 from certirl.functions.boxes import mesh
+from certirl.functions.cells import Cells
 from certirl.ground.domain import Array, Domain, describe
 from certirl.ground.doors import some_rows
 
@@ -34,26 +35,30 @@ class ExpertGrid:
     domain: Domain
     support: NDArray[np.bool_]
 
+    @cached_property
+    def cells(self) -> Cells:
+        """The grid."""
+        return Cells(self.support.shape[:-1], (), self.domain)
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Cells along each coordinate."""
-        return tuple(count - 1 for count in self.support.shape[:-1])
+        return self.cells.shape
 
     @property
     def half(self) -> Array:
         """Half the sides of a cell ``[d]``."""
-        return np.diff(np.array(self.domain), axis=1)[:, 0] / np.array(self.shape) / 2
+        return self.cells.sides / 2
 
     @property
     def reach(self) -> float:
         """A diagonal: half of it from a state to the middle of its cell, half of it from a middle to a switch."""
-        return float(np.linalg.norm(2 * self.half))
+        return float(np.linalg.norm(self.cells.sides))
 
     @cached_property
     def axes(self) -> list[Array]:
         """The middles of the cells along each coordinate."""
-        sides = zip(self.domain, self.half, self.shape, strict=True)
-        return [low + half * (2 * np.arange(count) + 1) for (low, _), half, count in sides]
+        return self.cells.middles()
 
     @cached_property
     def states(self) -> Array:
@@ -106,7 +111,7 @@ class ExpertGrid:
             return np.full(len(self.steady), np.inf)
         from scipy.ndimage import distance_transform_edt
 
-        distances = distance_transform_edt(self.steady.reshape(self.shape), sampling=2 * self.half)
+        distances = distance_transform_edt(self.steady.reshape(self.shape), sampling=self.cells.sides)
         return np.asarray(distances, dtype=float).ravel()
 
     @cached_property
@@ -124,10 +129,7 @@ class ExpertGrid:
 
     def cell(self, states: Array) -> NDArray[np.intp]:
         """The number of the cell that each state is in ``[n]``."""
-        low, high = np.array(self.domain).T
-        shape = np.array(self.shape)
-        along = np.clip(((states - low) / (high - low) * shape).astype(np.intp), 0, shape - 1)
-        return np.asarray(np.ravel_multi_index(tuple(along.T), self.shape), dtype=np.intp)
+        return self.cells.cell(states)
 
     def taken_at(self, states: Array) -> NDArray[np.bool_]:
         """The actions that the expert takes at a corner of the cells of some states ``[n, d]``: ``[A, n]``."""
@@ -137,7 +139,7 @@ class ExpertGrid:
         """The boxes around connected cells ``[t, d, 2]``."""
         from scipy.ndimage import find_objects, label
 
-        low, sides = np.array(self.domain)[:, 0], 2 * self.half
+        low, sides = np.array(self.domain)[:, 0], self.cells.sides
         joined, _ = label(chosen.reshape(self.shape), structure=np.ones((3,) * len(low)))
         ends = [[(side.start, side.stop) for side in piece] for piece in find_objects(joined)]
         return low[:, None] + sides[:, None] * np.array(ends, dtype=float).reshape(-1, len(low), 2)
@@ -170,8 +172,8 @@ class ExpertGrid:
 
 def expert_grid(policy: Policy, domain: Domain) -> ExpertGrid:
     """Ask the expert about the corners of all cells; some are asked about twice, since one state must decide."""
-    count = CELLS_ALONG[len(domain)] + 1
-    corners = mesh([np.linspace(low, high, count) for low, high in domain])
+    cells = Cells((CELLS_ALONG[len(domain)] + 1,) * len(domain), (), domain)
+    corners = cells.points()
     support, some = policy.support(corners), some_rows(len(corners))
     differs = (policy.support(corners[some]) != support[some]).any(axis=1)
     if differs.mean() > _ALIKE:
@@ -180,7 +182,7 @@ def expert_grid(policy: Policy, domain: Domain) -> ExpertGrid:
             f"the expert's answer at s = {place} changes from call to call: it must depend on one state alone, without "
             "random numbers and without means, maxima or ranks over the states"
         )
-    return ExpertGrid(domain, support.reshape(*[count] * len(domain), -1))
+    return ExpertGrid(domain, support.reshape(*cells.counts, -1))
 
 
 def compared(policy: Policy, grid: ExpertGrid) -> Policy:
@@ -200,7 +202,7 @@ def _compare(grid: ExpertGrid, states: Array, probabilities: Array) -> None:
         hidden[rows] &= ~grid.taken_at(beside).T
     if hidden.any():
         row, action = (int(i) for i in np.argwhere(hidden)[0])
-        place, sides = (", ".join(f"{x:.6g}" for x in numbers) for numbers in (states[row], 2 * grid.half))
+        place, sides = (", ".join(f"{x:.6g}" for x in numbers) for numbers in (states[row], grid.cells.sides))
         raise ValueError(
             f"the expert takes action {action} at s = {place} and nowhere around it on a grid of steps {sides}: it "
             "switches within a cell, and a certificate needs pieces that are wider"

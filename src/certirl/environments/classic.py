@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.ground.domain import Array, Domain
+from certirl.ground.domain import Array
 
 Bounds = tuple[tuple[float, float], ...]
 
@@ -204,17 +204,3 @@ def physics_of(env: Any) -> Physics | None:
             except AttributeError:  # another class of that name
                 return None
     return None
-
-
-def placed(values: Array, domain: Domain, periodic: tuple[int, ...], *, reflect: bool = False) -> Array:
-    """States put into the box: periodic coordinates go around, others stop at the edge, or are mirrored by it."""
-    low, high = np.array(domain).T
-    inside = np.clip(values, low, high)
-    if reflect:
-        width = high - low
-        folded = np.abs((values - low + width) % (2 * width) - width)  # the distance from low on the folded line
-        inside = np.clip(low + folded, low, high)
-    for axis in periodic:
-        wrapped = low[axis] + (values[:, axis] - low[axis]) % (high[axis] - low[axis])
-        inside[:, axis] = np.where(values[:, axis] == high[axis], high[axis], wrapped)
-    return inside

@@ -19,7 +19,7 @@ import numpy as np
 
 from certirl.data.episodes import Episode
 from certirl.data.simulator import as_generator
-from certirl.environments.classic import Physics, physics_of, placed
+from certirl.environments.classic import Physics, physics_of
 from certirl.environments.playing import play
 from certirl.environments.spaces import (
     EnvSimulator,
@@ -35,6 +35,7 @@ from certirl.environments.spaces import (
     write_state,
 )
 from certirl.ground.domain import Array, Domain, as_axes, as_domain, describe
+from certirl.ground.domain import into_domain as placed
 
 try:
     import gymnasium

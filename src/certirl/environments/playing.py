@@ -12,9 +12,10 @@ import numpy as np
 from certirl.data.episodes import Episode
 from certirl.data.policy import Policy, as_policy
 from certirl.data.simulator import as_generator
-from certirl.environments.classic import physics_of, placed
+from certirl.environments.classic import physics_of
 from certirl.environments.spaces import Reader, controls_of, read_state, state_of, unwrapped
 from certirl.ground.domain import Array
+from certirl.ground.domain import into_domain as placed
 from certirl.ground.doors import as_count
 
 SIDE_BY_SIDE = 64  # episodes played at once

@@ -7,11 +7,11 @@ from typing import Any
 
 import gymnasium
 
-from certirl.environments.classic import placed
 from certirl.environments.playing import wrapped_reader
 from certirl.environments.spaces import Reader, controls_of
 from certirl.functions.reward import paid_at_an_end, unpack, values_of
 from certirl.ground.domain import Array, as_domain
+from certirl.ground.domain import into_domain as placed
 
 
 class RewardWrapper(gymnasium.Wrapper):  # type: ignore[misc]

@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.environments.classic import Bounds, Physics, placed
+from certirl.environments.classic import Bounds, Physics
 from certirl.ground.domain import Array, Domain, as_states, describe
+from certirl.ground.domain import into_domain as placed
 from certirl.ground.doors import as_count, as_flags, as_reals, lend
 
 Reader = Callable[[Any], Any]

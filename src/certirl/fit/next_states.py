@@ -16,7 +16,7 @@ from certirl.data.simulator import Ended
 from certirl.data.transitions import Transitions
 from certirl.fit.effects import Effects, Regression, features, richer, rows_of, solve_least_squares
 from certirl.functions.bases import Basis
-from certirl.ground.domain import Array, Domain, as_rows, freeze
+from certirl.ground.domain import Array, Domain, as_rows, freeze, into_domain
 
 DEGREES = (0.2, 0.4, 0.6, 1.0)  # of the columns, in units of that of V
 DRAWS = 8  # leftovers that stand for the noise at a state
@@ -65,12 +65,8 @@ class Moves:
         return states + np.einsum("nm,amd->and", self.columns.values(states), self.weights, optimize=True)
 
     def placed(self, states: Array) -> Array:
-        """Put into the box: angles go around, other coordinates stop at its edge."""
-        low, high = np.array(self.domain).T
-        inside = np.clip(states, low, high)
-        for axis in self.periodic:
-            inside[..., axis] = low[axis] + (states[..., axis] - low[axis]) % (high[axis] - low[axis])
-        return inside
+        """States ``[…, d]`` moved into the box."""
+        return into_domain(states, self.domain, self.periodic)
 
     def sample(self, states: Array, action: int, rng: np.random.Generator) -> Array:
         """Next states ``[n, d]``."""

@@ -21,12 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.policy import Policy
-from certirl.data.simulator import Simulator, ask, terminal_of
+from certirl.data.rollouts import simulate, uniform_policy
+from certirl.data.simulator import Simulator, terminal_of
 from certirl.fit.effects import Effects, live_states
 from certirl.fit.value_program import Comparisons, ValueFit, fit_value
 from certirl.functions.bases import Basis
 from certirl.functions.cells import Cells, expanded
-from certirl.ground.domain import Array, as_domain, freeze
+from certirl.ground.domain import Array, freeze
 
 ENOUGH = 2 * e - 1  # of ε/(1 − γ), see above
 RARELY, SELDOM = 2e-3, 0.1  # of comparisons, and of the opposite choice: what estimated effects may get wrong
@@ -107,21 +108,11 @@ def shuns_the_end(simulator: Simulator, policy: Policy, effects: Effects, rows: 
 
 def lifetimes(simulator: Simulator, policy: Policy | None, steps: int) -> NDArray[np.intp]:
     """How many of so many steps are made before an end ``[LIVES]``, from even states; by chance without a policy."""
-    ended, domain, rng = terminal_of(simulator), as_domain(simulator.domain), np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     states = live_states(simulator, LIVES, rng)  # the same for the expert and for chance
-    lived, alive = np.zeros(LIVES, dtype=np.intp), np.arange(LIVES)
-    chance = np.full((LIVES, simulator.n_actions), 1 / simulator.n_actions)
-    for _ in range(steps):
-        own = chance[: len(states)] if policy is None else policy.probabilities(states)
-        taken = (rng.random((len(states), 1)) > own.cumsum(axis=1)[:, :-1]).sum(axis=1)
-        moved = np.array(states)
-        for action in np.unique(taken):
-            moved[taken == action] = ask(simulator, states[taken == action], int(action), rng, domain)
-        lived[alive] += 1
-        on = np.ones(len(moved), dtype=bool) if ended is None else ~ended(moved)
-        states, alive = moved[on], alive[on]
-        if not len(alive):
-            break
+    lived, policy = np.zeros(LIVES, dtype=np.intp), policy or uniform_policy(simulator.n_actions)
+    for step in simulate(simulator, states, [policy] * steps, rng):
+        lived[step.rows] += 1
     return lived
 
 

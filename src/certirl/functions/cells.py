@@ -1,7 +1,8 @@
-"""Piecewise-linear functions on a box: one hat for each point of a grid, multilinear between the points.
+"""Grids on a box and the functions that are multilinear between their points: rewards, values, distances.
 
-They follow kinks and steep places that polynomials smear, which is what a reward needs where the expert switches. They
-are not orthonormal and the constant is none of them, so they describe rewards, never the dynamics.
+One hat for each point. Hats follow kinks and steep places that polynomials smear, which is what a reward needs where
+the expert switches. They are not orthonormal and the constant is none of them, so they describe rewards, never the
+dynamics.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ class Cells:
     """Hats ψ_i on a grid: ψ_i is 1 at the i-th point, 0 at all others, and linear along every coordinate in between.
 
     Attributes:
-        counts: points along each coordinate, two or more; three or more where it goes around.
+        counts: points along each coordinate, two or more; three or more along a periodic one.
         periodic: coordinates whose two ends are the same place.
-        box: where the grid lies; left out, [-1, 1] along each coordinate until it is placed on a domain.
+        box: the domain of the grid; left out, [-1, 1] along each coordinate until `on` sets it.
     """
 
     counts: tuple[int, ...]
@@ -40,18 +41,19 @@ class Cells:
         counts = np.atleast_1d(np.asarray(self.counts))
         if counts.ndim != 1 or not np.issubdtype(counts.dtype, np.integer) or not 1 <= counts.size <= MOST_COORDINATES:
             raise ValueError(f"counts must be whole numbers, one for each of 1 to 4 coordinates, got {self.counts!r}")
-        around = tuple(sorted({int(axis) for axis in self.periodic}))
-        if any(axis not in range(counts.size) for axis in around):
+        periodic = tuple(sorted({int(axis) for axis in self.periodic}))
+        if any(axis not in range(counts.size) for axis in periodic):
             raise ValueError(f"periodic must name coordinates among 0 … {counts.size - 1}, got {self.periodic!r}")
         for axis, count in enumerate(counts.tolist()):
-            if count < (3 if axis in around else 2):
-                raise ValueError(f"coordinate {axis} needs at least {3 if axis in around else 2} points, got {count}")
+            least = 3 if axis in periodic else 2
+            if count < least:
+                raise ValueError(f"coordinate {axis} needs at least {least} points, got {count}")
         if self.box is not None:
             object.__setattr__(self, "box", as_domain(self.box))
             if len(self.box) != counts.size:
                 raise ValueError(f"cells of {counts.size} coordinates do not fit on {describe(self.box)}")
         object.__setattr__(self, "counts", tuple(counts.tolist()))
-        object.__setattr__(self, "periodic", around)
+        object.__setattr__(self, "periodic", periodic)
 
     def __str__(self) -> str:
         return f"{'×'.join(map(str, self.counts))} piecewise linear"
@@ -77,6 +79,16 @@ class Cells:
             raise ValueError(f"the cells live on {describe(self.box)} but the problem on {describe(domain)}")
         return self if self.box is not None else replace(self, box=domain)
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Cells along each coordinate: as many as points where it is periodic, else one fewer."""
+        return tuple(count - (axis not in self.periodic) for axis, count in enumerate(self.counts))
+
+    @property
+    def sides(self) -> Array:
+        """Lengths of the sides of a cell ``[d]``."""
+        return np.diff(np.array(self.domain), axis=1)[:, 0] / np.array(self.shape)
+
     def points(self) -> Array:
         """The points of the grid ``[k, d]``, the last coordinate varying fastest."""
         axes = [
@@ -85,19 +97,34 @@ class Cells:
         ]
         return mesh(axes)
 
+    def middles(self) -> list[Array]:
+        """The middles of the cells along each coordinate."""
+        sides = zip(self.domain, self.sides, self.shape, strict=True)
+        return [low + side * (np.arange(count) + 0.5) for (low, _), side, count in sides]
+
+    def cell(self, states: ArrayLike) -> NDArray[np.intp]:
+        """The number of the cell that each state is in ``[n]``."""
+        rows = as_rows(states, self.dimension)
+        along = tuple(self._located(rows, axis)[0] for axis in range(self.dimension))
+        return np.asarray(np.ravel_multi_index(along, self.shape), dtype=np.intp)
+
+    def _located(self, rows: Array, axis: int) -> tuple[NDArray[np.intp], Array]:
+        """Along one coordinate, the cell of each state ``[n]`` and the share of its side that lies before the state."""
+        (low, high), steps = self.domain[axis], self.shape[axis]
+        place = (rows[:, axis] - low) / (high - low) * steps
+        place = place % steps if axis in self.periodic else np.clip(place, 0, steps)
+        before = np.minimum(place.astype(np.intp), steps - 1)
+        return before, place - before
+
     def corners(self, states: ArrayLike) -> tuple[NDArray[np.intp], Array]:
         """The hats that are not zero at each state ``[n, 2ᵈ]``, and their values, which add up to 1."""
         rows = as_rows(states, self.dimension)
         index, value = np.zeros((len(rows), 1), dtype=np.intp), np.ones((len(rows), 1))
-        for axis, ((low, high), count) in enumerate(zip(self.domain, self.counts, strict=True)):
-            steps = count if axis in self.periodic else count - 1
-            place = (rows[:, axis] - low) / (high - low) * steps
-            place = place % steps if axis in self.periodic else np.clip(place, 0, steps)
-            left = np.minimum(place.astype(np.intp), steps - 1)
-            share = (place - left)[:, None]
-            ends = np.stack([left, (left + 1) % count], axis=1)
+        for axis, count in enumerate(self.counts):
+            before, share = self._located(rows, axis)
+            ends, values = np.stack([before, (before + 1) % count], axis=1), np.stack([1 - share, share], axis=1)
             index = (index[:, :, None] * count + ends[:, None, :]).reshape(len(rows), 2 ** (axis + 1))
-            value = (value[:, :, None] * np.hstack([1 - share, share])[:, None, :]).reshape(len(rows), 2 ** (axis + 1))
+            value = (value[:, :, None] * values[:, None, :]).reshape(len(rows), 2 ** (axis + 1))
         return index, value
 
     def matrix(self, states: ArrayLike) -> Any:
@@ -109,7 +136,7 @@ class Cells:
         return csr_array((value.ravel(), index.ravel(), starts), shape=(len(index), self.size))
 
     def values(self, states: ArrayLike) -> Array:
-        """The same with all its zeros: ``[n, k]``."""
+        """ψ_i(s) for each state ``[n, k]``."""
         return np.asarray(self.matrix(states).toarray())
 
     def combined(self, states: ArrayLike, coefficients: Array) -> Array:
@@ -125,8 +152,9 @@ class Cells:
         for axis, count in enumerate(self.counts):
             second = diags_array([1.0, -2.0, 1.0], offsets=[0, 1, 2], shape=(max(count - 2, 0), count)).tocsr()
             if axis in self.periodic:
-                own = np.arange(count)
-                ones = (np.ones(2 * count), (np.tile(own, 2), np.concatenate([(own + 1) % count, (own - 1) % count])))
+                here = np.arange(count)
+                neighbours = np.concatenate([(here + 1) % count, (here - 1) % count])
+                ones = (np.ones(2 * count), (np.tile(here, 2), neighbours))
                 second = csr_array(ones, shape=(count, count)) - 2.0 * eye_array(count)
             before, behind = eye_array(prod(self.counts[:axis])), eye_array(prod(self.counts[axis + 1 :]))
             total = total + kron(kron(before, second.T @ second), behind)

@@ -119,6 +119,27 @@ def as_states(states: ArrayLike, domain: Domain, *, name: str = "states", first:
     return np.clip(rows, low, high)
 
 
+def into_domain(states: Array, domain: Domain, periodic: tuple[int, ...] = (), *, reflect: bool = False) -> Array:
+    """States ``[…, d]`` moved into the box: periodic coordinates wrapped, the others clipped, or reflected."""
+    low, high = np.array(domain).T
+    width = high - low
+    inside = states
+    if reflect:
+        inside = low + np.abs((states - low + width) % (2 * width) - width)  # the distance from low on the folded line
+    inside = np.clip(inside, low, high)
+    for axis in periodic:
+        values = states[..., axis]
+        wrapped = low[axis] + (values - low[axis]) % width[axis]
+        inside[..., axis] = np.where(values == high[axis], high[axis], wrapped)
+    return inside
+
+
+def uniform_states(domain: Domain, count: int, rng: np.random.Generator) -> Array:
+    """States ``[n, d]`` drawn uniformly from the box."""
+    low, high = np.array(domain).T
+    return np.asarray(low + (high - low) * rng.random((count, len(domain))))
+
+
 def as_actions(actions: Any, *, n_actions: int | None = None, first: int = 0) -> NDArray[np.intp]:
     """Turn ``[n]`` or ``[n, 1]`` into whole numbers 0, 1, … below ``n_actions``; rows are counted from ``first``."""
     raw = as_array(actions, "actions", first=first, instead="map names or torques to whole numbers 0, 1, …")

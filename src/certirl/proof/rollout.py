@@ -1,4 +1,8 @@
-"""The paper's own check of a reward: play the dynamics and count, without basis, matrix or program."""
+"""Rollouts as evidence for a reward, without basis, matrix or program.
+
+`rollout_check` is the paper's own check at some states: a test that a wrong reward fails, not a proof. `scenario` makes
+a statement about almost all states of a box, for boxes of many coordinates, where no certificate reaches every state.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +13,28 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from certirl.data.simulator import Simulator, as_generator, ask, check_rollouts, check_simulator, terminal_of
+from certirl.data.policy import as_policy
+from certirl.data.rollouts import returns
+from certirl.data.simulator import Simulator, as_generator, can_pair, check_rollouts, check_simulator
+from certirl.data.transitions import Transitions
 from certirl.fit.bellman import check_problem, rivals_of
-from certirl.functions.bounded import proved_range, trial_states, unit_of
-from certirl.functions.reward import known_expert, paid_at_an_end, unpack, values_of
-from certirl.ground.domain import Array, Domain, as_domain, as_states, describe, freeze
-from certirl.ground.doors import as_count
+from certirl.functions.bases import Legendre
+from certirl.functions.bounded import bounded, proved_range, trial_states, unit_of
+from certirl.functions.boxes import product
+from certirl.functions.inequalities import SELF_EVENTS, log_term, self_bounded
+from certirl.functions.reward import Reward, RewardLike, known_expert, paid_at_an_end, unpack, values_of
+from certirl.ground.domain import Array, Domain, as_domain, as_states, describe, freeze, uniform_states
+from certirl.ground.doors import as_count, as_probability
+from certirl.ground.progress import Report, check_progress, watched
+from certirl.proof.certify import check_delta, check_endless, check_noise
 
-# Rollouts played at once: memory stays flat however many are asked for.
-ROWS = 65_536
-MOST_STATES = 1_000_000  # to start from
-# The probability of a contradiction, shared by all comparisons, where the expert is right over these steps.
-LEVEL = 0.05
+ROWS = 65_536  # rollouts at once: memory stays flat however many are asked for
+MOST_STATES = 1_000_000  # start states
+LEVEL = 0.05  # probability that any comparison contradicts an expert who is right over these steps
+TEST_LEVEL = 0.1  # β: probability that the test of one state is wrong; the number of states makes up for it
+CUT = 1e-3  # share of the range of the value that the steps beyond the horizon may amount to
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,20 +43,20 @@ class RolloutCheck:
 
     Attributes:
         states: where the rollouts start ``[n, d]``.
-        advantage: the estimated differences, rivals in order ``[A − 1, n]``.
+        advantage: the estimated differences, alternative actions in order ``[A − 1, n]``.
         standard_error: of each ``[A − 1, n]``.
-        rivals: the actions compared with the expert's.
-        steps: how long a rollout is.
+        alternatives: the actions compared with the expert's ``[A − 1]``.
+        steps: the length of a rollout.
         samples: rollouts per start state and first action.
-        truncation: γ^steps·span(R)/(1 − γ), which the steps left out cannot exceed; the span is exact for an expansion,
-            otherwise that of the rewards seen.
+        truncation: γ^steps·span(R)/(1 − γ), a bound on the steps beyond; the span is exact for an expansion, otherwise
+            that of the rewards in the rollouts.
         domain: the box of states.
     """
 
     states: Array
     advantage: Array
     standard_error: Array
-    rivals: tuple[int, ...]
+    alternatives: tuple[int, ...]
     steps: int
     samples: int
     truncation: float
@@ -55,7 +67,7 @@ class RolloutCheck:
 
     @property
     def agrees(self) -> bool:
-        """The expert's action came out ahead of every rival at every start state."""
+        """The expert's action came out ahead of every alternative at every start state."""
         return bool((self.advantage > 0).all())
 
     @property
@@ -69,7 +81,7 @@ class RolloutCheck:
         return self._below(0.0)
 
     def _below(self, limit: float) -> int:
-        """How many differences lie below a limit beyond chance: one-sided, by the normal law."""
+        """How many differences lie below a limit beyond chance: one-sided, by the normal distribution."""
         beyond = NormalDist().inv_cdf(1 - LEVEL / self.advantage.size)
         return int((self.advantage < limit - beyond * self.standard_error).sum())
 
@@ -89,7 +101,7 @@ class RolloutCheck:
             [
                 f"Rollouts: of {self.advantage.size} comparisons {verdict}; {self.doubtful} within two standard errors",
                 f"  smallest difference {self.advantage[row, column]:.4g} ± {self.standard_error[row, column]:.2g} "
-                f"at s = {place} against action {self.rivals[row]}",
+                f"at s = {place} against action {self.alternatives[row]}",
                 f"  {self.samples:,} rollouts of {self.steps} steps from each of {len(self.states)} states "
                 f"of {describe(self.domain)}",
                 f"  cut off after {self.steps} steps: what follows is at most γ^{self.steps}·span(R)/(1 − γ) = "
@@ -109,10 +121,10 @@ def rollout_check(
     samples: int = 6000,
     rng: Any,
 ) -> RolloutCheck:
-    """Estimate D_a(s) = Σ γ^{t−1}E[R(s_t | π first) − R(s_t | a first)] by playing (the paper's check, appendix).
+    """Estimate D_a(s) = Σ γ^{t−1}E[R(s_t | π first) − R(s_t | a first)] by rollouts (the paper's check, appendix).
 
     Evidence at the start states only, and of a truncated sum: a test that a wrong reward fails, not a proof. All first
-    actions are played with the same random numbers, so that noise they share cancels.
+    actions get the same random numbers, so that noise they share cancels.
 
     Args:
         reward: a `Solution`, a `Reward`, or any function of states ``[n, d]``.
@@ -125,75 +137,49 @@ def rollout_check(
         samples: rollouts per start state and first action.
         rng: a seed or Generator.
     """
-    check_simulator(simulator)
-    function, discount, expert = unpack(reward, discount, known_expert(reward, expert))
-    if discount is None:
-        raise ValueError("a reward alone does not know the problem: pass discount, say discount=0.9")
-    discount = check_problem(discount, expert, simulator.n_actions, of_states=False)
+    function, discount, expert = _problem(reward, simulator, discount, expert)
     steps, samples = as_count(steps, "steps"), as_count(samples, "samples", least=2)
     generator, domain = as_generator(rng, "rollout_check", plain=True), as_domain(simulator.domain)
     start = _start_states(states, domain, generator)
     check_rollouts(len(start), samples, steps)
-    rivals = rivals_of(expert, simulator.n_actions)
-    play = _Play(simulator, function, domain, discount, expert, steps)
-    first, second = np.zeros((2, len(rivals), len(start)))
-    for begin in range(0, len(start) * samples, ROWS):
-        which = np.arange(begin, min(begin + ROWS, len(start) * samples)) % len(start)
-        (stream,) = generator.spawn(1)
-        own = play.returns(start[which], expert, copy.deepcopy(stream))
-        for row, rival in enumerate(rivals):
-            gap = own - play.returns(start[which], rival, copy.deepcopy(stream))
-            first[row] += np.bincount(which, gap, minlength=len(start))
-            second[row] += np.bincount(which, gap**2, minlength=len(start))
+    # In a power of two near their range, so that squares of differences of rewards do not underflow.
+    trial = values_of(function, trial_states(domain))
+    unit, ends = unit_of(float(np.ptp(trial)), float(np.abs(trial).max())), [np.inf, -np.inf]
+
+    def paid(rows: Array, terminal: bool) -> Array:
+        values = (paid_at_an_end if terminal else values_of)(function, rows) / unit
+        ends[:] = min(ends[0], float(values.min())), max(ends[1], float(values.max()))
+        return values
+
+    first, second = _differences(
+        simulator, start, paid, discount=discount, expert=expert, steps=steps, samples=samples, rng=generator
+    )
     mean = first / samples
     variance = np.maximum(second / samples - mean**2, 0.0) * samples / (samples - 1)
-    span = play.unit * (play.high - play.low) if (proved := proved_range(function)) is None else proved[1] - proved[0]
+    low, high = proved_range(function) or (unit * ends[0], unit * ends[1])
     return RolloutCheck(
         states=start,
-        advantage=play.unit * mean,
-        standard_error=play.unit * np.sqrt(variance / samples),
-        rivals=rivals,
+        advantage=unit * mean,
+        standard_error=unit * np.sqrt(variance / samples),
+        alternatives=rivals_of(expert, simulator.n_actions),
         steps=steps,
         samples=samples,
-        truncation=discount**steps * span / (1 - discount),
+        truncation=discount**steps * (high - low) / (1 - discount),
         domain=domain,
     )
 
 
-class _Play:
-    """Discounted rewards of rollouts, with the least and the largest reward met so far."""
-
-    def __init__(
-        self, simulator: Simulator, reward: Callable[..., Any], domain: Domain, discount: float, expert: int, steps: int
-    ) -> None:
-        self.simulator, self.reward, self.domain = simulator, reward, domain
-        self.discount, self.expert, self.steps = discount, expert, steps
-        self.low, self.high = np.inf, -np.inf
-        # In a power of two near their range, so that squares of differences of rewards do not underflow.
-        seen = values_of(reward, trial_states(domain))
-        self.unit = unit_of(float(np.ptp(seen)), float(np.abs(seen).max()))
-
-    def returns(self, states: Array, first: int, rng: np.random.Generator) -> Array:
-        """Σ γ^{t−1} R(s_t) over one rollout from each state, the expert acting after the first step: ``[n]``."""
-        total, weight, over = np.zeros(len(states)), 1.0, self._ended(states)
-        for step in range(self.steps):
-            moved = ask(self.simulator, states, first if step == 0 else self.expert, rng, self.domain)
-            states = np.where(over[:, None], states, moved)  # terminal states are absorbing
-            over = over | self._ended(states)
-            total += weight * self._rewards(states, over)
-            weight *= self.discount
-        return total
-
-    def _ended(self, states: Array) -> NDArray[np.bool_]:
-        ended = terminal_of(self.simulator)
-        return np.zeros(len(states), dtype=bool) if ended is None else ended(states)
-
-    def _rewards(self, states: Array, over: NDArray[np.bool_]) -> Array:
-        values = values_of(self.reward, states) / self.unit
-        if over.any():
-            values[over] = paid_at_an_end(self.reward, states[over]) / self.unit
-        self.low, self.high = min(self.low, float(values.min())), max(self.high, float(values.max()))
-        return values
+def _problem(
+    reward: Any, simulator: Simulator, discount: float | None, expert: int | None
+) -> tuple[RewardLike, float, int]:
+    """R as a function, γ and the expert's action: from a solution where not given."""
+    if isinstance(simulator, Transitions):
+        raise TypeError("rollouts need a simulator, since logged transitions cannot be continued: pass a simulator")
+    check_simulator(simulator)
+    function, discount, expert = unpack(reward, discount, known_expert(reward, expert))
+    if discount is None:
+        raise ValueError("a reward alone does not know the problem: pass discount, say discount=0.9")
+    return function, check_problem(discount, expert, simulator.n_actions, of_states=False), expert
 
 
 def _start_states(states: Any, domain: Domain, rng: np.random.Generator) -> Array:
@@ -202,8 +188,203 @@ def _start_states(states: Any, domain: Domain, rng: np.random.Generator) -> Arra
         if len(start) == 0:
             raise ValueError("states must hold at least one start state, got none")
         return start
-    states = as_count(states, "states", most=MOST_STATES, meaning="states [n, d], or how many to start from")
+    count = as_count(states, "states", most=MOST_STATES, meaning="states [n, d], or how many to start from")
+    if len(domain) > 1:
+        return uniform_states(domain, count, rng)
     low, high = np.array(domain).T
-    if len(domain) == 1:
-        return np.linspace(low, high, int(states)) if states > 1 else np.array([(low + high) / 2])
-    return np.asarray(low + (high - low) * rng.random((int(states), len(domain))))
+    return np.linspace(low, high, count) if count > 1 else np.array([(low + high) / 2])
+
+
+def _differences(
+    simulator: Simulator,
+    start: Array,
+    reward: Callable[[Array, bool], Array],
+    *,
+    discount: float,
+    expert: int,
+    steps: int,
+    samples: int,
+    rng: np.random.Generator,
+    paired: bool = True,
+    progress: bool | Report | None = False,
+) -> Array:
+    """Σ X and Σ X² of the differences X between the return of the expert's action and of another ``[2, A − 1, n]``."""
+    actions = [as_policy(action, simulator.n_actions) for action in (expert, *rivals_of(expert, simulator.n_actions))]
+    total, rows = np.zeros((2, len(actions) - 1, len(start))), len(start) * samples
+    blocks = (np.arange(begin, min(begin + ROWS, rows)) % len(start) for begin in range(0, rows, ROWS))
+    for which in watched(blocks, rows, len, progress, unit="rollouts"):
+        streams = rng.spawn(1) * len(actions) if paired else rng.spawn(len(actions))
+        best = np.zeros(0)
+        for row, (action, stream) in enumerate(zip(actions, streams, strict=True)):
+            policies, own = [action, *actions[:1] * (steps - 1)], copy.deepcopy(stream)
+            sums = returns(simulator, start[which], policies, reward, discount=discount, rng=own)
+            if row == 0:
+                best = sums
+                continue
+            for power in (1, 2):
+                total[power - 1, row - 1] += np.bincount(which, (best - sums) ** power, minlength=len(start))
+    return total
+
+
+@dataclass(frozen=True, eq=False)
+class Scenario:
+    """With probability 1 − δ, D_a(s) ≥ ``margin`` for all actions a but the expert's, at all but a share ε of states.
+
+    This is no certificate: it does not say which states are the exceptions, nor how wrong the reward is there.
+
+    Attributes:
+        margin: m, the largest that the tests support; not positive if they support nothing.
+        share: ε.
+        delta: the probability that the statement is false.
+        distribution: from which the states are drawn, in words.
+        states: where the tests were made ``[N, d]``.
+        bounds: their lower confidence bounds on D(s) = min_a D_a(s), each wrong with probability β at most ``[N]``.
+        ignored: how many of the lowest bounds may lie below the margin.
+        level: β.
+        samples: rollouts per state and first action.
+        steps: the length of a rollout.
+        truncation: γ^steps·span(R)/(1 − γ), subtracted from every bound.
+        expert: the expert's action.
+        assumptions: what must be true besides, in words.
+    """
+
+    margin: float
+    share: float
+    delta: float
+    distribution: str
+    states: Array
+    bounds: Array
+    ignored: int
+    level: float
+    samples: int
+    steps: int
+    truncation: float
+    expert: int
+    assumptions: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        freeze(self)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the margin is positive."""
+        return self.margin > 0
+
+    def __str__(self) -> str:
+        most = f"all but a share {self.share:g} of the states drawn from {self.distribution}"
+        if self.holds:
+            first = f"With probability {1 - self.delta:g}, at {most}, action {self.expert} is better than every other"
+            first += f" by at least {self.margin:.4g}."
+        else:
+            first = f"Nothing is shown about {most}: the margin that the tests support is {self.margin:.4g}."
+        tests = f"{len(self.states):,} states, {self.samples:,} rollouts of {self.steps} steps for each action"
+        lowest = f"the lowest bound is {self.bounds.min():.4g}, the median {np.median(self.bounds):.4g}"
+        return "\n".join(
+            [
+                first,
+                f"  tested at {tests}; {lowest}",
+                "  not said: which states are exceptions, and how wrong the reward is there; this is no certificate",
+                *(f"  assumed: {assumption}" for assumption in self.assumptions),
+            ]
+        )
+
+
+def scenario(
+    reward: Any,
+    simulator: Simulator,
+    *,
+    share: float = 0.01,
+    delta: float = 0.05,
+    discount: float | None = None,
+    expert: int | None = None,
+    states: int | None = None,
+    samples: int = 1_000,
+    rng: Any = None,
+    reward_range: tuple[float, float] | None = None,
+    paired: bool | None = None,
+    progress: bool | Report | None = None,
+) -> Scenario:
+    """Show, by rollouts from random states, that the expert's action is better at all but a small share of the states.
+
+    States are drawn uniformly from the box and each is put to a test: rollouts that begin with the expert's action and
+    with another, and continue with the expert's, bound D(s) = min_a D_a(s) from below. A wrong bound has probability β
+    at most, so if D(s) < m at more than a share ε of the states, a test would say "at least m" with probability
+    1 − ε(1 − β) at most, and so many tests in agreement would be improbable. Nothing is assumed of bases, columns or
+    tails, and nothing is said about which states are exceptions.
+
+    Args:
+        reward: a `Solution`, a `Reward`, or any bounded function of states ``[n, d]``.
+        simulator: the dynamics.
+        share: ε, the share of states that may be exceptions.
+        delta: the probability that the statement is false.
+        discount: γ; known from a solution.
+        expert: the expert's action; known from a solution, otherwise 0.
+        states: how many states to test; left out, the fewest that suffice. With more, some bounds may be low.
+        samples: rollouts per state and first action.
+        rng: a seed or Generator.
+        reward_range: bounds on the reward; needed for a plain function.
+        paired: the same random numbers for all first actions; left out, where a trial shows that rows keep them.
+        progress: True, False, a function ``(done, total)``, or None for a line if standard error is a terminal.
+    """
+    check_progress(progress)
+    function, discount, expert = _problem(reward, simulator, discount, expert)
+    share, delta = as_probability(share, "share"), check_delta(delta)
+    samples = as_count(samples, "samples", least=2, meaning="a whole number of rollouts")
+    check_endless(simulator)
+    check_noise(simulator)
+    steps = max(int(np.ceil(np.log(CUT) / np.log(discount))), 1)
+    count, ignored = _how_many(share, delta, states, samples, steps)
+    domain, generator = as_domain(simulator.domain), as_generator(rng, "scenario")
+    if reward_range is None and not isinstance(function, Reward):
+        raise ValueError("a reward that is a plain function needs reward_range=(low, high)")
+    known = bounded(function, domain, reward_range).normalised()
+    span, middle = known.high - known.low, (known.low + known.high) / 2
+    start = uniform_states(domain, count, generator)
+    trial = Legendre(2) if len(domain) == 1 else product(*[Legendre(2)] * len(domain))
+    paired = can_pair(simulator, trial, generator, asked=paired)
+    sums = _differences(
+        simulator,
+        start,
+        lambda rows, _: np.asarray(known(rows) - middle),  # a large constant would cost digits
+        discount=discount,
+        expert=expert,
+        steps=steps,
+        samples=samples,
+        rng=generator,
+        paired=paired,
+        progress=progress,
+    )
+    L = log_term(SELF_EVENTS * (simulator.n_actions - 1), TEST_LEVEL)
+    truncation = discount**steps * span / (1 - discount)
+    radius = self_bounded(sums[1], span * (1 - discount**steps) / (1 - discount), L)
+    bounds = known.unit * (((sums[0] - radius) / samples).min(axis=0) - truncation)
+    rows = " (rows do not share random numbers)" if paired else ""
+    independence = f"the simulator is the dynamics, and its draws at different rows are independent{rows}"
+    return Scenario(
+        margin=float(np.sort(bounds)[ignored]),
+        share=share,
+        delta=delta,
+        distribution=f"the uniform distribution on {describe(domain)}",
+        states=start,
+        bounds=bounds,
+        ignored=ignored,
+        level=TEST_LEVEL,
+        samples=samples,
+        steps=steps,
+        truncation=known.unit * truncation,
+        expert=expert,
+        assumptions=(independence, *known.assumptions),
+    )
+
+
+def _how_many(share: float, delta: float, states: Any, samples: int, steps: int) -> tuple[int, int]:
+    """How many states to test, and how many of the lowest bounds to ignore: Binomial(N, ε(1 − β)) ≤ k rarely."""
+    from scipy.stats import binom
+
+    chance = share * (1 - TEST_LEVEL)
+    least = int(np.ceil(np.log(delta) / np.log1p(-chance)))
+    count = least if states is None else as_count(states, "states")
+    if count < least:
+        raise ValueError(f"a share of {share:g} at delta={delta:g} needs at least {least:,} states, got {states}")
+    check_rollouts(count, samples, steps)
+    return count, int(np.searchsorted(binom.cdf(np.arange(count), count, chance), delta, side="right")) - 1
