@@ -11,8 +11,8 @@ import pytest
 
 import certirl.environments.gym
 from certirl.data.simulator import as_generator, check_simulator
-from certirl.environments.classic import placed
-from certirl.environments.spaces import Stepped, Transitioned
+from certirl.environments.spaces import Stepped
+from certirl.ground.domain import into_domain
 
 KNOWN = {"MountainCar-v0": None, "Pendulum-v1": [-2.0, 0.0, 2.0], "CartPole-v1": None}
 
@@ -41,7 +41,7 @@ def test_every_row_is_what_the_environments_own_step_does(name):
         after, rewards = simulator.step(states, action)
         for row, state in enumerate(states):
             theirs, reward, terminated = own_step(name, state, control)
-            inside = placed(theirs[None], simulator.domain, simulator.periodic)[0]
+            inside = into_domain(theirs[None], simulator.domain, simulator.periodic)[0]
             assert np.allclose(after[row], inside, rtol=0, atol=1e-9)
             assert reward == pytest.approx(rewards[row], abs=1e-9)
             assert simulator.terminal(after[row : row + 1])[0] == terminated
@@ -107,11 +107,11 @@ def test_the_environment_given_is_left_as_it_is():
     assert np.array_equal(env.step(1)[0], twin.step(1)[0])
 
 
-def test_angles_go_around_and_other_coordinates_stop():
+def test_periodic_coordinates_are_wrapped_and_others_stop():
     domain = ((-np.pi, np.pi), (-1.0, 1.0))
     states = np.array([[np.pi + 0.1, 1.2], [-7.0, -0.5]])
-    assert np.allclose(placed(states, domain, (0,)), [[-np.pi + 0.1, 1.0], [-7.0 + 2 * np.pi, -0.5]])
-    assert np.allclose(placed(states, domain, (0,), reflect=True)[:, 1], [0.8, -0.5])
+    assert np.allclose(into_domain(states, domain, (0,)), [[-np.pi + 0.1, 1.0], [-7.0 + 2 * np.pi, -0.5]])
+    assert np.allclose(into_domain(states, domain, (0,), reflect=True)[:, 1], [0.8, -0.5])
     simulator = certirl.gym.simulator("Pendulum-v1", actions=3)
     assert simulator.periodic == (0,)
     after = simulator.sample(np.array([[3.1, 8.0]]), 2, np.random.default_rng(0))
@@ -219,7 +219,7 @@ class Reset:
 
 def test_objects_with_a_transition_are_simulators():
     simulator = certirl.gym.simulator(Reset())
-    assert isinstance(simulator.physics, Transitioned)
+    assert isinstance(simulator.physics, Stepped) and not simulator.thread_safe
     states = np.array([[0.0, 0.5], [1.0, 0.0]])
     assert simulator.sample(states, 1, np.random.default_rng(0)).tolist() == [[0.3, 0.8], [1.0, 0.0]]
     assert simulator.reward(states, 1).tolist() == pytest.approx([1.1, 0.0])

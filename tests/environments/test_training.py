@@ -43,7 +43,8 @@ def test_rewards_are_divided_by_their_size_and_are_those_named(training, kind):
 
 
 def test_without_the_library_it_says_what_to_install():
-    code = f"import sys; sys.modules['stable_baselines3'] = None; sys.argv = ['training.py', '--fast']; " \
+    code = f"import sys; sys.modules['stable_baselines3'] = None; sys.path.insert(0, {str(PATH.parent)!r}); " \
+           f"sys.argv = ['training.py', '--fast']; " \
            f"import runpy; runpy.run_path({str(PATH)!r}, run_name='__main__')"  # fmt: skip
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert 'ImportError: training needs Stable-Baselines3: pip install "certirl[training]"' in done.stderr

@@ -1,12 +1,12 @@
-"""The classic-control environments' physics for many states at once; `gym` checks each against its `step` before use.
+"""The classic-control environments' physics for many states at once; compared with their own ``step`` before use.
 
-The constants are read from the environment, so that one with another gravity is another physics. What is written here
-is never trusted: an environment whose own step disagrees, say a subclass with wind, is stepped row by row instead.
+The constants are read from the environment, so that one with another gravity has other physics. An environment whose
+own step disagrees, say a subclass with wind, is stepped row by row instead.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -18,11 +18,11 @@ Bounds = tuple[tuple[float, float], ...]
 
 
 class Physics(Protocol):
-    """What an environment does in state coordinates, for states ``[n, d]`` that are not terminal."""
+    """One step of an environment in state coordinates, for states ``[n, d]`` that are not terminal."""
 
     @property
     def periodic(self) -> tuple[int, ...]:
-        """Coordinates that go around."""
+        """Periodic coordinates."""
         ...
 
     @property
@@ -40,7 +40,7 @@ class Physics(Protocol):
         ...
 
     def terminal(self, states: Array) -> NDArray[np.bool_]:
-        """Which states end an episode ``[n]``."""
+        """Which states are terminal ``[n]``."""
         ...
 
 
@@ -50,80 +50,62 @@ class MountainCar:
 
     force: float
     gravity: float
-    speed: float
-    left: float
-    right: float
-    goal: float
+    max_speed: float
+    min_position: float
+    max_position: float
+    goal_position: float
     goal_velocity: float
     periodic: ClassVar[tuple[int, ...]] = ()
     thread_safe: ClassVar[bool] = True
 
-    @classmethod
-    def of(cls, env: Any) -> MountainCar:
-        """With the constants of an environment."""
-        return cls(
-            env.force,
-            env.gravity,
-            env.max_speed,
-            env.min_position,
-            env.max_position,
-            env.goal_position,
-            env.goal_velocity,
-        )
-
     @property
     def bounds(self) -> Bounds:
         """Those of the observations."""
-        return ((self.left, self.right), (-self.speed, self.speed))
+        return ((self.min_position, self.max_position), (-self.max_speed, self.max_speed))
 
     def step(self, states: Array, control: int, rng: Any = None) -> tuple[Array, Array]:
         """Gravity and the motor; the left wall stops the car."""
         position, velocity = states.T
         velocity = velocity + ((control - 1) * self.force + np.cos(3 * position) * (-self.gravity))
-        velocity = np.clip(velocity, -self.speed, self.speed)
-        position = np.clip(position + velocity, self.left, self.right)
-        velocity = np.where((position == self.left) & (velocity < 0), 0.0, velocity)
+        velocity = np.clip(velocity, -self.max_speed, self.max_speed)
+        position = np.clip(position + velocity, self.min_position, self.max_position)
+        velocity = np.where((position == self.min_position) & (velocity < 0), 0.0, velocity)
         return np.column_stack([position, velocity]), np.full(len(states), -1.0)
 
     def terminal(self, states: Array) -> NDArray[np.bool_]:
         """At the goal, and not rolling back."""
-        return (states[:, 0] >= self.goal) & (states[:, 1] >= self.goal_velocity)
+        return (states[:, 0] >= self.goal_position) & (states[:, 1] >= self.goal_velocity)
 
 
 @dataclass(frozen=True)
 class Pendulum:
     """Angle θ (0 is upright) and angular velocity; the observation holds cos θ and sin θ instead of θ."""
 
-    gravity: float
-    mass: float
-    length: float
+    g: float
+    m: float
+    l: float  # noqa: E741  # the environment's name of the length
     dt: float
-    speed: float
-    torque: float
+    max_speed: float
+    max_torque: float
     periodic: ClassVar[tuple[int, ...]] = (0,)
     thread_safe: ClassVar[bool] = True
-
-    @classmethod
-    def of(cls, env: Any) -> Pendulum:
-        """With the constants of an environment."""
-        return cls(env.g, env.m, env.l, env.dt, env.max_speed, env.max_torque)
 
     @property
     def bounds(self) -> Bounds:
         """A full turn, and the largest speed."""
-        return ((-np.pi, np.pi), (-self.speed, self.speed))
+        return ((-np.pi, np.pi), (-self.max_speed, self.max_speed))
 
     def step(self, states: Array, control: Any, rng: Any = None) -> tuple[Array, Array]:
         """Gravity and a torque; the angle is not wrapped here."""
         angle, speed = states.T
-        torque = np.clip(np.ravel(control)[0], -self.torque, self.torque)
+        torque = np.clip(np.ravel(control)[0], -self.max_torque, self.max_torque)
         cost = (((angle + np.pi) % (2 * np.pi)) - np.pi) ** 2 + 0.1 * speed**2 + 0.001 * torque**2
-        pull = 3 * self.gravity / (2 * self.length) * np.sin(angle) + 3.0 / (self.mass * self.length**2) * torque
-        speed = np.clip(speed + pull * self.dt, -self.speed, self.speed)
+        pull = 3 * self.g / (2 * self.l) * np.sin(angle) + 3.0 / (self.m * self.l**2) * torque
+        speed = np.clip(speed + pull * self.dt, -self.max_speed, self.max_speed)
         return np.column_stack([angle + speed * self.dt, speed]), -cost
 
     def terminal(self, states: Array) -> NDArray[np.bool_]:
-        """Never."""
+        """None."""
         return np.zeros(len(states), dtype=bool)
 
 
@@ -136,71 +118,62 @@ class CartPole:
     total_mass: float
     length: float
     polemass_length: float
-    force: float
+    force_mag: float
     tau: float
-    euler: bool
-    widest: float
-    steepest: float
-    sutton_barto: bool
+    kinematics_integrator: str
+    x_threshold: float
+    theta_threshold_radians: float
+    _sutton_barto_reward: bool = False
     periodic: ClassVar[tuple[int, ...]] = ()
     thread_safe: ClassVar[bool] = True
 
     # The box reaches a little beyond the thresholds: states that lie there are terminal, and must lie somewhere.
     BEYOND: ClassVar[float] = 1.1
 
-    @classmethod
-    def of(cls, env: Any) -> CartPole:
-        """With the constants of an environment."""
-        return cls(
-            env.gravity,
-            env.masspole,
-            env.total_mass,
-            env.length,
-            env.polemass_length,
-            env.force_mag,
-            env.tau,
-            env.kinematics_integrator == "euler",
-            env.x_threshold,
-            env.theta_threshold_radians,
-            bool(getattr(env, "_sutton_barto_reward", False)),
-        )
-
     @property
     def bounds(self) -> Bounds:
         """A tenth beyond the thresholds; nothing bounds the velocities."""
-        x, angle, free = self.BEYOND * self.widest, self.BEYOND * self.steepest, (-np.inf, np.inf)
+        x, angle, free = self.BEYOND * self.x_threshold, self.BEYOND * self.theta_threshold_radians, (-np.inf, np.inf)
         return ((-x, x), free, (-angle, angle), free)
 
     def step(self, states: Array, control: int, rng: Any = None) -> tuple[Array, Array]:
         """One push from the left or from the right."""
         x, v, angle, spin = states.T
-        push = self.force if control == 1 else -self.force
+        push = self.force_mag if control == 1 else -self.force_mag
         cos, sin = np.cos(angle), np.sin(angle)
         temp = (push + self.polemass_length * spin**2 * sin) / self.total_mass
         lever = self.length * (4.0 / 3.0 - self.masspole * cos**2 / self.total_mass)
         torque = (self.gravity * sin - cos * temp) / lever
         pull = temp - self.polemass_length * torque * cos / self.total_mass
-        if self.euler:
+        if self.kinematics_integrator == "euler":
             after = [x + self.tau * v, v + self.tau * pull, angle + self.tau * spin, spin + self.tau * torque]
         else:
             v, spin = v + self.tau * pull, spin + self.tau * torque
             after = [x + self.tau * v, v, angle + self.tau * spin, spin]
         next_states = np.column_stack(after)
         fallen = self.terminal(next_states)
-        return next_states, -fallen.astype(float) if self.sutton_barto else np.ones(len(states))
+        return next_states, -fallen.astype(float) if self._sutton_barto_reward else np.ones(len(states))
 
     def terminal(self, states: Array) -> NDArray[np.bool_]:
         """The cart is out of the track, or the pole has fallen."""
-        return (np.abs(states[:, 0]) > self.widest) | (np.abs(states[:, 2]) > self.steepest)
+        return (np.abs(states[:, 0]) > self.x_threshold) | (np.abs(states[:, 2]) > self.theta_threshold_radians)
+
+
+_PHYSICS: dict[str, Any] = {"MountainCarEnv": MountainCar, "PendulumEnv": Pendulum, "CartPoleEnv": CartPole}
 
 
 def physics_of(env: Any) -> Physics | None:
-    """The physics written here for an environment (unwrapped), by the name of its class or of one it is made from."""
-    known = {"MountainCarEnv": MountainCar, "PendulumEnv": Pendulum, "CartPoleEnv": CartPole}
-    for kind in type(env).__mro__:
-        if kind.__name__ in known:
-            try:
-                return known[kind.__name__].of(env)  # type: ignore[attr-defined]
-            except AttributeError:  # another class of that name
-                return None
-    return None
+    """The physics of an environment (unwrapped), by the name of its class or of one that it inherits from.
+
+    Fields have the names that the environment's attributes have; one of another class of that name lacks some of them.
+    """
+    names = [kind.__name__ for kind in type(env).__mro__ if kind.__name__ in _PHYSICS]
+    if not names:
+        return None
+    kind = _PHYSICS[names[0]]
+    constants = {field.name: getattr(env, field.name) for field in fields(kind) if hasattr(env, field.name)}
+    try:
+        physics: Physics = kind(**constants)
+    except TypeError:  # a constant is missing
+        return None
+    return physics

@@ -1,268 +1,42 @@
 """Gymnasium environments as simulators, as sources of logged episodes, and as places to try a learned reward.
 
     env = gymnasium.make("Pendulum-v1")
-    simulator = certirl.gym.simulator(env, actions=[-2, 0, 2])       # states (θ, θ̇), θ around a circle
+    simulator = certirl.gym.simulator(env, actions=[-2, 0, 2])       # states (θ, θ̇), θ periodic
     plan = certirl.planning.plan(simulator, discount=0.99)           # an expert, from the environment's own reward
     log = certirl.gym.rollouts(env, plan, episodes=20, rng=0, actions=[-2, 0, 2])
 
-Everything here works in state coordinates: what ``env.unwrapped.state`` holds, or what a ``get_state`` hook says.
+Everything here works in state coordinates: what ``env.unwrapped.state`` holds, or what a ``get_state`` hook returns.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from certirl.data.episodes import Episode
+from certirl.data.policy import Policy, as_policy
+from certirl.data.rollouts import Step, choose, uniform_policy, walk
 from certirl.data.simulator import as_generator
-from certirl.environments.classic import Physics, physics_of
-from certirl.environments.playing import play
-from certirl.environments.spaces import (
-    EnvSimulator,
-    Reader,
-    Stepped,
-    Transitioned,
-    controls_of,
-    deviations,
-    read_state,
-    space_bounds,
-    state_of,
-    unwrapped,
-    write_state,
-)
-from certirl.ground.domain import Array, Domain, as_axes, as_domain, describe
-from certirl.ground.domain import into_domain as placed
+from certirl.environments.simulators import EnvSimulator, simulator
+from certirl.environments.spaces import Reader, controls_of, state_reader
+from certirl.functions.reward import paid_at_an_end, unpack, values_of
+from certirl.ground.domain import Array, as_domain, into_domain
+from certirl.ground.doors import as_count
 
 try:
     import gymnasium
 except ImportError:
     raise ImportError('certirl.gym needs gymnasium, 1.0 or later: pip install "certirl[gym]"') from None
 
-from certirl.environments.rewarding import RewardWrapper
+__all__ = ["EnvSimulator", "RewardWrapper", "episode_returns", "rollouts", "simulator"]
 
-__all__ = ["RewardWrapper", "episode_returns", "rollouts", "simulator"]
-
-# Wrappers that leave the dynamics alone.
-HARMLESS = (
-    "Autoreset",
-    "HumanRendering",
-    "NormalizeReward",
-    "OrderEnforcing",
-    "PassiveEnvChecker",
-    "RecordEpisodeStatistics",
-    "RecordVideo",
-    "RenderCollection",
-    "RewardWrapper",
-    "TimeLimit",
-    "TransformReward",
-)
-PROBES = 64  # states at which vectorised physics must agree with the environment's own step
-AGREEMENT = 1e-9  # of the width of a coordinate
-_TRIAL_EPISODES, _TRIAL_STEPS, _WIDER = 100, 500, 1.2  # where bounds come from random play
-
-
-def simulator(
-    env: Any,
-    *,
-    actions: int | Sequence[Any] | None = None,
-    domain: Any = None,
-    periodic: Sequence[int] | None = None,
-    noise: float | Sequence[float] = 0.0,
-    set_state: Callable[[Any, Array], None] | None = None,
-    get_state: Callable[[Any], Any] | None = None,
-    terminal: Callable[[Array], Any] | None = None,
-    rng: Any = 0,
-) -> EnvSimulator:
-    """Make a simulator of an environment whose state can be set.
-
-    MountainCar, Pendulum and CartPole are vectorised; the physics is compared with the environment's own ``step``
-    first, and an environment that disagrees is stepped row by row, as is every other one (about 10 µs a row). The
-    environment is copied, if it can be, and stays as it is; its wrappers are left out.
-
-    Args:
-        env: a gymnasium environment or the name of one; or an object with ``transition(state, action)``, as in seals.
-        actions: of a Box action space, the controls to choose from (``[-2, 0, 2]``) or how many evenly spaced levels;
-            of a Discrete one, some of its actions. All of them if left out.
-        domain: one (low, high) per coordinate; what the environment says if left out, and where it says nothing a
-            fifth more than the range of random play.
-        periodic: coordinates that go around, such as angles; known for Pendulum.
-        noise: standard deviation of the process noise as a share of the width of each coordinate: one for all, or one
-            for each.
-        set_state: ``set_state(env, state)``, for environments that keep it elsewhere than in ``env.unwrapped.state``.
-        get_state: ``get_state(env)``, likewise.
-        terminal: states ``[n, d]`` to whether they end an episode ``[n]``; known for the environments named above.
-        rng: for the random play behind estimated bounds, and the states at which physics is compared.
-    """
-    made = _opened(env)
-    controls = controls_of(made.action_space, actions)
-    around = None if periodic is None else as_axes(periodic, 1000)  # how many coordinates there are is not known yet
-    # With hooks of its own an environment has coordinates of its own.
-    written = None if terminal or get_state or set_state else physics_of(unwrapped(made))
-    hooks = get_state or read_state, set_state or write_state, terminal
-    stepped = _stepped(made, written, *hooks, around, domain)
-    generator = as_generator(rng, "gym.simulator")
-    box, notes = _box(domain, stepped if written is None else written, stepped, controls, generator)
-    around = around if around is not None else () if written is None else written.periodic
-    around = as_axes(around, len(box))
-    physics: Physics = stepped
-    if written is not None:
-        physics = _trusted(written, stepped, controls, box, generator)
-        if physics is not written:
-            notes.append("its step is not that of the environment it is made from, so that it is stepped row by row")
-    name = type(stepped.env).__name__.removesuffix("Env")
-    found = EnvSimulator(name, physics, controls, box, around, deviations(noise, box), tuple(notes))
-    return replace(found, notes=(*notes, *_stopped(found, generator)), random=_is_random(found, generator))
-
-
-def _opened(env: Any) -> Any:
-    """The environment by its name, or a copy of the one given; itself if it cannot be copied."""
-    if isinstance(env, str):
-        return gymnasium.make(env)
-    if not hasattr(env, "action_space"):
-        raise TypeError(f"{type(env).__name__} is no environment: it has no action_space")
-    layer = env
-    while layer is not unwrapped(env) and hasattr(layer, "env"):
-        if type(layer).__name__ not in HARMLESS:
-            raise ValueError(
-                f"{type(layer).__name__} may change what a step does, and a simulator asks the environment inside: "
-                "pass env.unwrapped, with actions as it takes them"
-            )
-        layer = layer.env
-    try:
-        return copy.deepcopy(env)
-    except (TypeError, AttributeError, RuntimeError):  # windows, sockets, compiled engines
-        return env
-
-
-def _stepped(
-    env: Any,
-    known: Physics | None,
-    read: Reader,
-    write: Any,
-    terminal: Any,
-    periodic: tuple[int, ...] | None,
-    domain: Any,
-) -> Stepped | Transitioned:
-    """The environment behind the interface of physics."""
-    inner, around = unwrapped(env), periodic or ()
-    if hasattr(inner, "transition"):
-        space = getattr(inner, "state_space", inner.observation_space)
-        dimension = len(as_domain(domain)) if domain is not None else int(np.prod(space.shape or (1,)))
-        bounds = as_domain(domain) if domain is not None else space_bounds(space, dimension)
-        return Transitioned(inner, terminal, bounds, around)
-    observation, _ = env.reset(seed=0)
-    state = state_of(env, read)
-    if known is not None:
-        return Stepped(inner, read, write, known.terminal, known.bounds, known.periodic)
-    if domain is not None:
-        return Stepped(inner, read, write, terminal, as_domain(domain), around)
-    bounds = space_bounds(env.observation_space, len(state))
-    if not np.allclose(np.ravel(observation), state, rtol=1e-5, atol=1e-6):
-        raise ValueError(
-            f"the state {state.tolist()} of {type(inner).__name__} is not what is observed, "
-            f"{np.ravel(observation).tolist()}: pass domain=((low, high), …) of the state"
-        )
-    return Stepped(inner, read, write, terminal, bounds, around)
-
-
-def _box(
-    domain: Any, physics: Physics, stepped: Physics, controls: Sequence[Any], rng: np.random.Generator
-) -> tuple[Domain, list[str]]:
-    """The domain given or known, and what random play says where nothing is known."""
-    if domain is not None:
-        box = as_domain(domain)
-        if len(box) != len(physics.bounds):
-            raise ValueError(f"the state has {len(physics.bounds)} coordinates but the domain {describe(box)} does not")
-        return box, []
-    bounds = np.array(physics.bounds)
-    free = np.flatnonzero(~np.isfinite(bounds).all(axis=1))
-    if not free.size:
-        return as_domain(bounds), []
-    if isinstance(stepped, Transitioned):
-        raise ValueError(f"coordinate {free[0]} of the state is unbounded: pass domain=((low, high), …)")
-    low, high = _seen(stepped, controls, rng)
-    reach = _WIDER * np.maximum(np.abs(low), np.abs(high))  # even around zero, as boxes without bounds mostly are
-    for axis in free:
-        bounds[axis] = np.where(np.isfinite(bounds[axis]), bounds[axis], [-reach[axis], reach[axis]])
-    found = as_domain(bounds)
-    told = ", ".join(f"coordinate {axis} in [{found[axis][0]:.4g}, {found[axis][1]:.4g}]" for axis in free)
-    return found, [f"bounds estimated from {_TRIAL_EPISODES} episodes of random play: {told}; domain=… sets them"]
-
-
-def _seen(stepped: Any, controls: Sequence[Any], rng: np.random.Generator) -> tuple[Array, Array]:
-    """The least and largest coordinates of states met by random play."""
-    states = []
-    for _ in range(_TRIAL_EPISODES):
-        stepped.env.reset(seed=int(rng.integers(2**31)))
-        for _ in range(_TRIAL_STEPS):
-            _, _, terminated, truncated, _ = stepped.env.step(controls[int(rng.integers(len(controls)))])
-            states.append(state_of(stepped.env, stepped.read))
-            if terminated or truncated:
-                break
-    return np.min(states, axis=0), np.max(states, axis=0)
-
-
-def _uniform(box: Domain, count: int, rng: np.random.Generator) -> Array:
-    low, high = np.array(box).T
-    return low + (high - low) * rng.random((count, len(box)))
-
-
-def _trusted(written: Physics, stepped: Any, controls: Sequence[Any], box: Domain, rng: np.random.Generator) -> Physics:
-    """The vectorised physics if it does what the environment's own step does at random states, else the latter."""
-    states = _uniform(box, PROBES, rng)
-    states = states[~written.terminal(states)]
-    width = np.diff(np.array(box), axis=1)[:, 0]
-    for control in controls:
-        ours, our_rewards = written.step(states, control)
-        for row, state in enumerate(states):
-            stepped.write(stepped.env, state.copy())
-            _, reward, terminated, _, _ = stepped.env.step(control)
-            theirs = state_of(stepped.env, stepped.read)
-            alike = np.abs(theirs - ours[row]) <= AGREEMENT * width
-            ends = bool(written.terminal(theirs[None])[0])
-            if not alike.all() or abs(reward - our_rewards[row]) > AGREEMENT or bool(terminated) != ends:
-                return stepped
-    return written
-
-
-def _is_random(found: EnvSimulator, rng: np.random.Generator) -> bool:
-    """Whether the environment's own step answers differently when it is asked again."""
-    if found.thread_safe:
-        return False
-    states = _uniform(found.domain, 16, rng)
-    for action in range(found.n_actions):
-        one, other = (found.step(states, action, stream)[0] for stream in rng.spawn(2))
-        if not np.array_equal(one, other):
-            return True
-    return False
-
-
-def _stopped(found: EnvSimulator, rng: np.random.Generator) -> list[str]:
-    """What share of next states leaves the box by which coordinate, from states drawn evenly."""
-    states = _uniform(found.domain, 4096 if found.thread_safe else 128, rng)
-    states = states[~found.terminal(states)]
-    low, high = np.array(found.domain).T
-    beyond = np.zeros(len(low))
-    for control in found.controls if len(states) else ():
-        moved, _ = found.physics.step(states, control, rng)
-        outside = (moved < low - 1e-9 * (high - low)) | (moved > high + 1e-9 * (high - low))
-        ended = found.physics.terminal(placed(moved, found.domain, found.periodic))
-        lost = found.physics.terminal(moved) & ~ended
-        if lost.any():
-            raise ValueError(
-                f"the domain {describe(found.domain)} has no room for terminal states such as "
-                f"{moved[lost.argmax()].tolist()}: put on its edge it would be no longer terminal; widen the domain"
-            )
-        beyond += (outside & ~ended[:, None]).mean(axis=0) / found.n_actions
-    return [
-        f"{share:.1%} of next states leave the box in coordinate {axis} and are stopped at its edge"
-        for axis, share in enumerate(beyond)
-        if share > 0 and axis not in found.periodic
-    ]
+SIDE_BY_SIDE = 64  # episodes at once, so that a policy is asked about many states in one call
 
 
 def rollouts(
@@ -276,23 +50,37 @@ def rollouts(
     get_state: Reader | None = None,
     on: str = "state",
 ) -> tuple[Episode, ...]:
-    """Play episodes and keep them: states with the last one included, actions, rewards, and whether the last is final.
+    """Episodes of a policy: states with the last one, actions, rewards, and whether the last state is terminal.
 
     `certirl.from_episodes` makes logged transitions of them.
 
     Args:
-        env: a gymnasium environment, with its time limit; it is copied.
-        policy: an action, a function of states ``[n, d]``, an object with ``predict``; None plays at random.
+        env: a gymnasium environment, with its time limit, or the name of one; it is copied.
+        policy: an action, a function of states ``[n, d]``, an object with ``predict``; random actions if left out.
         episodes: how many.
         rng: a seed or Generator; an episode does not depend on how many there are.
         steps: cut episodes off after so many, if the environment does not do so earlier.
         actions: as for `simulator`.
         get_state: as for `simulator`.
-        on: "state" or "observation": what the policy is asked about.
+        on: "state" or "observation": what the policy is a function of.
     """
-    made = gymnasium.make(env) if isinstance(env, str) else env
-    asked = {"steps": steps, "actions": actions, "get_state": get_state, "on": on}
-    return play(made, policy, episodes=episodes, rng=rng, **asked)  # type: ignore[arg-type]
+    env = gymnasium.make(env) if isinstance(env, str) else env
+    episodes, steps = as_count(episodes, "episodes"), None if steps is None else as_count(steps, "steps")
+    if on not in ("state", "observation"):
+        raise ValueError(f"on must be 'state' or 'observation': what the policy looks at; got {on!r}")
+    controls = controls_of(env.action_space, actions)
+    chosen = uniform_policy(len(controls)) if policy is None else as_policy(policy, len(controls))
+    if steps is None and not _has_time_limit(env):
+        raise ValueError("nothing says when an episode of this environment is cut off: pass steps, say steps=200")
+    read, streams = state_reader(env, get_state), as_generator(rng, "gym.play").spawn(episodes)
+    copies, played = _copies(env, min(episodes, SIDE_BY_SIDE)), []
+    for start in range(0, episodes, len(copies)):
+        batch = zip(copies, streams[start : start + len(copies)], strict=False)
+        runs = _Runs([_Run.started(each, stream, read) for each, stream in batch], controls, read, on)
+        for _ in walk(runs, runs.shown(), repeat(chosen) if steps is None else repeat(chosen, steps)):
+            pass
+        played += [run.episode() for run in runs.runs]
+    return tuple(played)
 
 
 def episode_returns(
@@ -310,6 +98,162 @@ def episode_returns(
 
     With the same seed all policies start from the same states. Arguments as for `rollouts`.
     """
-    asked = {"steps": steps, "actions": actions, "get_state": get_state, "on": on}
-    played = rollouts(env, policy, episodes=episodes, rng=rng, **asked)  # type: ignore[arg-type]
+    played = rollouts(env, policy, episodes=episodes, rng=rng, steps=steps, actions=actions, get_state=get_state, on=on)
     return np.array([episode.total for episode in played])
+
+
+def _has_time_limit(env: Any) -> bool:
+    """Whether episodes are cut off some time."""
+    while hasattr(env, "env"):
+        if type(env).__name__ == "TimeLimit":
+            return True
+        env = env.env
+    return False
+
+
+def _copies(env: Any, count: int) -> list[Any]:
+    try:
+        return [copy.deepcopy(env) for _ in range(count)]
+    except (TypeError, AttributeError, RuntimeError):  # windows, sockets, compiled engines: one after the other
+        return [env]
+
+
+@dataclass(eq=False)
+class _Run:
+    """One episode up to now."""
+
+    env: Any
+    rng: np.random.Generator
+    observation: Any
+    states: list[Array]
+    actions: list[int] = field(default_factory=list)
+    rewards: list[float] = field(default_factory=list)
+    terminated: bool = False
+    over: bool = False
+
+    @classmethod
+    def started(cls, env: Any, rng: np.random.Generator, read: Callable[[Any], Array]) -> _Run:
+        observation, _ = env.reset(seed=int(rng.integers(2**31)))
+        return cls(env, rng, observation, [read(env)])
+
+    def take(self, action: int, control: Any, read: Callable[[Any], Array]) -> None:
+        self.observation, reward, terminated, truncated, _ = self.env.step(control)
+        self.states.append(read(self.env))
+        self.actions.append(action)
+        self.rewards.append(float(reward))
+        self.terminated, self.over = bool(terminated), bool(terminated or truncated)
+
+    def episode(self) -> Episode:
+        return Episode(np.array(self.states), np.array(self.actions), self.terminated, np.array(self.rewards))
+
+
+@dataclass(frozen=True, eq=False)
+class _Runs:
+    """Copies of an environment as a world for walks, each with random numbers of its own."""
+
+    runs: list[_Run]
+    controls: Sequence[Any]
+    read: Callable[[Any], Array]
+    on: str
+
+    def shown(self, rows: NDArray[np.intp] | None = None) -> Array:
+        """What the policy is a function of ``[m, …]``."""
+        runs = self.runs if rows is None else [self.runs[row] for row in rows]
+        return np.stack([run.states[-1] if self.on == "state" else np.ravel(run.observation) for run in runs])
+
+    def step(self, rows: NDArray[np.intp], states: Array, policy: Policy) -> Step:
+        """One step of some of the copies."""
+        actions = choose(policy, states, np.array([self.runs[row].rng.random() for row in rows]))
+        for row, action in zip(rows, actions.tolist(), strict=True):
+            self.runs[row].take(action, self.controls[action], self.read)
+        return Step(rows, states, actions, self.shown(rows), np.array([self.runs[row].over for row in rows]))
+
+
+class RewardWrapper(gymnasium.Wrapper):  # type: ignore[misc]
+    """The environment with a learned reward in place of its own, for any library that trains on gymnasium.
+
+    The reward of a step is R(s'), that of the state it leads to; this orders policies as R does. A terminal state is
+    absorbing for the learned reward, which continues to pay R there, while training stops: the reward of the last step
+    is ``R(s')/(1 − γ)``, all that follows. Otherwise training on a negative reward would seek termination.
+
+    With ``shaped=True`` it is ``V(s') − (V(s) − R(s))/γ`` instead, by the value V of a solution: the same plus
+    ``γΦ(s') − Φ(s)`` with Φ = (V − R)/γ, which changes no comparison of policies (Ng, Harada and Russell, 1999). The
+    expert's actions are then paid about 0 and all others less, at once and not only in the sum of what follows.
+    """
+
+    def __init__(
+        self,
+        env: Any,
+        reward: Any,
+        *,
+        discount: float | None = None,
+        domain: Any = None,
+        actions: int | Sequence[Any] | None = None,
+        shaped: bool = False,
+        get_state: Reader | None = None,
+    ) -> None:
+        """Wrap an environment.
+
+        Args:
+            env: the environment.
+            reward: a `Solution`, a `Reward`, or any function of states ``[n, d]``.
+            discount: γ, of the training; known from a solution. 0 pays R(s') once at the end.
+            domain: the box on which the reward is known; states beyond are moved to its edge. The reward's own if left
+                out, and for a plain function none.
+            actions: as for `simulator`: the wrapped environment then takes the numbers 0, 1, … of these; the
+                environment's own actions if left out.
+            shaped: add the potential that the solution's value makes; for solutions that have one.
+            get_state: as for `simulator`.
+        """
+        super().__init__(env)
+        self._controls = None if actions is None else controls_of(env.action_space, actions)
+        if self._controls is not None:
+            self.action_space = gymnasium.spaces.Discrete(len(self._controls))
+        if discount is not None and not 0 <= discount < 1:
+            raise ValueError(f"discount must be at least 0 and less than 1, got {discount}")
+        self._learned, self._discount, _ = unpack(reward, discount, None)
+        self._potential = _potential_of(reward, self._discount) if shaped else None
+        self._before = 0.0  # Φ of the previous state, if the reward is shaped
+        basis = getattr(self._learned, "basis", None)
+        box = domain if domain is not None else getattr(basis, "domain", None)
+        self._domain = None if box is None else as_domain(box)
+        self._read = state_reader(env, get_state)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """The environment's own step, paid by the learned reward; its own is in ``info["own_reward"]``."""
+        control = action if self._controls is None else self._controls[int(action)]
+        observation, own, terminated, truncated, info = self.env.step(control)
+        state = self._state()
+        paid = float((paid_at_an_end if terminated else values_of)(self._learned, state)[0])
+        if terminated and paid:
+            if self._discount is None:
+                raise ValueError(
+                    "the episode ended in a terminal state, where the learned reward is paid for ever: pass discount=γ "
+                    "to RewardWrapper, or discount=0 to pay it once"
+                )
+            paid /= 1 - self._discount
+        if self._potential is not None and self._discount is not None:
+            ahead = 0.0 if terminated else self._potential(state)
+            paid, self._before = paid + self._discount * ahead - self._before, ahead
+        return observation, paid, terminated, truncated, {**info, "own_reward": own}
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """The environment's own."""
+        answer = self.env.reset(seed=seed, options=options)
+        if self._potential is not None:
+            self._before = self._potential(self._state())
+        return answer
+
+    def _state(self) -> Array:
+        state = self._read(self.env)[None]
+        return state if self._domain is None else into_domain(state, self._domain)
+
+
+def _potential_of(solution: Any, discount: float | None) -> Callable[[Array], float]:
+    """Φ(s) = (V(s) − R(s))/γ: the value of what follows a state, by the solution's own value."""
+    value = getattr(solution, "value", None)
+    if not callable(value):
+        raise ValueError("a shaped reward needs a value: pass the solution of an expert that depends on the state")
+    if discount != solution.discount or not discount:
+        raise ValueError(f"the value belongs to the discount {solution.discount}, got {discount}: leave discount out")
+    return lambda state: float((value(state) - solution.reward(state))[0]) / discount

@@ -1,0 +1,358 @@
+"""Simulators made of environments whose state can be set."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certirl.data.simulator import as_generator
+from certirl.environments.classic import Physics, physics_of
+from certirl.environments.spaces import (
+    Reader,
+    Stepped,
+    Writer,
+    by_step,
+    by_transition,
+    controls_of,
+    read_state,
+    space_bounds,
+    state_of,
+    terminal_by_row,
+    unwrapped,
+    write_state,
+)
+from certirl.ground.domain import (
+    Array,
+    Domain,
+    as_axes,
+    as_domain,
+    as_states,
+    describe,
+    into_domain,
+    uniform_states,
+)
+from certirl.ground.doors import as_reals
+
+# Wrappers that leave the dynamics alone.
+HARMLESS = (
+    "Autoreset",
+    "HumanRendering",
+    "NormalizeReward",
+    "OrderEnforcing",
+    "PassiveEnvChecker",
+    "RecordEpisodeStatistics",
+    "RecordVideo",
+    "RenderCollection",
+    "RewardWrapper",
+    "TimeLimit",
+    "TransformReward",
+)
+PROBES = 64  # states at which vectorised physics must agree with the environment's own step
+AGREEMENT = 1e-9  # of the width of a coordinate
+_TRIAL_EPISODES, _TRIAL_STEPS, _WIDER = 100, 500, 1.2  # where bounds come from random play
+
+
+@dataclass(frozen=True)
+class EnvSimulator:
+    """An environment as a simulator: s' for any state and action, without its clock.
+
+    Terminal states are absorbing. Without noise the dynamics are deterministic: P_a(·|s) is a point, not a density, so
+    nothing that rests on a density or on its smoothness (a `Smooth` tail) can be claimed, and a certificate would need
+    a tail declared by hand; rewards are validated at best. A little noise makes the theory apply, to the noisy
+    environment. Even then states next to the edge of the terminal set are sent to either side of a jump.
+
+    Attributes:
+        name: of the environment.
+        physics: its dynamics in state coordinates.
+        controls: the control of the environment for each action ``[A]``.
+        domain: one (low, high) per coordinate; next states beyond are stopped at the edge (see ``notes``).
+        periodic: periodic coordinates.
+        noise: standard deviation of what is added to each coordinate of a next state; reflected at the edges.
+        notes: what was estimated or changed, in sentences.
+        random: the environment's own step is random: for the same state it gave two different next states.
+    """
+
+    name: str
+    physics: Physics
+    controls: tuple[Any, ...]
+    domain: Domain
+    periodic: tuple[int, ...]
+    noise: tuple[float, ...]
+    notes: tuple[str, ...] = ()
+    random: bool = False
+
+    @property
+    def n_actions(self) -> int:
+        """The number of actions."""
+        return len(self.controls)
+
+    @property
+    def thread_safe(self) -> bool:
+        """Vectorised physics may be asked by several threads at once, an environment that is stepped may not."""
+        return self.physics.thread_safe
+
+    def with_noise(self, noise: Any) -> EnvSimulator:
+        """The same with process noise of these standard deviations, as shares of the widths, and no other."""
+        return replace(self, noise=_deviations(noise, self.domain))
+
+    @property
+    def deterministic(self) -> bool:
+        """One state and one action lead to one next state."""
+        return not any(self.noise) and not self.random
+
+    def __str__(self) -> str:
+        how = "vectorised" if self.physics.thread_safe else "stepped row by row"
+        lines = [f"{self.name}: {self.n_actions} actions on {describe(self.domain)}, {how}"]
+        if self.periodic:
+            plural = "s" * (len(self.periodic) != 1)
+            lines.append(f"  periodic in coordinate{plural} {', '.join(map(str, self.periodic))}")
+        if any(self.noise):
+            lines.append(f"  noise of standard deviation {', '.join(f'{value:.3g}' for value in self.noise)}")
+        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
+
+    def terminal(self, states: Any) -> NDArray[np.bool_]:
+        """Which states are terminal ``[n]``; they are absorbing."""
+        return self.physics.terminal(as_states(states, self.domain))
+
+    def step(self, states: Any, action: int, rng: Any = None) -> tuple[Array, Array]:
+        """Next states ``[n, d]`` before noise, and the environment's own rewards ``[n]``; 0 from terminal states on."""
+        rows = as_states(states, self.domain)
+        alive = ~self.physics.terminal(rows)
+        after, rewards = rows.copy(), np.zeros(len(rows))
+        if alive.any():
+            moved, rewards[alive] = self.physics.step(rows[alive], self.controls[action], rng)
+            after[alive] = into_domain(moved, self.domain, self.periodic)
+        return after, rewards
+
+    def sample(self, states: Array, action: int, rng: np.random.Generator) -> Array:
+        """One next state for each state ``[n, d]``."""
+        after, _ = self.step(states, action, rng)
+        return self._shifted(states, after, rng.standard_normal(after.shape) * self.noise) if any(self.noise) else after
+
+    def outcomes(self, states: Array, action: int) -> tuple[Array, Array] | None:
+        """Next states ``[m, n, d]`` with weights ``[m]`` for expectations: exact to third order in the noise.
+
+        None if the environment itself is random: its next states can only be drawn.
+        """
+        if self.random:
+            return None
+        after, _ = self.step(states, action)
+        shift = np.diag(self.noise)[np.array(self.noise) > 0]
+        if not len(shift):
+            return after[None], np.ones(1)
+        shift = np.concatenate([shift, -shift]) * np.sqrt(len(shift))
+        return self._shifted(states, after, shift[:, None]), np.full(len(shift), 1 / len(shift))
+
+    def _shifted(self, states: Array, after: Array, shift: Array) -> Array:
+        """Next states ``[…, n, d]`` with noise; terminal states have none."""
+        noisy = into_domain(after + shift, self.domain, self.periodic, reflect=True)
+        return np.where(self.terminal(states)[:, None], after, noisy)
+
+    def reward(self, states: Array, action: int, next_states: Any = None) -> Array:
+        """The environment's own reward for a step ``[n]``; 0 in terminal states."""
+        return self.step(states, action, np.random.default_rng(0))[1]
+
+
+def simulator(
+    env: Any,
+    *,
+    actions: int | Sequence[Any] | None = None,
+    domain: Any = None,
+    periodic: Sequence[int] | None = None,
+    noise: float | Sequence[float] = 0.0,
+    set_state: Callable[[Any, Array], None] | None = None,
+    get_state: Callable[[Any], Any] | None = None,
+    terminal: Callable[[Array], Any] | None = None,
+    rng: Any = 0,
+) -> EnvSimulator:
+    """Make a simulator of an environment whose state can be set.
+
+    MountainCar, Pendulum and CartPole are vectorised; the physics is compared with the environment's own ``step``
+    first, and an environment that disagrees is stepped row by row, as is every other one (about 10 µs a row). The
+    environment is copied, if it can be, and stays as it is; its wrappers are left out.
+
+    Args:
+        env: a gymnasium environment or the name of one; or an object with ``transition(state, action)``, as in seals.
+        actions: of a Box action space, the controls to choose from (``[-2, 0, 2]``) or how many evenly spaced levels;
+            of a Discrete one, some of its actions. All of them if left out.
+        domain: one (low, high) per coordinate; left out, the environment's bounds, and where it has none a fifth more
+            than the range of random play.
+        periodic: periodic coordinates, such as angles; known for Pendulum.
+        noise: standard deviation of the process noise as a share of the width of each coordinate: one for all, or one
+            for each.
+        set_state: ``set_state(env, state)``, for environments that keep it elsewhere than in ``env.unwrapped.state``.
+        get_state: ``get_state(env)``, likewise.
+        terminal: states ``[n, d]`` to whether they are terminal ``[n]``; known for the environments named above.
+        rng: for the random play behind estimated bounds, and the states at which physics is compared.
+    """
+    made = _opened(env)
+    inner, read = unwrapped(made), get_state or read_state
+    controls = controls_of(made.action_space, actions)
+    axes = None if periodic is None else as_axes(periodic, 1000)  # the number of coordinates is not known yet
+    # With hooks of its own an environment has coordinates of its own.
+    physics = None if terminal or get_state or set_state else physics_of(inner)
+    stepped = _stepped(made, physics, read, set_state or write_state, terminal, axes or (), domain)
+    generator = as_generator(rng, "gym.simulator")
+    box, notes = _box(domain, stepped, read, controls, generator)
+    axes = as_axes(stepped.periodic if axes is None else axes, len(box))
+    trusted: Physics = stepped
+    if physics is not None and _agrees(physics, stepped, controls, box, generator):
+        trusted = physics
+    elif physics is not None:
+        notes.append("its step is not that of the environment it is made from, so that it is stepped row by row")
+    name = type(inner).__name__.removesuffix("Env")
+    made_of = EnvSimulator(name, trusted, controls, box, axes, _deviations(noise, box))
+    notes += _stopped(made_of, generator)
+    return replace(made_of, notes=tuple(notes), random=_is_random(made_of, generator))
+
+
+def _opened(env: Any) -> Any:
+    """The environment by its name, or a copy of one; itself if it cannot be copied."""
+    if isinstance(env, str):
+        import gymnasium
+
+        return gymnasium.make(env)
+    if not hasattr(env, "action_space"):
+        raise TypeError(f"{type(env).__name__} is no environment: it has no action_space")
+    layer = env
+    while layer is not unwrapped(env) and hasattr(layer, "env"):
+        if type(layer).__name__ not in HARMLESS:
+            raise ValueError(
+                f"{type(layer).__name__} may change what a step does, and a simulator asks the environment inside: "
+                "pass env.unwrapped, with actions as it takes them"
+            )
+        layer = layer.env
+    try:
+        return copy.deepcopy(env)
+    except (TypeError, AttributeError, RuntimeError):  # windows, sockets, compiled engines
+        return env
+
+
+def _stepped(
+    env: Any,
+    physics: Physics | None,
+    read: Reader,
+    write: Writer,
+    terminal: Callable[[Array], Any] | None,
+    periodic: tuple[int, ...],
+    domain: Any,
+) -> Stepped:
+    """The environment row by row, with the bounds and terminal states of its physics where that is known."""
+    inner = unwrapped(env)
+    if hasattr(inner, "transition"):
+        space = getattr(inner, "state_space", inner.observation_space)
+        dimension = int(np.prod(space.shape or (1,)))
+        bounds = as_domain(domain) if domain is not None else space_bounds(space, dimension)
+        return Stepped(inner, by_transition(inner), terminal or terminal_by_row(inner), bounds, periodic)
+    observation, _ = env.reset(seed=0)
+    state, move = state_of(env, read), by_step(inner, read, write)
+    if physics is not None:
+        return Stepped(inner, move, physics.terminal, physics.bounds, physics.periodic)
+    if domain is not None:
+        return Stepped(inner, move, terminal, as_domain(domain), periodic)
+    bounds = space_bounds(env.observation_space, len(state))
+    if not np.allclose(np.ravel(observation), state, rtol=1e-5, atol=1e-6):
+        raise ValueError(
+            f"the state {state.tolist()} of {type(inner).__name__} is not what is observed, "
+            f"{np.ravel(observation).tolist()}: pass domain=((low, high), …) of the state"
+        )
+    return Stepped(inner, move, terminal, bounds, periodic)
+
+
+def _box(
+    domain: Any, stepped: Stepped, read: Reader, controls: Sequence[Any], rng: np.random.Generator
+) -> tuple[Domain, list[str]]:
+    """The domain that is declared or known; the range of random play where nothing is known."""
+    if domain is not None:
+        box = as_domain(domain)
+        if len(box) != len(stepped.bounds):
+            raise ValueError(f"the state has {len(stepped.bounds)} coordinates but the domain {describe(box)} does not")
+        return box, []
+    bounds = np.array(stepped.bounds)
+    free = np.flatnonzero(~np.isfinite(bounds).all(axis=1))
+    if not free.size:
+        return as_domain(bounds), []
+    if hasattr(stepped.env, "transition"):
+        raise ValueError(f"coordinate {free[0]} of the state is unbounded: pass domain=((low, high), …)")
+    largest = _WIDER * _largest_coordinates(stepped.env, read, controls, rng)  # even around zero, as most such boxes
+    for axis in free:
+        bounds[axis] = np.where(np.isfinite(bounds[axis]), bounds[axis], [-largest[axis], largest[axis]])
+    box = as_domain(bounds)
+    ranges = ", ".join(f"coordinate {axis} in [{box[axis][0]:.4g}, {box[axis][1]:.4g}]" for axis in free)
+    return box, [f"bounds estimated from {_TRIAL_EPISODES} episodes of random play: {ranges}; domain=… sets them"]
+
+
+def _largest_coordinates(env: Any, read: Reader, controls: Sequence[Any], rng: np.random.Generator) -> Array:
+    """The largest absolute coordinates ``[d]`` of the states of random play."""
+    largest = np.zeros(())
+    for _ in range(_TRIAL_EPISODES):
+        env.reset(seed=int(rng.integers(2**31)))
+        for _ in range(_TRIAL_STEPS):
+            _, _, terminated, truncated, _ = env.step(controls[int(rng.integers(len(controls)))])
+            largest = np.maximum(largest, np.abs(state_of(env, read)))
+            if terminated or truncated:
+                break
+    return largest
+
+
+def _deviations(noise: Any, box: Domain) -> tuple[float, ...]:
+    """Standard deviations of a noise in units of the widths, one for all coordinates or one for each."""
+    shares = as_reals(noise, "noise").astype(np.float64)
+    if shares.shape not in {(), (len(box),)} or not np.isfinite(shares).all() or (shares < 0).any():
+        raise ValueError(f"noise must be a share ≥ 0 of the widths, one number or {len(box)} of them, got {noise!r}")
+    return tuple((shares * np.diff(np.array(box), axis=1)[:, 0]).tolist())
+
+
+def _agrees(physics: Physics, stepped: Stepped, controls: Sequence[Any], box: Domain, rng: np.random.Generator) -> bool:
+    """Whether vectorised physics does at random states what the environment's own step does."""
+    states = uniform_states(box, PROBES, rng)
+    states = states[~physics.terminal(states)]
+    width = np.diff(np.array(box), axis=1)[:, 0]
+    for control in controls:
+        for state, after, reward in zip(states, *physics.step(states, control), strict=True):
+            moved, paid, terminated = stepped.move(state.copy(), control)
+            near = (np.abs(moved - after) <= AGREEMENT * width).all() and abs(paid - reward) <= AGREEMENT
+            if not near or terminated != bool(physics.terminal(moved[None])[0]):
+                return False
+    return True
+
+
+def _is_random(made: EnvSimulator, rng: np.random.Generator) -> bool:
+    """Whether the environment's own step gives two next states of one state."""
+    if made.thread_safe:
+        return False
+    states = uniform_states(made.domain, 16, rng)
+    for action in range(made.n_actions):
+        first, second = (made.step(states, action, stream)[0] for stream in rng.spawn(2))
+        if not np.array_equal(first, second):
+            return True
+    return False
+
+
+def _stopped(made: EnvSimulator, rng: np.random.Generator) -> list[str]:
+    """The share of next states that leave the box by each coordinate, from states drawn uniformly."""
+    states = uniform_states(made.domain, 4096 if made.thread_safe else 128, rng)
+    states = states[~made.terminal(states)]
+    low, high = np.array(made.domain).T
+    beyond = np.zeros(len(low))
+    for control in made.controls if len(states) else ():
+        moved, _ = made.physics.step(states, control, rng)
+        outside = (moved < low - 1e-9 * (high - low)) | (moved > high + 1e-9 * (high - low))
+        terminal = made.physics.terminal(into_domain(moved, made.domain, made.periodic))
+        lost = made.physics.terminal(moved) & ~terminal
+        if lost.any():
+            raise ValueError(
+                f"the domain {describe(made.domain)} has no room for terminal states such as "
+                f"{moved[lost.argmax()].tolist()}: put on its edge it would be no longer terminal; widen the domain"
+            )
+        beyond += (outside & ~terminal[:, None]).mean(axis=0) / made.n_actions
+    return [
+        f"{share:.1%} of next states leave the box in coordinate {axis} and are stopped at its edge"
+        for axis, share in enumerate(beyond)
+        if share > 0 and axis not in made.periodic
+    ]
