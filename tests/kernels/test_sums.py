@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import certirl
-from certirl.functions import harmonics as _harmonics
-from certirl.kernels import blocked as _blocked
-from certirl.kernels.sums import KERNELS, pair_sums, self_sums
+from certirl.functions import harmonics
+from certirl.kernels.sums import KERNELS, PairSums, SelfSums, StackedSums, joint_sums
 
 FAMILIES = (certirl.Fourier, certirl.Legendre, certirl.Chebyshev)
 SIZES = ((1, 1), (2, 1), (5, 3), (11, 11), (12, 7), (40, 9), (101, 101))
@@ -34,30 +33,51 @@ def relative(wrong, right, n, rows, columns):
     return (np.abs(wrong - right) / (n * np.outer(rows.sup(), columns.sup()))).max()
 
 
+COMPILED = KERNELS[1:]
+
+
+def joint(rows, columns, y, x, kernel=None):
+    """The sums over rows (y, x), in [-1, 1]."""
+    sums = joint_sums([rows, columns], kernel=kernel)
+    sums.add(y[:, None], x[:, None])
+    return sums
+
+
+def errors(sums):
+    """The stated error of every block."""
+    if isinstance(sums, StackedSums):
+        return dict.fromkeys(sums.blocks(), 2.0**-52 * (2 * max(basis.size for basis in sums.bases) ** 2 + 2**14))
+    pairs = {pair: part.error for pair, part in sums._pairs.items()}
+    return pairs | {(i, i): part.error for i, part in enumerate(sums._singles)}
+
+
+def agree(sums, points, n):
+    for (i, j), block in sums.blocks().items():
+        rows, columns = sums.bases[i], sums.bases[j]
+        right = direct(rows, columns, points[i], points[j])
+        assert relative(block, right, n, rows, columns) <= errors(sums)[i, j]
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_every_kernel_agrees_with_the_dense_computation_within_its_stated_error(family, kernel):
     need(kernel)
     y, x = points(3000), points(3000, seed=1)
     for k, ks in SIZES:
-        rows, columns = family(k), family(ks)
-        sums = pair_sums(rows, columns, kernel=kernel)
-        sums.add(y, x)
-        assert sums.kernel == kernel and sums.n == y.size
-        assert relative(sums.sums(), direct(rows, columns, y, x), y.size, rows, columns) <= sums.error
-        gram = self_sums(rows, kernel=kernel)
-        gram.add(y)
-        assert (gram.sums() == gram.sums().T).all()
-        assert relative(gram.sums(), direct(rows, rows, y, y), y.size, rows, rows) <= gram.error
+        sums = joint(family(k), family(ks), y, x, kernel)
+        assert sums.kernels == {kernel} and sums.n == y.size
+        agree(sums, (y, x), y.size)
+        for i in range(2):
+            np.testing.assert_array_equal(sums.blocks()[i, i], sums.blocks()[i, i].T)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_rows_and_columns_may_be_of_different_families(kernel):
+def test_rows_and_columns_may_be_of_different_families_and_intervals(kernel):
     need(kernel)
     rows, columns, y, x = certirl.Fourier(8), certirl.Legendre(6), points(500), points(500, seed=1)
-    sums = pair_sums(rows, columns, kernel=kernel)
-    sums.add(y, x)
-    assert relative(sums.sums(), direct(rows, columns, y, x), y.size, rows, columns) <= sums.error
+    agree(joint(rows, columns, y, x, kernel), (y, x), y.size)
+    placed = joint(rows.on(((2.0, 6.0),)), columns.on(((-1.0, 0.0),)), 4 + 2 * y, (x - 1) / 2, kernel)
+    agree(placed, (y, x), y.size)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -67,88 +87,87 @@ def test_a_single_pair_and_equal_pairs_stay_within_the_stated_error(family, kern
     basis = family(25)
     rng = np.random.default_rng(2)
     for t, u in [(-1.0, 1.0), (1.0, 1.0), (0.0, -0.0), *rng.uniform(-1, 1, (20, 2))]:
-        right = direct(basis, basis, np.array([t]), np.array([u]))
         for n in (1, 1000):
-            sums = pair_sums(basis, basis, kernel=kernel)
-            sums.add(np.full(n, t), np.full(n, u))
-            assert relative(sums.sums(), n * right, n, basis, basis) <= sums.error
+            y, x = np.full(n, t), np.full(n, u)
+            agree(joint(basis, basis, y, x, kernel), (y, x), n)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_adding_in_parts_equals_adding_at_once(kernel):
     need(kernel)
     basis, y, x = certirl.Legendre(11), points(70_000), points(70_000, seed=1)
-    whole, parts = pair_sums(basis, basis, kernel=kernel), pair_sums(basis, basis, kernel=kernel)
-    one, more = self_sums(basis, kernel=kernel), self_sums(basis, kernel=kernel)
-    whole.add(y, x)
-    one.add(x)
+    whole, parts = joint(basis, basis, y, x, kernel), joint_sums([basis, basis], kernel=kernel)
     for start, stop in ((0, 0), (0, 1), (1, 300), (300, 20_000), (20_000, None)):
-        parts.add(y[start:stop], x[start:stop])
-        more.add(x[start:stop])
+        parts.add(y[start:stop, None], x[start:stop, None])
     assert whole.n == parts.n == y.size
-    np.testing.assert_allclose(parts.sums(), whole.sums(), atol=1e-13 * y.size)
-    np.testing.assert_allclose(more.sums(), one.sums(), atol=1e-13 * y.size)
+    for pair, block in whole.blocks().items():
+        np.testing.assert_allclose(parts.blocks()[pair], block, atol=1e-13 * y.size)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_the_same_calls_give_the_same_bits_and_reading_changes_nothing(kernel):
     need(kernel)
     basis, y, x = certirl.Fourier(11), points(5000), points(5000, seed=1)
-    first, second = pair_sums(basis, basis, kernel=kernel), pair_sums(basis, basis, kernel=kernel)
+    first, second = (joint(basis, basis, y, x, kernel) for _ in range(2))
+    assert first.blocks().keys() == {(0, 0), (0, 1), (1, 1)}
     for sums in (first, second):
-        sums.add(y, x)
-    first.sums()[:] = 0.0
-    for sums in (first, second):
-        sums.add(x, y)
-    assert (first.sums() == second.sums()).all()
+        sums.add(x[:, None], y[:, None])
+    for pair, block in first.blocks().items():
+        np.testing.assert_array_equal(second.blocks()[pair], block)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize(
     ("y", "x", "sentence"),
     [
-        ([0.0, np.nan], [0.0, 0.0], r"y must be coordinates in \[-1, 1\]: row 1 is nan"),
-        ([0.0, 0.0], [np.inf, 0.0], r"x must be coordinates in \[-1, 1\]: row 0 is inf"),
-        ([0.0, 1.0 + 1e-15], [0.0, 0.0], r"y must be coordinates in \[-1, 1\]: row 1 is 1\.0"),
-        ([0.0, -2.0], [0.0, 0.0], r"y must be coordinates in \[-1, 1\]: row 1 is -2\.0"),
-        ([0.0], [0.0, 0.0], "y and x must be equally long, got 1 and 2"),
-        ([[0.0]], [0.0], r"y must have shape \[n\], got \[1, 1\]"),
-        (0.0, [0.0], r"y must have shape \[n\], got \[\]"),
-        (["a"], [0.0], "y must be numbers, got list"),
+        ([0.0, np.nan], [0.0, 0.0], r"states must be finite: row 1 is \[nan\]"),
+        ([0.0, 0.0], [np.inf, 0.0], r"states must be finite: row 0 is \[inf\]"),
+        ([[0.0, 1.0]], [0.0], r"states must have shape \[n\] or \[n, 1\], got \[1, 2\]"),
     ],
 )
 def test_bad_input_is_one_sentence_and_changes_nothing(kernel, y, x, sentence):
     need(kernel)
     basis = certirl.Legendre(5)
-    sums = pair_sums(basis, basis, kernel=kernel)
-    sums.add([0.5], [0.25])
-    before = sums.sums()
+    sums = joint(basis, basis, np.array([0.5]), np.array([0.25]), kernel)
+    before = sums.blocks()
     with pytest.raises(ValueError, match=f"^{sentence}"):
-        sums.add(y, x)
-    assert sums.n == 1 and (sums.sums() == before).all()
+        sums.add(np.array(y), np.array(x))
+    assert sums.n == 1
+    for pair, block in before.items():
+        np.testing.assert_array_equal(sums.blocks()[pair], block)
+
+
+@pytest.mark.parametrize("kernel", COMPILED)
+def test_a_state_outside_the_domain_counts_as_its_end(kernel):
+    """Compiled kernels use coordinates as addresses: none may lie outside [-1, 1]."""
+    need(kernel)
+    basis, y = certirl.Chebyshev(25), np.array([1.0 + 1e-15, -7.0, 1e300, -1e300, 0.5])
+    agree(joint(basis, basis, y, y[::-1], kernel), (np.clip(y, -1, 1), np.clip(y, -1, 1)[::-1]), 5)
 
 
 def test_points_need_not_be_contiguous():
     basis, y = certirl.Fourier(11), points(999)
-    plain, strided = self_sums(basis), self_sums(basis)
-    plain.add(y)
-    strided.add(np.stack([y, np.full_like(y, 7.0)], axis=1)[:, 0])
-    assert (plain.sums() == strided.sums()).all()
+    plain, strided = joint(basis, basis, y, y), joint_sums([basis, basis])
+    column = np.stack([y, np.full_like(y, 7.0)], axis=1)[:, :1]
+    strided.add(column, column)
+    for pair, block in plain.blocks().items():
+        np.testing.assert_array_equal(strided.blocks()[pair], block)
 
 
 def test_the_fastest_kernel_is_chosen_by_size():
     pytest.importorskip("numba")
-    assert pair_sums(certirl.Fourier(5), certirl.Fourier(5)).kernel == "fused"
-    assert pair_sums(certirl.Legendre(11), certirl.Legendre(11)).kernel == "fused"
-    assert pair_sums(certirl.Fourier(25), certirl.Fourier(25)).kernel == "gridding"
-    assert self_sums(certirl.Fourier(5)).kernel == "fused"
-    assert self_sums(certirl.Fourier(101)).kernel == "gridding"
-    assert pair_sums(certirl.Fourier(25), certirl.Fourier(25), kernel="numpy").kernel == "numpy"
+    assert PairSums(certirl.Fourier(5), certirl.Fourier(5)).kernel == "fused"
+    assert PairSums(certirl.Legendre(11), certirl.Legendre(11)).kernel == "fused"
+    assert PairSums(certirl.Fourier(25), certirl.Fourier(25)).kernel == "gridding"
+    assert SelfSums(certirl.Fourier(5)).kernel == "fused"
+    assert SelfSums(certirl.Fourier(101)).kernel == "gridding"
+    assert joint_sums([certirl.Fourier(25), certirl.Fourier(5)], kernel="numpy").kernels == {"numpy"}
+    assert joint_sums([certirl.product(certirl.Fourier(5), certirl.Legendre(5))]).kernels == {"numpy"}
 
 
 def test_an_unknown_kernel_is_a_sentence():
     with pytest.raises(ValueError, match="kernel must be one of numpy, fused, gridding, got 'cuda'"):
-        pair_sums(certirl.Fourier(5), certirl.Fourier(5), kernel="cuda")
+        joint_sums([certirl.Fourier(5), certirl.Fourier(5)], kernel="cuda")
 
 
 def test_without_numba_the_sums_are_made_with_numpy(monkeypatch):
@@ -156,18 +175,17 @@ def test_without_numba_the_sums_are_made_with_numpy(monkeypatch):
         monkeypatch.delitem(sys.modules, f"certirl.kernels.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "numba", None)
     for k in (5, 101):
-        assert pair_sums(certirl.Fourier(k), certirl.Fourier(k)).kernel == "numpy"
-        assert self_sums(certirl.Fourier(k)).kernel == "numpy"
-    for kernel in ("fused", "gridding"):
+        assert joint_sums([certirl.Fourier(k), certirl.Fourier(k)]).kernels == {"numpy"}
+    for kernel in COMPILED:
         with pytest.raises(ImportError, match=r'pip install "certirl\[fast\]"'):
-            pair_sums(certirl.Fourier(5), certirl.Fourier(5), kernel=kernel)
+            joint_sums([certirl.Fourier(5), certirl.Fourier(5)], kernel=kernel)
 
 
 def test_legendre_polynomials_are_averages_of_chebyshev_polynomials():
-    weights, t = _harmonics.connection(60), np.linspace(-1, 1, 301)
+    weights, t = harmonics.connection(60), np.linspace(-1, 1, 301)
     assert (weights >= 0).all()
     np.testing.assert_allclose(weights.sum(axis=1), 1.0, atol=1e-14)
-    chebyshev = _blocked.Side(60, False, t.size).values(t)
+    chebyshev = harmonics.table(t, 60, periodic=False)
     legendre = certirl.Legendre(60)
     np.testing.assert_allclose(weights @ chebyshev, legendre._reference_values(t) / legendre.sup()[:, None], atol=1e-12)
 
@@ -225,19 +243,15 @@ def test_reading_and_clearing_the_grid_on_the_way_changes_nothing(monkeypatch):
     from certirl.kernels import gridding as _gridding
 
     basis, y, x = certirl.Chebyshev(25), points(5000), points(5000, seed=1)
-    plain, one = pair_sums(basis, basis, kernel="gridding"), self_sums(basis, kernel="gridding")
-    plain.add(y, x)
-    one.add(x)
+    plain = joint(basis, basis, y, x, "gridding")
     monkeypatch.setattr(_gridding, "FLUSH", 700)
-    flushed, more = pair_sums(basis, basis, kernel="gridding"), self_sums(basis, kernel="gridding")
-    flushed.add(y, x)
-    more.add(x)
-    np.testing.assert_allclose(flushed.sums(), plain.sums(), atol=1e-9)
-    np.testing.assert_allclose(more.sums(), one.sums(), atol=1e-9)
+    flushed = joint(basis, basis, y, x, "gridding")
+    for pair, block in plain.blocks().items():
+        np.testing.assert_allclose(flushed.blocks()[pair], block, atol=1e-9)
 
 
 def test_an_accumulator_of_401_functions_is_small():
     pytest.importorskip("numba")
-    sums = pair_sums(certirl.Fourier(401), certirl.Fourier(401))._sums
+    sums = PairSums(certirl.Fourier(401), certirl.Fourier(401))._sums
     held = sum(value.nbytes for value in vars(sums).values() if isinstance(value, np.ndarray))
     assert sums.__module__.endswith("gridding") and held < 14e6

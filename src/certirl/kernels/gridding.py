@@ -7,18 +7,18 @@ and κ̂ its transform, a harmonic of ν periods per node is replaced, at a poin
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from math import prod
+
 import numpy as np
 from scipy import fft
 
 from certirl.ground.domain import Array
-from certirl.kernels.fused import within  # noqa: F401  # part of what a kernel offers
 from certirl.kernels.spreading import (
-    BATCH,
     PARTS,
     TABLE,
     WIDTH,
     add_pairs,
-    add_pairs_in_bands,
     add_singles,
     aligned,
     window_transform,
@@ -34,8 +34,12 @@ FLUSH = 1 << 23
 # |error| of an entry of Σ h(y) h(x)ᵀ or Σ h(x), divided by the number of rows; products of two errors are below 1e-15.
 ERROR = 3.5e-8
 
-_IN_CACHE = 1 << 17  # nodes: above it, pairs are spread band by band
 _SLAB = 64  # rows transformed at a time
+
+
+def error(count: int) -> float:
+    """|error| of an entry, divided by the number of rows."""
+    return ERROR
 
 
 class Axis:
@@ -81,76 +85,45 @@ class Axis:
         return sums
 
 
-class Pairs:
-    """Σ h(y) h(x)ᵀ for two sets of harmonics, within ERROR per pair."""
+class Sums:
+    """Σ h(y) h(x)ᵀ for two sets of harmonics, or Σ h(x) for one, within ERROR per row.
 
-    def __init__(self, counts: tuple[int, int], circular: tuple[bool, bool]) -> None:
-        self._rows, self._columns = (Axis(*axis) for axis in zip(counts, circular, strict=True))
-        self._parts, self._circular = (self._rows.parts, self._columns.parts), circular
-        self._grid = aligned(self._rows.length * self._columns.length)
-        self._in_bands = self._grid.size > _IN_CACHE
-        self._spread = add_pairs_in_bands if self._in_bands else add_pairs
+    Args:
+        counts: the number of harmonics of each variable, odd if periodic.
+        periodic: sines and cosines of πt, or cosines of arccos t.
+    """
+
+    def __init__(self, counts: tuple[int, ...], periodic: tuple[bool, ...]) -> None:
+        self._axes = [Axis(*axis) for axis in zip(counts, periodic, strict=True)]
+        self._parts, self._periodic = tuple(axis.parts for axis in self._axes), periodic
+        self._grid = aligned(prod(axis.length for axis in self._axes))
         self._total, self._waiting = np.zeros(counts), 0
-        self._held: list[tuple[Array, Array]] = []
 
-    def add(self, y: Array, x: Array) -> None:
-        """Add pairs that were checked before."""
-        if self._in_bands:  # every batch walks through the whole grid: few long ones
-            self._held.append((y.copy(), x.copy()))
-            if sum(part.size for part, _ in self._held) >= BATCH:
-                self._let_go()
-        else:
-            self._add(y, x)
+    def add(self, *points: Array) -> None:
+        """Add rows: coordinates t ∈ [-1, 1] of each variable ``[n]``."""
+        spread = add_pairs if len(points) == 2 else add_singles
+        for start in self._stretches(points[0].size):
+            stretch = tuple(t[start] for t in points)
+            spread(stretch, self._parts, self._periodic, TABLE, self._grid, self._axes[-1].length)
 
-    def _let_go(self) -> None:
-        if self._held:
-            y, x = map(np.concatenate, zip(*self._held, strict=True))
-            self._held = []
-            self._add(y, x)
-
-    def _add(self, y: Array, x: Array) -> None:
-        while y.size:
-            room = FLUSH - self._waiting
-            self._spread(y[:room], x[:room], self._parts, self._circular, TABLE, self._grid, self._columns.length)
-            self._waiting += y[:room].size
-            y, x = y[room:], x[room:]
+    def _stretches(self, size: int) -> Iterator[slice]:
+        """Parts of so many rows, after each of which the grid is read and cleared if it is due."""
+        start = 0
+        while start < size:
+            stop = min(size, start + FLUSH - self._waiting)
+            yield slice(start, stop)
+            self._waiting, start = self._waiting + stop - start, stop
             if self._waiting == FLUSH:
                 self._total += self._read()
                 self._grid[:], self._waiting = 0.0, 0
 
     def sums(self) -> Array:
-        """Σ h(y) h(x)ᵀ so far."""
-        self._let_go()
+        """The sums over all rows so far."""
         return self._total + self._read()
 
     def _read(self) -> Array:
-        grid = self._grid.reshape(self._rows.length, self._columns.length)
-        half = np.empty((self._columns.count, self._rows.length))
-        for start in range(0, len(grid), _SLAB):
-            part = slice(start, start + _SLAB)
-            half[:, part] = self._columns.transform(grid[part]).T
-        return self._rows.transform(half).T
-
-
-class Singles:
-    """Σ h(x) for one set of harmonics, within ERROR per point."""
-
-    def __init__(self, count: int, circular: bool) -> None:
-        self._axis = Axis(count, circular)
-        self._line = aligned(self._axis.length)
-        self._total, self._waiting = np.zeros(count), 0
-
-    def add(self, x: Array) -> None:
-        """Add points that were checked before."""
-        while x.size:
-            room = FLUSH - self._waiting
-            add_singles(x[:room], self._axis.parts, self._axis.circular, TABLE, self._line)
-            self._waiting += x[:room].size
-            x = x[room:]
-            if self._waiting == FLUSH:
-                self._total += self._axis.transform(self._line)
-                self._line[:], self._waiting = 0.0, 0
-
-    def sums(self) -> Array:
-        """Σ h(x) so far."""
-        return self._total + self._axis.transform(self._line)
+        values = self._grid.reshape(-1, self._axes[-1].length)
+        for axis in reversed(self._axes):
+            slabs = (values[start : start + _SLAB] for start in range(0, len(values), _SLAB))
+            values = np.concatenate([axis.transform(slab) for slab in slabs]).T
+        return values.reshape(self._total.shape)

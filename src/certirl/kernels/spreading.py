@@ -22,8 +22,6 @@ WIDTH = 8
 _BETA = 20.75
 PARTS, _PART_BITS, _DEGREE = 32, 5, 4
 _ROW = WIDTH * (_DEGREE + 1)
-# Points of a large grid are put in order of bands of rows that fit the second-level cache, so many at a time.
-_BAND_BITS, BATCH = 4, 1 << 18
 _BLOCK = 256
 _ARCCOS_TERMS = 20
 # arccos(u)/√(1 − u) is smooth on [0, 1]: expanded in 2u − 1, the remainder is below 1e-15 and rounding as large.
@@ -174,54 +172,27 @@ def _place(t, out, parts, circular):
 
 
 @njit(**OPTIONS)
-def _spread_all(rows, columns, length, table, grid, stride):
-    for i in range(length):
-        a, b = np.int64(rows[i]), np.int64(columns[i])
-        offset = (a >> _PART_BITS) * stride + (b >> _PART_BITS)
-        _spread_pair(grid, offset, stride, table, a % PARTS, rows[i] - a, b % PARTS, columns[i] - b)
-
-
-@njit(**OPTIONS)
-def add_pairs(y, x, parts, circular, table, grid, stride):
-    """Spread pairs in the order they come."""
+def add_pairs(points, parts, periodic, table, grid, stride):
+    """Spread pairs over a grid, in the order they come."""
+    y, x = points
     rows, columns = np.empty(_BLOCK), np.empty(_BLOCK)
     for start in range(0, y.size, _BLOCK):
         length = min(_BLOCK, y.size - start)
-        _place(y[start : start + length], rows, parts[0], circular[0])
-        _place(x[start : start + length], columns, parts[1], circular[1])
-        _spread_all(rows, columns, length, table, grid, stride)
+        _place(y[start : start + length], rows, parts[0], periodic[0])
+        _place(x[start : start + length], columns, parts[1], periodic[1])
+        for i in range(length):
+            a, b = np.int64(rows[i]), np.int64(columns[i])
+            offset = (a >> _PART_BITS) * stride + (b >> _PART_BITS)
+            _spread_pair(grid, offset, stride, table, a % PARTS, rows[i] - a, b % PARTS, columns[i] - b)
 
 
 @njit(**OPTIONS)
-def add_pairs_in_bands(y, x, parts, circular, table, grid, stride):
-    """Spread pairs band by band, so that a grid larger than the cache is walked through once per batch."""
-    batch = min(BATCH, y.size)
-    rows, columns, sorted_rows, sorted_columns = np.empty(batch), np.empty(batch), np.empty(batch), np.empty(batch)
-    bits = _PART_BITS + _BAND_BITS
-    ends = np.empty((np.int64(parts[0]) >> bits) + 2, dtype=np.int64)
-    for start in range(0, y.size, batch):
-        length = min(batch, y.size - start)
-        _place(y[start : start + length], rows, parts[0], circular[0])
-        _place(x[start : start + length], columns, parts[1], circular[1])
-        ends[:] = 0
-        for i in range(length):
-            ends[(np.int64(rows[i]) >> bits) + 1] += 1
-        for band in range(1, ends.size):
-            ends[band] += ends[band - 1]
-        for i in range(length):
-            band = np.int64(rows[i]) >> bits
-            sorted_rows[ends[band]], sorted_columns[ends[band]] = rows[i], columns[i]
-            ends[band] += 1
-        _spread_all(sorted_rows, sorted_columns, length, table, grid, stride)
-
-
-@njit(**OPTIONS)
-def add_singles(x, parts, circular, table, grid):
+def add_singles(points, parts, periodic, table, grid, _):
     """Spread points over a line."""
     places = np.empty(_BLOCK)
-    for start in range(0, x.size, _BLOCK):
-        length = min(_BLOCK, x.size - start)
-        _place(x[start : start + length], places, parts, circular)
+    for start in range(0, points[0].size, _BLOCK):
+        length = min(_BLOCK, points[0].size - start)
+        _place(points[0][start : start + length], places, parts[0], periodic[0])
         for i in range(length):
             a = np.int64(places[i])
             _spread_point(grid, a >> _PART_BITS, table, a % PARTS, places[i] - a)

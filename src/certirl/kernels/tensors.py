@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from certirl.functions import harmonics as _harmonics
-from certirl.functions.bases import FAMILIES, Basis
+from certirl.functions.bases import FAMILIES, Basis, Family
 from certirl.ground.domain import Array, Domain, describe
 
 # Rows whose products are summed up in single precision; rows whose functions are in memory at once.
@@ -131,13 +130,13 @@ class TensorSums:
         error: ``|error| ≤ error · n · sup|φ_i| · sup|φ_j|`` for every entry, from rounding to single precision.
     """
 
-    def __init__(self, bases: Sequence[Basis], device: Any) -> None:
+    def __init__(self, bases: Sequence[Any], device: Any) -> None:
         for basis in bases:
-            if getattr(basis, "kind", None) not in FAMILIES:
+            if not isinstance(basis, Family):
                 raise TypeError(f"on a device, sums are for {', '.join(FAMILIES)}; got {basis}")
         self.bases, self.n = tuple(bases), 0
-        self._counts = [_harmonics.count(basis) for basis in bases]
-        self._circular = [_harmonics.is_circular(basis) for basis in bases]
+        self._counts = [basis.harmonics for basis in bases]
+        self._circular = [basis.periodic for basis in bases]
         self._totals: dict[tuple[int, ...], Any] = {}
         self._fused = can_fuse(device) and sum(sorted(self._counts)[-2:]) <= MOST_FUSED
         self.kernels = {"fused" if self._fused else "blocks"}
@@ -170,8 +169,7 @@ class TensorSums:
             whole = total.cpu().numpy()
             rows = [slice(start, end) for start, end in pairwise(np.cumsum([0, *(self._counts[i] for i in group)]))]
             for (i, one), (j, other) in combinations_with_replacement(zip(group, rows, strict=True), 2):
-                half = _harmonics.combine(self.bases[i], whole[one, other])
-                found[i, j] = _harmonics.combine(self.bases[j], half.T).T
+                found[i, j] = self.bases[j].from_harmonics(self.bases[i].from_harmonics(whole[one, other]).T).T
         return found
 
 
