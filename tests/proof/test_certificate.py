@@ -38,7 +38,7 @@ def proved(problem, columns, reward, expert=0, samples=20_000, seed=1, paired=Tr
     training, fresh = np.random.default_rng(seed).spawn(2)
     basis = columns if components is None else columns[0]
     draws = {"design": case.design, "paired": paired}
-    surrogates = fit_surrogates(case, reward, draw(problem, basis, samples // 4, training, **draws))
+    surrogates, _ = fit_surrogates(case, reward, draw(problem, basis, samples // 4, training, **draws))
     return conclude(case, surrogates, gather(surrogates, draw(problem, basis, samples, fresh, **draws)), delta=0.05)
 
 
@@ -77,7 +77,7 @@ def test_the_family_of_the_columns_does_not_matter(polynomial):
     data = [list(draw(problem, columns, n, seed, paired=True)) for n, seed in ((3_000, 0), (9_000, 1))]
     found = []
     for one in case:
-        surrogates = fit_surrogates(one, reward, data[0])
+        surrogates, _ = fit_surrogates(one, reward, data[0])
         found.append(conclude(one, surrogates, gather(surrogates, data[1]), delta=0.05))
     # The range of V is exact for an expansion in the columns' own family only.
     assert found[0].estimated == pytest.approx(found[1].estimated, rel=1e-6)
@@ -100,7 +100,7 @@ def test_the_margin_is_below_the_truth_and_certifies(polynomial):
 def test_evidence_adds_up(polynomial, paired):
     problem, columns, reward = polynomial
     case = Case.of(0, columns, n_actions=3, discount=DISCOUNT, tail=0.0)
-    surrogates = fit_surrogates(case, reward, draw(problem, columns, 2_000, 0, paired=paired))
+    surrogates, _ = fit_surrogates(case, reward, draw(problem, columns, 2_000, 0, paired=paired))
     pieces = list(draw(problem, columns, 30_000, 1, paired=paired))
     (whole,) = gather(surrogates, pieces)
     halves = [
@@ -126,7 +126,7 @@ def test_evidence_adds_up(polynomial, paired):
 def test_paired_and_unpaired_evidence_do_not_add_up(polynomial):
     problem, columns, reward = polynomial
     case = Case.of(0, columns, n_actions=3, discount=DISCOUNT, tail=0.0)
-    surrogates = fit_surrogates(case, reward, draw(problem, columns, 2_000, 0, paired=True))
+    surrogates, _ = fit_surrogates(case, reward, draw(problem, columns, 2_000, 0, paired=True))
     one, other = (gather(surrogates, draw(problem, columns, 500, 1, paired=paired))[0] for paired in (True, False))
     with pytest.raises(ValueError, match="separately"):
         one + other
@@ -155,8 +155,7 @@ def test_no_bound_exceeds_the_truth(kind, paired):
 def test_a_forecast_is_near_what_fresh_data_give(polynomial):
     problem, columns, reward = polynomial
     case = Case.of(0, columns, n_actions=3, discount=DISCOUNT, tail=0.0)
-    surrogates = fit_surrogates(case, reward, draw(problem, columns, 10_000, 0, paired=True))
-    seen = gather(surrogates, draw(problem, columns, 10_000, 0, paired=True))
+    surrogates, seen = fit_surrogates(case, reward, draw(problem, columns, 10_000, 0, paired=True))
     told = forecast(case, surrogates, seen, samples=60_000, delta=0.05)
     found = conclude(case, surrogates, gather(surrogates, draw(problem, columns, 60_000, 1, paired=True)), delta=0.05)
     assert told.share == pytest.approx(found.margin / found.estimated, abs=0.1)
@@ -168,10 +167,10 @@ def test_the_curve_is_exact_where_the_guess_is_wrong_and_nothing_is_noise():
     problem = certirl.problems.random_polynomial(seed=5)
     columns, reward = solved(problem, Legendre(11), 3)
     case = Case.of(0, columns, n_actions=3, discount=DISCOUNT, tail=0.0)
-    (few,) = fit_surrogates(case, reward, draw(problem, columns, 300, 0, paired=True))
+    ((few,), _) = fit_surrogates(case, reward, draw(problem, columns, 300, 0, paired=True))
     (seen,) = gather([few], draw(problem, columns, 400_000, 1, design=True, paired=True))
     band = bands(few, seen, delta=0.05, tail=0.0).pairs[0]
-    (many,) = fit_surrogates(case, reward, draw(problem, columns, 400_000, 2, design=True, paired=True))
+    ((many,), _) = fit_surrogates(case, reward, draw(problem, columns, 400_000, 2, design=True, paired=True))
     states = columns.grid(101)
     best = many.frame.values(states) @ (many.fits[0] - many.fits[1])
     assert (

@@ -21,24 +21,25 @@ from certirl.functions.bases import Basis
 from certirl.functions.frame import Frame, frame
 from certirl.functions.inequalities import (
     EVENTS,
-    NORM_EVENTS,
+    MIXED_EVENTS,
     SLOPED_EVENTS,
+    best_scale,
     best_slope,
     empirical_bernstein,
-    empirical_norm_bernstein,
     log_term,
+    mixed_norm,
     sloped,
 )
 from certirl.ground.domain import Array
-from certirl.proof.functionals import Noise, Points, Visits, Workings, visits_of
+from certirl.proof.functionals import Error, Noise, Points, Visits, Workings, visits_of
 from certirl.proof.sums import LONGEST, SHORTEST, Evidence
 from certirl.proof.surrogate import Surrogate
 
 # How δ is spent: the band decides, the size of the error can do with little; regret only where the expert switches.
-SHARES = {"band": 0.9, "size of the error": 0.1}
-SWITCHING_SHARES = {"band": 0.85, "size of the error": 0.1, "regret": 0.05}
-_MOST_GROWTH = 0.95  # of an error from one round of the recursion to the next; beyond it nothing is bounded
-_ROUNDS = 200
+SHARES = {"band": 0.85, "size of the error": 0.15}
+SWITCHING_SHARES = {"band": 0.8, "size of the error": 0.15, "regret": 0.05}
+# How far the noise of u may feed itself, and the condition of I − K̂; beyond them nothing is bounded.
+_MOST_GROWTH, _MOST_CONDITION = 0.95, 1e8
 _CAUTION = 1.1  # times the second moments that training data let us expect: slopes are chosen for it
 
 
@@ -125,28 +126,27 @@ class _Size(NamedTuple):
         centre: c̃, observed ``[m − 1]``.
         inverse: (I − K̂)⁻¹ ``[m − 1, m − 1]``.
         noise: ρ ≥ ‖Nν(V)‖.
-        lengths: bounds on the length of u, head and rest ``[2]``.
-        seen: 1 for data, 0 for a forecast.
+        length: κ ≥ ‖u‖.
     """
 
     centre: Array
     inverse: Array
     noise: float
-    lengths: Array
+    length: float
 
     def moment(self, noise: Noise) -> Array:
         """ΣZ(V)² at most ``[n]``, from second moments of V̂, of the f_i and between them."""
-        head, rest = self.lengths
-        value, operator = np.sqrt(np.maximum(noise.value, 0.0)), np.sqrt(np.maximum(noise.operator, 0.0))
-        r = noise.cross.shape[1]
-        turned = np.linalg.norm(noise.cross @ self.inverse[:r], axis=1)
-        mixed = noise.value + 2 * (noise.cross @ self.centre[:r] + self.noise * turned) + (head * operator[:, 0]) ** 2
-        least = np.minimum(np.sqrt(np.maximum(mixed, 0.0)), value + head * operator[:, 0])
-        return np.asarray((least + rest * operator[:, 1]) ** 2)
+        value, operator = np.maximum(noise.value, 0.0), self.length**2 * np.maximum(noise.operator, 0.0)
+        apart = (np.sqrt(value) + np.sqrt(operator)) ** 2
+        if noise.cross.shape[1] == 0:
+            return np.asarray(apart)
+        turned = np.linalg.norm(noise.cross @ self.inverse, axis=1)
+        together = value + 2 * (noise.cross @ self.centre + self.noise * turned) + operator
+        return np.asarray(np.minimum(apart, np.maximum(together, 0.0)))
 
     def largest(self, noise: Noise) -> Array:
         """|Z(V)| at most ``[n]``."""
-        return np.asarray(noise.largest @ np.array([1.0, *self.lengths]))
+        return np.asarray(noise.largest @ np.array([1.0, self.length]))
 
 
 @lru_cache(maxsize=16)  # a forecast asks again and again with another δ or size
@@ -215,67 +215,65 @@ def bands(surrogate: Surrogate, evidence: Evidence, *, delta: float, tail: float
 
 
 def _size(work: Workings, delta: float, tail: float, growth: float | None) -> _Size | None:
-    """How large u can be; None where operators are known too badly. `NORM_EVENTS` of e^−L.
+    """How large u can be; None where operators are known too badly.
 
-    ρ = ‖Nν(V)‖ is at most Φ(ρ): one inequality for the vector, whose second moments grow with u and so with ρ. Φ(ρ)/ρ
-    falls, so that ρ is below any number with Φ(ρ) < ρ, and then below Φ of it, again and again.
+    ‖Nν(V)‖ ≤ α + β‖u‖, α for V̂ and β for one fixed function of length 1, and ‖u‖ ≤ ‖c̃‖ + ‖(I − K̂)⁻¹‖‖Nν(V)‖.
     """
     if work.gamma * (1 + tail * work.residual_lebesgue) >= 1:
         return None  # what regression aims at need not contract, so that there may be no u
-    error, L, m = work.error, log_term(NORM_EVENTS, delta), len(work.error.seen)
+    error, m = work.error, len(work.error.seen)
     if m == 0:  # one column: u is a constant
-        return _Size(np.zeros(0), np.zeros((0, 0)), 0.0, np.zeros(2))
-    noise, top, r = error.noise, error.top, work.s.directions
-    if growth is not None:
-        noise, top = noise.grown(growth), top / growth
+        return _Size(np.zeros(0), np.zeros((0, 0)), 0.0, 0.0)
+    more, L = 1.0 if growth is None else growth, log_term(2 * MIXED_EVENTS, delta)
+    (alpha, beta), _ = _norms(error, L, more)
     centre: Array = np.zeros(m)
     inverse: Array = np.eye(m)
     if growth is None:
         left = np.eye(m) - error.matrix
-        if m and np.linalg.cond(left) > 1e8:
+        if np.linalg.cond(left) > _MOST_CONDITION:
             return None
         inverse = np.linalg.inv(left)
         centre = inverse @ error.seen
-    parts = (slice(None, r), slice(r, None))
-    start = np.array([np.linalg.norm(centre[part]) for part in parts])
-    steps = np.array([np.linalg.norm(inverse[part], 2) if inverse[part].size else 0.0 for part in parts])
-    if growth is not None:
-        step = 2 * float(np.sqrt(top[1:]).sum())
-        if step >= _MOST_GROWTH:
-            return None
-        inverse, steps = inverse / (1 - step), steps / (1 - step)
-        start = steps * float(np.sqrt(noise.value[0]))
+        start, stretch = float(np.linalg.norm(centre)), float(np.linalg.norm(inverse, 2))
+    else:  # as large as noise makes them
+        start, stretch = _likely(error.trace[0] / more, error.top[1] / more)
+        inverse = stretch * inverse
+    noise = _solved(alpha, beta, start, stretch)
+    return None if noise is None else _Size(centre, inverse, noise, start + stretch * noise)
 
-    def bounded(rho: float) -> tuple[float, _Size]:
-        found = _Size(centre, inverse, rho, start + steps * rho)
-        largest = (np.sqrt(top[0]) + np.sqrt(top[1:]) @ found.lengths) ** 2
-        return float(empirical_norm_bernstein(found.moment(noise)[0], largest, found.largest(noise)[0], L)), found
 
-    rho = 2 * bounded(0.0)[0]
-    for _ in range(_ROUNDS):
-        least, _ = bounded(rho)
-        if least <= rho:
-            break
-        rho *= 2
-        if rho > 1e100:
-            return None
-    else:
-        return None
-    for _ in range(_ROUNDS):
-        least, _ = bounded(rho)
-        if least > (1 - 1e-9) * rho:
-            break
-        rho = least
-    return bounded(rho)[1]
+def _solved(alpha: float, beta: float, start: float, stretch: float) -> float | None:
+    """ρ with ρ = α + β(start + stretch·ρ); None where there is none."""
+    return (alpha + beta * start) / (1 - beta * stretch) if beta * stretch < _MOST_GROWTH else None
+
+
+def _likely(trace: float, top: float) -> tuple[float, float]:
+    """‖c̃‖ and ‖(I − K̂)⁻¹‖ if c and K̂ are noise with these second moments."""
+    stretch = 1 / (1 - min(2 * float(np.sqrt(top)), _MOST_GROWTH))
+    return stretch * float(np.sqrt(trace)), stretch
+
+
+def _norms(error: Error, L: float, more: float) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Bounds on the noise of the vector for V̂ and for a fixed function of length 1: observed, and expected."""
+    observed, expected, m = [], [], len(error.seen)
+    kinds = zip(error.trace, error.top, error.longest, error.expected_trace, error.expected_top, strict=True)
+    for trace, top, longest, likely_trace, likely_top in kinds:
+        likely = likely_trace / more, likely_top / more, longest / more
+        scale = best_scale(*likely, L, m)
+        expected.append(float(mixed_norm(*likely, L, m, scale)))
+        observed.append(float(mixed_norm(trace / more, top / more, longest / more, L, m, scale)))
+    return (observed[0], observed[1]), (expected[0], expected[1])
 
 
 def _expected(work: Workings, delta: float, more: float) -> Array:
-    """1 and the lengths of u, head and rest, as training data and the fresh states let us expect them ``[3]``."""
-    traces, top = work.error.expected / more, work.error.expected_top / more
-    noise = empirical_norm_bernstein(
-        traces.sum(), top, work.error.noise.largest[0, 0] / more, log_term(NORM_EVENTS, delta)
-    )
-    return np.array([1.0, *(_CAUTION * (np.sqrt(traces) + noise))])
+    """1 and the length of u, as training data and the fresh states let us expect it ``[2]``."""
+    error = work.error
+    if not len(error.seen):
+        return np.array([1.0, 0.0])
+    _, (alpha, beta) = _norms(error, log_term(2 * MIXED_EVENTS, delta), more)
+    start, stretch = _likely(error.expected_trace[0] / more, error.expected_top[1] / more)
+    noise = _solved(alpha, beta, start, stretch)
+    return np.array([1.0, _CAUTION * (start + stretch * (alpha if noise is None else noise))])
 
 
 def _radii(
@@ -286,7 +284,7 @@ def _radii(
     Args:
         size: of u; None if it is not bounded.
         points: the functionals.
-        expected: 1 and the lengths of u that training data let us expect, head and rest ``[3]``.
+        expected: 1 and the length of u that training data let us expect ``[2]``.
         L: of the events.
         more: so many times as much data.
         observed: False for a forecast.
@@ -299,7 +297,7 @@ def _radii(
     if observed:
         turned = np.linalg.norm(points.seen @ size.inverse, axis=1)
     else:  # as large as noise makes it
-        turned = np.sqrt(noise.operator.sum(axis=1)) * (np.linalg.norm(size.inverse, 2) if size.inverse.size else 0.0)
+        turned = np.sqrt(noise.operator) * (size.inverse[0, 0] if size.inverse.size else 0.0)
     total = sloped(size.moment(noise), size.largest(noise), L, slope)
     estimation = np.minimum(estimation, total)
     return estimation, total - estimation + size.noise * turned
@@ -319,7 +317,7 @@ def _curve(work: Workings, b: int, a: int, size: _Size | None) -> Array:
 
 def _second_order_tail(work: Workings, size: _Size | None, pair: tuple[int, int], tail: float) -> float:
     """What the columns miss of P_b u and P_a u, and of all later steps."""
-    return 0.0 if size is None else float(tail * (size.lengths @ work.radius[1:]) * _slipped(work, pair))
+    return 0.0 if size is None else float(tail * size.length * work.radius[1] * _slipped(work, pair))
 
 
 def _first_order_tail(work: Workings, pair: tuple[int, int], tail: float) -> float:
@@ -347,7 +345,7 @@ def _span(
         return 0.0
     estimation, second = _radii(size, points, expected, log_term(SLOPED_EVENTS, delta), more, observed)
     later = 2 * tail * work.residual_lebesgue * work.gamma / (1 - work.gamma)
-    lost = float(estimation[0] + second[0] + later * (work.radius[0] + size.lengths @ work.radius[1:]))
+    lost = float(estimation[0] + second[0] + later * (work.radius[0] + size.length * work.radius[1]))
     lost += _rounding(work, lost, more)
     corrected = work.s.dropped + (float(points.value[0] + points.seen[0] @ size.centre) if observed else 0.0)
     return max(0.0, corrected - lost)

@@ -21,18 +21,18 @@ _MOST_CLOSE, _BLOCK = 6_000_000, 500_000
 
 
 class Noise(NamedTuple):
-    """What bounds the noise of n functionals, or of one vector of them; head and rest are f_1 … f_r and the others.
+    """What bounds the noise of n functionals.
 
     Attributes:
         value: observed second moments ΣZ(V̂)² ``[n]``.
-        cross: ΣZ(V̂)Z(f_i) for the head ``[n, r]``.
-        operator: Σ_i ΣZ(f_i)² over the head and over the rest ``[n, 2]``.
-        largest: bounds on |Z(V̂)| and on the lengths of (Z(f_i))_i, head and rest ``[n, 3]``.
+        operator: Σ_i ΣZ(f_i)² ``[n]``.
+        cross: ΣZ(V̂)Z(f_i) ``[n, r]``.
+        largest: bounds on |Z(V̂)| and on the length of (Z(f_i))_i ``[n, 2]``.
     """
 
     value: Array
-    cross: Array
     operator: Array
+    cross: Array
     largest: Array
 
     def grown(self, factor: float) -> Noise:
@@ -62,19 +62,19 @@ class Error(NamedTuple):
     Attributes:
         seen: observed, of V̂ ``[m − 1]``.
         matrix: observed, of the f_i: column i is the vector for f_i ``[m − 1, m − 1]``.
-        noise: of the vector: second moments are traces ``[1]``.
-        top: largest eigenvalues of the second moments of V̂, the head and the rest ``[3]``.
-        expected: traces of the second moments of V̂ that training data let us expect, over the coefficients of head and
-            rest ``[2]``.
-        expected_top: their largest eigenvalue.
+        trace: of the second moments of the vector, for V̂ and for the f_i together ``[2]``.
+        top: their largest eigenvalues ``[2]``.
+        longest: bounds on the length of a term ``[2]``.
+        expected_trace, expected_top: as training data let us expect them ``[2]``.
     """
 
     seen: Array
     matrix: Array
-    noise: Noise
+    trace: Array
     top: Array
-    expected: Array
-    expected_top: float
+    longest: Array
+    expected_trace: Array
+    expected_top: Array
 
 
 class Workings:
@@ -88,7 +88,7 @@ class Workings:
         residual_lebesgue: the largest of those of the actions that the expert uses.
         condition: the largest condition number of Σ x xᵀ.
         seen: Σ x E_c(f_i), i ≥ 1 ``[A, m − 1, k]``.
-        radius: how far V̂ and (f_i)_i, head and rest, are from a middle at most ``[3]``.
+        radius: how far V̂ and (f_i)_i are from a middle at most ``[2]``.
         error: the functionals of û.
     """
 
@@ -96,8 +96,7 @@ class Workings:
         s, e, own = surrogate, evidence, surrogate.frame
         self.s, self.e, self.frame, self.gamma = s, e, own, s.discount
         self.A, self.k = s.fits.shape
-        self._used, r = list(s.used), s.directions
-        self._parts = (slice(None, r), slice(r, None))
+        self._used = list(s.used)
         self.gram = own.lifted(e.gram)
         self.precision, self.condition = np.linalg.inv(self.gram), float(np.linalg.cond(self.gram).max())
         self.resolvent = np.linalg.inv(
@@ -105,11 +104,8 @@ class Workings:
         )
         self._pairs, every = s.pairs(e.paired), s.pairs(True)
         expected = s.noise[[every.index(pair) for pair in self._pairs]] * float(e.counts.min())
-        self._moments = own.lifted(
-            np.concatenate(
-                [e.residual_moments[:, None], expected[:, None], e.cross_moments, e.operator_moments], axis=1
-            )
-        )
+        observed = np.stack([e.residual_moments, e.operator_moments], axis=1)
+        self._moments = own.lifted(np.concatenate([observed, expected, e.cross_moments], axis=1))
         self.seen = s.mix[1:] @ e.operator_residuals  # Σ x E_c(f_i) [A, m − 1, k]
         self._suprema()
         self.error = self._of_error()
@@ -128,13 +124,13 @@ class Workings:
         away, fits = values - middle[:, None, None], s.mix[1:] @ s.Z @ dense.T - middle[:, None]  # [A, m − 1, q]
         self._fits = (s.fits @ dense.T - (s.low + s.high) / 2)[:, None]  # [A, 1, q]
         # Along every direction a vector of expansions is an expansion, so that its length is bounded as one.
-        sizes = [own.dense.factor * np.linalg.norm(away[part], axis=0).max(initial=0.0) for part in self._parts]
-        self.radius = np.array([(s.high - s.low) / 2, *sizes])
-        kinds = (self._fits, *(fits[:, part] for part in self._parts))
-        self._lengths = np.stack([np.linalg.norm(kind, axis=1) for kind in kinds])  # [3, A, q]
+        size = own.dense.factor * np.linalg.norm(away, axis=0).max(initial=0.0)
+        self.radius = np.array([(s.high - s.low) / 2, size])
+        kinds = (self._fits, fits)
+        self._lengths = np.stack([np.linalg.norm(kind, axis=1) for kind in kinds])  # [2, A, q]
         self._gaps = {
             (b, a): np.stack([np.linalg.norm(kind[b] - kind[a], axis=0) for kind in kinds]) for b, a in s.compared
-        }  # [3, q]
+        }  # [2, q]
 
     def weights(self, b: int, a: int, values: Array) -> Array:
         """The functionals behind (P_b − P_a)V at states with these harmonics ``[n, k]``: ``[A, n, k]``."""
@@ -158,28 +154,25 @@ class Workings:
         active = [c for c in range(self.A) if weights[c].any()]
         forms = self._forms(weights, active)
         largest = self._largest(weights, active, pair)
-        noise = Noise(forms[:, 0], forms[:, 2:-2], forms[:, -2:], largest)
+        noise = Noise(forms[:, 0], forms[:, 1], forms[:, 4:], largest)
         value = np.einsum("cnk,ck->n", weights, self.e.residuals)
-        return Points(value, np.einsum("cnk,cik->ni", weights, self.seen, optimize=True), noise, forms[:, 1])
+        return Points(value, np.einsum("cnk,cik->ni", weights, self.seen, optimize=True), noise, forms[:, 2])
 
     def _of_error(self) -> Error:
         weights = self.of_error(np.linalg.inv(self.s.mix).T[1:])
         active, size = list(self._used), weights.shape[1]
         seen = np.einsum("cnk,ck->n", weights, self.e.residuals)
         matrix = np.einsum("cnk,cik->ni", weights, self.seen, optimize=True)
-        forms = np.zeros((self._moments.shape[1], size, size))
+        forms = np.zeros((4, size, size))
         for c, d, moments in self._active_pairs(active):
-            product = weights[c] @ moments @ weights[d].T
+            product = weights[c] @ moments[:4] @ weights[d].T
             forms += product if c == d else product + product.swapaxes(1, 2)
-        traces, chosen = np.trace(forms, axis1=1, axis2=2)[None], forms[[0, -2, -1]]
-        top = np.maximum(np.linalg.eigvalsh(chosen)[:, -1] if size else np.zeros(3), 0.0)
+        trace = np.trace(forms, axis1=1, axis2=2)
+        top = np.maximum(np.linalg.eigvalsh(forms)[:, -1] if size else np.zeros(4), 0.0)
         dense = self.frame.dense_values
         lengths = {c: np.linalg.norm(weights[c] @ dense.T, axis=0)[None] for c in active}
-        largest = self.frame.dense.double * self._terms(lengths, {}, None, self._lengths, self._gaps).max(axis=2)
-        noise = Noise(traces[:, 0], traces[:, 2:-2], traces[:, -2:], largest.T)
-        expected = np.diagonal(forms[1])
-        expected_top = float(np.linalg.eigvalsh(forms[1])[-1]) if size else 0.0
-        return Error(seen, matrix, noise, top, np.array([expected[part].sum() for part in self._parts]), expected_top)
+        longest = self.frame.dense.double * self._terms(lengths, {}, None, self._lengths, self._gaps).max(axis=(1, 2))
+        return Error(seen, matrix, trace[:2], top[:2], longest, trace[2:], top[2:])
 
     def _active_pairs(self, active: list[int]) -> list[tuple[int, int, Array]]:
         return [(c, d, own) for (c, d), own in zip(self._pairs, self._moments, strict=True) if {c, d} <= set(active)]
@@ -194,11 +187,11 @@ class Workings:
         return total
 
     def _largest(self, weights: Array, active: list[int], pair: tuple[int, int] | None) -> Array:
-        """Bounds on the contribution of one fresh state to V̂ and to the f_i, head and rest ``[n, 3]``."""
+        """Bounds on the contribution of one fresh state to V̂ and to the f_i ``[n, 2]``."""
         dense, n = self.frame.dense_values, weights.shape[1]
         if n * len(dense) > _MOST_CLOSE:
             return self._from_lengths(weights, active, pair)
-        largest = np.empty((n, 3))
+        largest = np.empty((n, 2))
         for start in range(0, n, step := max(_BLOCK // len(dense), 1)):
             block = slice(start, start + step)
             swings = {c: weights[c, block] @ dense.T for c in active}
@@ -232,7 +225,7 @@ class Workings:
         lengths: Array,
         gaps: dict[tuple[int, int], Array],
     ) -> Array:
-        """The largest contribution of a fresh state at each of q states ``[3, n, q]``.
+        """The largest contribution of a fresh state at each of q states ``[2, n, q]``.
 
         A residual of action c is within the radius of a middle value, less a fit of given length. Of paired data the
         fits of a pair (b, a) are w_b f_b + w_a f_a = (w_b + w_a) f_b − w_a (f_b − f_a), in either order.
@@ -241,8 +234,8 @@ class Workings:
             sizes: |w_c·x| for each action ``[n, q]``.
             both: |(w_b + w_a)·x| for the pair ``[n, q]``.
             pair: (b, a), or None.
-            lengths: of the fits of V̂ and the f_i, head and rest ``[3, A, q]``.
-            gaps: of the differences of two fits ``[3, q]``.
+            lengths: of the fits of V̂ and the f_i ``[2, A, q]``.
+            gaps: of the differences of two fits ``[2, q]``.
         """
         radius = self.radius[:, None, None]
         each = {c: size * lengths[:, c, None] for c, size in sizes.items()}

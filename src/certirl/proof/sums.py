@@ -32,9 +32,9 @@ class Evidence:
         gram: Σ χ ``[A, *wide]``, from which Σ x xᵀ follows.
         residuals: Σ x Y_c ``[A, k]``.
         residual_moments: Σ χ Y_cY_d ``[P, *wide]``.
-        cross_moments: Σ χ (Y_cE_d(f_i) + E_c(f_i)Y_d)/2 for f_1, …, f_r ``[P, r, *wide]``.
+        cross_moments: Σ χ (Y_cE_d(f_i) + E_c(f_i)Y_d)/2 for i = 1, …, r ``[P, r, *wide]``.
         operator_residuals: Σ E_c(π_d h_j) x ``[A, m, k]``.
-        operator_moments: Σ χ Σ_i E_c(f_i)E_d(f_i) over f_1, …, f_r and over the rest ``[P, 2, *wide]``.
+        operator_moments: Σ χ Σ_i E_c(f_i)E_d(f_i) over i ≥ 1 ``[P, *wide]``.
         visits: Σ x O_cw, O_cw the residual of a tent ``[A, w, k]``.
         visit_moments: Σ χ O_cw² ``[A, w, *wide]``.
         reached: Σ ψ_i(s') for the functions ψ of a reward that is an expansion ``[A, k_R]``, else empty: no bound needs
@@ -103,10 +103,10 @@ class _Sums:
         self._pairs = s.pairs(True)
         self._counts, self._groups = np.zeros(A, dtype=np.int64), set[int]()
         self._gram, self._residuals, self._cross = np.zeros((A, *wide)), np.zeros((A, k)), np.zeros((A, m, k))
-        self._moments = np.zeros((len(self._pairs), r + 3, *wide))  # those of V̂, cross moments, pooled ones
+        self._moments = np.zeros((len(self._pairs), r + 2, *wide))  # those of V̂, of the f_i together, cross moments
         self._visits, self._visit_moments = np.zeros((A, w, k)), np.zeros((A, w, *wide))
         self._reached = np.zeros((A, self.evaluation.reached))
-        rows = 1 + len(self._pairs) * (r + 3) + A * w
+        rows = 1 + len(self._pairs) * (r + 2) + A * w
         numbers = sum(wide) + 3 * A * m + rows * (1 if len(wide) == 1 else wide[-1])
         self.length = int(np.clip(_WORKSPACE // numbers // 64 * 64, SHORTEST, LONGEST))
 
@@ -129,15 +129,15 @@ class _Sums:
         values, pieces, h = self.evaluation(ends)
         residuals = values.reshape(-1, g, n).swapaxes(0, 1) - self._fits[group] @ x  # [g, m, n]
         places = [place for place, pair in enumerate(self._pairs) if set(pair) <= set(group)]
-        weights = np.empty((1 + len(places) * (r + 3) + g * len(s.widths), n))
+        weights = np.empty((1 + len(places) * (r + 2) + g * len(s.widths), n))
         weights[0] = 1.0
-        products = weights[1 : 1 + len(places) * (r + 3)].reshape(len(places), r + 3, n)
+        products = weights[1 : 1 + len(places) * (r + 2)].reshape(len(places), r + 2, n)
         for out, place in zip(products, places, strict=True):
             c, d = self._pairs[place]
             _multiply(residuals[group.index(c)], residuals[group.index(d)], r, out)
         if s.widths.size:
             visits = s.tents(ends).reshape(-1, g, n).swapaxes(0, 1) - s.tent_fits[group] @ x
-            np.multiply(visits, visits, out=weights[1 + len(places) * (r + 3) :].reshape(visits.shape))
+            np.multiply(visits, visits, out=weights[1 + len(places) * (r + 2) :].reshape(visits.shape))
             self._visits[group] += visits @ x.T
         sums = self.frame.sums(tables, weights)
         self._gram[group] += sums[0]
@@ -145,21 +145,23 @@ class _Sums:
         self._cross[group] += pieces.reshape(-1, g, n).swapaxes(0, 1) @ x.T
         self._reached[group] += self.evaluation.totals(next_states, h)
         wide = self.frame.wide
-        self._moments[places] += sums[1 : 1 + len(places) * (r + 3)].reshape(len(places), r + 3, *wide)
-        self._visit_moments[group] += sums[1 + len(places) * (r + 3) :].reshape(g, -1, *wide)
+        self._moments[places] += sums[1 : 1 + len(places) * (r + 2)].reshape(len(places), r + 2, *wide)
+        self._visit_moments[group] += sums[1 + len(places) * (r + 2) :].reshape(g, -1, *wide)
 
     def evidence(self) -> Evidence:
         """What has been added."""
-        s, r, paired = self.s, self.s.directions, self._groups == {len(self._counts)}
+        s, paired = self.s, self._groups == {len(self._counts)}
         moments = self._moments[[self._pairs.index(pair) for pair in s.pairs(paired)]]
+        different = [c != d for c, d in s.pairs(paired)]
+        moments[different, 2:] /= 2
         return Evidence(
             counts=self._counts,
             gram=self._gram,
             residuals=self._residuals,
             residual_moments=moments[:, 0],
-            cross_moments=moments[:, 1 : r + 1],
+            cross_moments=moments[:, 2:],
             operator_residuals=self._cross - s.Z @ s.frame.lifted(self._gram),
-            operator_moments=moments[:, r + 1 :],
+            operator_moments=moments[:, 1],
             visits=self._visits,
             visit_moments=self._visit_moments,
             reached=self._reached,
@@ -168,12 +170,10 @@ class _Sums:
 
 
 def _multiply(one: Array, other: Array, r: int, out: Array) -> None:
-    """Write products of the residuals of two actions ``[m, n]``, V̂ last: of V̂, of V̂ and f_1, …, f_r, pooled ones."""
+    """Write products of residuals of two actions ``[m, n]``, V̂ last: of V̂, of the f_i together, of V̂ and each f_i."""
     np.multiply(one[-1], other[-1], out=out[0])
-    np.multiply(one[:r], other[-1], out=out[1 : r + 1])
-    if one is not other:
-        out[1 : r + 1] += one[-1] * other[:r]
-        out[1 : r + 1] *= 0.5
-    squares = one[:-1] * other[:-1]
-    np.add.reduce(squares[:r], axis=0, out=out[r + 1])
-    np.add.reduce(squares[r:], axis=0, out=out[r + 2])
+    np.einsum("in,in->n", one[:-1], other[:-1], out=out[1])
+    if r:
+        np.multiply(one[:-1], other[-1], out=out[2:])
+        if one is not other:
+            out[2:] += one[-1] * other[:-1]

@@ -34,8 +34,9 @@ class Surrogate:
         fits: P̂_cV̂ ``[A, k]``.
         Z: P̂_c(π_d h_j) ``[A, m, k]``, functions ordered by d in `used`, then j.
         mix: functions f_i = Σ mix_i,dj π_d h_j ``[m, m]``, invertible; f_0 = 1, the others by importance.
-        directions: r, the number of functions f_1, …, f_r whose residuals are multiplied with those of V̂.
-        noise: Σ χ Y_cY_d of training data, per transition, for all pairs of `pairs_of` ``[P, *wide]``.
+        directions: r, the number of functions whose residuals are multiplied with those of V̂: all but f_0, or none.
+        noise: Σ χ Y_cY_d and Σ χ Σ_i E_c(f_i)E_d(f_i) of training data, per transition, for all pairs of `pairs_of`
+            ``[P, 2, *wide]``.
         low, high: V̂ lies between them.
         marks: distances to the nearest switch at the points of a grid ``[g_1, …, g_d]``; empty without switches.
         widths: half-widths of the tents 1 − distance/width around the switches ``[w]``.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,14 +14,28 @@ from certirl.data.transitions import Piece
 from certirl.functions.bounded import BoundedReward
 from certirl.functions.frame import frame
 from certirl.ground.domain import Array
+from certirl.kernels.tensors import on_host
 from certirl.proof.case import Case
 from certirl.proof.sums import Evidence, gather
 from certirl.proof.surrogate import Surrogate, in_family, pairs_of
 
-_FLOOR = 1e-3  # of the largest size: directions in which the error of V̂ hardly varies still need a size
-_DIRECTIONS = 6  # functions f_i whose residuals are multiplied with those of V̂
-_BEYOND = 0.1  # how much the size of π_d h_j counts where π_d = 0: there it enters ranges only
 _GRID = 2001  # states at which the highest and the lowest value are looked for
+_SOME = 8192  # training states from which the size of the residuals of all functions is estimated
+_WHOLE = 0.003  # how much the size of π_d h_j counts over the whole domain, where π_d may be zero: ranges need it
+_FLOOR = 1e-12  # of the largest eigenvalue
+MOST_CROSSED = 2_000  # sums per pair of actions up to which residuals of V̂ and of each f_i are multiplied
+
+
+class Fit(NamedTuple):
+    """What training data fix.
+
+    Attributes:
+        surrogates: of the components with a reward.
+        seen: the evidence of the training data themselves, one for each surrogate, for forecasts.
+    """
+
+    surrogates: tuple[Surrogate, ...]
+    seen: tuple[Evidence, ...]
 
 
 def fit_surrogates(
@@ -30,7 +45,7 @@ def fit_surrogates(
     *,
     moments: Sequence[Moments] | None = None,
     again: Iterable[Piece] | None = None,
-) -> tuple[Surrogate, ...]:
+) -> Fit:
     """Guess V = R + γP_πV and the operators by least squares on training data, for every component with a reward.
 
     Args:
@@ -39,7 +54,7 @@ def fit_surrogates(
         training: data that the evidence will not use.
         moments: sums over training data of the reward's functions at next states and the columns, one for each
             component, where they are known; else ``training`` is walked through for them.
-        again: training data that are walked through again for the size of the residuals; ``training`` if left out.
+        again: training data that are walked through twice more, for the size of the residuals; all if left out.
     """
     blanks = [
         _blank(case, part, own) for part, own in zip(case.parts, case.rewards(reward), strict=True) if own is not None
@@ -49,8 +64,13 @@ def fit_surrogates(
     else:
         regressions = [_regression(sums, blank) for sums, blank in zip(gather(blanks, training), blanks, strict=True)]
     rough = [_solved(blank, *found) for blank, found in zip(blanks, regressions, strict=True)]
-    seen = gather(rough, training if again is None else again)
-    return tuple(replace(own, **_directions(own, sums)) for own, sums in zip(rough, seen, strict=True))
+    data = training if again is None else again
+    turned = [
+        replace(own, **_directions(own, sums, _residual_covariance(own, data)))
+        for own, sums in zip(rough, gather(rough, data), strict=True)
+    ]
+    seen = gather(turned, data)
+    return Fit(tuple(replace(own, noise=_noise(own, sums)) for own, sums in zip(turned, seen, strict=True)), seen)
 
 
 def _blank(case: Case, part: Any, reward: BoundedReward) -> Surrogate:
@@ -66,7 +86,7 @@ def _blank(case: Case, part: Any, reward: BoundedReward) -> Surrogate:
         Z=np.zeros((A, m, k)),
         mix=np.eye(m),
         directions=0,
-        noise=np.zeros((len(pairs_of(A, case.used, True)), *frame(part.columns).wide)),
+        noise=np.zeros((len(pairs_of(A, case.used, True)), 2, *frame(part.columns).wide)),
         low=reward.low,
         high=reward.high,
         marks=case.marks,
@@ -144,12 +164,38 @@ def _value_range(blank: Surrogate, fits: Array) -> tuple[float, float]:
     return reward.low + gamma * low, reward.high + gamma * high
 
 
-def _directions(surrogate: Surrogate, seen: Evidence) -> dict[str, Any]:
-    """Principal functions of û = (I − γP̂_π)⁻¹e, e the error of the fits, as training data let us expect it.
+def _noise(surrogate: Surrogate, seen: Evidence) -> Array:
+    """Second moments of the residuals per transition, for all pairs of actions ``[P, 2, *wide]``."""
+    every, noise = surrogate.pairs(True), np.zeros_like(surrogate.noise)
+    for place, pair in enumerate(surrogate.pairs(seen.paired)):
+        noise[every.index(pair), 0] = seen.residual_moments[place]
+        noise[every.index(pair), 1] = seen.operator_moments[place]
+    return noise / float(seen.counts.min())
 
-    f_0 = 1, of which no operator error is made; the others have equal size, constants apart, and uncorrelated
-    coefficients in û, largest first. Each is scaled by the root of its expected size in û, so that the remainder, a
-    scalar product of û and of errors of the f_i, is a product of vectors of equal size.
+
+def _residual_covariance(surrogate: Surrogate, data: Iterable[Piece]) -> Array:
+    """The mean of E_c(π_d h_j)E_c(π_d' h_j'), added up over the actions, from some of the data ``[m, m]``."""
+    m, s = surrogate.Z.shape[1], surrogate
+    total, counts = np.zeros((s.n_actions, m, m)), np.zeros(s.n_actions)
+    for piece in data:
+        view = piece if s.coordinates is None else piece.view(s.coordinates)
+        for held in on_host([view], s.columns.domain, _SOME):
+            x = s.frame.values(held.states).T
+            for c, ends in zip(held.actions, held.next_states, strict=True):
+                if counts[c] < _SOME:
+                    residuals = s.pieces(ends).T - s.Z[c] @ x
+                    total[c] += residuals @ residuals.T
+                    counts[c] += len(ends)
+            if (counts >= _SOME).all():
+                return np.asarray((total / counts[:, None, None]).sum(axis=0))
+    return np.asarray((total / np.maximum(counts, 1)[:, None, None]).sum(axis=0))
+
+
+def _directions(surrogate: Surrogate, seen: Evidence, residuals: Array) -> dict[str, Any]:
+    """Functions f_i for which (size of û)·(size of the residuals of the f_i) is expected to be least.
+
+    f_0 = 1, of which no operator error is made. In the others û = (I − γP̂_π)⁻¹e, e the error of the fits, and the
+    residuals have the same diagonal covariance, as far as training data show: the geometric mean of both.
     """
     own, used, gamma = surrogate.frame, list(surrogate.used), surrogate.discount
     k, m = own.size, surrogate.Z.shape[1]
@@ -164,20 +210,20 @@ def _directions(surrogate: Surrogate, seen: Evidence) -> dict[str, Any]:
     covariance = gamma**2 * resolvent.T @ errors.reshape(m, m) @ resolvent
     constant = np.zeros(m)
     constant[::k] = 1.0
-    every, noise = surrogate.pairs(True), np.zeros_like(surrogate.noise)
-    for pair, moment in zip(surrogate.pairs(seen.paired), seen.residual_moments, strict=True):
-        noise[every.index(pair)] = moment / float(seen.counts.min())
-    if m == 1:
-        return {"mix": np.eye(1), "directions": 0, "noise": noise}
-    grid = surrogate.columns.grid(_GRID)
-    pieces, values = surrogate.pieces(grid), own.values(grid)
-    sizes = np.cov(pieces.T, bias=True) + _BEYOND * np.kron(np.eye(len(used)), np.cov(values.T, bias=True))
-    sizes, functions = np.linalg.eigh(sizes)
-    functions = functions[:, 1:]  # the least is that of constants
-    spans = np.sqrt(np.maximum(sizes[1:], _FLOOR**2 * sizes[-1]))
-    variances, turns = np.linalg.eigh(spans[:, None] * (functions.T @ covariance @ functions) * spans)
-    spread = np.sqrt(np.maximum(variances, _FLOOR**2 * variances[-1]))[::-1]
-    spread = spread if spread[0] > 0 else np.ones(m - 1)  # without noise
-    rows = (functions / spans @ turns).T[::-1]
-    mix = np.vstack([constant, np.sqrt(spread)[:, None] * rows])
-    return {"mix": mix, "directions": min(m - 1, _DIRECTIONS), "noise": noise}
+    others = np.linalg.qr(np.column_stack([constant, np.eye(m)]))[0][:, 1:m]
+    values = own.dense_values
+    sizes = residuals + _WHOLE * np.kron(np.eye(len(used)), values.T @ values / len(values))
+    rows = _balanced(others.T @ sizes @ others, others.T @ covariance @ others) @ others.T
+    return {"mix": np.vstack([constant, rows]), "directions": m - 1 if (m - 1) * prod(own.wide) <= MOST_CROSSED else 0}
+
+
+def _balanced(sizes: Array, covariance: Array) -> Array:
+    """F such that F·sizes·Fᵀ and F⁻ᵀ·covariance·F⁻¹ are the same diagonal matrix, largest first ``[n, n]``."""
+    if not len(sizes):
+        return sizes
+    values, vectors = np.linalg.eigh(sizes)
+    values = np.maximum(values, _FLOOR * values[-1])
+    half, back = (vectors * np.sqrt(values)) @ vectors.T, (vectors / np.sqrt(values)) @ vectors.T
+    spread, turns = np.linalg.eigh(half @ covariance @ half)
+    spread = np.maximum(spread, _FLOOR * spread[-1]) if spread[-1] > 0 else np.ones(len(spread))  # without noise
+    return np.asarray((spread[:, None] ** 0.25 * (turns.T @ back))[::-1])
