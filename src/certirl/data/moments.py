@@ -289,9 +289,9 @@ class _Sums:
         self._sums: dict[tuple[int, ...], JointSums | StackedSums | TensorSums] = {}
 
     def take(self, piece: Piece) -> None:
-        group, boxes = tuple(piece.actions), self.rows.dimension > 1
+        group, boxes = tuple(piece.actions), self.columns.dimension > 1
         if is_tensor(piece.states) and boxes:  # sums of products of functions are the host's work
-            for held in on_host([piece], self.rows.domain, CHUNK):
+            for held in on_host([piece], self.columns.domain, CHUNK):
                 self.take(held)
             return
         if group not in self._sums:
