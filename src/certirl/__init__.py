@@ -34,8 +34,8 @@ from certirl.functions.reward import Reward
 from certirl.proof.certify import Certificate
 from certirl.proof.certify_policies import certify
 from certirl.proof.policy_certificate import PolicyCertificate
-from certirl.proof.refute import Refutation, refute
-from certirl.proof.refute_components import AdditiveRefutation, refute_sum
+from certirl.proof.refutation import Refutation
+from certirl.proof.refute import refute
 from certirl.proof.rollout import RolloutCheck, Scenario, rollout_check, scenario
 from certirl.proof.tail import Smooth
 from certirl.solver.additive import AdditiveSolution, load
@@ -47,7 +47,6 @@ from certirl.solver.solve import solve
 __version__ = "0.1.0"
 
 __all__ = [
-    "AdditiveRefutation",
     "AdditiveReward",
     "AdditiveSolution",
     "Advice",
@@ -103,7 +102,6 @@ __all__ = [
     "product",
     "recover",
     "refute",
-    "refute_sum",
     "rollout_check",
     "sample",
     "scenario",

@@ -1,25 +1,26 @@
 """Experts who switch and contradict themselves: named where they do, refuted only if no value in the class explains."""
 
-import importlib
-
 import numpy as np
 import pytest
 from scipy.optimize import linprog
 
 import certirl
-from certirl.data.policy import as_policy
 from certirl.data.transitions import pieces
-from certirl.fit.conflicts import Conflict, contests
+from certirl.fit.conflicts import Conflict
 from certirl.functions.bases import Legendre
+from certirl.functions.frame import frame
 from certirl.problems.intervals import random_polynomial
 from certirl.problems.switching import Steps, _quadrature, comfort
+from certirl.proof import refutation, value_cones
+from certirl.proof.case import Case
+from certirl.proof.function_residuals import gather
 from certirl.proof.refute import refute
+from certirl.proof.value_cones import comparisons
 from sizes import sizes
 
 ROOM = comfort()
 HEAT_REST_HEAT = Steps(ROOM.expert.switches, (0, 1, 0))
 GRID = np.linspace(-1, 1, 401)[:, None]
-module = importlib.import_module("certirl.proof.refute")
 
 
 def moved(problem, k, states):
@@ -56,6 +57,12 @@ def explained(problem, w):
     return Steps(tuple((states[at, 0] + states[at + 1, 0]) / 2), (int(chosen[0]), *map(int, chosen[at + 1])))
 
 
+def compared(expert, columns, tube):
+    """The comparisons of an expert with three actions."""
+    case = Case.of(expert, Legendre(columns, (-1, 1)), n_actions=3, discount=np.nan, tail=None, tube=tube)
+    return comparisons(case, case.parts[0])
+
+
 def some_problem(seed):
     if seed % 3:
         return random_polynomial(seed=seed, actions=2 + seed % 2)
@@ -69,7 +76,7 @@ def some_problem(seed):
 @pytest.mark.parametrize("count", sizes(9, 27))
 @pytest.mark.parametrize(("k", "tube"), [(2, 0.001), (3, 0.001), (4, 0.05)])
 def test_experts_who_can_be_explained_are_never_refuted(k, tube, count, monkeypatch):
-    monkeypatch.setattr(module, "CONES", 24)  # fewer cones are quicker, and no less sound
+    monkeypatch.setattr(value_cones, "CONES", 24)  # fewer cones are quicker, and no less sound
     switched = estimated = 0
     for seed in range(count):
         problem, rng = some_problem(seed), np.random.default_rng([seed, k])
@@ -83,14 +90,14 @@ def test_experts_who_can_be_explained_are_never_refuted(k, tube, count, monkeypa
         found = refute(problem, expert=expert, samples=max(samples, 12 * columns), rng=seed, **settings)
         assert not found.holds and found.kappa <= found.error
         estimated += found.kappa > 0
-        assert found.ceiling >= best_margin(true_rows(problem, k, expert, tube, found.plan.states)) - 1e-9
+        assert found.ceiling >= best_margin(true_rows(problem, k, expert, tube, found.grounds[0].cover.states)) - 1e-9
     assert switched > count * (20 if k > 2 else 3) // 27
     assert estimated > 0 or k > 3 or count < 27  # estimates alone would have refuted now and then
 
 
 @pytest.mark.parametrize("count", sizes(12, 30))
 def test_whoever_is_refuted_cannot_be_explained(count, monkeypatch):
-    monkeypatch.setattr(module, "CONES", 60)
+    monkeypatch.setattr(value_cones, "CONES", 60)
     refuted, wrong = 0, []
     for seed in range(count):
         problem, rng = some_problem(seed), np.random.default_rng([seed, 9])
@@ -105,7 +112,7 @@ def test_whoever_is_refuted_cannot_be_explained(count, monkeypatch):
         )
         if found.holds:
             refuted += 1
-            best = best_margin(true_rows(problem, k, expert, found.plan.tube))
+            best = best_margin(true_rows(problem, k, expert, found.tube))
             wrong += [seed] if best > 1e-9 else []
     assert not wrong
     assert refuted > count // 3
@@ -114,16 +121,16 @@ def test_whoever_is_refuted_cannot_be_explained(count, monkeypatch):
 def test_all_numbers_of_a_plan_lie_below_their_bounds():
     problem, k, misses, short = random_polynomial(seed=5), 4, 0, 0
     expert = Steps((-0.3, 0.2), (0, 1, 2))
-    plan = refute(problem, expert=expert, basis=Legendre(k), columns=3, samples=2000, rng=99).plan
-    after, m = moved(problem, k, plan.states), np.arange(len(plan.states))
-    truth = plan.mixtures @ (after[expert(plan.states), m] - after[plan.actions, m])
-    truth = (truth[plan.which] * plan.directions).sum(axis=1)
+    cover = refute(problem, expert=expert, basis=Legendre(k), columns=3, samples=2000, delta=0.5, rng=99).grounds[0].cover
+    after, m = moved(problem, k, cover.states), np.arange(len(cover.states))
+    truth = cover.mixtures @ (after[expert(cover.states), m] - after[cover.actions, m])
+    truth = (truth[cover.which] * cover.directions).sum(axis=1)
     for seed in range(60):
         paired = seed % 2 == 0
-        data = certirl.sample(problem, basis=plan.columns, samples=400, rng=seed, design=True, paired=paired)
-        (sums,) = module.gather([module.Expected(plan.rows, plan.columns, plan.fits)], pieces(data, 150))
-        bounds = module._Bounds(plan, sums, 0.0)
-        error = bounds.errors(module.log_term(module.EVENTS * len(plan.which), 0.5)).sum(axis=0)
+        data = certirl.sample(problem, basis=cover.columns, samples=1600, rng=seed, design=True, paired=paired)
+        (sums,) = gather([cover], pieces(data, 150))
+        bounds = refutation.Bounds(cover, sums, 0.0)
+        error = bounds.errors(cover, 0.5).sum(axis=0)
         misses += bool((truth > bounds.estimate + error).any())
         short += bool((truth > bounds.estimate + 0.3 * error).any())
     assert misses <= 30  # δ = ½; in fact none
@@ -133,29 +140,20 @@ def test_all_numbers_of_a_plan_lie_below_their_bounds():
 @pytest.mark.parametrize("paired", [True, False])
 def test_no_term_exceeds_the_bound_on_terms(paired):
     problem, expert = random_polynomial(seed=8), Steps((-0.3, 0.2), (0, 1, 2))
-    plan = refute(problem, expert=expert, basis=Legendre(4), columns=3, samples=2000, rng=1).plan
-    data = certirl.sample(problem, basis=plan.columns, samples=3_000, rng=2, design=True, paired=True)
-    (sums,) = module.gather([module.Expected(plan.rows, plan.columns, plan.fits)], pieces(data, 5_000))
-    bounds, n = module._Bounds(plan, sums, 0.0), 3_000
-    q = np.einsum("jci,cih->jch", plan.pulls(), np.linalg.inv(sums.gram))
-    states = data.states.reshape(3, n, 1)[0]
-    x, ends = plan.columns.values(states), data.next_states.reshape(3, n, 1)
-    worst = np.zeros(len(q))
-    if paired:
-        terms = sum(
-            (q[:, c] @ x.T) * (plan.directions @ (plan.rows.values(ends[c])[:, 1:] - x @ plan.fits[c].T).T)
-            for c in range(3)
-        )
-        worst = np.abs(terms).max(axis=1)
-        assert (worst <= bounds.bound).all() and (worst > 0.3 * bounds.bound).any()
-    else:
-        values = plan.directions @ plan.rows.values(GRID)[:, 1:].T
-        middle, half = (values.max(axis=1) + values.min(axis=1)) / 2, np.ptp(values, axis=1) / 2
-        largest = module._largest_term(plan, q, middle, half, paired=False)
-        for c in range(3):
-            surprise = plan.directions @ (plan.rows.values(ends[c])[:, 1:] - x @ plan.fits[c].T).T
-            worst = np.maximum(worst, np.abs((q[:, c] @ x.T) * surprise).max(axis=1))
-        assert (worst <= largest * (1 + 1e-9)).all() and (worst > 0.3 * largest).any()
+    cover = refute(problem, expert=expert, basis=Legendre(4), columns=3, samples=2000, rng=1).grounds[0].cover
+    data = certirl.sample(problem, basis=cover.columns, samples=3_000, rng=2, design=True, paired=True)
+    (sums,) = gather([cover], pieces(data, 5_000))
+    own, n, which = frame(cover.columns), 3_000, cover.which
+    q = np.linalg.solve(own.lifted(sums.gram), cover.pulls[..., None])[..., 0]
+    states, ends = data.states.reshape(3, n, 1)[0], data.next_states.reshape(3, n, 1)
+    x, middle, half = own.values(states), *refutation._ranges(cover)
+    largest = refutation._largest_terms(cover, q, middle, half, paired=paired)
+    terms = [
+        (q[which, c] @ x.T) * (cover.directions @ (cover.functions.values(ends[c])[:, 1:] - x @ cover.fits[c].T).T)
+        for c in range(3)
+    ]
+    worst = np.abs(sum(terms) if paired else terms).reshape(-1, len(which), n).max(axis=(0, 2))
+    assert (worst <= largest * (1 + 1e-9)).all() and (worst > 0.3 * largest).any()
 
 
 # Power
@@ -184,7 +182,7 @@ def test_experts_who_contradict_themselves_are_refuted(expert, k, samples):
         "strictly optimal farther than 0.05 from its switches"
     )
     assert lines[3].startswith("  conflict: action ") and " rather than " in lines[3]
-    conflict = found.conflict
+    conflict = found.witness
     assert (conflict.taken == expert(conflict.states)).all() and (conflict.taken != conflict.actions).all()
     after, m = moved(ROOM.dynamics, k, conflict.states), np.arange(len(conflict))
     left = conflict.weights @ (after[conflict.taken, m] - after[conflict.actions, m])
@@ -197,7 +195,7 @@ def test_a_richer_class_explains_and_a_log_is_enough():
     log = certirl.sample(ROOM.dynamics, basis=Legendre(13), samples=8_000, rng=0, design=True)
     assert not refute(log, basis=Legendre(4), **settings).holds
     found = refute(log, basis=Legendre(2), **settings)
-    assert found.holds and not found.plan.expert and found.plan.tube == pytest.approx(0.05)
+    assert found.holds and found.tube == pytest.approx(0.05)
 
 
 def test_a_function_that_never_switches_is_an_action():
@@ -205,7 +203,7 @@ def test_a_function_that_never_switches_is_an_action():
     action = refute(ROOM.dynamics, expert=1, **asked)
     function = refute(ROOM.dynamics, expert=lambda states: np.ones(len(states), dtype=int), **asked)
     assert action.holds and function.holds and function.kappa == pytest.approx(action.kappa, rel=1e-6)
-    assert str(function).splitlines()[0].endswith("makes the expert strictly optimal")
+    assert str(function).splitlines()[0].endswith("makes action 1 strictly optimal")
 
 
 def test_an_expert_who_mixes_must_be_indifferent():
@@ -217,16 +215,16 @@ def test_an_expert_who_mixes_must_be_indifferent():
     )
     # V = w_2 s + w_3 s²: P_0V = P_2V at all states asks for w_3 = 0 and w_2 = 0.
     assert found.holds
-    rows = contests(as_policy(mixes, 3), Legendre(5, (-1, 1)), tube=0.05)
+    rows = compared(mixes, 5, 0.05)
     assert set(rows.actions) == {0, 1, 2} and np.abs(rows.contrast.sum(axis=1)).max() == 0
 
 
 def test_states_in_the_tube_are_left_alone_and_nothing_left_is_a_sentence():
-    rows = contests(as_policy(HEAT_REST_HEAT, 3), Legendre(9, (-1, 1)), tube=0.1)
+    rows = compared(HEAT_REST_HEAT, 9, 0.1)
     away = np.abs(rows.states - np.array(HEAT_REST_HEAT.switches)).min(axis=1)
     assert 0.1 < away.min() < 0.101
-    with pytest.raises(ValueError, match="leaves no state to speak of"):
-        contests(as_policy(HEAT_REST_HEAT, 3), Legendre(9, (-1, 1)), tube=1.9)
+    with pytest.raises(ValueError, match="leaves no state to compare"):
+        compared(HEAT_REST_HEAT, 9, 1.9)
     with pytest.raises(ValueError, match="never switches: leave tube out"):
         refute(ROOM.dynamics, expert=1, basis=Legendre(3), tube=0.1, rng=0)
     with pytest.raises(ValueError, match="tube must be a half-width strictly between 0 and 2"):

@@ -1,7 +1,5 @@
 """Certified infeasibility: never false, often true, and honest in between."""
 
-import importlib
-
 import numpy as np
 import pytest
 from scipy.optimize import linprog
@@ -10,13 +8,14 @@ import certirl
 from certirl.data.transitions import pieces
 from certirl.functions.bases import Fourier, Legendre
 from certirl.problems.intervals import PolynomialProblem, random_polynomial, thermostat, unsolvable
-from certirl.proof import cones
+from certirl.proof import value_cones
+from certirl.proof.function_residuals import gather
+from certirl.proof.refutation import Bounds
 from certirl.proof.refute import refute
 from certirl.proof.tail import Smooth
 from sizes import sizes
 
 ROOM = thermostat()
-module = importlib.import_module("certirl.proof.refute")  # the package may offer the function by this name
 
 
 def nearly_unsolvable(seed, share):
@@ -32,8 +31,8 @@ def exact_rows(problem, k, expert, states):
     """ρ_a(s) by quadrature, rival by rival: the truth, for polynomial problems."""
     operators = problem.operators(Legendre(max(k, 3)), 3)
     features = operators.basis.resized(3).values(states)
-    rivals = [a for a in range(problem.n_actions) if a != expert]
-    return np.concatenate([features @ (operators.Z[expert] - operators.Z[a])[1:k].T for a in rivals])
+    others = [a for a in range(problem.n_actions) if a != expert]
+    return np.concatenate([features @ (operators.Z[expert] - operators.Z[a])[1:k].T for a in others])
 
 
 def best_margin(problem, k, expert=0):
@@ -61,7 +60,7 @@ class Turn:
 @pytest.mark.parametrize("count", sizes(12, 51))
 @pytest.mark.parametrize(("k", "share"), [(3, 0.3), (4, 0.02), (4, 0.3), (5, 0.1)])
 def test_solvable_problems_are_never_refuted(k, share, count, monkeypatch):
-    monkeypatch.setattr(module, "CONES", 24)  # fewer cones are quicker, and no less sound
+    monkeypatch.setattr(value_cones, "CONES", 24)  # fewer cones are quicker, and no less sound
     candidates = [nearly_unsolvable(seed, share) for seed in range(8)]
     problems = [problem for problem in candidates if best_margin(problem, k) > 1e-6]
     best = [best_margin(problem, k) for problem in problems]
@@ -75,7 +74,7 @@ def test_solvable_problems_are_never_refuted(k, share, count, monkeypatch):
 
 @pytest.mark.parametrize("count", sizes(16, 48))
 def test_a_heater_that_heats_a_little_more_is_never_refuted(monkeypatch, count):
-    monkeypatch.setattr(module, "CONES", 24)
+    monkeypatch.setattr(value_cones, "CONES", 24)
     room, estimated = thermostat(power=(0.05, 0.0, -1.5), noise=3.0), 0
     assert room.true_margin(lambda s: s[:, 0], discount=1e-9) > 0  # V = s, which is in the class, explains it
     for seed in range(count):
@@ -89,16 +88,16 @@ def test_a_heater_that_heats_a_little_more_is_never_refuted(monkeypatch, count):
 @pytest.mark.parametrize("runs", sizes(30, 100))
 def test_all_numbers_of_a_plan_lie_below_their_bounds(runs):
     problem, k, misses, short = random_polynomial(seed=5), 4, 0, 0
-    plan = refute(problem, expert=0, basis=Legendre(k), columns=3, samples=2000, rng=99).plan
-    count = len(plan.states) // 2
-    truth = plan.mixtures @ exact_rows(problem, k, 0, plan.states[:count])
-    truth = (truth[plan.which] * plan.directions).sum(axis=1)
+    cover = refute(problem, expert=0, basis=Legendre(k), columns=3, samples=500, delta=0.5, rng=99).grounds[0].cover
+    rows = np.array([exact_rows(problem, k, 0, s)[a - 1] for s, a in zip(cover.states, cover.actions, strict=True)])
+    truth = ((cover.mixtures @ rows)[cover.which] * cover.directions).sum(axis=1)
+    assert cover.shares.min() > 0 and cover.shares.sum() == pytest.approx(1, rel=1e-6) and cover.shares.sum() <= 1
     for seed in range(runs):
         paired = seed % 2 == 0
-        data = certirl.sample(problem, basis=plan.columns, samples=400, rng=seed, design=True, paired=paired)
-        (sums,) = module.gather([module.Expected(plan.rows, plan.columns, plan.fits)], pieces(data, 150))
-        bounds = module._Bounds(plan, sums, 0.0)
-        error = bounds.errors(module.log_term(module.EVENTS * len(plan.which), 0.5)).sum(axis=0)
+        data = certirl.sample(problem, basis=cover.columns, samples=400, rng=seed, design=True, paired=paired)
+        (sums,) = gather([cover], pieces(data, 150))
+        bounds = Bounds(cover, sums, 0.0)
+        error = bounds.errors(cover, 0.5).sum(axis=0)
         misses += bool((truth > bounds.estimate + error).any())
         short += bool((truth > bounds.estimate + 0.3 * error).any())
     assert misses <= runs // 2  # δ = ½; in fact none
@@ -106,11 +105,11 @@ def test_all_numbers_of_a_plan_lie_below_their_bounds(runs):
 
 
 def test_the_cones_cover_all_directions():
-    plan = refute(ROOM, expert=1, basis=Legendre(5), columns=12, tail=ROOM.tail, samples=5000, rng=0).plan
-    cones = plan.directions[: -2 * 4].reshape(-1, 4, 4)
-    assert len(cones) == len(plan.mixtures) - 1 > 5
-    np.testing.assert_allclose(plan.mixtures.sum(axis=1), 1)
-    assert plan.mixtures.min() >= 0 and not np.isin(plan.actions, 1).any()
+    cover = refute(ROOM, expert=1, basis=Legendre(5), columns=12, tail=ROOM.tail, samples=5000, rng=0).grounds[0].cover
+    cones = cover.directions[: -2 * 4].reshape(-1, 4, 4)
+    assert len(cones) == cover.cones == len(cover.splits) + 5 > 5
+    np.testing.assert_allclose(cover.mixtures.sum(axis=1), 1)
+    assert cover.mixtures.min() >= 0 and not np.isin(cover.actions, 1).any()
     w = np.random.default_rng(0).standard_normal((2000, 4))
     coordinates = np.einsum("fij,ni->fnj", np.linalg.inv(cones), w)
     assert (coordinates.min(axis=2) >= -1e-9).any(axis=0).all()
@@ -121,8 +120,8 @@ def test_the_first_cones_are_the_same_on_every_machine():
     nothing = np.zeros((1, 1))
     for p in (2, 3, 8):
         rows = np.vstack([np.eye(p), -np.eye(p)])  # which cancel out: no reward
-        fan = cones.Fan(rows, nothing, nothing, nothing, nothing, 0.0, 1.0, 1.0, None, 1)
-        corners, j, i = fan._simplex(), np.arange(1, p + 1), np.arange(p + 1)[:, None]
+        search = value_cones.ConeSearch(rows, nothing, nothing, nothing, nothing, 0.0, 1.0, 1.0, None, 1)
+        corners, j, i = search._simplex(), np.arange(1, p + 1), np.arange(p + 1)[:, None]
         np.testing.assert_allclose(corners @ corners.T, (np.eye(p + 1) * (p + 1) - 1) / p, atol=1e-12)
         known = np.where(i < j, 1.0, np.where(i == j, -1.0 * j, 0.0)) / np.sqrt(j * (j + 1) * p / (p + 1))
         np.testing.assert_allclose(corners, known, atol=1e-12)
@@ -145,7 +144,7 @@ def test_the_thermostat_that_stays_off_is_refuted(k, columns, samples):
         f"Certified infeasible with probability 0.95: no reward whose value lies in Legendre({k}) "
         "makes action 1 strictly optimal"
     )
-    assert len(lines) == 5 and all("assumed" in line for line in lines[3:])
+    assert len(lines) == 6 and all("assumed" in line for line in lines[4:]) and "conflict: action 1" in lines[3]
 
 
 def test_logged_transitions_are_as_good_paired_and_enough_unpaired():
@@ -177,9 +176,10 @@ def test_a_conflict_that_noise_could_hide_stays_undetermined_with_a_shrinking_ce
         )
         ceilings.append(found.ceiling)
     assert ceilings[0] > 4 * ceilings[1] > 0 and ceilings[1] > 1.8 * ceilings[2] > 0
-    assert found.weights.sum() == pytest.approx(1) and len(found.states) == len(found.actions) == len(found.weights)
-    residual = found.weights @ np.where(
-        (found.actions == 1)[:, None], *np.split(exact_rows(problem, 4, 0, found.states), 2)
+    witness = found.witness
+    assert witness.weights.sum() == pytest.approx(1) and len(witness.states) == len(witness.actions) == len(witness)
+    residual = witness.weights @ np.where(
+        (witness.actions == 1)[:, None], *np.split(exact_rows(problem, 4, 0, witness.states), 2)
     )
     assert np.abs(residual).max() <= found.ceiling
 
@@ -207,7 +207,7 @@ def test_nothing_is_certified_without_a_tail():
 
 
 def test_more_data_is_asked_for_where_it_would_help():
-    found = refute(ROOM, expert=1, basis=Legendre(5), columns=13, tail=ROOM.tail, samples=4_000, rng=0)
+    found = refute(ROOM, expert=1, basis=Legendre(5), columns=13, tail=ROOM.tail, samples=2_000, rng=0)
     assert not found.holds and found.samples < found.samples_needed < 100_000
     assert f"about {found.samples_needed:,} would" in str(found)
 
@@ -217,7 +217,7 @@ def test_the_same_seed_gives_the_same_answer():
     first, second, other = (refute(ROOM, **settings, rng=seed) for seed in (3, 3, 4))
     assert first.kappa == second.kappa != other.kappa
     with pytest.raises(ValueError):
-        first.weights[0] = 1.0
+        first.witness.weights[0] = 1.0
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import certirl
 from certirl.functions.components import as_components
 from certirl.problems.components import Factorised
 from certirl.problems.intervals import random_polynomial, thermostat, unsolvable
-from certirl.proof.refute_components import refute_sum
+from certirl.proof.refute import refute
 from sizes import sizes
 
 BASIS = certirl.Legendre(3)
@@ -56,22 +56,25 @@ def best_margin(rows):
 def test_rooms_side_by_side_are_refuted_with_hardly_more_data_than_one(components):
     problem = Factorised("rooms", (ROOM,) * components)
     assert best_margin(rows_of(problem, 1, 3)) < 1e-9  # the truth: there is no such sum
-    found = refute_sum(problem, problem.components, samples=6_000, **SETTINGS)
+    found = refute(problem, components=problem.components, samples=6_000, **SETTINGS)
     assert found.holds and found.ceiling == 0
-    assert str(found).startswith("Certified infeasible with probability 0.95: no sum of rewards")
-    assert sum(found.shares) == pytest.approx(1) and "depends on its own state alone" in str(found)
+    several = "no sum of rewards whose values lie" if components > 1 else "no reward whose value lies"
+    assert str(found).startswith(f"Certified infeasible with probability 0.95: {several} in Legendre(3)")
+    assert ("depends on its own state alone" in str(found)) == (components > 1)
 
 
 def test_every_value_is_refuted_by_the_named_rows_of_the_true_dynamics():
     problem = Factorised("rooms", (ROOM,) * 2)
-    found = refute_sum(problem, problem.components, samples=10_000, **SETTINGS)
+    found = refute(problem, components=problem.components, samples=10_000, **SETTINGS)
     rng = np.random.default_rng(0)
-    for part, rows in zip(found.parts, rows_of(problem, 1, 3), strict=True):
-        for plan_mixture in part.plan.mixtures:  # every mixture has the shares
-            sums = [plan_mixture[part.plan.actions == a].sum() for a in (0, 2)]
-            np.testing.assert_allclose(sums, found.shares, atol=1e-12)
+    covers = [ground.cover for ground in found.grounds]
+    shares = [covers[0].mixtures[0][covers[0].actions == a].sum() for a in (0, 2)]
+    assert sum(shares) == pytest.approx(1)
+    for cover, rows in zip(covers, rows_of(problem, 1, 3), strict=True):
+        for mixture in cover.mixtures:  # every mixture has the same weight of each alternative
+            np.testing.assert_allclose([mixture[cover.actions == a].sum() for a in (0, 2)], shares, atol=1e-12)
         w = rng.normal(size=(2_000, 2))
-        lowest = sum(share * (w @ own.T).min(axis=1) for share, own in zip(found.shares, rows, strict=True))
+        lowest = sum(share * (w @ own.T).min(axis=1) for share, own in zip(shares, rows, strict=True))
         assert (lowest < 0).all()
 
 
@@ -83,9 +86,9 @@ def test_parts_that_are_hopeless_alone_but_not_together_are_never_refuted():
     assert best_margin(rows_of(both, 1, 3)) > 0.01
     for room in (first, second):
         alone = Factorised("room", (room,))
-        assert refute_sum(alone, [[0]], samples=20_000, **SETTINGS).holds
+        assert refute(alone, components=[[0]], samples=20_000, **SETTINGS).holds
     for seed in range(4):
-        found = refute_sum(both, [[0], [1]], samples=3_000, **SETTINGS | {"delta": 0.5, "rng": seed})
+        found = refute(both, components=[[0], [1]], samples=3_000, **SETTINGS | {"delta": 0.5, "rng": seed})
         assert not found.holds and found.ceiling >= best_margin(rows_of(both, 1, 3))
 
 
@@ -98,17 +101,17 @@ def test_sums_that_are_barely_solvable_are_never_refuted(count):
         truth = best_margin(rows_of(problem, 0, 3, columns=3, points=101))
         n = (300, 1_000, 3_000)[seed % 3]
         asked = {"expert": 0, "basis": BASIS, "columns": 3, "tail": 0, "delta": 0.5, "samples": n, "rng": seed}
-        found = refute_sum(problem, problem.components, paired=bool(seed % 4), **asked)
+        found = refute(problem, components=problem.components, paired=bool(seed % 4), **asked)
         assert not found.holds and found.ceiling >= truth > -1e-9
-        worst = max([worst, *(part.kappa / part.error for part in found.parts)])
+        worst = max(worst, found.kappa / found.error)
     assert worst < 1
 
 
 def test_without_a_tail_nothing_is_certified():
     problem = Factorised("rooms", (ROOM,) * 2)
-    found = refute_sum(problem, problem.components, samples=6_000, **SETTINGS | {"tail": None})
+    found = refute(problem, components=problem.components, samples=6_000, **SETTINGS | {"tail": None})
     assert not found.holds and str(found).startswith("Not certified, but infeasible")
-    little = refute_sum(problem, problem.components, samples=700, **SETTINGS)
+    little = refute(problem, components=problem.components, samples=700, **SETTINGS)
     assert not little.holds and "Undetermined" in str(little) and little.samples_needed > 560
 
 
@@ -138,7 +141,7 @@ def test_solve_says_certified_infeasible_and_keeps_it(hopeless, tmp_path):
 
 def test_a_log_of_rooms_is_refuted_too():
     log = log_of(Factorised("rooms", (ROOM,) * 2), 10_000, paired=True)
-    found, open_ = (refute_sum(log, [[0], [1]], **SETTINGS | {"tail": tail}) for tail in (ROOM.tail, None))
+    found, open_ = (refute(log, components=[[0], [1]], **SETTINGS | {"tail": tail}) for tail in (ROOM.tail, None))
     assert found.holds and not open_.holds
 
 
@@ -165,11 +168,11 @@ def test_sums_that_turn_infeasible_in_the_last_round_are_an_answer(rng, actions)
         ({"expert": 7}, "expert must be one of"),
         ({"columns": [3, 3, 3]}, "2 components but 3 numbers of columns"),
         ({"delta": 0}, "delta must be a number strictly"),
-        ({"components": [[0, 1]]}, "a refutation is for"),
+        ({"expert": lambda states: states[:, 0] > 0}, "couples the components"),
     ],
 )
 def test_wrong_calls_are_sentences(settings, sentence):
     problem = Factorised("two", (random_polynomial(seed=1), random_polynomial(seed=2)))
     given = {"components": [[0], [1]], "expert": 0, "basis": BASIS, "samples": 500, "rng": 0} | settings
     with pytest.raises(ValueError, match=sentence):
-        refute_sum(problem, given.pop("components"), **given)
+        refute(problem, **given)

@@ -10,28 +10,27 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from certirl.data.policy import as_policy
 from certirl.data.simulator import CHUNK, Draws, as_generator, can_pair, check_simulator, periodic_of
 from certirl.data.transitions import Piece, Transitions, concatenate, pieces
-from certirl.fit.conflicts import contests
 from certirl.functions.bases import MOST_FUNCTIONS, Basis, Fourier, Legendre, as_basis
 from certirl.functions.boxes import of_degree
 from certirl.ground.domain import Domain, as_domain
 from certirl.ground.doors import as_count, as_number, by_door
 from certirl.ground.progress import Report, Watch, watched_stream
 from certirl.ground.status import Finding
+from certirl.proof.case import Case
 from certirl.proof.certify import check_delta, check_endless, divide, least_enough
 from certirl.proof.certify_policies import SwitchingCase
 from certirl.proof.policy_bounds import bands
 from certirl.proof.policy_certificate import PolicyCertificate, read
 from certirl.proof.policy_evidence import gather
-from certirl.proof.refute import Plan, Refutation, conclude, settle
-from certirl.proof.surprises import Expected
-from certirl.proof.surprises import gather as gather_surprises
+from certirl.proof.refutation import Refutation
+from certirl.proof.refute import Attempt, attempt
 from certirl.proof.tail import TailLike, is_number, tail_number
 from certirl.proof.weigh import check_box
 from certirl.solver.policy_solution import PolicySolution
@@ -43,7 +42,6 @@ PACE = Pace(least=1.3, most=3.0, confident=0.2, aim=0.3)  # forecasts think too 
 MOST_FOR_A_REWARD = 300_000  # transitions per action that the value form looks at
 COLUMNS, MOST_COLUMNS = {1: 15, 2: 21, 3: 20}, 40
 MOST_REFUTED = 9  # functions of V up to which cones have a chance
-SAFELY = 1.2  # times what a refutation is forecast to need
 TOLERABLE = 1e-3  # of the value's span: what a tail may cost
 
 
@@ -109,7 +107,7 @@ class _Switching:
     """The quest for a certificate of an expert who switches; see `prove.Quest`."""
 
     solution: PolicySolution
-    _absence: _Absence | None = None
+    _absence: Attempt | None = None
 
     def __init__(
         self, training: Pool, fresh: Pool, case: SwitchingCase, form: dict[str, Any], regret: float | None
@@ -127,9 +125,9 @@ class _Switching:
 
     def forecast(self, fresh: int, delta: float) -> float:
         """From some of the training draws, seen again."""
-        self._absence = _absence(self.solution, self._case, self.training, self.training.leading(FORECAST), delta)
+        self._absence = _absence(self.solution, self._case, self.training.leading(FORECAST), fresh, delta)
         if self._absence is not None:
-            return 1 - SAFELY * self._absence.needed / fresh
+            return self._absence.forecast(fresh, delta)
         self._surrogate = self._case.surrogate(self.solution.reward, self.training)
         self._seen = gather(self._surrogate, self.training.leading(FORECAST))
         return self._left(fresh, delta)
@@ -145,8 +143,7 @@ class _Switching:
     def certify(self, delta: float, others: dict[str, float]) -> PolicyCertificate | Refutation:
         """From all fresh draws."""
         if self._absence is not None:
-            found = _weighed(self._absence.plan, self._case.tail, self.fresh, delta)
-            return replace(found, delta=delta + sum(others.values()))
+            return self._absence.conclude(self.fresh, delta=delta, others=others)
         return self._case.conclude(self._surrogate, self.fresh, delta, others=others, goal=self._regret)
 
     def is_enough(self, certificate: PolicyCertificate | Refutation) -> bool:
@@ -158,7 +155,8 @@ class _Switching:
     def needed(self, n: int, most: int, delta: float) -> int:
         """By forecasts for other n."""
         if self._absence is not None:
-            return int(SAFELY * self._absence.needed / (1 - PACE.aim) / (1 - TRAINING_SHARE))
+            more = self._absence.needed(delta, PACE.aim)
+            return most if more is None else int(more / (1 - TRAINING_SHARE))
 
         def enough(n: int) -> bool:
             return self._left(int((1 - TRAINING_SHARE) * n), delta) > PACE.aim
@@ -188,41 +186,25 @@ def prove_policy_by_log(
     solution = solve_policy(training, policy, discount=discount, rng=0, progress=False, **form)
     solution = replace(solution, samples=int(log.counts.min()), most_samples=int(log.counts.max()))
     case = SwitchingCase.of(policy, chosen, tube, discount, tail)
-    absence = _absence(solution, case, pieces(training, CHUNK), pieces(training, CHUNK), delta)
+    absence = _absence(solution, case, pieces(training, CHUNK), int(fresh.counts.min()), delta)
     proving = watched_stream(pieces(fresh, CHUNK), len(fresh), progress)
     if absence is not None:
-        return _concluded(solution, _weighed(absence.plan, tail, proving, delta))
+        return _concluded(solution, absence.conclude(proving, delta=delta))
     surrogate = case.surrogate(solution.reward, pieces(training, CHUNK))
     return _concluded(solution, case.conclude(surrogate, proving, delta))
 
 
-class _Absence(NamedTuple):
-    """What fresh data would be asked to show that no value function of the class explains the expert, and how many."""
-
-    plan: Plan
-    needed: int
-
-
 def _absence(
-    solution: PolicySolution, case: SwitchingCase, training: Iterable[Piece], again: Iterable[Piece], delta: float
-) -> _Absence | None:
+    solution: PolicySolution, case: SwitchingCase, training: Iterable[Piece], samples: int, delta: float
+) -> Attempt | None:
     """None if training data do not conflict, or not so that more would show it."""
-    rows = solution.value.basis
-    if solution.conflict is None or not isinstance(rows, Basis) or rows.size > MOST_REFUTED:
+    functions = solution.value.basis
+    if solution.conflict is None or not isinstance(functions, Basis) or functions.size > MOST_REFUTED:
         return None
-    if case.columns.dimension > 1:
-        return None  # a conflict on a box is never proved
-    rivalry = contests(case.policy, case.columns, tube=case.allowed)
-    number = tail_number(case.tail, case.columns) or 0.0
-    plan = settle(training, rows, case.columns, rivalry, delta=delta, tail=number)
-    needed = _weighed(plan, case.tail, again, delta).samples_needed
-    return None if needed is None else _Absence(plan, needed)
-
-
-def _weighed(plan: Plan, tail: TailLike, stream: Iterable[Piece], delta: float) -> Refutation:
-    """What data say to a plan."""
-    (sums,) = gather_surprises([Expected(plan.rows, plan.columns, plan.fits)], stream)
-    return conclude(plan, sums, numbers=len(plan.which), delta=delta, tail=tail)
+    problem: dict[str, Any] = {"n_actions": case.policy.n_actions, "discount": case.discount, "tail": case.tail}
+    asked = Case.of(case.policy, case.columns, tube=case.allowed, **problem)
+    plan = attempt(asked, [functions], training, samples=samples, delta=delta)
+    return plan if plan is not None and plan.needed(delta) is not None else None
 
 
 def _concluded(solution: PolicySolution, proof: PolicyCertificate | Refutation | None) -> PolicySolution:
@@ -232,13 +214,12 @@ def _concluded(solution: PolicySolution, proof: PolicyCertificate | Refutation |
     if isinstance(proof, PolicyCertificate):
         solution = replace(solution, certificate=proof)
         return solution.judged(Finding("certified", proof.proved)) if proof.holds else solution
-    none = f"no reward whose value lies in {proof.plan.rows} makes the expert strictly optimal{proof.plan.where}"
     solution = replace(solution, refutation=str(proof))
     if proof.holds:
-        return replace(solution, conflict=proof.conflict).judged(Finding("infeasible", none))
+        return replace(solution, conflict=proof.witness).judged(Finding("infeasible", proof.claim))
     if proof.refuted:
         return solution.judged(
-            *solution.findings, Finding("undetermined", f"if the tail is zero, {none}: declare a tail")
+            *solution.findings, Finding("undetermined", f"if the tail is zero, {proof.claim}: declare a tail")
         )
     return solution
 

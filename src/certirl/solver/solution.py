@@ -25,7 +25,7 @@ from certirl.ground.domain import Array, as_actions, as_states, describe, freeze
 from certirl.ground.status import NO_SUMS, chance, unverified, weakest
 from certirl.proof.certify import Certificate, unpacked_state
 from certirl.proof.evidence import Surrogate
-from certirl.proof.refute import Refutation
+from certirl.proof.refutation import Refutation
 
 HEADLINES = {
     "certified": "Certified with probability {sure}: action {expert} is strictly optimal at every state.",

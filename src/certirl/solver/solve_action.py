@@ -18,7 +18,8 @@ from certirl.ground.domain import as_domain
 from certirl.ground.progress import announcer, watched_stream
 from certirl.proof.certify import conclude, divide
 from certirl.proof.evidence import surrogate_of
-from certirl.proof.refute import Refutation, refute
+from certirl.proof.refutation import Refutation
+from certirl.proof.refute import refute
 from certirl.proof.tail import TailLike, is_number, tail_number
 from certirl.proof.weigh import check_columns, gather
 from certirl.solver.prove import TRAINING_SHARE, check_budget, least_budget, left_for_refutation, prove

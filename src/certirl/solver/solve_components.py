@@ -25,7 +25,8 @@ from certirl.ground.work import on
 from certirl.proof import weigh
 from certirl.proof.certify import divide
 from certirl.proof.certify_components import AdditiveCertificate, certify_sum
-from certirl.proof.refute_components import AdditiveRefutation, refute_sum
+from certirl.proof.refutation import Refutation
+from certirl.proof.refute import refute
 from certirl.proof.tail import TailLike
 from certirl.solver.additive import AdditiveSolution
 from certirl.solver.prove import TRAINING_SHARE, left_for_refutation
@@ -190,13 +191,13 @@ class _Walk:
             given["drawn"] = [given["drawn"][0] + rest]
         return self._built(found.operators, found.criteria, found.recovery, tested, **given)
 
-    def _refuted(self, source: Any, **asked: Any) -> AdditiveRefutation | None:
+    def _refuted(self, source: Any, **asked: Any) -> Refutation | None:
         """Whether the conflict is robust to the sampling error, on data of its own; None where boxes forbid to tell."""
         if any(len(component.coordinates) > 1 for component in self.components):
             return None
         groups = {component.name: list(component.coordinates) for component in self.components}
         asked |= {"basis": [component.basis for component in self.components], "columns": self.columns}
-        return refute_sum(source, groups, expert=self.problem["expert"], progress=False, **asked)
+        return refute(source, components=groups, expert=self.problem["expert"], progress=False, **asked)
 
     def _draws(self, samples: int, rng: np.random.Generator) -> Any:
         if isinstance(self.source, Transitions):
@@ -240,7 +241,7 @@ class _Walk:
         tested: _Tested,
         *,
         certificate: AdditiveCertificate | None = None,
-        refutation: AdditiveRefutation | None = None,
+        refutation: Refutation | None = None,
         drawn: Sequence[int] | None = None,
     ) -> AdditiveSolution:
         """Gather what the steps found; status and reason are those of the weakest finding."""

@@ -1,0 +1,407 @@
+"""What a refutation fixes before fresh data are seen: comparisons, cones of value functions, mixtures that exclude them.
+
+For V = w·ψ the expert asks for w·ρ_i > 0 at every comparison i of a state with an alternative action. The w-space is cut
+into cones, each spanned by p directions, and each cone is given one mixture x = Σ λ_iρ_i: if w_v·x < 0 for the
+directions of the cone then w·x < 0 for every w in it, and some comparison fails. Here all of this is chosen on training
+data; whatever is chosen, the proof is that of docs/notes/refutation.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certirl.data.moments import Moments
+from certirl.fit.estimate import MAX_CONDITION
+from certirl.fit.program import least_norm
+from certirl.functions.bases import Basis
+from certirl.functions.extrema import first_of_least
+from certirl.functions.frame import frame
+from certirl.functions.inequalities import log_term
+from certirl.ground.domain import Array, freeze
+from certirl.proof.case import Case, Part
+
+# Cones are halved until the training data exceed the forecast error this many times, or there are so many.
+CLEAR, CONES = 2.0, 300
+BESIDE = (1.0, 1.5, 2.5)  # distances of comparisons from the switches, in units of the tube
+MOST_BESIDE = 200  # comparisons beside the switches
+
+
+class Comparisons(NamedTuple):
+    """States, alternative actions and the expert, ordered by alternative action.
+
+    Attributes:
+        states: ``[m, d]``, all farther than the tube from the expert's switches.
+        actions: the alternative ``[m]``.
+        probabilities: of the expert's actions at the states ``[m, A]``.
+    """
+
+    states: Array
+    actions: NDArray[np.intp]
+    probabilities: Array
+
+    @property
+    def contrast(self) -> Array:
+        """π_c(s_i) − 1_{c=a_i}, the coefficient of P_c in comparison i ``[m, A]``."""
+        return np.asarray(self.probabilities - np.eye(self.probabilities.shape[1])[self.actions])
+
+
+def comparisons(case: Case, part: Part) -> Comparisons:
+    """The expert against every alternative, at states that the columns tell apart, none within the tube."""
+    states = part.columns.grid(4 * part.columns.size + 1)
+    if case.grid is not None and len(case.grid.switches):
+        cells = case.grid.states[_beside(case)]
+        states = np.concatenate([states, cells])
+        states = states[_distances(case, states) > case.tube]
+    if not len(states):
+        raise ValueError(f"a tube of half-width {case.tube:g} around the expert's switches leaves no state to compare")
+    probabilities = case.policy.probabilities(states)
+    actions, at = np.nonzero(probabilities.T < 1)
+    return Comparisons(states[at], actions, probabilities[at])
+
+
+def _beside(case: Case) -> NDArray[np.intp]:
+    """Cells of the expert's grid whose middles are little farther from the switches than the tube."""
+    assert case.grid is not None
+    step, chosen = float(np.linalg.norm(2 * case.grid.half)), []
+    for share in BESIDE:
+        away = case.grid.away - share * case.tube - step / 2  # switches are somewhere in their cells
+        near = np.flatnonzero((away > 0) & (away <= step))
+        chosen.append(near[:: max(-(-len(near) * len(BESIDE) // MOST_BESIDE), 1)])
+    return np.concatenate(chosen)
+
+
+def _distances(case: Case, states: Array) -> Array:
+    """The distance of states ``[n, d]`` to the nearest cell that holds a switch ``[n]``."""
+    assert case.grid is not None
+    blocks = np.array_split(states, -(-len(states) * len(case.grid.switches) // 2**20))
+    gaps = (np.maximum(np.abs(own[:, None] - case.grid.switches) - case.grid.half, 0.0) for own in blocks)
+    return np.concatenate([np.linalg.norm(gap, axis=2).min(axis=1) for gap in gaps])
+
+
+@dataclass(frozen=True, eq=False)
+class Cover:
+    """Cones that cover the value functions of a component, and the mixtures that should exclude them.
+
+    The numbers of a cover are w·x for the p directions w of every cone and its mixture, and ±e_i·x for the last mixture.
+
+    Attributes:
+        name: of the component; empty for the only one.
+        coordinates: of whole states, which it looks at; None for all.
+        functions: ψ, the class of V; the first is constant and left out, so that p = K − 1.
+        columns: φ, k of them.
+        states: of the comparisons ``[m, d]``.
+        actions: the alternative actions ``[m]``.
+        probabilities: of the expert's actions at the states ``[m, A]``.
+        corners: c_1 … c_p, with c_0 = −Σ c_i the corners of a simplex around 0 ``[p, p]``.
+        splits: (cone, u, v, e): the cone is replaced by two in which u + 2^e v stands for u and for v ``[F − p − 1, 4]``.
+        mixtures: λ ≥ 0 with sum 1, one for each cone and a last one whose mixture nearly vanishes ``[F + 1, m]``.
+        fits: guesses of P_cψ_2 … P_cψ_K in the harmonics of the columns ``[A, p, k]``; any guess is sound.
+        slopes: λ of the deviation bound of every number ``[F p + 2p]``.
+        shares: of δ, for every number ``[F p + 2p]``.
+    """
+
+    name: str
+    coordinates: tuple[int, ...] | None
+    functions: Basis
+    columns: Basis
+    states: Array
+    actions: NDArray[np.intp]
+    probabilities: Array
+    corners: Array
+    splits: NDArray[np.intp]
+    mixtures: Array
+    fits: Array
+    slopes: Array
+    shares: Array
+
+    def __post_init__(self) -> None:
+        freeze(self)
+
+    @property
+    def comparisons(self) -> Comparisons:
+        """States, alternatives and expert."""
+        return Comparisons(self.states, self.actions, self.probabilities)
+
+    @property
+    def cones(self) -> int:
+        """How many, F."""
+        return len(self.mixtures) - 1
+
+    @property
+    def which(self) -> NDArray[np.intp]:
+        """The mixture of every number ``[F p + 2p]``."""
+        p = len(self.corners)
+        return np.repeat(np.arange(self.cones + 1), [p] * self.cones + [2 * p])
+
+    @cached_property
+    def directions(self) -> Array:
+        """w of every number, of unit ‖·‖₁ ``[F p + 2p, p]``."""
+        p = len(self.corners)
+        rows = np.vstack([*cones_of(self.corners, self.splits), np.eye(p), -np.eye(p)])
+        return rows / np.abs(rows).sum(axis=1, keepdims=True)
+
+    @property
+    def pulls(self) -> Array:
+        """g with Σ_i λ_iΣ_c contrast_ic (P_cf)(s_i) = Σ_c g_c·(coefficients of P_cf), by mixture ``[F + 1, A, k]``."""
+        x = frame(self.columns).values(self.states)
+        return np.asarray(np.einsum("fm,mc,mk->fck", self.mixtures, self.comparisons.contrast, x, optimize=True))
+
+
+def cones_of(corners: Array, splits: NDArray[np.intp]) -> list[Array]:
+    """The cones ``[p, p]``, a direction a row: those of a simplex around 0, split in order."""
+    simplex = np.vstack([-corners.sum(axis=0), corners])
+    cones = [np.delete(simplex, v, axis=0) for v in range(len(simplex))]
+    for number, u, v, exponent in splits:
+        first, second = cones[number], cones[number].copy()
+        first[u] = second[v] = first[u] + 2.0**exponent * first[v]
+        cones.append(second)
+    return cones
+
+
+class Regression(NamedTuple):
+    """Least squares on training data.
+
+    Attributes:
+        fits: P̂_cψ_i in the columns, i ≥ 2 ``[A, p, k]``.
+        noise: covariances of ψ(s') − E[ψ(s') | s] within and between actions, averaged over the states ``[A, A, p, p]``.
+        precision: (Σ x xᵀ)⁻¹ for one transition, averaged over the actions ``[k, k]``.
+    """
+
+    fits: Array
+    noise: Array
+    precision: Array
+
+
+def regression(moments: Moments, functions: int) -> Regression:
+    """Fit the first functions of the moments' rows by their columns."""
+    k = moments.columns.size
+    for action, (gram, count) in enumerate(zip(moments.gram, moments.counts, strict=True)):
+        if count <= k or np.linalg.cond(gram) > MAX_CONDITION:
+            raise ValueError(
+                f"the states of action {action} cannot tell {k} functions apart ({int(count)} transitions for training): "
+                "use more data, fewer columns or states that cover the domain"
+            )
+    cross, outer = moments.cross[:, 1:functions], moments.outer[:, :, 1:functions, 1:functions]
+    inverse = np.linalg.inv(moments.gram)
+    fits = cross @ inverse
+    explained = np.einsum("aij,blj->abil", fits, cross)
+    if not moments.paired:
+        explained = explained * np.eye(len(fits))[:, :, None, None]
+    noise = (outer - explained) / np.maximum(moments.counts - k, 1)[:, None, None, None]
+    precision = (inverse * moments.counts[:, None, None]).mean(axis=0)
+    return Regression(fits, (noise + noise.transpose(1, 0, 3, 2)) / 2, precision)
+
+
+@dataclass(frozen=True, eq=False)
+class ConeSearch:
+    """The search for cones and mixtures in coordinates in which the noise is round; forecasts only, nothing is proved.
+
+    Attributes:
+        points: the rows ρ_i ``[m, p]``; ordered by alternative action.
+        contrast: the coefficient of every P_c in a row ``[m, A]``, with sum 0.
+        lever: ``[k, m]``; squared lengths are the variances of fits at the states of the rows, for unit noise.
+        noise: covariances of ψ(s') within and between actions ``[A, A, p, p]``.
+        values: ψ at some states ``[p, …]``, for the range of w·ψ.
+        tail: τ.
+        samples: fresh transitions per action that are planned.
+        log_term: L that is planned.
+        alternatives: ν of the alternatives, in order, that every mixture has ``[A − 1]``; None for any.
+        most: the most cones.
+    """
+
+    points: Array
+    contrast: Array
+    lever: Array
+    noise: Array
+    values: Array
+    tail: float
+    samples: float
+    log_term: float
+    alternatives: Array | None
+    most: int
+
+    @cached_property
+    def reward(self) -> Array | None:
+        """A direction in which all rows are positive; None if there is none: the training data conflict."""
+        return least_norm(self.points / (float(np.linalg.norm(self.points, axis=1).max()) or 1.0))[0]
+
+    def grown(self) -> tuple[Array, Array, Array]:
+        """Split the cone that is least clearly excluded, and so on: corners, splits and mixtures, as in `Cover`."""
+        simplex, splits = self._simplex(), list[tuple[int, int, int, int]]()
+        p = len(simplex) - 1
+        cones = [np.delete(simplex, v, axis=0) for v in range(p + 1)]
+        mixtures, heap, new = [np.empty(0)] * (p + 1), list[tuple[float, int]](), list(range(p + 1))
+        while True:
+            for number in new:
+                clearance, mixtures[number] = self._against(cones[number])
+                heapq.heappush(heap, (clearance, number))
+            clearance, number = heap[0]
+            cone = cones[number]
+            hopeless = self._lowest(cone).max() >= 0  # one direction is a reward, on training data
+            if p == 1 or hopeless or clearance > CLEAR or len(heap) >= self.most:
+                return simplex[1:], np.array(splits, dtype=np.intp).reshape(-1, 4), np.array(mixtures)
+            heapq.heappop(heap)
+            lengths = np.linalg.norm(cone, axis=1)
+            angles = (cone @ cone.T) / np.multiply.outer(lengths, lengths)
+            u, v = divmod(first_of_least(angles.ravel()), p)  # the widest angle
+            exponent = round(float(np.log2(lengths[u] / lengths[v])))
+            splits.append((number, u, v, exponent))
+            other = cone.copy()
+            cone[u] = other[v] = cone[u] + 2.0**exponent * cone[v]
+            new = [number, len(cones)]
+            cones.append(other)
+            mixtures.append(np.empty(0))
+
+    def _simplex(self) -> Array:
+        """p + 1 unit vectors with sum zero; the first one is a reward, if the training data allow any."""
+        from scipy.linalg import helmert
+
+        p = self.points.shape[1]
+        corners = helmert(p + 1).T * np.sqrt(1 + 1 / p)
+        if self.reward is not None:  # reflect the first corner into it
+            mirror = corners[0] - self.reward / np.linalg.norm(self.reward)
+            corners = corners - 2 * np.outer(corners @ mirror, mirror) / max(float(mirror @ mirror), 1e-30)
+        return np.asarray(corners)
+
+    def _against(self, directions: Array) -> tuple[float, Array]:
+        """By how many errors x(λ) is below zero, and the λ ≥ 0 with w_v·x(λ) ≤ −1 for all directions and least error."""
+        cone = directions / np.linalg.norm(directions, axis=1, keepdims=True)
+        p, forms = len(cone), self._forms(cone)
+        error = self._error(forms)
+        pull = cone @ self.points.T + self.tail * np.ptp(cone @ self.values, axis=1)[:, None]
+        unit, heavy = float(np.abs(pull).max()) or 1.0, 1e3 * float(np.abs(error).max())
+        error = np.vstack([error, heavy * self._imbalance()])
+        system = np.block([[error, np.zeros((len(error), p))], [heavy / unit * pull, heavy * np.eye(p)]])
+        goal = np.concatenate([np.zeros(len(error)), np.full(p, -heavy)])
+        mixture = self._balanced(_least(system, goal, slack=p))
+        h = (self.contrast * mixture[:, None]).T @ self.lever.T
+        return -float((pull @ mixture / np.sqrt(np.einsum("vab,ab->v", forms, h @ h.T))).max()), mixture
+
+    def vanishing(self, axes: Array) -> Array:
+        """The mixture that is shortest, along the axes ``[v, p]`` and with its error: ``[m]``."""
+        error = self._error(self._forms(axes))
+        system = np.vstack([axes @ self.points.T, error])
+        heavy = 1e3 * float(np.abs(system).max())
+        system = np.vstack([system, heavy * self._imbalance()])
+        goal = np.append(np.zeros(len(system)), heavy)
+        return self._balanced(_least(np.vstack([system, np.full(len(self.points), heavy)]), goal))
+
+    def _lowest(self, directions: Array) -> Array:
+        """The least w·ρ of all rows, or Σ_a ν_a times the least of each alternative's, for every direction."""
+        each = directions @ self.points.T
+        if self.alternatives is None:
+            return np.asarray(each.min(axis=1))
+        return np.asarray(each.reshape(len(directions), len(self.alternatives), -1).min(axis=2) @ self.alternatives)
+
+    def _imbalance(self) -> Array:
+        """Rows that vanish for mixtures with the right weights of the alternatives ``[R, m]``."""
+        if self.alternatives is None:
+            return np.zeros((0, len(self.points)))
+        members = np.repeat(np.eye(len(self.alternatives)), len(self.points) // len(self.alternatives), axis=1)
+        return np.asarray(members - self.alternatives[:, None])
+
+    def _balanced(self, mixture: Array) -> Array:
+        """The mixture, scaled to the right weight of every alternative."""
+        if self.alternatives is None:
+            return mixture
+        groups = mixture.reshape(len(self.alternatives), -1)
+        groups = np.where(groups.any(axis=1, keepdims=True), groups, 1.0)
+        return np.asarray((groups * (self.alternatives / groups.sum(axis=1))[:, None]).ravel())
+
+    def _forms(self, cone: Array) -> Array:
+        """C_v ``[A, A]`` with Σ_cd C_v,cd h_c·h_d about the squared error of w_v·x, h_c = Σ λ_i contrast_ic lever_i."""
+        square = np.ptp(cone @ self.values, axis=1)[:, None, None] ** 2
+        largest = (2.3 * self.log_term) ** 2 / 2 * float((self.lever**2).sum(axis=0).max())
+        missed = self.tail**2 / 4 * self.samples * len(self.noise)
+        estimation = 2 * self.log_term * np.einsum("vi,abij,vj->vab", cone, self.noise, cone)
+        return np.asarray(estimation + square * (largest + missed) * np.eye(len(self.noise)))
+
+    def _error(self, forms: Array) -> Array:
+        """The matrix whose product with λ is as long as the error of x(λ), on average over the forms ``[A·k, m]``."""
+        mixed = self.contrast @ np.linalg.cholesky(forms.mean(axis=0))
+        return np.asarray((mixed.T[:, None] * self.lever).reshape(-1, len(mixed)))
+
+
+def cover_of(
+    part: Part,
+    functions: Basis,
+    rows: Comparisons,
+    fitted: Regression,
+    *,
+    samples: int,
+    delta: float,
+    alternatives: Array | None = None,
+    most: int | None = None,
+    only_conflicts: bool = False,
+) -> Cover | None:
+    """Choose cones and mixtures; slopes and shares are left empty.
+
+    Args:
+        part: the component.
+        functions: the class of V.
+        rows: the comparisons.
+        fitted: of training data.
+        samples: fresh transitions per action that are planned.
+        delta: for this component.
+        alternatives: ν ``[A − 1]``, for sums of components; None for any weights.
+        most: the most cones; `CONES` if left out.
+        only_conflicts: return None if some value function obeys all comparisons on training data.
+    """
+    p, contrast, tail = functions.size - 1, rows.contrast, part.tail or 0.0
+    features = part.columns.values(rows.states)
+    variances, vectors = np.linalg.eigh(
+        np.einsum("cd,cdij->ij", contrast.T @ contrast, fitted.noise) / len(contrast)
+    )
+    top = variances[-1] if variances[-1] > 1e-12 else np.inf  # less is rounding: deterministic dynamics
+    whitener = np.linalg.inv(np.linalg.cholesky((vectors * np.maximum(variances / top, 1e-9)) @ vectors.T))
+    search = ConeSearch(
+        points=np.einsum("mc,cij,mj->mi", contrast, fitted.fits, features, optimize=True) @ whitener.T,
+        contrast=contrast,
+        lever=np.linalg.cholesky(fitted.precision / samples).T @ features.T,
+        noise=np.einsum("xi,abij,yj->abxy", whitener, fitted.noise, whitener, optimize=True),
+        values=whitener @ functions.values(functions.grid(4 * functions.size + 1)).T[1:],
+        tail=tail if np.isfinite(tail) else 0.0,
+        samples=samples,
+        log_term=log_term(p * (CONES + 2), delta),
+        alternatives=alternatives,
+        most=CONES if most is None else most,
+    )
+    if only_conflicts and alternatives is None and search.reward is not None:
+        return None
+    corners, splits, mixtures = search.grown()
+    axes = np.vstack([np.eye(p), -np.eye(p)]) @ np.linalg.inv(whitener)
+    mixtures = np.vstack([mixtures, search.vanishing(axes)])
+    used = mixtures.any(axis=0)
+    return Cover(
+        name=part.name,
+        coordinates=part.coordinates,
+        functions=functions,
+        columns=part.columns,
+        states=rows.states[used],
+        actions=rows.actions[used],
+        probabilities=rows.probabilities[used],
+        corners=corners @ whitener,
+        splits=splits,
+        mixtures=mixtures[:, used],
+        fits=frame(part.columns).coefficients(fitted.fits),
+        slopes=np.empty(0),
+        shares=np.empty(0),
+    )
+
+
+def _least(system: Array, goal: Array, slack: int = 0) -> Array:
+    """The λ ≥ 0 that brings system @ λ closest to the goal, without its slack and scaled to sum 1; even if none is."""
+    from scipy.optimize import nnls
+
+    weights = np.zeros(system.shape[1])
+    with contextlib.suppress(RuntimeError):  # the solver gave up
+        weights, _ = nnls(system, goal, maxiter=30 * sum(system.shape))
+    weights = weights[: len(weights) - slack]
+    return np.asarray(weights / weights.sum() if weights.any() else np.full(len(weights), 1 / len(weights)))
