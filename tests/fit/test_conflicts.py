@@ -121,7 +121,9 @@ def test_whoever_is_refuted_cannot_be_explained(count, monkeypatch):
 def test_all_numbers_of_a_plan_lie_below_their_bounds():
     problem, k, misses, short = random_polynomial(seed=5), 4, 0, 0
     expert = Steps((-0.3, 0.2), (0, 1, 2))
-    cover = refute(problem, expert=expert, basis=Legendre(k), columns=3, samples=2000, delta=0.5, rng=99).grounds[0].cover
+    cover = (
+        refute(problem, expert=expert, basis=Legendre(k), columns=3, samples=2000, delta=0.5, rng=99).grounds[0].cover
+    )
     after, m = moved(problem, k, cover.states), np.arange(len(cover.states))
     truth = cover.mixtures @ (after[expert(cover.states), m] - after[cover.actions, m])
     truth = (truth[cover.which] * cover.directions).sum(axis=1)

@@ -8,19 +8,17 @@ V is gained in some of these rows is lost in the others. Few rows are enough, on
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.data.expert_grid import expert_grid
 from certirl.data.policy import Policy
 from certirl.fit.effects import Effects
 from certirl.fit.program import least_norm
 from certirl.fit.value_program import Comparisons
-from certirl.functions.bases import Basis
 from certirl.functions.extrema import ranked
-from certirl.ground.domain import Array, freeze, one_coordinate
+from certirl.ground.domain import Array, freeze
 
 EXACT = 1e-8  # a sum of rows below this is zero but for rounding
 NEGLIGIBLE = 1e-6  # of the longest row: a V with less advantage everywhere would have to be a million times the margin
@@ -125,42 +123,3 @@ def find_conflict(effects: Effects, policy: Policy, rows: Comparisons, shortfall
         functions=str(effects.basis),
         seen=effects.seen,
     )
-
-
-class Contests(NamedTuple):
-    """States, rivals and the expert: the rows of the criterion, rival by rival.
-
-    Attributes:
-        policy: the expert.
-        states, actions: ``[m, 1]``, ``[m]``.
-        contrast: π_c(s_i) − 1_{c=a_i}, how much of P_c is in row i ``[m, A]``.
-        tube: all states are farther than this from a switch.
-        notes: what must be believed of the expert, in words.
-    """
-
-    policy: Policy
-    states: Array
-    actions: NDArray[np.intp]
-    contrast: Array
-    tube: float = 0.0
-    notes: tuple[str, ...] = ()
-
-
-def contests(policy: Policy, columns: Basis, *, tube: float = 0.0) -> Contests:
-    """What the expert does against what it could do, at states that the columns tell apart, none within the tube."""
-    states, notes = columns.grid(4 * columns.size + 1), tuple[str, ...]()
-    if policy.constant is None:
-        one_coordinate(columns.domain, "a refutation is", switching=True)
-        grid, ((low, high),) = expert_grid(policy, columns.domain), columns.domain
-        switches = grid.switches[:, 0]
-        tube = tube if len(switches) else 0.0
-        known = tube + float(grid.half[0])  # a switch is somewhere in its cell
-        near = (switches[:, None] + known * np.multiply.outer(BESIDE, (-1, 1)).ravel()).ravel()[:MOST_BESIDE]
-        states = np.append(states.ravel(), near[(near > low) & (near < high)])[:, None]
-        states = states[np.abs(states - switches).min(axis=1, initial=np.inf) > known]
-        notes = (str(grid), *([policy.assumption] if policy.assumption else []))
-    if not len(states):
-        raise ValueError(f"a tube of half-width {tube:g} around the expert's switches leaves no state to speak of")
-    chances = policy.probabilities(states)
-    actions, at = np.nonzero(chances.T < 1)
-    return Contests(policy, states[at], actions, chances[at] - np.eye(policy.n_actions)[actions], tube, notes)

@@ -6,7 +6,7 @@ Every bound follows from what was fixed beforehand (`value_cones.Cover`) and the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
@@ -16,17 +16,21 @@ import numpy as np
 from certirl.data.transitions import counted
 from certirl.fit.conflicts import Conflict
 from certirl.functions.frame import frame
-from certirl.ground.domain import Array, freeze
+from certirl.functions.inequalities import sloped
+from certirl.ground.domain import Array
 from certirl.proof.bounds import sum_error, summation_error
 from certirl.proof.case import Case
-from certirl.proof.certify import independence, least_enough
+from certirl.proof.certificate import independence, least_enough
 from certirl.proof.certify_components import SEPARATE
 from certirl.proof.function_residuals import ResidualSums, pairs_of
 from certirl.proof.tail import tail_in_words
 from certirl.proof.value_cones import Cover
 
 CEILING = 0.1  # of δ, for the bound on the margin of any value function; the rest is for the cones
-_LEAST = 1e-3  # of the part of δ that is for the cones, shared evenly: a forecast that some number is clear may be wrong
+_LEAST = (
+    1e-3  # of the part of δ that is for the cones, shared evenly: a forecast that some number is clear may be wrong
+)
+_SAFE = 0.75  # error/κ that a forecast must fall below: estimates on other data are not the same
 _STEEPEST = 0.95  # the largest slope: a forecast second moment may be too small
 
 
@@ -179,16 +183,8 @@ class Bounds:
     def errors(self, cover: Cover, delta: float) -> Array:
         """Estimation, tail and rounding ``[3, N]``."""
         log_terms = -np.log(delta * cover.shares)
-        return np.array([deviation(self.observed, self.bound, cover.slopes, log_terms), self.tail, self.floating])
-
-
-def deviation(observed: Any, bound: Any, slope: Any, log_term: Any) -> Any:
-    """ΣEZ − ΣZ < (ψ(λ)ΣZ²/b + bL)/λ for independent |Z| ≤ b, ψ(λ) = −log(1 − λ) − λ, but for probability e^−L.
-
-    Fan, Grama and Liu; λ must not depend on the Z.
-    """
-    floor = np.maximum(bound, 1e-300)
-    return ((-np.log1p(-slope) - slope) * np.maximum(observed, 0.0) / floor + bound * log_term) / slope
+        estimation = sloped(self.observed, self.bound, log_terms, cover.slopes / np.maximum(self.bound, 1e-300))
+        return np.array([estimation, self.tail, self.floating])
 
 
 def _second_moments(cover: Cover, sums: ResidualSums, q: Array) -> Array:
@@ -217,7 +213,9 @@ def _ranges(cover: Cover) -> tuple[Array, Array]:
     """w·ψ of every number is within middle ± half at every state: ``[N]`` each."""
     mesh = frame(cover.functions).dense
     table = cover.functions.values(mesh.states).T[1:]
-    blocks = [own @ table for own in np.array_split(cover.directions, -(-len(cover.directions) * len(table.T) // 2**20))]
+    blocks = [
+        own @ table for own in np.array_split(cover.directions, -(-len(cover.directions) * len(table.T) // 2**20))
+    ]
     low, high = (np.concatenate([of(block, axis=1) for block in blocks]) for of in (np.min, np.max))
     return (low + high) / 2, mesh.factor * (high - low) / 2
 
@@ -264,6 +262,10 @@ class Outlook:
     def ratio(self, samples: int, delta: float) -> float:
         """error/κ in the least clear direction from so many fresh transitions, with δ spent at best; inf if hopeless."""
         return self._spent(samples, delta)[0]
+
+    def needed(self, delta: float, ratio: float, least: int) -> int | None:
+        """The fresh transitions per action, at least so many, that should bring error/κ below a ratio; None if none."""
+        return least_enough(lambda n: self.ratio(n, delta) < ratio, least, self.samples * 2**20)
 
     def spent(self, covers: Sequence[Cover], samples: int, delta: float) -> tuple[Cover, ...]:
         """The covers with slopes and shares of δ so that errors are in proportion to the estimates they must not exceed."""
@@ -367,8 +369,7 @@ def derived(grounds: Sequence[RefutationGround], delta: float) -> dict[str, Any]
     above = [b.estimate + e.sum(axis=0) for b, e in zip(bounds, parts, strict=True)]
     refuted = all(bool(a[b.cones].max() < 0) for a, b in zip(above, bounds, strict=True))
     remainders = [max(float(a[~b.cones].max()), 0.0) for a, b in zip(above, bounds, strict=True)]
-    samples = int(ground.sums.counts.min())
-    outlook = Outlook(tuple(bounds), samples)
+    outlook = Outlook(tuple(bounds), int(ground.sums.counts.min()))
     return {
         "kappa": -float(bounds[least].estimate[worst]),
         "error": float(parts[least][:, worst].sum()),
@@ -377,9 +378,7 @@ def derived(grounds: Sequence[RefutationGround], delta: float) -> dict[str, Any]
         ),
         "ceiling": 0.0 if refuted else max(remainders),
         "witness": _witness(ground.cover, remainders[least]),
-        "samples_needed": samples
-        if refuted
-        else least_enough(lambda n: outlook.ratio(n, delta) < 1, 10 * ground.cover.columns.size, samples * 2**20),
+        "samples_needed": outlook.samples if refuted else outlook.needed(delta, _SAFE, int(1.1 * outlook.samples) + 1),
     }
 
 

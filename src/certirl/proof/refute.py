@@ -25,7 +25,7 @@ from certirl.ground.doors import as_count
 from certirl.ground.progress import Report
 from certirl.ground.work import on
 from certirl.proof.case import Case
-from certirl.proof.certify import FIT_SHARE, check_delta, check_endless, check_enough, check_settings, least_enough, split
+from certirl.proof.certify import FIT_SHARE, check_delta, check_endless, check_enough, check_settings, split
 from certirl.proof.function_residuals import ResidualSums, gather
 from certirl.proof.refutation import Bounds, Outlook, Refutation, RefutationGround, concluded
 from certirl.proof.tail import TailLike
@@ -136,8 +136,7 @@ class Attempt:
 
     def needed(self, delta: float, share: float = 0.0) -> int | None:
         """The least fresh transitions per action that should leave this share of the estimates; None if none would."""
-        least, most = 10 * self.covers[0].columns.size, self.outlook.samples * 2**20
-        return least_enough(lambda n: self.forecast(n, delta) > share, least, most)
+        return self.outlook.needed(delta, 1 - share, 10 * max(cover.columns.size for cover in self.covers))
 
     def conclude(
         self,

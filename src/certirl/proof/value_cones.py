@@ -356,9 +356,7 @@ def cover_of(
     """
     p, contrast, tail = functions.size - 1, rows.contrast, part.tail or 0.0
     features = part.columns.values(rows.states)
-    variances, vectors = np.linalg.eigh(
-        np.einsum("cd,cdij->ij", contrast.T @ contrast, fitted.noise) / len(contrast)
-    )
+    variances, vectors = np.linalg.eigh(np.einsum("cd,cdij->ij", contrast.T @ contrast, fitted.noise) / len(contrast))
     top = variances[-1] if variances[-1] > 1e-12 else np.inf  # less is rounding: deterministic dynamics
     whitener = np.linalg.inv(np.linalg.cholesky((vectors * np.maximum(variances / top, 1e-9)) @ vectors.T))
     search = ConeSearch(
