@@ -59,7 +59,7 @@ def self_bounded(observed: Any, bound: Any, log_term: float) -> Any:
 SLOPED_EVENTS = 2
 
 
-def sloped(observed: Any, bound: Any, log_term: float, slope: Any) -> Any:
+def sloped(observed: Any, bound: Any, log_term: Any, slope: Any) -> Any:
     """|Σ(Z − EZ)| < μ g(μb) ΣZ² + L/μ for independent |Z| ≤ b, but for probability 2e^−L; g(λ) = (−log(1 − λ) − λ)/λ².
 
     Fan, Grama and Liu. The observed second moment enters as it is. The slope μ must be fixed before the Z are seen;

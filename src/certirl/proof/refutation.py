@@ -27,9 +27,7 @@ from certirl.proof.tail import tail_in_words
 from certirl.proof.value_cones import Cover
 
 CEILING = 0.1  # of δ, for the bound on the margin of any value function; the rest is for the cones
-_LEAST = (
-    1e-3  # of the part of δ that is for the cones, shared evenly: a forecast that some number is clear may be wrong
-)
+_LEAST = 1e-3  # of what the cones get, shared evenly: a forecast that a number is clear may be wrong
 _SAFE = 0.75  # error/κ that a forecast must fall below: estimates on other data are not the same
 _STEEPEST = 0.95  # the largest slope: a forecast second moment may be too small
 
@@ -54,8 +52,8 @@ class Refutation:
     """With probability at least 1 − δ, min over states and actions of D_a(s) ≤ ceiling·‖w‖₁ for every V = w·ψ.
 
     The class is {R = V − γP_πV : V = Σ w_iψ_i}, or sums of such over components, for every discount γ at once; ‖w‖₁
-    leaves out constants. Where the refutation holds, the expert is not even weakly optimal unless the reward is constant.
-    For an expert who switches that is said of states farther than ``tube`` from its switches, and so is the ceiling.
+    leaves out constants. Where it holds, the expert is not even weakly optimal unless the reward is constant. Of an
+    expert that switches this is said for states farther than ``tube`` from its switches, and so is the ceiling.
 
     Attributes:
         kappa: how far below zero the estimate is in the least clear direction, per unit of ‖w‖₁.
@@ -221,9 +219,10 @@ def _ranges(cover: Cover) -> tuple[Array, Array]:
 
 
 def _largest_terms(cover: Cover, q: Array, middle: Array, half: Array, *, paired: bool) -> Array:
-    """sup over states and next states of the terms |Z| of every number: sums of products of two expansions, up to signs.
+    """sup over states and next states of the terms |Z| of every number ``[N]``.
 
-    With paired data Σ_c q_c = 0, so that the middle of the range drops out of the sum over the actions.
+    Up to signs these are sums of products of two expansions. With paired data Σ_c q_c = 0, so that the middle of the
+    range drops out of the sum over the actions.
     """
     columns, largest = frame(cover.columns), np.empty(len(middle))
     x, which = columns.dense_values.T, cover.which
@@ -260,7 +259,7 @@ class Outlook:
     samples: int
 
     def ratio(self, samples: int, delta: float) -> float:
-        """error/κ in the least clear direction from so many fresh transitions, with δ spent at best; inf if hopeless."""
+        """error/κ in the least clear direction from so many fresh transitions, δ spent at best; inf if hopeless."""
         return self._spent(samples, delta)[0]
 
     def needed(self, delta: float, ratio: float, least: int) -> int | None:
@@ -268,8 +267,8 @@ class Outlook:
         return least_enough(lambda n: self.ratio(n, delta) < ratio, least, self.samples * 2**20)
 
     def spent(self, covers: Sequence[Cover], samples: int, delta: float) -> tuple[Cover, ...]:
-        """The covers with slopes and shares of δ so that errors are in proportion to the estimates they must not exceed."""
-        ratio, allowed = self._spent(samples, delta)
+        """The covers with slopes and shares of δ: errors are to be in proportion to the estimates above them."""
+        _, allowed = self._spent(samples, delta)
         growth, filled = samples / self.samples, []
         total = sum(int((~own.cones).sum()) for own in self.bounds)
         for cover, own, error in zip(covers, self.bounds, np.split(allowed, self._ends), strict=True):

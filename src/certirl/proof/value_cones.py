@@ -1,8 +1,8 @@
-"""What a refutation fixes before fresh data are seen: comparisons, cones of value functions, mixtures that exclude them.
+"""What a refutation fixes before fresh data are seen: comparisons, cones of value functions, mixtures.
 
-For V = w·ψ the expert asks for w·ρ_i > 0 at every comparison i of a state with an alternative action. The w-space is cut
-into cones, each spanned by p directions, and each cone is given one mixture x = Σ λ_iρ_i: if w_v·x < 0 for the
-directions of the cone then w·x < 0 for every w in it, and some comparison fails. Here all of this is chosen on training
+For V = w·ψ the expert asks for w·ρ_i > 0 at every comparison i of a state with an alternative action. The w-space is
+cut into cones, each spanned by p directions, and each cone is given one mixture x = Σ λ_iρ_i: if w_v·x < 0 for the
+directions of the cone then w·x < 0 for every w in it, and some comparison fails. All of this is chosen on training
 data; whatever is chosen, the proof is that of docs/notes/refutation.md.
 """
 
@@ -89,7 +89,7 @@ def _distances(case: Case, states: Array) -> Array:
 class Cover:
     """Cones that cover the value functions of a component, and the mixtures that should exclude them.
 
-    The numbers of a cover are w·x for the p directions w of every cone and its mixture, and ±e_i·x for the last mixture.
+    Its numbers are w·x for the p directions w of every cone and its mixture x, and ±e_i·x for the last mixture.
 
     Attributes:
         name: of the component; empty for the only one.
@@ -100,7 +100,7 @@ class Cover:
         actions: the alternative actions ``[m]``.
         probabilities: of the expert's actions at the states ``[m, A]``.
         corners: c_1 … c_p, with c_0 = −Σ c_i the corners of a simplex around 0 ``[p, p]``.
-        splits: (cone, u, v, e): the cone is replaced by two in which u + 2^e v stands for u and for v ``[F − p − 1, 4]``.
+        splits: (cone, u, v, e): two cones, with u + 2^e v for u and for v, replace the cone ``[F − p − 1, 4]``.
         mixtures: λ ≥ 0 with sum 1, one for each cone and a last one whose mixture nearly vanishes ``[F + 1, m]``.
         fits: guesses of P_cψ_2 … P_cψ_K in the harmonics of the columns ``[A, p, k]``; any guess is sound.
         slopes: λ of the deviation bound of every number ``[F p + 2p]``.
@@ -170,7 +170,7 @@ class Regression(NamedTuple):
 
     Attributes:
         fits: P̂_cψ_i in the columns, i ≥ 2 ``[A, p, k]``.
-        noise: covariances of ψ(s') − E[ψ(s') | s] within and between actions, averaged over the states ``[A, A, p, p]``.
+        noise: covariances of ψ(s') − E[ψ(s') | s] within and between actions, over all states ``[A, A, p, p]``.
         precision: (Σ x xᵀ)⁻¹ for one transition, averaged over the actions ``[k, k]``.
     """
 
@@ -185,7 +185,7 @@ def regression(moments: Moments, functions: int) -> Regression:
     for action, (gram, count) in enumerate(zip(moments.gram, moments.counts, strict=True)):
         if count <= k or np.linalg.cond(gram) > MAX_CONDITION:
             raise ValueError(
-                f"the states of action {action} cannot tell {k} functions apart ({int(count)} transitions for training): "
+                f"the states of action {action} cannot tell {k} functions apart ({int(count)} for training): "
                 "use more data, fewer columns or states that cover the domain"
             )
     cross, outer = moments.cross[:, 1:functions], moments.outer[:, :, 1:functions, 1:functions]
@@ -271,7 +271,7 @@ class ConeSearch:
         return np.asarray(corners)
 
     def _against(self, directions: Array) -> tuple[float, Array]:
-        """By how many errors x(λ) is below zero, and the λ ≥ 0 with w_v·x(λ) ≤ −1 for all directions and least error."""
+        """By how many errors x(λ) is below zero, and the λ ≥ 0 of least error with w_v·x(λ) ≤ −1 for all directions."""
         cone = directions / np.linalg.norm(directions, axis=1, keepdims=True)
         p, forms = len(cone), self._forms(cone)
         error = self._error(forms)
