@@ -1,4 +1,4 @@
-"""The expert on a grid: which cells hold a state where it switches, and how far every other cell is from one."""
+"""The expert on a grid: where it switches, and how far that is from every cell."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _ALIKE = 0.01  # share of the answers that may differ in a second call, at ties 
 
 @dataclass(frozen=True, eq=False)
 class ExpertGrid:
-    """The expert's actions at the corners of the cells of a box; distances are Euclidean, in units of the state.
+    """The expert's actions at the corners of the cells of a box.
 
     A cell is steady if the expert takes the same actions at all its corners; every other cell holds a switch. An
-    interval is a box with one coordinate.
+    interval is a box with one coordinate. Distances are Euclidean, in units of the state.
 
     Attributes:
         domain: one (low, high) pair for each coordinate.
@@ -52,7 +52,7 @@ class ExpertGrid:
 
     @property
     def reach(self) -> float:
-        """A diagonal: half of it from a state to the middle of its cell, half of it from a middle to a switch."""
+        """The diagonal of a cell: `away` misses a distance to a switch by that at most."""
         return float(np.linalg.norm(self.cells.sides))
 
     @cached_property
@@ -87,7 +87,7 @@ class ExpertGrid:
         return np.where(self.steady, here.reshape(len(here), -1), around.reshape(len(here), -1))
 
     def _corners(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Values at the points of the grid, corner by corner of the cells ``[2ᵈ, c_1, …, c_d, …]``."""
+        """Values at the points, corner by corner of the cells ``[2ᵈ, c_1, …, c_d, …]``."""
         return np.stack([values[side] for side in self._sides])
 
     @property
@@ -106,7 +106,10 @@ class ExpertGrid:
 
     @cached_property
     def away(self) -> Array:
-        """From the middle of every cell to that of the nearest with a switch ``[cells]``; infinite without any."""
+        """Distance of every middle to that of the nearest cell with a switch ``[cells]``.
+
+        Infinite if the expert never switches.
+        """
         if self.steady.all():
             return np.full(len(self.steady), np.inf)
         from scipy.ndimage import distance_transform_edt
@@ -123,7 +126,8 @@ class ExpertGrid:
         return np.minimum(nearest, 2 * np.linalg.norm(np.diff(np.array(self.domain), axis=1)))  # finite at any rate
 
     def tents(self, widths: Array) -> Array:
-        """A lower bound of every tent on every cell ``[w, cells]``: a multilinear distance is largest at a corner."""
+        """A lower bound of every tent on every cell ``[w, cells]``."""
+        # A multilinear distance is largest at a corner.
         farthest = self._corners(self.marks).max(axis=0).ravel()
         return np.maximum(0.0, 1 - farthest / widths[:, None])
 
@@ -132,7 +136,7 @@ class ExpertGrid:
         return self.cells.cell(states)
 
     def taken_at(self, states: Array) -> NDArray[np.bool_]:
-        """The actions that the expert takes at a corner of the cells of some states ``[n, d]``: ``[A, n]``."""
+        """The actions that the expert takes in the cells of states ``[n, d]``: ``[A, n]``."""
         return self.taken[:, self.cell(states)]
 
     def pieces(self, chosen: NDArray[np.bool_]) -> Array:
@@ -171,7 +175,7 @@ class ExpertGrid:
 
 
 def expert_grid(policy: Policy, domain: Domain) -> ExpertGrid:
-    """Ask the expert about the corners of all cells; some are asked about twice, since one state must decide."""
+    """Ask the expert about the corners of all cells, and about some of them twice."""
     cells = Cells((CELLS_ALONG[len(domain)] + 1,) * len(domain), (), domain)
     corners = cells.points()
     support, some = policy.support(corners), some_rows(len(corners))
@@ -191,7 +195,7 @@ def compared(policy: Policy, grid: ExpertGrid) -> Policy:
 
 
 def _compare(grid: ExpertGrid, states: Array, probabilities: Array) -> None:
-    """Refuse an expert that takes an action where no corner of the cell shows it: a switch that the grid missed."""
+    """Refuse an expert that takes an action which no corner of the cell shows."""
     hidden = (probabilities > 0) & ~grid.taken_at(states).T
     rows = np.flatnonzero(hidden.any(axis=1))
     if not len(rows):

@@ -1,4 +1,4 @@
-"""Rollouts: many walks at once under a policy, in a simulator or in copies of an environment."""
+"""Rollouts: many walks at once, in a simulator or in copies of an environment."""
 
 from __future__ import annotations
 
@@ -75,11 +75,7 @@ class Dynamics:
 
     def __init__(self, simulator: Simulator, states: Array, rng: np.random.Generator) -> None:
         self.simulator, self.places, self.rng = simulator, np.array(states, dtype=float), rng
-        self._domain, self._terminal = as_domain(simulator.domain), terminal_of(simulator)
-
-    def terminal(self, states: Array) -> NDArray[np.bool_]:
-        """Which states are terminal ``[n]``."""
-        return np.zeros(len(states), dtype=bool) if self._terminal is None else self._terminal(states)
+        self._domain = as_domain(simulator.domain)
 
     def step(self, rows: NDArray[np.intp], states: Array, policy: Policy) -> Step:
         """One step of some walks."""
@@ -93,7 +89,7 @@ class Dynamics:
                 chosen = actions == action
                 next_states[chosen] = self._asked(action, np.random.default_rng(seed))[rows[chosen]]
         self.places[rows] = next_states
-        return Step(rows, states, actions, next_states, self.terminal(next_states))
+        return Step(rows, states, actions, next_states, terminal_states(self.simulator, next_states))
 
     def _asked(self, action: int, rng: np.random.Generator) -> Array:
         return np.asarray(ask(self.simulator, self.places, action, rng, self._domain))
@@ -102,9 +98,9 @@ class Dynamics:
 def simulate(
     simulator: Simulator, states: Array, policies: Iterable[Policy], rng: np.random.Generator
 ) -> Iterator[Step]:
-    """The steps of one walk from each state ``[n, d]`` that is not terminal, with one policy for each step."""
+    """Walk in a simulator from all states ``[n, d]`` but terminal ones."""
     world = Dynamics(simulator, states, rng)
-    return walk(world, world.places.copy(), policies, np.flatnonzero(~world.terminal(states)))
+    return walk(world, states, policies, np.flatnonzero(~terminal_states(simulator, states)))
 
 
 def returns(
@@ -116,7 +112,9 @@ def returns(
     discount: float,
     rng: np.random.Generator,
 ) -> Array:
-    """Σ_{t=1}^T γ^{t−1} R(s_t) of one walk from each state ``[n]``; terminal states are absorbing, and go on paying.
+    """Σ_{t=1}^T γ^{t−1} R(s_t) of one walk from each state ``[n]``.
+
+    Terminal states are absorbing, and pay R until step T.
 
     Args:
         simulator: the dynamics.
@@ -126,12 +124,11 @@ def returns(
         discount: γ.
         rng: see `Dynamics`.
     """
-    world, total = Dynamics(simulator, states, rng), np.zeros(len(states))
+    total, over = np.zeros(len(states)), terminal_states(simulator, states)
     rest = (1 - discount ** np.arange(len(policies), -1, -1)) / (1 - discount)  # 1 + γ + … from step t to step T
-    over = world.terminal(states)
     if over.any():
         total[over] = rest[0] * reward(states[over], True)
-    for number, step in enumerate(walk(world, states, policies, np.flatnonzero(~over))):
+    for number, step in enumerate(simulate(simulator, states, policies, rng)):
         for terminal, share in ((False, 1.0), (True, rest[number])):
             here = step.over == terminal
             if here.any():
@@ -139,8 +136,14 @@ def returns(
     return total
 
 
+def terminal_states(simulator: Simulator, states: Array) -> NDArray[np.bool_]:
+    """Which states are terminal ``[n]``: none if the simulator has no such rule."""
+    terminal = terminal_of(simulator)
+    return np.zeros(len(states), dtype=bool) if terminal is None else terminal(states)
+
+
 def choose(policy: Policy, states: Array, uniform: Array) -> NDArray[np.intp]:
-    """An action for each state ``[n]``, drawn by a number between 0 and 1 for each where the policy mixes."""
+    """Draw an action for each state ``[n]`` by a uniform number for each."""
     if policy.constant is not None:
         return np.full(len(states), policy.constant, dtype=np.intp)
     return np.asarray((policy.probabilities(states).cumsum(axis=1)[:, :-1] <= uniform[:, None]).sum(axis=1))

@@ -1,7 +1,8 @@
-"""The classic-control environments' physics for many states at once; compared with their own ``step`` before use.
+"""Physics of the classic-control environments, vectorised over states.
 
-The constants are read from the environment, so that one with another gravity has other physics. An environment whose
-own step disagrees, say a subclass with wind, is stepped row by row instead.
+It is compared with the environment's own ``step`` before use. The constants are read from the environment, so that one
+with another gravity has other physics. An environment whose own step disagrees, say a subclass with wind, is stepped
+row by row instead.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Bounds = tuple[tuple[float, float], ...]
 
 
 class Physics(Protocol):
-    """One step of an environment in state coordinates, for states ``[n, d]`` that are not terminal."""
+    """Dynamics of an environment in state coordinates; states are rows ``[n, d]``."""
 
     @property
     def periodic(self) -> tuple[int, ...]:
@@ -36,7 +37,7 @@ class Physics(Protocol):
         ...
 
     def step(self, states: Array, control: Any, rng: Any = None) -> tuple[Array, Array]:
-        """The next states ``[n, d]`` and the environment's own rewards ``[n]`` of one control for all states."""
+        """Next states ``[n, d]`` and own rewards ``[n]`` of one control from live states."""
         ...
 
     def terminal(self, states: Array) -> NDArray[np.bool_]:
@@ -79,7 +80,7 @@ class MountainCar:
 
 @dataclass(frozen=True)
 class Pendulum:
-    """Angle θ (0 is upright) and angular velocity; the observation holds cos θ and sin θ instead of θ."""
+    """Angle θ (0 is upright) and angular velocity; cos θ and sin θ are observed."""
 
     g: float
     m: float
@@ -163,7 +164,7 @@ _PHYSICS: dict[str, Any] = {"MountainCarEnv": MountainCar, "PendulumEnv": Pendul
 
 
 def physics_of(env: Any) -> Physics | None:
-    """The physics of an environment (unwrapped), by the name of its class or of one that it inherits from.
+    """Physics of an unwrapped environment, by the name of its class or of a base class.
 
     Fields have the names that the environment's attributes have; one of another class of that name lacks some of them.
     """

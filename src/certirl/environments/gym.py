@@ -1,4 +1,4 @@
-"""Gymnasium environments as simulators, as sources of logged episodes, and as places to try a learned reward.
+"""Gymnasium environments: simulators, logged episodes, training on a learned reward.
 
     env = gymnasium.make("Pendulum-v1")
     simulator = certirl.gym.simulator(env, actions=[-2, 0, 2])       # states (θ, θ̇), θ periodic
@@ -23,9 +23,9 @@ from certirl.data.episodes import Episode
 from certirl.data.policy import Policy, as_policy
 from certirl.data.rollouts import Step, choose, uniform_policy, walk
 from certirl.data.simulator import as_generator
-from certirl.environments.simulators import EnvSimulator, simulator
+from certirl.environments.simulators import simulator
 from certirl.environments.spaces import Reader, controls_of, state_reader
-from certirl.functions.reward import paid_at_an_end, unpack, values_of
+from certirl.functions.reward import reward_at_terminal, unpack, values_of
 from certirl.ground.domain import Array, as_domain, into_domain
 from certirl.ground.doors import as_count
 
@@ -34,7 +34,7 @@ try:
 except ImportError:
     raise ImportError('certirl.gym needs gymnasium, 1.0 or later: pip install "certirl[gym]"') from None
 
-__all__ = ["EnvSimulator", "RewardWrapper", "episode_returns", "rollouts", "simulator"]
+__all__ = ["RewardWrapper", "episode_returns", "rollouts", "simulator"]
 
 SIDE_BY_SIDE = 64  # episodes at once, so that a policy is asked about many states in one call
 
@@ -50,8 +50,9 @@ def rollouts(
     get_state: Reader | None = None,
     on: str = "state",
 ) -> tuple[Episode, ...]:
-    """Episodes of a policy: states with the last one, actions, rewards, and whether the last state is terminal.
+    """Episodes of a policy in an environment.
 
+    Each holds the states with the last one, the actions, the rewards, and whether the last state is terminal;
     `certirl.from_episodes` makes logged transitions of them.
 
     Args:
@@ -94,7 +95,7 @@ def episode_returns(
     get_state: Reader | None = None,
     on: str = "state",
 ) -> Array:
-    """The undiscounted sum of the environment's own rewards, for each of many episodes: ``[episodes]``.
+    """The undiscounted sum of an environment's own rewards in each episode ``[episodes]``.
 
     With the same seed all policies start from the same states. Arguments as for `rollouts`.
     """
@@ -170,11 +171,12 @@ class _Runs:
 
 
 class RewardWrapper(gymnasium.Wrapper):  # type: ignore[misc]
-    """The environment with a learned reward in place of its own, for any library that trains on gymnasium.
+    """An environment with a learned reward in place of its own, for training.
 
-    The reward of a step is R(s'), that of the state it leads to; this orders policies as R does. A terminal state is
-    absorbing for the learned reward, which continues to pay R there, while training stops: the reward of the last step
-    is ``R(s')/(1 − γ)``, all that follows. Otherwise training on a negative reward would seek termination.
+    Any library that trains on gymnasium can use it. The reward of a step is R(s'), that of the state it leads to; this
+    orders policies as R does. A terminal state is absorbing for the learned reward, which continues to pay R there,
+    while training stops: the reward of the last step is ``R(s')/(1 − γ)``, all that follows. Otherwise training on a
+    negative reward would seek termination.
 
     With ``shaped=True`` it is ``V(s') − (V(s) − R(s))/γ`` instead, by the value V of a solution: the same plus
     ``γΦ(s') − Φ(s)`` with Φ = (V − R)/γ, which changes no comparison of policies (Ng, Harada and Russell, 1999). The
@@ -220,11 +222,11 @@ class RewardWrapper(gymnasium.Wrapper):  # type: ignore[misc]
         self._read = state_reader(env, get_state)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """The environment's own step, paid by the learned reward; its own is in ``info["own_reward"]``."""
+        """A step with the learned reward; the environment's is in ``info["own_reward"]``."""
         control = action if self._controls is None else self._controls[int(action)]
         observation, own, terminated, truncated, info = self.env.step(control)
         state = self._state()
-        paid = float((paid_at_an_end if terminated else values_of)(self._learned, state)[0])
+        paid = float((reward_at_terminal if terminated else values_of)(self._learned, state)[0])
         if terminated and paid:
             if self._discount is None:
                 raise ValueError(

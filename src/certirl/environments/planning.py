@@ -1,4 +1,4 @@
-"""Planning: the optimal policy for a reward, when the dynamics can be asked, on a fine grid.
+"""Planning: the optimal policy for a reward in a simulator, on a fine grid.
 
 It makes experts from an environment's own reward, and it is the independent check of a learned one: plan on the
 learned reward alone, then see what that policy earns. No basis, matrix or program of the rest of the library is used.
@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certirl.data.policy import Policy, as_policy
-from certirl.data.rollouts import returns, simulate, uniform_policy
-from certirl.data.simulator import Simulator, as_generator, ask, check_simulator, periodic_of, terminal_of
+from certirl.data.rollouts import returns, simulate, terminal_states, uniform_policy
+from certirl.data.simulator import Simulator, as_generator, ask, check_simulator, periodic_of
 from certirl.fit.bellman import check_problem
 from certirl.functions.cells import Cells
-from certirl.functions.reward import RewardLike, paid_at_an_end, unpack, values_of
+from certirl.functions.reward import RewardLike, reward_at_terminal, unpack, values_of
 from certirl.ground.domain import (
     Array,
     Domain,
@@ -95,10 +95,10 @@ class Plan:
         return like_input(found, states, self.grid.dimension)
 
     def action_values(self, states: ArrayLike) -> Array:
-        """Q*(s, a), one step ahead through the simulator: ``[n, A]``. States beyond the box are moved to its edge.
+        """Q*(s, a) ``[n, A]``, one step ahead through the simulator.
 
-        Where next states were drawn it is interpolated between the points instead: with new draws a policy would not be
-        a function of the state.
+        States beyond the box are moved to its edge. Where next states were drawn Q* is interpolated between the points
+        instead: with new draws a policy would not be a function of the state.
         """
         rows = self._rows(states)
         if self._on_grid is not None:
@@ -143,10 +143,11 @@ def plan(
     tolerance: float = 1e-5,
     rng: Any = 0,
 ) -> Plan:
-    """Find V* = max_a R + γP_aV* on a grid by policy iteration, with multilinear interpolation between the points.
+    """Find the optimal policy: V* = max_a R + γP_aV* on a grid, by policy iteration.
 
-    Terminal states (``simulator.terminal(states)``, if it has that) are absorbing: under a reward of states they pay
-    R(s) for ever, so V(s) = R(s)/(1 − γ), under a reward of steps nothing more. Their values are not interpolated.
+    Between the points V* is multilinear. Terminal states (``simulator.terminal(states)``, if it has that) are
+    absorbing: under a reward of states they pay R(s) for ever, so V(s) = R(s)/(1 − γ), under a reward of steps nothing
+    more. Their values are not interpolated.
 
     Args:
         simulator: the dynamics, up to four coordinates; its attribute ``periodic`` names the periodic ones. One with
@@ -176,7 +177,7 @@ def plan(
 
 @dataclass(frozen=True)
 class Comparison:
-    """A policy beside the optimal policy for a reward R, from the same states in the same dynamics.
+    """A policy compared with the optimal policy for a reward R, from the same states.
 
     Attributes:
         agreed: states at which the optimal policy takes an action that the policy takes, too.
@@ -196,14 +197,14 @@ class Comparison:
 
     @property
     def shares(self) -> tuple[float, float]:
-        """Regret and loss, neither below 0, as shares of what acting at random loses; infinite if that is nothing."""
+        """Regret and loss, not below 0, as shares of what random actions lose; or infinite."""
         both = (max(self.regret, 0.0), max(self.loss, 0.0))
         regret, loss = (lost / self.chance if self.chance > 0 else float("inf") if lost else 0.0 for lost in both)
         return regret, loss
 
 
 class _Size(NamedTuple):
-    """Points along each coordinate and draws of a comparison, and how many entries its matrices have."""
+    """Points along each coordinate, draws, and matrix entries of a comparison."""
 
     points: int
     draws: int
@@ -231,7 +232,7 @@ def compare(
     discount: float,
     judged: NDArray[np.bool_] | None = None,
 ) -> Comparison:
-    """Plan on R alone, and value the plan, a policy and random actions: on the same grid, or by rollouts.
+    """Compare a policy with the plan on R alone, on the same grid or by rollouts.
 
     Args:
         simulator: the dynamics, as for `plan`.
@@ -275,14 +276,14 @@ def _losses_on_the_grid(
 def _losses_of_rollouts(
     model: _Model, best: Plan, value: RewardLike, policy: Policy, states: Array
 ) -> tuple[float, float, float]:
-    """The same by rollouts from some of the states, with the same random numbers, for as long as γ looks ahead."""
+    """Regret, loss and what random actions lose, by rollouts with the same random numbers."""
     process, starts = model.process, states[:: max(len(states) // STARTS, 1)][:STARTS]
     simulator, discount, planned = process.simulator, process.discount, as_policy(best, best.n_actions)
     steps, reward = min(ceil(1.5 / (1 - discount)), LONGEST), process.reward
     assert reward is not None
 
     def paid(rows: Array, terminal: bool) -> Array:
-        return (paid_at_an_end if terminal else values_of)(reward, rows)
+        return (reward_at_terminal if terminal else values_of)(reward, rows)
 
     def earned(one: Policy) -> Array:  # without R(s_0), which all policies have in common
         rng = np.random.default_rng(0)
@@ -310,8 +311,7 @@ class _Process:
     rng: np.random.Generator
 
     def terminal(self, states: Array) -> NDArray[np.bool_]:
-        terminal = terminal_of(self.simulator)
-        return np.zeros(len(states), dtype=bool) if terminal is None else terminal(states)
+        return terminal_states(self.simulator, states)
 
     def outcomes(self, states: Array, action: int) -> tuple[Array, Array]:
         """Next states ``[m, n, d]`` and weights ``[m]``."""
@@ -348,7 +348,7 @@ class _Process:
         """What terminal states pay from now on ``[n]``; 0 for the others."""
         values = np.zeros(len(states))
         if self.reward is not None and terminal.any():
-            values[terminal] = paid_at_an_end(self.reward, states[terminal]) / (1 - self.discount)
+            values[terminal] = reward_at_terminal(self.reward, states[terminal]) / (1 - self.discount)
         return values
 
     def continued(self, grid: Cells, values: Array, states: Array) -> Array:
@@ -410,7 +410,7 @@ class _Model:
         return np.stack([paid + P @ values for P, paid in zip(self.matrices, self.rewards, strict=True)])
 
     def plan(self, tolerance: float) -> Plan:
-        """V* = max_a r_a + γP_aV* at the points, by modified policy iteration; the tolerance is a share of its span."""
+        """Solve V* = max_a r_a + γP_aV* up to a share of its span: modified policy iteration."""
         from scipy.sparse import vstack
 
         discount = self.process.discount
@@ -430,7 +430,7 @@ class _Model:
         return Plan(self.grid, values, discount, residual, rounds, self.process, on_grid)
 
     def policy_values(self, probabilities: Array, paid: Array, start: Array, tolerance: float) -> Array:
-        """V = Σ_a π_a(r_a + γP_aV) at the points ``[N]``, for probabilities ``[N, A]`` and rewards ``[A, N]``."""
+        """V = Σ_a π_a(r_a + γP_aV) ``[N]``, for probabilities ``[N, A]``, rewards ``[A, N]``."""
         from scipy.sparse import diags_array
 
         P = sum(diags_array(weights) @ matrix for weights, matrix in zip(probabilities.T, self.matrices, strict=True))
@@ -472,7 +472,7 @@ def _number_of_draws(simulator: Any, domain: Domain, draws: Any, rng: np.random.
 
 
 def _outcomes(simulator: Any, states: Array, action: int) -> tuple[Array, Array] | None:
-    """Next states ``[m, n, d]`` and weights ``[m]`` that a simulator knows; None if it can only be asked for draws."""
+    """A simulator's next states ``[m, n, d]`` and weights ``[m]``; None if it has none."""
     if not hasattr(simulator, "outcomes"):
         return None
     with alone(simulator):
@@ -513,7 +513,7 @@ def _counts(points: Any, dimension: int) -> tuple[int, ...]:
 
 
 def _evaluated(P: Any, reward: Array, values: Array, discount: float) -> Array:
-    """V closer to V = r + γPV by a factor of five: substitution, extrapolated where the error shrinks steadily."""
+    """V with a fifth of the error in V = r + γPV, by substitution and extrapolation."""
     first, last = np.inf, values
     for sweep in range(_SWEEPS):
         change = reward + P @ values - values

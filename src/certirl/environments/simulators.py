@@ -93,11 +93,11 @@ class EnvSimulator:
 
     @property
     def thread_safe(self) -> bool:
-        """Vectorised physics may be asked by several threads at once, an environment that is stepped may not."""
+        """Whether several threads may ask at once: only where the physics is vectorised."""
         return self.physics.thread_safe
 
     def with_noise(self, noise: Any) -> EnvSimulator:
-        """The same with process noise of these standard deviations, as shares of the widths, and no other."""
+        """The simulator with this noise and no other: deviations as shares of the widths."""
         return replace(self, noise=_deviations(noise, self.domain))
 
     @property
@@ -120,7 +120,7 @@ class EnvSimulator:
         return self.physics.terminal(as_states(states, self.domain))
 
     def step(self, states: Any, action: int, rng: Any = None) -> tuple[Array, Array]:
-        """Next states ``[n, d]`` before noise, and the environment's own rewards ``[n]``; 0 from terminal states on."""
+        """Next states ``[n, d]`` before noise, and own rewards ``[n]``, 0 in terminal states."""
         rows = as_states(states, self.domain)
         alive = ~self.physics.terminal(rows)
         after, rewards = rows.copy(), np.zeros(len(rows))
@@ -135,9 +135,10 @@ class EnvSimulator:
         return self._shifted(states, after, rng.standard_normal(after.shape) * self.noise) if any(self.noise) else after
 
     def outcomes(self, states: Array, action: int) -> tuple[Array, Array] | None:
-        """Next states ``[m, n, d]`` with weights ``[m]`` for expectations: exact to third order in the noise.
+        """Next states ``[m, n, d]`` with weights ``[m]``, for expectations.
 
-        None if the environment itself is random: its next states can only be drawn.
+        These are exact to third order in the noise. None if the environment itself is random: its next states can only
+        be drawn.
         """
         if self.random:
             return None
@@ -242,7 +243,7 @@ def _stepped(
     periodic: tuple[int, ...],
     domain: Any,
 ) -> Stepped:
-    """The environment row by row, with the bounds and terminal states of its physics where that is known."""
+    """The environment row by row, with bounds and terminal states of known physics."""
     inner = unwrapped(env)
     if hasattr(inner, "transition"):
         space = getattr(inner, "state_space", inner.observation_space)
@@ -301,7 +302,7 @@ def _largest_coordinates(env: Any, read: Reader, controls: Sequence[Any], rng: n
 
 
 def _deviations(noise: Any, box: Domain) -> tuple[float, ...]:
-    """Standard deviations of a noise in units of the widths, one for all coordinates or one for each."""
+    """Standard deviations ``[d]`` of a noise in units of the widths."""
     shares = as_reals(noise, "noise").astype(np.float64)
     if shares.shape not in {(), (len(box),)} or not np.isfinite(shares).all() or (shares < 0).any():
         raise ValueError(f"noise must be a share ≥ 0 of the widths, one number or {len(box)} of them, got {noise!r}")
@@ -335,7 +336,7 @@ def _is_random(made: EnvSimulator, rng: np.random.Generator) -> bool:
 
 
 def _stopped(made: EnvSimulator, rng: np.random.Generator) -> list[str]:
-    """The share of next states that leave the box by each coordinate, from states drawn uniformly."""
+    """Sentences on the share of next states that leave the box, from uniform states."""
     states = uniform_states(made.domain, 4096 if made.thread_safe else 128, rng)
     states = states[~made.terminal(states)]
     low, high = np.array(made.domain).T

@@ -23,7 +23,7 @@ MOST_LEVELS = 1000  # of a continuum of actions
 
 
 def controls_of(space: Any, actions: int | Sequence[Any] | None) -> tuple[Any, ...]:
-    """The control of the environment for each action: all of a Discrete space, chosen values of a Box."""
+    """The control for each action: all of a Discrete space, chosen values of a Box."""
     kind = type(space).__name__
     if kind == "Discrete":
         first, every = int(getattr(space, "start", 0)), int(space.n)
@@ -95,7 +95,7 @@ def state_of(env: Any, read: Reader) -> Array:
 
 
 def state_reader(env: Any, get_state: Reader | None) -> Callable[[Any], Array]:
-    """A function that reads the state ``[d]`` of an environment, its periodic coordinates wrapped where known."""
+    """A function that reads an environment's state ``[d]``, known angles wrapped."""
     physics = physics_of(unwrapped(env)) if get_state is None else None
     if physics is None or not physics.periodic:
         return lambda which: state_of(which, get_state or read_state)
@@ -125,7 +125,7 @@ class Stepped:
     thread_safe: ClassVar[bool] = False
 
     def step(self, states: Array, control: Any, rng: Any = None) -> tuple[Array, Array]:
-        """The next state and the reward from each state; random numbers come from ``rng`` if it is given."""
+        """Next states and rewards, row by row; random numbers come from ``rng``, if any."""
         if rng is not None and hasattr(self.env, "np_random"):
             self.env.np_random = rng
         after, rewards = np.empty_like(states), np.empty(len(states))
@@ -157,7 +157,7 @@ def by_step(env: Any, read: Reader, write: Writer) -> Callable[[Array, Any], tup
 
 
 def by_transition(env: Any) -> Callable[[Array, Any], tuple[Array, float, bool]]:
-    """The move of an object with ``transition(state, action)`` and, if it has it, ``reward``, as in seals."""
+    """The move of an object with ``transition(state, action)``, as in seals."""
 
     def move(state: Array, control: Any) -> tuple[Array, float, bool]:
         after = np.array(np.ravel(env.transition(state.copy(), control)), dtype=float)
@@ -168,7 +168,7 @@ def by_transition(env: Any) -> Callable[[Array, Any], tuple[Array, float, bool]]
 
 
 def terminal_by_row(env: Any) -> Callable[[Array], Any] | None:
-    """The terminal states of an object with ``terminal(state, time)``, whatever the time; None if it has none."""
+    """The rule of an object with ``terminal(state, time)``, at time 0; None without it."""
     if not hasattr(env, "terminal"):
         return None
     return lambda states: np.array([bool(env.terminal(state.copy(), 0)) for state in states], dtype=bool)

@@ -1,4 +1,4 @@
-"""Grids on a box and the functions that are multilinear between their points: rewards, values, distances.
+"""Grids on a box, and functions that are multilinear between their points.
 
 One hat for each point. Hats follow kinks and steep places that polynomials smear, which is what a reward needs where
 the expert switches. They are not orthonormal and the constant is none of them, so they describe rewards, never the
@@ -25,7 +25,7 @@ MOST_COORDINATES = 4
 
 @dataclass(frozen=True)
 class Cells:
-    """Hats ψ_i on a grid: ψ_i is 1 at the i-th point, 0 at all others, and linear along every coordinate in between.
+    """Hats ψ_i on a grid: 1 at the i-th point, 0 at the others, multilinear in between.
 
     Attributes:
         counts: points along each coordinate, two or more; three or more along a periodic one.
@@ -109,7 +109,7 @@ class Cells:
         return np.asarray(np.ravel_multi_index(along, self.shape), dtype=np.intp)
 
     def _located(self, rows: Array, axis: int) -> tuple[NDArray[np.intp], Array]:
-        """Along one coordinate, the cell of each state ``[n]`` and the share of its side that lies before the state."""
+        """The cell of each state along one coordinate, and where in it: two ``[n]``."""
         (low, high), steps = self.domain[axis], self.shape[axis]
         place = (rows[:, axis] - low) / (high - low) * steps
         place = place % steps if axis in self.periodic else np.clip(place, 0, steps)
@@ -117,7 +117,7 @@ class Cells:
         return before, place - before
 
     def corners(self, states: ArrayLike) -> tuple[NDArray[np.intp], Array]:
-        """The hats that are not zero at each state ``[n, 2ᵈ]``, and their values, which add up to 1."""
+        """The hats that are not zero at each state, and their values ``[n, 2ᵈ]``: sums are 1."""
         rows = as_rows(states, self.dimension)
         index, value = np.zeros((len(rows), 1), dtype=np.intp), np.ones((len(rows), 1))
         for axis, count in enumerate(self.counts):
@@ -145,7 +145,7 @@ class Cells:
         return np.einsum("nc,nc->n", np.asarray(coefficients)[index], value)
 
     def roughness(self) -> Any:
-        """The matrix ``[k, k]`` of Σ (second differences of the coefficients along each coordinate)², sparse."""
+        """The sparse matrix ``[k, k]`` of Σ (second differences along each coordinate)²."""
         from scipy.sparse import csr_array, diags_array, eye_array, kron
 
         total = csr_array((self.size, self.size))

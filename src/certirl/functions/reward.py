@@ -84,10 +84,10 @@ class Reward:
         return f"{self.basis} on {describe(self.basis.domain)}, ‖α‖₁ = {self.norm:.4g}"
 
 
-def paid_at_an_end(reward: RewardLike, states: Array) -> Array:
-    """R at terminal states ``[n]``: 0 for a reward that says so of itself, even if it was read from a file.
+def reward_at_terminal(reward: RewardLike, states: Array) -> Array:
+    """R at terminal states ``[n]``: 0 for a reward with ``zero_at_ends``, which one read from a file has, too.
 
-    A file keeps that ends are worth nothing, but not which states are ends: whoever asks knows that.
+    A file keeps that terminal states are worth nothing, but not which states are terminal: the caller knows that.
     """
     return np.zeros(len(states)) if getattr(reward, "zero_at_ends", False) else values_of(reward, states)
 

@@ -24,7 +24,7 @@ from certirl.functions.bases import Legendre
 from certirl.functions.bounded import bounded, proved_range, trial_states, unit_of
 from certirl.functions.boxes import product
 from certirl.functions.inequalities import SELF_EVENTS, log_term, self_bounded
-from certirl.functions.reward import Reward, RewardLike, known_expert, paid_at_an_end, unpack, values_of
+from certirl.functions.reward import Reward, RewardLike, known_expert, reward_at_terminal, unpack, values_of
 from certirl.ground.domain import Array, Domain, as_domain, as_states, describe, freeze, uniform_states
 from certirl.ground.doors import as_count, as_probability
 from certirl.ground.progress import Report, check_progress, watched
@@ -39,7 +39,9 @@ CUT = 1e-3  # share of the range of the value that the steps beyond the horizon 
 
 @dataclass(frozen=True, eq=False)
 class RolloutCheck:
-    """``Σ_{t=1}^{steps} γ^{t−1} E[R(s_t) | π first] − E[R(s_t) | a first]``, the expert afterwards: D_a(s), truncated.
+    """D_a(s) estimated by rollouts, truncated after some steps.
+
+    ``Σ_{t=1}^{steps} γ^{t−1} (E[R(s_t) | π first] − E[R(s_t) | a first])``, the expert acting after the first step.
 
     Attributes:
         states: where the rollouts start ``[n, d]``.
@@ -67,7 +69,7 @@ class RolloutCheck:
 
     @property
     def agrees(self) -> bool:
-        """The expert's action came out ahead of every alternative at every start state."""
+        """Whether the expert's action came out ahead of every alternative at every start state."""
         return bool((self.advantage > 0).all())
 
     @property
@@ -77,11 +79,11 @@ class RolloutCheck:
 
     @property
     def contradicted(self) -> int:
-        """How many differences over these steps are negative beyond chance: level 5 % shared by all (Bonferroni)."""
+        """How many differences are negative beyond chance, at level 5 % for all together."""
         return self._below(0.0)
 
     def _below(self, limit: float) -> int:
-        """How many differences lie below a limit beyond chance: one-sided, by the normal distribution."""
+        """How many differences lie below a limit beyond chance (normal, Bonferroni)."""
         beyond = NormalDist().inv_cdf(1 - LEVEL / self.advantage.size)
         return int((self.advantage < limit - beyond * self.standard_error).sum())
 
@@ -121,10 +123,11 @@ def rollout_check(
     samples: int = 6000,
     rng: Any,
 ) -> RolloutCheck:
-    """Estimate D_a(s) = Σ γ^{t−1}E[R(s_t | π first) − R(s_t | a first)] by rollouts (the paper's check, appendix).
+    """Estimate D_a(s) by rollouts, the check in the paper's appendix.
 
-    Evidence at the start states only, and of a truncated sum: a test that a wrong reward fails, not a proof. All first
-    actions get the same random numbers, so that noise they share cancels.
+    D_a(s) = Σ γ^{t−1}E[R(s_t | π first) − R(s_t | a first)], the expert acting after the first step. Evidence at the
+    start states only, and of a truncated sum: a test that a wrong reward fails, not a proof. All first actions get the
+    same random numbers, so that noise they share cancels.
 
     Args:
         reward: a `Solution`, a `Reward`, or any function of states ``[n, d]``.
@@ -147,7 +150,7 @@ def rollout_check(
     unit, ends = unit_of(float(np.ptp(trial)), float(np.abs(trial).max())), [np.inf, -np.inf]
 
     def paid(rows: Array, terminal: bool) -> Array:
-        values = (paid_at_an_end if terminal else values_of)(function, rows) / unit
+        values = (reward_at_terminal if terminal else values_of)(function, rows) / unit
         ends[:] = min(ends[0], float(values.min())), max(ends[1], float(values.max()))
         return values
 
@@ -208,7 +211,7 @@ def _differences(
     paired: bool = True,
     progress: bool | Report | None = False,
 ) -> Array:
-    """Σ X and Σ X² of the differences X between the return of the expert's action and of another ``[2, A − 1, n]``."""
+    """Σ X and Σ X² of the differences X of returns, expert less other ``[2, A − 1, n]``."""
     actions = [as_policy(action, simulator.n_actions) for action in (expert, *rivals_of(expert, simulator.n_actions))]
     total, rows = np.zeros((2, len(actions) - 1, len(start))), len(start) * samples
     blocks = (np.arange(begin, min(begin + ROWS, rows)) % len(start) for begin in range(0, rows, ROWS))
@@ -228,9 +231,10 @@ def _differences(
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
-    """With probability 1 − δ, D_a(s) ≥ ``margin`` for all actions a but the expert's, at all but a share ε of states.
+    """A statement about all but a share ε of the states, with probability 1 − δ.
 
-    This is no certificate: it does not say which states are the exceptions, nor how wrong the reward is there.
+    There D_a(s) ≥ ``margin`` for all actions a but the expert's. This is no certificate: it does not say which states
+    are the exceptions, nor how wrong the reward is there.
 
     Attributes:
         margin: m, the largest that the tests support; not positive if they support nothing.
@@ -304,7 +308,7 @@ def scenario(
     paired: bool | None = None,
     progress: bool | Report | None = None,
 ) -> Scenario:
-    """Show, by rollouts from random states, that the expert's action is better at all but a small share of the states.
+    """Show that the expert's action is better at all but a small share of the states.
 
     States are drawn uniformly from the box and each is put to a test: rollouts that begin with the expert's action and
     with another, and continue with the expert's, bound D(s) = min_a D_a(s) from below. A wrong bound has probability β
@@ -378,7 +382,7 @@ def scenario(
 
 
 def _how_many(share: float, delta: float, states: Any, samples: int, steps: int) -> tuple[int, int]:
-    """How many states to test, and how many of the lowest bounds to ignore: Binomial(N, ε(1 − β)) ≤ k rarely."""
+    """Numbers of states N and ignored bounds k: P(Binomial(N, ε(1 − β)) ≤ k) ≤ δ."""
     from scipy.stats import binom
 
     chance = share * (1 - TEST_LEVEL)
