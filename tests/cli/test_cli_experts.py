@@ -47,7 +47,7 @@ def folder(files, tmp_path, monkeypatch):
 
 
 def log():
-    return certirl.tables.read_transitions("log.csv", domain=(-1, 1))
+    return certirl.tables.read("log.csv", domain=(-1, 1))
 
 
 @pytest.mark.parametrize("seen", ["seen.csv", "seen.npz"])
@@ -68,7 +68,7 @@ def test_a_log_of_the_expert_itself_is_enough_if_it_is_curious(folder, capsys):
     assert main(["solve", "curious.csv", *BOX, *asked]) == 0
     printed = capsys.readouterr().out
     assert "Read as episodes: one episode for each value of the column episode_id; next states from the rows" in printed
-    walks = certirl.tables.read_episodes("curious.csv", domain=(-1, 1))
+    walks = certirl.tables.read("curious.csv", domain=(-1, 1))
     policy = certirl.policy_from(walks)
     assert str(certirl.solve(walks, expert=policy, discount=0.9, margin=0.1, slack=500.0)) in printed
     s = np.linspace(-0.9, 0.9, 181)[:, None]
@@ -125,7 +125,7 @@ def test_angles_go_around(folder, capsys):
     write("goal.csv", "state,action", states, (np.sin(states) < 0).astype(int))  # to ±π, over the edge of the chart
     box = ["--domain", str(-np.pi), str(np.pi), "--periodic", "0"]
     assert main(["solve", "ring.csv", *box, "--discount", "0.9", "--expert", "goal.csv", "--plot", ""]) == 0
-    ring = certirl.tables.read_transitions("ring.csv", domain=(-np.pi, np.pi))
+    ring = certirl.tables.read("ring.csv", domain=(-np.pi, np.pi))
     policy = certirl.policy_from(states, (np.sin(states) < 0).astype(int), domain=ring.domain, periodic=[0])
     basis = certirl.Fourier(certirl.fit.effects.value_basis(ring.domain, (0,)).size)
     assert str(certirl.solve(ring, expert=policy, discount=0.9, basis=basis)) in capsys.readouterr().out
@@ -137,9 +137,11 @@ def test_angles_go_around(folder, capsys):
 
 def test_coverage_is_printed_and_drawn(folder, capsys):
     assert main(["coverage", "curious.csv", *BOX, "--plot", "seen.png"]) == 0
-    expected = certirl.coverage(certirl.tables.read_episodes("curious.csv", domain=(-1, 1)))
+    expected = certirl.coverage(certirl.tables.read("curious.csv", domain=(-1, 1)))
     assert str(expected) in capsys.readouterr().out
     assert (folder / "seen.png").read_bytes().startswith(b"\x89PNG")
+    assert main(["coverage", "log.csv", "--domain", "0", "1", "--outside", "drop"]) == 0
+    assert "these transitions were dropped" in capsys.readouterr().out
     assert main(["coverage", "log.csv", *BOX, "--basis", "fourier", "--size", "5"]) == 0
     assert str(certirl.coverage(log(), basis=certirl.Fourier(5))) in capsys.readouterr().out
 
@@ -147,7 +149,7 @@ def test_coverage_is_printed_and_drawn(folder, capsys):
 def test_moments_of_episodes_are_streamed(folder, capsys):
     assert main(["moments", "curious.csv", *BOX, "--size", "7", "-o", "m.npz"]) == 0
     assert "Read as episodes" in capsys.readouterr().out
-    walks = certirl.tables.read_episodes("curious.csv", domain=(-1, 1))
+    walks = certirl.tables.read("curious.csv", domain=(-1, 1))
     np.testing.assert_allclose(
         certirl.data.moments.load("m.npz").cross, certirl.measure(walks, basis=certirl.Legendre(7)).cross, atol=1e-9
     )
@@ -201,7 +203,7 @@ def test_sums_of_rewards_are_shown_and_drawn(folder, capsys):
         ("solve log.csv --discount 0.9 --expert seen.csv --objective l1", "--objective is for experts who always take"),
         ("solve log.csv --discount 0.9 --expert seen.csv --tube 0.1", "tube is for a certificate: pass"),
         ("solve log.csv --discount 0.9 --expert seen.csv --periodic 1", "--periodic 1 names no coordinate"),
-        ("solve log.csv --discount 0.9 --periodic 0", "--periodic needs --basis"),
+        ("solve log.csv --domain -1 1 --discount 0.9 --periodic 0", "--periodic needs --basis"),
         ("solve log.csv --discount 0.9 --tube 0.1", "never switches: leave --tube out"),
         ("solve log.csv --discount 0.9 --plot nowhere/x.png", "there is no folder nowhere to write x.png to"),
         ("solve log.csv --discount 0.9 --size 7", "--size goes with --basis"),
@@ -209,10 +211,13 @@ def test_sums_of_rewards_are_shown_and_drawn(folder, capsys):
         ("solve log.csv", "required: --discount"),
         ("solve seen.csv --discount 0.9", "needs the columns state, action, next_state"),
         ("solve curious.csv --discount 0.9 --episode-column run", "curious.csv: a table of episodes needs the columns"),
-        ("solve seen.npz --discount 0.9 --episode-column run", "episodes are read from CSV and Parquet"),
-        ("solve log.csv --domain 0 1 --discount 0.9", "outside"),
+        ("solve seen.npz --discount 0.9 --episode-column run", "seen.npz: a table of episodes needs the columns run"),
+        ("solve log.csv --domain 0 1 --discount 0.9", "leave the domain [0, 1]: "),
         ("coverage curious.csv --domain 0 1", "leave the domain"),
-        ("coverage curious.csv --periodic 0", "to go around: write --domain LOW HIGH"),
+        (
+            "coverage curious.csv --periodic 0",
+            "a periodic coordinate needs a domain, whose width is its period: write --domain LOW HIGH",
+        ),
         ("show missing.npz", "there is no file missing.npz"),
         ("show log.csv", "is not a certirl file"),
         ("show seen.npz", "is not a certirl file"),

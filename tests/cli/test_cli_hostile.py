@@ -306,7 +306,7 @@ def test_a_result_never_takes_the_place_of_what_it_was_made_from(folder, capsys)
     ],
 )
 def test_save_load_and_plot_refuse_what_names_no_file(folder, path, problem, sentence):
-    solution = certirl.solve(certirl.tables.read_transitions("log.csv"), discount=0.9, basis=certirl.Legendre(5))
+    solution = certirl.solve(certirl.tables.read("log.csv"), discount=0.9, basis=certirl.Legendre(5))
     before = sorted(folder.rglob("*"))
     with pytest.raises(problem, match=sentence):
         solution.save(path)
@@ -363,7 +363,7 @@ SENTENCES = [
     (f"{LOG} --domain nan 1", "--domain must have finite ends"),
     (f"{LOG} --domain -inf inf", "--domain must have finite ends"),
     (f"{LOG} --domain -1e308 1e308", "measure the states in other units"),
-    (f"{LOG} --domain -1e-3 1e-3", "states lie outside the domain [-0.001, 0.001]"),
+    (f"{LOG} --domain -1e-3 1e-3", "transitions leave the domain [-0.001, 0.001]"),
     (f"{LOG} --domain -1 1 --domain -1 1", "states have 1 coordinate"),
     (f"{LOG} --actions 2.0", "--actions must be a whole number, got '2.0'"),
     (f"{LOG} --actions 1", "is not the only action, 0"),
@@ -382,7 +382,8 @@ SENTENCES = [
     (f"{LOG} --basis legendre --size {10**9}", "--size must be a whole number, at most 500, got 1000000000"),
     ("solve box.csv --discount 0.9 --basis legendre --size 100", "--basis must have at most 500 functions"),
     (f"{LOG} --periodic 1 --basis fourier", "--periodic 1 names no coordinate"),
-    (f"{LOG} --periodic 0", "--periodic needs --basis"),
+    (f"{LOG} --domain -1 1 --periodic 0", "--periodic needs --basis"),
+    (f"{LOG} --periodic 0 --basis legendre", "a periodic coordinate needs a domain"),
     (f"{LOG} --workers 0", "--workers must be a whole number, at least 1, got 0"),
     (f"{LOG} --workers {10**9}", "--workers must be a whole number, at most 4,096, got 1000000000"),
     (f"{LOG} --scheduler here", "--scheduler must be an address such as tcp://host:8786, or local, got 'here'"),
@@ -412,9 +413,8 @@ SENTENCES = [
     (f"{LOG} --tail 0", "--tail is for a certificate: pass --delta too, or leave --tail out"),
     (f"{LOG} --margin 0.1", "--margin is for experts that depend on the state"),
     (f"{LOG} --tube 0.1", "leave --tube out"),
-    (f"{LOG} --outside clip --domain -1 1", "--outside is for tables of episodes"),
-    ("coverage log.csv --outside drop", "--outside is for tables of episodes"),
-    ("moments log.npz --outside clip", "--outside is for tables of episodes"),
+    ("coverage log.csv --outside drop", "--outside drop needs a domain: write --domain LOW HIGH"),
+    ("moments log.npz --outside clip", "--outside clip needs a domain: write --domain LOW HIGH"),
     # Certificates.
     (f"{LOG} --delta 0.05", "declared domain: write --domain LOW HIGH"),
     (f"{PROOF} --cover 0.1", "leave --cover and --slack out"),
@@ -438,14 +438,14 @@ SENTENCES = [
     *((f"{verb} {name}{more}", sentence)
       for verb, more in (("solve", " --discount 0.9"), ("coverage", ""), ("moments", ""))
       for name, sentence in (
-          ("empty.csv", "empty.csv needs the columns state, action, next_state"),
+          ("empty.csv", "empty.csv: it needs the columns state, action, next_state"),
           ("binary.csv", "binary.csv: it is not a text file in UTF-8"),
-          ("binary.npz", "binary.npz is not an npz file of plain arrays, or it is damaged"),
+          ("binary.npz", "binary.npz: it is not an npz file of plain arrays, or it is damaged"),
           ("commas.csv", "write decimal points"),
           ("huge_action.csv", "huge_action.csv: action 1000000 in row 1000 is above 999"),
           ("short_episodes.csv", "short_episodes.csv: there are no steps in these episodes"),
           ("episodes.csv --domain 0 0.1", "widen the domain, or write --outside clip or --outside drop"),
-          ("episodes.csv --periodic 0", "goes around needs a domain to go around: write --domain LOW HIGH"),
+          ("episodes.csv --periodic 0", "needs a domain, whose width is its period: write --domain LOW HIGH"),
           ("missing.parquet", "there is no file missing.parquet"),
       )),
     ("solve one_action.csv --discount 0.9", "there is only one action"),

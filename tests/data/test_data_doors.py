@@ -378,7 +378,7 @@ def written(path, content):
 def ways(file):
     """Every call that reads transitions from a file."""
     return {
-        "read": lambda: tables.read_transitions(file),
+        "read": lambda: tables.read(file),
         "survey": lambda: tables.survey(file).n_actions,
         "stream": lambda: list(tables.stream(file)),
         "measure": lambda: tables.measure(file, basis=certirl.Legendre(2)),
@@ -391,13 +391,16 @@ def ways(file):
         (HEADER + "0.1,0,0.2\n6,4,1,4,6\n", "row 1 has 5 fields, the header 3: '6,4,1,4,6'; write decimal points, not"),
         (HEADER + "0.1,0,0.2\n\n0.3,1\n", "row 1 has 2 fields, the header 3: '0.3,1'; the line is cut short"),
         ("state,action,next_state,note\n0.1,0,0.2\n", "row 0 has 3 fields, the header 4"),
-        (HEADER + '"0,5",0,"0,7"\n', "row 0 is .*; write decimal points, not commas"),
+        (
+            HEADER + '"0,5",0,"0,7"\n',
+            "the column state holds '0,5' in row 0, not a number; write decimal points, not commas",
+        ),
         ("state;action;next_state\n0,5;0;0,7\n", "separate columns by commas, not by ';', and write decimal points"),
         (HEADER + "0.1,0,0.2\n0.3,1000000,0.4\n", "action 1000000 in row 1 is above 999, the largest possible"),
         (HEADER + "0.1,0,0.2\n0.3,1000000000,0.4\n", "action 1000000000 in row 1 is above 999"),
-        (HEADER + "0.1,0,0.2\n0.3,1,1e999\n", "next_states must be finite: row 1"),
-        (HEADER + "0.1,0,0.2\n1_0,1,0.1\n", "not all numbers: row 1 is '1_0,1,0.1'"),
-        (HEADER + "0.1,0,0.2\n٣,1,0.1\n", "not all numbers: row 1 is '٣,1,0.1'"),
+        (HEADER + "0.1,0,0.2\n0.3,1,1e999\n", "next_state is missing or not finite in row 1"),
+        (HEADER + "0.1,0,0.2\n1_0,1,0.1\n", "the column state holds '1_0' in row 1, not a number"),
+        (HEADER + "0.1,0,0.2\n٣,1,0.1\n", "the column state holds '٣' in row 1, not a number"),
         ("note," + HEADER + '"a,0.1,0,0.2\nb",0.3,1,0.4\n', "row 0 has a quote that is not closed"),
         ("state_0,state_2,action,next_state_0,next_state_2\n0,1,0,1,0\n", "a column state_2 but none state_1"),
         ("state,state_0,action,next_state\n0,1,0,1\n", "both a column state and a column state_0"),
@@ -413,36 +416,36 @@ def test_rows_that_are_no_rows_are_refused_by_file_and_row(tmp_path, text, sente
 
 def test_comments_blank_lines_and_quoted_texts_are_fine(tmp_path):
     text = 'note,state,action,next_state\n"a, b",0.1,0,0.2\n  \n# nothing\nc#,0.3,1,0.4\n'
-    log = tables.read_transitions(written(tmp_path / "log.csv", text))
+    log = tables.read(written(tmp_path / "log.csv", text))
     assert log.states.ravel().tolist() == [0.1, 0.3] and log.actions.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(
     ("arrays", "sentence"),
     [
-        ({"states": [0.0, np.nan, 0.5]}, "states must be finite: row 1"),
-        ({"states": [0.0, 0.5]}, "must be equally long, got 2, 3 and 3"),
+        ({"states": [0.0, np.nan, 0.5]}, "state is missing or not finite in row 1"),
+        ({"states": [0.0, 0.5]}, "arrays must be equally long, got 2 states, 3 next_states, 3 actions"),
         ({"states": np.array([0.0, 0.5, 1j])}, "states must be real numbers, got an array of complex128"),
         ({"states": np.array(["0", "1", "2"])}, "states must be real numbers, got an array of <U1"),
         ({"next_states": np.zeros((3, 2))}, "next_states must have shape"),
         ({"actions": [0, 1, 10**6]}, "action 1000000 in row 2 is above 999"),
         ({"actions": [0.0, 1.0, 0.5]}, "got 0.5 in row 2"),
-        ({"episodes": [0, 1]}, "episodes must be 3 numbers, one for each row, got 2"),
-        ({"episodes": [0.5, 1, 2]}, "episodes must be whole numbers, .*got 0.5 in row 0"),
-        ({"terminal": [0, 1, 7]}, "terminal must be True or False for each of the 3 states, got 7 in row 2"),
+        ({"episodes": [0, 1]}, "arrays must be equally long, got .* 2 episodes"),
+        ({"episodes": [0, np.nan, 2]}, "episode is missing or not finite in row 1"),
+        ({"terminal": [0, 1, 7]}, "terminated must be True or False, got 7 in row 2"),
     ],
 )
 def test_arrays_in_npz_files_are_refused_by_name(tmp_path, arrays, sentence):
     given = {"states": [0.0, 0.2, 0.5], "actions": [0, 1, 0], "next_states": [0.5, 0.1, 0.2]} | arrays
     np.savez(tmp_path / "log.npz", **given)
     with pytest.raises(ValueError, match=r"log\.npz: .*" + sentence):
-        tables.read_transitions(tmp_path / "log.npz")
+        tables.read(tmp_path / "log.npz")
 
 
 @pytest.mark.parametrize("paths", [None, 5, b"log.csv", [None], [["log.csv"]], ""])
 def test_what_is_no_path_is_refused(paths):
     with pytest.raises((TypeError, ValueError), match="named by"):
-        tables.read_transitions(paths)
+        tables.read(paths)
 
 
 def table(path, log, **columns):
@@ -464,21 +467,22 @@ def test_episodes_in_files_are_kept_and_no_proof_rests_on_them(tmp_path, suffix,
     log = drawn(PROBLEM, uniform(100))
     number, n = np.arange(len(log)) // 3, len(log)
     name = "episodes" if suffix == ".npz" else "episode"
-    known = tables.read_transitions(table(tmp_path / f"known{suffix}", log, **{name: number}), domain=(-1, 1))
+    path = table(tmp_path / f"known{suffix}", log, **{name: number})
+    known = tables.read(path, domain=(-1, 1), episode_column="")
     assert known.episodes.tolist() == number.tolist() and known.terminal is None
-    single = tables.read_transitions(table(tmp_path / f"single{suffix}", log, **{name: np.arange(n)}), domain=(-1, 1))
+    single = tables.read(table(tmp_path / f"single{suffix}", log, **{name: np.arange(n)}), domain=(-1, 1))
     proofs(single)["certify"]()
-    for log_or_part in (known, known.where(known.actions < 2)):
+    for log_or_part in (known, known.where(known.actions < 2), tables.read(path, domain=(-1, 1))):
         with pytest.raises(ValueError, match="the steps of an episode follow from each other"):
             proofs(log_or_part)["solve"]()
     other = drawn(PROBLEM, uniform(100, 1), 1)
-    both = tables.read_transitions(
+    both = tables.read(
         [table(tmp_path / f"known2{suffix}", other, **{name: number}), table(tmp_path / f"plain{suffix}", log)]
     )
     assert len(np.unique(both.episodes)) == n // 3 + n
     if suffix != ".npz":
         ended = table(tmp_path / f"ends{suffix}", log, terminated=np.arange(n) % 5 == 4)
-        found = tables.read_transitions(ended, domain=(-1, 1))
+        found = tables.read(ended, domain=(-1, 1), episode_column="")
         assert found.episodes.tolist() == (np.arange(n) // 5).tolist()
         assert found.terminal.tolist() == (np.arange(n) % 5 == 4).tolist()
         for option in ([], ["--episode-column", ""]):
@@ -500,14 +504,14 @@ def test_the_same_data_in_two_formats_or_two_files_counts_once(tmp_path):
     copy = written(tmp_path / "d.csv", csv.read_bytes())
     other = table(tmp_path / "e.npz", drawn(PROBLEM, uniform(100, 5)))
     for files in ([csv, npz], [csv, parquet], [npz, parquet]):
-        for read in (tables.read_transitions, lambda paths: tables.measure(paths, basis=certirl.Legendre(2))):
+        for read in (tables.read, lambda paths: tables.measure(paths, basis=certirl.Legendre(2))):
             with pytest.raises(ValueError, match=r"would count twice: .* begin with the same rows; leave one out"):
                 read(files)
         with pytest.raises(ValueError, match="begin with the same rows"):
             tables.read_demonstrations(files)
     with pytest.raises(ValueError, match=r"would count twice: .*a\.csv and .*d\.csv, its copy; leave one out$"):
-        tables.read_transitions([csv, copy])
-    assert len(tables.read_transitions([csv, other])) == 600
+        tables.read([csv, copy])
+    assert len(tables.read([csv, other])) == 600
     twice = tables.measure([csv, npz], basis=certirl.Legendre(2), allow_repeats=True)
     assert int(twice.counts.sum()) == 600
 
@@ -576,7 +580,7 @@ def test_an_episode_keeps_arrays_of_its_own_and_lends_none():
 )
 def test_tables_of_episodes_are_refused_by_file_and_row(tmp_path, text, sentence):
     file = written(tmp_path / "log.csv", text)
-    for read in (tables.read_episodes, lambda path: list(tables.stream_episodes(path))):
+    for read in (tables.read, lambda path: list(tables.stream(path))):
         with pytest.raises(ValueError, match=sentence) as caught:
             read(file)
         assert "log.csv" in str(caught.value) or "no steps" in sentence
@@ -704,7 +708,7 @@ def test_moments_keep_arrays_of_their_own():
 def test_moments_prove_nothing_wherever_they_come_from(tmp_path):
     log = drawn(PROBLEM, uniform(100))
     file = table(tmp_path / "log.csv", log, episode=np.arange(len(log)) // 3)
-    streamed = tables.measure(tables.stream_episodes(file, domain=(-1, 1)), basis=certirl.Legendre(3))
+    streamed = tables.measure(tables.stream(file, domain=(-1, 1)), basis=certirl.Legendre(3))
     merged = certirl.data.moments.merge([streamed, certirl.measure(log, basis=certirl.Legendre(3))])
     for source in (streamed, merged, tables.measure(file, basis=certirl.Legendre(3), domain=(-1, 1))):
         with pytest.raises(ValueError, match="moments keep none"):

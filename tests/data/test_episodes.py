@@ -4,12 +4,10 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import certirl
-from certirl.data.episodes import split
+from certirl.data.episodes import Steps
 
 WALKS = [
     ([0.0, 0.1, 0.2, 0.9], [0, 1, 1], True),
@@ -92,63 +90,20 @@ def test_what_was_noted_stays_with_parts_of_the_log():
     assert both.episodes.tolist() == [*log.episodes, *part.episodes]  # parts of one log share its episodes
 
 
-def table(last_rows):
-    """The walks as rows; the last state of each as a row of its own, without an action."""
-    rows = []
-    for number, (s, a, over) in enumerate(WALKS):
-        for step, state in enumerate(s):
-            final = step == len(a)
-            if not final or last_rows:
-                flag = over and (final if last_rows else step == len(a) - 1)
-                rows.append((number, step, state, None if final else a[step], flag, None if final else s[step + 1]))
-    return rows
+def rows(states, actions, episodes, terminated=None):
+    terminal = None if terminated is None else np.array(terminated)
+    return Steps(np.array(states)[:, None], np.array(actions, dtype=float), None, terminal, np.array(episodes))
 
 
-@pytest.mark.parametrize("mixed", [False, True])
-@pytest.mark.parametrize("suffix", ["csv", "parquet"])
-@pytest.mark.parametrize("layout", ["last states as rows", "next states as a column"])
-def test_tables_say_the_same(tmp_path, suffix, layout, mixed):
-    rows = table(layout.startswith("last"))
-    if mixed:
-        rows = [rows[i] for i in np.random.default_rng(0).permutation(len(rows))]
-    names = ["episode", "step", "state", "action", "terminated", "next_state"]
-    columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
-    if layout.startswith("last"):
-        del columns["next_state"]
-    path = tmp_path / f"log.{suffix}"
-    if suffix == "parquet":
-        pq.write_table(pa.table(columns), path)
-    else:
-        lines = [",".join("" if v is None else str(v) for v in row) for row in zip(*columns.values(), strict=True)]
-        path.write_text("\n".join([",".join(columns), *lines]) + "\n")
-    log = certirl.tables.read_episodes(path, domain=(0, 1), n_actions=3)
-    assert pairs(log) == PAIRS | ABSORBING
-    twice = certirl.tables.read_episodes([path, _copy(path)], domain=(0, 1), n_actions=3)
-    assert sorted(set(twice.episodes)) == [-1, 0, 1, 2, 3, 4, 5]
-    (tmp_path / f"copy.{suffix}").write_bytes(path.read_bytes())
-    with pytest.raises(ValueError, match=rf"would count twice: .*copy\.{suffix} and .*log\.{suffix}, its copy; leave"):
-        certirl.tables.read_episodes([path, tmp_path / f"copy.{suffix}"])
-
-
-def _copy(path):
-    """Other bytes that say the same."""
-    other = path.with_name("other" + path.suffix)
-    if path.suffix == ".csv":
-        other.write_text(path.read_text() + "\n")
-    else:
-        pq.write_table(pq.read_table(path), other, row_group_size=1)
-    return other
-
-
-def test_a_last_action_that_led_nowhere_is_left_out_and_said():
-    steps = split([0.0, 0.1, 0.5, 0.6], [0, 1, 1, 0], ["a", "a", "b", "b"], terminated=[False, True, False, False])
+def test_a_last_action_without_a_next_state_is_left_out_and_noted():
+    steps = rows([0.0, 0.1, 0.5, 0.6], [0, 1, 1, 0], ["a", "a", "b", "b"], [False, True, False, False]).by_episode()
     assert steps.states.ravel().tolist() == [0.0, 0.5]
     assert not steps.terminal.any()
     assert "last action of 2 episodes" in steps.notes[0]
     with pytest.raises(ValueError, match="episode a goes on after it was terminated"):
-        split([0.0, 0.1, 0.2], [0, 1, np.nan], ["a", "a", "a"], terminated=[True, False, False])
+        rows([0.0, 0.1, 0.2], [0, 1, np.nan], ["a", "a", "a"], [True, False, False]).by_episode()
     with pytest.raises(ValueError, match="has a row without an action before its last one"):
-        split([0.0, 0.1, 0.2], [0, np.nan, np.nan], [1, 1, 1])
+        rows([0.0, 0.1, 0.2], [0, np.nan, np.nan], [1, 1, 1]).by_episode()
 
 
 def test_states_beyond_the_domain_are_accounted_for_never_lost():
@@ -158,11 +113,11 @@ def test_states_beyond_the_domain_are_accounted_for_never_lost():
         ValueError, match=r"3 of 3 transitions leave the domain \[-1, 1\] × \[-1, 1\]: 1 in coordinate 0"
     ):
         certirl.from_episodes(walk, domain=box)
-    with pytest.raises(ValueError, match=r"2 in coordinate 1 \(farthest 3, step [01]\); widen the domain, or write"):
+    with pytest.raises(ValueError, match=r"2 in coordinate 1 \(farthest 3, row [01]\); widen the domain, or write"):
         certirl.from_episodes(walk, domain=box)
     clipped = certirl.from_episodes(walk, domain=box, outside="clip")
     assert clipped.next_states.tolist() == [[0.5, 1.0], [0.2, 0.1], [-1.0, 0.2]]
-    assert "put on its edge" in clipped.notes[0]
+    assert "moved to its edge" in clipped.notes[0]
     dropped = certirl.from_episodes(walk, domain=((-2, 1), (-1, 1)), outside="drop", n_actions=2)
     assert dropped.states.tolist() == [[0.2, 0.1]]
     assert "dropped" in dropped.notes[0]
@@ -202,23 +157,6 @@ def test_observations_become_states_controls_become_actions_and_angles_go_around
 def test_wrong_calls_are_told_what_to_write_instead(source, sentence):
     with pytest.raises((ValueError, TypeError), match=sentence):
         certirl.from_episodes(source, domain=(-1, 1))
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("state,action\n0,0\n", "needs the columns episode"),
-        ("episode,state,action,done\n0,0,0,1\n0,1,,1\n", "does not say whether an episode was terminated or cut off"),
-        ("episode,state,action\n0,left,0\n0,1,0\n", "the column state holds 'left', …, not numbers"),
-        ("episode,state,action\n0,0\n", "row 0 has 2 fields, the header 3"),
-        ("episode,state,action\n0,,0\n0,1,0\n", "state is missing or not finite in row 0"),
-        ("episode,state,action\n", "there are no rows"),
-    ],
-)
-def test_tables_that_are_no_logs_are_refused_by_name(tmp_path, text, sentence):
-    (tmp_path / "log.csv").write_text(text)
-    with pytest.raises(ValueError, match="log.csv: .*" + sentence):
-        certirl.tables.read_episodes(tmp_path / "log.csv")
 
 
 def test_a_real_minari_dataset_is_read():

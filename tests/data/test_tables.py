@@ -1,4 +1,4 @@
-"""Tables larger than memory: every way of reading them gives the same sums, and bad ones give a sentence."""
+"""Tables of transitions and of episodes: every format and every way of reading gives the same transitions."""
 
 import decimal
 import pickle
@@ -14,114 +14,250 @@ import pytest
 
 import certirl
 from certirl.data import tables
+from certirl.data.formats import _Parquet
+from sizes import sizes
 
-PROBLEM = certirl.problems.random_polynomial(seed=7)
-BASIS = certirl.Legendre(7)
-ROWS = 5_000
-SUMS = ("counts", "gram", "cross", "outer")
-
-
-@pytest.fixture(scope="module")
-def log():
-    rng = np.random.default_rng(0)
-    states, actions, next_states = rng.uniform(-1, 1, ROWS), rng.integers(3, size=ROWS), np.empty(ROWS)
-    for action in range(3):
-        next_states[actions == action] = PROBLEM.sample(states[actions == action], action, rng)
-    return certirl.Transitions(states, actions, next_states, domain=(-1, 1), n_actions=3)
-
-
-def as_table(log, part=slice(None)):
-    states, next_states = log.states[part, 0], log.next_states[part, 0]
-    return pa.table(
-        {"note": ["x"] * len(states), "next_state": next_states, "action": log.actions[part], "state": states}
-    )
+FORMATS = ("parquet", "csv", "npz")
+KINDS = ("transitions", "rows that follow", "next states", "ends")
+BOX = {"domain": (0, 1), "n_actions": 3}
+BASIS = certirl.Legendre(5)
+ARRAYS = {
+    "state": "states",
+    "action": "actions",
+    "next_state": "next_states",
+    "episode": "episodes",
+    "terminated": "terminal",
+}
 
 
-def write(folder, log, kind, parts=3):
-    """The log in several files of one kind, cut unevenly."""
-    folder.mkdir(exist_ok=True)
-    cuts = [0, *np.linspace(0, len(log), parts + 1).astype(int)[1:-1] + 7, len(log)]
-    for i in range(parts):
-        part, file = slice(cuts[i], cuts[i + 1]), folder / f"part-{i}.{kind}"
-        if kind == "npz":
-            np.savez(file, states=log.states[part], actions=log.actions[part], next_states=log.next_states[part])
-        elif kind == "csv":
-            pacsv.write_csv(as_table(log, part), file)
-        else:
-            pq.write_table(as_table(log, part), file, row_group_size=300)
-    return folder
+def walks(count=15, seed=0):
+    """Episodes of up to six steps: terminated, cut off, and cut off with a last action without a next state."""
+    rng, found = np.random.default_rng(seed), []
+    for number in range(count):
+        length = int(rng.integers(0, 7))
+        ending = ("terminated", "cut off", "action at the end")[number % 3]
+        found.append((rng.random(length + 1), rng.integers(3, size=length + 1), ending))
+    return found
+
+
+def columns_of(walks, kind):
+    """The episodes as columns of a table of one kind."""
+    after, rows = kind != "rows that follow", []
+    for number, (states, actions, ending) in enumerate(walks):
+        last = len(states) - 1
+        for step in range(last if after else last + 1):
+            final = step == (last - 1 if after else last)
+            action = None if step == last and ending != "action at the end" else int(actions[step])
+            over = ending == "terminated" and final and last > 0
+            next_state = states[step + 1] if after else None
+            rows.append((number, step, states[step], action, next_state, over, final and not over))
+    names = ["episode", "step", "state", "action", "next_state", "terminated", "truncated"]
+    every = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+    left_out = {
+        "transitions": {"episode", "step", "terminated", "truncated"},
+        "rows that follow": {"next_state", "truncated"},
+        "next states": {"truncated"},
+        "ends": {"episode", "step"},
+    }
+    return {name: values for name, values in every.items() if name not in left_out[kind]}
+
+
+def write(path, columns, group=None):
+    """A table in the format that the suffix names."""
+    if path.suffix == ".parquet":
+        pq.write_table(pa.table(columns), path, row_group_size=group)
+    elif path.suffix == ".csv":
+        lines = [",".join("" if v is None else str(v) for v in row) for row in zip(*columns.values(), strict=True)]
+        path.write_text("\n".join([",".join(columns), *lines]) + "\n")
+    else:
+        arrays = {name: [np.nan if v is None else v for v in values] for name, values in columns.items()}
+        np.savez(path, **{ARRAYS.get(name, name): values for name, values in arrays.items()})
+    return path
+
+
+def expected(walks, kind="next states"):
+    """The transitions by hand, with the rows that keep terminal states where they are."""
+    found = []
+    for states, actions, ending in walks:
+        found += [(states[i], int(actions[i]), states[i + 1]) for i in range(len(states) - 1)]
+        if ending == "terminated" and len(states) > 1 and kind != "transitions":
+            found += [(states[-1], action, states[-1]) for action in range(3)]
+    return sorted(found)
+
+
+def in_stream(stream):
+    rows = [(piece, s, t) for piece in stream for s, t in zip(piece.states, piece.next_states[0], strict=True)]
+    return sorted((s[0], piece.actions[0], t[0]) for piece, s, t in rows)
+
+
+def in_log(log):
+    return sorted(zip(log.states[:, 0], log.actions.tolist(), log.next_states[:, 0], strict=True))
 
 
 def assert_same_sums(one, other, tolerance=1e-12):
     assert (one.rows, one.columns) == (other.rows, other.columns)
-    for name in SUMS:
+    for name in ("counts", "gram", "cross", "outer"):
         scale = np.abs(getattr(other, name)).max()
         np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=0, atol=tolerance * scale)
 
 
-@pytest.mark.parametrize("kind", ["parquet", "csv", "npz"])
-@pytest.mark.parametrize("rows", [1, 700, 2**18])
-def test_every_reader_agrees_with_memory(log, tmp_path, kind, rows):
-    if rows == 1:  # slow: one row at a time
-        log = log.where(np.arange(len(log)) < 200)
-    folder = write(tmp_path / "log", log, kind)
-    measured = tables.measure(folder, basis=BASIS, columns=3, domain=(-1, 1), n_actions=3, rows=rows)
-    assert_same_sums(measured, certirl.measure(log, basis=BASIS, columns=3))
-    assert sum(source.rows for source in measured.sources) == len(log) and not measured.paired
-    loaded = tables.read_transitions(folder, domain=(-1, 1))
-    for name in ("states", "actions", "next_states"):
-        np.testing.assert_array_equal(getattr(loaded, name), getattr(log, name))
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("format", FORMATS)
+def test_every_way_of_reading_gives_the_same_transitions(tmp_path, format, kind):
+    rows, truth = columns_of(walks(), kind), expected(walks(), kind)
+    path = write(tmp_path / f"log.{format}", rows, 5)
+    log = tables.read(path, **BOX)
+    assert in_log(log) == truth
+    for size in (1, 4, 1000):
+        stream = tables.stream(path, rows=size, **BOX)
+        assert in_stream(stream) == truth
+        assert stream.chunks() == tuple(pickle.loads(pickle.dumps(chunk)) for chunk in stream.chunks())
+        pieces = [piece for chunk in stream.chunks() for piece in chunk.pieces()]
+        assert [piece.actions for piece in pieces] == [piece.actions for piece in stream]
+        assert all(len(piece.actions) == 1 for piece in pieces)
+    for workers in (1, 2):
+        measured = tables.measure(path, basis=BASIS, columns=3, rows=4, map=workers, **BOX)
+        assert_same_sums(measured, certirl.measure(log, basis=BASIS, columns=3))
+        assert [source.rows for source in measured.sources] == [len(truth)] and not measured.paired
+    if kind == "transitions":
+        assert log.episodes is None and log.terminal is None
+    else:
+        numbers = [number for number, (states, _, _) in enumerate(walks()) for _ in states[1:]]
+        assert log.episodes[log.episodes >= 0].tolist() == np.unique(numbers, return_inverse=True)[1].tolist()
+        assert len(tables.read(path, absorb=False, **BOX)) == len(numbers)
 
 
-def test_a_folder_a_pattern_a_list_and_one_file_are_the_same(log, tmp_path):
-    folder = write(tmp_path / "log", log, "parquet")
-    (folder / "_SUCCESS").write_text("")
-    names = [str(folder / f"part-{i}.parquet") for i in (2, 0, 1)]
-    one = tmp_path / "one.parquet"
-    pq.write_table(as_table(log), one)
-    found = [tables.read_transitions(paths) for paths in (folder, str(folder / "part-*"), names, one)]
-    for other in found[1:]:
-        np.testing.assert_array_equal(found[0].states, other.states)
-    assert found[0].domain_from_data
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_survey_finds_the_box_the_actions_and_the_rows(tmp_path, format, kind):
+    path = write(tmp_path / f"log.{format}", columns_of(walks(), kind), 5)
+    log, found = tables.read(path, absorb=False), tables.survey(path, rows=4)
+    assert (found.domain, found.n_actions, found.rows) == (log.domain, log.n_actions, len(log))
+    assert log.domain_from_data and str(found).startswith(f"{len(log)} transitions in 1 file, states in [")
+    (chunk, *_) = tables.stream(path).chunks()
+    assert (chunk.domain, chunk.n_actions) == (log.domain, log.n_actions)
+    with pytest.raises(ValueError, match="leave domain and n_actions out here"):
+        tables.measure(tables.stream(path, **BOX), basis=BASIS, **BOX)
 
 
-@pytest.mark.parametrize("kind", ["parquet", "csv", "npz"])
-def test_chunks_one_after_the_other_are_the_stream(log, tmp_path, kind):
-    folder = write(tmp_path / "log", log, kind)
-    found = tables.chunks(folder, domain=(-1, 1), n_actions=3, rows=500)
-    assert len(found) == (9 if kind == "parquet" else 3)
-    assert found == [pickle.loads(pickle.dumps(chunk)) for chunk in found]
-    chunked = [piece for chunk in found for piece in chunk.pieces()]
-    streamed = list(tables.stream(folder, domain=(-1, 1), n_actions=3, rows=500))
-    assert len(chunked) == len(streamed)
-    for one, other in zip(chunked, streamed, strict=True):
-        assert one.actions == other.actions and len(one.actions) == 1
-        np.testing.assert_array_equal(one.states, other.states)
-        np.testing.assert_array_equal(one.next_states, other.next_states)
-    assert sum(piece.size for piece in streamed) == ROWS
-    assert max(piece.size for piece in streamed) <= 500 or kind == "npz"
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("format", FORMATS)
+def test_several_files_are_one_log_whose_episodes_end_with_their_file(tmp_path, format, kind):
+    parts = [walks(seed=part) for part in range(3)]
+    for number, part in enumerate(parts):
+        write(tmp_path / f"part-{number}.{format}", columns_of(part, kind), 7)
+    (tmp_path / "_SUCCESS").write_text("")
+    truth = sorted(row for part in parts for row in expected(part, kind))
+    names = [str(tmp_path / f"part-{number}.{format}") for number in (2, 0, 1)]
+    logs = [tables.read(paths, **BOX) for paths in (tmp_path, str(tmp_path / "part-*"), names)]
+    for log in logs:
+        np.testing.assert_array_equal(log.states, logs[0].states)
+    assert in_log(logs[0]) == in_stream(tables.stream(tmp_path, rows=7, **BOX)) == truth
+    assert len(tables.survey(tmp_path).files) == 3
+    if kind != "transitions":
+        steps = [[len(states) > 1 for states, _, _ in part] for part in parts]
+        assert len(np.unique(logs[0].episodes[logs[0].episodes >= 0])) == np.sum(steps)
 
 
-def test_rows_of_an_action_keep_their_order(log, tmp_path):
-    folder = write(tmp_path / "log", log, "parquet")
-    for action in range(3):
-        pieces = [piece for piece in tables.stream(folder, rows=500) if piece.actions == (action,)]
-        np.testing.assert_array_equal(np.concatenate([piece.states for piece in pieces]), log.of_action(action)[0])
+@pytest.mark.parametrize("kind", KINDS[1:3])
+@pytest.mark.parametrize("format", FORMATS)
+def test_tables_that_are_not_sorted_are_sorted_in_memory(tmp_path, format, kind):
+    rows = columns_of(walks(), kind)
+    order = np.random.default_rng(0).permutation(len(rows["state"]))
+    path = write(tmp_path / f"log.{format}", {name: [values[i] for i in order] for name, values in rows.items()})
+    assert in_log(tables.read(path, **BOX)) == expected(walks())
+    with pytest.raises(ValueError, match=r"belongs before the row above it, and a stream takes"):
+        list(tables.stream(path, **BOX))
 
 
-@pytest.mark.parametrize("kind", ["parquet", "csv", "npz"])
-def test_the_survey_finds_box_and_actions(log, tmp_path, kind):
-    seen = tables.survey(write(tmp_path / "log", log, kind))
-    ends = np.concatenate([log.states, log.next_states])
-    assert seen.domain == ((ends.min(), ends.max()),) and seen.n_actions == 3 and seen.rows == ROWS
-    assert len(seen.files) == len(seen.counts) == 3 and str(seen).startswith("5,000 transitions in 3 files")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("group", [1, 2, 3])
+def test_wherever_a_parquet_table_is_cut_the_transitions_are_the_same(tmp_path, group, kind):
+    path, truth = write(tmp_path / "log.parquet", columns_of(walks(), kind), group), expected(walks(), kind)
+    chunks = tables.stream(path, rows=1, **BOX).chunks()
+    assert len(chunks) == (1 if kind == "ends" else pq.ParquetFile(path).num_row_groups)
+    assert in_stream(tables.stream(path, rows=1, **BOX)) == truth
 
 
-def test_the_survey_of_parquet_reads_no_rows_if_it_has_statistics(log, tmp_path, monkeypatch):
-    pq.write_table(as_table(log), tmp_path / "with.parquet")
-    pq.write_table(as_table(log), tmp_path / "without.parquet", write_statistics=False)
+@pytest.mark.parametrize("count", sizes(3, 8))
+def test_every_border_between_two_chunks_is_tried(tmp_path, count):
+    """Two row groups, cut before every single row: each kind of row is the first of a chunk once."""
+    whole = pa.table(columns_of(walks(count), "rows that follow"))
+    for cut in range(1, len(whole)):
+        with pq.ParquetWriter(tmp_path / "cut.parquet", whole.schema) as writer:
+            writer.write_table(whole.slice(0, cut))
+            writer.write_table(whole.slice(0, 0))  # a row group without a row
+            writer.write_table(whole.slice(cut))
+        assert in_stream(tables.stream(tmp_path / "cut.parquet", rows=1, **BOX)) == expected(walks(count))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 1000])
+@pytest.mark.parametrize("format", FORMATS)
+def test_episodes_may_have_names(tmp_path, format, rows):
+    table = columns_of(walks(), "rows that follow")
+    named = table | {"episode": [f"run {9 - number % 10}{number}" for number in table["episode"]]}
+    path = write(tmp_path / f"names.{format}", named, 4)
+    assert in_stream(tables.stream(path, rows=rows, **BOX)) == in_log(tables.read(path, **BOX)) == expected(walks())
+
+
+def test_controls_other_names_and_periodic_coordinates_are_read_alike(tmp_path):
+    table = columns_of(walks(), "rows that follow")
+    table["action"] = [None if a is None else (-2.0, 0.1, 1.9)[a] for a in table["action"]]
+    table["run"], table["state"] = table.pop("episode"), [state + 3 for state in table["state"]]
+    settings = {"actions": [-2, 0, 2], "episode_column": "run", "absorb": False, "periodic": [0], "domain": (0, 1)}
+    for path in (write(tmp_path / "log.csv", table), write(tmp_path / "log.npz", table)):
+        log = tables.read(path, **settings)
+        assert in_stream(tables.stream(path, rows=5, **settings)) == in_log(log)
+        np.testing.assert_allclose(in_log(log), [row for row in expected(walks()) if row[0] != row[2]], atol=1e-9)
+        assert log.n_actions == 3 and "nearest of 3 actions" in str(log)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_rows_by_themselves_may_leave_the_domain_where_that_is_asked_for(tmp_path, format):
+    path = write(tmp_path / f"log.{format}", {"state": [0.5, 1.5], "action": [0, 1], "next_state": [-0.6, 0.5]})
+    with pytest.raises(ValueError, match=r"2 of 2 .* leave the domain \[0, 1\]: 2 in .* \(farthest -0.6, row 0\)"):
+        tables.read(path, domain=(0, 1))
+    clipped = tables.read(path, domain=(0, 1), outside="clip")
+    assert in_log(clipped) == [(0.5, 0, 0.0), (1.0, 1, 0.5)] and "moved to its edge" in clipped.notes[0]
+    assert in_stream(tables.stream(path, domain=(0, 1), outside="clip")) == in_log(clipped)
+    assert len(tables.read(path, domain=(-1, 1), outside="drop", n_actions=2)) == 1
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_rows_taken_by_themselves_keep_their_order_and_what_is_known_of_episodes(tmp_path, format):
+    path = write(tmp_path / f"log.{format}", columns_of(walks(), "next states"))
+    log = tables.read(path, episode_column="", **BOX)
+    table = columns_of(walks(), "next states")
+    assert log.states[:, 0].tolist() == table["state"] and log.terminal.tolist() == table["terminated"]
+    assert log.episodes.tolist() == np.unique(table["episode"], return_inverse=True)[1].tolist()
+    pieces = [piece for piece in tables.stream(path, episode_column="", rows=7, **BOX) if piece.actions == (1,)]
+    np.testing.assert_array_equal(np.concatenate([piece.states for piece in pieces]), log.of_action(1)[0])
+
+
+def test_demonstrations_are_read_from_whatever_holds_states_and_actions(tmp_path):
+    table = columns_of(walks(), "rows that follow")
+    acted = [row for row, action in enumerate(table["action"]) if action is not None]
+    states, actions = np.array(table["state"])[acted], np.array(table["action"], dtype=float)[acted]
+    numbers = np.unique(np.array(table["episode"])[acted], return_inverse=True)[1]
+    for format in FORMATS:
+        found = tables.read_demonstrations(write(tmp_path / f"log.{format}", table))
+        for values, truth in zip(found, (states[:, None], actions, numbers), strict=True):
+            np.testing.assert_array_equal(values, truth)
+    np.savez(tmp_path / "bare.npz", states=states, actions=actions)
+    assert tables.read_demonstrations(tmp_path / "bare.npz")[2] is None
+    np.savez(tmp_path / "wrong.npz", states=states)
+    write(tmp_path / "wrong.csv", {"state": [0], "next_state": [1]})
+    for name in ("wrong.npz", "wrong.csv"):
+        with pytest.raises(ValueError, match=rf"{name}: demonstrations need the columns state .* and action"):
+            tables.read_demonstrations(tmp_path / name)
+
+
+def test_the_survey_of_parquet_reads_no_rows_if_it_has_statistics(tmp_path, monkeypatch):
+    table = pa.table(columns_of(walks(), "transitions"))
+    pq.write_table(table, tmp_path / "with.parquet", row_group_size=5)
+    pq.write_table(table, tmp_path / "without.parquet", write_statistics=False)
     slow = tables.survey(tmp_path / "without.parquet")
-    monkeypatch.setattr(tables, "batches", lambda *_: pytest.fail("rows were read"))
+    monkeypatch.setattr(_Parquet, "batches", lambda *_: pytest.fail("rows were read"))
     fast = tables.survey(tmp_path / "with.parquet")
     assert (fast.domain, fast.n_actions, fast.counts) == (slow.domain, slow.n_actions, slow.counts)
 
@@ -143,35 +279,36 @@ def test_numbers_of_all_kinds_are_read(tmp_path, real, whole):
     column = pa.array(states, real)
     table = pa.table({"state": column, "action": pa.array([0, 1, 0, 1]).cast(whole), "next_state": column})
     pq.write_table(table, tmp_path / "d.parquet")
-    data = tables.read_transitions(tmp_path / "d.parquet", domain=(-1, 1))
+    data = tables.read(tmp_path / "d.parquet", domain=(-1, 1))
     np.testing.assert_array_equal(data.states[:, 0], np.array(states, dtype=float))
     assert data.actions.tolist() == [0, 1, 0, 1]
     assert tables.survey(tmp_path / "d.parquet").n_actions == 2
 
 
-def test_single_precision_at_the_edge_is_not_outside(tmp_path):
-    states = np.array([0.0, 0.1], dtype=np.float32)  # as a double, this 0.1 is beyond 0.1
-    assert float(states[1]) > 0.1 * (1 + 1e-9)
+@pytest.mark.parametrize("edge", [0.1, 1000.4])
+def test_single_precision_at_the_edge_is_not_outside(tmp_path, edge):
+    states = np.array([edge - 0.1, edge], dtype=np.float32)  # as doubles they may lie outside
+    assert float(np.float32(0.1)) > 0.1 * (1 + 1e-9)
     pq.write_table(pa.table({"state": states, "action": [0, 1], "next_state": states}), tmp_path / "d.parquet")
-    assert tables.read_transitions(tmp_path / "d.parquet", domain=(0, 0.1)).states.max() == 0.1
-    with pytest.raises(ValueError, match="outside"):
-        tables.read_transitions(tmp_path / "d.parquet", domain=(0, 0.0999))
+    assert tables.read(tmp_path / "d.parquet", domain=(edge - 0.1, edge)).states.max() == edge
+    with pytest.raises(ValueError, match="leave the domain"):
+        tables.read(tmp_path / "d.parquet", domain=(edge - 0.1, edge - 0.001))
 
 
-def test_several_coordinates_are_streamed_in_order(tmp_path):
-    columns = {
+@pytest.mark.parametrize("format", FORMATS[:2])
+def test_several_coordinates_are_read_in_order(tmp_path, format):
+    table = {
         "state_1": [1.0, 5.0],
         "action": [0, 1],
         "state_0": [2.0, 6.0],
         "next_state_0": [3, 7],
         "next_state_1": [4, 8],
     }
-    pq.write_table(pa.table(columns), tmp_path / "d.parquet")
-    first, second = tables.stream(tmp_path / "d.parquet")
+    first, second = tables.stream(write(tmp_path / f"d.{format}", table))
     assert first.states.tolist() == [[2, 1]] and second.next_states.tolist() == [[[7, 8]]]
 
 
-# What is bad gets a sentence that names the file.
+# What is bad gets a sentence that names the file and the row.
 
 GOOD = {"state": [0.0, 0.5, -0.5], "action": [0, 1, 0], "next_state": [0.1, 0.2, 0.3]}
 
@@ -179,89 +316,152 @@ GOOD = {"state": [0.0, 0.5, -0.5], "action": [0, 1, 0], "next_state": [0.1, 0.2,
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"state": [0.0, None, 0.1]}, "state is missing .null. in row 1"),
-        ({"action": [0, 1, None]}, "action is missing .null. in row 2"),
-        ({"next_state": [0.0, np.nan, 0.1]}, "next_states must be finite: row 1"),
-        ({"state": [0.0, 0.1, np.inf]}, "states must be finite: row 2"),
-        ({"action": ["left", "right", "left"]}, "the column action holds string, not numbers"),
+        ({"state": [0.0, None, 0.1]}, "state is missing or not finite in row 1"),
+        ({"action": [0, 1, None]}, "action is missing or not finite in row 2|got nan in row 2"),
+        ({"next_state": [0.0, np.nan, 0.1]}, "next_state is missing or not finite in row 1"),
+        ({"state": [0.0, 0.1, np.inf]}, "state is missing or not finite in row 2"),
+        (
+            {"action": ["left", "right", "left"]},
+            "the column action holds string, not numbers|holds 'left' in row 0, not a number|an array of <U5",
+        ),
         ({"state": [[0.0], [1.0], [2.0]]}, "the column state holds list.* not numbers"),
+        ({"state": [True, False, True]}, "holds bool, not numbers|holds 'True' in row 0|got an array of bool"),
         ({"action": [0.0, 0.5, 1.0]}, "whole numbers 0, 1, …, got 0.5 in row 1"),
         ({"action": [0, 1, -1]}, "whole numbers 0, 1, …, got -1 in row 2"),
         ({"action": [0, 1, 5]}, "action 5 in row 2 is not among the 2 actions"),
         ({"action": [0.0, 1.0, 1e300]}, "whole numbers"),
-        ({"state": [0.0, 7.0, 0.1]}, r"1 of 3 states lie outside the domain \[-1, 1\]: row 1 is \[7.0\]"),
-        (
-            {"state": None, "s": [0, 1, 2]},
-            "needs the columns state, action, next_state .* it has action, next_state, s",
-        ),
+        ({"state": [0.0, 7.0, 0.1]}, r"1 of [123] transitions leave the domain \[-1, 1\]: .* \(farthest 7, row 1\)"),
+        ({"state": None, "s": [0, 1, 2]}, "needs the columns .*; it has .*action, next_state"),
         ({"state": None, "state_0": [0, 1, 2], "state_1": [0, 1, 2]}, "needs the columns"),
     ],
 )
-@pytest.mark.parametrize("kind", ["parquet", "csv"])
-def test_bad_rows_are_named(tmp_path, kind, change, sentence):
+@pytest.mark.parametrize("episodes", [False, True], ids=["transitions", "episodes"])
+@pytest.mark.parametrize("format", FORMATS)
+def test_bad_rows_are_named(tmp_path, format, episodes, change, sentence):
     columns = {name: values for name, values in (GOOD | change).items() if values is not None}
-    file = tmp_path / f"bad.{kind}"
-    if kind == "csv":
-        if any(isinstance(value, list) for values in columns.values() for value in values):
-            pytest.skip("CSV has no lists")
-        pacsv.write_csv(pa.table(columns), file)
-        if "null" in sentence or "string" in sentence:
-            sentence = "not all numbers: row"
-    else:
-        pq.write_table(pa.table(columns), file)
-    for read in (tables.read_transitions, lambda *paths, **given: list(tables.stream(*paths, **given, rows=1))):
-        with pytest.raises(ValueError, match=sentence.replace("1 of 3", "1 of [13]")) as caught:
+    columns |= {"episode": [0, 0, 1]} if episodes else {}
+    if format != "parquet" and any(isinstance(value, list) for values in columns.values() for value in values):
+        pytest.skip("only Parquet has lists")
+    file = write(tmp_path / f"bad.{format}", columns)
+    for read in (tables.read, lambda *paths, **given: list(tables.stream(*paths, **given, rows=1))):
+        with pytest.raises(ValueError, match=sentence) as caught:
             read(file, domain=(-1, 1), n_actions=2)
         assert str(file) in str(caught.value) and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("change", [{"state": [0.0, None, 0.1]}, {"state": [0.0, np.inf, 0.1]}, {"action": [0, 1, -1]}])
 def test_the_survey_or_the_stream_after_it_finds_bad_rows(tmp_path, change):
-    pq.write_table(pa.table(GOOD | change), tmp_path / "bad.parquet")
     with pytest.raises(ValueError, match=r"bad\.parquet: .* row"):
-        list(tables.stream(tmp_path / "bad.parquet"))
+        list(tables.stream(write(tmp_path / "bad.parquet", GOOD | change)))
 
 
-def test_files_that_are_cut_short_or_something_else(log, tmp_path):
-    file = tmp_path / "whole.parquet"
-    pq.write_table(as_table(log), file)
+EPISODES = {"episode": [0, 0, 0], "state": [0.0, 0.1, 0.2], "action": [0, 1, None]}
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"state": [0.0, None, 0.2]}, "state is missing or not finite in row 1"),
+        ({"state": [0.0, 0.1, float("nan")]}, "state is missing or not finite in row 2"),
+        ({"state": [0.0, 0.1, 2.0]}, r"1 of [12] transitions leave the domain .* \(farthest 2, row 1\)"),
+        ({"episode": [0, None, 1]}, "episode is missing or not finite in row 1"),
+        ({"episode": ["a", "", "b"]}, "episode is missing or not finite in row 1"),
+        ({"episode": [1, 1, 0]}, "row 2 belongs before the row above it"),
+        ({"episode": ["a", "b", "a"]}, "row 2 belongs before the row above it"),
+        ({"step": [1, 0, 2]}, "row 1 belongs before the row above it, and a stream takes"),
+        ({"terminated": [True, False, False]}, "episode 0(.0)? goes on after it was terminated"),
+        ({"terminated": [0, 0, 7]}, "terminated must be True or False, got 7 in row 2"),
+        ({"action": [None, 1, None]}, "episode 0(.0)? has a row without an action before its last one"),
+        ({"action": [0, 10**6, None]}, "action 1000000 in row 1 is"),
+        ({"action": [0, 0.5, None]}, "actions must be whole numbers 0, 1, …, got 0.5 in row 1"),
+    ],
+)
+@pytest.mark.parametrize("rows", [1, 100])
+@pytest.mark.parametrize("format", FORMATS)
+def test_episodes_that_no_stream_can_read_are_refused_by_file_and_row(tmp_path, format, change, sentence, rows):
+    path = write(tmp_path / f"log.{format}", EPISODES | change, rows)
+    with pytest.raises(ValueError, match=rf"log.{format}: {sentence}"):
+        list(tables.stream(path, rows=rows, **BOX))
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("state,action\n0,0\n", "needs the columns state, action, next_state .* or a column episode"),
+        ("state,action,terminated\n0,0,1\n", "a table of episodes needs the columns episode"),
+        ("episode,state,action,done\n0,0,0,1\n0,1,,1\n", "does not say whether an episode was terminated or cut off"),
+        ("episode,state,action\n0,left,0\n0,1,0\n", "the column state holds 'left' in row 0, not a number"),
+        ("episode,state,action\n0,0,0\n0,0.1,x\n", "the column action holds 'x' in row 1, not a number"),
+        ("episode,state,action\n0,0,0\nb,0.1,\n", "the column episode holds 'b' in row 1, not a number"),
+        ("trajectory,state,action\n0,0,0\n,0.1,\n", "trajectory is missing or not finite in row 1"),
+        ("episode,state,state,action\n0,0,0,0\n", "more than one column state"),
+    ],
+)
+def test_columns_and_cells_that_are_wrong_are_refused_by_file(tmp_path, text, sentence):
+    (tmp_path / "log.csv").write_text(text)
+    for read in (tables.read, tables.survey, lambda path: list(tables.stream(path, rows=1, **BOX))):
+        with pytest.raises(ValueError, match="log.csv: .*" + sentence):
+            read(tmp_path / "log.csv")
+
+
+def test_wrong_calls_are_refused(tmp_path):
+    path = write(tmp_path / "log.csv", columns_of(walks(), "rows that follow"))
+    for settings, sentence in (
+        ({"outside": "drop", **BOX}, "cannot say what it dropped"),
+        ({"state": lambda s: s}, "with state= the domain"),
+        ({"episode_column": "run"}, "log.csv: a table of episodes needs the columns run, state"),
+        ({"domain": ((0, 1), (0, 1))}, r"log.csv: states have 1 coordinates but the domain \[0, 1\] × \[0, 1\] has 2"),
+        ({"periodic": [0]}, "a periodic coordinate needs a domain"),
+        ({"rows": 0}, "rows must be a positive whole number"),
+        ({"rows": 1.5}, "rows must be a positive whole number"),
+        ({"rows": True}, "rows must be a positive whole number"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            tables.stream(path, **settings)
+    for read in (tables.read, tables.stream):
+        with pytest.raises(TypeError, match="unexpected keyword argument 'domian'"):
+            read(path, domian=(0, 1))
+
+
+def test_files_that_are_cut_short_or_something_else(tmp_path):
+    file = write(tmp_path / "whole.parquet", columns_of(walks(300), "transitions"))
     whole, cut = file.read_bytes(), tmp_path / "cut.parquet"
     for content in (b"", b"PAR1", whole[: len(whole) // 2], whole[:-5], b"state,action,next_state\n0,0,0\n"):
         cut.write_bytes(content)
-        with pytest.raises(ValueError, match=r"cut\.parquet is not a Parquet file, or it is damaged or cut short"):
+        with pytest.raises(ValueError, match=r"cut\.parquet: it is not a Parquet file, or it is damaged or cut short"):
             list(tables.stream(cut, domain=(-1, 1)))
 
 
 @pytest.mark.parametrize("where", [0, 2_000], ids=["page header", "page"])
-def test_damage_inside_a_parquet_file_is_found(log, tmp_path, where):
+def test_damage_inside_a_parquet_file_is_found(tmp_path, where):
     file = tmp_path / "spoiled.parquet"
-    pq.write_table(as_table(log), file, use_dictionary=False, write_page_checksum=True)
-    place = pq.ParquetFile(file).metadata.row_group(0).column(3).data_page_offset + where
+    table = pa.table(columns_of(walks(300), "transitions"))
+    pq.write_table(table, file, use_dictionary=False, write_page_checksum=True)
+    place = pq.ParquetFile(file).metadata.row_group(0).column(2).data_page_offset + where
     content = bytearray(file.read_bytes())
     content[place : place + 8] = b"\xff" * 8
     file.write_bytes(content)
-    with pytest.raises(ValueError, match=r"spoiled\.parquet is not a Parquet file, or it is damaged"):
-        list(tables.stream(file, domain=(-1, 1), n_actions=3))
+    with pytest.raises(ValueError, match=r"spoiled\.parquet: it is not a Parquet file, or it is damaged"):
+        list(tables.stream(file, **BOX))
 
 
-@pytest.mark.parametrize("kind", ["parquet", "csv", "npz"])
-def test_empty_files_are_refused_even_among_others(log, tmp_path, kind):
-    folder = write(tmp_path / "log", log, kind)
-    none = log.states[:0]
-    if kind == "npz":
-        np.savez(folder / "part-9.npz", states=none, actions=none, next_states=none)
-    elif kind == "csv":
-        (folder / "part-9.csv").write_text("state,action,next_state\n\n")
-    else:
-        pq.write_table(as_table(log, slice(0, 0)), folder / "part-9.parquet")
-    for read in (tables.read_transitions, tables.survey, lambda paths: list(tables.stream(paths, domain=(-1, 1)))):
-        with pytest.raises(ValueError, match=rf"part-9\.{kind}: there are no transitions"):
-            read(folder)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("format", FORMATS)
+def test_empty_files_are_refused_even_among_others(tmp_path, format, kind):
+    table = columns_of(walks(), kind)
+    write(tmp_path / f"a.{format}", table)
+    write(tmp_path / f"b.{format}", {name: [] for name in table})
+    if format == "parquet":
+        pq.write_table(pa.table(table).slice(0, 0), tmp_path / "b.parquet")
+    for read in (tables.read, tables.survey, lambda paths: list(tables.stream(paths, **BOX))):
+        with pytest.raises(ValueError, match=rf"b\.{format}: there are no rows in it"):
+            read(tmp_path)
 
 
-def test_what_is_not_there_or_there_twice(log, tmp_path):
-    folder = write(tmp_path / "log", log, "csv")
-    one = folder / "part-0.csv"
+def test_what_is_not_there_or_there_twice(tmp_path):
+    folder = tmp_path / "log"
+    folder.mkdir()
+    file = write(folder / "a.csv", GOOD)
     for paths, sentence in (
         (tmp_path / "none.parquet", "there is no file .*none.parquet"),
         (str(tmp_path / "*.parquet"), r"no file that matches .*\*\.parquet"),
@@ -272,65 +472,63 @@ def test_what_is_not_there_or_there_twice(log, tmp_path):
     (folder / "list.txt").write_text("x")
     for paths, sentence in (
         ([], "no files to read"),
-        ([one, str(one)], "part-0.csv is named twice"),
-        ([folder, str(folder / "*-0.csv")], "part-0.csv is named twice"),
+        ([file, str(file)], "a.csv is named twice"),
+        ([folder, str(folder / "a*.csv")], "a.csv is named twice"),
         (str(folder / "*"), "cannot read .*list.txt: transitions come as"),
     ):
         with pytest.raises(ValueError, match=sentence):
             tables.survey(paths)
-    write(folder, log, "npz")
+    write(folder / "b.npz", GOOD)
     with pytest.raises(ValueError, match=r"holds \.csv and \.npz files: name those to read"):
         tables.survey(folder)
-    for rows in (0, 1.5, True):
-        with pytest.raises(ValueError, match="rows must be a positive whole number"):
-            tables.chunks(one, rows=rows)
 
 
-@pytest.mark.parametrize("kind", ["parquet", "csv", "npz"])
-def test_files_of_different_shape_are_not_mixed(tmp_path, kind):
+@pytest.mark.parametrize("format", FORMATS)
+def test_files_of_different_shape_are_not_mixed(tmp_path, format):
     for name, d in (("a", 1), ("b", 2)):
-        if kind == "npz":
+        if format == "npz":
             np.savez(tmp_path / f"{name}.npz", states=np.eye(2)[:, :d], actions=[0, 1], next_states=np.eye(2)[:, :d])
-            continue
-        columns = {f"{which}_{i}": [0.0, 1.0] for which in ("state", "next_state") for i in range(d)}
-        table = pa.table(columns | {"action": [0, 1]})
-        (pq.write_table if kind == "parquet" else pacsv.write_csv)(table, tmp_path / f"{name}.{kind}")
-    with pytest.raises(ValueError, match=rf"1 coordinate in .*a\.{kind} but 2 in .*b\.{kind}"):
-        tables.survey(tmp_path)
-    with pytest.raises(ValueError, match=r"b\.|coordinates"):
-        list(tables.stream(tmp_path, domain=(0, 1), n_actions=2))
-    with pytest.raises(ValueError, match="coordinate"):
-        tables.read_transitions(tmp_path)
-    with pytest.raises(ValueError, match=r"coordinates but the domain|shape"):
-        tables.read_transitions(tmp_path / f"b.{kind}", domain=(0, 1))
+        else:
+            columns = {f"{which}_{i}": [0.0, 1.0] for which in ("state", "next_state") for i in range(d)}
+            write(tmp_path / f"{name}.{format}", columns | {"action": [0, 1]})
+    for read in (tables.survey, tables.read, tables.read_demonstrations, lambda paths: list(tables.stream(paths))):
+        with pytest.raises(ValueError, match=rf"1 coordinate in .*a\.{format} but 2 in .*b\.{format}"):
+            read(tmp_path)
+    with pytest.raises(ValueError, match=rf"b\.{format}: states have 2 coordinates but the domain \[0, 1\] has 1"):
+        tables.read(tmp_path / f"b.{format}", domain=(0, 1))
 
 
 def test_a_box_or_actions_that_make_no_sense_are_refused(tmp_path):
-    pq.write_table(pa.table({"state": [1.0, 1.0], "action": [0, 7], "next_state": [1.0, 1.0]}), tmp_path / "d.parquet")
-    seen = tables.survey(tmp_path)
+    write(tmp_path / "d.parquet", {"state": [1.0, 1.0], "action": [0, 7], "next_state": [1.0, 1.0]})
+    found = tables.survey(tmp_path)
     with pytest.raises(ValueError, match="some coordinate never changes"):
-        _ = seen.domain
+        _ = found.domain
     with pytest.raises(ValueError, match="an action 7 in only 2 transitions"):
-        _ = seen.n_actions
+        _ = found.n_actions
+    states = np.linspace(0, 1, 1_000)
+    write(tmp_path / "d.parquet", {"state": states, "action": [0] * 999 + [900], "next_state": states})
+    with pytest.raises(ValueError, match="the largest action is 900 but only 2 different actions occur"):
+        tables.stream(tmp_path)
 
 
-def test_without_pyarrow_csv_works_and_parquet_says_what_to_install(log, tmp_path, monkeypatch):
-    csv, parquet = write(tmp_path / "csv", log, "csv"), write(tmp_path / "parquet", log, "parquet")
+def test_without_pyarrow_csv_works_and_parquet_says_what_to_install(tmp_path, monkeypatch):
+    table = columns_of(walks(), "transitions")
+    csv, parquet = write(tmp_path / "log.csv", table), write(tmp_path / "log.parquet", table)
+    log = tables.read(parquet, **BOX)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    assert_same_sums(tables.measure(csv, basis=BASIS, domain=(-1, 1)), certirl.measure(log, basis=BASIS))
+    assert_same_sums(tables.measure(csv, basis=BASIS, **BOX), certirl.measure(log, basis=BASIS))
     with pytest.raises(ImportError, match=r'pip install "certirl\[parquet\]"'):
         tables.survey(parquet)
 
 
-def test_progress_reaches_the_number_of_rows(log, tmp_path):
-    for kind in ("parquet", "csv", "npz"):
-        seen = []
-        folder = write(tmp_path / kind, log, kind)
-        tables.measure(
-            folder, basis=BASIS, rows=500, progress=lambda done, total, seen=seen: seen.append((done, total))
-        )
-        assert seen[-1] == (ROWS, ROWS) and len(seen) > 3
+@pytest.mark.parametrize("format", FORMATS)
+def test_progress_reaches_the_number_of_rows(tmp_path, format):
+    table, calls = columns_of(walks(300), "transitions"), []
+    for part in range(3):
+        write(tmp_path / f"{part}.{format}", {name: values[part::3] for name, values in table.items()}, 100)
+    tables.measure(tmp_path, basis=BASIS, rows=100, progress=lambda done, total: calls.append((done, total)))
+    assert calls[-1] == (len(table["state"]),) * 2 and len(calls) > 3
 
 
 PEAK = """
@@ -341,17 +539,21 @@ print(next(line.split()[1] for line in open("/proc/self/status") if line.startsw
 """
 
 
+def large_table(rows, kind):
+    rng = np.random.default_rng(0)
+    table = {"state": rng.uniform(-1, 1, rows), "action": rng.integers(3, size=rows)}
+    more = {"episode": np.arange(rows) // 100} if kind == "episodes" else {"next_state": table["state"][::-1]}
+    return pa.table(table | more)
+
+
 def test_arrays_do_not_grow_with_the_data(tmp_path):
-    peaks, rng, given = [], np.random.default_rng(0), {"domain": (-1, 1), "n_actions": 3}
+    peaks = []
     for rows in (2**15, 2**18):
-        file, episodes = tmp_path / f"{rows}.parquet", tmp_path / f"{rows} episodes.parquet"
-        table = {"state": rng.uniform(-1, 1, rows), "action": rng.integers(3, size=rows)}
-        pq.write_table(pa.table(table | {"next_state": table["state"][::-1]}), file, row_group_size=2**13)
-        pq.write_table(pa.table(table | {"episode": np.arange(rows) // 100}), episodes, row_group_size=2**13)
-        stream = certirl.tables.stream_episodes(episodes, rows=2**13, **given)
-        for data, asked in ((file, given | {"rows": 2**13}), (stream, {})):
+        for kind in ("transitions", "episodes"):
+            file = tmp_path / f"{rows} {kind}.parquet"
+            pq.write_table(large_table(rows, kind), file, row_group_size=2**13)
             tracemalloc.start()
-            certirl.tables.measure(data, basis=certirl.Legendre(5), **asked)
+            tables.measure(file, basis=BASIS, domain=(-1, 1), n_actions=3, rows=2**13)
             peaks.append(tracemalloc.get_traced_memory()[1] / 2**20)
             tracemalloc.stop()
     assert max(peaks[2:]) < min(peaks[:2]) + 2, f"peak memory in MB: {peaks}"  # the larger table takes 6 MB
@@ -359,12 +561,12 @@ def test_arrays_do_not_grow_with_the_data(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
+@pytest.mark.parametrize("kind", ["transitions", "episodes"])
 @pytest.mark.parametrize("groups", [2**16, 10**7, None], ids=["small row groups", "one row group", "CSV"])
-def test_memory_does_not_grow_with_the_data(tmp_path, groups):
-    peaks, rng = [], np.random.default_rng(0)
+def test_memory_does_not_grow_with_the_data(tmp_path, groups, kind):
+    peaks = []
     for rows in (200_000, 2_000_000) if groups else (100_000, 1_000_000):  # text is slower to read and takes as much
-        states, file = rng.uniform(-1, 1, rows), tmp_path / f"{rows}.{'parquet' if groups else 'csv'}"
-        table = pa.table({"state": states, "action": rng.integers(3, size=rows), "next_state": states[::-1]})
+        table, file = large_table(rows, kind), tmp_path / f"{rows}.{'parquet' if groups else 'csv'}"
         if groups:
             pq.write_table(table, file, row_group_size=groups)
         else:

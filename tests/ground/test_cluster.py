@@ -125,7 +125,7 @@ def test_moments_of_a_log(places, place, samples, log):
 def test_moments_of_files_named_from_here(places, place, files, monkeypatch):
     monkeypatch.chdir(files)  # where the workers of the cluster are not
     given = {"basis": BASIS, "domain": (-1, 1), "n_actions": 3, "rows": 1_500}
-    assert len(tables.chunks("*.parquet", domain=(-1, 1), n_actions=3, rows=1_500)) == 9
+    assert len(tables.stream("*.parquet", domain=(-1, 1), n_actions=3, rows=1_500).chunks()) == 9
     found, expected = (tables.measure("*.parquet", map=where, **given) for where in (places[place], 1))
     assert_same(found, expected)
     assert found.sources == expected.sources

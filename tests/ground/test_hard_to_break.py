@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import certirl
-from certirl.data.tables import read_transitions
+from certirl.data import tables
 
 PROBLEM = certirl.problems.random_polynomial(seed=7)
 FINE = np.linspace(-1, 1, 60)
@@ -244,7 +244,7 @@ def test_pickles_are_never_opened(tmp_path):
         certirl.load(tmp_path / "trap.npz")
     np.savez(tmp_path / "data.npz", states=np.array([{}], dtype=object), actions=[0], next_states=[0.0])
     with pytest.raises(ValueError, match="not an npz file of plain arrays"):
-        read_transitions(tmp_path / "data.npz")
+        tables.read(tmp_path / "data.npz")
 
 
 def test_a_missing_field_is_damage(solution, tmp_path):
@@ -278,9 +278,9 @@ def write_csv(path, header, rows):
 def test_csv_and_npz_hold_the_same_data(tmp_path):
     data = certirl.sample(PROBLEM, basis=certirl.Legendre(3), samples=20, rng=0)
     rows = list(zip(data.next_states[:, 0], data.actions, data.states[:, 0], range(60), strict=True))
-    csv = read_transitions(write_csv(tmp_path / "d.csv", "next_state, action,state,note", rows), domain=(-1, 1))
+    csv = tables.read(write_csv(tmp_path / "d.csv", "next_state, action,state,note", rows), domain=(-1, 1))
     np.savez(tmp_path / "d.npz", states=data.states, actions=data.actions, next_states=data.next_states)
-    npz = read_transitions(tmp_path / "d.npz", domain=(-1, 1))
+    npz = tables.read(tmp_path / "d.npz", domain=(-1, 1))
     for name in ("states", "actions", "next_states"):
         np.testing.assert_array_equal(getattr(csv, name), getattr(data, name))
         np.testing.assert_array_equal(getattr(npz, name), getattr(data, name))
@@ -290,7 +290,7 @@ def test_several_coordinates_are_read_in_order(tmp_path):
     path = write_csv(
         tmp_path / "d.csv", "state_1,state_0,action,next_state_0,next_state_1", [(1, 2, 0, 3, 4), (5, 6, 1, 7, 8)]
     )
-    data = read_transitions(path)
+    data = tables.read(path)
     assert data.states.tolist() == [[2, 1], [6, 5]] and data.next_states.tolist() == [[3, 4], [7, 8]]
 
 
@@ -299,10 +299,10 @@ def test_several_coordinates_are_read_in_order(tmp_path):
     [
         ("a.csv", "x,y\n1,2\n", "needs the columns state, action, next_state"),
         ("b.csv", "", "no header"),
-        ("c.csv", "state,action,next_state\n0,0,zero\n", "not all numbers"),
+        ("c.csv", "state,action,next_state\n0,0,zero\n", "the column next_state holds 'zero' in row 0, not a number"),
         ("d.csv", "state,action,next_state\n0,0\n", "row 0 has 2 fields, the header 3: .0,0.; the line is cut short"),
-        ("e.csv", "state,action,next_state\n0,0,nan\n", "must be finite"),
-        ("f.csv", "state,action,next_state\n", "no transitions"),
+        ("e.csv", "state,action,next_state\n0,0,nan\n", "next_state is missing or not finite in row 0"),
+        ("f.csv", "state,action,next_state\n", "there are no rows in it"),
         ("g.txt", "0", "transitions come as .parquet, .csv or .npz"),
         ("h.npz", "0", "damaged or cut short"),
         ("i.csv", b"state,action,next_state\xff\n0,0,0\n", "UTF-8"),
@@ -311,10 +311,10 @@ def test_several_coordinates_are_read_in_order(tmp_path):
 def test_bad_tables_are_one_sentence(tmp_path, name, text, sentence):
     (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(ValueError, match=sentence):
-        read_transitions(tmp_path / name)
+        tables.read(tmp_path / name)
 
 
 def test_an_npz_without_the_arrays_says_what_it_holds(tmp_path):
     np.savez(tmp_path / "d.npz", observations=np.zeros(3))
-    with pytest.raises(ValueError, match="has no states, actions, next_states; it holds observations"):
-        read_transitions(tmp_path / "d.npz")
+    with pytest.raises(ValueError, match=r"needs .* arrays states, actions, next_states, .*; it has observations"):
+        tables.read(tmp_path / "d.npz")

@@ -175,7 +175,7 @@ def test_a_domain_from_the_data_is_announced(folder, capsys):
     [
         (["moments", "none.parquet"], "there is no file none.parquet"),
         (["moments", "none*.parquet"], "no file that matches none*.parquet"),
-        (["moments", "log", "--domain", "0", "1"], "lie outside the domain [0, 1]"),
+        (["moments", "log", "--domain", "0", "1"], "transitions leave the domain [0, 1]"),
         (["moments", "log", "--actions", "2"], "is not among the 2 actions"),
         (["moments", "log", "--columns", "12"], "--columns must lie between 1 and the 11 functions"),
         (["moments", "log", "--size", "0"], "--size must be a whole number"),

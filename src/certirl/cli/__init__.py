@@ -17,7 +17,7 @@ from certirl import __version__
 from certirl.cli import inputs
 from certirl.cli.files import OBSERVED, demonstrations_of, solved
 from certirl.data import moments
-from certirl.data.readers import find_files
+from certirl.data.formats import find_files
 from certirl.fit.recover import OBJECTIVES
 from certirl.functions.bases import Legendre
 from certirl.ground import archive, doors
@@ -216,20 +216,15 @@ def measure_files(options: argparse.Namespace) -> int:
     from certirl.data import tables
 
     _check_outputs(options, find_files(options.data))
-    columns, box = inputs.recognised(options), {"domain": options.domain, "n_actions": options.actions}
-    source: Any = options.data
-    basis: Any = inputs.basis_of(options, inputs.coordinates_of(options, columns))
-    if columns is not None:
-        print(inputs.told_about(columns))
-        source, box = tables.stream_episodes(options.data, **box, **inputs.of_episodes(options, columns)), {}
+    basis: Any = inputs.basis_of(options, inputs.columns_of(options).dimension)
     with place(options.workers, options.scheduler) as where:
         measured = tables.measure(
-            source,
+            options.data,
             basis=basis,
             columns=options.columns,
             allow_repeats=options.allow_repeats,
             map=where,
-            **box,
+            **inputs.reading(options),
         )
     lines: list[Any] = [measured]
     if options.domain is None:

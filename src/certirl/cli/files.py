@@ -12,8 +12,8 @@ from certirl.cli.inputs import basis_of, read_log
 from certirl.data import moments
 from certirl.data.coverage import coverage
 from certirl.data.demonstrations import policy_from
+from certirl.data.formats import find_files
 from certirl.data.policy import Policy
-from certirl.data.readers import find_files
 from certirl.data.transitions import Transitions
 from certirl.fit.effects import value_basis
 from certirl.functions.bases import Basis

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from certirl.data.episode_readers import ENDS, EPISODE, Columns, columns_of, names_of
 from certirl.data.episodes import OUTSIDE
-from certirl.data.readers import find_files, layout
-from certirl.data.tables import survey
+from certirl.data.formats import find_files, in_file, open_table
+from certirl.data.tables import EPISODE, Columns, read, recognise
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import FAMILIES, MOST_FUNCTIONS, Basis, Fourier
 from certirl.functions.boxes import product
@@ -93,12 +92,12 @@ def add_states(group: Any) -> None:
     group.add_argument("--actions", type=int, metavar="N", help="number of actions (default: largest seen plus one)")
     group.add_argument(
         "--periodic", type=int, metavar="AXIS", action="append", default=[],
-        help="a coordinate that goes around, 0 being the first; once for each",
+        help="a periodic coordinate, 0 being the first; once for each",
     )  # fmt: skip
 
 
 def add_episodes(group: Any) -> None:
-    """The options of logs with episodes."""
+    """The options that say what to make of the rows of a table."""
     group.add_argument(
         "--episode-column", metavar="NAME",
         help=f"the column that says which episode a row is from (default: {EPISODE[0]} or another usual name, if there "
@@ -106,7 +105,7 @@ def add_episodes(group: Any) -> None:
     )  # fmt: skip
     group.add_argument(
         "--outside", choices=OUTSIDE,
-        help="what to do with episodes that leave the domain (default refuse)",
+        help="what to do with transitions that leave the domain (default refuse)",
     )  # fmt: skip
 
 
@@ -118,7 +117,7 @@ def add_basis(group: Any, told: str, *, default: str | None = None) -> None:
 
 
 def basis_of(options: argparse.Namespace, coordinates: int) -> Basis | None:
-    """The family asked for, Fourier where it goes around; with several coordinates, its products by total degree."""
+    """The family asked for, Fourier for periodic coordinates; with several, its products by total degree."""
     check_axes(options.periodic, coordinates)
     if options.basis is None:
         if options.size is not None:
@@ -130,61 +129,36 @@ def basis_of(options: argparse.Namespace, coordinates: int) -> Basis | None:
     return parts[0] if coordinates == 1 else product(*parts)
 
 
-def recognised(options: argparse.Namespace) -> Columns | None:
-    """How a table is divided into episodes; None if every row stands by itself."""
-    file, asked = find_files(options.data)[0], options.episode_column
+def columns_of(options: argparse.Namespace) -> Columns:
+    """What the columns of the first file mean; tables of episodes are announced."""
+    file = find_files(options.data)[0]
     kind = archive.kind_of(file)
     if kind is not None:
         raise ValueError(f"{file} is a file of certirl ({kind}), not a table of transitions")
-    try:
-        single = asked == "" or (asked is None and file.suffix.lower() == ".npz")
-        if single or (asked is None and not {*EPISODE, *ENDS} & set(names_of(file))):
-            if options.outside is not None:
-                raise ValueError(
-                    "--outside is for tables of episodes, and every row stands by itself here: widen --domain, or "
-                    "remove the rows outside it"
-                )
-            return None
-        return columns_of(file, episode_column=asked)
-    except ValueError as problem:
-        named = str(problem).startswith(str(file))
-        raise ValueError(str(problem) if named else f"{file}: {problem}") from None
+    with in_file(file):
+        columns = recognise(open_table(file), episode_column=options.episode_column)
+    if columns.by_episode:
+        other = "; --episode-column '' takes every row by itself" if columns.next_states else ""
+        print(f"Read as episodes: {columns}{other}.")
+    check_axes(options.periodic, columns.dimension)
+    return columns
 
 
-def told_about(columns: Columns) -> str:
-    """What was recognised, and how to have it otherwise."""
-    other = "; --episode-column '' takes every row by itself" if columns.next_states else ""
-    return f"Read as episodes: {columns}{other}."
-
-
-def coordinates_of(options: argparse.Namespace, columns: Columns | None) -> int:
-    """Of the states, before any row is read where that is possible."""
-    if options.domain is not None:
-        return len(options.domain)
-    if columns is not None:
-        return len(columns.states)
-    files = find_files(options.data)
-    return layout(files[0]).coordinates or len(survey(files[:1]).low)
-
-
-def of_episodes(options: argparse.Namespace, columns: Columns) -> dict[str, Any]:
-    """What the readers of episodes are asked for."""
-    outside = options.outside or OUTSIDE[0]
-    return {"periodic": options.periodic, "outside": outside, "episode_column": columns.episode}
+def reading(options: argparse.Namespace) -> dict[str, Any]:
+    """The settings of `certirl.tables.read` and `stream` behind the options."""
+    return {
+        "domain": options.domain,
+        "n_actions": options.actions,
+        "periodic": options.periodic,
+        "outside": options.outside or OUTSIDE[0],
+        "episode_column": options.episode_column,
+    }
 
 
 def read_log(options: argparse.Namespace) -> Transitions:
-    """The transitions of the files, and a sentence about what was recognised or guessed."""
-    from certirl.data.tables import read_episodes, read_transitions
-
-    columns, given = recognised(options), {"domain": options.domain, "n_actions": options.actions}
-    if columns is None:
-        log = read_transitions(options.data, **given)
-    else:
-        print(told_about(columns))
-        check_axes(options.periodic, len(columns.states))
-        log = read_episodes(options.data, **given, **of_episodes(options, columns))
-    check_axes(options.periodic, len(log.domain))
+    """The transitions of the files; what was recognised or chosen is printed."""
+    columns_of(options)
+    log = read(options.data, **reading(options))
     print(log)
     if options.domain is None:
         print(f"The domain {describe(log.domain)} was taken from the data; --domain LOW HIGH sets it.")
@@ -192,7 +166,7 @@ def read_log(options: argparse.Namespace) -> Transitions:
 
 
 def check_axes(periodic: Sequence[int], coordinates: int) -> None:
-    """Refuse coordinates that go around and are not there."""
+    """Refuse periodic coordinates that do not exist."""
     wrong = [axis for axis in periodic if axis not in range(coordinates)]
     if wrong:
         there = "coordinate 0" if coordinates == 1 else f"coordinates 0 … {coordinates - 1}"

@@ -1,8 +1,8 @@
-"""Episodes: walks through states that end somewhere, and the transitions in them.
+"""Episodes: sequences of states and actions, and the transitions in them.
 
-Within an episode every state is followed by the next; between two episodes nothing happens. The last state of an
-episode that was terminated is terminal: it is made absorbing, by rows that lead from it to itself. One that was merely
-cut off (truncated) is a state like any other.
+Within an episode every state is followed by the next; nothing connects two episodes. The last state of an episode that
+was terminated is terminal: it becomes absorbing, by rows that lead from it to itself. The last state of an episode that
+was cut off (truncated) is a state like any other.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from certirl.data.transitions import Transitions
 from certirl.ground.domain import (
@@ -27,20 +27,21 @@ from certirl.ground.domain import (
     describe,
     freeze,
 )
-from certirl.ground.doors import as_array, as_flag, as_flags, as_labels, as_reals, lend, setting, shown
+from certirl.ground.doors import as_array, as_flag, as_flags, as_reals, lend, setting, shown
 
 OUTSIDE = ("refuse", "clip", "drop")
+_ROUNDING = 1e-6  # of the width: single precision may round a state over the edge of the domain
 
 
 @dataclass(frozen=True, eq=False)
 class Episode:
-    """One walk ``s_0, a_0, s_1, …, s_T``.
+    """One sequence ``s_0, a_0, s_1, …, s_T``.
 
     Attributes:
         states: ``[T + 1, d]``, the last one included.
-        actions: ``[T]``, or controls ``[T, m]`` still to be told apart.
-        terminated: the last state is terminal; False if the walk was merely cut off (truncated).
-        rewards: the environment's own, ``[T]``; None if they were not kept.
+        actions: ``[T]``, or controls ``[T, m]``.
+        terminated: the last state is terminal; False if the episode was cut off (truncated).
+        rewards: those of the environment, ``[T]``; None if they were not kept.
     """
 
     states: Array
@@ -49,20 +50,20 @@ class Episode:
     rewards: Array | None = None
 
     def __post_init__(self) -> None:
-        states = np.array(as_array(self.states, "the states of an episode"))  # own arrays, that no caller can change
+        states = np.array(as_array(self.states, "the states of an episode"))  # copies, which no caller can change
         actions = np.array(as_array(self.actions, "the actions of an episode", truth=True))
         if actions.ndim == 0 or states.ndim == 0 or len(states) != len(actions) + 1:
-            found = [list(states.shape), list(actions.shape)]
+            shapes = [list(states.shape), list(actions.shape)]
             raise ValueError(
-                f"an episode has one state more than actions, the last one included; got states and actions of {found}"
+                f"an episode has one state more than actions, the last one included; got states and actions of {shapes}"
             )
         rewards = None if self.rewards is None else np.array(as_array(self.rewards, "the rewards of an episode"))
         if rewards is not None and rewards.shape != (len(actions),):
             raise ValueError(f"an episode of {len(actions)} actions has as many rewards, got {list(rewards.shape)}")
-        number = isinstance(self.terminated, int | np.integer) and self.terminated in (0, 1)
-        terminated = as_flag(bool(self.terminated) if number else self.terminated, "terminated")
-        kept = {"states": states, "actions": actions, "terminated": terminated, "rewards": rewards}
-        for name, value in kept.items():
+        is_number = isinstance(self.terminated, int | np.integer) and self.terminated in (0, 1)
+        terminated = as_flag(bool(self.terminated) if is_number else self.terminated, "terminated")
+        checked = {"states": states, "actions": actions, "terminated": terminated, "rewards": rewards}
+        for name, value in checked.items():
             object.__setattr__(self, name, value)
         freeze(self)
 
@@ -77,25 +78,107 @@ class Episode:
         return float(np.sum(self.rewards))
 
 
+_COLUMNS = ("states", "actions", "next_states", "terminal", "episodes", "step", "rows")
+
+
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """Steps as they were logged, not yet checked.
+    """Steps as they were logged, before `Conversion`; or rows of a table, before they are paired to steps.
 
     Attributes:
         states: ``[n, d]``.
-        actions: ``[n]``, or controls ``[n, m]``.
-        next_states: ``[n, d]``.
-        terminal: which next states are ``[n]``.
-        episodes: the number of the episode of each ``[n]``.
+        actions: ``[n]``, or controls ``[n, m]``; nan where missing.
+        next_states: ``[n, d]``; None for rows whose next states are in the rows that follow.
+        terminal: which next states are terminal, or which rows end a terminated episode ``[n]``; None if unknown.
+        episodes: the number of the episode of each, -1 for those of none ``[n]``; None if unknown.
+        step: the order of rows within an episode ``[n]``; None if they are in order.
+        rows: the row of the table that each begins in, for error messages ``[n]``; None if there is no table.
         notes: what was left out, in sentences.
     """
 
     states: Array
     actions: NDArray[Any]
-    next_states: Array
-    terminal: NDArray[np.bool_]
-    episodes: NDArray[np.intp]
+    next_states: Any
+    terminal: NDArray[np.bool_] | None = None
+    episodes: NDArray[Any] | None = None
+    step: NDArray[Any] | None = None
+    rows: NDArray[np.intp] | None = None
     notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+    def where(self, chosen: Any) -> Steps:
+        """Some of them, by a slice, an order or truth values."""
+        columns: Any = {name: getattr(self, name) for name in _COLUMNS}
+        for name, values in columns.items():
+            columns[name] = None if values is None else values[chosen]
+        return replace(self, **columns)
+
+    def noted(self, *notes: str) -> Steps:
+        """The same with further notes."""
+        return replace(self, notes=(*self.notes, *notes))
+
+    @staticmethod
+    def joined(parts: Sequence[Steps]) -> Steps:
+        """Several one after the other; columns that some of them do not have are None."""
+        columns: Any = {name: [getattr(part, name) for part in parts] for name in _COLUMNS}
+        for name, values in columns.items():
+            columns[name] = None if any(column is None for column in values) else np.concatenate(values)
+        return Steps(**columns, notes=tuple(note for part in parts for note in part.notes))
+
+    def by_episode(self, *, begun: int | None = None, controls: bool = False) -> Steps:
+        """The steps of episodes, of rows of a table.
+
+        Without next states, the next state is the one in the next row of the episode. An episode then ends with a row
+        for its last state, without an action (nan, or below 0). If there is an action, its next state is unknown: the
+        row serves as the last state all the same.
+
+        Args:
+            begun: keep only steps that begin in the first ``begun`` rows, of rows whose episodes come one after the
+                other; two more rows tell how these steps continue.
+            controls: actions are controls, which may be negative.
+        """
+        assert self.episodes is not None
+        rows = self.where(np.lexsort([column for column in (self.step, self.episodes) if column is not None]))
+        episodes, kept = rows.episodes, np.arange(len(self)) < (len(self) if begun is None else begun)
+        assert episodes is not None
+        over = np.zeros(len(self), dtype=bool) if rows.terminal is None else rows.terminal
+        last = np.append(episodes[1:] != episodes[:-1], True)
+        rows = replace(rows, episodes=numbered(episodes), terminal=over, step=None)
+        if rows.next_states is not None:
+            _check_ends(over & ~last & (episodes != -1), episodes)
+            return rows.where(kept)
+        acted = has_action(rows.actions, controls=controls)
+        if (~last & ~acted).any():
+            episode = episodes[(~last & ~acted).argmax()]
+            raise ValueError(f"episode {episode} has a row without an action before its last one")
+        unknown = last & acted
+        start = np.flatnonzero(~last & kept)
+        # Marked at the last state, or at the step that led to it; where the next state is unknown, it was terminal.
+        ends = (over & last & ~unknown)[start + 1] | over[start]
+        _check_ends(ends & ~last[start + 1], episodes[start])
+        steps = replace(rows.where(start), next_states=rows.states[start + 1], terminal=ends)
+        lost = int((unknown & kept).sum())
+        note = f"the last action of {lost} episodes has no next state in the data and was left out"
+        return steps.noted(note) if lost else steps
+
+
+def has_action(actions: NDArray[Any], *, controls: bool = False) -> NDArray[np.bool_]:
+    """Which rows have an action: numbers, and not below 0 unless they are controls ``[n]``."""
+    acted = np.isfinite(actions) & (controls | (actions >= 0))
+    return acted if acted.ndim == 1 else acted.all(axis=1)
+
+
+def numbered(labels: NDArray[Any]) -> NDArray[np.intp]:
+    """Numbers 0, 1, … for labels, in their order; -1 stays -1, which belongs to no episode."""
+    names, numbers = np.unique(labels, return_inverse=True)
+    return numbers.reshape(len(labels)).astype(np.intp) - int(len(names) > 0 and names[0] == -1)
+
+
+def _check_ends(wrong: NDArray[np.bool_], episodes: NDArray[Any]) -> None:
+    if wrong.any():
+        raise ValueError(f"episode {episodes[wrong.argmax()]} goes on after it was terminated")
 
 
 def from_episodes(
@@ -109,200 +192,259 @@ def from_episodes(
     outside: str = "refuse",
     absorb: bool = True,
 ) -> Transitions:
-    """Turn logged episodes into transitions: never across episodes, terminal states absorbing, nothing lost silently.
+    """Turn logged episodes into transitions: never across episodes, terminal states absorbing.
 
     Args:
         source: episodes: `Episode`, Minari's ``EpisodeData`` or a whole dataset, imitation's ``Trajectory``, pairs of
             states ``[T + 1, d]`` and actions ``[T]``, one of these or any iterable of them; imitation's flat
-            ``Transitions``; or `Steps`. They are known by their attributes, so that neither library is needed.
-        domain: the box the states live in; left out, the smallest box that holds the data.
-        n_actions: the number of actions; left out, the largest one seen plus one.
+            ``Transitions``; or `Steps`. They are recognised by their attributes: neither library is needed.
+        domain: the box of states; the smallest box around the data if left out.
+        n_actions: the number of actions; the largest in the data plus one if left out.
         actions: the controls behind actions 0, 1, …, if the log holds controls: each is taken for the nearest one.
-        state: observations ``[n, m]`` to states ``[n, d]``, if they differ.
-        periodic: coordinates that go around the domain.
-        outside: what to do with states beyond the domain: "refuse" with an account of them, "clip" to its edge, or
-            "drop" their transitions; either is noted.
+        state: a function from observations ``[n, m]`` to states ``[n, d]``, if they differ.
+        periodic: periodic coordinates, which are mapped into the domain.
+        outside: what to do with states outside the domain: "refuse" with an account of them, "clip" to its edge, or
+            "drop" their transitions; the last two are noted.
         absorb: add rows that lead from each terminal state to itself, one for every action.
     """
-    if outside not in OUTSIDE:
-        raise ValueError(f"{setting('outside')} must be one of {', '.join(map(repr, OUTSIDE))}, got {outside!r}")
-    declared, absorb = None if n_actions is None else as_n_actions(n_actions), as_flag(absorb, "absorb")
-    steps = gather(source)
-    if len(steps.actions) == 0:
-        raise ValueError("there are no steps in these episodes: each of them has a single state")
-    if state is not None:
-        steps = replace(steps, states=_mapped(state, steps.states), next_states=_mapped(state, steps.next_states))
-    chosen, notes = _as_choices(steps.actions, actions, declared)
-    steps = replace(steps, actions=chosen, notes=(*steps.notes, *notes))
-    d = steps.states.shape[1]
-    for name in ("states", "next_states"):
-        checked: Any = {name: as_rows(getattr(steps, name), d, name=name)}
-        steps = replace(steps, **checked)
-    around = as_axes(periodic, d)
-    if domain is not None:
-        steps = _inside(steps, as_domain(domain), around, outside)
-    elif around:
-        raise ValueError(no_circle())
-    count = (count_actions(chosen) if declared is None else declared) if actions is None else len(actions)
-    if steps.terminal.any():
-        steps = _absorbed(steps, count) if absorb else _noted(steps, f"{int(steps.terminal.sum())} terminal states")
-    return Transitions(
-        steps.states,
-        steps.actions,
-        steps.next_states,
-        domain=domain,
-        n_actions=count,
-        terminal=steps.terminal,
-        episodes=steps.episodes,
-        notes=steps.notes,
-    )
+    conversion = Conversion(domain, n_actions, actions, state, periodic, outside, absorb)  # type: ignore[arg-type]
+    return conversion.transitions(source if isinstance(source, Steps) else steps_in(source))
 
 
-def no_circle() -> str:
-    """Why a coordinate cannot go around."""
-    box = setting("domain", "((low, high), …)")
-    return f"a coordinate that goes around needs a domain to go around: write {box}"
+@dataclass(frozen=True)
+class Conversion:
+    """How logged steps become transitions; the fields are the arguments of `from_episodes`, checked."""
 
+    domain: Domain | None = None
+    n_actions: int | None = None
+    actions: tuple[tuple[float, ...], ...] | None = None
+    state: Callable[[Array], Any] | None = None
+    periodic: tuple[int, ...] = ()
+    outside: str = "refuse"
+    absorb: bool = True
 
-def gather(source: Any) -> Steps:
-    """The steps of whatever holds episodes."""
-    if isinstance(source, Steps):
-        return source
-    if all(hasattr(source, name) for name in ("obs", "acts", "next_obs", "dones")):
-        states, after, taken = _rows(source.obs), _rows(source.next_obs), np.asarray(source.acts)
-        if states.shape != after.shape or len(taken) != len(states):
-            shapes = [list(values.shape) for values in (states, taken, after)]
-            raise ValueError(f"obs, acts and next_obs must be equally long, got shapes {shapes}")
-        done = as_flags(source.dones, len(states), "dones")
-        breaks = done[:-1] | (after[:-1] != states[1:]).any(axis=1)
-        number = np.concatenate([[0], np.cumsum(breaks)]).astype(np.intp)
-        return Steps(states, taken, after, done, number)
-    found = [as_episode(source)] if _is_episode(source) else [as_episode(one) for one in _listed(source)]
-    played = [(number, episode) for number, episode in enumerate(found) if len(episode)]
-    if not played:
-        raise ValueError(f"there are no steps in these {len(found)} episodes")
-    empty = len(found) - len(played)
-    _check_alike("states", {number: _rows(episode.states).shape[1:] for number, episode in played})
-    _check_alike("actions", {number: _unboxed(episode.actions).shape[1:] for number, episode in played})
-    return Steps(
-        np.concatenate([_rows(episode.states)[:-1] for _, episode in played]),
-        np.concatenate([_unboxed(episode.actions) for _, episode in played]),
-        np.concatenate([_rows(episode.states)[1:] for _, episode in played]),
-        np.concatenate([_last(len(episode), episode.terminated) for _, episode in played]),
-        np.concatenate([np.full(len(episode), number, dtype=np.intp) for number, episode in played]),
-        (f"{empty} episodes without a step were left out",) if empty else (),
-    )
+    def __post_init__(self) -> None:
+        if self.outside not in OUTSIDE:
+            raise ValueError(
+                f"{setting('outside')} must be one of {', '.join(map(repr, OUTSIDE))}, got {shown(self.outside)}"
+            )
+        if self.state is not None and not callable(self.state):
+            raise TypeError(f"state must be a function of observations [n, m], got {shown(self.state)}")
+        domain = None if self.domain is None else as_domain(self.domain)
+        count = None if self.n_actions is None else as_n_actions(self.n_actions)
+        controls = None if self.actions is None else _as_controls(self.actions)
+        if controls is not None:
+            if count not in (None, len(controls)):
+                raise ValueError(f"actions lists {len(controls)} controls, n_actions is {count}: leave n_actions out")
+            count = as_n_actions(len(controls))
+        box = setting("domain", "((low, high), …)")
+        if domain is None and len(self.periodic):
+            raise ValueError(f"a periodic coordinate needs a domain, whose width is its period: write {box}")
+        if domain is None and self.outside != OUTSIDE[0]:
+            raise ValueError(f"{setting('outside', repr(self.outside))} needs a domain: write {box}")
+        checked = {
+            "domain": domain,
+            "n_actions": count,
+            "actions": controls,
+            "periodic": () if domain is None else as_axes(self.periodic, len(domain)),
+            "absorb": as_flag(self.absorb, "absorb"),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
 
-
-def _check_alike(name: str, shapes: dict[int, tuple[int, ...]]) -> None:
-    """Refuse episodes, by their numbers, whose states or actions have different shapes."""
-    first = next(iter(shapes))
-    other = next((number for number, shape in shapes.items() if shape != shapes[first]), None)
-    if other is not None:
-        sizes = [int(np.prod(shapes[number])) for number in (first, other)]
-        raise ValueError(
-            f"the {name} of episodes differ in their number of coordinates: {sizes[0]} in episode {first}, {sizes[1]} "
-            f"in episode {other}"
+    def transitions(self, steps: Steps) -> Transitions:
+        """The record of all steps."""
+        steps = self.apply(steps)
+        return Transitions(
+            steps.states,
+            steps.actions,
+            steps.next_states,
+            domain=self.domain,  # type: ignore[arg-type]
+            n_actions=self.n_actions,  # type: ignore[arg-type]
+            terminal=steps.terminal,
+            episodes=steps.episodes,
+            notes=steps.notes,
         )
 
+    def apply(self, steps: Steps) -> Steps:
+        """The steps as transitions, checked: states in the domain ``[n, d]``, actions 0, 1, … ``[n]``."""
+        if not len(steps):
+            raise ValueError("there are no steps in these episodes: each of them has a single state")
+        if self.state is not None:
+            ends = (_mapped(self.state, values) for values in (steps.states, steps.next_states))
+            steps = replace(steps, **dict(zip(("states", "next_states"), ends, strict=True)))  # type: ignore[arg-type]
+        actions, notes = self._choices(steps.actions)
+        is_single = steps.states.dtype == np.float32
+        d = steps.states.shape[1] if steps.states.ndim == 2 else 1
+        states, after = (as_rows(getattr(steps, name), d, name=name) for name in ("states", "next_states"))
+        steps = replace(steps, states=states, actions=actions, next_states=after).noted(*notes)
+        if self.domain is not None:
+            steps = self._inside(steps, self.domain, is_single)
+        if steps.terminal is None or not steps.terminal.any():
+            return steps
+        if not self.absorb:
+            return steps.noted(f"{int(steps.terminal.sum()):,} next states are terminal")
+        return _absorbed(steps, count_actions(actions) if self.n_actions is None else self.n_actions)
 
-def as_episode(thing: Any) -> Episode:
+    def _choices(self, logged: NDArray[Any]) -> tuple[NDArray[np.intp], list[str]]:
+        """Actions ``[n]``: as logged, or the nearest of the controls."""
+        if self.actions is None:
+            return as_actions(logged, n_actions=self.n_actions), []
+        levels, controls = np.array(self.actions), _columns(logged)
+        controls = as_rows(controls, controls.shape[1], name="actions")
+        if levels.shape[1] != controls.shape[1]:
+            raise ValueError(
+                f"the log holds controls of {controls.shape[1]} numbers, actions lists {levels.shape[1]} each"
+            )
+        distances = np.stack([np.linalg.norm(controls - level, axis=1) for level in levels], axis=1)
+        nearest, gap = distances.argmin(axis=1), distances.min(axis=1)
+        if gap.max() <= 1e-6 * max(float(np.ptp(levels)), 1e-300):
+            return nearest, []
+        return nearest, [
+            f"controls were taken for the nearest of {len(levels)} actions: {gap.mean():.3g} away on average, "
+            f"{gap.max():.3g} at most, as if that made no difference"
+        ]
+
+    def _inside(self, steps: Steps, domain: Domain, is_single: bool) -> Steps:
+        """Map periodic coordinates into the domain; refuse, clip or drop what lies outside it."""
+        if len(domain) != steps.states.shape[1]:
+            raise ValueError(
+                f"states have {steps.states.shape[1]} coordinates but the domain {describe(domain)} has {len(domain)}"
+            )
+        low, high = np.array(domain).T
+        slack = _ROUNDING * (high - low)
+        if is_single:
+            slack = np.maximum(slack, np.spacing(np.maximum(np.abs(low), np.abs(high)).astype(np.float32)))
+        ends = []
+        for values in (steps.states, steps.next_states):
+            for axis in self.periodic:
+                values = values.copy()
+                values[:, axis] = low[axis] + (values[:, axis] - low[axis]) % (high[axis] - low[axis])
+            ends.append(values)
+        inside = replace(steps, states=np.clip(ends[0], low, high), next_states=np.clip(ends[1], low, high))
+        if not any(((values < low - slack) | (values > high + slack)).any() for values in ends):
+            return inside
+        beyond = np.stack([np.maximum(np.maximum(low - values, values - high) - slack, 0.0) for values in ends])
+        leaving = np.asarray((beyond > 0).any(axis=(0, 2)))
+        account = _account(beyond, ends, domain, steps.rows)
+        if self.outside == "refuse":
+            instead = " or ".join(setting("outside", repr(word)) for word in OUTSIDE[1:])
+            raise ValueError(f"{account}; widen the domain, or write {instead}")
+        if self.outside == "clip":
+            return inside.noted(f"{account}; they were moved to its edge")
+        if leaving.all():
+            raise ValueError(f"{account}; without them nothing is left")
+        return inside.where(~leaving).noted(f"{account}; these transitions were dropped")
+
+
+def _account(beyond: Array, ends: list[Array], domain: Domain, rows: NDArray[np.intp] | None) -> str:
+    """How many transitions leave the domain, by which coordinates, and how far."""
+    count, parts = beyond.shape[1], []
+    for axis in np.flatnonzero((beyond > 0).any(axis=(0, 1))):
+        end, place = np.unravel_index(int(beyond[:, :, axis].argmax()), beyond.shape[:2])
+        number = int((beyond[:, :, axis] > 0).any(axis=0).sum())
+        row = place if rows is None else rows[place]
+        parts.append(f"{number:,} in coordinate {axis} (farthest {ends[end][place, axis]:.6g}, row {row})")
+    leaving = int((beyond > 0).any(axis=(0, 2)).sum())
+    return f"{leaving:,} of {count:,} transitions leave the domain {describe(domain)}: {', '.join(parts)}"
+
+
+def _absorbed(steps: Steps, n_actions: int) -> Steps:
+    """The steps, and rows from every terminal state to itself, which belong to no episode."""
+    assert steps.terminal is not None
+    final, count = np.repeat(steps.next_states[steps.terminal], n_actions, axis=0), int(steps.terminal.sum())
+    actions, none = np.tile(np.arange(n_actions), count), np.full(len(final), -1)
+    standing = Steps(final, actions, final, np.ones(len(final), dtype=bool), none, None, none)
+    states = f"{count:,} terminal state{'s were' if count > 1 else ' was'} made absorbing"
+    return Steps.joined([steps, standing]).noted(f"{states}, by {len(final):,} rows from each to itself")
+
+
+def steps_in(source: Any) -> Steps:
+    """The steps of episodes in memory."""
+    if all(hasattr(source, name) for name in ("obs", "acts", "next_obs", "dones")):  # imitation's flat record
+        return _flat_steps(source)
+    is_single = isinstance(source, Episode) or any(hasattr(source, name) for name in ("observations", "acts", "states"))
+    episodes = [as_episode(episode) for episode in ([source] if is_single else _listed(source))]
+    played = {number: episode for number, episode in enumerate(episodes) if len(episode)}
+    if not played:
+        raise ValueError(f"there are no steps in these {len(episodes)} episodes")
+    states = {number: _columns(episode.states) for number, episode in played.items()}
+    actions = {number: _flat(episode.actions) for number, episode in played.items()}
+    _check_alike("states", states)
+    _check_alike("actions", actions)
+    steps = Steps(
+        np.concatenate([values[:-1] for values in states.values()]),
+        np.concatenate(list(actions.values())),
+        np.concatenate([values[1:] for values in states.values()]),
+        np.concatenate(
+            [np.arange(len(e)) == len(e) - 1 if e.terminated else [False] * len(e) for e in played.values()]
+        ),
+        np.concatenate([np.full(len(episode), number, dtype=np.intp) for number, episode in played.items()]),
+    )
+    empty = len(episodes) - len(played)
+    return steps.noted(f"{empty} episodes without a step were left out") if empty else steps
+
+
+def _flat_steps(source: Any) -> Steps:
+    states, after, actions = _columns(source.obs), _columns(source.next_obs), np.asarray(source.acts)
+    if states.shape != after.shape or len(actions) != len(states):
+        shapes = [list(values.shape) for values in (states, actions, after)]
+        raise ValueError(f"obs, acts and next_obs must be equally long, got shapes {shapes}")
+    done = as_flags(source.dones, len(states), "dones")
+    breaks = done[:-1] | (after[:-1] != states[1:]).any(axis=1)
+    return Steps(states, actions, after, done, np.concatenate([[0], np.cumsum(breaks)]).astype(np.intp))
+
+
+def _check_alike(name: str, values: dict[int, NDArray[Any]]) -> None:
+    """Refuse episodes, by their numbers, whose states or actions differ in shape."""
+    first = next(iter(values))
+    for number, rows in values.items():
+        if rows.shape[1:] != values[first].shape[1:]:
+            sizes = [int(np.prod(values[episode].shape[1:])) for episode in (first, number)]
+            raise ValueError(
+                f"the {name} of episodes differ in their number of coordinates: {sizes[0]} in episode {first}, "
+                f"{sizes[1]} in episode {number}"
+            )
+
+
+def as_episode(source: Any) -> Episode:
     """An episode from what other libraries call one."""
-    if isinstance(thing, Episode):
-        return thing
-    if all(hasattr(thing, name) for name in ("observations", "actions", "terminations")):  # Minari
-        marked = np.atleast_1d(np.asarray(thing.terminations))
-        ends = as_flags(marked, len(marked), "terminations")
+    if isinstance(source, Episode):
+        return source
+    if all(hasattr(source, name) for name in ("observations", "actions", "terminations")):  # Minari
+        marks = np.atleast_1d(np.asarray(source.terminations))
+        ends = as_flags(marks, len(marks), "terminations")
         if ends[:-1].any():
             raise ValueError(f"an episode is marked as terminated at step {int(ends.argmax())} of {len(ends)}")
         over = bool(ends.size and ends[-1])
-        return Episode(_plain(thing.observations), _plain(thing.actions), over, getattr(thing, "rewards", None))
-    if all(hasattr(thing, name) for name in ("obs", "acts", "terminal")):  # imitation
-        return Episode(_plain(thing.obs), _plain(thing.acts), thing.terminal, getattr(thing, "rews", None))
-    if isinstance(thing, tuple) and len(thing) in (2, 3):
-        return Episode(*thing)
+        return Episode(_plain(source.observations), _plain(source.actions), over, getattr(source, "rewards", None))
+    if all(hasattr(source, name) for name in ("obs", "acts", "terminal")):  # imitation
+        return Episode(_plain(source.obs), _plain(source.acts), source.terminal, getattr(source, "rews", None))
+    if isinstance(source, tuple) and len(source) in (2, 3):
+        return Episode(*source)
     raise TypeError(
-        f"{type(thing).__name__} is no episode: it needs states, the last one included, and actions; write "
+        f"{type(source).__name__} is no episode: it needs states, the last one included, and actions; write "
         "certirl.Episode(states, actions, terminated)"
     )
-
-
-def split(
-    states: ArrayLike,
-    actions: ArrayLike,
-    episodes: ArrayLike,
-    *,
-    terminated: ArrayLike | None = None,
-    next_states: ArrayLike | None = None,
-    own: int | None = None,
-) -> Steps:
-    """Rows of a table as steps, each with the number of its episode ``[n]``, in order within each episode.
-
-    Without ``next_states`` the next state is the one in the next row of the episode. An episode then ends with a row
-    for its last state, whose action is missing (nan, or below 0); if it is there, nobody knows where it led, and the
-    row serves as the last state all the same.
-
-    Args:
-        states: ``[n]`` or ``[n, d]``.
-        actions: ``[n]``.
-        episodes: the number of the episode of each row ``[n]``; rows of different episodes may come mixed.
-        terminated: where an episode was terminated: at its last step or its last state ``[n]``.
-        next_states: like states, if the table has them; every row is then a step.
-        own: give the steps from the first so many rows only, of rows whose episodes come one after the other; two more
-            are enough to tell how they go on.
-    """
-    rows, number = _rows(states), as_labels(episodes, "episodes")
-    given = _with_gaps(actions, "actions")
-    over = (
-        np.zeros(len(rows), dtype=bool)
-        if terminated is None
-        else np.nan_to_num(_with_gaps(terminated, "terminated")) != 0
-    )
-    if not rows.shape[0] == len(given) == len(number) == len(over):
-        raise ValueError(f"states, actions, episodes and terminated must be equally long, got {len(rows)}, …")
-    order = np.argsort(number, kind="stable")
-    rows, given, number, over = rows[order], given[order], number[order], over[order]
-    same, mine = number[1:] == number[:-1], np.arange(len(rows)) < (len(rows) if own is None else own)
-    if next_states is not None:
-        if (over[:-1] & same).any():
-            raise ValueError(f"episode {number[:-1][over[:-1] & same][0]} goes on after it was terminated")
-        after = _rows(next_states)[order]
-        return Steps(rows[mine], given[mine], after[mine], over[mine], _numbered(number)[mine])
-    last = np.append(~same, True)
-    notes = []
-    unknown = last & np.isfinite(given) & (given >= 0)
-    if unknown[mine].any():
-        notes.append(
-            f"the last action of {int(unknown[mine].sum())} episodes has no next state in the data and was left out"
-        )
-    missing = ~last & ~(np.isfinite(given) & (given >= 0))
-    if missing.any():
-        raise ValueError(f"episode {number[missing.argmax()]} has a row without an action before its last one")
-    start = np.flatnonzero(same & mine[:-1])
-    # Marked at the last state, or at the step that led to it; an unknown next state was terminal, not this one.
-    ends = (over[1:] & last[1:] & ~unknown[1:])[start] | (over[:-1] & ~unknown[:-1])[start]
-    if (ends & ~last[1:][start]).any():
-        raise ValueError(f"episode {number[start][(ends & ~last[1:][start]).argmax()]} goes on after it was terminated")
-    return Steps(rows[start], given[start], rows[start + 1], ends, _numbered(number)[start], tuple(notes))
-
-
-def _is_episode(thing: Any) -> bool:
-    attributes = ("observations", "acts", "states")
-    return isinstance(thing, Episode) or any(hasattr(thing, name) for name in attributes)
 
 
 def _listed(source: Any) -> Iterable[Any]:
     try:
         return iter(source)
     except TypeError:
-        raise TypeError(f"{type(source).__name__} holds no episodes: it cannot be walked through") from None
+        raise TypeError(f"{type(source).__name__} holds no episodes: it cannot be iterated over") from None
 
 
-def _rows(states: Any) -> Array:
-    values = as_array(states, "states")
-    if values.ndim == 0:
-        raise ValueError(f"states must have shape [n, d], got the number {values}")
-    return values[:, None] if values.ndim == 1 else values.reshape(len(values), -1) if values.ndim > 2 else values
+def _columns(values: Any, name: str = "states") -> Array:
+    """Numbers as ``[n, d]``."""
+    rows = as_array(values, name)
+    if rows.ndim == 0:
+        raise ValueError(f"{name} must have shape [n, d], got the number {rows}")
+    return rows.reshape(len(rows), -1) if rows.ndim != 2 else rows
+
+
+def _flat(actions: NDArray[Any]) -> NDArray[Any]:
+    return actions[:, 0] if actions.ndim == 2 and actions.shape[1] == 1 else actions
 
 
 def _plain(values: Any) -> Any:
@@ -314,118 +456,19 @@ def _plain(values: Any) -> Any:
     return np.asarray(values)
 
 
-def _with_gaps(column: Any, name: str) -> Array:
-    """Numbers of which some may be missing: nan or None."""
-    try:
-        return np.asarray(column, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be numbers, nan where one is missing, got {shown(column)}") from None
+def _mapped(state: Callable[[Array], Any], observations: Array) -> Array:
+    states = as_reals(state(lend(observations)), "state(observations)").astype(np.float64)
+    if states.ndim == 0 or len(states) != len(observations):
+        raise ValueError(
+            f"state(observations) got {len(observations)} observations and returned shape {list(states.shape)}"
+        )
+    return _columns(states)
 
 
-def _unboxed(actions: NDArray[Any]) -> NDArray[Any]:
-    return actions[:, 0] if actions.ndim == 2 and actions.shape[1] == 1 else actions
-
-
-def _last(length: int, flag: bool) -> NDArray[np.bool_]:
-    flags = np.zeros(length, dtype=bool)
-    flags[-1] = flag
-    return flags
-
-
-def _numbered(labels: NDArray[Any]) -> NDArray[np.intp]:
-    return np.unique(labels, return_inverse=True)[1].reshape(len(labels)).astype(np.intp)
-
-
-def _mapped(state: Callable[[Array], Any], seen: Array) -> Array:
-    if not callable(state):
-        raise TypeError(f"state must be a function of observations [n, m], got {shown(state)}")
-    found = as_reals(state(lend(seen)), "state(observations)").astype(np.float64)
-    if found.ndim == 0 or len(found) != len(seen):
-        raise ValueError(f"state(observations) got {len(seen)} observations and returned shape {list(found.shape)}")
-    return _rows(found)
-
-
-def _as_choices(
-    logged: NDArray[Any], controls: Sequence[Any] | None, n_actions: int | None
-) -> tuple[NDArray[np.intp], list[str]]:
-    """Actions ``[n]``: as logged, or the nearest of the controls."""
-    if controls is None:
-        return as_actions(logged, n_actions=n_actions), []
+def _as_controls(controls: Any) -> tuple[tuple[float, ...], ...]:
     if isinstance(controls, str) or not isinstance(controls, Sequence | np.ndarray) or not len(controls):
         raise ValueError(
             f"actions must list the controls behind actions 0, 1, …, say [-1.0, 1.0], got {shown(controls)}"
         )
-    levels = _rows(as_array([np.ravel(control) for control in controls], "actions")).astype(np.float64)
-    if n_actions is not None and n_actions != len(controls):
-        raise ValueError(f"actions lists {len(controls)} controls and n_actions is {n_actions}: leave n_actions out")
-    given = _rows(logged)
-    given = as_rows(given, given.shape[1], name="actions")
-    if levels.shape[1] != given.shape[1]:
-        raise ValueError(f"the log holds controls of {given.shape[1]} numbers, actions lists {levels.shape[1]} each")
-    apart = np.stack([np.linalg.norm(given - level, axis=1) for level in levels], axis=1)
-    nearest, gap = apart.argmin(axis=1), apart.min(axis=1)
-    if gap.max() <= 1e-6 * max(float(np.ptp(levels)), 1e-300):
-        return nearest, []
-    told = f"controls were taken for the nearest of {len(levels)} actions: {gap.mean():.3g} away on average"
-    return nearest, [f"{told}, {gap.max():.3g} at most, as if that made no difference"]
-
-
-def _noted(steps: Steps, note: str) -> Steps:
-    return replace(steps, notes=(*steps.notes, note))
-
-
-def _inside(steps: Steps, domain: Domain, periodic: tuple[int, ...], outside: str) -> Steps:
-    """Angles brought around; what lies beyond the domain refused, clipped or dropped."""
-    if len(domain) != steps.states.shape[1]:
-        raise ValueError(f"states have {steps.states.shape[1]} coordinates, the domain {describe(domain)} does not")
-    low, high = np.array(domain).T
-    ends = []
-    for values in (steps.states, steps.next_states):
-        turned = np.array(values, dtype=np.float64)
-        for axis in periodic:
-            turned[:, axis] = low[axis] + (turned[:, axis] - low[axis]) % (high[axis] - low[axis])
-        ends.append(turned)
-    # Single precision may round a state over the edge: that is no state beyond it.
-    slack = 1e-6 * (high - low)
-    beyond = np.stack([np.maximum(np.maximum(low - values, values - high) - slack, 0.0) for values in ends])
-    rows = np.asarray((beyond > 0).any(axis=(0, 2)))
-    inside = [np.clip(values, low, high) for values in ends]
-    steps = replace(steps, states=inside[0], next_states=inside[1])
-    if not rows.any():
-        return steps
-    account = _account(beyond, ends, domain, rows)
-    if outside == "refuse":
-        instead = " or ".join(setting("outside", repr(word)) for word in OUTSIDE[1:])
-        raise ValueError(f"{account}; widen the domain, or write {instead}")
-    if outside == "clip":
-        return _noted(steps, f"{account}; they were put on its edge")
-    if rows.all():
-        raise ValueError(f"{account}; without them nothing is left")
-    kept: Any = {
-        name: getattr(steps, name)[~rows] for name in ("states", "actions", "next_states", "terminal", "episodes")
-    }
-    return _noted(replace(steps, **kept), f"{account}; these transitions were dropped")
-
-
-def _account(beyond: Array, ends: list[Array], domain: Domain, rows: NDArray[np.bool_]) -> str:
-    """How many transitions leave the domain, by which coordinates, and how far."""
-    told = []
-    for axis in np.flatnonzero((beyond > 0).any(axis=(0, 1))):
-        end, row = np.unravel_index(int(beyond[:, :, axis].argmax()), beyond.shape[:2])
-        count = int((beyond[:, :, axis] > 0).any(axis=0).sum())
-        told.append(f"{count:,} in coordinate {axis} (farthest {ends[end][row, axis]:.6g}, step {row})")
-    return f"{int(rows.sum()):,} of {len(rows):,} transitions leave the domain {describe(domain)}: {', '.join(told)}"
-
-
-def _absorbed(steps: Steps, n_actions: int) -> Steps:
-    final = np.repeat(steps.next_states[steps.terminal], n_actions, axis=0)
-    count = int(steps.terminal.sum())
-    told = f"{count:,} terminal state{'s were' if count > 1 else ' was'} made absorbing"
-    return Steps(
-        np.concatenate([steps.states, final]),
-        np.concatenate([steps.actions, np.tile(np.arange(n_actions), count)]),
-        np.concatenate([steps.next_states, final]),
-        np.concatenate([steps.terminal, np.ones(len(final), dtype=bool)]),
-        np.concatenate([steps.episodes, np.full(len(final), -1)]),
-        (*steps.notes, f"{told}, by {len(final):,} rows from each to itself"),
-    )
+    levels = _columns(as_array([np.ravel(control) for control in controls], "actions")).astype(np.float64)
+    return tuple(map(tuple, levels.tolist()))

@@ -1,111 +1,374 @@
-"""Transitions from tables that need not fit into memory: streamed, cut into chunks, surveyed, or loaded.
+"""Tables of transitions or episodes that need not fit into memory: streamed, surveyed, measured or loaded.
 
     paths = "log/*.parquet"                                    # a file, a folder, a pattern, or a list of these
     moments = certirl.tables.measure(paths, basis=certirl.Legendre(11))
 
-Parquet, CSV and npz are read (see `readers` for their columns). Files are taken in sorted order, so that results do not
-depend on the file system. Every row is checked; a bad one is an error that names its file and its row, counted from 0.
+A table has the columns ``state`` (or ``state_0``, ``state_1``, …) and ``action``. It is a table of transitions if it
+also has ``next_state`` (or ``next_state_0``, …), and every row is taken by itself. It is a table of episodes if it has
+a column ``episode``, or ``terminated`` or ``truncated`` beside next states: then ``step`` orders the rows,
+``terminated`` marks terminal states, and next states are in columns or in the rows that follow. Other columns are
+ignored. In npz files the columns are arrays ``states``, ``actions``, ``next_states``, ``episodes``, ``terminal``.
+
+Files are read in sorted order, so that results do not depend on the file system. Every row is checked; an error names
+its file and its row, counted from 0.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.data.episode_readers import marks, refuse_copies, refuse_two_formats
-from certirl.data.episode_tables import EpisodeChunk, episode_chunks, read_demonstrations, read_episodes
+from certirl.data.episodes import Conversion, Steps, has_action, numbered
+from certirl.data.formats import (
+    WHOLE,
+    Cells,
+    Paths,
+    Section,
+    Table,
+    Wanted,
+    find_files,
+    fingerprint,
+    in_file,
+    missing,
+    open_table,
+    separator_hint,
+)
 from certirl.data.moments import Moments, Source, check_repeats, of_chunk
-from certirl.data.readers import Batch, Paths, batches, count_rows, extremes, find_files, fingerprint, layout, runs
 from certirl.data.simulator import CHUNK
-from certirl.data.transitions import Piece, Transitions, as_episode_numbers, by_action, join_episodes, join_terminal
+from certirl.data.transitions import Piece, Transitions, by_action, join_episodes, join_terminal
 from certirl.functions.bases import Basis, as_basis
 from certirl.ground.domain import (
-    MOST_ACTIONS,
     Array,
     Domain,
     as_actions,
     as_domain,
-    as_n_actions,
-    as_rows,
-    as_states,
+    count_actions,
     describe,
     no_box,
 )
-from certirl.ground.doors import as_count, as_flag, as_flags, setting
+from certirl.ground.doors import as_count, as_flag, by_door, setting
 from certirl.ground.progress import Report, watched_stream
 from certirl.ground.work import fold, on
 
-__all__ = [
-    "chunks",
-    "measure",
-    "read_demonstrations",
-    "read_episodes",
-    "read_transitions",
-    "stream",
-    "stream_episodes",
-    "survey",
-]
+__all__ = ["measure", "read", "read_demonstrations", "stream", "survey"]
 
-ROWS = 2**18  # of a batch: some ten megabytes, however large the files are
-EPISODE_ROWS = 2**16  # more is kept of a row until it is a step
+ROWS = 2**18  # of a batch: some ten megabytes
+EPISODE_ROWS = 2**16  # of a batch of episodes, which takes more memory for each row
+EPISODE = ("episode", "episode_id", "episode_index", "trajectory", "trajectory_id")  # usual names of the column
+ENDS = ("terminated", "truncated")
+_AHEAD = 2  # rows after a batch: the state that its last step leads to, and whether the episode ended there
+_FEW_ACTIONS = 100  # up to which the largest action is the number of actions, whichever of them occur
+_HEAD = 64  # rows that are compared to recognise the same data in two formats
+
+
+class Columns(NamedTuple):
+    """What the columns of a table mean; None or empty for those that it does not have.
+
+    Attributes:
+        states, next_states: one or more columns.
+        action: the column of actions.
+        episode: the column that says which episode a row is from.
+        terminated, truncated: where an episode ended.
+        step: the order within an episode.
+        by_episode: rows are steps of episodes; False if every row is taken by itself.
+        dimension: the number of coordinates of a state.
+    """
+
+    states: tuple[str, ...]
+    next_states: tuple[str, ...]
+    action: str
+    episode: str | None
+    terminated: str | None
+    truncated: str | None
+    step: str | None
+    by_episode: bool
+    dimension: int
+
+    @property
+    def by_ends(self) -> bool:
+        """Only their ends tell episodes apart."""
+        return self.episode is None and bool(self.terminated or self.truncated)
+
+    @property
+    def wanted(self) -> Wanted:
+        """The columns to read."""
+        may_miss_actions = self.by_episode or not self.next_states
+        step = self.step if self.by_episode else None
+        ends = [self.terminated, self.truncated if self.by_ends else None]
+        numbers = (*self.states, *self.next_states, step, None if may_miss_actions else self.action)
+        optional = (self.action if may_miss_actions else None, *ends)
+        return Wanted(tuple(filter(None, numbers)), tuple(filter(None, optional)), self.episode)
+
+    def only_transitions(self) -> Columns:
+        """The same without what is known about episodes."""
+        return self._replace(episode=None, terminated=None, truncated=None)
+
+    def __str__(self) -> str:
+        after = "next states in columns of their own" if self.next_states else "next states from the rows that follow"
+        ends = "terminal where terminated says so" if self.terminated else "no state known to be terminal"
+        by_ends = f"a new episode after each row with {' or '.join(name for name in ENDS if getattr(self, name))}"
+        which = by_ends if self.by_ends else f"one episode for each value of the column {self.episode}"
+        return f"{which}; {after}; {ends}"
+
+
+def recognise(table: Table, *, episode_column: str | None = None, demonstrations: bool = False) -> Columns:
+    """Tell by their names what the columns of a table mean.
+
+    Args:
+        table: the table.
+        episode_column: the column that says which episode a row is from; a usual name if None; "" to take every row by
+            itself, although episodes are known.
+        demonstrations: only states and actions are needed.
+    """
+    names = table.names
+    states, after = _coordinates(names, "state"), _coordinates(names, "next_state")
+    usual = next((name for name in EPISODE if name in names), None)
+    ends = [name if name in names else None for name in ENDS]
+    step = "step" if "step" in names else None
+    by_episode = not demonstrations and (bool(episode_column) or (episode_column is None and any((usual, *ends))))
+    episode = episode_column or usual
+    complete = bool(states) and "action" in names and (not episode_column or episode_column in names)
+    if by_episode:
+        complete &= len(after) in (0, len(states)) and bool(episode or after)
+    elif not demonstrations:
+        complete &= len(after) == len(states)
+    if not complete:
+        raise ValueError(_incomplete(table, episode_column, by_episode, demonstrations))
+    unclear = sorted({"done", "dones"} & set(names))
+    if by_episode and unclear and ends[0] is None:
+        raise ValueError(
+            f"the column {unclear[0]} does not say whether an episode was terminated or cut off: call it terminated, "
+            "or leave it out if no state is terminal"
+        )
+    after = () if demonstrations else after
+    columns = Columns(states, after, "action", episode, ends[0], ends[1], step, by_episode, table.coordinates(states))
+    twice = [name for name in columns.wanted.names if names.count(name) > 1]
+    if twice:
+        raise ValueError(f"it has more than one column {twice[0]}")
+    return columns
+
+
+def _coordinates(names: Sequence[str], name: str) -> tuple[str, ...]:
+    """``name`` if there is such a column, else ``name_0, name_1, …``, of which none may be missing."""
+    numbers = sorted(int(other[len(name) + 1 :]) for other in names if re.fullmatch(rf"{name}_[0-9]+", other))
+    if name in names:
+        if numbers:
+            raise ValueError(f"it has both a column {name} and a column {name}_{numbers[0]}: remove or rename one")
+        return (name,)
+    absent = next((number for number in range(len(numbers)) if number not in numbers), None)
+    if absent is not None:
+        raise ValueError(f"it has a column {name}_{numbers[-1]} but none {name}_{absent}")
+    return tuple(f"{name}_{number}" for number in range(len(numbers)))
+
+
+def _incomplete(table: Table, episode_column: str | None, by_episode: bool, demonstrations: bool) -> str:
+    """What is missing, in a sentence."""
+    columns = "state (or state_0, …) and action"
+    if by_episode:
+        needs = f"a table of episodes needs the columns {episode_column or EPISODE[0]}, {columns}"
+    elif demonstrations:
+        needs = f"demonstrations need the columns {columns}"
+    else:
+        needs = (
+            "it needs the columns state, action, next_state (or state_0, …, next_state_0, …), or a column episode and "
+            "the next state in the next row"
+        )
+    return f"{needs}{table.hint}; it has {', '.join(table.names) or 'no header'}{separator_hint(table.names)}"
+
+
+def _rows(table: Table, columns: Columns, rows: int, section: Section = WHOLE) -> Iterator[Steps]:
+    """Read a section of a table in batches of at most ``rows`` rows."""
+    first, ended = section.first, 0
+    for cells in table.batches(columns.wanted, rows, section):
+        for name in (*columns.wanted.numbers, *filter(None, [columns.episode])):
+            _check_present(cells[name], name, first)
+        ends = {name: _flags(cells[name], name, first) for name in ENDS if name in cells}
+        episodes = None if columns.episode is None else cells[columns.episode]
+        if columns.by_ends:
+            over = np.any(list(ends.values()), axis=0)
+            episodes = ended + np.cumsum(over) - over
+            ended += int(over.sum())
+        actions = cells[columns.action]
+        yield Steps(
+            _side_by_side(cells, columns.states),
+            actions[:, 0] if actions.ndim == 2 and actions.shape[1] == 1 else actions,
+            _side_by_side(cells, columns.next_states) if columns.next_states else None,
+            ends.get("terminated"),
+            episodes,
+            cells[columns.step] if columns.by_episode and columns.step else None,
+            np.arange(first, first + len(actions)),
+        )
+        first += len(actions)
+    if first == 0:
+        raise ValueError("there are no rows in it; leave it out")
+
+
+def _side_by_side(cells: Cells, names: tuple[str, ...]) -> Array:
+    values = np.stack([cells[name] for name in names], axis=1) if len(names) > 1 else cells[names[0]]
+    return values[:, None] if values.ndim == 1 else values
+
+
+def _check_present(values: NDArray[Any], name: str, first: int) -> None:
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        rows = np.isfinite(values).reshape(len(values), -1).all(axis=1)
+        raise ValueError(missing(name, first + int(rows.argmin())))
+
+
+def _flags(values: NDArray[Any], name: str, first: int) -> NDArray[np.bool_]:
+    """Truth values ``[n]``; what is missing is False."""
+    flags = np.nan_to_num(values)
+    other = (flags != 0) & (flags != 1)
+    if other.any():
+        row = int(other.argmax())
+        raise ValueError(f"{name} must be True or False, got {flags[row]:g} in row {first + row}")
+    return flags != 0
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """A part of the data that can be sent elsewhere and read there: it names its rows and holds none of them.
+    """Rows of a table as a small record that can be sent elsewhere and read there.
 
     Attributes:
-        file: where they are.
-        domain: the box they must lie in.
-        n_actions: the number of actions they must keep to.
-        rows: how many are in memory at a time, at most (a whole file for npz).
-        first: the number of the first row.
-        groups: the row groups (Parquet), from the first up to but not including the second; None for the whole file.
-        folder: from where the name of the file was given: a worker elsewhere starts there.
+        file: where the rows are.
+        columns: what its columns mean.
+        conversion: how the rows become transitions.
+        rows: how many are in memory at a time, at most (all of an npz file).
+        section: which rows.
+        folder: the folder that the name of the file is relative to.
     """
 
     file: str
-    domain: Domain
-    n_actions: int
+    columns: Columns
+    conversion: Conversion
     rows: int = ROWS
-    first: int = 0
-    groups: tuple[int, int] | None = None
+    section: Section = WHOLE
     folder: str = field(default_factory=os.getcwd, repr=False)
 
+    @property
+    def domain(self) -> Domain:
+        """The box of states."""
+        assert self.conversion.domain is not None
+        return self.conversion.domain
+
+    @property
+    def n_actions(self) -> int:
+        """The number of actions."""
+        assert self.conversion.n_actions is not None
+        return self.conversion.n_actions
+
+    def table(self) -> Table:
+        """The table that holds its rows."""
+        return open_table(Path(self.file) if self.folder == os.getcwd() else Path(self.folder, self.file))
+
     def pieces(self) -> Iterator[Piece]:
-        """Its rows, checked, one action at a time: those of a batch are sorted by action, in order otherwise."""
-        file = Path(self.file) if self.folder == os.getcwd() else Path(self.folder, self.file)
-        groups = None if self.groups is None else range(*self.groups)
-        for batch in batches(file, self.rows, groups, self.first):
-            states, actions, next_states = _checked(batch, file, self.domain, self.n_actions)
-            yield from by_action(states, actions, next_states, CHUNK)
+        """The transitions that begin in its rows, those of a batch sorted by action, otherwise in their order."""
+        with in_file(self.file):
+            for steps in self.steps():
+                found = self.conversion.apply(steps)
+                yield from by_action(found.states, found.actions, found.next_states, CHUNK)
+
+    def steps(self) -> Iterator[Steps]:
+        """The steps that begin in its rows, in batches and before conversion."""
+        table, controls = self.table(), self.conversion.actions is not None
+        if not self.columns.by_episode:
+            for rows in _rows(table, self.columns, self.rows, self.section):
+                _check_actions(rows, self.conversion)
+                yield rows
+            return
+        for rows, begun in self._windows(table):
+            _check_order(rows)
+            _check_actions(rows.where(slice(0, begun)), self.conversion)
+            steps = rows.by_episode(begun=begun, controls=controls)
+            if len(steps):
+                yield steps
+
+    def _windows(self, table: Table) -> Iterator[tuple[Steps, int]]:
+        """Its rows in batches, each with the two rows after it, and the number of rows without these."""
+        held: list[Steps] = []
+        for batch in _rows(table, self.columns, self.rows, self.section):
+            window = Steps.joined([*held, batch])
+            begun = max(len(window) - _AHEAD, 0)
+            if begun:
+                yield window, begun
+            held = [window.where(slice(begun, None))]
+        if held:
+            begun, following = len(held[0]), table.following(self.section)
+            for batch in () if following is None else _rows(table, self.columns, _AHEAD, following):
+                held.append(batch)
+                if sum(map(len, held)) >= begun + _AHEAD:
+                    break
+            yield Steps.joined(held), begun
+
+
+def _check_actions(rows: Steps, conversion: Conversion) -> None:
+    """Refuse, by its row in the file, what is neither missing nor an action."""
+    if conversion.actions is None and rows.rows is not None:
+        may_miss = rows.next_states is None
+        actions = np.where(has_action(rows.actions), rows.actions, 0.0) if may_miss else rows.actions
+        as_actions(actions, n_actions=conversion.n_actions, first=int(rows.rows[0]))
+
+
+def _check_order(rows: Steps) -> None:
+    """Refuse episodes that come back, and steps out of order: a stream cannot sort them."""
+    assert rows.episodes is not None and rows.rows is not None
+    same = rows.episodes[1:] == rows.episodes[:-1]
+    back = rows.episodes[1:] < rows.episodes[:-1]
+    if rows.step is not None:
+        back |= same & (rows.step[1:] <= rows.step[:-1])
+    if back.any():
+        row = rows.rows[int(back.argmax()) + 1]
+        raise ValueError(
+            f"row {row} belongs before the row above it, and a stream takes episodes in the order of the table: sort "
+            f"the table by episode and step{by_door(', or load it with certirl.tables.read', '')}"
+        )
+
+
+@dataclass(frozen=True)
+class FileStream:
+    """The transitions of tables as a stream, from one chunk after the other."""
+
+    parts: tuple[Chunk, ...]
+
+    def __iter__(self) -> Iterator[Piece]:
+        return (piece for chunk in self.parts for piece in chunk.pieces())
+
+    def chunks(self) -> tuple[Chunk, ...]:
+        """Parts that can be read independently."""
+        return self.parts
+
+    @property
+    def files(self) -> list[str]:
+        """The files, in their order."""
+        return list(dict.fromkeys(chunk.file for chunk in self.parts))
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What a first look at the files tells.
+    """The extent of the data in tables.
 
     Attributes:
-        files: in the order they are read.
-        counts: rows of each file.
+        files: in the order in which they are read.
+        counts: transitions in each file.
         low, high: the smallest and largest value of each coordinate, over states and next states.
-        largest_action: that was taken.
+        actions: those that occur, in order; the largest alone where only the statistics of the files were read.
     """
 
     files: tuple[str, ...]
     counts: tuple[int, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
-    largest_action: int
+    actions: tuple[int, ...]
 
     @property
     def rows(self) -> int:
@@ -113,320 +376,324 @@ class Survey:
         return sum(self.counts)
 
     @property
-    def _named(self) -> str:
-        return f"{self.files[0]}{' …' * (len(self.files) > 1)}: "
-
-    @property
     def domain(self) -> Domain:
-        """The smallest box that holds the data."""
+        """The smallest box around the data."""
         if any(low >= high for low, high in zip(self.low, self.high, strict=True)):
             raise ValueError(no_box())
         return as_domain(list(zip(self.low, self.high, strict=True)))
 
     @property
     def n_actions(self) -> int:
-        """The largest action seen plus one."""
-        if self.largest_action >= MOST_ACTIONS:
-            raise ValueError(
-                f"{self._named}action {self.largest_action} is above {MOST_ACTIONS - 1}, the largest possible: "
-                "number the actions 0, 1, …"
-            )
-        if self.largest_action >= self.rows:
-            raise ValueError(
-                f"{self._named}there is an action {self.largest_action} in only {self.rows} transitions: number the "
-                "actions 0, 1, …"
-            )
-        return self.largest_action + 1
+        """The largest action plus one."""
+        with in_file(*self.files):
+            if self.actions[-1] >= self.rows:
+                raise ValueError(
+                    f"there is an action {self.actions[-1]} in only {self.rows} transitions: number the actions 0, 1, …"
+                )
+            return count_actions(np.array(self.actions))
 
     def __str__(self) -> str:
         box = describe(tuple(zip(self.low, self.high, strict=True)))
         files = f"{len(self.files)} file{'s' * (len(self.files) != 1)}"
-        return f"{self.rows:,} transitions in {files}, states in {box}, actions 0 … {self.largest_action}"
+        return f"{self.rows:,} transitions in {files}, states in {box}, actions 0 … {self.actions[-1]}"
 
 
-def survey(paths: Paths, *, rows: int = ROWS) -> Survey:
-    """Find the bounding box, the largest action and the number of rows.
+def survey(paths: Paths, *, episode_column: str | None = None, rows: int | None = None) -> Survey:
+    """Find the smallest box around the data, the actions and the number of transitions.
 
-    Parquet files usually keep the smallest and largest value of each row group, and then this takes no time; other
-    files are read through once, in batches.
+    Parquet files usually contain the smallest and largest value of each row group, and then no row is read unless it is
+    a table of episodes; other files are read once, in batches.
 
     Args:
         paths: a file, a folder, a glob pattern, or a list of these.
+        episode_column: as in `read`.
         rows: how many to hold in memory at a time.
     """
-    files = find_files(paths)
-    _check_alike(files)
-    counts: list[int] = []
-    lows: list[Array] = []
-    highs: list[Array] = []
-    for file in files:
-        count, low, high = _extent(file, as_count(rows, "rows", meaning="a positive whole number"))
-        if lows and len(low) != len(lows[0]):  # npz tells only now
-            raise ValueError(_unlike(files[0], len(lows[0]) // 2, file, len(low) // 2))
-        counts.append(count)
-        lows.append(low)
-        highs.append(high)
-    low, high = np.min(lows, axis=0), np.max(highs, axis=0)
-    d = len(low) // 2
-    return Survey(
-        files=tuple(map(str, files)),
-        counts=tuple(counts),
-        low=tuple(np.minimum(low[:d], low[d + 1 :]).tolist()),
-        high=tuple(np.maximum(high[:d], high[d + 1 :]).tolist()),
-        largest_action=int(high[d]),
-    )
+    return _surveyed(_chunks(find_files(paths), Conversion(), episode_column, rows))
 
 
-def chunks(paths: Paths, *, domain: Any = None, n_actions: int | None = None, rows: int = ROWS) -> list[Chunk]:
-    """Cut the data into parts that can be read independently; one after the other they are the stream.
+def stream(paths: Paths, *, episode_column: str | None = None, rows: int | None = None, **settings: Any) -> FileStream:
+    """Tables as pieces of one action each, never more in memory than a batch; `measure` takes it.
 
-    A Parquet file is cut at its row groups, as few as make up ``rows`` rows; CSV and npz files are one chunk each. A
-    batch of Parquet or CSV has at most ``rows`` rows, however large the chunk; npz files can neither be read in parts
-    nor mapped into memory, being archives, so that each must fit.
+    A Parquet file is cut into chunks at its row groups, as few as make up ``rows`` rows; other files are one chunk.
+    Batches have at most ``rows`` rows, but an npz file cannot be read in parts. The steps of episodes continue across
+    batches and row groups. A table of episodes must be sorted: one episode after the other, with ascending numbers or
+    with names that do not come back, and by step within each.
 
     Args:
         paths: a file, a folder, a glob pattern, or a list of these.
-        domain: the box the states live in; the smallest box around the data, by `survey`, if left out.
-        n_actions: the number of actions; the largest seen plus one, by `survey`, if left out.
-        rows: of a batch.
+        episode_column: as in `read`.
+        rows: of a batch; 2¹⁸ if left out, 2¹⁶ of episodes.
+        **settings: what to make of the rows, as in `from_episodes`: domain, n_actions, actions, state, periodic,
+            outside, absorb. A domain or a number of actions that is left out is found by `survey`. A stream does not
+            count the states that it clips, nor last actions without a next state.
     """
-    files, rows = find_files(paths), as_count(rows, "rows", meaning="a positive whole number")
-    if domain is None or n_actions is None:
-        seen = survey(files, rows=rows)
-        domain = seen.domain if domain is None else domain
-        n_actions = seen.n_actions if n_actions is None else n_actions
-    domain, n_actions = as_domain(domain), as_n_actions(n_actions)
-    found = []
-    for file, groups in zip(files, _check_alike(files, domain), strict=True):
-        found += [Chunk(str(file), domain, n_actions, rows, first, run) for first, run in runs(groups, rows)]
-    return found
+    conversion = Conversion(**settings)
+    if conversion.outside == "drop":
+        other = by_door("use read", "remove those rows before")
+        raise ValueError(f"a stream cannot say what it dropped: write {setting('outside', repr('clip'))}, or {other}")
+    chunks = _chunks(find_files(paths), conversion, episode_column, rows)
+    if conversion.domain is None or conversion.n_actions is None:
+        if conversion.state is not None:
+            raise ValueError("with state= the domain and n_actions must be given: pass domain=((low, high), …)")
+        extent = _surveyed(chunks)
+        domain = extent.domain if conversion.domain is None else conversion.domain
+        count = extent.n_actions if conversion.n_actions is None else conversion.n_actions
+        conversion = replace(conversion, domain=domain, n_actions=count)
+        chunks = [replace(chunk, conversion=conversion) for chunk in chunks]
+    return FileStream(tuple(chunks))
 
 
-@dataclass(frozen=True)
-class Chunks:
-    """Chunks one after the other, as a stream."""
-
-    parts: tuple[Chunk | EpisodeChunk, ...]
-
-    def __iter__(self) -> Iterator[Piece]:
-        return (piece for chunk in self.parts for piece in chunk.pieces())
-
-    def chunks(self) -> tuple[Chunk | EpisodeChunk, ...]:
-        """Themselves."""
-        return self.parts
-
-
-def stream(paths: Paths, *, domain: Any = None, n_actions: int | None = None, rows: int = ROWS) -> Chunks:
-    """Tables as pieces of one action each; walking through them never holds more than a batch (see `chunks`)."""
-    return Chunks(tuple(chunks(paths, domain=domain, n_actions=n_actions, rows=rows)))
-
-
-def stream_episodes(
-    paths: Paths,
-    *,
-    domain: Any = None,
-    n_actions: int | None = None,
-    rows: int = EPISODE_ROWS,
-    episode_column: str | None = None,
-    **settings: Any,
-) -> Chunks:
-    """Tables of episodes as pieces of one action each, never more in memory than a batch; `measure` takes it.
-
-    Pairs of states are found across batches and row groups, never across episodes. The rows must be sorted: one episode
-    after the other, with ascending numbers or with names that do not come back, and by step within each.
+def read(paths: Paths, *, episode_column: str | None = None, **settings: Any) -> Transitions:
+    """Load tables of transitions or episodes into memory.
 
     Args:
-        paths: a CSV or Parquet file, a folder, a glob pattern, or a list of these.
-        domain: the box the states live in; the smallest box around the data, found by reading it once, if left out.
-        n_actions: the number of actions; the largest seen plus one, found likewise, if left out.
-        rows: of a batch.
-        episode_column: which episode a row is from; ``episode`` or another usual name if left out.
-        **settings: what to make of the steps, as in `from_episodes`: actions, state, periodic, outside, absorb. Nobody
-            counts what a stream clips, nor last actions that led nowhere known.
+        paths: a file, a folder, a glob pattern, or a list of these.
+        episode_column: the column that says which episode a row is from; ``episode`` or another usual name if left out.
+            With "" every row is taken by itself: episodes and terminal states that the table knows of are kept, since
+            no proof can rest on two steps of an episode, but no absorbing rows are added. Otherwise episodes may come
+            mixed, and never continue in another file.
+        **settings: what to make of the rows, as in `from_episodes`: domain, n_actions, actions, state, periodic,
+            outside, absorb.
     """
-    box: dict[str, Any] = {"domain": domain, "n_actions": n_actions}
-    return Chunks(
-        tuple(
-            episode_chunks(
-                paths,
-                **box,
-                rows=as_count(rows, "rows", meaning="a positive whole number"),
-                episode_column=episode_column,
-                **settings,
-            )
-        )
+    conversion, files = Conversion(**settings), find_files(paths)
+    refuse_copies(files)
+    if episode_column == "":
+        conversion = replace(conversion, absorb=False)
+    parts = []
+    for file, table, columns in _recognised(files, episode_column, conversion):
+        with in_file(file):
+            parts.append(_loaded(table, columns, conversion))
+    try:
+        return conversion.transitions(_joined(parts))
+    except ValueError as problem:
+        for file, steps in zip(files, parts, strict=True):
+            with in_file(file):
+                if len(steps):
+                    conversion.apply(steps)  # finds the file, if the fault is in one of them
+        raise ValueError(f"{files[0]}{' …' * (len(files) > 1)}: {problem}") from None
+
+
+def read_demonstrations(
+    paths: Paths, *, episode_column: str | None = None
+) -> tuple[Array, NDArray[np.float64], NDArray[np.intp] | None]:
+    """States ``[n, d]`` and the expert's actions there ``[n]``; episodes ``[n]`` if every file has them, else None.
+
+    Args:
+        paths: tables with the columns state (or state_0, …) and action; rows without an action are left out.
+        episode_column: the column that says which episode a row is from; ``episode`` or another usual name if left out.
+    """
+    files, parts = find_files(paths), []
+    refuse_copies(files)
+    for file, table, columns in _recognised(files, episode_column, Conversion(), demonstrations=True):
+        with in_file(file):
+            rows = Steps.joined(list(_rows(table, columns, ROWS)))
+            rows = rows.where(has_action(rows.actions))
+            if not len(rows):
+                raise ValueError("there are no demonstrations in it")
+            parts.append(rows)
+    unknown = any(rows.episodes is None for rows in parts)
+    numbers = [None if unknown or rows.episodes is None else numbered(rows.episodes) for rows in parts]
+    return (
+        np.concatenate([rows.states for rows in parts]).astype(np.float64),
+        np.concatenate([rows.actions for rows in parts]).astype(np.float64),
+        join_episodes(numbers, [len(rows) for rows in parts]),
     )
 
 
 def measure(
-    paths: Paths | Chunks,
+    paths: Paths | FileStream,
     *,
     basis: Basis,
     columns: int | None = None,
-    domain: Any = None,
-    n_actions: int | None = None,
-    rows: int = ROWS,
+    rows: int | None = None,
+    episode_column: str | None = None,
     allow_repeats: bool = False,
     progress: bool | Report | None = None,
     map: Any = None,
+    **settings: Any,
 ) -> Moments:
     """Sum the products of basis functions over tables (Algorithm 1, step 4), in memory that does not grow with them.
 
     Args:
-        paths: a file, a folder, a glob pattern, or a list of these; or what `stream` or `stream_episodes` gave.
+        paths: a file, a folder, a glob pattern, or a list of these; or what `stream` returned.
         basis: the row basis φ; placed on the domain.
         columns: how many of its functions describe the state, k_s; all of them if left out.
-        domain: the box the states live in; the smallest box around the data if left out.
-        n_actions: the number of actions; the largest seen plus one if left out.
-        rows: how many to hold in memory at a time.
-        allow_repeats: let a file and its copy both count.
+        rows: as in `stream`.
+        episode_column: as in `read`.
+        allow_repeats: count a file and its copy both.
         progress: True, False, a function ``(done, total)``, or None for a line if standard error is a terminal.
         map: where to work: a number of threads, a Dask client, an executor; threads on all cores if left out.
+        **settings: as in `stream`: domain, n_actions, and others.
     """
-    if isinstance(paths, Chunks) and not (domain is n_actions is None):
-        raise ValueError("a stream knows its domain and its actions: leave domain and n_actions out here")
-    box: dict[str, Any] = {"domain": domain, "n_actions": n_actions}
-    plan = paths.parts if isinstance(paths, Chunks) else chunks(paths, **box, rows=rows)
-    basis, repeats = as_basis(basis).on(plan[0].domain), as_flag(allow_repeats, "allow_repeats")
+    if isinstance(paths, FileStream):
+        if settings:
+            raise ValueError(f"a stream has its settings already: leave {' and '.join(settings)} out here")
+        data = paths
+    else:
+        data = stream(paths, episode_column=episode_column, rows=rows, **settings)
+    basis = as_basis(basis).on(data.parts[0].domain)
     narrow = basis.resized(basis.size if columns is None else as_count(columns, "columns"))
     if narrow.size > basis.size:
         most = f"the {basis.size} functions of the basis"
         raise ValueError(f"{setting('columns')} must lie between 1 and {most}, got {columns}")
-    files = list(dict.fromkeys(chunk.file for chunk in plan))
-    fingerprints = {file: fingerprint(Path(file)) for file in files}
-    if not repeats:
-        check_repeats(fingerprints.items())
-        refuse_two_formats([Path(file) for file in files])
-    shown = sys.stderr.isatty() if progress is None else progress is not False
-    total = sum(count_rows(Path(file)) for file in files) if shown else 0
-    data = watched_stream(Chunks(tuple(plan)), total, progress if shown else False)
+    files = [Path(file) for file in data.files]
+    fingerprints = refuse_copies(files, allow_repeats=as_flag(allow_repeats, "allow_repeats"))
+    is_watched = sys.stderr.isatty() if progress is None else progress is not False
+    total = sum(open_table(file).count() for file in files) if is_watched else 0
+    watched = watched_stream(data, total, progress if is_watched else False)
     with on(map):
-        moments = fold(partial(_measured, basis, narrow, fingerprints), data.chunks())
-    rows_of: Counter[tuple[str, str]] = Counter()
+        moments = fold(partial(_measured, basis, narrow, fingerprints), watched.chunks())
+    counts: Counter[tuple[str, str]] = Counter()
     for source in moments.sources:
-        rows_of[source.name, source.mark] += source.rows
-    return replace(moments, sources=tuple(Source(name, count, mark) for (name, mark), count in rows_of.items()))
+        counts[source.name, source.mark] += source.rows
+    return replace(moments, sources=tuple(Source(name, count, mark) for (name, mark), count in counts.items()))
 
 
-def _measured(rows: Basis, columns: Basis, marks: dict[str, str], chunk: Chunk | EpisodeChunk) -> Moments:
-    """The moments of one chunk, which say where they are from."""
+def _measured(rows: Basis, columns: Basis, fingerprints: dict[str, str], chunk: Chunk) -> Moments:
+    """The moments of one chunk, with the file that they are from."""
     moments = of_chunk(rows, columns, chunk.n_actions, chunk)
-    source = Source(Path(chunk.file).name, int(moments.counts.sum()), marks[chunk.file])
+    source = Source(Path(chunk.file).name, int(moments.counts.sum()), fingerprints[chunk.file])
     return replace(moments, sources=(source,))
 
 
-def read_transitions(paths: Paths, *, domain: Any = None, n_actions: int | None = None) -> Transitions:
-    """Load logged transitions into memory, from Parquet, CSV or npz.
-
-    Where the files say which episode a row is from and which next states are terminal (see `episode_readers`), that is
-    kept: no proof rests on the steps of an episode. `read_episodes` makes more of it.
+def refuse_copies(files: Sequence[Path], *, allow_repeats: bool | None = None) -> dict[str, str]:
+    """Refuse files that hold the same data, byte for byte or in two formats; the fingerprint of each.
 
     Args:
-        paths: a file, a folder, a glob pattern, or a list of these.
-        domain: the box the states live in; the smallest box around the data if left out.
-        n_actions: the number of actions; the largest seen plus one if left out.
+        files: the files.
+        allow_repeats: True to accept copies; None where the caller has no such setting.
     """
-    files, box = find_files(paths), None if domain is None else as_domain(domain)
-    count = None if n_actions is None else as_n_actions(n_actions)
-    refuse_copies(files)
-    _check_alike(files, box)
-    parts, lengths = [], []
+    fingerprints = {str(file): fingerprint(file) for file in files}
+    if allow_repeats:
+        return fingerprints
+    check_repeats(fingerprints.items(), can_allow=allow_repeats is not None)
+    if len({file.suffix.lower() for file in files}) > 1:
+        heads: dict[Any, Path] = {}
+        for file in files:
+            other = heads.setdefault(_head(file), file)
+            if other.suffix.lower() != file.suffix.lower():
+                raise ValueError(
+                    f"the same data would count twice: {other} and {file} begin with the same rows; leave one out"
+                )
+    return fingerprints
+
+
+def _head(file: Path) -> Any:
+    """States and actions of the first rows to six digits; the name of a file that cannot be read."""
+    try:
+        table = open_table(file)
+        rows = next(_rows(table, recognise(table, demonstrations=True), _HEAD)).where(slice(0, _HEAD))
+        numbers = np.concatenate([rows.states.reshape(-1), rows.actions.reshape(-1)])
+        return tuple(f"{number:.6g}" for number in numbers.astype(np.float64))
+    except (OSError, ValueError, TypeError):
+        return str(file)  # reading it says what is wrong
+
+
+def _recognised(
+    files: Sequence[Path], episode_column: str | None, conversion: Conversion, *, demonstrations: bool = False
+) -> list[tuple[Path, Table, Columns]]:
+    """Look at the columns of every file before reading any."""
+    found: list[tuple[Path, Table, Columns]] = []
     for file in files:
-        found = [_checked(batch, file, box, count) for batch in batches(file, ROWS)]
-        parts += found
-        lengths.append(sum(len(actions) for _, actions, _ in found))
-    if len({states.shape[1] for states, _, _ in parts}) > 1:
-        raise ValueError(f"{files[0]} and the files after it differ in the number of coordinates of a state")
-    states, actions, next_states = (np.concatenate(column) for column in zip(*parts, strict=True))
-    known = [_marks(file, length) for file, length in zip(files, lengths, strict=True)]
-    try:
-        return Transitions(
-            states,
-            actions,
-            next_states,
-            domain=domain,
-            n_actions=count,  # type: ignore[arg-type]
-            episodes=join_episodes([episodes for episodes, _ in known], lengths),
-            terminal=join_terminal([terminal for _, terminal in known]),
-        )
-    except ValueError as problem:
-        raise ValueError(f"{files[0]}{' …' * (len(files) > 1)}: {problem}") from None
-
-
-def _marks(file: Path, length: int) -> tuple[NDArray[np.intp] | None, NDArray[np.bool_] | None]:
-    """What a file says about episodes and terminal states, checked."""
-    try:
-        episodes, terminal = marks(file, ROWS)
-        if episodes is not None:
-            episodes = as_episode_numbers(episodes)
-            if len(episodes) != length:
-                raise ValueError(f"episodes must be {length} numbers, one for each row, got {len(episodes)}")
-        return episodes, None if terminal is None else as_flags(terminal, length, "terminal")
-    except ValueError as problem:
-        raise ValueError(f"{file}: {problem}") from None
-
-
-def _check_alike(files: Sequence[Path], domain: Domain | None = None) -> list[tuple[int, ...]]:
-    """Look at the head or foot of every file before reading any; the rows of their row groups."""
-    layouts = [layout(file) for file in files]
-    known = [(file, one.coordinates) for file, one in zip(files, layouts, strict=True) if one.coordinates]
-    for file, coordinates in known:
-        if coordinates != known[0][1]:
-            raise ValueError(_unlike(*known[0], file, coordinates))
-        if domain is not None and coordinates != len(domain):
+        with in_file(file):
+            table = open_table(file)
+            columns = recognise(table, episode_column=episode_column, demonstrations=demonstrations)
+            table.check(columns.wanted)
+            if (
+                conversion.domain is not None
+                and conversion.state is None
+                and columns.dimension != len(conversion.domain)
+            ):
+                raise ValueError(
+                    f"states have {columns.dimension} coordinates but the domain {describe(conversion.domain)} has "
+                    f"{len(conversion.domain)}"
+                )
+        found.append((file, table, columns))
+        first, _, other = found[0]
+        if columns.dimension != other.dimension:
+            s = "s" * (other.dimension != 1)
             raise ValueError(
-                f"{file}: states have {coordinates} coordinates but the domain {describe(domain)} has {len(domain)}"
+                f"states have {other.dimension} coordinate{s} in {first} but {columns.dimension} in {file}"
             )
-    return [one.groups for one in layouts]
+    return found
 
 
-def _unlike(first: Path, its: int, second: Path, other: int) -> str:
-    return f"states have {its} coordinate{'s' * (its != 1)} in {first} but {other} in {second}"
+def _chunks(files: Sequence[Path], conversion: Conversion, episode_column: str | None, rows: int | None) -> list[Chunk]:
+    """Parts of the tables that can be read independently, in their order."""
+    size = None if rows is None else as_count(rows, "rows", meaning="a positive whole number")
+    chunks = []
+    for file, table, columns in _recognised(files, episode_column, conversion):
+        columns = columns if columns.by_episode else columns.only_transitions()
+        batch = size or (EPISODE_ROWS if columns.by_episode else ROWS)
+        sections = [WHOLE] if columns.by_ends else table.sections(columns.wanted, batch)
+        chunks += [Chunk(str(file), columns, conversion, batch, section) for section in sections]
+    return chunks
 
 
-def _extent(file: Path, rows: int) -> tuple[int, Array, Array]:
-    """Rows of a file, and the smallest and largest value of each column: states, action, next states."""
-    known = extremes(file)
-    if known is not None:
-        return count_rows(file), *known
-    count, lows, highs = 0, [], []
-    for batch in batches(file, rows):
-        states, actions, next_states = _checked(batch, file, None, None)
-        table = (states, actions[:, None], next_states)
-        lows.append(np.concatenate([column.min(axis=0) for column in table]))
-        highs.append(np.concatenate([column.max(axis=0) for column in table]))
-        count += len(actions)
-    return count, np.min(lows, axis=0), np.max(highs, axis=0)
+class _Extent(NamedTuple):
+    """Of some transitions: how many, the smallest and largest coordinates ``[d]``, and the actions."""
+
+    rows: int
+    low: Array
+    high: Array
+    actions: set[int]
 
 
-def _checked(
-    batch: Batch, file: Path, domain: Domain | None, n_actions: int | None
-) -> tuple[Array, NDArray[np.intp], Array]:
-    """States ``[n, d]``, actions ``[n]`` and next states ``[n, d]``, or a sentence that names the file and the row."""
-    first, tables = batch.first, {"states": batch.states, "next_states": batch.next_states}
-    shape = np.shape(batch.states)
-    d = len(domain) if domain is not None else shape[1] if len(shape) == 2 else 1
-    try:
-        actions = as_actions(batch.actions, n_actions=n_actions, first=first)
-        rows = {name: as_rows(values, d, name=name, first=first) for name, values in tables.items()}
-        if not len(rows["states"]) == len(actions) == len(rows["next_states"]):
-            raise ValueError(
-                "states, actions and next_states must be equally long, "
-                f"got {len(rows['states'])}, {len(actions)} and {len(rows['next_states'])}"
-            )
-        if domain is not None:
-            for name, values in rows.items():
-                rows[name] = as_states(_widened_back(values, tables[name], domain), domain, name=name, first=first)
-    except ValueError as problem:
-        raise ValueError(f"{file}: {problem}") from None
-    return rows["states"], actions, rows["next_states"]
+def _surveyed(chunks: Sequence[Chunk]) -> Survey:
+    extents = {file: list(_extents(list(parts))) for file, parts in groupby(chunks, key=lambda chunk: chunk.file)}
+    every = [extent for parts in extents.values() for extent in parts]
+    with in_file(*extents):
+        if not every:
+            raise ValueError("there are no steps in these episodes: each of them has a single state")
+    return Survey(
+        files=tuple(extents),
+        counts=tuple(sum(extent.rows for extent in parts) for parts in extents.values()),
+        low=tuple(np.min([extent.low for extent in every], axis=0).tolist()),
+        high=tuple(np.max([extent.high for extent in every], axis=0).tolist()),
+        actions=tuple(sorted(set().union(*(extent.actions for extent in every)))),
+    )
 
 
-def _widened_back(values: Array, stored: Array, domain: Domain) -> Array:
-    """Put states that were rounded over the edge of the domain when they were stored in single precision back on it."""
-    if stored.dtype != np.float32:
-        return values
-    low, high = np.array(domain).T
-    beyond_low = (values < low) & (values >= low.astype(np.float32))
-    beyond_high = (values > high) & (values <= high.astype(np.float32))
-    return np.where(beyond_low, low, np.where(beyond_high, high, values))
+def _extents(chunks: Sequence[Chunk]) -> Iterator[_Extent]:
+    """Of the chunks of one file: from its statistics, or by reading its rows in batches."""
+    statistics = _statistics(chunks[0])
+    if statistics is not None:
+        yield statistics
+        return
+    with in_file(chunks[0].file):
+        for steps in (steps for chunk in chunks for steps in chunk.steps()):
+            ends = np.concatenate([steps.states, steps.next_states])
+            actions = set() if chunks[0].conversion.actions else set(np.unique(steps.actions).astype(int).tolist())
+            yield _Extent(len(steps), ends.min(axis=0), ends.max(axis=0), actions)
+
+
+def _statistics(chunk: Chunk) -> _Extent | None:
+    """The extent of a whole file from what it says itself; None if its rows must be read."""
+    columns, d = chunk.columns, len(chunk.columns.states)
+    table = chunk.table()
+    extremes = table.extremes([*columns.states, columns.action, *columns.next_states])
+    if columns.by_episode or extremes is None:
+        return None
+    low, high = extremes
+    if high[d] not in range(_FEW_ACTIONS):
+        return None  # reading the rows finds the actions that occur, and a row that has none
+    box = np.minimum(low[:d], low[d + 1 :]), np.maximum(high[:d], high[d + 1 :])
+    return _Extent(table.count(), *box, {int(high[d])})
+
+
+def _loaded(table: Table, columns: Columns, conversion: Conversion) -> Steps:
+    """All steps of a table."""
+    rows = Steps.joined(list(_rows(table, columns, ROWS)))
+    _check_actions(rows, conversion)
+    if columns.by_episode:
+        return rows.by_episode(controls=conversion.actions is not None)
+    return replace(rows, episodes=None if rows.episodes is None else numbered(rows.episodes))
+
+
+def _joined(parts: Sequence[Steps]) -> Steps:
+    """The steps of several tables, whose episodes are different."""
+    parts = [steps for steps in parts if len(steps)] or list(parts[:1])
+    terminal = join_terminal([steps.terminal for steps in parts])
+    episodes = join_episodes([steps.episodes for steps in parts], [len(steps) for steps in parts])
+    return replace(Steps.joined(parts), terminal=terminal, episodes=episodes)

@@ -256,17 +256,22 @@ def join_episodes(
     """
     if all(column is None for column in columns):
         return None
-    labels = []
-    for number, (column, length) in enumerate(zip(columns, lengths, strict=True)):
-        own = np.arange(length) if column is None else column
-        log = number if origins is None else origins.index(origins[number])
-        log = number if column is None else len(columns) + log
-        labels.append(np.stack([np.full(length, log), own]))
-    whole = np.concatenate(labels, axis=1)
-    joined = np.full(whole.shape[1], -1, dtype=np.intp)
-    known = whole[1] >= 0
-    joined[known] = np.unique(whole[:, known], axis=1, return_inverse=True)[1].reshape(-1)
-    return joined
+    logs: dict[Any, list[int]] = {}
+    for part, column in enumerate(columns):
+        log = part if origins is None or column is None else origins[part]
+        logs.setdefault(log, []).append(part)
+    joined = [np.arange(n) if column is None else column for column, n in zip(columns, lengths, strict=True)]
+    start = 0
+    for parts in logs.values():
+        numbers = np.concatenate([joined[part] for part in parts])
+        in_episode = numbers >= 0
+        names, which = np.unique(numbers[in_episode], return_inverse=True)
+        numbers[in_episode] = start + which.reshape(-1)
+        start += len(names)
+        ends = np.cumsum([lengths[part] for part in parts])[:-1]
+        for part, renumbered in zip(parts, np.split(numbers, ends), strict=True):
+            joined[part] = renumbered
+    return np.concatenate(joined)
 
 
 def as_episode_numbers(episodes: Any, *, first: int = 0) -> NDArray[np.intp]:

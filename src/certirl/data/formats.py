@@ -1,0 +1,520 @@
+"""Formats of tables: columns by name and rows in batches, from Parquet, CSV and npz behind one interface.
+
+`Table` is the interface; another kind of table is one more subclass of it. What the columns mean is the matter of
+`certirl.data.tables`. Rows are counted from 0 in every format. Errors name the row; the caller adds the file.
+"""
+
+from __future__ import annotations
+
+import csv
+import glob
+import hashlib
+import importlib
+import os
+import re
+import zipfile
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certirl.ground.domain import Array
+from certirl.ground.doors import shown
+
+PathLike = str | os.PathLike[str]
+Paths = PathLike | Iterable[PathLike]
+Cells = dict[str, NDArray[Any]]  # the values of each column, nan where one is missing
+
+# A file is identified by its length and this many bytes at both ends: hashing 100 GB would take minutes.
+_HASHED = 2**16
+_TRUTH = {"": np.nan, "true": 1.0, "false": 0.0}  # cells that stand for numbers in a column where some may be missing
+
+
+class Wanted(NamedTuple):
+    """The columns to read.
+
+    Attributes:
+        numbers: columns of numbers.
+        optional: columns of numbers or truth values, which may be missing.
+        label: the column that says which rows belong together, by numbers or by names; None if there is none.
+    """
+
+    numbers: tuple[str, ...]
+    optional: tuple[str, ...] = ()
+    label: str | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """All of them, each once."""
+        return list(dict.fromkeys([*self.numbers, *self.optional, *filter(None, [self.label])]))
+
+
+class Section(NamedTuple):
+    """Rows of a table that can be read by themselves.
+
+    Attributes:
+        first: the number of its first row.
+        groups: its row groups, from the first up to but not including the second; None for the whole table.
+    """
+
+    first: int = 0
+    groups: tuple[int, int] | None = None
+
+
+WHOLE = Section()
+
+
+class Table(ABC):
+    """A table in a file: the names of its columns, and its rows in batches.
+
+    Attributes:
+        file: where it is.
+        hint: what to add to a sentence about missing columns.
+    """
+
+    hint = ""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    @property
+    @abstractmethod
+    def names(self) -> tuple[str, ...]:
+        """Its columns, found without reading rows."""
+
+    @abstractmethod
+    def batches(self, wanted: Wanted, rows: int, section: Section = WHOLE) -> Iterator[Cells]:
+        """Read a section in batches of at most ``rows`` rows, none of them empty.
+
+        Columns of numbers keep their precision. Labels that are names are numbered in the order of their appearance.
+        """
+
+    @abstractmethod
+    def count(self) -> int:
+        """The number of rows, as cheaply as the format allows; blank lines of a CSV file count as well."""
+
+    def check(self, wanted: Wanted) -> None:  # noqa: B027  # most formats know only by reading
+        """Refuse columns that hold no numbers, as far as this is known without reading rows."""
+
+    def coordinates(self, names: Sequence[str]) -> int:
+        """The number of coordinates in these columns, one in each unless columns are matrices (npz)."""
+        return len(names)
+
+    def sections(self, wanted: Wanted, rows: int) -> list[Section]:
+        """Cut the table into sections of at least ``rows`` rows, but for the last, where the format allows."""
+        return [WHOLE]
+
+    def following(self, section: Section) -> Section | None:
+        """All rows after a section; None if it extends to the end."""
+        return None
+
+    def extremes(self, names: Sequence[str]) -> tuple[Array, Array] | None:
+        """The smallest and largest value of each column, if the file says so itself; None if it must be read."""
+        return None
+
+
+def open_table(file: Path) -> Table:
+    """Open the table in a file; its suffix says which format it has."""
+    return _FORMATS[file.suffix.lower()](file)
+
+
+@contextmanager
+def in_file(*files: Path | str) -> Iterator[None]:
+    """Name the file, or the first of several, in every error raised in here."""
+    try:
+        yield
+    except ValueError as problem:
+        raise ValueError(f"{files[0]}{' …' * (len(files) > 1)}: {problem}") from None
+
+
+def find_files(paths: Paths) -> tuple[Path, ...]:
+    """Find the files behind a file, folder, glob pattern or a list of these: sorted, each of them once."""
+    listed = [paths] if isinstance(paths, str | os.PathLike) or not isinstance(paths, Iterable) else list(paths)
+    for path in listed:
+        if not isinstance(path, str | os.PathLike):
+            raise TypeError(f"files are named by a path, a pattern or a list of these, got {shown(paths)}")
+        if not str(path):
+            raise ValueError("a file is named by an empty text: write its path, or . for this folder")
+    if not listed:
+        raise ValueError("there are no files to read: the list of paths is empty")
+    files = sorted((file for path in listed for file in _files_of(path)), key=lambda file: file.as_posix())
+    first_names: dict[Path, Path] = {}
+    for file in files:
+        if file.suffix.lower() not in _FORMATS:
+            raise ValueError(f"cannot read {file}: transitions come as {_suffixes()}")
+        first = first_names.setdefault(file.resolve(), file)
+        if first is not file:
+            other = "" if first == file else f", also as {first}"
+            raise ValueError(f"{file} is named twice{other}; each file counts once")
+    return tuple(files)
+
+
+def fingerprint(file: Path) -> str:
+    """Sixteen digits that tell files apart: a hash of the length and both ends."""
+    size = file.stat().st_size
+    with file.open("rb") as stream:
+        head = stream.read(_HASHED)
+        stream.seek(max(size - _HASHED, 0))
+        return hashlib.sha256(b"%d:" % size + head + stream.read(_HASHED)).hexdigest()[:16]
+
+
+def separator_hint(names: Sequence[str]) -> str:
+    """A hint where the columns of a CSV file are separated by something else than commas, else nothing."""
+    separator = next((mark for mark in (";", "\t", "|") if any(mark in name for name in names)), None)
+    return "" if separator is None else f"; separate columns by commas, not by {separator!r}, and write decimal points"
+
+
+def _suffixes() -> str:
+    *first, last = _FORMATS
+    return f"{', '.join(first)} or {last}"
+
+
+def _files_of(path: PathLike) -> list[Path]:
+    place = Path(path)
+    if place.is_dir():
+        # Files with a leading underscore or dot are notes of the program that wrote the folder.
+        files = [file for file in place.iterdir() if file.suffix.lower() in _FORMATS and file.name[0] not in "._"]
+        suffixes = sorted({file.suffix.lower() for file in files})
+        if not suffixes:
+            raise FileNotFoundError(f"there is no {_suffixes()} file in the folder {place}")
+        if len(suffixes) > 1:
+            raise ValueError(
+                f"the folder {place} holds {' and '.join(suffixes)} files: name those to read, say "
+                f"{place}/*{suffixes[-1]}"
+            )
+        return files
+    if place.exists():
+        return [place]
+    if glob.has_magic(str(path)):
+        files = [Path(name) for name in glob.glob(str(path), recursive=True)]
+        if not files:
+            raise FileNotFoundError(f"there is no file that matches {path}")
+        return files
+    raise FileNotFoundError(f"there is no file {place}")
+
+
+class _Labels:
+    """Numbers for names, in the order in which they appear; nan for an empty name."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def __call__(self, name: str) -> float:
+        text = name.strip()
+        return self._numbers.setdefault(text, len(self._numbers)) if text else np.nan
+
+    def of(self, names: Iterable[Any]) -> NDArray[np.float64]:
+        return np.array([np.nan if name is None else self(str(name)) for name in names], dtype=np.float64)
+
+
+class _Parquet(Table):
+    """A Parquet file, read by pyarrow, which is an optional dependency."""
+
+    @cached_property
+    def _footer(self) -> tuple[Any, tuple[int, ...]]:
+        """The schema, and the rows of each row group."""
+        with self._opened() as stored:
+            metadata = stored.metadata
+            return stored.schema_arrow, tuple(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._footer[0].names)
+
+    def count(self) -> int:
+        return sum(self._footer[1])
+
+    def check(self, wanted: Wanted) -> None:
+        types = importlib.import_module("pyarrow").types
+        for name in wanted.names:
+            kind = self._footer[0].field(name).type
+            optional = name in wanted.optional and (types.is_boolean(kind) or types.is_null(kind))
+            if name != wanted.label and not (_is_number(kind) or optional):
+                raise ValueError(f"the column {name} holds {kind}, not numbers")
+
+    def sections(self, wanted: Wanted, rows: int) -> list[Section]:
+        schema, groups = self._footer
+        if wanted.label is not None and not _is_number(schema.field(wanted.label).type):
+            return [WHOLE]  # names are numbered as they appear
+        sections, start, first, size = list[Section](), 0, 0, 0
+        for end, count in enumerate(groups, start=1):
+            size += count
+            if size >= rows or end == len(groups):
+                sections.append(Section(first, (start, end)))
+                start, first, size = end, first + size, 0
+        return sections or [WHOLE]
+
+    def following(self, section: Section) -> Section | None:
+        groups = self._footer[1]
+        if section.groups is None or section.groups[1] == len(groups):
+            return None
+        return Section(sum(groups[: section.groups[1]]), (section.groups[1], len(groups)))
+
+    def batches(self, wanted: Wanted, rows: int, section: Section = WHOLE) -> Iterator[Cells]:
+        self.check(wanted)
+        groups, labels = range(*section.groups or (0, len(self._footer[1]))), _Labels()
+        with self._opened() as stored:
+            batches = stored.iter_batches(batch_size=rows, row_groups=list(groups), columns=wanted.names)
+            while True:
+                try:
+                    batch = next(batches, None)
+                except (OSError, ValueError, RuntimeError):
+                    raise ValueError(_DAMAGED_PARQUET) from None
+                if batch is None:
+                    return
+                if batch.num_rows:
+                    yield {name: _values(batch.column(name), labels) for name in wanted.names}
+
+    def extremes(self, names: Sequence[str]) -> tuple[Array, Array] | None:
+        bounds = []
+        with self._opened() as stored:
+            metadata = stored.metadata
+            for group in (metadata.row_group(i) for i in range(metadata.num_row_groups)):
+                places = {group.column(i).path_in_schema: i for i in range(group.num_columns)}
+                statistics: list[Any] = [group.column(places[name]).statistics for name in names if name in places]
+                if group.num_rows == 0:
+                    continue
+                if len(statistics) < len(names) or not all(
+                    column and column.has_min_max and column.has_null_count and not column.null_count
+                    for column in statistics
+                ):
+                    return None
+                bounds.append([(column.min, column.max) for column in statistics])
+        values = [value for group in bounds for pair in group for value in pair]
+        if not values or not all(isinstance(value, int | float) and np.isfinite(value) for value in values):
+            return None  # nulls, infinities and other types: reading the rows names the first of them
+        box = np.array(bounds, dtype=np.float64)
+        return box[:, :, 0].min(axis=0), box[:, :, 1].max(axis=0)
+
+    def _opened(self) -> Any:
+        try:
+            parquet = importlib.import_module("pyarrow.parquet")
+        except ImportError:
+            raise ImportError(f'{self.file} cannot be read without pyarrow: pip install "certirl[parquet]"') from None
+        try:
+            # Page by page: by default the compressed columns of a whole row group are fetched before its first row.
+            return parquet.ParquetFile(self.file, pre_buffer=False, buffer_size=2**20, page_checksum_verification=True)
+        except PermissionError:
+            raise
+        except (OSError, ValueError, RuntimeError):
+            raise ValueError(_DAMAGED_PARQUET) from None
+
+
+_DAMAGED_PARQUET = "it is not a Parquet file, or it is damaged or cut short"
+
+
+def _is_number(kind: Any) -> bool:
+    types = importlib.import_module("pyarrow").types
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
+
+
+def _values(column: Any, labels: _Labels) -> NDArray[Any]:
+    """The values of an Arrow column; names become numbers, decimals and truth values floats."""
+    arrow = importlib.import_module("pyarrow")
+    if arrow.types.is_null(column.type):
+        return np.full(len(column), np.nan)
+    if arrow.types.is_boolean(column.type):
+        column = column.cast(arrow.int8())
+    elif not _is_number(column.type):
+        return labels.of(column.to_pylist())
+    elif arrow.types.is_decimal(column.type):
+        column = column.cast(arrow.float64())
+    return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+class _Csv(Table):
+    """A CSV file with a header, read by NumPy. Blank lines and lines that begin with # are no rows."""
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        try:
+            with self.file.open(newline="", encoding="utf-8-sig") as stream:
+                return tuple(name.strip() for name in next(csv.reader([stream.readline()]), []))
+        except UnicodeDecodeError:
+            raise ValueError(_NO_TEXT) from None
+
+    def count(self) -> int:
+        with self.file.open("rb") as stream:
+            return sum(block.count(b"\n") for block in iter(lambda: stream.read(2**20), b"")) - 1
+
+    def batches(self, wanted: Wanted, rows: int, section: Section = WHOLE) -> Iterator[Cells]:
+        places, first = {name: self.names.index(name) for name in wanted.names}, 0
+        converters: dict[int, Any] | None = None
+        plain = True  # as long as all cells are numbers, NumPy converts them without calling Python
+        with self.file.open(newline=None, encoding="utf-8-sig") as stream:
+            stream.readline()
+            while (lines := _lines(stream, rows)) is not None:
+                _check_fields(lines, len(self.names), first)
+                count = len(lines)
+                if not count:
+                    continue
+                if converters is None:
+                    converters = _converters(lines, places, wanted)
+                cells = _numbers(lines, places, {}) if plain else None
+                if cells is None:
+                    plain, cells = False, _numbers(lines, places, converters)
+                if cells is None:
+                    raise ValueError(_fault(lines, places, converters, first))
+                del lines  # or the text of two batches would be in memory
+                yield dict(zip(places, cells.T, strict=True))
+                first += count
+
+
+_NO_TEXT = "it is not a text file in UTF-8"
+
+
+def _lines(stream: Any, rows: int) -> list[str] | None:
+    """The next lines that are rows; None at the end of the file."""
+    try:
+        lines = list(islice(stream, rows))
+    except UnicodeDecodeError:
+        raise ValueError(_NO_TEXT) from None
+    return [line for line in lines if (text := line.lstrip()) and text[0] != "#"] if lines else None
+
+
+def _check_fields(lines: list[str], width: int, first: int) -> None:
+    """Refuse lines with more or fewer fields than the header, and quotes that are not closed in their line."""
+    quoted = [(row, line) for row, line in enumerate(lines, start=first) if '"' in line]
+    for row, line in quoted:
+        if line.count('"') % 2:
+            raise ValueError(f"row {row} has a quote that is not closed: {line.strip()[:60]!r}")
+    if not quoted and {line.count(",") for line in lines} <= {width - 1}:
+        return
+    for row, fields in enumerate(csv.reader(lines)):
+        if len(fields) != width:
+            many = "write decimal points, not commas, and quote texts that hold commas"
+            why = many if len(fields) > width else "the line is cut short"
+            text = repr(lines[row].strip()[:60])
+            raise ValueError(f"row {first + row} has {len(fields)} fields, the header {width}: {text}; {why}")
+
+
+def _numbers(lines: list[str], places: dict[str, int], converters: dict[int, Any]) -> Array | None:
+    """The cells ``[n, columns]``, through these converters; None if some cell is no number."""
+    settings: dict[str, Any] = {"usecols": list(places.values()), "converters": converters or None, "comments": None}
+    try:
+        return np.asarray(np.loadtxt(lines, delimiter=",", quotechar='"', ndmin=2, encoding=None, **settings))
+    except (ValueError, IndexError):
+        return None
+
+
+def _converters(lines: list[str], places: dict[str, int], wanted: Wanted) -> dict[int, Any]:
+    """Functions for cells that need not be numbers; labels are names if the first of them is no number."""
+    found: dict[int, Any] = {places[name]: _optional_number for name in wanted.optional}
+    if wanted.label is not None:
+        place = places[wanted.label]
+        cell = next(csv.reader(lines))[place].strip()
+        try:
+            float(cell)
+        except ValueError:
+            if cell:
+                found[place] = _Labels()
+    return found
+
+
+def _number(cell: str) -> float:
+    """The number in a cell, as NumPy reads it: Python also allows 1_000 and digits of other scripts."""
+    if "_" in cell or not cell.isascii():
+        raise ValueError(cell)
+    return float(cell)
+
+
+def _optional_number(cell: str) -> float:
+    value = _TRUTH.get(cell)
+    if value is None:
+        value = _TRUTH.get(cell.strip().lower())
+    return _number(cell) if value is None else value
+
+
+def _fault(lines: list[str], places: dict[str, int], converters: dict[int, Any], first: int) -> str:
+    """The first cell that cannot be read, in a sentence."""
+    for row, line in enumerate(lines, start=first):
+        cells = next(csv.reader([line]))
+        for name, place in places.items():
+            try:
+                converters.get(place, _number)(cells[place])
+            except ValueError:
+                if not cells[place].strip():
+                    return missing(name, row)
+                comma = any(re.fullmatch(r"\s*[-+]?\d+,\d+\s*", cell) for cell in cells)
+                hint = "; write decimal points, not commas" if comma else ""
+                return f"the column {name} holds {cells[place][:60]!r} in row {row}, not a number{hint}"
+    return f"some cell in rows {first} to {first + len(lines) - 1} is no number"
+
+
+def missing(name: str, row: int) -> str:
+    """A sentence about a value that is not there."""
+    return f"{name} is missing or not finite in row {row}"
+
+
+_ARRAYS = {
+    "states": "state",
+    "actions": "action",
+    "next_states": "next_state",
+    "episodes": "episode",
+    "terminal": "terminated",
+}
+
+
+class _Npz(Table):
+    """An npz file, whose arrays are columns: ``states`` is the column ``state``, which may be a matrix ``[n, d]``."""
+
+    hint = ", in npz files arrays states, actions, next_states, episodes"
+
+    @cached_property
+    def _shapes(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Name and shape of the array behind each column, from their headers."""
+        readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+        found = {}
+        try:
+            with zipfile.ZipFile(self.file) as archive:
+                for member in archive.namelist():
+                    with archive.open(member) as stream:
+                        shape, _, _ = readers[np.lib.format.read_magic(stream)](stream)
+                    array = member.removesuffix(".npy")
+                    found[_ARRAYS.get(array, array)] = array, shape
+        except PermissionError:
+            raise
+        except _DAMAGES:
+            raise ValueError(_DAMAGED_NPZ) from None
+        return found
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._shapes)
+
+    def coordinates(self, names: Sequence[str]) -> int:
+        shapes = [self._shapes[name][1] for name in names]
+        return sum(shape[1] if len(shape) == 2 else 1 for shape in shapes)
+
+    def count(self) -> int:
+        _, shape = self._shapes["action"]
+        return shape[0] if shape else 1
+
+    def batches(self, wanted: Wanted, rows: int, section: Section = WHOLE) -> Iterator[Cells]:
+        arrays = {name: self._shapes[name][0] for name in wanted.names}
+        try:
+            with self.file.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
+                cells = {name: np.atleast_1d(stored[array]) for name, array in arrays.items()}
+        except PermissionError:
+            raise
+        except _DAMAGES:
+            raise ValueError(_DAMAGED_NPZ) from None
+        if len({len(values) for values in cells.values()}) > 1:
+            lengths = ", ".join(f"{len(cells[name])} {array}" for name, array in arrays.items())
+            raise ValueError(f"its arrays must be equally long, got {lengths}")
+        for name, values in cells.items():
+            if name == wanted.label and values.dtype.kind in "US":
+                cells[name] = _Labels().of(values.tolist())
+        if len(cells[wanted.names[0]]):
+            yield cells
+
+
+_DAMAGES = (OSError, ValueError, TypeError, KeyError, EOFError, AttributeError, zipfile.BadZipFile)
+_DAMAGED_NPZ = "it is not an npz file of plain arrays, or it is damaged or cut short"
+_FORMATS: dict[str, type[Table]] = {".parquet": _Parquet, ".csv": _Csv, ".npz": _Npz}
