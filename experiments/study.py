@@ -34,8 +34,8 @@ from certirl.functions.bases import Basis
 from certirl.ground.archive import folder_of, replacing
 from certirl.ground.doors import as_count
 from certirl.ground.progress import Report, watched
-from certirl.ground.scheduler import place
-from certirl.ground.work import check_workers, on, processes
+from certirl.ground.work import check_workers, on, place
+from processes import processes
 
 VERSIONED = ("certirl", "numpy", "scipy", "highspy")
 

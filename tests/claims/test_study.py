@@ -22,8 +22,8 @@ from certirl import Legendre, Reward
 from certirl.cli import main
 from certirl.cli.inputs import STUDIES
 from certirl.functions.inequalities import binomial_interval
-from certirl.ground.work import processes
 from certirl.problems.intervals import random_polynomial, thermostat
+from processes import processes
 from trial_statistics import bootstrap, crossing, fit_line, fit_power_law
 
 
@@ -126,7 +126,7 @@ def test_other_arguments_have_another_memory(tmp_path):
 
 @pytest.mark.slow
 def test_ctrl_c_keeps_what_is_done_and_the_same_command_finishes(tmp_path):
-    command = [sys.executable, "-m", "certirl.cli", "reproduce", "figure2", "--fast", "--workers", "2"]
+    command = [sys.executable, "-m", "certirl", "reproduce", "figure2", "--fast", "--workers", "2"]
     command += ["--out", str(tmp_path)]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120

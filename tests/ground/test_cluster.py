@@ -414,7 +414,7 @@ def test_an_error_in_a_cluster_of_its_own_is_one_sentence(folder, capsys):
     ],
 )
 def test_wrong_places_are_one_sentence(folder, capsys, monkeypatch, options, sentence):
-    monkeypatch.setattr(certirl.ground.scheduler, "CONNECT", 1)
+    monkeypatch.setattr(_cluster, "CONNECT", 1)
     assert main(["moments", "log", *options]) == 2
     error = capsys.readouterr().err
     assert error.startswith("certirl: ") and sentence in error and error.count("\n") == 1

@@ -1,16 +1,20 @@
-"""A Dask cluster as a place to work: what travels there, how it is waited for, and what can go wrong.
+"""A Dask cluster as a place to work: connections, what is sent, how results are awaited, and what can fail.
 
-Everything travels as bytes that are made here and opened by the workers: an object that cannot be sent is noticed
-before anything starts, and what all tasks share is sent once and not once per task. Whatever is lost with a worker can
-be computed again, since nothing is kept but tasks.
+Everything is sent as bytes that are packed here and opened by the workers: an object that cannot be sent is noticed
+before anything starts, and what all tasks share is sent once rather than with every task. What is lost with a worker
+can be computed again, since only tasks are stored.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import re
+import signal
 import sys
 import sysconfig
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, suppress
@@ -18,9 +22,18 @@ from functools import lru_cache
 from typing import Any
 from weakref import WeakSet
 
-WAIT = 30.0  # seconds without any worker after which nobody is expected any more
-LOOK = 2.0  # seconds between looks at whether there are workers
+from certirl.ground import interrupts
+
+CONNECT = 10  # seconds to find a scheduler
+WAIT = 30.0  # seconds without any worker after which the work is given up
+LOOK = 2.0  # seconds between checks whether there are workers
 LIGHT = 1 << 17  # bytes of a chunk that names its data rather than holding them
+_ADDRESS = re.compile(r"(tcp|tls|ws|wss)://\S+:\d+")
+
+Submit = Callable[..., Any]
+
+
+# Connections.
 
 
 def is_client(place: Any) -> bool:
@@ -29,100 +42,150 @@ def is_client(place: Any) -> bool:
 
 
 def check(client: Any) -> None:
-    """Refuse a client that cannot be asked."""
+    """Refuse a client that cannot submit work."""
     if client.asynchronous:
         raise ValueError("the Dask client is asynchronous: make it with Client(…, asynchronous=False)")
     if client.status != "running":
         raise ConnectionError(f"the Dask client is {client.status}: connect again with Client(…)")
 
 
+@contextmanager
+def connected(scheduler: str, workers: int | None, count: int) -> Iterator[Any]:
+    """A Dask client, closed at the end in every case.
+
+    Args:
+        scheduler: the address of a Dask scheduler; "local" for a new cluster of processes on this machine.
+        workers: the number of workers as the user wrote it.
+        count: the number of processes of a local cluster.
+    """
+    if scheduler != "local" and not _ADDRESS.fullmatch(scheduler):
+        raise ValueError(f"--scheduler must be an address such as tcp://host:8786, or local, got {scheduler!r}")
+    if scheduler != "local" and workers is not None:
+        raise ValueError("--workers is for this machine; the number of workers at a scheduler is decided there")
+    try:
+        from distributed import Client
+    except ImportError:
+        raise ImportError('a cluster needs Dask: pip install "certirl[cluster]"') from None
+    with ExitStack() as closing:
+        address = closing.enter_context(_local(count)) if scheduler == "local" else scheduler
+        try:
+            client = closing.enter_context(Client(address, timeout=CONNECT, set_as_default=False))
+        except (OSError, TimeoutError, ValueError):
+            raise ConnectionError(f"there is no Dask scheduler at {scheduler}: dask scheduler starts one") from None
+        if scheduler == "local":
+            client.run(_ignore_interrupts)
+        if sys.stderr.isatty():
+            print(f"certirl: working at {client.scheduler.address}", file=sys.stderr)
+        yield client
+
+
+def _local(count: int) -> Any:
+    """A cluster of processes with one thread each, without log messages."""
+    from distributed import LocalCluster
+
+    with interrupts.Deferred():
+        return LocalCluster(
+            n_workers=count,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address="127.0.0.1:0",  # any free port: other clusters may run beside it
+            silence_logs=logging.CRITICAL,
+        )
+
+
+def _ignore_interrupts() -> None:
+    """Ctrl-C reaches every process of a terminal but is for the command alone, which ends its workers itself."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+# Work.
+
+
+def sums(function: Any, chunks: Sequence[Any], add: Any, client: Any) -> Iterator[Any]:
+    """Sums of function(chunk) over groups of chunks, in order, computed by the workers.
+
+    Every sum is a balanced tree. Chunks that name their data form one group. Those that hold data are sent in groups of
+    a power of two, a few groups at a time; the groups are subtrees of the balanced tree over all chunks.
+    """
+    check(client)
+    heavy = is_heavy(function, chunks)
+    size = 1 << max(sum(client.nthreads().values()), 4).bit_length() if heavy else len(chunks)
+    waiting: deque[Any] = deque()
+    with submitting(client) as submit:
+        for start in range(0, len(chunks), size):
+            waiting.append(_tree(tasks(function, chunks[start : start + size], submit, heavy=heavy), add, submit))
+            if len(waiting) > 2:
+                yield result(waiting.popleft(), client)
+        while waiting:
+            yield result(waiting.popleft(), client)
+
+
 def is_heavy(function: Any, chunks: Sequence[Any]) -> bool:
     """Whether chunks hold data of their own; those that only name them, or share all they hold, are light."""
-    one = len(packed((function, chunks[:1])))
-    return len(packed((function, chunks[:2]))) - one > LIGHT
+    first = len(packed((function, chunks[:1])))
+    return len(packed((function, chunks[:2]))) - first > LIGHT
 
 
-def fold(function: Any, chunks: Sequence[Any], add: Any, client: Any) -> Any:
-    """Work on light chunks and add the results up in a balanced tree, level by level, all on the workers."""
-    check(client)
-    with _cancelling(client) as submit, _large_graphs():
-        level, height = _tasks(function, chunks, submit), 0
-        while len(level) > 1:
-            height += 1  # what makes two results one goes before what makes one more
-            pairs = zip(level[::2], level[1::2], strict=False)
-            last = level[len(level) - len(level) % 2 :]
-            level = [submit(add, *pair, priority=height) for pair in pairs] + last
-        until(level[0].done, client)
-        return _result(level[0])
+def _tree(futures: list[Any], add: Any, submit: Submit) -> Any:
+    """The future of a sum, by a balanced tree, level by level."""
+    height = 0
+    while len(futures) > 1:
+        height += 1  # sums of results come before further results
+        pairs = zip(futures[::2], futures[1::2], strict=False)
+        last = futures[len(futures) - len(futures) % 2 :]
+        futures = [submit(add, *pair, priority=height) for pair in pairs] + last
+    return futures[0]
 
 
-def _tasks(function: Any, chunks: Sequence[Any], submit: Callable[..., Any]) -> list[Any]:
-    """The futures of function(chunk). What is large, and then shared by all, becomes a task of its own.
+def tasks(function: Any, chunks: Sequence[Any], submit: Submit, *, heavy: bool = False) -> list[Any]:
+    """The futures of function(chunk). If chunks are not heavy, a large part is shared by all and sent as one task.
 
-    What is small goes with every task instead: tasks that wait for nothing are spread over the workers at once.
+    What is small is sent with every task: tasks without dependencies are distributed over the workers at once.
     """
-    if len(packed((function, chunks[:1]))) > LIGHT:
+    if not heavy and len(packed((function, chunks[:1]))) > LIGHT:
         shared = submit(_itself, packed((function, tuple(chunks))))
         return [submit(_on_chunk, shared, number) for number in range(len(chunks))]
-    code, *parts = _packed_each([function, *chunks])
-    return [submit(_on_part, code, part) for part in parts]
+    code, *contents = _packed_each([function, *chunks])
+    return [submit(_on_content, code, content) for content in contents]
 
 
-class Executor:
-    """A client as an executor, for chunks that hold data: these are sent a few at a time and kept by nobody."""
+@contextmanager
+def submitting(client: Any) -> Iterator[Submit]:
+    """A function that submits a call to the client; after any exception, Ctrl-C included, all calls are cancelled.
 
-    def __init__(self, client: Any) -> None:
-        check(client)
-        self.client, self.window = client, 2 * max(sum(client.nthreads().values()), 4)
+    Futures are referenced weakly: a result that was added up leaves the memory of the workers.
+    """
+    import dask
 
-    def submit(self, function: Any, task: Any) -> _Future:
-        """Have the function applied to the task."""
-        with _large_graphs():
-            return _Future(self.client.submit(_on_task, packed((function, task)), pure=False), self.client)
+    futures: WeakSet[Any] = WeakSet()
 
+    def submit(*call: Any, priority: int = 0) -> Any:
+        # Dask would advise to scatter large data; scattered data are lost with the worker that holds them.
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
+            future = client.submit(*call, pure=False, priority=priority)
+        futures.add(future)
+        return future
 
-class _Future:
-    def __init__(self, future: Any, client: Any) -> None:
-        self._future, self._client = future, client
-
-    def result(self) -> Any:
-        until(self._future.done, self._client)
-        return _result(self._future)
-
-    def cancel(self) -> None:
-        with suppress(Exception):  # a client that is gone has nothing to cancel
-            self._future.cancel()
-
-
-def as_done(function: Callable[[Any], Any], tasks: Sequence[Any], client: Any) -> Iterator[tuple[int, Any]]:
-    """Apply a function to every task and yield (index, result) as they are done."""
-    from distributed import as_completed
-
-    check(client)
-    if not tasks:
-        return
-    with _cancelling(client) as submit:
-        with _large_graphs():
-            work = {future: index for index, future in enumerate(_tasks(function, tasks, submit))}
-        waiting = as_completed(list(work), loop=client.loop)
-        for _ in range(len(work)):
-            until(waiting.has_ready, client)
-            future = next(waiting)
-            yield work.pop(future), _result(future)
+    try:
+        yield submit
+    except BaseException:
+        with suppress(Exception):
+            client.cancel(list(futures), force=True)
+        raise
 
 
-def until(ready: Callable[[], bool], client: Any) -> None:
-    """Wait for it, but not for ever where nobody works."""
-    pause, seen = 1e-3, time.monotonic()
-    looked = seen
+def wait(ready: Callable[[], bool], client: Any) -> None:
+    """Wait until ready, or raise ConnectionError when the cluster has been without workers for WAIT seconds."""
+    pause, last_workers = 1e-3, time.monotonic()
+    last_look = last_workers
     while not ready():
         time.sleep(pause)
         pause, now = min(2 * pause, 0.05), time.monotonic()
-        if now - looked > LOOK:
-            looked = now
+        if now - last_look > LOOK:
+            last_look = now
             if _has_workers(client):
-                seen = now
-            elif now - seen > WAIT:
+                last_workers = now
+            elif now - last_workers > WAIT:
                 raise ConnectionError(
                     f"the Dask cluster has had no workers for {WAIT:.0f} seconds: start some, "
                     "or wait for them with client.wait_for_workers(1)"
@@ -137,15 +200,17 @@ def _has_workers(client: Any) -> bool:
         raise ConnectionError(f"the Dask scheduler cannot be reached any more: {problem}") from None
 
 
-def _result(future: Any) -> Any:
+def result(future: Any, client: Any) -> Any:
+    """The result of a future, or its failure in one sentence."""
     from distributed import KilledWorker
 
+    wait(future.done, client)
     try:
         return future.result()
     except KilledWorker as problem:
         died = problem.allowed_failures + 1
         raise ChildProcessError(
-            f"{died} workers of the Dask cluster died at the same task, most likely for want of memory"
+            f"{died} workers of the Dask cluster died at the same task, most likely for lack of memory"
         ) from None
     except (CancelledError, asyncio.CancelledError):
         raise ConnectionError(
@@ -153,35 +218,7 @@ def _result(future: Any) -> Any:
         ) from None
 
 
-@contextmanager
-def _cancelling(client: Any) -> Iterator[Callable[..., Any]]:
-    """A way to submit; if anything goes wrong, Ctrl-C included, what was submitted is not wanted any more.
-
-    Futures are not held on to: a result that was added up leaves the memory of the workers.
-    """
-    futures: WeakSet[Any] = WeakSet()
-
-    def submit(*task: Any, priority: int = 0) -> Any:
-        future = client.submit(*task, pure=False, priority=priority)
-        futures.add(future)
-        return future
-
-    try:
-        yield submit
-    except BaseException:
-        with suppress(Exception):
-            client.cancel(list(futures), force=True)
-        raise
-
-
-def _large_graphs() -> Any:
-    """In here Dask does not advise to scatter data: scattered data would be lost with the worker that holds them."""
-    import dask
-
-    return dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"})
-
-
-# What travels -------------------------------------------------------------------------------------------------------
+# What is sent.
 
 
 def packed(thing: Any) -> bytes:
@@ -195,13 +232,36 @@ def _packed_each(things: Sequence[Any]) -> list[bytes]:
     try:
         with suppress(Exception), _by_value():
             return [bytes(cloudpickle.dumps(thing)) for thing in things]
-        # A file that cannot travel, for what else is in it, may be there already.
+        # A module that cannot be sent because of its other contents may be installed on the workers.
         return [bytes(cloudpickle.dumps(thing)) for thing in things]
-    except Exception as problem:  # pickling runs code of whoever made the object
+    except Exception as problem:  # pickling runs code of the object's class
         raise TypeError(
             f"something cannot be sent to the workers of a cluster ({problem}): a simulator or reward that is to "
-            "travel must not hold locks, open files or connections"
+            "be sent must not hold locks, open files or connections"
         ) from None
+
+
+@contextmanager
+def _by_value() -> Iterator[None]:
+    """Send the code of modules that are not installed, which workers cannot import, too."""
+    import cloudpickle
+
+    registered = cloudpickle.list_registry_pickle_by_value()
+    with ExitStack() as undo:
+        for name, module in list(sys.modules.items()):
+            if name not in registered and _is_plain_file(name, module):
+                cloudpickle.register_pickle_by_value(module)
+                undo.callback(cloudpickle.unregister_pickle_by_value, module)
+        yield
+
+
+def _is_plain_file(name: str, module: Any) -> bool:
+    file = getattr(module, "__file__", None)
+    if "." in name or name == "__main__" or not isinstance(file, str) or hasattr(module, "__path__"):
+        return False
+    libraries = tuple(sysconfig.get_path(path) for path in ("stdlib", "platstdlib"))
+    installed = "site-packages" in file or "dist-packages" in file or file.startswith(libraries)
+    return file.endswith(".py") and not installed
 
 
 @lru_cache(maxsize=2)
@@ -221,38 +281,10 @@ def _itself(content: bytes) -> bytes:
     return content
 
 
-def _on_part(function: bytes, part: bytes) -> Any:
-    return _opened(function)(_opened.__wrapped__(part))
+def _on_content(function: bytes, content: bytes) -> Any:
+    return _opened(function)(_opened.__wrapped__(content))  # data are not kept
 
 
 def _on_chunk(content: bytes, number: int) -> Any:
     function, chunks = _opened(content)
     return function(chunks[number])
-
-
-def _on_task(content: bytes) -> Any:
-    function, task = _opened.__wrapped__(content)  # data pass through and are not kept
-    return function(task)
-
-
-@contextmanager
-def _by_value() -> Iterator[None]:
-    """In here the code of plain files travels too: of modules that are not installed, which workers cannot import."""
-    import cloudpickle
-
-    known = cloudpickle.list_registry_pickle_by_value()
-    with ExitStack() as undo:
-        for name, module in list(sys.modules.items()):
-            if name not in known and _is_plain_file(name, module):
-                cloudpickle.register_pickle_by_value(module)
-                undo.callback(cloudpickle.unregister_pickle_by_value, module)
-        yield
-
-
-def _is_plain_file(name: str, module: Any) -> bool:
-    file = getattr(module, "__file__", None)
-    if "." in name or name == "__main__" or not isinstance(file, str) or hasattr(module, "__path__"):
-        return False
-    libraries = tuple(sysconfig.get_path(path) for path in ("stdlib", "platstdlib"))
-    installed = "site-packages" in file or "dist-packages" in file or file.startswith(libraries)
-    return file.endswith(".py") and not installed

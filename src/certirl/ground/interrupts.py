@@ -1,6 +1,6 @@
-"""Ctrl-C in the process of a command is one line and exit code 130, from its first import on.
+"""Ctrl-C in the process of a command prints one line and ends it with exit code 130.
 
-`certirl` imports this before anything else, so only what is small is imported here.
+`certirl` imports this module before anything else, so that it holds from the first import on; it imports little itself.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 CODE = 130  # 128 + SIGINT, what a shell expects
 LINE = "certirl: interrupted\n"
 
-_seen = False
+_interrupted = False
 
 
 def is_command() -> bool:
     """Whether this process was started as ``certirl`` or ``python -m certirl``."""
-    # The script or the module stands before the arguments; not so in the processes of a pool.
+    # The script or the module precedes the arguments; in the processes of a pool it does not.
     arguments = len(getattr(sys, "argv", []))
     word = sys.orig_argv[-arguments] if 0 < arguments < len(sys.orig_argv) else ""
-    return word in ("certirl", "certirl.cli") or os.path.splitext(os.path.basename(word))[0] == "certirl"
+    return os.path.splitext(os.path.basename(word))[0] == "certirl"
 
 
 def during_imports(*_: object) -> NoReturn:
-    """End the process at once: an exception inside an import may come out as another one."""
+    """End the process at once: an exception during an import may be replaced by another one."""
     try:
         os.write(2, LINE.encode())
     finally:
@@ -36,9 +36,9 @@ def during_imports(*_: object) -> NoReturn:
 
 
 def during_work(*_: object) -> NoReturn:
-    """Raise KeyboardInterrupt, and remember it: a library may turn it into an error of its own."""
-    global _seen
-    _seen = True
+    """Raise KeyboardInterrupt and record it: a library may replace it by another exception."""
+    global _interrupted
+    _interrupted = True
     raise KeyboardInterrupt
 
 
@@ -50,7 +50,7 @@ def begin_work() -> None:
 
 def happened() -> bool:
     """Whether Ctrl-C was pressed since the work began."""
-    return _seen
+    return _interrupted
 
 
 def end() -> None:
@@ -60,14 +60,14 @@ def end() -> None:
 
 
 class Deferred:
-    """In here Ctrl-C waits until the end, and processes that are started in here never see it: it is for the parent."""
+    """Within the ``with`` block Ctrl-C is deferred to its end; processes started in it ignore Ctrl-C."""
 
     def __enter__(self) -> None:
         self._mask = None
         if hasattr(signal, "pthread_sigmask"):
             from multiprocessing import resource_tracker
 
-            resource_tracker.ensure_running()  # when it starts it lets interrupts through again
+            resource_tracker.ensure_running()  # starting it would unblock interrupts
             self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
     def __exit__(self, *_: object) -> None:

@@ -1,4 +1,4 @@
-"""A progress line on a terminal; silence in a pipe."""
+"""Progress: a line on a terminal, calls of a function, or nothing."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from certirl.ground.doors import shown, takes
 
 Item = TypeVar("Item")
 Report = Callable[[int, int], None]
-Watch = Callable[[str, int, int], None]  # a line about a round, how much is done, and how much there is at most
+Watch = Callable[[str, int, int], None]  # a line about a round, the amount done, and the largest total
 
 
 def check_progress(progress: Any) -> None:
-    """Refuse, with a sentence, what cannot be reported to."""
+    """Check the argument ``progress``."""
     if progress is None or isinstance(progress, bool | np.bool_):
         return
     if not callable(progress) or not takes(progress, 0, 0):
@@ -27,7 +27,7 @@ def check_progress(progress: Any) -> None:
 
 
 def _reporter(progress: bool | Report | None, unit: str) -> Report | None:
-    """What is called after each piece; None for silence."""
+    """The function to call after each piece; None for no reports."""
     check_progress(progress)
     if callable(progress):
         return progress
@@ -43,15 +43,15 @@ def watched(
     *,
     unit: str = "transitions",
 ) -> Iterator[Item]:
-    """Pass items on, reporting after each how much of the total has gone by.
+    """Yield items and report after each of them how much of the total is done.
 
     Args:
-        items: what to pass on.
-        total: what the sizes add up to.
+        items: any iterator.
+        total: the sum of the sizes.
         size: the size of one item.
         progress: a function ``(done, total)``; True for a line on standard error; None for that line only if standard
-            error is a terminal; False for silence.
-        unit: what the sizes count.
+            error is a terminal; False for no reports.
+        unit: of the sizes, in words.
     """
     report, done = _reporter(progress, unit), 0
     if report is None:
@@ -64,13 +64,13 @@ def watched(
 
 
 def watched_stream(stream: Any, total: int, progress: bool | Report | None) -> Any:
-    """The same data, reporting after each piece how many transitions of the total have gone by."""
+    """The same data; reports after each piece how many transitions of the total are done."""
     report = _reporter(progress, "transitions")
     return stream if report is None else _WatchedStream(stream, _Counter(total, report))
 
 
 class _Counter:
-    """Counts what several threads report."""
+    """Adds up the reports of several threads."""
 
     def __init__(self, total: int, report: Report) -> None:
         self._done, self._total, self._report, self._lock = 0, total, report, Lock()
@@ -106,7 +106,7 @@ class _WatchedChunk:
             yield piece
             self.count(piece.size)
 
-    def __reduce__(self) -> Any:  # sent elsewhere, it leaves the counter behind
+    def __reduce__(self) -> Any:  # other processes do not report
         return _itself, (self.chunk,)
 
 
@@ -115,7 +115,7 @@ def _itself(chunk: Any) -> Any:
 
 
 def announcer(progress: bool | Report | None) -> Watch:
-    """Where lines about rounds go: to a function, as (done, total); else to standard error, if asked or a terminal."""
+    """A function for lines about rounds: prints them, or calls ``progress(done, total)``."""
     check_progress(progress)
     if callable(progress):
         return lambda line, done, total: progress(done, total)
@@ -125,7 +125,7 @@ def announcer(progress: bool | Report | None) -> Watch:
 
 
 class _Line:
-    """Rewrites one line at most ten times a second, and only for work that takes a while; clears it at the end."""
+    """Rewrites one line ten times a second if the work takes long; clears it at the end."""
 
     def __init__(self, unit: str) -> None:
         self._unit = unit

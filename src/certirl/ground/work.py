@@ -1,7 +1,7 @@
-"""Where work is done: on threads, on processes, or wherever an executor or a Dask client takes it.
+"""Work on threads of this process, on an executor, or on a Dask cluster.
 
-Data come in chunks, and what is kept of a chunk adds up. Chunks are cut by size alone and sums are always taken in one
-order, that of a balanced tree over the chunks: results do not depend, to the last bit, on who worked on what.
+Data come in chunks, and the results of chunks are added up. Chunks are cut by size alone and sums are always taken in
+one order, that of a balanced tree over the chunks: results do not depend, to the last bit, on the number of workers.
 """
 
 from __future__ import annotations
@@ -9,26 +9,20 @@ from __future__ import annotations
 import operator
 import os
 import pickle
-import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
-from multiprocessing import get_context
 from threading import Lock
 from typing import Any, TypeVar
 
-from certirl.ground import cluster as _cluster
-from certirl.ground import interrupts as _interrupts
+from certirl.ground import cluster
 from certirl.ground.doors import as_count, setting, shown, with_options
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-
-# Whatever library multiplies matrices reads one of these when it is loaded.
-THREAD_SETTINGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 MOST_WORKERS = 4096  # more is a mistake, and would start as many processes on a local cluster
 
@@ -38,7 +32,7 @@ _place: ContextVar[Any] = ContextVar("certirl_place", default=None)
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """The number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -46,32 +40,48 @@ def cores() -> int:
 
 def check_workers(workers: Any) -> int:
     """A positive number of workers; all cores if None."""
-    if workers is None:
-        return cores()
-    return as_count(workers, "workers", most=MOST_WORKERS)
+    return cores() if workers is None else as_count(workers, "workers", most=MOST_WORKERS)
 
 
 @contextmanager
 def on(place: Any) -> Iterator[None]:
-    """In here `fold` works there; None leaves it as it is.
+    """Choose where `fold` works within the ``with`` block; None changes nothing.
 
     Args:
         place: a number of threads, or anything with ``submit``: a Dask client, an executor.
     """
-    if place is None:
-        yield
-        return
-    if not hasattr(place, "submit"):
+    if place is not None and not hasattr(place, "submit"):
         try:
             check_workers(place)
         except ValueError:
             kinds = "a number of threads, a Dask client or an executor (with submit)"
             raise TypeError(f"{setting('map')} must be {kinds}, got {shown(place)}") from None
-    token = _place.set(place)
+    token = _place.set(_place.get() if place is None else place)
     try:
         yield
     finally:
         _place.reset(token)
+
+
+@contextmanager
+def place(workers: int | None, scheduler: str | None) -> Iterator[Any]:
+    """The place that ``--workers`` and ``--scheduler`` name, closed at the end.
+
+    Args:
+        workers: threads, or processes of a local cluster; None for all cores.
+        scheduler: the address of a Dask scheduler; "local" for a cluster on this machine; None for threads.
+    """
+    count = check_workers(workers)
+    if scheduler is None:
+        yield workers
+    else:
+        with cluster.connected(scheduler, workers, count) as client:
+            yield client
+
+
+def current_place() -> Any:
+    """The place that `on` has chosen; None for threads on all cores."""
+    return _place.get()
 
 
 def fold(
@@ -79,32 +89,29 @@ def fold(
 ) -> Result:
     """Apply a function to every chunk and add the results up, in a balanced tree over the chunks.
 
-    Threads of this process by default, all cores; `on` chooses another place. On a Dask cluster the tree is built on
-    the workers, so that only sums travel, unless chunks hold the data themselves; elsewhere at most two chunks per
-    worker are in the making, and memory does not grow with their number.
+    The place is threads of this process on all cores, or the one that `on` has chosen. On a Dask cluster the tree is
+    computed by the workers, so that only sums are transferred. At most a few chunks per worker are in progress, and
+    memory does not grow with their number, unless chunks are names of data rather than data.
     """
-    function = with_options(function)
-    place, alone = _place.get(), partial(_quietly, function)
     if not chunks:
         raise ValueError(_NO_DATA)
-    if _cluster.is_client(place):
-        if not _cluster.is_heavy(alone, chunks):
-            return _cluster.fold(alone, chunks, add, place)
-        cluster = _cluster.Executor(place)
-        return _tree(_in_order(alone, chunks, cluster, cluster.window), add)
+    function, place = with_options(function), _place.get()
+    if cluster.is_client(place):
+        return _tree(cluster.sums(partial(single_threaded, function), chunks, add, place), add)
     with one_blas_thread:
         if hasattr(place, "submit"):
-            _check_travels(place, alone, chunks[0])
-            return _tree(_in_order(alone, chunks, place, 2 * cores()), add)
+            task = partial(single_threaded, function)
+            _check_sendable(place, task, chunks[0])
+            return _tree(_in_order(task, chunks, place, 2 * cores()), add)
         count = min(check_workers(place), len(chunks))
-        if count == 1 or getattr(chunks[0], "on_device", False):  # a device has its own ways to be busy
+        if count == 1 or getattr(chunks[0], "on_device", False):  # a device computes in parallel by itself
             return _tree(map(function, chunks), add)
         with ThreadPoolExecutor(count, "certirl") as pool:
             return _tree(_in_order(function, chunks, pool, 2 * count), add)
 
 
 def _in_order(function: Callable[[Task], Result], tasks: Iterable[Task], pool: Any, window: int) -> Iterator[Result]:
-    """Results in the order of the tasks, at most ``window`` of them in the making."""
+    """Results in the order of the tasks, at most ``window`` of them in progress."""
     waiting: deque[Any] = deque()
     try:
         for task in tasks:
@@ -119,7 +126,7 @@ def _in_order(function: Callable[[Task], Result], tasks: Iterable[Task], pool: A
 
 
 def _tree(results: Iterable[Result], add: Callable[..., Result]) -> Result:
-    """Add results pairwise like the digits of a binary counter: ((0+1)+(2+3))+…, holding few at a time."""
+    """Add results pairwise like the digits of a binary counter, ((0+1)+(2+3))+…, with few of them in memory."""
     held: list[tuple[int, Result]] = []
     for result in results:
         size = 1
@@ -135,26 +142,26 @@ def _tree(results: Iterable[Result], add: Callable[..., Result]) -> Result:
     return total
 
 
-def _check_travels(place: Any, function: Any, task: Any) -> None:
-    """Say in a sentence what a pool of processes would say in riddles."""
+def _check_sendable(place: Any, function: Any, task: Any) -> None:
+    """Refuse, with a sentence, what a pool of processes cannot be sent."""
     if isinstance(place, ProcessPoolExecutor):
         try:
             pickle.dumps((function, task))
         except Exception as problem:
             raise TypeError(
                 f"something cannot be sent to another process ({problem}): use threads, or a simulator that is "
-                "defined at the top of a module and holds no locks, open files or functions made on the way"
+                "defined at the top of a module and holds no locks, open files or local functions"
             ) from None
 
 
-def _quietly(function: Callable[[Task], Result], task: Task) -> Result:
-    """One task on a worker that has others beside it: with one thread, whatever library it calls."""
+def single_threaded(function: Callable[[Task], Result], task: Task) -> Result:
+    """Apply a function on a worker beside others: with one thread in every library it calls."""
     with on(1), one_blas_thread:
         return function(task)
 
 
 class _OneBlasThread:
-    """Every library's BLAS with one thread as long as anyone is in here: those who leave first change nothing."""
+    """Within the ``with`` block every BLAS library uses one thread; blocks may overlap and nest."""
 
     def __init__(self) -> None:
         self._lock, self._inside = Lock(), 0
@@ -177,60 +184,3 @@ class _OneBlasThread:
 
 
 one_blas_thread = _OneBlasThread()
-
-
-def processes(
-    function: Callable[[Task], Result], tasks: Sequence[Task], *, workers: int | None = None
-) -> Iterator[tuple[int, Result]]:
-    """Apply a function to every task, each on a process of its own, and yield (index, result) as they are done.
-
-    One worker means this process. With more the function must be importable. Every task works with one thread:
-    processes then use the cores once, and the last bits do not depend on how many there are. Inside `on` a Dask client
-    or an executor, they are sent there instead; to a cluster the function's file travels with it.
-
-    Args:
-        function: what to do.
-        tasks: with what.
-        workers: how many processes; all cores if left out.
-    """
-    count = min(check_workers(workers), len(tasks))
-    alone, place = partial(_quietly, with_options(function)), _place.get()
-    if _cluster.is_client(place):
-        yield from _cluster.as_done(alone, tasks, place)
-    elif hasattr(place, "submit"):
-        yield from _as_done(alone, tasks, place)
-    elif count <= 1:
-        yield from ((index, alone(task)) for index, task in enumerate(tasks))
-    else:
-        with _one_thread_each(), _pool(count) as pool:
-            yield from _as_done(alone, tasks, pool)
-
-
-def _as_done(function: Callable[[Task], Result], tasks: Sequence[Task], pool: Any) -> Iterator[tuple[int, Result]]:
-    futures: dict[Any, int] = {}
-    try:
-        with _interrupts.Deferred():  # a process is started when there is something for it to do
-            futures = {pool.submit(function, task): index for index, task in enumerate(tasks)}
-        for future in as_completed(futures):
-            yield futures[future], future.result()
-    finally:
-        for future in futures:  # whatever is not begun is not wanted any more
-            future.cancel()
-
-
-def _pool(count: int) -> ProcessPoolExecutor:
-    # Ctrl-C is for the parent alone: a worker finishes its task in peace and goes.
-    quiet = (signal.SIGINT, signal.SIG_IGN)
-    return ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=signal.signal, initargs=quiet)
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Processes started in here multiply matrices with one thread, unless the user has said otherwise."""
-    added = {name: "1" for name in THREAD_SETTINGS if name not in os.environ}
-    os.environ.update(added)
-    try:
-        yield
-    finally:
-        for name in added:
-            os.environ.pop(name, None)
