@@ -592,7 +592,7 @@ def test_an_interrupt_that_a_library_turns_into_its_own_error_is_one_line(folder
         raise ImportError("numpy._core.multiarray failed to import")
 
     monkeypatch.setattr("certirl.cli.solved", misled)
-    monkeypatch.setattr(_interrupts, "_seen", False)
+    monkeypatch.setattr(_interrupts, "_interrupted", False)
     assert main([*SOLVE, "--plot", ""]) == 130
     assert capsys.readouterr().err == "certirl: interrupted\n"
 
