@@ -211,34 +211,37 @@ class Frame:
         low, high = float(values.min()), float(values.max())
         return (low + high) / 2 + self.dense.factor * (high - low) / 2
 
-    def blended(self, bounds: Array, states: Array) -> tuple[Array, Array]:
-        """Σ_i |w_i(s)| v_i for bounds at spread points ``[g, N_1, …, N_d]``, and Σ_i |w_i(s)|: ``[g, n]`` and ``[n]``.
+    def blended(self, numbers: Array, states: Array) -> Array:
+        """Σ_i |w_i(s)| v_i and Σ_i w_i(s) v_i for numbers v at spread points ``[g, N_1, …, N_d]``: ``[2, g, n]``.
 
         Every expansion is Σ w_i(s) times its value at point i (`inequalities.blending`), so that bounds at the points
         become bounds at the states ``[n, d]``.
         """
-        total, weight = np.empty((len(bounds), len(states))), np.ones(len(states))
+        total = np.empty((2, len(numbers), len(states)))
         for start in range(0, len(states), _BLOCK):
             block = slice(start, start + _BLOCK)
-            sums = bounds[..., None]
-            for axis in reversed(range(self.dimension)):  # each turn sums over the last coordinate that is left
-                weights = self._weights(axis, bounds.shape[axis + 1], states[block, axis])
-                sums = np.einsum("...in,ni->...n", sums, weights)
-                weight[block] *= weights.sum(axis=1)
-            total[:, block] = sums
-        return total, weight
+            for kind in range(2):
+                sums = numbers[..., None]
+                for axis in reversed(range(self.dimension)):  # each turn sums over the last coordinate that is left
+                    weights = self._weights(axis, numbers.shape[axis + 1], states[block, axis])[kind]
+                    sums = np.einsum("...in,ni->...n", sums, weights)
+                total[kind, :, block] = sums
+        return total
 
-    def blended_on_axes(self, bounds: Array, axes: list[Array]) -> tuple[Array, Array]:
-        """The same at all combinations of one number from each axis: ``[g, n_1, …, n_d]`` and ``[n_1, …, n_d]``."""
-        weight = np.ones(())
-        for axis, along in enumerate(axes):
-            weights = self._weights(axis, bounds.shape[1], along)
-            bounds = np.tensordot(bounds, weights, axes=(1, 1))
-            weight = np.multiply.outer(weight, weights.sum(axis=1))
-        return bounds, weight
+    def blended_on_axes(self, numbers: Array, axes: list[Array]) -> Array:
+        """The same at all combinations of one number from each axis: ``[2, g, n_1, …, n_d]``."""
+        total = []
+        for kind in range(2):
+            sums = numbers
+            for axis, along in enumerate(axes):
+                sums = np.tensordot(sums, self._weights(axis, sums.shape[1], along)[kind], axes=(1, 1))
+            total.append(sums)
+        return np.stack(total)
 
-    def _weights(self, axis: int, count: int, along: Array) -> Array:
-        return np.abs(blending(self.parts[axis], count, along[:, None]))
+    def _weights(self, axis: int, count: int, along: Array) -> tuple[Array, Array]:
+        """|w_i| and w_i along one coordinate ``[n, count]`` each."""
+        weights = blending(self.parts[axis], count, along[:, None])
+        return np.abs(weights), weights
 
     def drift(self, axes: list[Array], half: Array) -> Array:
         """How far an expansion that nowhere exceeds 1 can move within cells of half sides ``[n_1, …, n_d]``."""

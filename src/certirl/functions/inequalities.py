@@ -55,12 +55,8 @@ def self_bounded(observed: Any, bound: Any, log_term: float) -> Any:
     return np.minimum(straight, empirical_bernstein(observed, bound, log_term))
 
 
-# Failures that one `sloped` pays for: above and below.
-SLOPED_EVENTS = 2
-
-
 def sloped(observed: Any, bound: Any, log_term: Any, slope: Any) -> Any:
-    """|Σ(Z − EZ)| < μ g(μb) ΣZ² + L/μ for independent |Z| ≤ b, but for probability 2e^−L; g(λ) = (−log(1 − λ) − λ)/λ².
+    """Σ(Z − EZ) < μ g(μb) ΣZ² + L/μ for independent |Z| ≤ b, but for probability e^−L; g(λ) = (−log(1 − λ) − λ)/λ².
 
     Fan, Grama and Liu. The observed second moment enters as it is. The slope μ must be fixed before the Z are seen;
     the bound grows with b, so that any upper bound of b will do. Infinite where μb ≥ 1.
@@ -71,12 +67,11 @@ def sloped(observed: Any, bound: Any, log_term: Any, slope: Any) -> Any:
     return np.where(share < 1, slope * growth * np.maximum(observed, 0.0) + log_term / slope, np.inf)
 
 
-def best_slope(expected: Any, bound: Any, log_term: float) -> Any:
-    """The slope μ of `sloped` for which it is least if ΣZ² is as expected; at most 0.7/b."""
-    top = np.sqrt(2 * log_term / np.maximum(expected, 1e-300))
-    slopes = np.minimum(
-        np.linspace(0.05, 1.0, 39).reshape(-1, *[1] * np.ndim(expected)) * top, 0.7 / np.maximum(bound, 1e-300)
-    )
+def best_slope(expected: Any, bound: Any, log_term: Any) -> Any:
+    """The slope μ of `sloped` for which it is least if ΣZ² is as expected; at most 0.9/b."""
+    most = np.sqrt(2 * log_term / np.maximum(expected, 1e-300))
+    shares = np.linspace(0.05, 1.0, 39).reshape(-1, *[1] * np.ndim(most))
+    slopes = np.minimum(shares * most, 0.9 / np.maximum(bound, 1e-300))
     costs = sloped(expected, bound, log_term, slopes)
     return np.take_along_axis(slopes, np.argmin(costs, axis=0)[None], axis=0)[0]
 

@@ -18,11 +18,10 @@ from typing import NamedTuple
 import numpy as np
 
 from certirl.functions.bases import Basis
-from certirl.functions.frame import Frame, frame
+from certirl.functions.frame import frame
 from certirl.functions.inequalities import (
     EVENTS,
     MIXED_EVENTS,
-    SLOPED_EVENTS,
     best_scale,
     best_slope,
     empirical_bernstein,
@@ -40,18 +39,22 @@ SHARES = {"band": 0.85, "size of the error": 0.15}
 SWITCHING_SHARES = {"band": 0.8, "size of the error": 0.15, "regret": 0.05}
 # How far the noise of u may feed itself, and the condition of I − K̂; beyond them nothing is bounded.
 _MOST_GROWTH, _MOST_CONDITION = 0.95, 1e8
-_CAUTION = 1.1  # times the second moments that training data let us expect: slopes are chosen for it
+# Slopes are chosen for so many times the second moments and the length of u that training data let us expect.
+_CAUTION, _CAUTION_OF_LENGTH = 1.1, 1.5
 
 
 @dataclass(frozen=True, eq=False)
 class Band:
     """|(P_b − P_a)V − curve| ≤ its radius at every state, V the expert's value under the true dynamics.
 
+    Below the curve and above it (P_b − P_a)V is bounded separately: side 0 is what is read to prove b better than a,
+    side 1 to prove a better than b.
+
     Attributes:
         pair: (b, a), b < a.
         columns: φ.
         curve: the corrected estimate in the harmonics of the columns ``[k]``.
-        estimation: the band of V̂ at the spread points ``[N_1, …, N_d]``.
+        estimation: the band of V̂ at the spread points, below and above ``[2, N_1, …, N_d]``.
         second_order: what the error of V̂ adds there.
         tail: what lies outside the columns.
         floating: rounding.
@@ -69,28 +72,53 @@ class Band:
         """The curve at states ``[n]``."""
         return np.asarray(frame(self.columns).values(states) @ self.curve)
 
-    def losses(self, states: Array) -> dict[str, Array]:
-        """What the radius is made of at states ``[n, d]``, by name ``[n]``."""
-        own = frame(self.columns)
-        return self._losses(own, *own.blended(self._at_points, states), np.zeros(()))
+    def losses(self, states: Array, side: int) -> dict[str, Array]:
+        """What the radius on one side is made of at states ``[n, d]``, by name ``[n]``."""
+        return self._losses(frame(self.columns).blended(self._numbers(side), states), np.zeros(()), side)
 
-    def losses_in_cells(self, axes: list[Array], half: Array) -> dict[str, Array]:
+    def losses_in_cells(self, axes: list[Array], half: Array, side: int) -> dict[str, Array]:
         """The same within cells, by their middles along each coordinate and half their sides ``[n_1, …, n_d]``."""
         own = frame(self.columns)
-        return self._losses(own, *own.blended_on_axes(self._at_points, axes), own.drift(axes, half))
+        return self._losses(own.blended_on_axes(self._numbers(side), axes), own.drift(axes, half), side)
 
-    @property
-    def _at_points(self) -> Array:
-        return np.stack([self.estimation, self.second_order, self.estimation + self.second_order])
+    def everywhere(self, side: int) -> dict[str, float]:
+        """The same over all states at once: the largest radius at a point, and what lies between points."""
+        total = self.estimation + self.second_order
+        worst = np.unravel_index(int(total[side].argmax()), total[side].shape)
+        most, swing = self._most(side)
+        return {
+            "estimation": float(self.estimation[side][worst]),
+            "grid": most - float(total[side][worst]) if np.isfinite(swing) else 0.0,
+            "second order": float(self.second_order[side][worst]),
+            "truncation tail": self.tail,
+            "floating point": self.floating,
+        }
 
-    def _losses(self, own: Frame, sums: Array, weight: Array, moves: Array) -> dict[str, Array]:
-        nothing = np.zeros(weight.shape)
-        if not np.isfinite(self.second_order).all():
-            sums = np.full(sums.shape, np.inf)
-        here = sums[:2] / weight
-        # What is bounded at points is bounded everywhere by the largest, or from state to state by its neighbours.
-        most = own.basis.inflation(*self.estimation.shape) * float(self._at_points[2].max())
-        between = np.minimum(sums[2], most) + moves * most - here.sum(axis=0) if np.isfinite(most) else nothing
+    def _numbers(self, side: int) -> Array:
+        total = self.estimation + self.second_order
+        both, apart = total.sum(axis=0), total[side] - total[1 - side]
+        return np.stack([np.ones_like(both), self.estimation[side], self.second_order[side], both, apart])
+
+    def _most(self, side: int) -> tuple[float, float]:
+        """The largest radius on one side over all states, and how far the error is from a middle value at most.
+
+        At the points the error lies between −A and B, hence within f(A + B)/2 of (B − A)/2 everywhere, f the inflation.
+        """
+        total = self.estimation + self.second_order
+        below, above = float(total[side].max()), float(total[1 - side].max())
+        factor = frame(self.columns).basis.inflation(*total.shape[1:])
+        swing = factor * (below + above) / 2
+        return swing + (below - above) / 2, swing
+
+    def _losses(self, blended: Array, moves: Array, side: int) -> dict[str, Array]:
+        (weight, estimation, second, both, _), (*_, apart) = blended
+        nothing, (most, swing) = np.zeros(weight.shape), self._most(side)
+        here = estimation / weight, second / weight
+        if not np.isfinite(swing):
+            here, between = (nothing + np.inf, nothing + np.inf), nothing
+        else:
+            # Weights that are negative meet the other side of the band; or the largest radius anywhere will do.
+            between = np.minimum((both + apart) / 2, most) + moves * swing - here[0] - here[1]
         return {
             "estimation": here[0],
             "grid": np.maximum(between, 0.0),
@@ -99,9 +127,9 @@ class Band:
             "floating point": nothing + self.floating,
         }
 
-    def radius(self, states: Array) -> Array:
+    def radius(self, states: Array, side: int) -> Array:
         """All of it, at states ``[n]``."""
-        return np.asarray(sum(self.losses(states).values()))
+        return np.asarray(sum(self.losses(states, side).values()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,21 +178,27 @@ class _Size(NamedTuple):
 
 
 @lru_cache(maxsize=16)  # a forecast asks again and again with another δ or size
-def workings(surrogate: Surrogate, evidence: Evidence) -> _Work:
+def workings(surrogate: Surrogate, evidence: Evidence) -> Work:
     """Everything that does not depend on δ, made once."""
-    return _Work(surrogate, evidence)
+    return Work(surrogate, evidence)
 
 
-class _Work:
-    """Workings, the points of the bands, and the functionals at them."""
+class Work:
+    """Workings, and the functionals at the points of the bands.
+
+    Attributes:
+        work: shared by all inequalities.
+        points: by the pairs of actions that are compared.
+        drop: behind the span of the value; None for an expert of one action.
+        visits: of the tents.
+    """
 
     def __init__(self, surrogate: Surrogate, evidence: Evidence) -> None:
         self.work = Workings(surrogate, evidence)
-        own, compared = surrogate.frame, surrogate.compared
-        self.mesh = own.band(log_term(SLOPED_EVENTS * len(compared), 0.05))
-        values = own.values(self.mesh.states)
-        self.points = {pair: self.work.points(self.work.weights(*pair, values), pair) for pair in compared}
-        self.drop, self.visits = None, []
+        values = surrogate.frame.values(surrogate.mesh.states)
+        self.points = {pair: self.work.points(self.work.weights(*pair, values), pair) for pair in surrogate.compared}
+        self.drop: Points | None = None
+        self.visits: list[Visits] = []
         if not surrogate.constant:
             self.drop = self.work.points(self.work.of_error(surrogate.drop[None]))
             self.visits = visits_of(self.work)
@@ -185,15 +219,15 @@ def bands(surrogate: Surrogate, evidence: Evidence, *, delta: float, tail: float
         tail: τ.
         growth: a forecast instead: so many times as much data, which say nothing new. For planning only.
     """
-    all_, beyond = workings(surrogate, evidence), np.isfinite(tail)  # an infinite tail leaves nothing to bound
-    work, tail = all_.work, tail if beyond else 0.0
+    whole, beyond = workings(surrogate, evidence), np.isfinite(tail)  # an infinite tail leaves nothing to bound
+    work, tail, counts = whole.work, tail if beyond else 0.0, surrogate.mesh.counts
     parts = {name: share * delta for name, share in shares_of(surrogate).items()}
     more = 1.0 if growth is None else growth
     size = _size(work, parts["size of the error"], tail, growth)
     expected = _expected(work, parts["size of the error"], more)
-    L = log_term(SLOPED_EVENTS * len(all_.points) * len(all_.mesh.states), parts["band"])
     found = []
-    for pair, points in all_.points.items():
+    for (pair, points), shares in zip(whole.points.items(), surrogate.shares, strict=True):
+        L = -np.log(parts["band"] * shares.reshape(2, -1))
         estimation, second = _radii(size, points, expected, L, more, growth is None)
         second = second + _second_order_tail(work, size, pair, tail)
         found.append(
@@ -201,16 +235,16 @@ def bands(surrogate: Surrogate, evidence: Evidence, *, delta: float, tail: float
                 pair=pair,
                 columns=surrogate.columns,
                 curve=_curve(work, *pair, size if growth is None else None),
-                estimation=estimation.reshape(all_.mesh.counts),
-                second_order=second.reshape(all_.mesh.counts),
+                estimation=estimation.reshape(2, *counts),
+                second_order=second.reshape(2, *counts),
                 tail=_first_order_tail(work, pair, tail) if beyond else float("inf"),
                 floating=_rounding(work, float((estimation + second).max()), more),
             )
         )
     visits, span = np.ones(len(surrogate.widths)), 0.0
-    if all_.drop is not None and beyond:
-        visits = _visits(work, all_.visits, parts["regret"] / 2, tail, growth)
-        span = _span(work, size, all_.drop, expected, parts["regret"] / 2, tail, more, growth is None)
+    if whole.drop is not None and beyond:
+        visits = _visits(work, whole.visits, parts["regret"] / 2, tail, growth)
+        span = _span(work, size, whole.drop, expected, parts["regret"] / 2, tail, more, growth is None)
     return Bands(tuple(found), visits, span)
 
 
@@ -273,19 +307,19 @@ def _expected(work: Workings, delta: float, more: float) -> Array:
     _, (alpha, beta) = _norms(error, log_term(2 * MIXED_EVENTS, delta), more)
     start, stretch = _likely(error.expected_trace[0] / more, error.expected_top[1] / more)
     noise = _solved(alpha, beta, start, stretch)
-    return np.array([1.0, _CAUTION * (start + stretch * (alpha if noise is None else noise))])
+    return np.array([1.0, _CAUTION_OF_LENGTH * (start + stretch * (alpha if noise is None else noise))])
 
 
 def _radii(
-    size: _Size | None, points: Points, expected: Array, L: float, more: float, observed: bool
+    size: _Size | None, points: Points, expected: Array, L: Array, more: float, observed: bool
 ) -> tuple[Array, Array]:
-    """The band of V̂ at points, and what u adds to it ``[n]`` each.
+    """The band of V̂ at points, and what u adds to it, for several L ``[s, n]`` each.
 
     Args:
         size: of u; None if it is not bounded.
         points: the functionals.
         expected: 1 and the length of u that training data let us expect ``[2]``.
-        L: of the events.
+        L: of the events ``[s, n]``, e^−L each.
         more: so many times as much data.
         observed: False for a forecast.
     """
@@ -293,7 +327,7 @@ def _radii(
     slope = best_slope(_CAUTION * points.expected / more, noise.largest @ expected, L)
     estimation = sloped(noise.value, noise.largest[:, 0], L, slope)
     if size is None:
-        return estimation, np.full(len(estimation), np.inf)
+        return estimation, np.full(estimation.shape, np.inf)
     if observed:
         turned = np.linalg.norm(points.seen @ size.inverse, axis=1)
     else:  # as large as noise makes it
@@ -343,9 +377,9 @@ def _span(
     """V at one state less V at another: V̂ there, corrected, less the same losses as a band, rounding among them."""
     if size is None:
         return 0.0
-    estimation, second = _radii(size, points, expected, log_term(SLOPED_EVENTS, delta), more, observed)
+    estimation, second = _radii(size, points, expected, np.full((1, 1), log_term(1, delta)), more, observed)
     later = 2 * tail * work.residual_lebesgue * work.gamma / (1 - work.gamma)
-    lost = float(estimation[0] + second[0] + later * (work.radius[0] + size.length * work.radius[1]))
+    lost = float(estimation[0, 0] + second[0, 0] + later * (work.radius[0] + size.length * work.radius[1]))
     lost += _rounding(work, lost, more)
     corrected = work.s.dropped + (float(points.value[0] + points.seen[0] @ size.centre) if observed else 0.0)
     return max(0.0, corrected - lost)

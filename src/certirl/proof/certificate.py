@@ -147,9 +147,10 @@ class Certificate(Claim):
             taken = self.tube.grid.taken_at(rows)
         least = np.full((2, *taken.shape), np.inf)
         for band in ground.bands.pairs:
-            curve, radius = band.estimate(rows), band.radius(rows)
-            for (b, a), sign in ((band.pair, 1.0), (band.pair[::-1], -1.0)):
-                for bound, value in zip(least, (sign * curve, sign * curve - radius), strict=True):
+            curve = band.estimate(rows)
+            for side, ((b, a), sign) in enumerate(((band.pair, 1.0), (band.pair[::-1], -1.0))):
+                lower = sign * curve - band.radius(rows, side)
+                for bound, value in zip(least, (sign * curve, lower), strict=True):
                     bound[a] = np.where(taken[b], np.minimum(bound[a], value), bound[a])
         least[:, taken] = np.nan
         return np.asarray(s.unit * least)

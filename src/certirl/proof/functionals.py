@@ -16,8 +16,7 @@ from certirl.ground.domain import Array
 from certirl.proof.sums import Evidence
 from certirl.proof.surrogate import Surrogate
 
-# Numbers up to which largest terms are looked for state by state at every point, and how many at once.
-_MOST_CLOSE, _BLOCK = 6_000_000, 500_000
+_MOST_CLOSE = 250_000  # numbers up to which largest terms are looked for state by state at every point
 
 
 class Noise(NamedTuple):
@@ -188,21 +187,17 @@ class Workings:
 
     def _largest(self, weights: Array, active: list[int], pair: tuple[int, int] | None) -> Array:
         """Bounds on the contribution of one fresh state to V̂ and to the f_i ``[n, 2]``."""
-        dense, n = self.frame.dense_values, weights.shape[1]
-        if n * len(dense) > _MOST_CLOSE:
-            return self._from_lengths(weights, active, pair)
-        largest = np.empty((n, 2))
-        for start in range(0, n, step := max(_BLOCK // len(dense), 1)):
-            block = slice(start, start + step)
-            swings = {c: weights[c, block] @ dense.T for c in active}
-            both = {frozenset(pair): np.abs(swings[pair[0]] + swings[pair[1]])} if pair is not None else {}
-            sizes = {c: np.abs(swing) for c, swing in swings.items()}
-            terms = self._terms(sizes, both, pair, self._lengths, self._gaps)
-            if self.e.paired:  # of V̂ the supremum is known exactly
-                fits = np.abs(sum(swings[c] * self._fits[c] for c in active))
-                terms[0] = np.minimum(terms[0], self.radius[0] * sum(sizes.values()) + fits)
-            largest[block] = self.frame.dense.double * terms.max(axis=2).T
-        return largest
+        dense, largest = self.frame.dense_values, self._from_lengths(weights, active, pair)
+        if weights.shape[1] * len(dense) > _MOST_CLOSE:
+            return largest
+        swings = {c: weights[c] @ dense.T for c in active}
+        both = {frozenset(pair): np.abs(swings[pair[0]] + swings[pair[1]])} if pair is not None else {}
+        sizes = {c: np.abs(swing) for c, swing in swings.items()}
+        terms = self._terms(sizes, both, pair, self._lengths, self._gaps)
+        if self.e.paired:  # of V̂ the supremum is known exactly
+            fits = np.abs(sum(swings[c] * self._fits[c] for c in active))
+            terms[0] = np.minimum(terms[0], self.radius[0] * sum(sizes.values()) + fits)
+        return np.minimum(largest, self.frame.dense.double * terms.max(axis=2).T)
 
     def _from_lengths(self, weights: Array, active: list[int], pair: tuple[int, int] | None) -> Array:
         """The same by Cauchy and Schwarz: |w·x| is at most the root of (wᵀG w)·(the largest leverage)."""

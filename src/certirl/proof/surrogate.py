@@ -16,7 +16,8 @@ from certirl.data.policy import Policy
 from certirl.functions.bases import Basis
 from certirl.functions.bounded import BoundedReward
 from certirl.functions.cells import Cells, summed
-from certirl.functions.frame import Frame, frame
+from certirl.functions.frame import Frame, Mesh, frame
+from certirl.functions.inequalities import log_term
 from certirl.functions.reward import values_of
 from certirl.ground.domain import Array, freeze
 
@@ -37,6 +38,8 @@ class Surrogate:
         directions: r, the number of functions whose residuals are multiplied with those of V̂: all but f_0, or none.
         noise: Σ χ Y_cY_d and Σ χ Σ_i E_c(f_i)E_d(f_i) of training data, per transition, for all pairs of `pairs_of`
             ``[P, 2, *wide]``.
+        shares: how the part of δ for the bands is divided among the compared pairs (b, a), the sides of their curves
+            and the points of `mesh`: below the curve, then above it ``[C, 2, N_1, …, N_d]``; they add up to 1.
         low, high: V̂ lies between them.
         marks: distances to the nearest switch at the points of a grid ``[g_1, …, g_d]``; empty without switches.
         widths: half-widths of the tents 1 − distance/width around the switches ``[w]``.
@@ -59,6 +62,7 @@ class Surrogate:
     mix: Array
     directions: int
     noise: Array
+    shares: Array
     low: float
     high: float
     marks: Array
@@ -98,6 +102,11 @@ class Surrogate:
         """The pairs b < a of actions of which the expert uses one."""
         return [(c, d) for c, d in self.pairs(True) if c != d]
 
+    @property
+    def mesh(self) -> Mesh:
+        """The points at which bands are computed."""
+        return mesh_of(self.columns, len(self.compared))
+
     @cached_property
     def evaluation(self) -> Evaluation:
         """Evaluates V̂, f_1, …, f_{m−1} and π_d h_j at states."""
@@ -123,6 +132,11 @@ def pairs_of(n_actions: int, used: tuple[int, ...], paired: bool) -> list[tuple[
     """The pairs of actions c ≤ d whose residuals are multiplied; c = d unless states are tried with all actions."""
     every = [(c, d) for c in range(n_actions) for d in range(c, n_actions)]
     return [(c, d) for c, d in every if c == d or (paired and (c in used or d in used))]
+
+
+def mesh_of(columns: Basis, compared: int) -> Mesh:
+    """The points at which bands of so many pairs of actions are computed."""
+    return frame(columns).band(log_term(2 * compared, 0.05))
 
 
 class Evaluation:

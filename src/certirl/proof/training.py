@@ -16,8 +16,9 @@ from certirl.functions.frame import frame
 from certirl.ground.domain import Array
 from certirl.kernels.tensors import on_host
 from certirl.proof.case import Case
+from certirl.proof.shares import planned_shares
 from certirl.proof.sums import Evidence, gather
-from certirl.proof.surrogate import Surrogate, in_family, pairs_of
+from certirl.proof.surrogate import Surrogate, in_family, mesh_of, pairs_of
 
 _GRID = 2001  # states at which the highest and the lowest value are looked for
 _SOME = 8192  # training states from which the size of the residuals of all functions is estimated
@@ -45,6 +46,8 @@ def fit_surrogates(
     *,
     moments: Sequence[Moments] | None = None,
     again: Iterable[Piece] | None = None,
+    samples: int | None = None,
+    delta: float = 0.05,
 ) -> Fit:
     """Guess V = R + γP_πV and the operators by least squares on training data, for every component with a reward.
 
@@ -55,6 +58,8 @@ def fit_surrogates(
         moments: sums over training data of the reward's functions at next states and the columns, one for each
             component, where they are known; else ``training`` is walked through for them.
         again: training data that are walked through twice more, for the size of the residuals; all if left out.
+        samples: fresh transitions per action that are planned, four times those of ``again`` if left out.
+        delta: the probability of failure that is planned: with ``samples`` it decides how δ is divided among points.
     """
     blanks = [
         _blank(case, part, own) for part, own in zip(case.parts, case.rewards(reward), strict=True) if own is not None
@@ -70,12 +75,20 @@ def fit_surrogates(
         for own, sums in zip(rough, gather(rough, data), strict=True)
     ]
     seen = gather(turned, data)
-    return Fit(tuple(replace(own, noise=_noise(own, sums)) for own, sums in zip(turned, seen, strict=True)), seen)
+    found = []
+    for own, sums in zip(turned, seen, strict=True):
+        known = replace(own, noise=_noise(own, sums))
+        planned = 4 * int(sums.counts.min()) if samples is None else samples
+        found.append(replace(known, shares=planned_shares(case, known, sums, planned, delta / len(turned))))
+    return Fit(tuple(found), seen)
 
 
 def _blank(case: Case, part: Any, reward: BoundedReward) -> Surrogate:
     """A surrogate whose guesses are zero: its residuals are the functions themselves."""
     A, k, m, w = case.policy.n_actions, part.columns.size, part.columns.size * len(case.used), len(case.widths)
+    pairs = pairs_of(A, case.used, True)
+    compared = sum(c != d for c, d in pairs)
+    points = (compared, 2, *mesh_of(part.columns, compared).counts)
     return Surrogate(
         columns=part.columns,
         reward=reward,
@@ -86,7 +99,8 @@ def _blank(case: Case, part: Any, reward: BoundedReward) -> Surrogate:
         Z=np.zeros((A, m, k)),
         mix=np.eye(m),
         directions=0,
-        noise=np.zeros((len(pairs_of(A, case.used, True)), 2, *frame(part.columns).wide)),
+        noise=np.zeros((len(pairs), 2, *frame(part.columns).wide)),
+        shares=np.full(points, 1 / np.prod(points)),
         low=reward.low,
         high=reward.high,
         marks=case.marks,

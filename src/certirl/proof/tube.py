@@ -111,17 +111,9 @@ def read(
 
 def _everywhere(band: Band, pair: tuple[int, int], sign: float) -> Margin:
     """The better of two bounds over all states: the least of the curve less the largest radius, or cell by cell."""
-    own, total = frame(band.columns), band.estimation + band.second_order
+    own, side = frame(band.columns), 0 if sign > 0 else 1
     state, estimated = own.minimum(sign * band.curve)
-    worst = np.unravel_index(int(total.argmax()), total.shape)
-    most = own.basis.inflation(*total.shape) * float(total[worst])
-    losses = {
-        "estimation": float(band.estimation[worst]),
-        "grid": most - float(total[worst]) if np.isfinite(most) else 0.0,
-        "second order": float(band.second_order[worst]),
-        "truncation tail": band.tail,
-        "floating point": band.floating,
-    }
+    losses = band.everywhere(side)
     whole = Margin(pair, estimated - sum(losses.values()), estimated, losses, state)
     if not np.isfinite(whole.value):
         return whole
@@ -130,7 +122,7 @@ def _everywhere(band: Band, pair: tuple[int, int], sign: float) -> Margin:
     half = np.diff(np.array(domain), axis=1)[:, 0] / count / 2
     axes = [low + h * (2 * np.arange(count) + 1) for (low, _), h in zip(domain, half, strict=True)]
     values = own.on_axes(own.tensor(sign * band.curve), axes)
-    falls, parts = own.fall(band.curve, axes, half), band.losses_in_cells(axes, half)
+    falls, parts = own.fall(band.curve, axes, half), band.losses_in_cells(axes, half, side)
     lower = values - falls - sum(parts.values())
     cell = np.unravel_index(int(lower.argmin()), lower.shape)
     if lower[cell] <= whole.value:
@@ -161,10 +153,10 @@ def _read_cells(bands: Bands, grid: ExpertGrid, allowed: float, widths: Array, d
         own = frame(band.columns)
         values = own.on_axes(own.tensor(band.curve), grid.axes).ravel()
         falls = own.fall(band.curve, grid.axes, grid.half).ravel()
-        parts = {name: loss.ravel() for name, loss in band.losses_in_cells(grid.axes, grid.half).items()}
-        radius = np.asarray(sum(parts.values())) + falls
-        for (b, a), sign in ((band.pair, 1.0), (band.pair[::-1], -1.0)):
-            lower = sign * values - radius
+        for side, ((b, a), sign) in enumerate(((band.pair, 1.0), (band.pair[::-1], -1.0))):
+            cells_of = band.losses_in_cells(grid.axes, grid.half, side)
+            parts = {name: loss.ravel() for name, loss in cells_of.items()}
+            lower = sign * values - np.asarray(sum(parts.values())) - falls
             proved = np.where(taken[b] & ~taken[a], lower, np.inf)
             np.minimum(least, proved, out=least)
             short = np.maximum(short, np.where(taken[b], -lower, 0.0))
