@@ -19,7 +19,7 @@ from scipy.optimize import linprog
 
 import certirl
 import harness
-from certirl.problems.intervals import Problem
+from certirl.problems import Problem
 
 DISCOUNT = 0.7
 SAMPLES = (1_000, 10_000, 100_000)

@@ -32,7 +32,7 @@ from certirl.ground.domain import Array
 from certirl.ground.progress import watched
 from certirl.ground.work import cores, one_blas_thread
 from certirl.kernels.sums import KERNELS, PairSums, SelfSums, StackedSums
-from certirl.problems.intervals import random_polynomial
+from certirl.problems import random_polynomial
 from certirl.proof.certify import certify
 from harness import best_of, cpu_seconds, wall_seconds
 

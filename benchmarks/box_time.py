@@ -14,9 +14,8 @@ from typing import Any
 
 import certirl
 import harness
-from certirl import Legendre, product
+from certirl import Legendre, problems, product
 from certirl.ground.work import cores
-from certirl.problems import boxes as box_problems
 from certirl.proof.certify import conclude
 from certirl.proof.evidence import surrogate_of
 from certirl.proof.weigh import gather
@@ -25,7 +24,7 @@ CASES = ((2, 19, 333_334), (3, 11, 250_000))
 
 
 def case(dimension, factor, samples):
-    problem = box_problems.whirl(dimension=dimension, noise=1.0)
+    problem = problems.whirl(dimension=dimension, noise=1.0)
     basis = product(*[Legendre(factor)] * dimension).on(problem.domain)
     few = samples // 3
     training = certirl.sample(problem, basis=basis, samples=few, rng=1, design=True, paired=True)
@@ -68,7 +67,7 @@ def case(dimension, factor, samples):
 
 def run() -> dict[str, Any]:
     """Two and three coordinates."""
-    certirl.solve(box_problems.whirl(), discount=0.5, basis=product(Legendre(3), Legendre(3)), samples=500, rng=0)
+    certirl.solve(problems.whirl(), discount=0.5, basis=product(Legendre(3), Legendre(3)), samples=500, rng=0)
     record = {"cores": cores(), "cases": [case(*settings) for settings in CASES]}
     print(record)
     return record

@@ -24,7 +24,9 @@ from certirl import theory
 from certirl.data.moments import accumulate
 from certirl.data.simulator import draw
 from certirl.kernels import tensors
-from certirl.problems.intervals import PolynomialProblem, random_polynomial
+from certirl.problems import PolynomialProblem, random_polynomial
+from certirl.problems.problem import NODES
+from devices import on_device
 
 
 def clock(work: Callable[[], Any]) -> tuple[float, Any]:
@@ -47,7 +49,7 @@ def repeated(work: Callable[[], Any], times: int = 9) -> tuple[dict[str, float],
 
 def throughput(device: str, pairs: int) -> list[dict[str, Any]]:
     """Pairs per second by k and family."""
-    problem = random_polynomial(seed=0, actions=2).to(device)
+    problem = on_device(random_polynomial(seed=0, actions=2), device)
     rows = []
     for family in (certirl.Fourier, certirl.Legendre):
         for k in (5, 11, 25, 51, 101):
@@ -78,9 +80,9 @@ def throughput(device: str, pairs: int) -> list[dict[str, Any]]:
 
 def deviations(problem: PolynomialProblem, basis: certirl.Basis, action: int) -> tuple[np.ndarray, np.ndarray]:
     """Z and the standard deviation of one term of the mean form: both ``[k, k]``, by quadrature."""
-    s, w = basis.quadrature(problem.nodes)
-    y, wy = np.polynomial.legendre.leggauss(problem.nodes)
-    squares = problem.density(y, s[:, 0], action) * wy @ basis.values(y[:, None]) ** 2
+    s, w = basis.quadrature(NODES[1])
+    y, wy = np.polynomial.legendre.leggauss(NODES[1])
+    squares = problem.density(y, s, action) * wy @ basis.values(y[:, None]) ** 2
     second = basis.mass * squares.T @ (w[:, None] * basis.values(s) ** 2)
     Z = problem.operators(basis).Z[action]
     return Z, np.sqrt(np.maximum(second - Z**2, 1e-300))
@@ -91,7 +93,7 @@ def large(device: str, pairs: int) -> dict[str, Any]:
     problem = random_polynomial(seed=0, actions=2)
     basis = certirl.Legendre(11).on(problem.domain)
     n = pairs // 2
-    there = problem.to(device)
+    there = on_device(problem, device)
     timing, ((moments,),) = repeated(lambda: accumulate(draw(there, basis, n, 1), [(basis, basis)], n_actions=2), 3)
     estimated, scores = certirl.estimate(moments, form="mean", deflate=False).Z, []
     for action in range(2):
@@ -125,7 +127,7 @@ def theorem(device: str, most: int) -> dict[str, Any]:
     )
     n = min(asked.samples, most)
     asks = {"discount": 0.7, "basis": basis, "columns": 3, "form": "mean", "objective": "l1", "samples": n, "rng": 0}
-    timing, solution = repeated(lambda: certirl.solve(problem.to(device), **asks))
+    timing, solution = repeated(lambda: certirl.solve(on_device(problem, device), **asks))
     result = {
         "the theorem asks for": asked.samples,
         "drawn per action": n,

@@ -21,10 +21,9 @@ import numpy as np
 import certirl
 import methods
 import study
-from certirl import product
+from certirl import problems, product
 from certirl.functions.boxes import mesh
-from certirl.problems import boxes as box_problems
-from certirl.problems.boxes import BoxProblem
+from certirl.problems import Problem
 
 
 @dataclass(frozen=True)
@@ -40,29 +39,29 @@ DRAWS = 4  # independent certificates of every reward
 GRID = 31  # cells along each coordinate of the fine-grid MDP
 
 
-def a_problem(seed: int) -> tuple[BoxProblem, certirl.ProductBasis, float, int]:
+def a_problem(seed: int) -> tuple[Problem, certirl.ProductBasis, float, int]:
     """One of four kinds in turn, with random settings: problem, columns, discount, transitions per action."""
     rng = np.random.default_rng([seed, 1])
     discount, kind = float(rng.choice([0.3, 0.5, 0.7])), seed % 10
     Legendre, Fourier = certirl.Legendre, certirl.Fourier
     if kind < 6:
-        drift = np.array(box_problems.Whirl.drift) + rng.uniform(-0.1, 0.1, (3, 2))
+        drift = np.array(problems.Whirl.drift) + rng.uniform(-0.1, 0.1, (3, 2))
         settings = {"angle": float(rng.uniform(0, 1.5)), "noise": float(rng.uniform(0.9, 1.2)), "shrink": 0.6}
-        problem = box_problems.Whirl(drift=tuple(map(tuple, drift.tolist())), **settings)
+        problem = problems.Whirl(drift=tuple(map(tuple, drift.tolist())), **settings)
         return problem, product(Legendre(6), Legendre(6)), discount, 60_000
     if kind < 8:
-        problem = box_problems.random_independent(seed=seed)
+        problem = problems.random_independent(seed=seed)
         return problem, product(Legendre(3), Legendre(3), index="full"), discount, 200_000
     if kind == 8:
         homes = (0.0, float(rng.uniform(1.0, 3.0)), float(-rng.uniform(1.0, 3.0)))
         angle = certirl.problems.circle(homes=homes, pull=float(rng.uniform(0.1, 0.2)), noise=1.2)
         room = certirl.problems.thermostat(power=(2.0, 0.0, -1.0), leak=0.4, noise=4.0)
-        return box_problems.independent(angle, room), product(Fourier(9), Legendre(9)), discount, 80_000
-    problem = box_problems.whirl(dimension=3, noise=float(rng.uniform(1.4, 1.6)), angle=float(rng.uniform(0, 1.5)))
+        return problems.independent(angle, room), product(Fourier(9), Legendre(9)), discount, 80_000
+    problem = problems.whirl(dimension=3, noise=float(rng.uniform(1.4, 1.6)), angle=float(rng.uniform(0, 1.5)))
     return problem, product(*[Legendre(4)] * 3), 0.3, 120_000
 
 
-def agreement(problem: BoxProblem, reward: certirl.Reward, discount: float) -> float:
+def agreement(problem: Problem, reward: certirl.Reward, discount: float) -> float:
     """The share of cells of a fine-grid MDP in which policy iteration under the reward takes the expert's action."""
     axes = [low + (high - low) * (np.arange(GRID) + 0.5) / GRID for low, high in problem.domain]
     states = mesh(axes)
@@ -107,7 +106,8 @@ def judge(seed: int) -> list[dict[str, Any]]:
     if spoil:
         along = 31 if len(problem.domain) == 2 else 11
         states = mesh([np.linspace(low, high, along) for low, high in problem.domain])
-        reward = methods.barely_wrong(problem, reward, states, discount, rng)
+        noise = methods.noise_of(reward, rng)
+        reward = methods.barely_wrong(reward, noise, lambda r: [problem.margins(r, states, discount=discount)])
     truth = problem.true_margin(reward, discount=discount)
     tail = 0.0 if columns.index == "full" else problem.tail(columns.on(problem.domain))  # "full": polynomials
     given = {"tail": tail, "discount": discount, "columns": columns, "samples": samples, "progress": False, "map": 1}
@@ -171,10 +171,7 @@ def judge_corners(seed: int) -> list[dict[str, Any]]:
     reward, spoil = solved.reward, seed % 2 == 1
     if spoil:
         other = certirl.Reward(reward.basis, rng.normal(size=basis.size) - reward.coefficients)
-        ours, theirs = (problem.margins(r, discount).ravel() for r in (reward, other))
-        share = float((ours / np.maximum(ours - theirs, 1e-300))[theirs < 0].min(initial=1.0))  # where a margin is zero
-        share = min(share + 1e-3, 1.0)
-        reward = certirl.Reward(reward.basis, (1 - share) * reward.coefficients + share * other.coefficients)
+        reward = methods.barely_wrong(reward, other, lambda r: [problem.margins(r, discount)])
     truth = float(problem.margins(reward, discount).min())
     columns, runs = basis.on(problem.domain), []
     for draw in range(DRAWS):

@@ -22,8 +22,7 @@ import methods
 import study
 from certirl.data.expert_grid import ExpertGrid
 from certirl.functions.boxes import of_degree
-from certirl.problems.box_switching import Greedy, Judgement, Truth, judge
-from certirl.problems.boxes import Whirl, random_independent
+from certirl.problems import Greedy, Judgement, Truth, Whirl, judge, random_independent
 from certirl.proof.policy_certificate import PolicyCertificate
 
 POLYNOMIAL, WHIRL = 200_000, 400_000  # transitions per action of a certificate
@@ -77,11 +76,11 @@ def a_case(seed: int) -> Case:
             problem = random_independent(seed=int(rng.integers(2**31)))
             reward = certirl.Reward(certirl.product(*[certirl.Legendre(5)] * 2), rng.normal(size=15))
             columns, nodes, fine = certirl.product(*[certirl.Legendre(3)] * 2, index="full"), 3, FINE
-        rough = Truth(problem, nodes, COARSE)
-        chosen = (rough.at_states @ rough.plan(reward, discount=discount)[0].T).argmax(axis=1)
+        rough = Truth(problem, nodes=nodes, fine=COARSE)
+        chosen = rough.next_values(rough.plan(reward, discount=discount)[0]).argmax(axis=0)
         if np.sort(np.bincount(chosen, minlength=3))[-2] < 0.1 * len(chosen):
             continue
-        truth = Truth(problem, nodes, fine)
+        truth = Truth(problem, nodes=nodes, fine=fine)
         expert = Greedy(truth, truth.plan(reward, discount=discount)[0])
         if leaves_room(truth, expert) and is_clear(truth, expert, reward, discount):
             return Case(truth, reward, expert, discount, columns)
@@ -114,29 +113,25 @@ def leaves_room(truth: Truth, expert: Any) -> bool:
 def is_clear(truth: Truth, expert: Any, reward: Any, discount: float) -> bool:
     """Whether the expert is better by a hundredth of the value's span outside the widest tube: else nothing is seen."""
     own = expert(truth.states)
-    found, value = truth.outcomes(reward, own, discount=discount)
-    true = Judgement(truth.at_states @ found.T, own, own, 0.0, 0.0)
+    expected, value = truth.evaluate(reward, own, discount=discount)
+    true = Judgement(truth, expected, own, own, 0.0, 0.0)
     return bool(true.margins[surely_away(truth, own) > WIDEST].min() > 0.01 * np.ptp(value))
 
 
 def barely_wrong(case: Case, outside: np.ndarray, rng: np.random.Generator) -> Any:
-    """The known reward mixed with a random polynomial until the expert is just not optimal outside the tube.
-
-    For a given expert D_a is linear in the reward, so two sets of curves are enough to find the mixture.
-    """
+    """The known reward mixed with a random polynomial until the expert is just not optimal outside the tube."""
     other = certirl.Reward(certirl.product(*[certirl.Legendre(5)] * 2), rng.normal(size=15))
-    own = case.expert(case.truth.states)
-    curves = []
-    for reward in (case.reward, other):
-        found, _ = case.truth.outcomes(reward, own, discount=case.discount)
-        ahead = (case.truth.at_states @ found.T)[outside]
-        gap = ahead[np.arange(len(ahead)), own[outside]][:, None] - ahead
-        gap[np.arange(len(ahead)), own[outside]] = np.inf
-        curves.append(gap)
-    finite = np.isfinite(curves[0])
-    ours, theirs = curves[0][finite], curves[1][finite]
-    share = methods.turning_share(lambda share: ((1 - share) * ours + share * theirs).min(), steps=14)
-    return lambda states: (1 - share) * np.asarray(case.reward(states)) + share * np.asarray(other(states))
+    actions = case.expert(case.truth.states)
+    taken = actions[outside], np.arange(int(outside.sum()))
+
+    def curves(reward: Any) -> list[np.ndarray]:
+        expected, _ = case.truth.evaluate(reward, actions, discount=case.discount)
+        ahead = case.truth.next_values(expected)[:, outside]
+        gap = ahead[taken] - ahead
+        gap[taken] = np.inf
+        return [gap]
+
+    return methods.barely_wrong(case.reward, other, curves, steps=14, beyond=0.0, mix=methods.mixed_function)
 
 
 def run(seed: int) -> dict[str, Any]:
@@ -148,7 +143,7 @@ def run(seed: int) -> dict[str, Any]:
     if kind == "barely wrong":
         reward = barely_wrong(case, surely_away(case.truth, expert(case.truth.states)) > tube, rng)
     if kind == "switches elsewhere":
-        elsewhere = Greedy(case.truth, expert.outcomes, rng.uniform(-1.5, 1.5, 2) * tube)
+        elsewhere = Greedy(case.truth, expert.expected, rng.uniform(-1.5, 1.5, 2) * tube)
         expert = elsewhere if leaves_room(case.truth, elsewhere) else expert
     found = certirl.certify(
         reward,
@@ -172,7 +167,7 @@ def run(seed: int) -> dict[str, Any]:
 
 def compared(found: PolicyCertificate, truth: Truth, true: Judgement) -> dict[str, Any]:
     """Which statements of a certificate the truth contradicts."""
-    margins, away = true.margins, surely_away(truth, true.own)
+    margins, away = true.margins, surely_away(truth, true.actions)
     least = float(margins[away > found.allowed].min())
     beyond = away > found.settled
     return {
@@ -182,7 +177,7 @@ def compared(found: PolicyCertificate, truth: Truth, true: Judgement) -> dict[st
         "wrong outside the tube": bool((margins[found.proves(truth.states)] <= 0).any()),
         "regret below the truth": bool(found.regret < true.regret - 1e-6 * true.span),
         "span above the truth": bool(found.value_span > true.span),
-        "best policy differs where settled": bool((true.best != true.own)[beyond].any()),
+        "best policy differs where settled": bool((true.best != true.actions)[beyond].any()),
         "half_width": found.half_width,
         "share": found.share,
         "regret": found.relative_regret,
@@ -228,7 +223,7 @@ def prove(task: list[int]) -> dict[str, Any]:
         progress=False,
     )
     seconds = time.perf_counter() - start
-    truth = Truth(problem, 9, FINE_WHIRL)
+    truth = Truth(problem, nodes=9, fine=FINE_WHIRL)
     true = judge(truth, solution.reward, middle_line, discount=0.5)
     told = compared(solution.certificate, truth, true)
     return {"status": solution.status, "n": solution.samples, "seconds": seconds} | told

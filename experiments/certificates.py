@@ -25,7 +25,7 @@ import study
 from certirl import theory
 from certirl.data.simulator import draw
 from certirl.functions.inequalities import binomial_interval
-from certirl.problems.intervals import PolynomialProblem, Problem
+from certirl.problems import PolynomialProblem, Problem
 from certirl.proof.bounds import lower_bounds
 from certirl.proof.certify import certify
 from certirl.proof.evidence import fit_surrogate, gather
@@ -87,7 +87,8 @@ def judge(seed: int) -> dict[str, Any] | None:
     reward, spoiled = solved.reward, bool(rng.random() < 0.4)
     if spoiled:
         grid = np.linspace(*problem.domain[0], 801)
-        reward = methods.barely_wrong(problem, reward, grid, discount, rng)
+        noise = methods.noise_of(reward, rng)
+        reward = methods.barely_wrong(reward, noise, lambda r: [problem.margins(r, grid, discount=discount)])
     placed = basis.on(problem.domain)
     data = certirl.sample(problem, basis=placed, samples=60_000, rng=rng, design=True, paired=paired)
     found = certify(

@@ -58,7 +58,7 @@ FAST = Arguments(
 def exact(problem: Any) -> Pair:
     """Components and criteria from the exact operators."""
     parts = as_components(problem.components, BASIS, problem.domain)
-    return parts, [certirl.bellman(own, discount=DISCOUNT) for own in problem.operators(BASIS, COLUMNS)]
+    return parts, [certirl.bellman(own, discount=DISCOUNT) for own in problem.component_operators(BASIS, COLUMNS)]
 
 
 def estimated(problem: Any, samples: int, rng: int) -> Pair:
@@ -167,32 +167,18 @@ def certified(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
 
 
 def barely_wrong(problem: Any, reward: Any, discount: float, rng: np.random.Generator) -> Any:
-    """Mix a reward with a random one until its true margin is just below zero: the hardest reward to judge."""
+    """The sum mixed with a random one until its true margin is just below zero."""
     sizes = [np.abs(part.coefficients).mean() for part in reward.parts]
     noise = [rng.normal(size=BASIS.size) * (size or np.mean(sizes)) for size in sizes]
-    other = replace(
-        reward, parts=tuple(certirl.Reward(BASIS.on(part.domain), own) for part, own in _pairs(problem, noise))
-    )
+    pairs = zip(reward.parts, noise, strict=True)
+    other = replace(reward, parts=tuple(certirl.Reward(part.basis, coefficients) for part, coefficients in pairs))
     grid = np.linspace(-1, 1, 401)
-    ours, theirs = (
-        [part.margins(own, grid, discount=discount) for part, own in _pairs(problem, given.parts)]
-        for given in (reward, other)
-    )
 
-    def margin(share: float) -> float:
-        mixed = [((1 - share) * a + share * b).min(axis=1) for a, b in zip(ours, theirs, strict=True)]
-        return float(np.sum(mixed, axis=0).min())
+    def curves(given: Any) -> list[np.ndarray]:
+        pairs = zip(problem.parts, given.parts, strict=True)
+        return [part.margins(component, grid, discount=discount) for part, component in pairs]
 
-    share = min(methods.turning_share(margin) + 1e-3, 1.0)
-    parts = [
-        certirl.Reward(a.basis, (1 - share) * a.coefficients + share * b.coefficients)
-        for a, b in zip(reward.parts, other.parts, strict=True)
-    ]
-    return replace(reward, parts=tuple(parts))
-
-
-def _pairs(problem: Any, values: Sequence[Any]) -> list[tuple[Any, Any]]:
-    return list(zip(problem.parts, values, strict=True))
+    return methods.barely_wrong(reward, other, curves)
 
 
 def judge(seed: int) -> dict[str, Any] | None:
@@ -214,7 +200,8 @@ def judge(seed: int) -> dict[str, Any] | None:
         return None
     reward = barely_wrong(problem, found.reward, discount, rng) if spoil else found.reward
     proof = certify_sum(Case(parts, reward, moments, discount=discount, expert=0), drawn[1], delta=delta, tail=0)
-    own = np.array([part.true_margins(r, discount=discount) for part, r in _pairs(problem, reward.parts)])
+    pairs = zip(problem.parts, reward.parts, strict=True)
+    own = np.array([part.true_margins(component, discount=discount) for part, component in pairs])
     truth = own.sum(axis=0)
     return {
         "components": len(parts),

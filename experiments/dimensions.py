@@ -101,7 +101,7 @@ def needed(task: list[Any]) -> dict[str, Any]:
     """How many fresh transitions a certificate of the corner reward should take, were the tail zero."""
     dimension, index, factor, seed = task
     columns = product(*[certirl.Legendre(factor)] * dimension, index=index)
-    problem = certirl.box_problems.whirl(dimension=dimension, noise=1.0)
+    problem = certirl.problems.whirl(dimension=dimension, noise=1.0)
     reach = 3.0 * dimension
     found = certirl.certify(
         corner, problem, discount=0.7, columns=columns, samples=FRESH, rng=seed, reward_range=(-reach, reach), map=1

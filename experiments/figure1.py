@@ -19,7 +19,7 @@ import numpy as np
 import study
 from certirl import Fourier, bellman, estimate, plots, recover, theory
 from certirl.fit.recover import cover_points
-from certirl.problems.intervals import random_polynomial
+from certirl.problems import random_polynomial
 
 
 @dataclass(frozen=True)

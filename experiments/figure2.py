@@ -17,7 +17,7 @@ import numpy as np
 
 import study
 from certirl import Fourier, estimate, plots, theory
-from certirl.problems.intervals import random_polynomial
+from certirl.problems import random_polynomial
 from trial_statistics import bootstrap, fit_power_law
 
 

@@ -8,18 +8,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 import study
-from certirl import Fourier, Legendre, Reward, bellman, estimate, recover
+from certirl import AdditiveReward, Fourier, Legendre, Reward, bellman, estimate, recover
 from certirl.data.moments import Moments, total
 from certirl.fit.bellman import Bellman
 from certirl.fit.choose import FOLDS, best_columns
 from certirl.fit.recover import Recovery
 from certirl.functions.inequalities import binomial_interval
-from certirl.problems.intervals import random_polynomial
+from certirl.problems import random_polynomial
 
 METHODS = {"the paper": Fourier, "certirl": Legendre}
 CHECK_POINTS = np.linspace(-1.0, 1.0, 100)  # the cover on which the paper checks a reward
@@ -88,30 +89,53 @@ def problem_constants(task: Sequence[float]) -> dict[str, float]:
     }
 
 
-def barely_wrong(problem: Any, reward: Reward, states: Any, discount: float, rng: Any) -> Reward:
-    """Mix a reward with a random one until its true margin is just below zero: the hardest reward to judge.
+def barely_wrong(
+    reward: Any,
+    other: Any,
+    curves: Callable[[Any], Sequence[np.ndarray]],
+    *,
+    steps: int = 30,
+    beyond: float = 1e-3,
+    mix: Callable[[Any, Any, float], Any] | None = None,
+) -> Any:
+    """Mix a reward with another one until its least true margin is just below zero: the hardest reward to judge.
 
-    Margins are linear in the reward, so their curves at many states are enough to find the mixture.
+    For a given expert margins are linear in the reward, so that the curves of both are enough to find the mixture.
+
+    Args:
+        reward: whose margins are positive.
+        other: what it is mixed with.
+        curves: from a reward to its true margins at many states, for each component ``[actions, n]``; the least margin
+            is the least sum over components of minima over states.
+        steps: halvings of [0, 1] in which the share of the other reward is found.
+        beyond: what is added to this share.
+        mix: makes the mixture with a share; `mixed` if left out.
     """
-    other = Reward(reward.basis, rng.normal(size=reward.basis.size) * np.abs(reward.coefficients).mean())
-    ours, theirs = (problem.margins(r, states, discount=discount) for r in (reward, other))
-    high = turning_share(lambda share: ((1 - share) * ours + share * theirs).min())
-    share = min(high + 1e-3, 1.0)
+    pairs = list(zip(curves(reward), curves(other), strict=True))
+    low, high = 0.0, 1.0
+    for _ in range(steps):
+        share = (low + high) / 2
+        least = np.sum([((1 - share) * ours + share * theirs).min(axis=-1) for ours, theirs in pairs], axis=0).min()
+        low, high = (share, high) if least > 0 else (low, share)
+    return (mix or mixed)(reward, other, min(high + beyond, 1.0))
+
+
+def mixed(reward: Any, other: Any, share: float) -> Any:
+    """(1 − share)·reward + share·other, an expansion or a sum of expansions."""
+    if isinstance(reward, AdditiveReward):
+        pairs = zip(reward.parts, other.parts, strict=True)
+        return replace(reward, parts=tuple(mixed(*pair, share) for pair in pairs))
     return Reward(reward.basis, (1 - share) * reward.coefficients + share * other.coefficients)
 
 
-def turning_share(margin: Callable[[float], Any], *, steps: int = 30) -> float:
-    """By bisection, a share of a mixture at which the margin is positive no longer, just after one at which it is.
+def mixed_function(reward: Any, other: Any, share: float) -> Callable[[Any], np.ndarray]:
+    """(1 − share)·reward + share·other as a function of states, whatever the two are."""
+    return lambda states: (1 - share) * np.asarray(reward(states)) + share * np.asarray(other(states))
 
-    Args:
-        margin: of the mixture, by the share of the wrong part; positive at 0.
-        steps: halvings of [0, 1].
-    """
-    low, high = 0.0, 1.0
-    for _ in range(steps):
-        middle = (low + high) / 2
-        low, high = (middle, high) if margin(middle) > 0 else (low, middle)
-    return high
+
+def noise_of(reward: Reward, rng: np.random.Generator) -> Reward:
+    """A random reward in the same basis with coefficients of the same size."""
+    return Reward(reward.basis, rng.normal(size=reward.basis.size) * np.abs(reward.coefficients).mean())
 
 
 def counted(runs: Sequence[dict[str, Any]], wrong: Sequence[str]) -> dict[str, Any]:

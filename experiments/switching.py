@@ -5,7 +5,7 @@
 - soundness: certificates for random polynomial problems and thermostats, for rewards that are right, rewards spoiled
   until the expert is just not optimal outside the tube, and experts who switch at the wrong places; what is false in
   them is counted.
-- recovered: the thermostat of `certirl.switching_problems.comfort` at γ = 0.9: in how many runs the policy is recovered
+- recovered: the thermostat of `certirl.problems.comfort` at γ = 0.9: in how many runs the policy is recovered
   outside a tube of half-width 0.05 from 10,000 transitions per action.
 - proved: at how many transitions `solve` certifies the same thermostat, and at how many it does with a regret of at
   most a hundredth of the value's span.
@@ -25,7 +25,7 @@ import numpy as np
 import certirl
 import methods
 import study
-from certirl.problems.switching import Steps, SwitchingProblem, comfort, expert_values, outcomes, plan, regret
+from certirl.problems import Steps, SwitchingProblem, comfort, judge, next_values, optimal_policy, regret
 from certirl.proof.policy_certificate import PolicyCertificate
 
 GRID = np.linspace(-1.0, 1.0, 1601)
@@ -62,7 +62,7 @@ def a_problem(seed: int) -> SwitchingProblem:
         else:
             dynamics = certirl.problems.random_polynomial(seed=int(rng.integers(2**31)))
             reward = certirl.Reward(certirl.Legendre(6), rng.normal(size=6))
-            problem = SwitchingProblem(dynamics, reward, discount, plan(dynamics, reward, discount=discount))
+            problem = SwitchingProblem(dynamics, reward, discount, optimal_policy(dynamics, reward, discount=discount))
         if problem.expert.switches and np.abs(problem.expert.switches).max() < 0.8 and leaves_room(problem.expert):
             return problem
 
@@ -74,7 +74,7 @@ def leaves_room(expert: Steps) -> bool:
 
 def gaps(problem: SwitchingProblem, reward: Any, expert: Steps) -> np.ndarray:
     """The true D_a(s) of every action at the states of the grid ``[A, n]``, infinite for the expert's own."""
-    ahead = outcomes(problem.dynamics, reward, expert, GRID, discount=problem.discount)
+    ahead = next_values(problem.dynamics, reward, expert, GRID, discount=problem.discount)
     own = expert(GRID)
     gap = ahead[own, np.arange(len(GRID))] - ahead
     gap[own, np.arange(len(GRID))] = np.inf
@@ -87,18 +87,17 @@ def advantages(problem: SwitchingProblem, reward: Any, expert: Steps) -> np.ndar
 
 
 def barely_wrong(problem: SwitchingProblem, tube: float, rng: np.random.Generator) -> Any:
-    """The known reward mixed with a random polynomial until the expert is just not optimal outside the tube.
-
-    For a given expert D_a is linear in the reward, so two curves are enough to find the mixture.
-    """
+    """The known reward mixed with a random polynomial until the expert is just not optimal outside the tube."""
     other = certirl.Reward(certirl.Legendre(7), rng.normal(size=7))
     outside = problem.expert.away(GRID) > tube
-    ours, theirs = (gaps(problem, reward, problem.expert)[:, outside] for reward in (problem.reward, other))
-    share = methods.turning_share(lambda share: ((1 - share) * ours + share * theirs).min(), steps=14)
-    return lambda states: (1 - share) * np.asarray(problem.reward(states)) + share * np.asarray(other(states))
+
+    def curves(reward: Any) -> list[np.ndarray]:
+        return [gaps(problem, reward, problem.expert)[:, outside]]
+
+    return methods.barely_wrong(problem.reward, other, curves, steps=14, beyond=0.0, mix=methods.mixed_function)
 
 
-def judge(seed: int) -> dict[str, Any]:
+def run(seed: int) -> dict[str, Any]:
     """One certificate against the truth."""
     problem, rng = a_problem(seed), np.random.default_rng([seed, 8])
     tube, delta = float(rng.choice([0.15, 0.3])), float(rng.choice([0.05, 0.2]))
@@ -137,7 +136,7 @@ def compared(found: PolicyCertificate, problem: SwitchingProblem, reward: Any, e
     outside = expert.away(GRID) > found.allowed
     lost = regret(problem.dynamics, reward, expert, discount=problem.discount)
     least = float(truth[outside].min())
-    best = plan(problem.dynamics, reward, discount=problem.discount)
+    best = optimal_policy(problem.dynamics, reward, discount=problem.discount)
     beyond = expert.away(GRID) > found.settled
     return {
         "holds": found.holds,
@@ -163,7 +162,7 @@ WRONG = (
 
 def soundness(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """Count what was false, by δ and by kind."""
-    return methods.counted(runner(judge, list(range(arguments.runs)), unit="certificates"), WRONG)
+    return methods.counted(runner(run, list(range(arguments.runs)), unit="certificates"), WRONG)
 
 
 TUBE = 0.05
@@ -178,7 +177,7 @@ def recover(task: list[int]) -> dict[str, Any]:
         problem.dynamics, expert=problem.expert, discount=problem.discount, samples=samples, rng=seed
     )
     seconds = time.perf_counter() - start
-    planned = plan(problem.dynamics, solution.reward, discount=problem.discount)
+    planned = optimal_policy(problem.dynamics, solution.reward, discount=problem.discount)
     outside = problem.expert.away(GRID) > TUBE
     best = advantages(problem, solution.reward, problem.expert)[outside].min()
     return {
@@ -262,19 +261,18 @@ def measured(task: list[Any]) -> dict[str, Any]:
     given = {"expert": problem.expert, "discount": problem.discount, "tail": problem.dynamics.tail, "tube": TUBE}
     drawn = {"samples": samples, "paired": True} if beside else {}
     proof: Any = certirl.certify(problem.reward, source, columns=columns, rng=0, **drawn, **given)
-    _, _, value = expert_values(problem.dynamics, problem.reward, problem.expert, discount=problem.discount)
+    span = judge(problem.dynamics, problem.reward, problem.expert, discount=problem.discount).span
     places = np.array(problem.expert.switches)[:, None]
     neighbours = [tuple(sorted(pair)) for pair in zip(problem.expert.actions, problem.expert.actions[1:], strict=False)]
     found = []
     for band in proof.bands.pairs:
         for place in places[[pair == band.pair for pair in neighbours]]:
-            found.append({name: float(lost[0]) / np.ptp(value) for name, lost in band.losses(place[None]).items()})
+            found.append({name: float(lost[0]) / span for name, lost in band.losses(place[None]).items()})
     worst = max(found, key=lambda losses: sum(losses.values()))
     return {"holds": proof.holds, "radius": sum(worst.values()), **worst} | {
         "half-width": proof.half_width,
         "regret": proof.relative_regret,
-        "margin": advantages(problem, problem.reward, problem.expert)[problem.expert.away(GRID) > TUBE].min()
-        / np.ptp(value),
+        "margin": advantages(problem, problem.reward, problem.expert)[problem.expert.away(GRID) > TUBE].min() / span,
     }
 
 

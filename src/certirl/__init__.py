@@ -84,7 +84,6 @@ __all__ = [
     "advise",
     "as_policy",
     "bellman",
-    "box_problems",
     "certify",
     "check",
     "coverage",
@@ -106,20 +105,15 @@ __all__ = [
     "sample",
     "scenario",
     "solve",
-    "switching_problems",
     "tables",
-    "tabular",
     "theory",
 ]
 
 _LAZY = {
-    "box_problems": "problems.boxes",
     "gym": "environments.gym",
     "planning": "environments.planning",
     "plots": "plots",
-    "switching_problems": "problems.switching",
     "tables": "data.tables",
-    "tabular": "problems.tabular",
     "theory": "theory",
 }
 

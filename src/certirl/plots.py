@@ -14,7 +14,7 @@ from certirl.ground.status import word_of
 if TYPE_CHECKING:
     from certirl.data.coverage import Coverage
     from certirl.functions.components import AdditiveReward
-    from certirl.problems.intervals import Problem
+    from certirl.problems import Problem
     from certirl.solver.solution import Solution
 
 # Okabe and Ito's colours: told apart by every eye, and in grey.

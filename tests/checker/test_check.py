@@ -20,7 +20,7 @@ from certirl.functions.bases import Chebyshev, Fourier, Legendre
 from certirl.functions.extrema import minimum
 from certirl.functions.inequalities import empirical_bernstein, inflation
 from certirl.functions.reward import Reward
-from certirl.problems.intervals import circle, random_polynomial, thermostat
+from certirl.problems import circle, random_polynomial, thermostat
 from certirl.proof.bounds import lower_bounds
 from certirl.proof.certify import certify
 from certirl.solver.solve import solve

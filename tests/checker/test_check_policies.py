@@ -19,7 +19,7 @@ from certirl.data.expert_grid import CELLS_ALONG
 from certirl.functions import inequalities as concentration
 from certirl.functions.bases import Chebyshev, Fourier, Legendre
 from certirl.functions.products import lifted, product_basis
-from certirl.problems.switching import comfort, plan
+from certirl.problems import comfort, optimal_policy
 from certirl.proof.policy_bounds import bands
 
 CLAIMS = ("regret", "settled", "half_width", "share", "ties")
@@ -36,7 +36,7 @@ def dynamics():
 
 @pytest.fixture(scope="module")
 def expert(dynamics):
-    return plan(dynamics, wish, discount=0.8)
+    return optimal_policy(dynamics, wish, discount=0.8)
 
 
 def certify(dynamics, expert, cells=400, **changes):

@@ -22,7 +22,7 @@ from certirl import Legendre, Reward
 from certirl.cli import main
 from certirl.cli.inputs import STUDIES
 from certirl.functions.inequalities import binomial_interval
-from certirl.problems.intervals import random_polynomial, thermostat
+from certirl.problems import random_polynomial, thermostat
 from processes import processes
 from trial_statistics import bootstrap, crossing, fit_line, fit_power_law
 

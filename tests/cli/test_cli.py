@@ -36,7 +36,7 @@ def test_solve_reads_a_table_and_writes_reward_and_picture(folder, capsys):
 
 
 def test_solve_takes_an_interval_for_each_coordinate(folder, capsys):
-    problem, basis = certirl.box_problems.whirl(noise=1.0), certirl.product(certirl.Legendre(3), certirl.Legendre(3))
+    problem, basis = certirl.problems.whirl(noise=1.0), certirl.product(certirl.Legendre(3), certirl.Legendre(3))
     data = certirl.sample(problem, basis=basis, samples=4_000, rng=0, design=True)
     table = np.column_stack([data.states, data.actions, data.next_states])
     header = "state_0,state_1,action,next_state_0,next_state_1"

@@ -8,7 +8,7 @@ import certirl
 from certirl.cli import main
 
 mpl.use("Agg")
-ROOM = certirl.switching_problems.comfort()
+ROOM = certirl.problems.comfort()
 BOX = ["--domain", "-1", "1"]
 
 

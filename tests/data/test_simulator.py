@@ -5,7 +5,7 @@ import pytest
 
 import certirl
 from certirl.data.simulator import CHUNK, as_generator, can_pair, device_of, draw
-from certirl.problems.intervals import random_polynomial
+from certirl.problems import random_polynomial
 from certirl.proof.certify import split
 
 PROBLEM, BASIS = random_polynomial(seed=7), certirl.Legendre(3)

@@ -335,5 +335,5 @@ def test_wrong_types_are_sentences():
         certirl.solve(moments, components=[[0]], discount=0.7)
     with pytest.raises(KeyError, match="no component 'light'"):
         SOLUTION.reward["light"]
-    with pytest.raises(TypeError, match="known for an AdditiveReward"):
-        PROBLEM.true_margin(lambda s: s[:, 0], discount=0.7)
+    with pytest.raises(ValueError, match="computed for one to three coordinates at once, not 4"):
+        certirl.problems.factorised(seed=0, components=4).true_margin(lambda s: s[:, 0], discount=0.7)

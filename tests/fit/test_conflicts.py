@@ -9,8 +9,7 @@ from certirl.data.transitions import pieces
 from certirl.fit.conflicts import Conflict
 from certirl.functions.bases import Legendre
 from certirl.functions.frame import frame
-from certirl.problems.intervals import random_polynomial
-from certirl.problems.switching import Steps, _quadrature, comfort
+from certirl.problems import Steps, Truth, comfort, random_polynomial
 from certirl.proof import refutation, value_cones
 from certirl.proof.case import Case
 from certirl.proof.function_residuals import gather
@@ -25,9 +24,9 @@ GRID = np.linspace(-1, 1, 401)[:, None]
 
 def moved(problem, k, states):
     """(P_cφ_i)(s), i = 2 … k, by quadrature: ``[A, n, k − 1]``."""
-    y, weights = _quadrature(problem, ())
-    phi = Legendre(k, (-1, 1)).values(y[:, None])[:, 1:] * weights[:, None]
-    return np.array([problem.density(y, states[:, 0], a) @ phi for a in range(problem.n_actions)])
+    truth = Truth(problem)
+    phi = Legendre(k, (-1, 1)).values(truth.states)[:, 1:] * truth.weights[:, None]
+    return np.array([problem.density(truth.states, states, a) @ phi for a in range(problem.n_actions)])
 
 
 def true_rows(problem, k, expert, tube, more=None):

@@ -136,7 +136,7 @@ def test_logged_states_from_anywhere_are_fine_for_least_squares():
     actions = rng.integers(3, size=60_000)
     next_states = np.empty_like(states)
     for a in range(3):
-        next_states[actions == a] = PROBLEM.sample(states[actions == a, None], a, rng)
+        next_states[actions == a] = PROBLEM.sample(states[actions == a], a, rng)
     data = certirl.Transitions(states, actions, next_states, domain=(-1, 1))
     exact = PROBLEM.operators(certirl.Legendre(7), 3).Z
     error = {form: np.abs(certirl.estimate(data, basis=certirl.Legendre(7), columns=3, form=form).Z - exact).max()

@@ -7,14 +7,13 @@ import pytest
 from scipy.optimize import linprog
 
 import certirl
-from certirl import Fourier, Legendre, product
+from certirl import Fourier, Legendre, problems, product
 from certirl.fit.recover import OBJECTIVES, Reason, cover_points
 from certirl.functions.boxes import mesh
 from certirl.kernels.sums import StackedSums
-from certirl.problems import boxes as box_problems
 from sizes import sizes
 
-WHIRL = box_problems.whirl()
+WHIRL = problems.whirl()
 SMALL = product(Legendre(5), Legendre(5))
 FINE = mesh([np.linspace(-1, 1, 81)] * 2)
 
@@ -106,13 +105,13 @@ def test_a_cover_holds_at_its_points_and_says_what_happens_between():
 
 
 def test_the_soft_form_has_a_cover_of_its_own():
-    problem = box_problems.unsolvable(WHIRL)
+    problem = problems.Mixed(WHIRL)
     found = certirl.recover(certirl.bellman(problem.operators(SMALL), discount=0.7), objective="l1", slack=1.0)
     assert found.reason == Reason.SOFT and found.slack.max() >= 1 - 1e-6
     assert 300 <= len(found.states) / 2 <= 500
 
 
-RIGHT = {"whirl": (WHIRL, 3_000), "independent": (box_problems.random_independent(seed=3), 30_000)}
+RIGHT = {"whirl": (WHIRL, 3_000), "independent": (problems.random_independent(seed=3), 30_000)}
 
 
 @pytest.mark.parametrize("name", RIGHT)
@@ -125,7 +124,7 @@ def test_solve_finds_truly_right_rewards(name, seed):
 
 
 def test_three_coordinates_and_a_log():
-    problem = box_problems.whirl(dimension=3)
+    problem = problems.whirl(dimension=3)
     basis = product(*[Legendre(5)] * 3)
     log = certirl.sample(problem, basis=basis, samples=4_000, rng=0, design=True)
     solution = certirl.solve(log, discount=0.8, basis=basis, columns=20)
@@ -142,14 +141,14 @@ def test_without_a_basis_total_degree_is_chosen_by_held_out_data():
 
 
 def test_a_coordinate_of_any_scale_and_a_periodic_one():
-    problem = box_problems.independent(certirl.problems.circle(), certirl.problems.thermostat())
+    problem = problems.independent(certirl.problems.circle(), certirl.problems.thermostat())
     solution = certirl.solve(problem, discount=0.8, basis=product(Fourier(7), Legendre(5)), samples=20_000, rng=0)
     assert solution.status == "solved"
     assert problem.true_margin(solution.reward, discount=0.8) > 0
 
 
 def test_what_cannot_be_solved_is_not_called_solved_beyond_the_noise():
-    problem = box_problems.unsolvable(WHIRL)
+    problem = problems.Mixed(WHIRL)
     solution = certirl.solve(problem, discount=0.8, basis=SMALL, samples=4_000, rng=0)
     assert solution.status != "solved" or solution.within_noise
 

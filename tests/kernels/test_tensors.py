@@ -9,7 +9,8 @@ from certirl.data.simulator import can_pair, draw
 from certirl.functions.components import SideBySide, as_components
 from certirl.kernels import tensors
 from certirl.kernels.sums import StackedSums
-from certirl.problems.intervals import random_polynomial
+from certirl.problems import random_polynomial
+from devices import on_device
 
 torch = pytest.importorskip("torch")
 PROBLEM = random_polynomial(seed=3)
@@ -44,7 +45,7 @@ def test_adding_in_parts_is_adding_at_once():
 
 
 def test_the_law_drawn_on_a_device_is_the_problem_s():
-    ours = PROBLEM.to(DEVICE)
+    ours = on_device(PROBLEM, DEVICE)
     for action in range(3):
         for state in (0.0, 0.3, -0.8, 1.0):
             rng = torch.Generator(DEVICE).manual_seed(action)
@@ -60,7 +61,8 @@ def test_the_law_drawn_on_a_device_is_the_problem_s():
 
 
 def test_the_table_of_a_device_is_within_a_millionth_of_the_law():
-    from certirl.problems.densities import DeviceChords, chords, distribution
+    from certirl.problems.densities import chords, distribution
+    from devices import DeviceChords
 
     u = np.linspace(0, 1, 20_001, dtype=np.float32)[:-1]
     for seed in range(5):
@@ -75,7 +77,7 @@ def test_the_table_of_a_device_is_within_a_millionth_of_the_law():
 @pytest.mark.parametrize("paired", [False, True])
 def test_moments_of_draws_on_a_device_are_within_the_sampling_error(paired):
     basis, n = certirl.Legendre(5).on(PROBLEM.domain), 400_000
-    ours = PROBLEM.to(DEVICE)
+    ours = on_device(PROBLEM, DEVICE)
     assert can_pair(ours, basis, 0)
     ((moments,),) = accumulate(draw(ours, basis, n, 0, paired=paired), [(basis, basis)], n_actions=3)
     assert moments.counts.tolist() == [n] * 3 and moments.paired == paired
@@ -84,7 +86,7 @@ def test_moments_of_draws_on_a_device_are_within_the_sampling_error(paired):
 
 
 def test_solve_takes_a_simulator_on_a_device():
-    solution = certirl.solve(PROBLEM.to(DEVICE), discount=0.7, samples=100_000, rng=0)
+    solution = certirl.solve(on_device(PROBLEM, DEVICE), discount=0.7, samples=100_000, rng=0)
     assert solution.status == "solved"
     assert PROBLEM.true_margin(solution.reward, discount=0.7) > 0
 
@@ -99,7 +101,7 @@ def test_on_the_host_states_lie_in_the_domain_to_the_last_bit():
 
 
 def test_draws_are_the_same_each_time_and_in_chunks():
-    ours, basis = PROBLEM.to(DEVICE), certirl.Legendre(3)
+    ours, basis = on_device(PROBLEM, DEVICE), certirl.Legendre(3)
     stream = draw(ours, basis, 1000, 7, paired=True)
     first, again = list(stream), [piece for chunk in stream.chunks() for piece in chunk.pieces()]
     for one, other in zip(first, again, strict=True):
@@ -143,7 +145,7 @@ def test_a_wrong_log_of_tensors_is_a_sentence(change, sentence):
 
 def test_a_certificate_of_a_simulator_on_a_device_is_true():
     solution = certirl.solve(
-        random_polynomial(seed=7).to(DEVICE),
+        on_device(random_polynomial(seed=7), DEVICE),
         discount=0.7,
         basis=certirl.Legendre(11),
         columns=3,
@@ -183,7 +185,7 @@ def test_a_wrong_answer_is_a_sentence(answer, sentence):
 
 def test_bits_and_other_bases_are_refused_on_a_device():
     with pytest.raises(ValueError, match="leave bits out"):
-        random_polynomial(seed=0, bits=8).to(DEVICE)
+        on_device(random_polynomial(seed=0, bits=8), DEVICE)
     with pytest.raises(TypeError, match="on a device, sums are for"):
         tensors.TensorSums([object()], DEVICE)
 
@@ -204,10 +206,10 @@ def test_states_of_several_coordinates_are_drawn_from_the_law_of_each():
 
 def test_components_are_solved_and_certified_on_a_device():
     settings = {"components": SUMS.components, "columns": 3, "discount": 0.7, "rng": 0}
-    plain = certirl.solve(SUMS.to(DEVICE), samples=10_000, **settings)
+    plain = certirl.solve(on_device(SUMS, DEVICE), samples=10_000, **settings)
     assert plain.status == "solved" and SUMS.true_margin(plain.reward, discount=0.7) > 0
     assert plain.independent and "components independent" in str(plain)
-    proved = certirl.solve(SUMS.to(DEVICE), delta=0.05, tail=0, max_samples=60_000, **settings)
+    proved = certirl.solve(on_device(SUMS, DEVICE), delta=0.05, tail=0, max_samples=60_000, **settings)
     truth = SUMS.true_margins(proved.reward, discount=0.7)
     assert proved.status == "certified" and (proved.certificate.bounds.sum(axis=0) <= truth).all()
 

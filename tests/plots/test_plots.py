@@ -42,7 +42,7 @@ def test_without_a_reward_there_is_nothing_to_draw():
         plots.margins(nothing)
 
 
-BOX = certirl.box_problems.whirl(dimension=3)
+BOX = certirl.problems.whirl(dimension=3)
 BASIS = certirl.product(*[certirl.Legendre(4)] * 3)
 IN_A_BOX = certirl.solve(BOX, basis=BASIS, discount=0.7, rng=0, samples=2_000)
 

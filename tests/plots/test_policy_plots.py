@@ -10,7 +10,7 @@ import pytest
 
 import certirl
 from certirl.policy_plots import certificate as draw
-from certirl.problems.switching import outcomes
+from certirl.problems import next_values
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 import switching as experiment
@@ -34,7 +34,7 @@ def proof(problem):
 
 def test_advantages_are_estimated_and_bounded_as_the_truth_has_them(problem, proof):
     estimate, least = proof.advantage(GRID)
-    ahead = outcomes(problem.dynamics, problem.reward, problem.expert, GRID, discount=problem.discount)
+    ahead = next_values(problem.dynamics, problem.reward, problem.expert, GRID, discount=problem.discount)
     own = problem.expert(GRID)
     truth = ahead[own, np.arange(len(GRID))] - ahead
     rivals = np.isfinite(estimate)
@@ -117,7 +117,7 @@ def test_without_a_tail_no_band_is_called_proved_and_without_a_bound_none_is_dra
 def test_a_solution_with_a_proof_shows_it_below():
     import matplotlib.pyplot as plt
 
-    room = certirl.switching_problems.comfort(noise=0.6, discount=0.7)
+    room = certirl.problems.comfort(noise=0.6, discount=0.7)
     log = certirl.sample(room.dynamics, basis=certirl.Legendre(9), samples=4_000, rng=0)
     solution = certirl.solve(log, expert=room.expert, discount=0.7, delta=0.05, columns=certirl.Legendre(5))
     axes = solution.plot()

@@ -4,18 +4,17 @@ import numpy as np
 import pytest
 
 import certirl
-from certirl import Legendre, product
+from certirl import AdditiveReward, Legendre, Reward, problems, product
 from certirl.data.simulator import can_pair
 from certirl.functions.boxes import mesh
-from certirl.problems import boxes as box_problems
 from sizes import sizes
 
 PROBLEMS = [
-    box_problems.whirl(),
-    box_problems.random_independent(seed=3),
-    box_problems.independent(certirl.problems.thermostat(), certirl.problems.random_polynomial(seed=1)),
-    box_problems.unsolvable(box_problems.whirl()),
-    box_problems.whirl(dimension=3),
+    problems.whirl(),
+    problems.random_independent(seed=3),
+    problems.independent(certirl.problems.thermostat(), certirl.problems.random_polynomial(seed=1)),
+    problems.Mixed(problems.whirl()),
+    problems.whirl(dimension=3),
 ]
 
 
@@ -52,7 +51,7 @@ def test_exact_operators_are_what_estimates_tend_to(problem):
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
 def test_actions_share_their_random_numbers_unless_a_coin_is_tossed(problem):
     basis = product(*[Legendre(3)] * len(problem.domain))
-    assert can_pair(problem, basis, 0) == (not isinstance(problem, box_problems.Mixed))
+    assert can_pair(problem, basis, 0) == (not isinstance(problem, problems.Mixed))
 
 
 def fine_grid(problem, along=41):
@@ -81,8 +80,17 @@ def test_a_fine_grid_agrees_on_margins_and_on_the_best_policy(problem):
     assert ((chances @ best).argmax(axis=0) == 0).all()
 
 
+def test_the_truth_of_a_sum_is_the_truth_of_all_coordinates_together():
+    problem = problems.independent(problems.random_polynomial(seed=2), problems.thermostat())
+    pairs = zip(problem.parts, np.random.default_rng(0).normal(size=(2, 4)), strict=True)
+    parts = [Reward(Legendre(4).on(part.domain), coefficients) for part, coefficients in pairs]
+    reward = AdditiveReward(("a", "b"), ((0,), (1,)), tuple(parts))
+    together = problem.true_margins(lambda s: reward(s), discount=0.8)
+    np.testing.assert_allclose(together, problem.true_margins(reward, discount=0.8), rtol=1e-6)
+
+
 def test_what_cannot_be_solved_is_not():
-    problem = box_problems.unsolvable(box_problems.whirl())
+    problem = problems.Mixed(problems.whirl())
     criterion = certirl.bellman(problem.operators(product(Legendre(7), Legendre(7))), discount=0.8)
     found = certirl.recover(criterion)
     assert found.status == "infeasible" and found.witness.states.shape[1] == 2
@@ -92,10 +100,10 @@ def test_what_cannot_be_solved_is_not():
 
 def test_wrong_problems_are_one_sentence():
     with pytest.raises(ValueError, match="same number of actions"):
-        box_problems.independent(
+        problems.independent(
             certirl.problems.random_polynomial(seed=0, actions=2), certirl.problems.random_polynomial(seed=1)
         )
     with pytest.raises(ValueError, match="two or three numbers"):
-        box_problems.Whirl(drift=((0.1,), (0.2,)))
+        problems.Whirl(drift=((0.1,), (0.2,)))
     with pytest.raises(ValueError, match="too narrow"):
-        box_problems.whirl(noise=0.01).true_margin(corner, discount=0.8)
+        problems.whirl(noise=0.01).true_margin(corner, discount=0.8)

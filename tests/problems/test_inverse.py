@@ -65,7 +65,7 @@ def test_draws_pass_kolmogorov_and_smirnov(seed):
     """A million draws at one state against the exact distribution function of the mixture; fixed seeds."""
     problem, rng = problems.random_polynomial(seed=seed), np.random.default_rng(seed)
     for action, s in ((0, 0.0), (1, 0.6), (2, -0.9), (1, 1.0)):
-        drawn = problem.sample(np.full((1_000_000, 1), s), action, rng)
+        drawn = problem.sample(np.full(1_000_000, s), action, rng)
         a, b = problem.centre[action], problem.edge[action]
         result = kstest(drawn, lambda x, a=a, b=b, s=s: (1 - s**2) * distribution(a, x) + s**2 * distribution(b, x))
         assert result.pvalue > 1e-3, (action, s, result)
@@ -75,7 +75,7 @@ def test_draws_at_different_states_are_uncorrelated_with_the_choice():
     """The number that decides between the densities is used again: given the choice it must be uniform still."""
     problem, n = problems.random_polynomial(seed=7), 400_000
     states = np.random.default_rng(0).uniform(-1, 1, n)
-    drawn = problem.sample(states[:, None], 0, np.random.default_rng(1))
+    drawn = problem.sample(states, 0, np.random.default_rng(1))
     mixed = (1 - states**2) * distribution(problem.centre[0], drawn) + states**2 * distribution(problem.edge[0], drawn)
     for part in np.array_split(np.argsort(states**2), 20):  # F(s'|s) is uniform given s
         assert kstest(mixed[part], "uniform").pvalue > 1e-4
@@ -84,7 +84,7 @@ def test_draws_at_different_states_are_uncorrelated_with_the_choice():
 def test_every_action_uses_one_number_for_each_row_and_noise_is_shared():
     problem, basis = problems.random_polynomial(seed=7), certirl.Legendre(3)
     assert can_pair(problem, basis, 0) and can_pair(problems.random_polynomial(seed=7, bits=8), basis, 0)
-    states, ends = np.random.default_rng(0).uniform(-1, 1, (50_000, 1)), []
+    states, ends = np.random.default_rng(0).uniform(-1, 1, 50_000), []
     for action in range(3):
         rng = np.random.default_rng(5)
         ends.append(problem.sample(states, action, rng))

@@ -50,7 +50,7 @@ def test_samples_follow_the_density(problem):
     grid = np.linspace(low, high, 20_001)
     for action in range(problem.n_actions):
         s = low + 0.8 * (high - low)
-        drawn = problem.sample(np.full((20_000, 1), s), action, rng)
+        drawn = problem.sample(np.full(20_000, s), action, rng)
         density = problem.density(grid, np.array([s]), action)[0]
         cdf = np.concatenate([[0], np.cumsum((density[1:] + density[:-1]) / 2 * np.diff(grid))])
         assert kstest(drawn, lambda x, cdf=cdf: np.interp(x, grid, cdf)).pvalue > 1e-4

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from certirl.problems.switching import Steps, best_values, comfort, expert_values, outcomes, plan, regret
+from certirl.problems import Steps, Truth, comfort, judge, next_values, optimal_policy, regret
 
 CELLS = 400
 
@@ -35,10 +35,10 @@ def test_the_expert_is_the_best_policy_of_a_fine_finite_problem(room):
     assert room.expert.actions == (0, 1, 2)
     differ = best != room.expert(middles[:, None])
     assert (room.expert.away(middles[differ][:, None]) < 2 / CELLS).all()
-    y, weighted = best_values(room.dynamics, room.reward, discount=0.9, cuts=room.expert.switches)
-    here = np.array([0.2])
-    own = -((here - 0.1) ** 2) + 0.9 * max(room.dynamics.density(y, here, a) @ weighted for a in range(3))
-    assert own[0] == pytest.approx(np.interp(0.2, middles, value), abs=1e-3)
+    truth = Truth(room.dynamics, cuts=room.expert.switches)
+    expected, _ = truth.plan(room.reward, discount=0.9)
+    here = -((0.2 - 0.1) ** 2) + 0.9 * truth.next_values(expected, np.array([[0.2]])).max()
+    assert here == pytest.approx(np.interp(0.2, middles, value), abs=1e-3)
 
 
 def test_outcomes_of_any_expert_agree_with_the_finite_problem(room):
@@ -46,20 +46,22 @@ def test_outcomes_of_any_expert_agree_with_the_finite_problem(room):
     moved = Steps((-0.3, 0.2), (0, 1, 2))
     own = P[moved(middles[:, None]), np.arange(CELLS)]
     value = np.linalg.solve(np.eye(CELLS) - 0.9 * own, -((middles - 0.1) ** 2))
-    found = outcomes(room.dynamics, room.reward, moved, middles, discount=0.9)
+    found = next_values(room.dynamics, room.reward, moved, middles, discount=0.9)
     assert np.abs(found - P @ value).max() < 1e-3
-    _, _, exact = expert_values(room.dynamics, room.reward, moved, discount=0.9)
-    assert np.ptp(exact) == pytest.approx(np.ptp(value), rel=5e-3)  # the finite one has no states at the ends
-    lost = regret(room.dynamics, room.reward, moved, discount=0.9)
+    judgement = judge(room.dynamics, room.reward, moved, discount=0.9)
+    assert judgement.span == pytest.approx(np.ptp(value), rel=5e-3)  # the finite one has no states at the ends
+    _, inside = judgement.truth.evaluate(room.reward, judgement.actions, discount=0.9)  # without the ends, too
+    lost = judgement.regret / np.ptp(inside)
     best = np.zeros(CELLS)
     for _ in range(150):
         best = -((middles - 0.1) ** 2) + 0.9 * (P @ best).max(axis=0)
     assert lost == pytest.approx((best - value).max() / np.ptp(value), abs=5e-4) and lost > 0.01
+    assert regret(room.dynamics, room.reward, moved, discount=0.9) == judgement.regret / judgement.span
 
 
 def test_the_expert_has_no_regret_and_replanning_finds_it_again(room):
     assert regret(room.dynamics, room.reward, room.expert, discount=0.9) == pytest.approx(0, abs=1e-9)
-    assert plan(room.dynamics, room.reward, discount=0.9) == room.expert
+    assert optimal_policy(room.dynamics, room.reward, discount=0.9) == room.expert
     assert "switches at" in str(room)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import certirl
-from certirl import Chebyshev, Fourier, Legendre, Reward, product
+from certirl import Chebyshev, Fourier, Legendre, Reward, problems, product
 from certirl.checker.files import check
 from certirl.data.simulator import draw
 from certirl.functions.box_products import Mesh, dense_mesh, level, tensor_sums
@@ -20,7 +20,6 @@ from certirl.functions.inequalities import (
     self_bounded,
     spread_points,
 )
-from certirl.problems import boxes as box_problems
 from certirl.proof.box_bounds import lower_bounds_on_box
 from certirl.proof.box_evidence import BoxEvidence, gather_on_box
 from certirl.proof.evidence import Surrogate, fit_surrogate
@@ -128,7 +127,7 @@ def a_surrogate(problem, basis, columns, seed=0, samples=4_000, discount=0.7):
 
 @pytest.mark.parametrize("paired", [True, False])
 def test_evidence_is_the_sums_it_says(paired):
-    problem, basis = box_problems.whirl(), product(Legendre(5), Legendre(5))
+    problem, basis = problems.whirl(), product(Legendre(5), Legendre(5))
     s = a_surrogate(problem, basis, basis.resized(10))
     fresh = certirl.sample(problem, basis=basis, samples=3_000, rng=1, design=True, paired=paired)
     found = gather_on_box(s, certirl.data.transitions.pieces(fresh, 1024))
@@ -162,7 +161,7 @@ def without_noise(problem, s, n=1e13):
     at_y = np.column_stack([s.value(y), frame.values(y)])
     surprise, drift = [], []
     for action in range(A):
-        expected = problem._apply(nodes, action, at_y)
+        expected = problem._kernel(nodes, action) @ at_y
         guessed = np.linalg.solve(frame.change, (phi @ s.Z[action].T).T).T
         surprise.append(n * (expected[:, 0] - phi @ s.fits[action]) @ x / len(nodes))
         drift.append(n * (expected[:, 1:] - guessed).T @ x / len(nodes))
@@ -182,10 +181,10 @@ def spoiled(s, size, rng):
 
 
 CASES = [
-    (box_problems.random_independent(seed=3, degree=4), product(Legendre(3), Legendre(3), index="full")),
-    (box_problems.whirl(), product(Legendre(5), Legendre(5))),
+    (problems.random_independent(seed=3, degree=4), product(Legendre(3), Legendre(3), index="full")),
+    (problems.whirl(), product(Legendre(5), Legendre(5))),
     (
-        box_problems.independent(certirl.problems.circle(), certirl.problems.thermostat()),
+        problems.independent(certirl.problems.circle(), certirl.problems.thermostat()),
         product(Fourier(7), Legendre(7)),
     ),
 ]
@@ -215,7 +214,7 @@ def test_without_noise_the_inequality_holds_at_every_state(problem, columns, tri
     assert max(shares) > (0.02 if tail == 0 else 0.002)
 
 
-PROBLEM = box_problems.random_independent(seed=1)
+PROBLEM = problems.random_independent(seed=1)
 BASIS = product(Legendre(5), Legendre(5))
 
 
@@ -271,7 +270,7 @@ def test_no_false_certificate_on_a_box(count):
     """Rewards that are right or barely wrong, at δ = 0.5: a bound above the truth is rarer than that."""
     held = above = 0
     for seed in range(count):
-        problem, rng = box_problems.whirl(noise=1.0 + 0.1 * seed), np.random.default_rng(seed)
+        problem, rng = problems.whirl(noise=1.0 + 0.1 * seed), np.random.default_rng(seed)
         reward = certirl.recover(certirl.bellman(problem.operators(BASIS, 15), discount=0.5)).reward
         if seed % 2:
             noise = Reward(reward.basis, rng.normal(size=reward.basis.size) - reward.coefficients)
@@ -325,7 +324,7 @@ class Four:
 
 
 def test_an_estimated_conflict_on_a_box_settles_nothing():
-    problem = box_problems.unsolvable(PROBLEM)
+    problem = problems.Mixed(PROBLEM)
     found = certirl.solve(problem, discount=0.7, basis=BASIS, columns=15, delta=0.05, tail=0, max_samples=8_000, rng=0)
     assert found.status in ("undetermined", "solved")
 
@@ -333,7 +332,7 @@ def test_an_estimated_conflict_on_a_box_settles_nothing():
 @pytest.mark.slow
 def test_three_coordinates_are_certified():
     """The corner reward of a whirl with much noise; the tail is that of the problem."""
-    problem, columns = box_problems.whirl(dimension=3, noise=1.5), product(*[Legendre(4)] * 3)
+    problem, columns = problems.whirl(dimension=3, noise=1.5), product(*[Legendre(4)] * 3)
 
     def corner(states):
         return 3 * states.sum(axis=1)

@@ -13,8 +13,7 @@ from certirl.data.simulator import draw
 from certirl.functions.bounded import bounded
 from certirl.functions.boxes import mesh, of_degree
 from certirl.functions.frames import blended, frame, wander
-from certirl.problems.box_switching import Greedy, Truth, judge
-from certirl.problems.boxes import Whirl, random_independent
+from certirl.problems import Greedy, Truth, Whirl, judge, random_independent
 from certirl.proof.certify_policies import SwitchingCase
 from certirl.proof.policy_bounds import Band, Bands, bands
 from certirl.proof.policy_evidence import PolicyEvidence, fit_policy_surrogate, gather
@@ -45,14 +44,14 @@ def certificate(case):
 
 def ahead(case, reward, expert, states):
     """The true (P_cV)(s) ``[n, A]``."""
-    found, _ = case.truth.outcomes(reward, expert(case.truth.states), discount=case.discount)
-    return case.truth.between(states) @ found.T
+    found, _ = case.truth.evaluate(reward, expert(case.truth.states), discount=case.discount)
+    return case.truth.next_values(found, states).T
 
 
 def without_noise(surrogate, case, states):
     """Evidence whose sums are their means, as if of 10¹⁴ transitions: what is left is the remainder alone."""
     truth, A, m, k = case.truth, surrogate.n_actions, len(surrogate.mix), surrogate.columns.size
-    x, between, many = surrogate.columns.values(states), case.truth.between(states), 1e14 / len(states)
+    x, between, many = surrogate.columns.values(states), case.truth.interpolation(states), 1e14 / len(states)
     f = np.column_stack([surrogate.pieces(truth.states) @ surrogate.mix.T, surrogate.value(truth.states)])
     near, wide, w = surrogate.tents(truth.states).T, frame(surrogate.columns).wide, len(surrogate.widths)
     drift, surprise, visits = np.zeros((A, m, k)), np.zeros((A, k)), np.zeros((A, w, k))
@@ -223,10 +222,10 @@ def test_states_are_drawn_beside_the_switches(case):
 
 def test_the_truth_is_what_rollouts_see():
     problem = random_independent(seed=3)
-    truth = Truth(problem, 3, 80)
+    truth = Truth(problem, nodes=3, fine=80)
     expert = Greedy(truth, np.random.default_rng(0).normal(size=(3, 9)))
     reward = certirl.Reward(certirl.product(*[certirl.Legendre(3)] * 2), np.random.default_rng(1).normal(size=6))
-    found, _ = truth.outcomes(reward, expert(truth.states), discount=0.5)
+    found, _ = truth.evaluate(reward, expert(truth.states), discount=0.5)
     rng, start = np.random.default_rng(2), np.array([0.3, -0.6])
     for action in range(3):
         states = problem.sample(np.tile(start, (40_000, 1)), action, rng)
@@ -237,7 +236,7 @@ def test_the_truth_is_what_rollouts_see():
             for c in range(3):
                 moved[chosen == c] = problem.sample(states[chosen == c], c, rng) if (chosen == c).any() else 0
             states = moved
-        told = float((truth.between(start[None]) @ found[action])[0])
+        told = float(truth.next_values(found, start[None])[action, 0])
         assert total.mean() == pytest.approx(told, abs=5 * total.std() / 200 + 0.01)
 
 

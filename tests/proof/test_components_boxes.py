@@ -9,15 +9,14 @@ from certirl import problems
 from certirl.checker.files import check
 from certirl.fit import program
 from certirl.functions.components import SideBySide, as_components
-from certirl.problems import boxes as box_problems
 
-PROBLEM = box_problems.side_by_side(problems.random_polynomial(seed=3, degree=4), box_problems.whirl())
+PROBLEM = problems.independent(problems.random_polynomial(seed=3, degree=4), problems.whirl())
 BASES = [certirl.Legendre(5), certirl.product(certirl.Legendre(4), certirl.Legendre(4))]
 GROUPS = {"dial": [0], "place": [1, 2]}
 
 
 def exact(problem=PROBLEM, columns=(3, 6)):
-    criteria = [certirl.bellman(own, discount=0.7) for own in problem.operators(BASES, columns)]
+    criteria = [certirl.bellman(own, discount=0.7) for own in problem.component_operators(BASES, columns)]
     return as_components(problem.components, BASES, problem.domain), criteria
 
 
@@ -58,7 +57,7 @@ def test_a_component_of_two_coordinates_carries_what_the_other_cannot():
     # The dial moves the same under every action: only the place can tell them apart.
     dial = problems.random_polynomial(seed=3, degree=4)
     still = problems.PolynomialProblem("still", dial.centre[[0, 0, 0]], dial.edge[[0, 0, 0]])
-    problem = box_problems.side_by_side(still, box_problems.whirl())
+    problem = problems.independent(still, problems.whirl())
     found = certirl.solve(problem, components=GROUPS, discount=0.8, basis=BASES, columns=[3, 10], rng=0)
     assert found.status == "solved" and problem.true_margin(found.reward, discount=0.8) > 0.5
     assert np.abs(found.minima[0]).max() < 0.02 < 0.9 < found.minima[1].min()
@@ -114,12 +113,12 @@ def test_the_truth_of_problems_side_by_side_is_the_minimum_over_whole_states():
     whole = (one[:, :, None] + two[:, None, :]).min(axis=(1, 2))
     assert (truth <= whole + 1e-9).all() and (whole - truth < 0.02).all()
     with pytest.raises(ValueError, match="same number of actions"):
-        box_problems.side_by_side(problems.random_polynomial(seed=1, actions=2), box_problems.whirl())
+        problems.independent(problems.random_polynomial(seed=1, actions=2), problems.whirl())
 
 
 def test_a_certificate_adds_up_the_bounds_of_lines_and_boxes(tmp_path):
-    parts = [problems.random_polynomial(seed=5, degree=4), box_problems.random_independent(seed=4)]
-    problem = box_problems.side_by_side(*parts)
+    parts = [problems.random_polynomial(seed=5, degree=4), problems.random_independent(seed=4)]
+    problem = problems.independent(*parts)
     full = certirl.product(certirl.Legendre(3), certirl.Legendre(3), index="full")  # exact for these dynamics
     asked = {"basis": [certirl.Legendre(5), full], "columns": [3, 9], "discount": 0.7, "delta": 0.05, "tail": 0}
     found = certirl.solve(problem, components=GROUPS, max_samples=150_000, rng=2, **asked)

@@ -14,7 +14,7 @@ from certirl.data.simulator import draw
 from certirl.functions.bounded import bounded
 from certirl.functions.inequalities import spread_points
 from certirl.functions.products import product_basis
-from certirl.problems.switching import Steps, _quadrature, outcomes, regret
+from certirl.problems import Steps, Truth, next_values, regret
 from certirl.proof.certify_policies import SwitchingCase
 from certirl.proof.policy_bounds import Band, Bands, bands
 from certirl.proof.policy_evidence import PolicyEvidence, fit_policy_surrogate, gather
@@ -42,14 +42,15 @@ def certificate(problem):
 
 def without_noise(surrogate, problem, states):
     """Evidence whose sums are their means, as if of 10¹⁴ transitions: what is left is the remainder alone."""
-    y, w = _quadrature(problem.dynamics, problem.expert.switches)
+    true = Truth(problem.dynamics, cuts=problem.expert.switches)
+    y, w = true.states, true.weights
     x, k = surrogate.columns.values(states), surrogate.columns.size
-    functions = np.column_stack([surrogate.pieces(y[:, None]) @ surrogate.mix.T, surrogate.value(y[:, None])])
-    near = surrogate.tents(y[:, None]).T
+    functions = np.column_stack([surrogate.pieces(y) @ surrogate.mix.T, surrogate.value(y)])
+    near = surrogate.tents(y).T
     A, m, wide = surrogate.n_actions, len(surrogate.mix), product_basis(surrogate.columns).size
     drift, surprise, visits = np.zeros((A, m, k)), np.zeros((A, k)), np.zeros((A, len(surrogate.widths), k))
     for c in range(A):
-        kernel = problem.dynamics.density(y, states[:, 0], c) * w
+        kernel = problem.dynamics.density(y, states, c) * w
         expected = kernel @ functions
         drift[c] = (expected[:, :-1] - x @ (surrogate.mix @ surrogate.Z[c]).T).T @ x
         surprise[c] = (expected[:, -1] - x @ surrogate.fits[c]) @ x
@@ -80,7 +81,7 @@ def test_without_noise_the_true_curve_is_within_the_remainder(seed):
     )
     evidence = without_noise(surrogate, problem, np.linspace(-1, 1, 50)[:, None])
     found = bands(surrogate, evidence, delta=0.05, tail=0.0)
-    truth = outcomes(problem.dynamics, problem.reward, problem.expert, GRID, discount=problem.discount)
+    truth = next_values(problem.dynamics, problem.reward, problem.expert, GRID, discount=problem.discount)
     for band in found.pairs:
         b, a = band.pair
         error = np.abs(truth[b] - truth[a] - band.estimate(GRID[:, None]))
@@ -93,7 +94,7 @@ def test_without_noise_the_true_curve_is_within_the_remainder(seed):
 @pytest.mark.parametrize("seed", [1, 3, *sizes(14, 2, 9, 11, 13, 19)])
 def test_nothing_a_certificate_says_is_false(seed, monkeypatch):
     monkeypatch.setattr(experiment, "POLYNOMIAL", 15_000)
-    run = experiment.judge(seed)
+    run = experiment.run(seed)
     assert not any(run[name] for name in experiment.WRONG)
 
 
@@ -110,14 +111,14 @@ def test_the_thermostat_is_within_its_bands():
         rng=1,
     )
     told = bands(found.surrogate, found.evidence, delta=0.05, tail=found.tail)
-    truth = outcomes(room.dynamics, room.reward, room.expert, GRID, discount=0.7)
+    truth = next_values(room.dynamics, room.reward, room.expert, GRID, discount=0.7)
     for band in told.pairs:
         error = truth[band.pair[0]] - truth[band.pair[1]] - band.estimate(GRID[:, None])
         assert (np.abs(error) <= band.radius(GRID[:, None])).all()
     for width, visits in zip(found.surrogate.widths, told.visits, strict=True):
-        y, w = _quadrature(room.dynamics, room.expert.switches)
-        tent = np.maximum(0, 1 - room.expert.away(y[:, None]) / width)
-        assert visits >= max((room.dynamics.density(y, GRID, a) @ (w * tent)).max() for a in range(3)) - 1e-3
+        true = Truth(room.dynamics, cuts=room.expert.switches)
+        tent = true.weights * np.maximum(0, 1 - room.expert.away(true.states) / width)
+        assert visits >= max((room.dynamics.density(true.states, GRID, a) @ tent).max() for a in range(3)) - 1e-3
     assert told.span <= np.ptp(truth) * 10  # of the order of the value's span
 
 
@@ -486,7 +487,7 @@ def test_probabilities_add_up_exactly(problem):
 
 @pytest.mark.parametrize("budget", [120, 200, 250])
 def test_a_budget_too_small_for_any_policy_is_refused_at_once(budget):
-    room = certirl.switching_problems.comfort()
+    room = certirl.problems.comfort()
     asked = {"expert": room.expert, "discount": 0.9, "columns": 3, "tail": 0, "delta": 0.05, "rng": 0}
     with pytest.raises(ValueError, match="max_samples must be at least 400 for 3 columns"):
         certirl.solve(room.dynamics, max_samples=budget, **asked)

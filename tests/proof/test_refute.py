@@ -7,7 +7,7 @@ from scipy.optimize import linprog
 import certirl
 from certirl.data.transitions import pieces
 from certirl.functions.bases import Fourier, Legendre
-from certirl.problems.intervals import PolynomialProblem, random_polynomial, thermostat, unsolvable
+from certirl.problems import PolynomialProblem, random_polynomial, thermostat, unsolvable
 from certirl.proof import value_cones
 from certirl.proof.function_residuals import gather
 from certirl.proof.refutation import Bounds

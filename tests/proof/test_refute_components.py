@@ -8,8 +8,7 @@ from test_refute import nearly_unsolvable
 
 import certirl
 from certirl.functions.components import as_components
-from certirl.problems.components import Factorised
-from certirl.problems.intervals import random_polynomial, thermostat, unsolvable
+from certirl.problems import Independent, random_polynomial, thermostat, unsolvable
 from certirl.proof.refute import refute
 from sizes import sizes
 
@@ -54,7 +53,7 @@ def best_margin(rows):
 
 @pytest.mark.parametrize("components", [1, *sizes(2, 3)])
 def test_rooms_side_by_side_are_refuted_with_hardly_more_data_than_one(components):
-    problem = Factorised("rooms", (ROOM,) * components)
+    problem = Independent((ROOM,) * components, "rooms")
     assert best_margin(rows_of(problem, 1, 3)) < 1e-9  # the truth: there is no such sum
     found = refute(problem, components=problem.components, samples=6_000, **SETTINGS)
     assert found.holds and found.ceiling == 0
@@ -64,7 +63,7 @@ def test_rooms_side_by_side_are_refuted_with_hardly_more_data_than_one(component
 
 
 def test_every_value_is_refuted_by_the_named_rows_of_the_true_dynamics():
-    problem = Factorised("rooms", (ROOM,) * 2)
+    problem = Independent((ROOM,) * 2, "rooms")
     found = refute(problem, components=problem.components, samples=10_000, **SETTINGS)
     rng = np.random.default_rng(0)
     covers = [ground.cover for ground in found.grounds]
@@ -82,10 +81,10 @@ def test_parts_that_are_hopeless_alone_but_not_together_are_never_refuted():
     # One room is heated strongly and cooled weakly, the other the other way round: liking the first cool and the second
     # warm explains doing nothing, though neither room alone can.
     first, second = thermostat(power=(1.5, 0.0, -0.3)), thermostat(power=(0.3, 0.0, -1.5))
-    both = Factorised("rooms", (first, second))
+    both = Independent((first, second), "rooms")
     assert best_margin(rows_of(both, 1, 3)) > 0.01
     for room in (first, second):
-        alone = Factorised("room", (room,))
+        alone = Independent((room,), "room")
         assert refute(alone, components=[[0]], samples=20_000, **SETTINGS).holds
     for seed in range(4):
         found = refute(both, components=[[0], [1]], samples=3_000, **SETTINGS | {"delta": 0.5, "rng": seed})
@@ -97,7 +96,7 @@ def test_sums_that_are_barely_solvable_are_never_refuted(count):
     worst = 0.0
     for seed in range(count):
         parts = [nearly_unsolvable(seed, 0.1), unsolvable(seed=100 + seed), nearly_unsolvable(200 + seed, 0.02)]
-        problem = Factorised("barely", tuple(parts[: 2 + seed % 2]))
+        problem = Independent(tuple(parts[: 2 + seed % 2]), "barely")
         truth = best_margin(rows_of(problem, 0, 3, columns=3, points=101))
         n = (300, 1_000, 3_000)[seed % 3]
         asked = {"expert": 0, "basis": BASIS, "columns": 3, "tail": 0, "delta": 0.5, "samples": n, "rng": seed}
@@ -108,7 +107,7 @@ def test_sums_that_are_barely_solvable_are_never_refuted(count):
 
 
 def test_without_a_tail_nothing_is_certified():
-    problem = Factorised("rooms", (ROOM,) * 2)
+    problem = Independent((ROOM,) * 2, "rooms")
     found = refute(problem, components=problem.components, samples=6_000, **SETTINGS | {"tail": None})
     assert not found.holds and str(found).startswith("Not certified, but infeasible")
     little = refute(problem, components=problem.components, samples=700, **SETTINGS)
@@ -118,7 +117,7 @@ def test_without_a_tail_nothing_is_certified():
 @pytest.fixture(scope="module")
 def hopeless():
     problem = certirl.problems.factorised(seed=3, components=3, actions=8, unaffected=0.0)
-    criteria = [certirl.bellman(own, discount=0.7) for own in problem.operators(BASIS, 3)]
+    criteria = [certirl.bellman(own, discount=0.7) for own in problem.component_operators(BASIS, 3)]
     parts = as_components(problem.components, BASIS, problem.domain)
     assert certirl.recover(criteria, components=parts).status == "infeasible"
     return problem
@@ -140,7 +139,7 @@ def test_solve_says_certified_infeasible_and_keeps_it(hopeless, tmp_path):
 
 
 def test_a_log_of_rooms_is_refuted_too():
-    log = log_of(Factorised("rooms", (ROOM,) * 2), 10_000, paired=True)
+    log = log_of(Independent((ROOM,) * 2, "rooms"), 10_000, paired=True)
     found, open_ = (refute(log, components=[[0], [1]], **SETTINGS | {"tail": tail}) for tail in (ROOM.tail, None))
     assert found.holds and not open_.holds
 
@@ -172,7 +171,7 @@ def test_sums_that_turn_infeasible_in_the_last_round_are_an_answer(rng, actions)
     ],
 )
 def test_wrong_calls_are_sentences(settings, sentence):
-    problem = Factorised("two", (random_polynomial(seed=1), random_polynomial(seed=2)))
+    problem = Independent((random_polynomial(seed=1), random_polynomial(seed=2)), "two")
     given = {"components": [[0], [1]], "expert": 0, "basis": BASIS, "samples": 500, "rng": 0} | settings
     with pytest.raises(ValueError, match=sentence):
         refute(problem, **given)

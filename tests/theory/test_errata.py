@@ -11,7 +11,7 @@ from certirl.fit.bellman import bellman
 from certirl.fit.estimate import estimate
 from certirl.fit.recover import cover_points, recover
 from certirl.functions.bases import Chebyshev, Fourier, Legendre
-from certirl.problems.intervals import Circle, circle, random_polynomial, thermostat, unsolvable
+from certirl.problems import Circle, circle, random_polynomial, thermostat, unsolvable
 from certirl.theory import (
     constants,
     corollary12,
@@ -53,7 +53,7 @@ def mean_products(phi, next_phi):
 def test_an_unscaled_constant_biases_algorithm_1_by_four_in_its_first_entry():
     problem, rng = random_polynomial(seed=7), np.random.default_rng(0)
     states = rng.uniform(-1, 1, (200_000, 1))
-    next_states = problem.sample(states, 0, rng)[:, None]
+    next_states = problem.sample(states, 0, rng)
     scaled = Fourier(5).values
     estimated = mean_products(scaled(states), scaled(next_states))
 

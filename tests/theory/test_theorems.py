@@ -14,7 +14,7 @@ from certirl.fit.estimate import estimate
 from certirl.fit.recover import recover
 from certirl.functions.bases import Chebyshev, Fourier, Legendre
 from certirl.functions.extrema import minimum
-from certirl.problems.intervals import circle, random_polynomial, unsolvable
+from certirl.problems import circle, random_polynomial, unsolvable
 from certirl.theory import (
     constants,
     corollary12,

@@ -23,7 +23,7 @@ from certirl.functions.bases import Legendre
 from certirl.ground import archive, doors
 from certirl.ground import interrupts as _interrupts
 from certirl.ground.work import place
-from certirl.problems.intervals import random_polynomial
+from certirl.problems import random_polynomial
 from certirl.solver import additive
 from certirl.solver.solve import solve
 

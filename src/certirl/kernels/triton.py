@@ -1,8 +1,7 @@
 """Kernels for an NVIDIA or AMD device, written in Triton, which comes with torch there.
 
-`joint_products` makes the harmonics of a few hundred rows in registers and multiplies them with themselves at once;
-`draw_chords` is `inverse.DeviceChords.draw` in one pass. Neither indexes memory by anything but row numbers and places
-of tables that are bounded there and then.
+`joint_products` makes the harmonics of a few hundred rows in registers and multiplies them with themselves at once. It
+indexes memory by row numbers alone, which are bounded there and then.
 """
 
 from __future__ import annotations
@@ -102,31 +101,3 @@ def harmonic_rows(points: torch.Tensor, sizes: tuple[int, ...], circular: tuple[
         _rows[(triton.cdiv(n, 512),)](t.contiguous(), n, out, place, size, around, BLOCK=512)
         place += size
     return out
-
-
-@triton.jit
-def _chords(states, drawn, n, seed, cuts, first, low, width, steps, BLOCK: tl.constexpr):
-    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    there = at < n
-    s = tl.load(states + at, mask=there, other=0.5)
-    square = tl.minimum(s * s, 1.0)
-    u = tl.rand(seed, at)
-    edge = u < square
-    u = tl.where(edge, u / square, (u - square) / (1 - square))
-    u = tl.minimum(tl.maximum(u, 0.0), 0.99999994)
-    scaled = u * steps
-    step = scaled.to(tl.int32)
-    place = step + tl.where(edge, steps + 1, 0)
-    along = (scaled - step) * tl.load(cuts + place)
-    chord = along.to(tl.int32)
-    where = tl.load(first + place) + chord
-    x = tl.load(low + where) + (along - chord) * tl.load(width + where)
-    tl.store(drawn + at, x, mask=there)
-
-
-def draw_chords(states: torch.Tensor, seed: int, tables: tuple[torch.Tensor, ...], steps: int) -> torch.Tensor:
-    """One next state for each state ``[n]`` of a polynomial problem, from the tables of `inverse.DeviceChords`."""
-    drawn = torch.empty_like(states)
-    grid = (triton.cdiv(len(states), 1024),)
-    _chords[grid](states, drawn, len(states), seed, *tables, steps, BLOCK=1024)
-    return drawn

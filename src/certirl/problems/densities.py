@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.polynomial import polynomial
 from numpy.typing import NDArray
 
 from certirl.ground.domain import Array
-from certirl.kernels import tensors
 
-# sup|F_drawn − F|: what a hundred million draws could not tell from zero, with a factor of a thousand to spare.
+# sup|F_drawn − F|: a thousandth of what a hundred million draws could distinguish from zero.
 TOLERANCE = 1e-7
 # Steps of u that are found by multiplication, each cut further where it needs to be.
-_STEPS = 2048
+STEPS = 2048
 # Places of the interval where the need for chords is looked up.
 _PLACES = 4096
 
@@ -30,7 +28,7 @@ class Chords:
     """Distribution functions F_0, F_1, …, each replaced by chords; one after the other, with a last point each.
 
     Attributes:
-        scale, offset: step i of u in density d holds chords from scale·u + offset on, at d·(_STEPS + 1) + i.
+        scale, offset: step i of u in density d holds chords from scale·u + offset on, at d·(STEPS + 1) + i.
         low, width: where a chord begins, and how far it reaches.
     """
 
@@ -41,8 +39,8 @@ class Chords:
 
     def draw(self, uniform: Array, which: NDArray[np.bool_]) -> Array:
         """F_w⁻¹(u) for every u in [0, 1), w = 1 where ``which`` and else 0: four lookups and no search."""
-        step = (uniform * _STEPS).astype(np.intp)
-        step += which * np.intp(_STEPS + 1)
+        step = (uniform * STEPS).astype(np.intp)
+        step += which * np.intp(STEPS + 1)
         along = self.scale.take(step)
         along *= uniform
         along += self.offset.take(step)
@@ -53,51 +51,8 @@ class Chords:
         return along
 
 
-class DeviceChords:
-    """The same table as torch tensors: within a step of u everything is small, so that single precision is enough.
-
-    Args:
-        table: of NumPy arrays.
-        device: where draws are made.
-    """
-
-    def __init__(self, table: Chords, device: Any) -> None:
-        library = tensors.torch()
-        cuts = table.scale / _STEPS
-        steps = np.tile(np.arange(_STEPS + 1), len(table.scale) // (_STEPS + 1))
-        first = np.rint(table.offset + cuts * steps).astype(np.int64)
-        self._cuts = library.tensor(cuts, dtype=library.float32, device=device)
-        self._first = library.tensor(first, dtype=library.int32, device=device)
-        self._low = library.tensor(table.low, dtype=library.float32, device=device)
-        self._width = library.tensor(table.width, dtype=library.float32, device=device)
-
-    def draw(self, states: Any, rng: Any) -> Any:
-        """One draw of (1 − s²)F_0 + s²F_1 for each state ``[n]``; one uniform number picks and is inverted."""
-        library = tensors.torch()
-        if tensors.can_fuse(states.device):
-            from certirl.kernels.triton import draw_chords
-
-            seed = int(library.randint(2**62, (1,), generator=rng, device=rng.device))
-            tables = (self._cuts, self._first, self._low, self._width)
-            return draw_chords(states.contiguous(), seed, tables, _STEPS)
-        square = (states**2).clamp(max=1.0)
-        uniform = library.rand(len(square), generator=rng, device=rng.device)
-        at_edge = uniform < square
-        uniform = (uniform - square * ~at_edge) / library.where(at_edge, square, 1 - square)
-        return self._invert(uniform.clamp(0.0, 1.0 - 2.0**-24), at_edge)
-
-    def _invert(self, uniform: Any, which: Any) -> Any:
-        scaled = uniform * _STEPS
-        step = scaled.int()
-        place = step + which * (_STEPS + 1)
-        along = (scaled - step) * self._cuts[place]
-        chord = along.int()
-        where = self._first[place] + chord
-        return self._low[where] + (along - chord) * self._width[where]
-
-
 def chords(*densities: Array) -> Chords:
-    """The table of some densities, given by power coefficients; kept for those asked for of late."""
+    """The table of some densities, given by power coefficients; the most recent tables are cached."""
     return _chords(tuple(np.asarray(density, dtype=np.float64).tobytes() for density in densities))
 
 
@@ -109,11 +64,11 @@ def _chords(keys: tuple[bytes, ...]) -> Chords:
         density = np.frombuffer(key)
         cuts = _cuts(density)
         first = start + np.concatenate([[0], np.cumsum(cuts)])
-        steps = np.repeat(np.arange(_STEPS), cuts)
+        steps = np.repeat(np.arange(STEPS), cuts)
         within = np.arange(len(steps)) - np.repeat(first[:-1] - start, cuts)
-        x = np.append(invert(density, (steps + within / np.repeat(cuts, cuts)) / _STEPS), 1.0)
-        scale.append(np.append(cuts * float(_STEPS), 0.0))
-        offset.append(first - np.append(cuts * np.arange(_STEPS), 0.0))
+        x = np.append(invert(density, (steps + within / np.repeat(cuts, cuts)) / STEPS), 1.0)
+        scale.append(np.append(cuts * float(STEPS), 0.0))
+        offset.append(first - np.append(cuts * np.arange(STEPS), 0.0))
         nodes.append(np.maximum.accumulate(x))
         start += len(x)
     low = np.concatenate(nodes)
@@ -122,18 +77,18 @@ def _chords(keys: tuple[bytes, ...]) -> Chords:
 
 
 def _cuts(density: Array) -> NDArray[np.intp]:
-    """How many chords each step of u needs: so many that h² max|f'|/8, or else their probability, is small enough."""
+    """The number of chords that each step of u needs so that h² max|f'|/8, or else their probability, is small."""
     # Evenly spaced places, and the middle of every step, so that each has one and all of it lies next to one.
-    middles = invert(density, (np.arange(_STEPS) + 0.5) / _STEPS)
+    middles = invert(density, (np.arange(STEPS) + 0.5) / STEPS)
     x = np.sort(np.concatenate([np.linspace(-1.0, 1.0, _PLACES), middles]))
     slope = np.abs(polynomial.polyval(x, polynomial.polyder(density)))
     wide = np.sqrt(8 * TOLERANCE / np.maximum(_over_neighbours(np.maximum, slope), 1e-6))  # how wide a chord may be
     f = _over_neighbours(np.minimum, np.maximum(polynomial.polyval(x, density), 0.0))
-    # Half the probability of a chord that wide, as f may fall along it: a narrower chord than needed does no harm.
+    # Half the probability of a chord that wide, as f may fall along it; narrower chords are correct, too.
     probability = np.maximum(f * wide / 2, TOLERANCE)
-    step = np.clip((distribution(density, x) * _STEPS).astype(np.intp), 0, _STEPS - 1)
-    cuts = np.ones(_STEPS, dtype=np.intp)
-    np.maximum.at(cuts, step, np.ceil(1 / (_STEPS * probability)).astype(np.intp))
+    step = np.clip((distribution(density, x) * STEPS).astype(np.intp), 0, STEPS - 1)
+    cuts = np.ones(STEPS, dtype=np.intp)
+    np.maximum.at(cuts, step, np.ceil(1 / (STEPS * probability)).astype(np.intp))
     return cuts
 
 

@@ -1,24 +1,36 @@
-"""Experts who switch actions, with known truth: a thermostat that heats, rests and cools, planned on a fine grid.
+"""Experts who depend on the state, with known truth: planned, valued and compared without any basis of the library.
 
-The truth is computed without any basis: integrals over next states by Gauss points between the states where the expert
-switches, so that kinks and jumps of the value at these states cost no accuracy.
+As a function of the state every (P_a f)(s) is smooth, so it is interpolated between Chebyshev points. As a function of
+the next state f may jump wherever the expert switches: on an interval integrals are sums over Gauss points between the
+switches, on a box over a fine even grid.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from certirl.functions.bases import gauss_legendre
 from certirl.functions.reward import RewardLike, values_of
-from certirl.ground.domain import Array, as_rows, describe
-from certirl.problems.intervals import Problem, Thermostat
+from certirl.ground.domain import Array, as_rows, describe, mesh
+from certirl.problems.dynamics import Thermostat
+from certirl.problems.problem import Problem
 
-_NODES = 32  # Gauss points between two neighbouring panel ends
-_PANELS = 6  # equal panels of the domain, cut further where the expert switches
+# By the number of coordinates: points of the state along each, and even next states along each.
+NODES = {1: 96, 2: 16}
+FINE = {2: 300}
+_GAUSS, _PANELS = 32, 6  # on an interval: Gauss points of a panel, equal panels that are cut at the switches
+_ROUNDS = 200  # of policy iteration
+_TIE = 1e-9  # of the value's span: differences that interpolation may cause
+_GRID = 2001  # states of an interval between which switches are looked for
+_EDGES = {1: 2001, 2: 101}  # states along each coordinate, the ends included, of the span of a value
+_ROWS = 8192  # states interpolated at once
+
+Expert = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
@@ -47,9 +59,222 @@ class Steps:
         return np.asarray(self.actions, dtype=np.intp)[places]
 
     def away(self, states: Array) -> Array:
-        """How far each state is from the nearest switch ``[n]``; infinite if there is none."""
-        rows = as_rows(states, 1)[:, :1]
+        """The distance of each state to the nearest switch ``[n]``; infinite if there is none."""
+        rows = as_rows(states, 1)
         return np.abs(rows - np.array(self.switches, dtype=float)).min(axis=1, initial=np.inf)
+
+
+class Truth:
+    """The operators of a problem, to be applied to values that jump between states.
+
+    Attributes:
+        problem: the dynamics.
+        states, weights: the next states of the integrals ``[q, d]`` and their weights ``[q]``.
+        kernels: the probability of each of these from each node ``[A, I, q]``.
+    """
+
+    def __init__(
+        self, problem: Problem, *, nodes: int | None = None, fine: int | None = None, cuts: Sequence[float] = ()
+    ) -> None:
+        """Evaluate the densities.
+
+        Args:
+            problem: the dynamics.
+            nodes: points along each coordinate between which (P_a f)(s) is interpolated; exact for polynomials of lower
+                degree. 96 on an interval, 16 in two coordinates if left out.
+            fine: next states along each coordinate of a box; 300 in two coordinates if left out.
+            cuts: on an interval, where values may jump.
+        """
+        d = len(problem.domain)
+        self.problem = problem
+        count = NODES[d] if nodes is None else nodes
+        if d == 1:
+            self.states, self.weights = _between_cuts(problem, cuts)
+        else:
+            along = FINE[d] if fine is None else fine
+            places = (np.arange(along) + 0.5) / along
+            self.states = mesh([low + (high - low) * places for low, high in problem.domain])
+            self.weights = np.full(len(self.states), np.prod(np.ptp(problem.domain, axis=1)) / len(self.states))
+        angles = np.pi * (np.arange(count) + 0.5) / count
+        self._places, self._weights = np.cos(angles), (-1.0) ** np.arange(count) * np.sin(angles)
+        at = mesh([(low + high) / 2 + (high - low) / 2 * self._places for low, high in problem.domain])
+        kernels = [problem.density(self.states, at, action) * self.weights for action in range(problem.n_actions)]
+        # The sum of a smooth density over an even grid is not quite one; transition probabilities must be.
+        self.kernels = np.array([kernel / kernel.sum(axis=1, keepdims=True) for kernel in kernels])
+        self._at_states = self.interpolation(self.states)
+
+    def interpolation(self, states: Array) -> Array:
+        """Lagrange's weights of the nodes at states ``[n, I]``, products over the coordinates."""
+        rows, total = as_rows(states, len(self.problem.domain)), np.ones((len(states), 1))
+        for (low, high), coordinate in zip(self.problem.domain, rows.T, strict=True):
+            gap = (2 * coordinate - low - high)[:, None] / (high - low) - self._places
+            at_node = np.abs(gap) < 1e-14
+            weights = self._weights / np.where(at_node, 1.0, gap)
+            weights = np.where(at_node.any(axis=1, keepdims=True), at_node, weights)
+            weights = weights / weights.sum(axis=1, keepdims=True)
+            total = (total[:, :, None] * weights[:, None, :]).reshape(len(rows), -1)
+        return total
+
+    def next_values(self, expected: Array, states: Array | None = None) -> Array:
+        """(P_aV)(s) ``[A, n]`` from its values at the nodes ``[A, I]``; at the states of the integrals if left out."""
+        if states is None:
+            return expected @ self._at_states.T
+        blocks = [states[start : start + _ROWS] for start in range(0, len(states), _ROWS)]
+        return np.concatenate([expected @ self.interpolation(block).T for block in blocks], axis=1)
+
+    def evaluate(self, reward: RewardLike, actions: NDArray[np.intp], *, discount: float) -> tuple[Array, Array]:
+        """P_aV at the nodes ``[A, I]`` and V ``[q]`` of a policy with these actions ``[q]``."""
+        return self._evaluate(values_of(reward, self.states), actions, discount)
+
+    def _evaluate(self, gained: Array, actions: NDArray[np.intp], discount: float) -> tuple[Array, Array]:
+        n_actions, size = len(self.kernels), self._at_states.shape[1]
+        system = np.eye(n_actions * size).reshape(n_actions, size, n_actions, size)
+        for action in range(n_actions):
+            taken = actions == action
+            system[:, :, action] -= discount * self.kernels[:, :, taken] @ self._at_states[taken]
+        right = (self.kernels @ gained).ravel()
+        expected = np.linalg.solve(system.reshape(len(right), -1), right).reshape(n_actions, size)
+        return expected, gained + discount * self.next_values(expected)[actions, np.arange(len(actions))]
+
+    def plan(self, reward: RewardLike, *, discount: float) -> tuple[Array, Array]:
+        """P_aV at the nodes ``[A, I]`` and V ``[q]`` of the best policy, by policy iteration."""
+        gained, actions = values_of(reward, self.states), np.zeros(len(self.states), dtype=np.intp)
+        for _ in range(_ROUNDS):
+            expected, value = self._evaluate(gained, actions, discount)
+            ahead = self.next_values(expected)
+            # Ties keep their action, so that rounding cannot make the iteration cycle.
+            better = ahead.max(axis=0) > ahead[actions, np.arange(len(actions))] + _TIE * np.ptp(value)
+            if not better.any():
+                break
+            actions = np.where(better, ahead.argmax(axis=0), actions)
+        return expected, value
+
+
+def _between_cuts(problem: Problem, cuts: Sequence[float]) -> tuple[Array, Array]:
+    """Gauss points ``[q, 1]`` and weights ``[q]`` of panels whose ends include the cuts."""
+    ((low, high),) = problem.domain
+    ends = np.unique([*np.linspace(low, high, _PANELS + 1), *(cut for cut in cuts if low < cut < high)])
+    t, w = gauss_legendre(_GAUSS)
+    middle, radius = (ends[1:] + ends[:-1]) / 2, (ends[1:] - ends[:-1]) / 2
+    return (middle[:, None] + radius[:, None] * t).reshape(-1, 1), (radius[:, None] * w).ravel()
+
+
+@dataclass(frozen=True, eq=False)
+class Greedy:
+    """The expert who takes the action with the largest P_aV.
+
+    Attributes:
+        truth: of the problem.
+        expected: P_aV at the nodes ``[A, I]``.
+        shift: moves the expert's regions against this ``[d]``.
+    """
+
+    truth: Truth
+    expected: Array
+    shift: Any = 0.0
+    thread_safe: ClassVar[bool] = True
+
+    def __call__(self, states: Array) -> NDArray[np.intp]:
+        """The action at each state ``[n]``."""
+        low, high = np.array(self.truth.problem.domain).T
+        rows = np.clip(as_rows(states, len(low)) + self.shift, low, high)
+        return self.truth.next_values(self.expected, rows).argmax(axis=0)
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """The truth about an expert and a reward, V the expert's value.
+
+    Attributes:
+        truth: the problem.
+        expected: P_aV at the nodes ``[A, I]``.
+        actions: of the expert at the states of the integrals ``[q]``.
+        best: actions of the best policy there ``[q]``.
+        regret: the largest value lost by following the expert, in units of the reward.
+        span: of V, the ends of the domain included.
+    """
+
+    truth: Truth
+    expected: Array
+    actions: NDArray[np.intp]
+    best: NDArray[np.intp]
+    regret: float
+    span: float
+
+    def next_values(self, states: Array | None = None) -> Array:
+        """(P_aV)(s) for every action ``[A, n]``, whose differences are the D_a; as `Truth.next_values`."""
+        return self.truth.next_values(self.expected, states)
+
+    @property
+    def margins(self) -> Array:
+        """The advantage of the expert's action over the best other one at the states of the integrals ``[q]``."""
+        ahead, places = self.next_values(), np.arange(len(self.actions))
+        taken = ahead[self.actions, places]
+        ahead[self.actions, places] = -np.inf
+        return np.asarray(taken - ahead.max(axis=0))
+
+
+def judge(problem: Problem | Truth, reward: RewardLike, expert: Expert, *, discount: float) -> Judgement:
+    """Evaluate the expert, plan for the reward, and compare.
+
+    Args:
+        problem: the dynamics, or their `Truth`, which takes long on a box and serves many experts there.
+        reward: R.
+        expert: on an interval `Steps`, so that its switches are known.
+        discount: γ.
+    """
+    truth = problem if isinstance(problem, Truth) else Truth(problem, cuts=getattr(expert, "switches", ()))
+    problem = truth.problem
+    actions = np.asarray(expert(truth.states), dtype=np.intp)
+    expected, value = truth.evaluate(reward, actions, discount=discount)
+    if len(problem.domain) == 1:  # the best policy switches elsewhere
+        policy = optimal_policy(problem, reward, discount=discount)
+        planner = Truth(problem, cuts=policy.switches)
+    else:
+        planner = truth
+    ahead = planner.next_values(planner.plan(reward, discount=discount)[0], truth.states)
+    best_value = values_of(reward, truth.states) + discount * ahead.max(axis=0)
+    edges = mesh([np.linspace(low, high, _EDGES[len(problem.domain)]) for low, high in problem.domain])
+    at_edges = truth.next_values(expected, edges)[np.asarray(expert(edges), dtype=np.intp), np.arange(len(edges))]
+    span = np.ptp(np.concatenate([value, values_of(reward, edges) + discount * at_edges]))
+    return Judgement(truth, expected, actions, ahead.argmax(axis=0), float((best_value - value).max()), float(span))
+
+
+def optimal_policy(problem: Problem, reward: RewardLike, *, discount: float) -> Steps:
+    """The optimal policy under a reward on an interval; planned twice, the second time cut where the first switched."""
+    ((low, high),) = problem.domain
+    grid, policy = np.linspace(low, high, _GRID)[:, None], Steps((), (0,))
+    for _ in range(2):
+        truth = Truth(problem, cuts=policy.switches)
+        expected, _ = truth.plan(reward, discount=discount)
+        chosen = truth.next_values(expected, grid).argmax(axis=0)
+        changes = np.flatnonzero(chosen[1:] != chosen[:-1])
+        switches = [_switch(truth, expected, grid[i : i + 2, 0], chosen[i : i + 2]) for i in changes]
+        policy = Steps(tuple(switches), (int(chosen[0]), *(int(chosen[i + 1]) for i in changes)))
+    return policy
+
+
+def _switch(truth: Truth, expected: Array, ends: Array, actions: Array) -> float:
+    """Where the second action becomes better than the first between two states, by bisection."""
+    low, high = (float(end) for end in ends)
+    for _ in range(40):
+        middle = (low + high) / 2
+        first, second = truth.next_values(expected, np.array([[middle]]))[actions, 0]
+        low, high = (middle, high) if first >= second else (low, middle)
+    return (low + high) / 2
+
+
+def next_values(problem: Problem, reward: RewardLike, expert: Steps, states: Array, *, discount: float) -> Array:
+    """(P_aV)(s) for every action on an interval, V the expert's value: ``[A, n]``."""
+    truth = Truth(problem, cuts=expert.switches)
+    expected, _ = truth.evaluate(reward, expert(truth.states), discount=discount)
+    return truth.next_values(expected, as_rows(states, 1))
+
+
+def regret(problem: Problem | Truth, reward: RewardLike, expert: Expert, *, discount: float) -> float:
+    """The largest value lost by following the expert and not the best policy, over the span of the expert's value."""
+    judgement = judge(problem, reward, expert, discount=discount)
+    return judgement.regret / judgement.span
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +285,7 @@ class SwitchingProblem:
         dynamics: the problem without its reward.
         reward: R, known here, for the library to explain.
         discount: γ.
-        expert: optimal under R: the fine-grid solution.
+        expert: optimal under R.
     """
 
     dynamics: Problem
@@ -86,9 +311,9 @@ def comfort(
 
     Args:
         target: R(s) = −(s − target)².
-        power: how far one step of heating or cooling moves the temperature.
-        ambient: where it drifts by itself.
-        leak: how fast.
+        power: by how much one step of heating or cooling changes the temperature.
+        ambient: the temperature outside.
+        leak: the share of the difference to it that is lost in a step.
         noise: standard deviation of a step.
         discount: γ.
     """
@@ -97,89 +322,4 @@ def comfort(
     def reward(states: Array) -> Array:
         return np.asarray(-((as_rows(states, 1)[:, 0] - target) ** 2))
 
-    return SwitchingProblem(room, reward, discount, plan(room, reward, discount=discount))
-
-
-def plan(problem: Problem, reward: RewardLike, *, discount: float) -> Steps:
-    """The optimal policy under a reward, on Gauss points, cut in the second round where the first switched."""
-    ((low, high),) = problem.domain
-    grid, found = np.linspace(low, high, 2001), Steps((), (0,))
-    for _ in range(2):
-        y, weighted = best_values(problem, reward, discount=discount, cuts=found.switches)
-        chosen = _expected(problem, grid, y, weighted).argmax(axis=0)
-        at = np.flatnonzero(chosen[1:] != chosen[:-1])
-        switches = [_switch(problem, grid[i : i + 2], chosen[i : i + 2], y, weighted) for i in at]
-        found = Steps(tuple(switches), (int(chosen[0]), *(int(chosen[i + 1]) for i in at)))
-    return found
-
-
-def best_values(
-    problem: Problem, reward: RewardLike, *, discount: float, cuts: tuple[float, ...] = ()
-) -> tuple[Array, Array]:
-    """The best policy's value by policy iteration: Gauss points between the cuts, and weight times V there."""
-    y, w = _quadrature(problem, cuts)
-    kernels = np.array([problem.density(y, y, a) * w for a in range(problem.n_actions)])
-    gained = values_of(reward, y[:, None])
-    policy = np.zeros(len(y), dtype=np.intp)
-    for _ in range(200):
-        own = kernels[policy, np.arange(len(y))]
-        value = np.linalg.solve(np.eye(len(y)) - discount * own, gained)
-        ahead = kernels @ value
-        # Ties keep their action, so that rounding cannot make the iteration go round in circles.
-        gain = ahead.max(axis=0) - ahead[policy, np.arange(len(y))]
-        better = gain > 1e-13 * np.abs(value).max()
-        if not better.any():
-            break
-        policy = np.where(better, ahead.argmax(axis=0), policy)
-    return y, w * value
-
-
-def outcomes(problem: Problem, reward: RewardLike, expert: Steps, states: Array, *, discount: float) -> Array:
-    """(P_aV)(s) for every action, V the expert's value: ``[A, n]``. Their differences are the D_a of certificates."""
-    y, w, value = expert_values(problem, reward, expert, discount=discount)
-    return _expected(problem, as_rows(states, 1)[:, 0], y, w * value)
-
-
-def expert_values(
-    problem: Problem, reward: RewardLike, expert: Steps, *, discount: float
-) -> tuple[Array, Array, Array]:
-    """The expert's value V = (I − γP_π)⁻¹R: Gauss points cut at the switches, their weights, V there."""
-    y, w = _quadrature(problem, expert.switches)
-    own, chosen = np.empty((len(y), len(y))), expert(y[:, None])
-    for action in np.unique(chosen):
-        own[chosen == action] = problem.density(y, y[chosen == action], int(action)) * w
-    gained = values_of(reward, y[:, None])
-    return y, w, np.linalg.solve(np.eye(len(y)) - discount * own, gained)
-
-
-def regret(problem: Problem, reward: RewardLike, expert: Steps, *, discount: float) -> float:
-    """The largest value lost by following the expert and not the best policy, over the span of the expert's value."""
-    best = best_values(problem, reward, discount=discount, cuts=plan(problem, reward, discount=discount).switches)
-    y, w, value = expert_values(problem, reward, expert, discount=discount)
-    lost = discount * (_expected(problem, y, *best).max(axis=0) - _expected(problem, y, y, w * value))
-    own = expert(y[:, None])
-    return float(lost[own, np.arange(len(y))].max() / np.ptp(value))
-
-
-def _expected(problem: Problem, states: Array, y: Array, weighted: Array) -> Array:
-    return np.array([problem.density(y, states, a) @ weighted for a in range(problem.n_actions)])
-
-
-def _quadrature(problem: Problem, cuts: tuple[float, ...]) -> tuple[Array, Array]:
-    """Gauss points and weights of panels whose ends include the cuts."""
-    ((low, high),) = problem.domain
-    inside = [cut for cut in cuts if low < cut < high]
-    ends = np.unique(np.concatenate([np.linspace(low, high, _PANELS + 1), inside]))
-    t, w = gauss_legendre(_NODES)
-    middle, half = (ends[1:] + ends[:-1]) / 2, (ends[1:] - ends[:-1]) / 2
-    return (middle[:, None] + half[:, None] * t).ravel(), (half[:, None] * w).ravel()
-
-
-def _switch(problem: Problem, between: Array, actions: Array, y: Array, weighted: Array) -> float:
-    """Where the second action becomes better than the first, by bisection."""
-    low, high = (float(s) for s in between)
-    for _ in range(40):
-        middle = (low + high) / 2
-        first, second = _expected(problem, np.array([middle]), y, weighted)[actions, 0]
-        low, high = (middle, high) if first >= second else (low, middle)
-    return (low + high) / 2
+    return SwitchingProblem(room, reward, discount, optimal_policy(room, reward, discount=discount))

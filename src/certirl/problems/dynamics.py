@@ -1,0 +1,411 @@
+"""Problems with known truth: polynomial, truncated normal and wrapped normal densities, and what is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.polynomial import polynomial
+
+from certirl.data.simulator import as_generator
+from certirl.fit.estimate import Operators
+from certirl.functions.bases import Basis
+from certirl.functions.components import AdditiveReward, as_components
+from certirl.functions.reward import RewardLike
+from certirl.ground.domain import Array, Domain, as_rows, describe
+from certirl.problems.densities import bisect, chords
+from certirl.problems.problem import Problem
+
+_CIRCLE = 2 * np.pi
+
+
+@dataclass(frozen=True, eq=False)
+class PolynomialProblem(Problem):
+    """The paper's appendix: ``p(s'|s) = (1 − s²) A(s') + s² B(s')`` with A and B polynomial densities on [-1, 1].
+
+    Attributes:
+        name: what to call it.
+        centre, edge: power coefficients of A and B, one row per action ``[actions, degree + 1]``.
+        bits: precision of the inverse transform: the paper draws with eight; None is exact to `densities.TOLERANCE`.
+    """
+
+    name: str
+    centre: Array
+    edge: Array
+    bits: int | None = None
+    domain: Domain = field(default=((-1.0, 1.0),), init=False)
+
+    @property
+    def n_actions(self) -> int:
+        """One per density."""
+        return len(self.centre)
+
+    def density(self, next_states: Array, states: Array, action: int) -> Array:
+        """p_a(s' | s) for every pair ``[n, m]``."""
+        y, square = as_rows(next_states, 1)[:, 0], as_rows(states, 1) ** 2
+        a, b = (polynomial.polyval(y, coefficients[action]) for coefficients in (self.centre, self.edge))
+        return (1 - square) * a + square * b
+
+    def sample(self, states: Array, action: int, rng: np.random.Generator) -> Array:
+        """Pick one of the two densities by s², then invert its distribution function, with one random number for both.
+
+        Given u < s² the ratio u/s² is uniform again, and so is (u − s²)/(1 − s²) given u ≥ s².
+        """
+        square = np.minimum(as_rows(states, 1)[:, 0] ** 2, 1.0)
+        uniform = rng.random(len(square))
+        at_edge = uniform < square
+        uniform -= np.where(at_edge, 0.0, square)
+        uniform /= np.where(at_edge, square, 1 - square)
+        if self.bits is None:
+            return chords(self.centre[action], self.edge[action]).draw(uniform, at_edge).reshape(np.shape(states))
+        drawn = np.empty(len(square))
+        for chosen, density in ((~at_edge, self.centre[action]), (at_edge, self.edge[action])):
+            drawn[chosen] = bisect(density, uniform[chosen], self.bits)
+        return drawn.reshape(np.shape(states))
+
+
+def _random_density(rng: np.random.Generator, degree: int) -> Array:
+    """Σ_r a_r (x − b_r)^{2r} with a, b uniform on (0, 1), scaled to integrate to one over [-1, 1]."""
+    total = np.zeros(degree + 1)
+    for power in range(2, degree + 1, 2):
+        a, b = rng.random(2)
+        total[: power + 1] += a * polynomial.polypow([-b, 1.0], power)
+    integral = polynomial.polyint(total)
+    return total / (polynomial.polyval(1.0, integral) - polynomial.polyval(-1.0, integral))
+
+
+def random_polynomial(*, seed: int, actions: int = 3, degree: int = 10, bits: int | None = None) -> PolynomialProblem:
+    """The paper's random problem: each action mixes two random polynomial densities by s² (Appendix, experiments).
+
+    Args:
+        seed: which one.
+        actions: the number of actions.
+        degree: of the densities, even.
+        bits: draw with this many bits of precision, as the paper does with eight; to `densities.TOLERANCE` if left out.
+    """
+    if actions < 2:
+        raise ValueError(f"a problem needs at least two actions, got {actions}")
+    if degree < 2 or degree % 2:
+        raise ValueError(f"degree must be an even number, at least 2, got {degree}")
+    if bits is not None and not 1 <= bits <= 30:
+        raise ValueError(f"bits must lie between 1 and 30, got {bits}")
+    rng = as_generator(seed)
+    densities = np.array([[_random_density(rng, degree) for _ in range(2)] for _ in range(actions)])
+    return PolynomialProblem(f"random polynomial {seed}", densities[:, 0], densities[:, 1], bits)
+
+
+def unsolvable(*, seed: int, degree: int = 10) -> PolynomialProblem:
+    """No reward explains action 0: it is the even mixture of actions 1 and 2, so it can beat at most one of them."""
+    others = random_polynomial(seed=seed, actions=2, degree=degree)
+    centre = np.concatenate([others.centre.mean(axis=0, keepdims=True), others.centre])
+    edge = np.concatenate([others.edge.mean(axis=0, keepdims=True), others.edge])
+    return PolynomialProblem(f"unsolvable {seed}", centre, edge)
+
+
+class _TruncatedNormal(Problem):
+    """``s' ~ N(mean_a(s), noise²)`` in every coordinate, truncated to the domain."""
+
+    noise: float
+
+    def _means(self, states: Array, action: int) -> Array:
+        """Mean of the next state before truncation ``[n, d]``."""
+        raise NotImplementedError
+
+    def density(self, next_states: Array, states: Array, action: int) -> Array:
+        """p_a(s' | s) for every pair ``[n, m]``."""
+        from scipy.special import ndtr
+
+        d = len(self.domain)
+        means, next_rows = self._means(as_rows(states, d), action), as_rows(next_states, d)
+        total = np.ones((len(means), len(next_rows)))
+        for (low, high), mean, y in zip(self.domain, means.T, next_rows.T, strict=True):
+            mass = ndtr((high - mean) / self.noise) - ndtr((low - mean) / self.noise)
+            scale = np.sqrt(2 * np.pi) * self.noise * mass
+            total *= np.exp(-0.5 * ((y - mean[:, None]) / self.noise) ** 2) / scale[:, None]
+        return total
+
+    def sample(self, states: Array, action: int, rng: np.random.Generator) -> Array:
+        """Inverse transform of the truncated normal, coordinate by coordinate."""
+        from scipy.special import ndtr, ndtri
+
+        low, high = np.array(self.domain).T
+        means = self._means(as_rows(states, len(low)), action)
+        start, end = ndtr((low - means) / self.noise), ndtr((high - means) / self.noise)
+        drawn = np.clip(means + self.noise * ndtri(start + (end - start) * rng.random(means.shape)), low, high)
+        return drawn.reshape(np.shape(states))
+
+
+@dataclass(frozen=True, eq=False)
+class Thermostat(_TruncatedNormal):
+    """A room's temperature: ``s' ~ N(s + leak·(ambient − s) + power_a, noise²)``, truncated to the domain.
+
+    Smooth but not polynomial. Action 0 heats most, so an expert who always heats is explained by any reward for warmth.
+
+    Attributes:
+        power: by how much each action changes the temperature.
+        ambient, leak: the temperature outside, and the share of the difference that is lost in a step.
+        noise: standard deviation of a step.
+    """
+
+    power: tuple[float, ...] = (1.5, 0.0, -1.5)
+    ambient: float = 18.0
+    leak: float = 0.1
+    noise: float = 1.5
+    domain: Domain = ((15.0, 25.0),)
+    name: str = "thermostat"
+
+    def __post_init__(self) -> None:
+        ((low, high),) = self.domain
+        means = [self._means(np.array([[low], [high]]), action) for action in range(self.n_actions)]
+        if not self.noise > 0 or np.min(means) < low - 5 * self.noise or np.max(means) > high + 5 * self.noise:
+            raise ValueError(
+                f"power and noise must keep the next temperature within five noises of {describe(self.domain)}, "
+                f"got power {self.power} and noise {self.noise}"
+            )
+
+    @property
+    def n_actions(self) -> int:
+        """One per power."""
+        return len(self.power)
+
+    def _means(self, states: Array, action: int) -> Array:
+        return states + self.leak * (self.ambient - states) + self.power[action]
+
+
+def thermostat(**settings: Any) -> Thermostat:
+    """A heated room (see `Thermostat` for the settings); the expert who always heats, action 0, can be explained."""
+    return Thermostat(**settings)
+
+
+@dataclass(frozen=True, eq=False)
+class Whirl(_TruncatedNormal):
+    """Rotation and drift: ``s' ~ N(shrink·Q s + drift_a, noise²)``, truncated to the box [-1, 1]ᵈ, Q a rotation.
+
+    The rotation of the first two coordinates couples them; it is smooth but not polynomial. Action 0 drifts to the
+    corner (1, 1, …), the others away from it: a reward for that corner explains an expert who always takes action 0.
+
+    Attributes:
+        drift: where each action leads, one row per action.
+        angle: of the rotation of the first two coordinates.
+        shrink: the factor of the state.
+        noise: of every coordinate.
+        name: what to call it.
+    """
+
+    drift: tuple[tuple[float, ...], ...] = ((0.35, 0.35), (-0.35, 0.1), (0.1, -0.35))
+    angle: float = 0.6
+    shrink: float = 0.6
+    noise: float = 0.5
+    name: str = "whirl"
+    domain: Domain = field(init=False)
+
+    def __post_init__(self) -> None:
+        lengths = {len(row) for row in self.drift}
+        if len(lengths) != 1 or not 2 <= min(lengths) <= 3 or not self.noise > 0:
+            raise ValueError(f"drift needs two or three numbers for each action, noise above 0; got {self.drift}")
+        object.__setattr__(self, "domain", ((-1.0, 1.0),) * min(lengths))
+
+    @property
+    def n_actions(self) -> int:
+        """One per drift."""
+        return len(self.drift)
+
+    def _means(self, states: Array, action: int) -> Array:
+        turned = np.array(states, dtype=np.float64)
+        cos, sin = np.cos(self.angle), np.sin(self.angle)
+        turned[:, 0], turned[:, 1] = cos * states[:, 0] - sin * states[:, 1], sin * states[:, 0] + cos * states[:, 1]
+        return self.shrink * turned + np.array(self.drift[action])
+
+
+def whirl(*, dimension: int = 2, **settings: Any) -> Whirl:
+    """Rotation and drift in two or three coordinates (settings: see `Whirl`); action 0 can be explained."""
+    if dimension == 2:
+        return Whirl(**settings)
+    return Whirl(drift=((0.35, 0.35, 0.2), (-0.35, 0.1, 0.0), (0.1, -0.35, -0.2)), **settings)
+
+
+@dataclass(frozen=True, eq=False)
+class Circle(Problem):
+    """An angle: ``s' ~ c_a + pull·sin(s − c_a) + noise`` on the circle; action a leads to its home c_a.
+
+    Periodic in both variables, as the trigonometric basis is. A reward for being near the first home explains an expert
+    who always goes there, action 0.
+
+    Attributes:
+        homes: c_a of each action.
+        pull: how much of the distance to the home remains.
+        noise: standard deviation of a step.
+    """
+
+    homes: tuple[float, ...] = (0.0, 2.0, -2.0)
+    pull: float = 0.5
+    noise: float = 0.6
+    name: str = "circle"
+    domain: Domain = field(default=((-np.pi, np.pi),), init=False)
+
+    @property
+    def n_actions(self) -> int:
+        """One per home."""
+        return len(self.homes)
+
+    def _means(self, states: Array, action: int) -> Array:
+        return self.homes[action] + self.pull * np.sin(states - self.homes[action])
+
+    def density(self, next_states: Array, states: Array, action: int) -> Array:
+        """p_a(s' | s) for every pair ``[n, m]``: the normal density summed over turns of the circle."""
+        y, means = as_rows(next_states, 1)[:, 0], self._means(as_rows(states, 1), action)
+        distance = np.mod(y - means + np.pi, _CIRCLE) - np.pi
+        turns = int(np.ceil(9 * self.noise / _CIRCLE)) + 1
+        total = sum(np.exp(-0.5 * ((distance + _CIRCLE * turn) / self.noise) ** 2) for turn in range(-turns, turns + 1))
+        return np.asarray(total / (np.sqrt(2 * np.pi) * self.noise))
+
+    def sample(self, states: Array, action: int, rng: np.random.Generator) -> Array:
+        """A normal step, modulo 2π."""
+        means = self._means(as_rows(states, 1)[:, 0], action)
+        drawn = np.mod(means + self.noise * rng.standard_normal(len(means)) + np.pi, _CIRCLE) - np.pi
+        return drawn.reshape(np.shape(states))
+
+
+def circle(**settings: Any) -> Circle:
+    """Homing on a circle (settings: see `Circle`); the expert who always goes to the first home can be explained."""
+    return Circle(**settings)
+
+
+@dataclass(frozen=True, eq=False)
+class Mixed(Problem):
+    """No reward explains action 0: it is the even mixture of actions 1 and 2, so it can beat at most one of them.
+
+    Attributes:
+        others: the problem whose first two actions become actions 1 and 2.
+    """
+
+    others: Problem
+    name: str = field(init=False)
+    domain: Domain = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", f"unsolvable {self.others.name}")
+        object.__setattr__(self, "domain", self.others.domain)
+
+    @property
+    def n_actions(self) -> int:
+        """Three."""
+        return 3
+
+    def density(self, next_states: Array, states: Array, action: int) -> Array:
+        """p_a(s' | s) for every pair ``[n, m]``."""
+        if action:
+            return self.others.density(next_states, states, action - 1)
+        return np.asarray(sum(self.others.density(next_states, states, a) for a in (0, 1)) / 2)
+
+    def sample(self, states: Array, action: int, rng: np.random.Generator) -> Array:
+        """One of the two other actions with probability ½ each, or the one asked for."""
+        if action:
+            return self.others.sample(states, action - 1, rng)
+        heads = rng.random((len(states), *[1] * (np.ndim(states) - 1))) < 0.5
+        return np.where(heads, self.others.sample(states, 0, rng), self.others.sample(states, 1, rng))
+
+
+@dataclass(frozen=True, eq=False)
+class Independent(Problem):
+    """``p_a(s'|s) = Π_j p_ja(s'_j|s_j)``: problems side by side that share the action (Theorem 8).
+
+    For a reward of all coordinates together the truth is that of any problem, for up to three coordinates. For an
+    `AdditiveReward` it is a sum over the parts, for any number of them.
+
+    Attributes:
+        parts: the problem of each component, all with the same number of actions.
+        name: what to call it.
+    """
+
+    parts: tuple[Problem, ...]
+    name: str = "independent components"
+    domain: Domain = field(init=False)
+
+    def __post_init__(self) -> None:
+        if len({part.n_actions for part in self.parts}) != 1:
+            counts = [part.n_actions for part in self.parts]
+            raise ValueError(f"independent problems must have the same number of actions, got {counts}")
+        object.__setattr__(self, "domain", tuple(side for part in self.parts for side in part.domain))
+
+    @property
+    def n_actions(self) -> int:
+        """That of every part."""
+        return self.parts[0].n_actions
+
+    @property
+    def components(self) -> list[list[int]]:
+        """The coordinates of each part, as `certirl.solve` takes them."""
+        ends = np.cumsum([len(part.domain) for part in self.parts]).tolist()
+        return [list(range(end - len(part.domain), end)) for part, end in zip(self.parts, ends, strict=True)]
+
+    def _split(self, states: Array) -> list[Array]:
+        rows = as_rows(states, len(self.domain))
+        return [rows[:, coordinates] for coordinates in self.components]
+
+    def density(self, next_states: Array, states: Array, action: int) -> Array:
+        """p_a(s' | s) for every pair ``[n, m]``."""
+        triples = zip(self.parts, self._split(next_states), self._split(states), strict=True)
+        return np.prod([part.density(y, s, action) for part, y, s in triples], axis=0)
+
+    def sample(self, states: Array, action: int, rng: np.random.Generator) -> Array:
+        """Draw s'_j ~ p_ja(· | s_j), one component after the other."""
+        drawn = [part.sample(rows, action, rng) for part, rows in zip(self.parts, self._split(states), strict=True)]
+        return np.concatenate(drawn, axis=1).reshape(np.shape(states))
+
+    def component_operators(
+        self, basis: Basis | Sequence[Basis] | None, columns: int | Sequence[int] | None = None
+    ) -> list[Operators]:
+        """The exact operators of every component; bases and columns are one for all or one for each."""
+        components = as_components(self.components, basis, self.domain)
+        sizes = columns if isinstance(columns, Sequence) else [columns] * len(self.parts)
+        triples = zip(self.parts, components, sizes, strict=True)
+        return [part.operators(component.basis, size) for part, component, size in triples]
+
+    def tail(self, columns: Basis) -> float:
+        """τ of a certificate: for columns of all coordinates, or the largest over the components that they fit."""
+        if columns.dimension == len(self.domain):
+            return super().tail(columns)
+        return max(part.tail(columns) for part in self.parts if len(part.domain) == columns.dimension)
+
+    def true_margins(self, reward: RewardLike, *, discount: float, expert: int = 0) -> Array:
+        """min_s of the true D_a(s), alternative actions in order ``[A − 1]``.
+
+        For an `AdditiveReward` over the parts it is the sum of their minima, as the minimum of a sum over a box is.
+        """
+        settings: dict[str, Any] = {"discount": discount, "expert": expert}
+        if not isinstance(reward, AdditiveReward):
+            return super().true_margins(reward, **settings)
+        if list(map(list, reward.coordinates)) != self.components:
+            raise ValueError(f"the reward's components must be {self.components}, got {list(reward.coordinates)}")
+        pairs = zip(self.parts, reward.parts, strict=True)
+        return np.sum([part.true_margins(component, **settings) for part, component in pairs], axis=0)
+
+
+def independent(*parts: Problem) -> Independent:
+    """Problems side by side, moved by the same action: components of one problem, of any number of coordinates."""
+    return Independent(parts)
+
+
+def random_independent(*, seed: int, dimension: int = 2, actions: int = 3, degree: int = 4) -> Independent:
+    """The paper's random polynomial problem in each coordinate."""
+    seeds = np.random.SeedSequence(seed).generate_state(dimension)
+    return independent(*(random_polynomial(seed=int(number), actions=actions, degree=degree) for number in seeds))
+
+
+def factorised(
+    *, seed: int, components: int = 3, actions: int = 3, unaffected: float = 0.3, solvable: bool = True
+) -> Independent:
+    """Random polynomial components; an action acts on each as action 0 does with probability ``unaffected``.
+
+    With ``solvable=False`` there are three actions, of which 0 is the even mixture of the others in every component.
+    """
+    rng, parts = np.random.default_rng([seed, components]), []
+    for _ in range(components):
+        number, same = int(rng.integers(2**62)), rng.random(actions) < unaffected
+        part = random_polynomial(seed=number, actions=actions) if solvable else unsolvable(seed=number)
+        acts = np.where(same, 0, np.arange(actions))
+        parts.append(replace(part, centre=part.centre[acts], edge=part.edge[acts]) if solvable else part)
+    return Independent(tuple(parts), f"{'' if solvable else 'unsolvable '}factorised {seed}")
