@@ -10,6 +10,7 @@ from certirl.functions.components import as_components
 from certirl.proof.bands import bands
 from certirl.proof.case import Case
 from certirl.proof.certificate import conclude, forecast
+from certirl.proof.certify_any import certify
 from certirl.proof.sums import gather
 from certirl.proof.training import fit_surrogates
 
@@ -201,3 +202,34 @@ def test_columns_that_lack_simpler_products_are_refused():
     columns = product(Legendre(4), Legendre(4), index="full").on(((0, 1), (0, 1))).resized(8)
     with pytest.raises(ValueError, match="every simpler product"):
         Case.of(0, columns, n_actions=2, discount=0.5, tail=None)
+
+
+def test_certify_takes_any_expert(polynomial):
+    problem, columns, reward = polynomial
+    asked = {"discount": DISCOUNT, "columns": columns, "tail": 0.0, "samples": 40_000, "rng": 3}
+    found = certify(reward, problem, expert=0, **asked)
+    assert found.holds and found.samples == 32_000
+    assert "the reward was chosen without looking at these transitions" in found.assumptions
+    again = certify(reward, problem, expert=lambda s: np.zeros(len(s)), **asked)
+    assert again.margin == pytest.approx(found.margin, abs=1e-9)
+
+
+def test_certify_takes_a_log(polynomial):
+    problem, columns, reward = polynomial
+    log = certirl.sample(problem, basis=columns, samples=40_000, rng=5, design=True, paired=True)
+    found = certify(reward, log, expert=0, discount=DISCOUNT, columns=columns, tail=0.0)
+    assert found.holds
+    assert found.margin <= problem.true_margin(reward, discount=DISCOUNT)
+
+
+def test_certify_takes_a_sum():
+    problem = certirl.problems.factorised(seed=0, components=3)
+    asked = {"discount": DISCOUNT, "rng": 0}
+    solution = certirl.solve(problem, components=problem.components, columns=3, samples=10_000, **asked)
+    found = certify(solution, problem, tail=0, samples=60_000, **asked)
+    truth = problem.true_margins(solution.reward, discount=DISCOUNT)
+    assert found.holds
+    assert (found.bounds.sum(axis=0) <= truth).all()
+    assert found.margin == pytest.approx(found.bounds.sum(axis=0).min())
+    assert found.losses["estimation"] > 0
+    assert "given the action, each component's next state depends on its own state alone" in found.assumptions

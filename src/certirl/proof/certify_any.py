@@ -1,0 +1,128 @@
+"""Certify a reward for any expert, over an interval or a box, for one component or a sum of several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from certirl.data.simulator import Simulator
+from certirl.data.transitions import Transitions
+from certirl.fit.bellman import check_problem
+from certirl.functions.bases import Basis, as_basis
+from certirl.functions.bounded import bounded
+from certirl.functions.components import AdditiveReward, Component, SideBySide
+from certirl.functions.reward import known_expert, unpack
+from certirl.ground.domain import as_domain
+from certirl.ground.progress import Report
+from certirl.ground.work import on
+from certirl.proof.case import Case
+from certirl.proof.certificate import Certificate, conclude
+from certirl.proof.source import FIT_SHARE, check_delta, check_endless, check_enough, check_settings, split
+from certirl.proof.sums import gather
+from certirl.proof.tail import TailLike
+from certirl.proof.training import fit_surrogates
+
+UNSEEN = "the reward was chosen without looking at these transitions"
+
+
+def certify(
+    reward: Any,
+    source: Simulator | Transitions,
+    *,
+    delta: float = 0.05,
+    tail: TailLike = None,
+    discount: float | None = None,
+    expert: Any = None,
+    columns: Basis | Sequence[Basis] | None = None,
+    samples: int | None = None,
+    rng: Any = None,
+    reward_range: tuple[float, float] | None = None,
+    paired: bool | None = None,
+    progress: bool | Report | None = None,
+    map: Any = None,
+    tube: float | None = None,
+) -> Certificate:
+    """Prove, from data the reward has not seen, that the expert is strictly optimal under it: D_a(s) ≥ margin > 0.
+
+    At every state for an expert of one action; for any other farther than ``tube`` from the states where it switches,
+    with a bound on what it can lose nearer to them. A sum of rewards of components is certified component by component.
+
+    Args:
+        reward: a `Solution`, a `Reward`, a sum of rewards of components, or any bounded function of states ``[n, d]``:
+            also what another library gave.
+        source: a simulator, or transitions that were not used to find the reward.
+        delta: the probability of a false certificate.
+        tail: how far P_a f, |f| ≤ 1, can lie outside the span of the columns: a number (0 if exactly representable), a
+            `Smooth` bound on derivatives, or a function of the column basis. Without it nothing is "certified".
+        discount: γ; known from a solution.
+        expert: an action, or a function of states ``[n, d]`` to actions ``[n]`` or to probabilities ``[n, A]``; known
+            from a solution.
+        columns: the functions of the state, for example ``Legendre(3)``, for a sum one basis for each component; known
+            from a solution.
+        samples: fresh transitions per action to draw, 100,000 if left out; for simulators only.
+        rng: a seed or Generator; needed with a simulator, and for splitting a log.
+        reward_range: bounds on a plain function; looked up on a grid, and added to the assumptions, if left out.
+        paired: ask a simulator with the same states and random numbers for every action, so that noise cancels between
+            actions; left out, it is done where a trial shows that rows keep their random numbers.
+        progress: True, False, a function ``(done, total)``, or None for a line if standard error is a terminal.
+        map: where to work through data: a number of threads, a Dask client or an executor; threads on all cores if
+            left out. Results do not depend on it.
+        tube: a half-width, for experts that switch; a fortieth of the domain's (least) width if left out.
+    """
+    delta = check_delta(delta)
+    count = check_settings(source, samples, tail=tail, paired=paired, progress=progress)
+    known = known_expert(reward, expert)
+    known = 0 if known is None else known
+    function, discount, _ = unpack(reward, discount, 0)
+    each, components = _columns(reward, function, columns, source)
+    if discount is None or each is None:
+        raise ValueError("a reward alone does not know the problem: pass discount and columns, say columns=Legendre(7)")
+    domain = as_domain(source.domain)
+    discount = check_problem(discount, known if isinstance(known, int) else 0, source.n_actions)
+    placed: Any = each if components is not None else as_basis(each, domain, name="columns", like="certirl.Legendre(3)")
+    case = Case.of(
+        known,
+        placed,
+        n_actions=source.n_actions,
+        discount=discount,
+        tail=tail,
+        tube=tube,
+        components=components,
+    )
+    check_endless(source)
+    check_enough(source, count, max(part.columns.size for part in case.parts))
+    notes: tuple[str, ...] = (UNSEEN,)
+    if components is None:
+        function = bounded(function, domain, reward_range)
+        notes += function.assumptions
+    elif reward_range is not None:
+        raise ValueError("reward_range is for plain functions: the ranges of a sum of expansions are known")
+    places: Any = placed if components is None else SideBySide(tuple(components))
+    training, fresh = split(
+        source, places, count, rng, FIT_SHARE, progress, role="certify", paired=paired, design=case.design
+    )
+    with on(map):
+        fit = fit_surrogates(case, function, training, delta=delta)
+        return conclude(case, fit.surrogates, gather(fit.surrogates, fresh), delta=delta, notes=notes)
+
+
+def _columns(record: Any, function: Any, columns: Any, source: Any) -> tuple[Any, Sequence[Component] | None]:
+    """The columns that were given or that a solution knows, for a sum one basis for each component, and these."""
+    known = getattr(record, "columns", None)
+    if not isinstance(function, AdditiveReward):
+        basis = getattr(record, "basis", None)
+        if columns is None and isinstance(basis, Basis) and isinstance(known, int):
+            return basis.resized(known), None
+        return columns, None
+    groups = zip(function.names, function.coordinates, function.parts, strict=True)
+    components = [Component(name, own, part.basis) for name, own, part in groups]
+    if columns is None:
+        columns = None if known is None else [c.basis.resized(size) for c, size in zip(components, known, strict=True)]
+    elif isinstance(columns, Basis):
+        columns = [columns] * len(components)
+    if columns is not None and len(columns) != len(components):
+        raise ValueError(f"there are {len(components)} components but {len(columns)} bases of columns")
+    if columns is not None:
+        boxes = [component.basis.domain for component in components]
+        columns = [as_basis(own, box, name="columns") for own, box in zip(columns, boxes, strict=True)]
+    return columns, components
