@@ -1,4 +1,4 @@
-"""Harmonics of one variable, a block at a time in one piece of memory; for `residuals` alone."""
+"""Harmonics of one variable, a block at a time; used by `residuals` alone."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Sums of harmonics in one compiled pass: a block's harmonics are made and multiplied while they are in cache.
+"""Sums of harmonics in one compiled pass; needs numba.
 
-Kernels index memory by sizes alone, never by the data. Needs numba.
+The harmonics of a block of rows are computed and multiplied while they are in the cache. Memory is indexed by sizes
+alone, never by the data.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from certirl.ground.domain import Array
 
 _LENGTH = 256  # rows per block: twelve harmonics of both sides fill half of a small first-level cache
 _TILE = 5  # 25 running sums and 6 factors fill the 32 vector registers
-_STRETCH = 1 << 16  # rows summed up before they join the total, so that rounding does not grow with their number
+_STRETCH = 1 << 16  # rows of a partial sum, so that rounding does not grow with the number of rows
 _PI = Fraction("3.14159265358979323846264338327950288419717")
-# Sums may be reordered and products fused: inputs are finite, and both only ever shorten the chain of roundings.
+# Sums may be reordered and products fused: inputs are finite, and both only shorten the chain of roundings.
 OPTIONS = {
     "nogil": True,
     "cache": True,
@@ -27,15 +28,15 @@ OPTIONS = {
 
 
 def error(count: int) -> float:
-    """|error| of an entry, divided by the number of rows: the recurrences lose count², the sums a block's length."""
+    """|error| of an entry over the number of rows: count² from recurrences, and a block's sum."""
     return 2.0**-52 * (2 * count**2 + 2**14)
 
 
 def _economised(first: int, terms: int) -> tuple[float, ...]:
-    """Σ c_i q^i for sin(πr)/r (first 1) or cos πr (first 0), with q = r² ≤ 1/4: in so few terms, off by 4e-16 at most.
+    """Coefficients c of Σ c_i q^i ≈ sin(πr)/r (first 1) or cos πr (first 0), q = r² ≤ 1/4.
 
-    The Taylor series in exact numbers; of its last power, as much as possible is put on the lower ones, which are what
-    a Chebyshev polynomial on [0, 1/4] has beside its own last power.
+    The Taylor series in exact arithmetic, economised: each of its last powers is replaced by the lower powers of the
+    Chebyshev polynomial on [0, 1/4]. The error is at most 4e-16.
     """
     series = [(-1) ** i * _PI ** (2 * i + first) / factorial(2 * i + first) for i in range(16)]
     chebyshev = [[Fraction(1)], [Fraction(-1), Fraction(8)]]
@@ -54,7 +55,7 @@ _SIN, _COS = _economised(1, 8), _economised(0, 9)
 
 @njit(**OPTIONS)
 def _circle(t, rows, count):
-    """Write sin πt, cos πt, sin 2πt, … for one block, the constant left out."""
+    """Write sin πt, cos πt, sin 2πt, … for one block, without the constant."""
     sin, cos = rows[0], rows[1]
     for i in range(t.size):
         r = abs(t[i]) - 0.5  # sin π|t| = cos πr and cos πt = −sin πr, with |πr| ≤ π/2
@@ -78,7 +79,7 @@ def _circle(t, rows, count):
 
 @njit(**OPTIONS)
 def _cosines(t, rows, count):
-    """Write T_1, T_2, … for one block, the constant left out."""
+    """Write T_1, T_2, … for one block, without the constant."""
     first = rows[0]
     for i in range(t.size):
         first[i] = t[i]
@@ -122,7 +123,7 @@ def _add_five(out, column, a, b, c, d, e):
 
 @njit(**OPTIONS)
 def _add_tile(y, x, length, out, row, column):
-    """Add Σ y_a x_b for five rows of either side; every running sum is a variable, to be kept in a register."""
+    """Add Σ y_a x_b for five rows of each side; every sum is a variable, kept in a register."""
     y0, y1, y2, y3, y4 = y[row], y[row + 1], y[row + 2], y[row + 3], y[row + 4]
     x0, x1, x2, x3, x4 = x[column], x[column + 1], x[column + 2], x[column + 3], x[column + 4]
     s00 = s01 = s02 = s03 = s04 = 0.0
@@ -151,10 +152,10 @@ def _add_tile(y, x, length, out, row, column):
 
 @njit(**OPTIONS)
 def _add_pairs(points, rows, counts, circular, edges, out):
-    """Add Σ h(y) h(x)ᵀ; products with the constant are sums of rows and go to the edges."""
+    """Add Σ h(y) h(x)ᵀ; products with the constant are sums of rows, written to the edges."""
     for start in range(0, points[0].size, _LENGTH):
         length = min(_LENGTH, points[0].size - start)
-        for side in range(2):  # a loop, not two calls: either would be compiled into place
+        for side in range(2):  # a loop: two calls would both be inlined
             _fill(points[side][start : start + length], rows[side], counts[side], circular[side])
             _add_rows(rows[side], counts[side], length, edges[side])
         for row in range(0, counts[0] - 1, _TILE):
@@ -167,7 +168,7 @@ def _whole_tiles(count: int) -> int:
 
 
 class Sums:
-    """Σ h(y) h(x)ᵀ for two sets of harmonics, or Σ h(x) for one; arguments as for `gridding.Sums`."""
+    """Σ h(y) h(x)ᵀ for two variables, or Σ h(x) for one; arguments as for `gridding.Sums`."""
 
     def __init__(self, counts: tuple[int, ...], periodic: tuple[bool, ...]) -> None:
         # A single variable is paired with the constant.

@@ -1,8 +1,9 @@
-"""Sums of harmonics by gridding: each point is spread over eight nodes, and the sums are read off a transform.
+"""Sums of harmonics by gridding: points are spread over nodes and transformed.
 
-The cost of a point does not depend on the number of harmonics. The price is an error with a bound: with κ the window
-and κ̂ its transform, a harmonic of ν periods per node is replaced, at a point a, by itself times
-``Σ_l κ(l − a) e^{2πiν(l − a)} / κ̂(ν)``, a factor that depends on ν ≤ 1/6 and the place of a between two nodes only.
+The cost of a point does not depend on the number of harmonics. The error is bounded: with κ the window and κ̂ its
+transform, a harmonic of ν periods per node is replaced, at a point a, by itself times
+``Σ_l κ(l − a) e^{2πiν(l − a)} / κ̂(ν)``, a factor that depends only on ν ≤ 1/6 and on the position of a between two
+nodes.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ NODES_PER_PERIOD = 6
 # The factor is within 1.46e-8 of one on a fine grid of ν and a, and its slope allows 1.1e-9 more between
 # (tests/kernels/test_sums.py). For cosines of arccos t, a position off by ARCCOS_ERROR adds at most 800 times that.
 FACTOR_ERROR = 1.6e-8
-# A node that takes r values in turn is off by at most r · 2^-53 of their sum, times κ̂(0)/κ̂(1/6) < 1.51 per coordinate
-# once the transform is read. The grid is read and cleared after so many rows: below 2.2e-9.
+# A node that receives r values has a rounding error of at most r · 2^-53 of their sum, times κ̂(0)/κ̂(1/6) < 1.51 per
+# coordinate after the transform. The grid is read and cleared after this number of rows: below 2.2e-9.
 FLUSH = 1 << 23
 # |error| of an entry of Σ h(y) h(x)ᵀ or Σ h(x), divided by the number of rows; products of two errors are below 1e-15.
 ERROR = 3.5e-8
@@ -43,33 +44,33 @@ def error(count: int) -> float:
 
 
 class Axis:
-    """The nodes of one variable: around the circle, or on its upper half, where cosines are mirrored.
+    """The nodes of one variable: on a circle, or on its upper half, since cosines are even.
 
     Args:
-        count: how many harmonics.
-        circular: sines and cosines of πt, or cosines of arccos t.
+        count: the number of harmonics.
+        periodic: sines and cosines of πt, or cosines of arccos t.
     """
 
-    def __init__(self, count: int, circular: bool) -> None:
-        self.count, self.circular = count, circular
-        fastest = count // 2 if circular else count - 1
+    def __init__(self, count: int, periodic: bool) -> None:
+        self.count, self.periodic = count, periodic
+        fastest = count // 2 if periodic else count - 1
         half = fft.next_fast_len(max(WIDTH, NODES_PER_PERIOD * fastest // 2), real=True)
         self._around = 2 * half
-        self._nodes = 2 * half if circular else half
+        self._nodes = 2 * half if periodic else half
         self.length = self._nodes + WIDTH  # the points between the last two nodes reach over the end
         self.parts = float(PARTS * self._nodes)
         self._gain = 1.0 / window_transform(np.arange(fastest + 1) / self._around)
 
     def transform(self, values: Array) -> Array:
-        """Σ h, along the last axis, of what was spread over the nodes: ``[…, count]`` from ``[…, length]``."""
+        """Σ h along the last axis, ``[…, count]``, from the values at the nodes ``[…, length]``."""
         before, last = WIDTH // 2 - 1, self._nodes
         low, nodes, high = np.split(values, [before, before + last + 1], axis=-1)
-        if self.circular:
+        if self.periodic:
             return self._circle(nodes, low, high)
         nodes = nodes.copy()
         nodes[..., 1 : before + 1] += low[..., ::-1]
         nodes[..., last - high.shape[-1] : last] += high[..., ::-1]
-        nodes[..., [0, last]] *= 2.0  # the transform counts the nodes between twice
+        nodes[..., [0, last]] *= 2.0  # the transform counts the inner nodes twice
         return fft.dct(nodes, type=1, axis=-1)[..., : self.count] * (self._gain / 2)
 
     def _circle(self, nodes: Array, low: Array, high: Array) -> Array:
@@ -107,7 +108,7 @@ class Sums:
             spread(stretch, self._parts, self._periodic, TABLE, self._grid, self._axes[-1].length)
 
     def _stretches(self, size: int) -> Iterator[slice]:
-        """Parts of so many rows, after each of which the grid is read and cleared if it is due."""
+        """Stretches of rows; the grid is read and cleared after every FLUSH rows."""
         start = 0
         while start < size:
             stop = min(size, start + FLUSH - self._waiting)

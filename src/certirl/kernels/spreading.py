@@ -1,6 +1,6 @@
-"""Spread points over the eight nodes around them: the compiled half of gridding.
+"""Spread points over eight nodes each: the compiled part of gridding; needs numba.
 
-Kernels here index memory by the data: the caller must have checked that every t is a number in [-1, 1]. Needs numba.
+Memory is indexed by the data: the caller must have checked that every t is a number in [-1, 1].
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from certirl.ground.domain import Array
 from certirl.kernels.fused import OPTIONS
 
 WIDTH = 8
-# The Kaiser–Bessel window, its shape chosen for at least 6 nodes per period of the fastest harmonic (`_gridding`), is
+# The Kaiser–Bessel window, its shape chosen for at least 6 nodes per period of the fastest harmonic (`gridding`), is
 # tabulated as polynomials of degree 4 on 32 parts of the way from one node to the next: within 2e-12.
 _BETA = 20.75
 PARTS, _PART_BITS, _DEGREE = 32, 5, 4
@@ -35,7 +35,7 @@ def _arccos_coefficients() -> tuple[float, ...]:
 
     series: Array = chebyshev.chebinterpolate(smooth, _ARCCOS_TERMS - 1)
     power = chebyshev.cheb2poly(series).tolist()
-    return (*power, *[0.0] * (_ARCCOS_TERMS - len(power)))  # a last term that is zero but for rounding may be left out
+    return (*power, *[0.0] * (_ARCCOS_TERMS - len(power)))  # a last term that rounds to zero is dropped by NumPy
 
 
 _ARCCOS = _arccos_coefficients()
@@ -53,7 +53,7 @@ def window_transform(frequency: Array) -> Array:
 
 
 def _tabulate() -> Array:
-    """Coefficients of the window at the eight nodes around a point: ``[parts, degree + 1, nodes]``, flat, aligned."""
+    """Coefficients of the window at eight nodes: ``[parts, degree + 1, nodes]``, flat."""
     z = (1 + chebyshev.chebpts1(_DEGREE + 1)) / 2
     place = (np.arange(PARTS)[:, None, None] + z[:, None]) / PARTS
     values = window(np.arange(WIDTH) - (WIDTH // 2 - 1) - place)
@@ -71,7 +71,7 @@ def aligned(size: int, values: Array | float = 0.0) -> Array:
 
 TABLE = _tabulate()
 
-# LLVM does not see that eight neighbours make one vector; said outright, spreading is three to four times as fast.
+# LLVM does not recognise that eight neighbours form one vector; explicit vectors are 3 to 4 times as fast.
 _VECTOR, _INDEX = ir.VectorType(ir.DoubleType(), WIDTH), ir.IntType(64)
 
 
@@ -95,7 +95,7 @@ def _at(builder: Any, pointer: Any, offset: Any) -> Any:
 
 
 def _weights(builder: Any, table: Any, part: Any, place: Any) -> Any:
-    """The window at the eight nodes: a polynomial in the place within a part, all nodes at once."""
+    """The window at the eight nodes: a polynomial in the position within a part."""
     start = builder.mul(part, _INDEX(_ROW))
     scalar = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), place, ir.IntType(32)(0))
     z, value = _broadcast(builder, scalar, 0), None
@@ -160,9 +160,9 @@ def arccos_into(t, out, scale):
 
 
 @njit(**OPTIONS)
-def _place(t, out, parts, circular):
-    """Write where on the axis each point lies, in parts of the way between nodes: between 0 and ``parts``."""
-    if circular:
+def _place(t, out, parts, periodic):
+    """Write the positions of points on the axis in units of 1/PARTS of a node: 0 … ``parts``."""
+    if periodic:
         for i in range(t.size):
             out[i] = (t[i] + 1.0) * (0.5 * parts)
     else:

@@ -1,4 +1,4 @@
-"""Sums of products of basis functions over many rows, which take most of the time of a pass over data.
+"""Sums of products of basis functions over many rows, the bulk of a pass over data.
 
 Three kernels give the same sums. "numpy" is always available. "fused" and "gridding" are compiled and need numba
 (``pip install "certirl[fast]"``): the first computes and multiplies the functions in one pass, the second spreads every
@@ -46,7 +46,7 @@ class PairSums:
         self.error = float(module.error(max(counts)))
 
     def add(self, y: Array, x: Array) -> None:
-        """Add pairs of coordinates t ∈ [-1, 1], contiguous and in double precision: ``[n]`` and ``[n]``."""
+        """Add pairs of coordinates t ∈ [-1, 1], contiguous, in double precision: ``[n]`` each."""
         self._sums.add(y, x)
         self.n += y.size
 
@@ -58,7 +58,9 @@ class PairSums:
 
 
 class SelfSums:
-    """Σ φ(x) φ(x)ᵀ over points, by a compiled kernel: products of two functions are sums of 2k harmonics, not k².
+    """Σ φ(x) φ(x)ᵀ over points, by a compiled kernel.
+
+    Products of two functions are sums of harmonics, so that 2k sums suffice instead of k².
 
     Attributes:
         basis: the family φ.
@@ -90,7 +92,7 @@ class SelfSums:
 
 
 class JointSums:
-    """Σ φ_i(s_i) φ_j(s_j)ᵀ for every pair of several variables of one coordinate, by compiled kernels.
+    """Σ φ_i(s_i) φ_j(s_j)ᵀ for every pair of several variables, by compiled kernels.
 
     Attributes:
         bases: the family of each variable.
@@ -123,10 +125,10 @@ class JointSums:
 
 
 class StackedSums:
-    """The same sums with NumPy alone, as one large matrix product, for anything with ``size`` and ``values``.
+    """The sums of `JointSums` with NumPy alone, as one large matrix product.
 
     Attributes:
-        bases: the functions of each variable.
+        bases: the functions of each variable, anything with ``size`` and ``values(states)``.
         kernels: {"numpy"}.
         n: the number of rows.
     """
@@ -156,7 +158,7 @@ class StackedSums:
 
 
 def joint_sums(bases: Sequence[Any], *, kernel: str | None = None) -> JointSums | StackedSums:
-    """Σ φ_i(s_i) φ_j(s_j)ᵀ for every pair of several variables, over rows that are added in any number of calls.
+    """An empty sum Σ φ_i(s_i) φ_j(s_j)ᵀ for every pair of several variables.
 
     Args:
         bases: the functions of each variable, anything with ``size`` and ``values(states)``; compiled kernels take

@@ -1,7 +1,7 @@
-"""Data on an accelerator: torch tensors stay where they are, and only sums come back.
+"""Data on an accelerator: torch tensors stay there, and only sums are transferred.
 
-Function values are made in single precision, summed up over a few hundred rows at a time in single precision too, and
-from there on in double: `error` bounds what that costs. The same code runs on torch's CPU device.
+Function values are computed in single precision and added up over BLOCK rows in single precision; those sums are added
+up in double precision. `TensorSums.error` bounds the rounding. The same code runs on torch's CPU device.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import numpy as np
 from certirl.functions.bases import FAMILIES, Basis, Family
 from certirl.ground.domain import Array, Domain, describe
 
-# Rows whose products are summed up in single precision; rows whose functions are in memory at once.
+# Rows whose products are added up in single precision; rows whose functions are in memory at once.
 BLOCK, SLAB = 1024, 1 << 20
 PIECE = 1 << 24  # rows per piece, of one coordinate: enough to keep a large device busy
-MOST_FUSED = 32  # harmonics of two variables together: more would not fit into registers
+MOST_FUSED = 32  # harmonics of two variables in total: more would not fit into registers
 
 
 def torch() -> Any:
-    """The library, or a sentence."""
+    """The module torch; one sentence if it is not installed."""
     try:
         import torch
     except ImportError:
@@ -32,7 +32,7 @@ def torch() -> Any:
 
 
 def is_tensor(values: Any) -> bool:
-    """Whether these, or a device, are torch's, without importing it."""
+    """Whether an object is a tensor or a device of torch, without importing torch."""
     return type(values).__module__.partition(".")[0] == "torch"
 
 
@@ -47,16 +47,16 @@ def as_tensor_states(states: Any, domain: Domain, *, name: str = "states") -> An
         raise ValueError(f"{name} must have shape [n, {len(domain)}], got {list(states.shape)}")
     low, high = (rows.new_tensor(ends) for ends in zip(*domain, strict=True))
     slack = 1e-6 * (high - low)  # single precision rounds at the edges
-    inside = ((rows >= low - slack) & (rows <= high + slack)).all()  # which nothing but numbers passes
+    inside = ((rows >= low - slack) & (rows <= high + slack)).all()  # False for NaN
     if not bool(inside):
         raise ValueError(f"{name} must be numbers inside the domain {describe(domain)}; some are not")
     return rows.clamp(low, high)
 
 
 def on_host(pieces: Iterable[Any], domain: Domain, size: int) -> Iterator[Any]:
-    """Pieces of data in NumPy, double precision, wherever they were, of at most ``size`` rows.
+    """Pieces of data as NumPy arrays in double precision, of at most ``size`` rows.
 
-    The ends of a domain may lie a little inside their rounding to single precision: states are put back.
+    A state at an end of the domain may lie outside after rounding to single precision: states are clipped.
     """
     low, high = np.array(domain).T
     for piece in pieces:
@@ -68,17 +68,17 @@ def on_host(pieces: Iterable[Any], domain: Domain, size: int) -> Iterator[Any]:
 
 
 def generator(seed: np.random.SeedSequence, device: Any) -> Any:
-    """A generator of the device's own, for this seed."""
+    """A random generator on the device with this seed."""
     (words,) = seed.generate_state(1, np.uint64)
     return torch().Generator(device=device).manual_seed(int(words >> np.uint64(1)))
 
 
 def draw_states(basis: Basis, n: int, rng: Any, *, design: bool) -> Any:
-    """n states of a basis on the generator's device, from its weight or its design: ``[n, d]``, single precision."""
+    """Draw n states on a device from the weight of a basis or its design: ``[n, d]``."""
     u, columns = torch().rand(n, len(basis.parts), generator=rng, device=rng.device), []
-    for own, part in zip(u.T, basis.parts, strict=True):
+    for uniform, part in zip(u.T, basis.parts, strict=True):
         ((low, high),) = part.domain
-        t = torch().cos(np.pi * own) if part.arcsine(design=design) else 2 * own - 1
+        t = torch().cos(np.pi * uniform) if part.arcsine(design=design) else 2 * uniform - 1
         columns.append(((low + high) / 2 + (high - low) / 2 * t).clamp(low, high))
     return torch().stack(columns, dim=1)
 
@@ -89,19 +89,17 @@ def _reference(basis: Basis, states: Any) -> Any:
     return ((states[:, 0] - (low + high) / 2) / ((high - low) / 2)).clamp(-1, 1).to(torch().float32)
 
 
-def harmonics(points: Any, counts: Sequence[int], circular: Sequence[bool]) -> Any:
-    """The harmonics of several variables side by side: ``[H, n]`` from coordinates t ∈ [-1, 1] ``[v, n]``."""
+def harmonics(points: Any, counts: Sequence[int], periodic: Sequence[bool]) -> Any:
+    """The harmonics of all variables ``[H, n]`` at coordinates t ∈ [-1, 1] ``[v, n]``."""
     if can_fuse(points.device):
         from certirl.kernels.triton import harmonic_rows
 
-        return harmonic_rows(points, tuple(counts), tuple(circular))
-    rows, first = points.new_empty((sum(counts), points.shape[1])), 0
-    for t, count, around in zip(points, counts, circular, strict=True):
-        own = rows[first : first + count]
-        own[0] = 1.0
-        if count > 1:
-            (_fill_circle if around else _fill_cosines)(own, t)
-        first += count
+        return harmonic_rows(points, tuple(counts), tuple(periodic))
+    rows = points.new_empty((sum(counts), points.shape[1]))
+    for t, table, is_periodic in zip(points, torch().split(rows, list(counts)), periodic, strict=True):
+        table[0] = 1.0
+        if len(table) > 1:
+            (_fill_circle if is_periodic else _fill_cosines)(table, t)
     return rows
 
 
@@ -120,13 +118,13 @@ def _fill_cosines(rows: Any, t: Any) -> None:
 
 
 class TensorSums:
-    """Σ φ_i(s_i) φ_j(s_j)ᵀ in the making, for every pair of several variables, on the device of the data.
+    """Σ φ_i(s_i) φ_j(s_j)ᵀ for every pair of several variables, on the device of the data.
 
     Attributes:
-        bases: the basis of each variable.
-        kernels: {"fused"}, one kernel for each pair of variables, where the device and the sizes allow it; {"blocks"},
-            matrix products of blocks of harmonics, elsewhere.
-        n: how many rows were added.
+        bases: the family of each variable.
+        kernels: {"fused"}, one kernel for each pair of variables, if the device and the sizes allow it; otherwise
+            {"blocks"}, matrix products of blocks of harmonics.
+        n: the number of rows.
         error: ``|error| ≤ error · n · sup|φ_i| · sup|φ_j|`` for every entry, from rounding to single precision.
     """
 
@@ -136,7 +134,7 @@ class TensorSums:
                 raise TypeError(f"on a device, sums are for {', '.join(FAMILIES)}; got {basis}")
         self.bases, self.n = tuple(bases), 0
         self._counts = [basis.harmonics for basis in bases]
-        self._circular = [basis.periodic for basis in bases]
+        self._periodic = [basis.periodic for basis in bases]
         self._totals: dict[tuple[int, ...], Any] = {}
         self._fused = can_fuse(device) and sum(sorted(self._counts)[-2:]) <= MOST_FUSED
         self.kernels = {"fused" if self._fused else "blocks"}
@@ -145,7 +143,7 @@ class TensorSums:
         self.error = 2.0**-24 * (4 * max(self._counts) ** 2 + BLOCK)
 
     def add(self, *states: Any) -> None:
-        """Add rows, for each variable the states ``[n, 1]`` of its domain, checked before."""
+        """Add rows, for each variable the states ``[n, 1]`` of its domain."""
         points = torch().stack([_reference(basis, s) for basis, s in zip(self.bases, states, strict=True)])
         for group in self._groups:
             sums = self._sums(points if len(group) == len(points) else points[list(group)], group)
@@ -153,33 +151,33 @@ class TensorSums:
         self.n += points.shape[1]
 
     def _sums(self, points: Any, group: tuple[int, ...]) -> Any:
-        """Σ h hᵀ over all rows, h the harmonics of the group's variables side by side: ``[H, H]``, double precision."""
-        counts, circular = tuple(self._counts[i] for i in group), tuple(self._circular[i] for i in group)
+        """Σ h hᵀ over all rows, h the harmonics of the group's variables: ``[H, H]``, in double."""
+        counts, periodic = tuple(self._counts[i] for i in group), tuple(self._periodic[i] for i in group)
         if self._fused:
             from certirl.kernels.triton import joint_products
 
-            return joint_products(points, counts, circular)
+            return joint_products(points, counts, periodic)
         slabs = (points[:, start : start + SLAB] for start in range(0, points.shape[1], SLAB))
-        return sum(_products(harmonics(slab, counts, circular)) for slab in slabs)
+        return sum(_products(harmonics(slab, counts, periodic)) for slab in slabs)
 
     def blocks(self) -> dict[tuple[int, int], Array]:
         """Σ φ_i φ_jᵀ of variables i ≤ j: ``[k_i, k_j]``, as NumPy arrays."""
-        found: dict[tuple[int, int], Array] = {}
+        blocks: dict[tuple[int, int], Array] = {}
         for group, total in self._totals.items():
             whole = total.cpu().numpy()
             rows = [slice(start, end) for start, end in pairwise(np.cumsum([0, *(self._counts[i] for i in group)]))]
-            for (i, one), (j, other) in combinations_with_replacement(zip(group, rows, strict=True), 2):
-                found[i, j] = self.bases[j].from_harmonics(self.bases[i].from_harmonics(whole[one, other]).T).T
-        return found
+            for (i, first), (j, second) in combinations_with_replacement(zip(group, rows, strict=True), 2):
+                blocks[i, j] = self.bases[j].from_harmonics(self.bases[i].from_harmonics(whole[first, second]).T).T
+        return blocks
 
 
 def can_fuse(device: Any) -> bool:
-    """Whether kernels of our own run there."""
+    """Whether Triton kernels run on the device."""
     return device.type == "cuda" and find_spec("triton") is not None
 
 
 def _products(stack: Any) -> Any:
-    """Σ h hᵀ over the rows of a slab ``[H, n]``: short sums in single precision, their sum in double."""
+    """Σ h hᵀ of a slab ``[H, n]``: sums over BLOCK rows in single precision, then in double."""
     library, (size, n) = torch(), stack.shape
     whole = n // BLOCK * BLOCK
     total = stack.new_zeros((size, size), dtype=library.float64)
@@ -194,7 +192,7 @@ def _products(stack: Any) -> Any:
 
 
 class _ExactProducts:
-    """No shortened factors: tensor cores would cut them to ten bits."""
+    """Matrix products without TF32: tensor cores would round factors to ten bits."""
 
     def __init__(self, library: Any) -> None:
         self._settings = library.backends.cuda.matmul

@@ -1,7 +1,7 @@
-"""Kernels for an NVIDIA or AMD device, written in Triton, which comes with torch there.
+"""Sums of harmonics on an NVIDIA or AMD device, in Triton, which comes with torch.
 
-`joint_products` makes the harmonics of a few hundred rows in registers and multiplies them with themselves at once. It
-indexes memory by row numbers alone, which are bounded there and then.
+`joint_products` computes the harmonics of a few hundred rows in registers and multiplies them with themselves in one
+pass. Memory is indexed by row numbers alone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PROGRAMS = 16  # per multiprocessor
 
 
 @triton.jit
-def _joint(points, n, stride, out, per_program, sizes: tl.constexpr, circular: tl.constexpr, H: tl.constexpr,
+def _joint(points, n, stride, out, per_program, sizes: tl.constexpr, periodic: tl.constexpr, H: tl.constexpr,
            ROWS: tl.constexpr, FLUSH: tl.constexpr):  # fmt: skip
     row = tl.arange(0, H)[:, None]
     total = tl.zeros([H, H], dtype=tl.float64)
@@ -35,7 +35,7 @@ def _joint(points, n, stride, out, per_program, sizes: tl.constexpr, circular: t
                 for w in tl.static_range(v):
                     first += sizes[w]
                 tile += tl.where(row == first, one[None, :], 0.0)
-                if circular[v]:
+                if periodic[v]:
                     sin, cos = tl.sin(3.141592653589793 * t), tl.cos(3.141592653589793 * t)
                     s, c = sin * one, cos * one
                     for m in tl.static_range((sizes[v] - 1) // 2):
@@ -53,13 +53,13 @@ def _joint(points, n, stride, out, per_program, sizes: tl.constexpr, circular: t
     tl.store(out + tl.program_id(0) * H * H + place, total)
 
 
-def joint_products(points: torch.Tensor, sizes: tuple[int, ...], circular: tuple[bool, ...]) -> torch.Tensor:
-    """Σ h hᵀ over rows, h the harmonics of several variables side by side: ``[H, H]``, double precision.
+def joint_products(points: torch.Tensor, sizes: tuple[int, ...], periodic: tuple[bool, ...]) -> torch.Tensor:
+    """Σ h hᵀ over rows, h the harmonics of all variables: ``[H, H]``, double precision.
 
     Args:
-        points: coordinates t ∈ [-1, 1], one row for each variable ``[v, n]``, single precision, checked before.
-        sizes: harmonics of each variable; odd where circular; at most MOST together.
-        circular: sines and cosines of πt, or Chebyshev polynomials of t.
+        points: coordinates t ∈ [-1, 1], one row for each variable ``[v, n]``, single precision.
+        sizes: harmonics of each variable, an odd number if periodic; at most MOST in total.
+        periodic: sines and cosines of πt, or Chebyshev polynomials of t.
     """
     n, whole = points.shape[1], sum(sizes)
     H = max(16, triton.next_power_of_2(whole))
@@ -68,18 +68,18 @@ def joint_products(points: torch.Tensor, sizes: tuple[int, ...], circular: tuple
     per_program = -(-n // (programs * unit)) * unit
     programs = -(-n // per_program)
     out = torch.empty((programs, H, H), dtype=torch.float64, device=points.device)
-    _joint[(programs,)](points, n, points.stride(0), out, per_program, sizes, circular, H, ROWS, FLUSH)
+    _joint[(programs,)](points, n, points.stride(0), out, per_program, sizes, periodic, H, ROWS, FLUSH)
     return out.sum(dim=0)[:whole, :whole]
 
 
 @triton.jit
-def _rows(points, n, out, place, size, circular: tl.constexpr, BLOCK: tl.constexpr):
+def _rows(points, n, out, place, size, periodic: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     there = at < n
     t = tl.load(points + at, mask=there, other=0.0)
     own = out + place * n + at
     tl.store(own, tl.full([BLOCK], 1.0, tl.float32), mask=there)
-    if circular:
+    if periodic:
         sin, cos = tl.sin(3.141592653589793 * t), tl.cos(3.141592653589793 * t)
         s, c = sin, cos
         for m in range(1, size, 2):
@@ -93,11 +93,11 @@ def _rows(points, n, out, place, size, circular: tl.constexpr, BLOCK: tl.constex
             older, old = old, 2 * t * old - older
 
 
-def harmonic_rows(points: torch.Tensor, sizes: tuple[int, ...], circular: tuple[bool, ...]) -> torch.Tensor:
-    """The harmonics of several variables side by side, as rows ``[H, n]``; arguments as for `joint_products`."""
+def harmonic_rows(points: torch.Tensor, sizes: tuple[int, ...], periodic: tuple[bool, ...]) -> torch.Tensor:
+    """The harmonics of all variables as rows ``[H, n]``; arguments as for `joint_products`."""
     n, place = points.shape[1], 0
     out = torch.empty((sum(sizes), n), dtype=torch.float32, device=points.device)
-    for t, size, around in zip(points, sizes, circular, strict=True):
-        _rows[(triton.cdiv(n, 512),)](t.contiguous(), n, out, place, size, around, BLOCK=512)
+    for t, size, is_periodic in zip(points, sizes, periodic, strict=True):
+        _rows[(triton.cdiv(n, 512),)](t.contiguous(), n, out, place, size, is_periodic, BLOCK=512)
         place += size
     return out
