@@ -1,0 +1,186 @@
+"""The steps of the proof in docs/notes/certificate.md, each compared with exact dynamics and single transitions."""
+
+import numpy as np
+import pytest
+
+import certirl
+from certirl import Legendre
+from certirl.data.simulator import draw
+from certirl.functions.inequalities import MIXED_EVENTS, best_scale, best_slope, log_term, mixed_norm, sloped
+from certirl.problems.switching import Steps, outcomes
+from certirl.proof.bands import _size, bands, workings
+from certirl.proof.case import Case
+from certirl.proof.sums import gather
+from certirl.proof.training import fit_surrogates
+
+DISCOUNT = 0.7
+EXPERTS = {"constant": Steps((), (1,)), "policy": Steps((-0.3, 0.4), (0, 2, 1))}
+
+
+class Run:
+    """A surrogate, its evidence, every fresh transition, and the true value V: the columns hold P_c f exactly."""
+
+    def __init__(self, expert, *, paired, samples, seed):
+        self.problem = certirl.problems.random_polynomial(seed=4)
+        columns, self.expert = Legendre(3).on(self.problem.domain), EXPERTS[expert]
+        rule = self.expert if self.expert.switches else self.expert.actions[0]
+        case = Case.of(rule, columns, n_actions=3, discount=DISCOUNT, tail=0.0)
+        training, fresh = np.random.default_rng(seed).spawn(2)
+        (self.surrogate,), _ = fit_surrogates(
+            case, self.reward, draw(self.problem, columns, samples // 3, training, paired=paired)
+        )
+        self.pieces = list(draw(self.problem, columns, samples, fresh, paired=paired))
+        (self.evidence,) = gather([self.surrogate], self.pieces)
+        self.work = workings(self.surrogate, self.evidence).work
+
+    def reward(self, states):
+        return np.cos(3 * states[:, 0]) + states[:, 0]
+
+    def expected(self, states):
+        """(P_cV)(s) ``[A, n]``."""
+        return outcomes(self.problem, self.reward, self.expert, states, discount=DISCOUNT)
+
+    def value(self, states):
+        """V in the surrogate's unit ``[n]``."""
+        ahead = self.expected(states)[self.expert(states), np.arange(len(states))]
+        return (self.reward(states) + DISCOUNT * ahead) / self.surrogate.unit
+
+    def transitions(self):
+        """(action, x, V(s') − (P_cV)(s), V(s') − P̂_cV̂(s) − P̂_cu(s)) for every action."""
+        u = self.error()
+        for piece in self.pieces:
+            for c, ends in zip(piece.actions, piece.next_states, strict=True):
+                x = self.surrogate.frame.values(piece.states)
+                reached = self.value(ends)
+                guess = x @ (self.surrogate.fits[c] + u @ self.surrogate.Z[c])
+                yield c, x, reached - self.expected(piece.states)[c] / self.surrogate.unit, reached - guess
+
+    def error(self):
+        """The coefficients of u = V − V̂ in π_d h_j ``[m]``, as section 5 reads them off."""
+        s, points = self.surrogate, self.surrogate.frame.dense.states
+        ahead = np.linalg.lstsq(s.frame.values(points), self.expected(points).T / s.unit, rcond=None)[0].T
+        return DISCOUNT * (ahead[list(s.used)] - s.fits[list(s.used)]).ravel()
+
+    def coefficients(self):
+        """u_1 … u_{m−1} in the functions f_i."""
+        return np.linalg.solve(self.surrogate.mix.T, self.error())[1:]
+
+    def noise(self):
+        """ν ``[A, k]``: the deviations of the regressions of V from their means."""
+        total = np.zeros(self.surrogate.fits.shape)
+        for c, x, deviation, _ in self.transitions():
+            total[c] += deviation @ x
+        return np.einsum("ckl,cl->ck", self.work.precision, total)
+
+    def terms(self, weights):
+        """Z_r(V) of functionals ``[A, n, k]``: one column for each fresh state if paired, else for each transition."""
+        parts = [((weights[c] @ x.T) * residual) for c, x, _, residual in self.transitions()]
+        return sum(parts) if self.evidence.paired else np.concatenate(parts, axis=1)
+
+
+@pytest.fixture(scope="module", params=[(expert, paired) for expert in EXPERTS for paired in (True, False)], ids=str)
+def run(request):
+    expert, paired = request.param
+    return Run(expert, paired=paired, samples=3_000, seed=5)
+
+
+def test_the_error_of_the_guess_is_a_combination_of_the_functions(run):
+    states = np.linspace(-1, 1, 301)[:, None]
+    assert run.value(states) - run.surrogate.value(states) == pytest.approx(
+        run.surrogate.pieces(states) @ run.error(), abs=1e-9
+    )
+
+
+def test_no_remainder_is_left(run):
+    """The identity (3): the curve, the noise of V in two places, and nothing else."""
+    work, noise = run.work, run.noise()
+    size = _size(work, 0.1, 0.0, None)
+    states = np.linspace(-1, 1, 41)[:, None]
+    values, ahead = run.surrogate.frame.values(states), run.expected(states) / run.surrogate.unit
+    zeta = np.einsum("cnk,ckl,cl->n", work.of_error(np.linalg.inv(run.surrogate.mix).T[1:]), work.gram, noise)
+    assert run.coefficients() == pytest.approx(size.centre - size.inverse @ zeta, abs=1e-9)
+    for band in bands(run.surrogate, run.evidence, delta=0.1, tail=0.0).pairs:
+        weights = work.weights(*band.pair, values)
+        points = work.points(weights, band.pair)
+        direct = np.einsum("cnk,ckl,cl->n", weights, work.gram, noise)
+        exact = band.estimate(states) - direct - points.seen @ size.inverse @ zeta
+        b, a = band.pair
+        assert ahead[b] - ahead[a] == pytest.approx(exact, abs=1e-8)
+
+
+def test_the_size_of_the_error_bounds_it(run):
+    size = _size(run.work, 0.1, 0.0, None)
+    zeta = np.linalg.solve(size.inverse, size.centre - run.coefficients())
+    assert np.linalg.norm(zeta) <= size.noise
+    assert np.linalg.norm(run.coefficients()) <= size.length
+
+
+def test_second_moments_and_ranges_of_the_true_value_are_bounded(run):
+    work, size = run.work, _size(run.work, 0.1, 0.0, None)
+    values = run.surrogate.frame.values(np.linspace(-1, 1, 9)[:, None])
+    for pair in run.surrogate.compared:
+        weights = work.weights(*pair, values)
+        noise, terms = work.points(weights, pair).noise, run.terms(weights)
+        assert ((terms**2).sum(axis=1) <= size.moment(noise) * (1 + 1e-9)).all()
+        assert (np.abs(terms).max(axis=1) <= size.largest(noise) * (1 + 1e-9)).all()
+
+
+N, TRIALS = 60, 20_000
+WEIGHTS = np.cos(np.pi * (np.arange(N) + 0.5) / N)  # as uneven as the terms of a certificate, and of both signs
+
+
+@pytest.mark.parametrize("failure", [0.2, 0.02])
+@pytest.mark.parametrize("rate", [0.02, 0.5, 0.98])
+@pytest.mark.parametrize("slope", [0.1, 0.5, 0.9])
+def test_a_fixed_slope_fails_as_rarely_as_promised(slope, rate, failure):
+    Z = WEIGHTS * (np.random.default_rng(7).random((TRIALS, N)) < rate)
+    deviation = Z.sum(axis=1) - rate * WEIGHTS.sum()
+    bound = sloped((Z**2).sum(axis=1), 1.0, log_term(1, failure), slope)
+    most = TRIALS * failure + 4 * np.sqrt(TRIALS * failure)
+    assert (deviation >= bound).sum() <= most
+    assert (-deviation >= bound).sum() <= most
+
+
+def test_a_slope_beyond_the_range_bounds_nothing():
+    assert sloped(1.0, 2.0, 3.0, 0.5) == np.inf
+    assert sloped(1.0, 2.0, 3.0, best_slope(1.0, 2.0, 3.0)) < np.inf
+
+
+@pytest.mark.parametrize("failure", [0.3, 0.03])
+@pytest.mark.parametrize("rate", [0.03, 0.5])
+@pytest.mark.parametrize("scale", [0.01, 0.1, 1.0])
+def test_the_mixed_norm_fails_as_rarely_as_promised(scale, rate, failure):
+    rng, trials, m = np.random.default_rng(8), 4_000, 6
+    vectors = rng.normal(size=(N, m))
+    vectors /= np.linalg.norm(vectors, axis=1)[:, None]
+    drawn = (rng.random((trials, N)) < rate).astype(float)
+    length = np.linalg.norm((drawn - rate) @ vectors, axis=1)
+    forms = np.einsum("tn,ni,nj->tij", drawn, vectors, vectors, optimize=True)
+    trace, top = np.trace(forms, axis1=1, axis2=2), np.linalg.eigvalsh(forms)[:, -1]
+    bound = mixed_norm(trace, top, 1.0, log_term(MIXED_EVENTS, failure), m, scale)
+    assert (length >= bound).mean() <= failure
+
+
+def test_the_mixed_norm_of_many_even_vectors_is_near_that_of_a_normal_law():
+    n, m, L = 10**8, 12, 6.0
+    bound = mixed_norm(float(n), n / m, 1.0, L, m, best_scale(float(n), n / m, 1.0, L, m))
+    assert bound < 1.05 * (np.sqrt(n) + np.sqrt(2 * L * n / m))
+
+
+def test_shares_add_up_to_one(run):
+    shares = run.surrogate.shares
+    assert (shares > 0).all()
+    assert shares.sum() == pytest.approx(1.0)
+
+
+def test_a_band_of_two_sides_holds_between_its_points(run):
+    """(7) and the inflation, for random errors that are within the band at its points."""
+    rng, own = np.random.default_rng(9), run.surrogate.frame
+    band = bands(run.surrogate, run.evidence, delta=0.1, tail=0.0).pairs[0]
+    total = (band.estimation + band.second_order).reshape(2, -1)
+    states, at_points = np.linspace(-1, 1, 501)[:, None], own.values(run.surrogate.mesh.states)
+    errors = rng.normal(size=(200, own.size)) / np.sqrt(1 + np.arange(own.size))
+    reached = np.maximum(errors @ at_points.T / total[1], -errors @ at_points.T / total[0]).max(axis=1)
+    values = (errors / reached[:, None]) @ own.values(states).T  # as large as the band allows
+    assert (values >= -band.radius(states, 0) - 1e-12).all()
+    assert (values <= band.radius(states, 1) + 1e-12).all()
