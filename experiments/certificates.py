@@ -24,7 +24,6 @@ import methods
 import study
 from certirl import theory
 from certirl.data.simulator import draw
-from certirl.functions.inequalities import binomial_interval
 from certirl.problems import PolynomialProblem, Problem
 from certirl.proof.bounds import lower_bounds
 from certirl.proof.certify import certify
@@ -109,19 +108,7 @@ def judge(seed: int) -> dict[str, Any] | None:
 def soundness(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """Count false certificates and bounds above the truth."""
     runs = [run for run in runner(judge, list(range(arguments.runs)), unit="certificates") if run is not None]
-    table = {}
-    for delta in (0.05, 0.2):
-        mine = [run for run in runs if run["delta"] == delta]
-        certified, false = sum(run["holds"] for run in mine), sum(run["false"] for run in mine)
-        above = sum(run["above"] for run in mine)
-        table[str(delta)] = {
-            "runs": len(mine),
-            "certified": certified,
-            "false certificates": false,
-            "bounds above the truth": above,
-            "95 % interval of the share of wrong bounds": binomial_interval(above, len(mine)),
-            "of which barely wrong rewards": sum(run["spoiled"] for run in mine),
-        }
+    table = methods.bounds_by_delta(runs)
     kinds = sorted({run["kind"] for run in runs})
     by_kind = {kind: sum(run["holds"] for run in runs if run["kind"] == kind) for kind in kinds}
     return {"by delta": table, "certified by kind": by_kind, "certified": sum(run["holds"] for run in runs)}

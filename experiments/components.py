@@ -28,7 +28,6 @@ from certirl.fit.bellman import Bellman
 from certirl.fit.estimate import estimate
 from certirl.fit.recover import recover_separately
 from certirl.functions.components import Component, SideBySide, as_components
-from certirl.functions.inequalities import binomial_interval
 from certirl.proof.certify_components import Case, certify_sum
 from certirl.solver.prove_components import measure_components
 
@@ -220,19 +219,7 @@ def judge(seed: int) -> dict[str, Any] | None:
 def soundness(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """Count false certificates and bounds above the truth on problems of two to five components."""
     runs = [run for run in runner(judge, list(range(arguments.runs)), unit="certificates") if run is not None]
-    table = {}
-    for delta in (0.05, 0.2):
-        mine = [run for run in runs if run["delta"] == delta]
-        above = sum(run["above"] for run in mine)
-        table[str(delta)] = {
-            "runs": len(mine),
-            "of which barely wrong rewards": sum(run["spoiled"] for run in mine),
-            "certified": sum(run["holds"] for run in mine),
-            "false certificates": sum(run["false"] for run in mine),
-            "bounds above the truth": above,
-            "95 % interval of the share of wrong bounds": binomial_interval(above, len(mine)),
-            "with a component's bound above its truth": sum(run["component above"] for run in mine),
-        }
+    table = methods.bounds_by_delta(runs, {"with a component's bound above its truth": "component above"})
     return {"by delta": table, "certified": sum(run["holds"] for run in runs)}
 
 

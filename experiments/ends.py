@@ -14,13 +14,13 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 import certirl
 import study
+from played import returns, setting
 
 EPISODES = {"CartPole-v1": (1500, 375, 75), "MountainCar-v0": (200, 50, 10)}  # random, interrupted, the expert's
 OUTSIDE = "clip"  # a pole beyond the box has fallen either way
@@ -44,15 +44,6 @@ class Arguments:
 FAST = Arguments(noisy=(), logged=("MountainCar-v0",), discounts=(0.9,), seeds=1, episodes=10)
 
 
-@lru_cache(maxsize=8)
-def setting(name: str, discount: float, episodes: int) -> tuple[Any, Any, float, float]:
-    """The simulator without noise, its expert, and the mean returns of the expert and of random play."""
-    simulator = certirl.gym.simulator(name)
-    expert = certirl.planning.plan(simulator, discount=discount)
-    returns = [certirl.gym.episode_returns(name, own, episodes=episodes, rng=0).mean() for own in (expert, None)]
-    return simulator, expert, float(returns[0]), float(returns[1])
-
-
 def logged(name: str, simulator: Any, expert: Any, seed: int) -> certirl.Transitions:
     """Episodes of chance, of the expert interrupted by chance, and of the expert."""
     rng = np.random.default_rng([seed, 1])
@@ -72,26 +63,27 @@ def logged(name: str, simulator: Any, expert: Any, seed: int) -> certirl.Transit
 def circle(task: list[Any]) -> dict[str, Any]:
     """Once around, with one seed."""
     kind, name, discount, noise, samples, episodes, seed = task
-    clean, expert, best, random = setting(name, discount, episodes)
-    simulator = certirl.gym.simulator(name, noise=noise) if kind == "noise" else clean
-    source = simulator if kind == "noise" else logged(name, clean, expert, seed)
+    known = setting(name, discount, episodes)
+    expert = known.expert
+    simulator = certirl.gym.simulator(name, noise=noise) if kind == "noise" else known.simulator
+    source = simulator if kind == "noise" else logged(name, simulator, expert, seed)
     start = time.perf_counter()
     given = {"samples": samples} if kind == "noise" else {}
     found = certirl.solve(source, expert=expert, discount=discount, rng=seed, **given)
     seconds = time.perf_counter() - start
     planned = certirl.planning.plan(simulator, found.reward, discount=discount)
-    returns = certirl.gym.episode_returns(name, planned, episodes=episodes, rng=0)
+    earned = returns(name, planned, episodes)
     told = found.diagnostics
     return {
         "kind": kind,
         "environment": name,
         "discount": discount,
         "seed": seed,
-        "return": float(returns.mean()),
-        "worst episode": float(returns.min()),
-        "expert": best,
-        "random": random,
-        "share": float((returns.mean() - random) / (best - random)),
+        "return": float(earned.mean()),
+        "worst episode": float(earned.min()),
+        "expert": known.best,
+        "random": known.random,
+        "share": known.share(float(earned.mean())),
         "agreement at the states of the data": float((planned(found.states) == expert(found.states)).mean()),
         "greedy agreement there": float((found.greedy(found.states) == expert(found.states)).mean()),
         "going on": told.going_on,

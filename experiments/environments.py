@@ -13,7 +13,6 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,8 +20,8 @@ import numpy as np
 import certirl
 import study
 from certirl import plots
+from played import returns, setting
 
-TORQUES = {"Pendulum-v1": [-2.0, 0.0, 2.0]}
 SAMPLES = {"MountainCar-v0": 10_000, "Pendulum-v1": 100_000, "CartPole-v1": 100_000}
 INNER = 0.6
 
@@ -42,25 +41,16 @@ class Arguments:
 FAST = Arguments(environments=("MountainCar-v0",), discounts=(0.9,), seeds=1, episodes=20)
 
 
-@lru_cache(maxsize=8)
-def setting(name: str, discount: float, episodes: int) -> tuple[Any, Any, float, float]:
-    """The simulator, the expert, and the mean returns of the expert and of random play."""
-    simulator = certirl.gym.simulator(name, actions=TORQUES.get(name))
-    expert = certirl.planning.plan(simulator, discount=discount)
-    played = {"episodes": episodes, "rng": 0, "actions": TORQUES.get(name)}
-    returns = [certirl.gym.episode_returns(name, policy, **played).mean() for policy in (expert, None)]
-    return simulator, expert, float(returns[0]), float(returns[1])
-
-
 def circle(task: list[Any]) -> dict[str, Any]:
     """Once around, with one seed."""
     name, discount, episodes, seed = task
-    simulator, expert, best, random = setting(name, discount, episodes)
+    known = setting(name, discount, episodes)
+    simulator, expert = known.simulator, known.expert
     start = time.perf_counter()
     found = certirl.solve(simulator, expert=expert, discount=discount, samples=SAMPLES[name], rng=seed)
     seconds = time.perf_counter() - start
     planned = certirl.planning.plan(simulator, found.reward, discount=discount)
-    returns = certirl.gym.episode_returns(name, planned, episodes=episodes, rng=0, actions=TORQUES.get(name))
+    earned = returns(name, planned, episodes)
     low, high = np.array(simulator.domain).T
     rng = np.random.default_rng([seed, 7])
     states = (low + high) / 2 + INNER * (high - low) * (rng.random((20_000, len(low))) - 0.5)
@@ -70,11 +60,11 @@ def circle(task: list[Any]) -> dict[str, Any]:
         "environment": name,
         "discount": discount,
         "seed": seed,
-        "return": float(returns.mean()),
-        "worst episode": float(returns.min()),
-        "expert": best,
-        "random": random,
-        "share": float((returns.mean() - random) / (best - random)),
+        "return": float(earned.mean()),
+        "worst episode": float(earned.min()),
+        "expert": known.best,
+        "random": known.random,
+        "share": known.share(float(earned.mean())),
         "agreement": float((planned(states) == expert(states)).mean()),
         "greedy share": [found.greedy_share.count, found.greedy_share.n],
         "outside share": [outside.count, outside.n],

@@ -7,8 +7,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -136,6 +137,28 @@ def mixed_function(reward: Any, other: Any, share: float) -> Callable[[Any], np.
 def noise_of(reward: Reward, rng: np.random.Generator) -> Reward:
     """A random reward in the same basis with coefficients of the same size."""
     return Reward(reward.basis, rng.normal(size=reward.basis.size) * np.abs(reward.coefficients).mean())
+
+
+def bounds_by_delta(runs: Sequence[dict[str, Any]], more: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
+    """How many certificates held, how many falsely, and how many bounds lay above the truth, by δ.
+
+    Args:
+        runs: with ``delta``, ``spoiled``, ``holds``, ``false`` and ``above``.
+        more: further flags to count, by what to call them.
+    """
+    table = {}
+    for delta in sorted({run["delta"] for run in runs}):
+        mine = [run for run in runs if run["delta"] == delta]
+        above = sum(run["above"] for run in mine)
+        table[str(delta)] = {
+            "runs": len(mine),
+            "of which barely wrong rewards": sum(run["spoiled"] for run in mine),
+            "certified": sum(run["holds"] for run in mine),
+            "false certificates": sum(run["false"] for run in mine),
+            "bounds above the truth": above,
+            "95 % interval of the share of wrong bounds": binomial_interval(above, len(mine)),
+        } | {words: sum(run[flag] for run in mine) for words, flag in more.items()}
+    return table
 
 
 def counted(runs: Sequence[dict[str, Any]], wrong: Sequence[str]) -> dict[str, Any]:

@@ -25,8 +25,8 @@ import numpy as np
 import certirl
 import study
 from certirl import plots
+from played import TORQUES
 
-TORQUES = {"Pendulum-v1": [-2.0, 0.0, 2.0]}
 DISCOUNTS = {"MountainCar-v0": 0.99, "Pendulum-v1": 0.9, "CartPole-v1": 0.99}
 SIDE_BY_SIDE, STEPS = 8, 256  # environments, and steps of each between two updates
 PPO_SETTINGS: dict[str, Any] = {

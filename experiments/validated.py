@@ -12,15 +12,14 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 import certirl
 import study
+from played import Setting, returns, setting
 
-TORQUES = {"Pendulum-v1": [-2.0, 0.0, 2.0]}
 GOOD = 0.97  # of the expert's return
 
 
@@ -68,29 +67,18 @@ def costs(policy: Any, seed: int = 0) -> float:
     return total
 
 
-@lru_cache(maxsize=8)
-def setting(name: str, discount: float, episodes: int) -> tuple[Any, Any, float, float]:
-    """The simulator, the expert, and the mean returns of the expert and of random play."""
-    simulator = certirl.gym.simulator(name, actions=TORQUES.get(name))
-    expert = certirl.planning.plan(simulator, discount=discount)
-    played = {"episodes": episodes, "rng": 0, "actions": TORQUES.get(name)}
-    returns = [certirl.gym.episode_returns(name, policy, **played).mean() for policy in (expert, None)]
-    return simulator, expert, float(returns[0]), float(returns[1])
-
-
 def circle(task: list[Any]) -> dict[str, Any]:
     """Once around, with one seed."""
     name, discount, samples, episodes, seed = task
     if name == "inventory":
         found = certirl.solve(Inventory(), expert=orders, discount=discount, samples=samples, rng=seed)
         planned = certirl.planning.plan(Inventory(), found.reward, discount=discount)
-        best, random, earned = -costs(orders), -costs(None), -costs(planned)
+        known, earned = Setting(Inventory(), orders, -costs(orders), -costs(None)), -costs(planned)
     else:
-        simulator, expert, best, random = setting(name, discount, episodes)
-        found = certirl.solve(simulator, expert=expert, discount=discount, samples=samples, rng=seed)
-        planned = certirl.planning.plan(simulator, found.reward, discount=discount)
-        played = {"episodes": episodes, "rng": 0, "actions": TORQUES.get(name)}
-        earned = float(certirl.gym.episode_returns(name, planned, **played).mean())
+        known = setting(name, discount, episodes)
+        found = certirl.solve(known.simulator, expert=known.expert, discount=discount, samples=samples, rng=seed)
+        planned = certirl.planning.plan(known.simulator, found.reward, discount=discount)
+        earned = float(returns(name, planned, episodes).mean())
     outside = found.outside_share
     return {
         "problem": name,
@@ -103,7 +91,7 @@ def circle(task: list[Any]) -> dict[str, Any]:
         "gap": max(found.planned_regret, found.planned_loss),
         "agreement": found.planned_share.count / found.planned_share.n,
         "preferred outside the tube": outside.count / outside.n,
-        "share": (earned - random) / (best - random),
+        "share": known.share(earned),
     }
 
 
