@@ -1,4 +1,4 @@
-"""A Dask cluster as a place to work: connections, what is sent, how results are awaited, and what can fail.
+"""Work on a Dask cluster: connections, tasks, results and failures.
 
 Everything is sent as bytes that are packed here and opened by the workers: an object that cannot be sent is noticed
 before anything starts, and what all tasks share is sent once rather than with every task. What is lost with a worker
@@ -94,7 +94,7 @@ def _local(count: int) -> Any:
 
 
 def _ignore_interrupts() -> None:
-    """Ctrl-C reaches every process of a terminal but is for the command alone, which ends its workers itself."""
+    """Leave Ctrl-C, which reaches every process of a terminal, to the command alone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
@@ -121,7 +121,7 @@ def sums(function: Any, chunks: Sequence[Any], add: Any, client: Any) -> Iterato
 
 
 def is_heavy(function: Any, chunks: Sequence[Any]) -> bool:
-    """Whether chunks hold data of their own; those that only name them, or share all they hold, are light."""
+    """Whether each chunk holds much data of its own, rather than names of data."""
     first = len(packed((function, chunks[:1])))
     return len(packed((function, chunks[:2]))) - first > LIGHT
 
@@ -138,9 +138,10 @@ def _tree(futures: list[Any], add: Any, submit: Submit) -> Any:
 
 
 def tasks(function: Any, chunks: Sequence[Any], submit: Submit, *, heavy: bool = False) -> list[Any]:
-    """The futures of function(chunk). If chunks are not heavy, a large part is shared by all and sent as one task.
+    """The futures of function(chunk) for every chunk.
 
-    What is small is sent with every task: tasks without dependencies are distributed over the workers at once.
+    If chunks are not heavy but large, most of it is shared by all of them and sent as one task. What is small is sent
+    with every task: tasks without dependencies are distributed over the workers at once.
     """
     if not heavy and len(packed((function, chunks[:1]))) > LIGHT:
         shared = submit(_itself, packed((function, tuple(chunks))))
@@ -151,9 +152,10 @@ def tasks(function: Any, chunks: Sequence[Any], submit: Submit, *, heavy: bool =
 
 @contextmanager
 def submitting(client: Any) -> Iterator[Submit]:
-    """A function that submits a call to the client; after any exception, Ctrl-C included, all calls are cancelled.
+    """A function that submits calls to the client, which any exception cancels.
 
-    Futures are referenced weakly: a result that was added up leaves the memory of the workers.
+    Ctrl-C is among the exceptions. Futures are referenced weakly: a result that was added up leaves the memory of the
+    workers.
     """
     import dask
 
@@ -175,7 +177,7 @@ def submitting(client: Any) -> Iterator[Submit]:
 
 
 def wait(ready: Callable[[], bool], client: Any) -> None:
-    """Wait until ready, or raise ConnectionError when the cluster has been without workers for WAIT seconds."""
+    """Wait until ready; ConnectionError after WAIT seconds without any worker."""
     pause, last_workers = 1e-3, time.monotonic()
     last_look = last_workers
     while not ready():

@@ -14,17 +14,17 @@ from certirl.ground.doors import as_array, as_count, setting, shown
 Array = NDArray[Any]
 Domain = tuple[tuple[float, float], ...]
 
-# States this far outside (relative to the width) are rounding, not mistakes: they are moved to the edge.
+# States this far outside (relative to the width) are attributed to rounding and moved to the edge.
 _ROUNDING = 1e-9
 
 MOST_ACTIONS = 1_000  # sums of products are kept for every pair of actions
-_LARGEST_ACTION = 2**31  # beyond it, what looks like an action is something else
-_FEW = 100  # actions that a log may leave out unless the number of actions is given
+_LARGEST_ACTION = 2**31  # larger numbers are no actions
+_FEW = 100  # actions that may be missing in a log unless the number of actions is given
 _WIDTHS = 1e-100, 1e100  # half of a domain: its square and that of its inverse stay finite
 
 
 def freeze(record: Any) -> None:
-    """Make every array of a frozen dataclass read-only, without touching the caller's own array."""
+    """Make every array of a frozen dataclass read-only; the caller's arrays are unchanged."""
     for field in fields(record):
         value = getattr(record, field.name)
         if isinstance(value, np.ndarray):
@@ -34,18 +34,18 @@ def freeze(record: Any) -> None:
 
 
 def as_domain(value: Any) -> Domain:
-    """Turn ``(low, high)`` or a sequence of such pairs into a tuple of float pairs, one per coordinate."""
-    written, got = setting("domain"), f"got {shown(value)}"
+    """A domain: ``(low, high)`` or one such pair for each coordinate, as pairs of floats."""
+    name, got = setting("domain"), f"got {shown(value)}"
     try:
         box = as_array(value, "domain").astype(np.float64)
     except ValueError:
-        raise ValueError(f"{written} must be (low, high) or a tuple of such pairs, {got}") from None
+        raise ValueError(f"{name} must be (low, high) or a tuple of such pairs, {got}") from None
     if box.ndim == 1:
         box = box[None, :]
     if box.ndim != 2 or box.shape[1] != 2 or len(box) == 0:
-        raise ValueError(f"{written} must be (low, high) or a tuple of such pairs, {got}")
+        raise ValueError(f"{name} must be (low, high) or a tuple of such pairs, {got}")
     if not np.isfinite(box).all():
-        raise ValueError(f"{written} must have finite ends, {got}; clip or squash unbounded coordinates first")
+        raise ValueError(f"{name} must have finite ends, {got}; clip or squash unbounded coordinates first")
     if not (box[:, 0] < box[:, 1]).all():
         raise ValueError(f"every interval of the domain needs low < high, {got}")
     widths = box[:, 1] / 2 - box[:, 0] / 2
@@ -71,7 +71,7 @@ def mesh(axes: Sequence[Array]) -> Array:
 
 
 def one_coordinate(domain: Domain, what: str, *, switching: bool = False) -> None:
-    """Refuse, with a sentence, what is done for one coordinate only."""
+    """Refuse a domain of several coordinates."""
     if len(domain) != 1:
         instead = (
             "certirl.solve takes any box, with delta up to three coordinates, or more if all of them move "
@@ -85,9 +85,9 @@ def one_coordinate(domain: Domain, what: str, *, switching: bool = False) -> Non
 
 
 def as_rows(states: ArrayLike, dimension: int, *, name: str = "states", first: int = 0) -> Array:
-    """Turn ``[n]`` (one coordinate), ``[n, d]`` or a single state into a finite float array ``[n, d]``.
+    """Finite states ``[n, d]`` from ``[n, d]``, ``[n]`` (one coordinate) or a single state.
 
-    Complaints number the rows from ``first``, so that a part of a file can name its row in the whole.
+    Errors number the rows from ``first``, so that a part of a file names its row in the whole file.
     """
     with np.errstate(over="ignore"):  # what is too large for double precision is reported as infinite
         rows = as_array(states, name, first=first).astype(np.float64, copy=False)
@@ -105,7 +105,7 @@ def as_rows(states: ArrayLike, dimension: int, *, name: str = "states", first: i
 
 
 def as_states(states: ArrayLike, domain: Domain, *, name: str = "states", first: int = 0) -> Array:
-    """Turn states into ``[n, d]`` and check that each lies in the box; rounding at the edges is repaired."""
+    """States ``[n, d]`` that lie in the box; those outside by rounding alone are clipped."""
     rows = as_rows(states, len(domain), name=name, first=first)
     low, high = np.array(domain).T
     slack = _ROUNDING * (high - low)
@@ -120,7 +120,7 @@ def as_states(states: ArrayLike, domain: Domain, *, name: str = "states", first:
 
 
 def into_domain(states: Array, domain: Domain, periodic: tuple[int, ...] = (), *, reflect: bool = False) -> Array:
-    """States ``[…, d]`` moved into the box: periodic coordinates wrapped, the others clipped, or reflected."""
+    """Move states ``[…, d]`` into the box: wrap periodic coordinates, clip or reflect others."""
     low, high = np.array(domain).T
     width = high - low
     inside = states
@@ -141,7 +141,7 @@ def uniform_states(domain: Domain, count: int, rng: np.random.Generator) -> Arra
 
 
 def as_actions(actions: Any, *, n_actions: int | None = None, first: int = 0) -> NDArray[np.intp]:
-    """Turn ``[n]`` or ``[n, 1]`` into whole numbers 0, 1, … below ``n_actions``; rows are counted from ``first``."""
+    """Actions ``[n]`` as whole numbers below ``n_actions``; rows are counted from ``first``."""
     raw = as_array(actions, "actions", first=first, instead="map names or torques to whole numbers 0, 1, …")
     if raw.ndim == 2 and raw.shape[1] == 1:
         raw = raw[:, 0]
@@ -156,45 +156,45 @@ def as_actions(actions: Any, *, n_actions: int | None = None, first: int = 0) ->
         )
     if raw.size and raw.max() >= (MOST_ACTIONS if n_actions is None else n_actions):
         row = int((raw >= (MOST_ACTIONS if n_actions is None else n_actions)).argmax())
-        found = f"action {int(raw[row])} in row {first + row} is"
+        subject = f"action {int(raw[row])} in row {first + row} is"
         if n_actions is None:
-            raise ValueError(f"{found} above {MOST_ACTIONS - 1}, the largest possible: number the actions 0, 1, …")
-        known = f"among the {n_actions} actions 0 … {n_actions - 1}" if n_actions > 1 else "the only action, 0"
-        raise ValueError(f"{found} not {known}")
+            raise ValueError(f"{subject} above {MOST_ACTIONS - 1}, the largest possible: number the actions 0, 1, …")
+        allowed = f"among the {n_actions} actions 0 … {n_actions - 1}" if n_actions > 1 else "the only action, 0"
+        raise ValueError(f"{subject} not {allowed}")
     return raw.astype(np.intp)
 
 
 def as_n_actions(value: Any, *, name: str = "n_actions") -> int:
-    """The number of actions, as it was declared."""
+    """Check a declared number of actions."""
     return as_count(value, name, most=MOST_ACTIONS, meaning="a whole number of actions")
 
 
 def count_actions(actions: NDArray[np.intp]) -> int:
-    """The largest action of a log plus one, unless most actions up to it never occur: then they are misnumbered."""
-    count, seen = int(actions.max()) + 1, int(np.count_nonzero(np.bincount(actions)))
-    if count > max(_FEW, 10 * seen):
+    """The largest action of a log plus one; an error if most of the actions never occur."""
+    count, distinct = int(actions.max()) + 1, int(np.count_nonzero(np.bincount(actions)))
+    if count > max(_FEW, 10 * distinct):
         raise ValueError(
-            f"the largest action is {count - 1} but only {seen} different actions occur: number them 0 … {seen - 1}, "
-            f"or declare that there are {count} actions"
+            f"the largest action is {count - 1} but only {distinct} different actions occur: number them "
+            f"0 … {distinct - 1}, or declare that there are {count} actions"
         )
     return count
 
 
 def as_axes(axes: Any, dimension: int, *, name: str = "periodic") -> tuple[int, ...]:
-    """Numbers of coordinates, each among 0 … d − 1, as a tuple."""
+    """Check a sequence of coordinates, each among 0 … d − 1."""
     try:
-        found = None if isinstance(axes, str) else [as_count(axis, name, least=0, most=dimension - 1) for axis in axes]
+        if not isinstance(axes, str):
+            return tuple(as_count(axis, name, least=0, most=dimension - 1) for axis in axes)
     except (TypeError, ValueError):
-        found = None
-    if found is None:
-        known = "coordinate 0 alone" if dimension == 1 else f"coordinates 0 … {dimension - 1}"
-        known = f"and the states have {known}; got {shown(axes)}"
-        raise ValueError(f"{setting(name)} must be a tuple of coordinates, {known}")
-    return tuple(found)
+        pass
+    available = "coordinate 0 alone" if dimension == 1 else f"coordinates 0 … {dimension - 1}"
+    raise ValueError(
+        f"{setting(name)} must be a tuple of coordinates, and the states have {available}; got {shown(axes)}"
+    )
 
 
 def no_box() -> str:
-    """Why there is no box around the data."""
+    """The error message if the data span no box."""
     return f"some coordinate never changes, so the data spans no box: write {setting('domain', '((low, high), …)')}"
 
 
@@ -208,6 +208,6 @@ def bounding_box(states: Array, next_states: Array) -> Domain:
 
 
 def like_input(values: Array, states: ArrayLike, dimension: int) -> Any:
-    """Give one number per state back as it was asked: a float for a single state, ``[n]`` for many."""
+    """One number per state in the shape of the states: a float for a single one, else ``[n]``."""
     single = np.ndim(states) == (0 if dimension == 1 else 1)
     return float(values[0]) if single else values

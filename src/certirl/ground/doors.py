@@ -1,4 +1,4 @@
-"""Doors: what comes from outside is checked here, once; what user code receives is a copy of its own."""
+"""Checks of arguments, user functions and their answers; each is checked here, once."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from numpy.typing import NDArray
 # One lock for all user code: a simulator may ask an expert, and an expert a simulator.
 _ONE_AT_A_TIME = RLock()
 
-# The settings that are options of a command, if one is running: the keyword, and how the option is written.
+# The options of the command that is running, if any: from the name of a keyword to the option.
 _OPTIONS: ContextVar[Mapping[str, str] | None] = ContextVar("certirl_options", default=None)
 
 
 def setting(name: str, value: str = "") -> str:
-    """How the user writes a setting: ``outside='clip'`` in Python, ``--outside clip`` on the command line.
+    """A setting as the user writes it: ``outside='clip'``, or ``--outside clip`` in a command.
 
-    A sentence that names a setting names it by this function, so that it is right for both.
+    Errors name settings by this function, so that they are right in Python and on the command line.
 
     Args:
         name: of the keyword.
-        value: as Python writes it; left out, the name alone is given.
+        value: as Python writes it; if omitted, the result is the name alone.
     """
     option = (_OPTIONS.get() or {}).get(name)
     if option is None:
@@ -40,16 +40,16 @@ def setting(name: str, value: str = "") -> str:
 
 
 def by_door(python: str, command: str) -> str:
-    """The first words in Python, the second on the command line: for advice that only one of them can follow."""
+    """The first text in Python, the second on the command line."""
     return python if _OPTIONS.get() is None else command
 
 
 @contextmanager
 def options(table: Mapping[str, str]) -> Iterator[None]:
-    """In here settings are written as options of a command.
+    """Within the ``with`` block settings are written as options of a command.
 
     Args:
-        table: the option of each keyword, ``{"n_actions": "--actions"}``; with the form of its values where these are
+        table: the option of each keyword, ``{"n_actions": "--actions"}``; with the form of its values if these are
             not written as in Python, ``{"domain": "--domain LOW HIGH"}``.
     """
     token = _OPTIONS.set(table)
@@ -60,7 +60,7 @@ def options(table: Mapping[str, str]) -> Iterator[None]:
 
 
 def with_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, for other threads and processes: settings are written there as they are here."""
+    """The function for other threads and processes, in which settings are written as here."""
     table = _OPTIONS.get()
     return function if table is None else partial(_with_options, dict(table), function)
 
@@ -79,15 +79,15 @@ def as_number(
     strict: bool = False,
     meaning: str = "",
 ) -> float:
-    """A finite real number between ``least`` and ``most`` (strictly, if ``strict``) as a float.
+    """A finite real number between ``least`` and ``most`` as a float.
 
     Args:
-        value: what was given; strings, booleans, complex numbers and arrays are refused.
+        value: the argument; strings, booleans, complex numbers and arrays are refused.
         name: of the argument, as the user wrote it.
         least: the lower end of the range.
         most: its upper end.
         strict: whether the ends of the range are refused too.
-        meaning: what the number is, for the sentence, for example "a half-width".
+        meaning: of the number, for the error, for example "a half-width".
     """
     number = real(value)
     inside = number is not None and (least < number < most if strict else least <= number <= most)
@@ -117,7 +117,7 @@ def as_count(value: Any, name: str, *, least: int = 1, most: int | None = None, 
 
 
 def as_flag(value: Any, name: str) -> bool:
-    """True or False, and nothing that merely counts as one of them."""
+    """True or False; other values, even 0 and 1, are refused."""
     if not isinstance(value, bool | np.bool_):
         raise ValueError(f"{setting(name)} must be True or False, got {shown(value)}")
     return bool(value)
@@ -126,16 +126,16 @@ def as_flag(value: Any, name: str) -> bool:
 def as_array(
     values: Any, name: str, *, truth: bool = False, first: int = 0, instead: str | None = None
 ) -> NDArray[Any]:
-    """Real numbers as an array of integers or floats, not copied where they are one already.
+    """Real numbers as an array of integers or floats, copied only if necessary.
 
     Masked and missing values, complex numbers, times, texts, truth values and rows of different length are refused.
 
     Args:
         values: an array, a list, a column of a table, a single number.
         name: of the argument, as the user wrote it.
-        truth: whether True and False are among the numbers.
-        first: the number of the first row, for the sentence.
-        instead: what to write instead of texts and the like, if there is more to say than for any numbers.
+        truth: whether True and False are allowed.
+        first: the number of the first row, for errors.
+        instead: what to write instead of values of another type, for errors.
     """
     if type(values) is np.ndarray and values.dtype.kind in "iuf":
         return values
@@ -160,7 +160,7 @@ def as_array(
 
 
 def as_labels(values: Any, name: str) -> NDArray[Any]:
-    """Numbers or names by which rows belong together ``[n]``, none of them missing."""
+    """Labels of rows, numbers or names ``[n]``, none of them missing."""
     labels = np.asarray(values)
     missing = labels.dtype.kind == "f" and not np.isfinite(labels).all()
     if labels.dtype.kind not in "iufUS" or labels.ndim != 1 or missing or np.ma.is_masked(values):
@@ -169,43 +169,43 @@ def as_labels(values: Any, name: str) -> NDArray[Any]:
 
 
 def lend(states: NDArray[Any]) -> NDArray[Any]:
-    """A copy for user code, which may change it: ``obs -= mean`` is a common idiom and must harm nothing."""
+    """A copy of states for user code, which may change it, as ``obs -= mean`` does."""
     return np.array(states)
 
 
 def some_rows(count: int) -> NDArray[np.intp]:
-    """Rows of an ordered grid about which user code is asked again: their mean, extremes and ranks are other ones."""
+    """Rows of a grid for a second call of user code, with another mean and other extremes."""
     return np.asarray(count * (0.05 + 0.85 * np.linspace(0.0, 1.0, max(count // 9, 1)) ** 2), dtype=np.intp)
 
 
 def alone(function: Any) -> AbstractContextManager[Any]:
-    """Call user code in here: one thread at a time, unless it has an attribute ``thread_safe = True``.
+    """Call user code within this ``with`` block, one thread at a time.
 
-    Simulators and experts keep state more often than their authors think, buffers that they return above all: what
-    they answer is copied in here too.
+    A function with an attribute ``thread_safe = True`` is called by several threads at once. Others may return a buffer
+    that the next call overwrites: copy the answer within the block.
     """
     return nullcontext() if getattr(function, "thread_safe", False) is True else _ONE_AT_A_TIME
 
 
 def as_reals(values: Any, what: str, *, truth: bool = False) -> NDArray[Any]:
-    """What user code answered, as an array of its own: real numbers, or truth values too if ``truth``."""
+    """The answer of user code as a new array of real numbers, or truth values if ``truth``."""
     return np.array(as_array(values, what, truth=truth))
 
 
 def as_flags(values: Any, count: int, what: str) -> NDArray[np.bool_]:
-    """Truth values ``[count]`` as an array of its own: True and False, or 1 and 0."""
+    """Truth values ``[count]`` as a new array, from True and False, or 1 and 0."""
     flags = as_array(values, what, truth=True, instead="write True or False")
-    found = flags[:, 0] if flags.shape == (count, 1) else flags
-    if found.shape != (count,):
+    column = flags[:, 0] if flags.shape == (count, 1) else flags
+    if column.shape != (count,):
         raise ValueError(
             f"{what} must be True or False for each of the {count} states, "
             f"got {flags.dtype} of shape {list(flags.shape)}"
         )
-    other = (found != 0) & (found != 1)
+    other = (column != 0) & (column != 1)
     if other.any():
         row = int(other.argmax())
-        raise ValueError(f"{what} must be True or False for each of the {count} states, got {found[row]} in row {row}")
-    return found.astype(bool)
+        raise ValueError(f"{what} must be True or False for each of the {count} states, got {column[row]} in row {row}")
+    return column.astype(bool)
 
 
 def takes(function: Callable[..., Any], *arguments: Any) -> bool:
@@ -220,12 +220,12 @@ def takes(function: Callable[..., Any], *arguments: Any) -> bool:
 
 
 def shown(value: Any) -> str:
-    """What was given, short enough for a sentence."""
+    """A value in at most about 60 characters, for errors."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 60 else f"{text[:56]} … ({type(value).__name__})"
 
 
-# What to write instead of an array of another kind.
+# What to write instead of an array of another type.
 _INSTEAD = {
     "b": "write 0.0 and 1.0 where that is meant",
     "c": "write values.real where the imaginary part is zero",
@@ -238,7 +238,7 @@ _INSTEAD = {
 
 
 def _unequal(values: Any, first: int) -> str:
-    """Why no array can be made of it."""
+    """The reason why values form no array."""
     if isinstance(values, list | tuple):
         lengths = [len(value) if hasattr(value, "__len__") else None for value in values]
         for row, length in enumerate(lengths):
@@ -249,7 +249,7 @@ def _unequal(values: Any, first: int) -> str:
 
 
 def _from_objects(array: NDArray[Any], name: str, first: int) -> NDArray[np.float64]:
-    """Python's own numbers, fractions and decimals as floats."""
+    """Python numbers, fractions and decimals as floats."""
     for place in np.ndindex(array.shape):
         value = array[place]
         if isinstance(value, bool) or not isinstance(value, Real | Decimal):
@@ -262,7 +262,7 @@ def _from_objects(array: NDArray[Any], name: str, first: int) -> NDArray[np.floa
 
 
 def real(value: Any) -> float | None:
-    """A real number as a float; None for what is none, such as True, "2" or an array."""
+    """A real number as a float; None for anything else, such as True, "2" or an array."""
     if isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "iuf":
         return float(value)
     if isinstance(value, bool | np.bool_) or not isinstance(value, Real):

@@ -60,7 +60,7 @@ def end() -> None:
 
 
 class Deferred:
-    """Within the ``with`` block Ctrl-C is deferred to its end; processes started in it ignore Ctrl-C."""
+    """Defer Ctrl-C to the end of a ``with`` block; processes started in it ignore Ctrl-C."""
 
     def __enter__(self) -> None:
         self._mask = None

@@ -87,7 +87,7 @@ def current_place() -> Any:
 def fold(
     function: Callable[[Task], Result], chunks: Sequence[Task], add: Callable[..., Result] = operator.add
 ) -> Result:
-    """Apply a function to every chunk and add the results up, in a balanced tree over the chunks.
+    """Apply a function to every chunk and add the results up in a balanced tree.
 
     The place is threads of this process on all cores, or the one that `on` has chosen. On a Dask cluster the tree is
     computed by the workers, so that only sums are transferred. At most a few chunks per worker are in progress, and
@@ -126,7 +126,7 @@ def _in_order(function: Callable[[Task], Result], tasks: Iterable[Task], pool: A
 
 
 def _tree(results: Iterable[Result], add: Callable[..., Result]) -> Result:
-    """Add results pairwise like the digits of a binary counter, ((0+1)+(2+3))+…, with few of them in memory."""
+    """Add results pairwise, ((0+1)+(2+3))+…, as a binary counter does, with few in memory."""
     held: list[tuple[int, Result]] = []
     for result in results:
         size = 1
@@ -161,7 +161,7 @@ def single_threaded(function: Callable[[Task], Result], task: Task) -> Result:
 
 
 class _OneBlasThread:
-    """Within the ``with`` block every BLAS library uses one thread; blocks may overlap and nest."""
+    """Limit every BLAS library to one thread within a ``with`` block; blocks may overlap."""
 
     def __init__(self) -> None:
         self._lock, self._inside = Lock(), 0
