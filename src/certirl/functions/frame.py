@@ -73,7 +73,10 @@ class Frame:
     def tables(self, states: Array, counts: tuple[int, ...] | None = None) -> list[Array]:
         """Harmonics of each coordinate at states ``[n, d]``: ``[M_j, n]`` each, those of `wide` unless told fewer."""
         coordinates = zip(self.parts, self.wide if counts is None else counts, states.T, strict=True)
-        return [part.harmonic_values(part.to_reference(s), count) for part, count, s in coordinates]
+        # States were checked where they came in; rounding may go past an end.
+        return [
+            part.harmonic_values(np.clip(part._to_reference(s), -1.0, 1.0), count) for part, count, s in coordinates
+        ]
 
     def of_tables(self, tables: list[Array]) -> Array:
         """h ``[k, n]`` from the tables of the coordinates."""
@@ -100,6 +103,9 @@ class Frame:
         left = others[0]
         for table in others[1:]:
             left = (left[:, None] * table[None]).reshape(-1, table.shape[1])
+        if len(left) < len(weights):  # multiply the last coordinate with the smaller of the two
+            whole = (left[:, None] * last[None]).reshape(-1, last.shape[1])
+            return np.asarray(weights @ whole.T).reshape(len(weights), *map(len, tables))
         right = (weights[:, None] * last[None]).reshape(-1, last.shape[1])  # [G·M_d, n]
         sums = (right @ left.T).reshape(len(weights), len(last), *map(len, others))
         return np.moveaxis(sums, 1, -1)

@@ -11,7 +11,6 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.functions.inequalities import best_slope, sloped
 from certirl.ground.domain import Array
 from certirl.proof.bands import shares_of, workings
 from certirl.proof.case import Case
@@ -21,8 +20,7 @@ from certirl.proof.surrogate import Surrogate
 _SHARP, _LEVEL = 0.5, 0.45  # by the forecast, and evenly over what is read; the rest evenly over everything
 _MOMENTS, _RANGES, _RADII = 1.3, 1.1, 1.1  # times what training data let us expect
 _DOUBT = 0.5  # standard deviations by which margins may be smaller than forecast
-_LOGS = np.geomspace(0.5, 40.0, 160)  # values of L that are tried
-_ROUNDS = 60
+_MOST_LOG, _ROUNDS = 40.0, 50  # the largest L, and steps of the bisection
 
 
 def planned_shares(case: Case, surrogate: Surrogate, seen: Evidence, samples: int, delta: float) -> Array:
@@ -99,15 +97,21 @@ def divided(read: NDArray[np.bool_], heights: Array, expected: Array, bound: Arr
     level, margins = read / read.sum(), np.isfinite(heights)
     if not margins.any():
         return np.asarray((_SHARP + _LEVEL) * level + (1 - _SHARP - _LEVEL) * everything)
-    height, v, b = heights[margins], expected[margins], bound[margins]
-    radii = _RADII * np.stack([sloped(v, b, L, best_slope(v, b, L)) for L in _LOGS])  # [160, n], growing with L
+    height, v, b = heights[margins], np.maximum(expected[margins], 1e-300), np.maximum(bound[margins], 1e-150)
 
     def spent(margin: float) -> Array:
-        """e^−L at every point, with the largest L that leaves the margin."""
-        fits = (height - radii >= margin).sum(axis=0)
-        return np.exp(-np.where(fits > 0, _LOGS[np.maximum(fits - 1, 0)], 0.0))
+        """e^−L at every point, with the L that leaves the margin.
 
-    low, high = float((height - radii[-1]).min()), float(height.min())
+        The least radius of `inequalities.sloped` is r = yΣZ²/b, where y − log(1 + y) = Lb²/ΣZ².
+        """
+        radius = np.maximum(height - margin, 0.0) / _RADII
+        y = radius * b / v
+        gaps = np.where(y < 1e-4, y**2 / 2 - y**3 / 3, y - np.log1p(y))
+        return np.exp(-np.minimum(gaps * v / b**2, _MOST_LOG))
+
+    low = high = float(height.min())
+    while spent(low).sum() > delta and high - low < 1e6 * (abs(high) + 1):
+        low -= 2 * (high - low) + 1e-6 * (abs(high) + 1e-9)
     for _ in range(_ROUNDS):
         middle = (low + high) / 2
         low, high = (middle, high) if spent(middle).sum() <= delta else (low, middle)

@@ -21,6 +21,7 @@ from certirl.proof.sums import Evidence, gather
 from certirl.proof.surrogate import Surrogate, in_family, mesh_of, pairs_of
 
 _GRID = 2001  # states at which the highest and the lowest value are looked for
+FORECAST = 65_536  # training transitions per action that are looked at again, about
 _SOME = 8192  # training states from which the size of the residuals of all functions is estimated
 _WHOLE = 0.003  # how much the size of π_d h_j counts over the whole domain, where π_d may be zero: ranges need it
 _FLOOR = 1e-12  # of the largest eigenvalue
@@ -57,7 +58,8 @@ def fit_surrogates(
         training: data that the evidence will not use.
         moments: sums over training data of the reward's functions at next states and the columns, one for each
             component, where they are known; else ``training`` is walked through for them.
-        again: training data that are walked through twice more, for the size of the residuals; all if left out.
+        again: training data of which the first are walked through again, for the size of the residuals; ``training`` if
+            left out.
         samples: fresh transitions per action that are planned, four times those of ``again`` if left out.
         delta: the probability of failure that is planned: with ``samples`` it decides how δ is divided among points.
     """
@@ -69,7 +71,7 @@ def fit_surrogates(
     else:
         regressions = [_regression(sums, blank) for sums, blank in zip(gather(blanks, training), blanks, strict=True)]
     rough = [_solved(blank, *found) for blank, found in zip(blanks, regressions, strict=True)]
-    data = training if again is None else again
+    data = _leading(training if again is None else again, FORECAST)
     turned = [
         replace(own, **_directions(own, sums, _residual_covariance(own, data)))
         for own, sums in zip(rough, gather(rough, data), strict=True)
@@ -81,6 +83,19 @@ def fit_surrogates(
         planned = 4 * int(sums.counts.min()) if samples is None else samples
         found.append(replace(known, shares=planned_shares(case, known, sums, planned, delta / len(turned))))
     return Fit(tuple(found), seen)
+
+
+def _leading(stream: Iterable[Piece], most: int) -> list[Piece]:
+    """The first pieces of a stream that hold so many transitions of every action, in memory."""
+    held: list[Piece] = []
+    counts: dict[int, int] = {}
+    for piece in stream:
+        if all(counts.get(action, 0) < most for action in piece.actions):
+            held.append(piece)
+            counts |= {action: counts.get(action, 0) + len(piece.states) for action in piece.actions}
+        elif min(counts.values()) >= most:
+            break
+    return held
 
 
 def _blank(case: Case, part: Any, reward: BoundedReward) -> Surrogate:
