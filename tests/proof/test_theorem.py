@@ -7,7 +7,7 @@ import certirl
 from certirl import Legendre
 from certirl.data.simulator import draw
 from certirl.functions.inequalities import MIXED_EVENTS, best_scale, best_slope, log_term, mixed_norm, sloped
-from certirl.problems.switching import Steps, outcomes
+from certirl.problems.switching import Steps, Truth
 from certirl.proof.bands import _size, bands, workings
 from certirl.proof.case import Case
 from certirl.proof.sums import gather
@@ -24,6 +24,8 @@ class Run:
         self.problem = certirl.problems.random_polynomial(seed=4)
         columns, self.expert = Legendre(3).on(self.problem.domain), EXPERTS[expert]
         rule = self.expert if self.expert.switches else self.expert.actions[0]
+        self.truth = Truth(self.problem, cuts=self.expert.switches)
+        self.at_nodes, _ = self.truth.evaluate(self.reward, self.expert(self.truth.states), discount=DISCOUNT)
         case = Case.of(rule, columns, n_actions=3, discount=DISCOUNT, tail=0.0)
         training, fresh = np.random.default_rng(seed).spawn(2)
         (self.surrogate,), _ = fit_surrogates(
@@ -38,7 +40,7 @@ class Run:
 
     def expected(self, states):
         """(P_cV)(s) ``[A, n]``."""
-        return outcomes(self.problem, self.reward, self.expert, states, discount=DISCOUNT)
+        return self.truth.next_values(self.at_nodes, states)
 
     def value(self, states):
         """V in the surrogate's unit ``[n]``."""
