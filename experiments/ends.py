@@ -73,7 +73,7 @@ def circle(task: list[Any]) -> dict[str, Any]:
     seconds = time.perf_counter() - start
     planned = certirl.planning.plan(simulator, found.reward, discount=discount)
     earned = returns(name, planned, episodes)
-    told = found.diagnostics
+    told, states = found.stats, found.compared.states
     return {
         "kind": kind,
         "environment": name,
@@ -84,9 +84,9 @@ def circle(task: list[Any]) -> dict[str, Any]:
         "expert": known.best,
         "random": known.random,
         "share": known.share(float(earned.mean())),
-        "agreement at the states of the data": float((planned(found.states) == expert(found.states)).mean()),
-        "greedy agreement there": float((found.greedy(found.states) == expert(found.states)).mean()),
-        "going on": told.going_on,
+        "agreement at the states of the data": float((planned(states) == expert(states)).mean()),
+        "greedy agreement there": float((found.greedy(states) == expert(states)).mean()),
+        "going on": told.continuation,
         "model error": told.model_error,
         "uncovered": told.uncovered,
         "seconds": seconds,

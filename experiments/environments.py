@@ -55,7 +55,7 @@ def circle(task: list[Any]) -> dict[str, Any]:
     rng = np.random.default_rng([seed, 7])
     states = (low + high) / 2 + INNER * (high - low) * (rng.random((20_000, len(low))) - 0.5)
     states = states[~simulator.terminal(states)]
-    told, outside = found.diagnostics, found.outside_share
+    told, outside = found.stats, found.stats.outside_share
     return {
         "environment": name,
         "discount": discount,
@@ -66,7 +66,7 @@ def circle(task: list[Any]) -> dict[str, Any]:
         "random": known.random,
         "share": known.share(float(earned.mean())),
         "agreement": float((planned(states) == expert(states)).mean()),
-        "greedy share": [found.greedy_share.count, found.greedy_share.n],
+        "greedy share": [found.stats.greedy_share.count, found.stats.greedy_share.n],
         "outside share": [outside.count, outside.n],
         "model error": told.model_error,
         "growth": told.growth,

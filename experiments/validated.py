@@ -79,17 +79,17 @@ def circle(task: list[Any]) -> dict[str, Any]:
         found = certirl.solve(known.simulator, expert=known.expert, discount=discount, samples=samples, rng=seed)
         planned = certirl.planning.plan(known.simulator, found.reward, discount=discount)
         earned = float(returns(name, planned, episodes).mean())
-    outside = found.outside_share
+    outside = found.stats.outside_share
     return {
         "problem": name,
         "discount": discount,
         "samples": samples,
         "seed": seed,
         "status": found.status,
-        "regret": found.planned_regret,
-        "loss": found.planned_loss,
-        "gap": max(found.planned_regret, found.planned_loss),
-        "agreement": found.planned_share.count / found.planned_share.n,
+        "regret": found.stats.planned_regret,
+        "loss": found.stats.planned_loss,
+        "gap": max(found.stats.planned_regret, found.stats.planned_loss),
+        "agreement": found.stats.planned_share.count / found.stats.planned_share.n,
         "preferred outside the tube": outside.count / outside.n,
         "share": known.share(earned),
     }

@@ -22,10 +22,10 @@ from certirl.data.policy import Policy, as_policy
 from certirl.data.simulator import Simulator, sample
 from certirl.data.transitions import TensorTransitions, Transitions
 from certirl.fit.bellman import Bellman, bellman
-from certirl.fit.conflicts import Conflict
 from certirl.fit.diagnose import Diagnosis, diagnose
 from certirl.fit.estimate import Operators, estimate
-from certirl.fit.recover import Recovery, Witness, recover
+from certirl.fit.recover import Recovery, recover
+from certirl.fit.witness import Witness
 from certirl.functions.bases import Basis, Chebyshev, Fourier, Legendre
 from certirl.functions.boxes import ProductBasis, product
 from certirl.functions.cells import Cells
@@ -38,24 +38,20 @@ from certirl.proof.refutation import Refutation
 from certirl.proof.refute import refute
 from certirl.proof.rollout import RolloutCheck, Scenario, rollout_check, scenario
 from certirl.proof.tail import Smooth
-from certirl.solver.additive import AdditiveSolution, load
 from certirl.solver.advise import Advice, advise
-from certirl.solver.policy_solution import PolicySolution
-from certirl.solver.solution import Solution
+from certirl.solver.solution import Solution, load
 from certirl.solver.solve import solve
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AdditiveReward",
-    "AdditiveSolution",
     "Advice",
     "Basis",
     "Bellman",
     "Cells",
     "Certificate",
     "Chebyshev",
-    "Conflict",
     "Coverage",
     "Demonstrated",
     "Diagnosis",
@@ -67,7 +63,6 @@ __all__ = [
     "Operators",
     "Policy",
     "PolicyCertificate",
-    "PolicySolution",
     "ProductBasis",
     "Recovery",
     "Refutation",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -69,7 +69,7 @@ def panels(rows: int = 1, columns: int = 1, **settings: Any) -> tuple[Any, Any]:
 
 
 def _grid(solution: Solution, count: int = 801) -> Array:
-    ((low, high),) = solution.basis.domain
+    ((low, high),) = solution.domain
     return np.linspace(low, high, count)
 
 
@@ -77,7 +77,7 @@ def reward(solution: Solution, *, ax: Any = None) -> Any:
     """Draw R(s) over the interval; on a box, a map of it (see `field`)."""
     if solution.reward is None:
         raise ValueError(f"there is no reward to draw: {solution.reason}")
-    if solution.basis.dimension > 1:
+    if len(solution.domain) > 1:
         return field(solution, solution.reward, label="reward R(s)", ax=ax)
     ax = ax or _pyplot().subplots(figsize=(7, 3), layout="constrained")[1]
     s = _grid(solution)
@@ -100,16 +100,16 @@ def margins(solution: Solution, *, problem: Problem | None = None, ax: Any = Non
     """
     if solution.reward is None:
         raise ValueError(f"there are no margins to draw: {solution.reason}")
-    if solution.basis.dimension > 1:
+    if len(solution.domain) > 1:
         return _margin_field(solution, problem, ax)
     ax = ax or _pyplot().subplots(figsize=(7, 4), layout="constrained")[1]
     s = _grid(solution)
     curves, errors = solution.margins(s), solution.standard_errors(s)
     truth = None
-    if problem is not None:
+    if problem is not None and solution.expert is not None:
         truth = problem.margins(solution.reward, s, discount=solution.discount, expert=solution.expert)
     ax.axhline(0.0, color="0.2", linewidth=1)
-    for index, rival in enumerate(solution.rivals):
+    for index, rival in enumerate(solution.alternatives):
         colour = COLOURS[index % len(COLOURS)]
         ax.fill_between(
             s, curves[index] - 2 * errors[index], curves[index] + 2 * errors[index], color=colour, alpha=0.15, lw=0
@@ -117,9 +117,10 @@ def margins(solution: Solution, *, problem: Problem | None = None, ax: Any = Non
         ax.plot(s, curves[index], color=colour, linewidth=1.8, label=f"over action {rival}")
         if truth is not None:
             ax.plot(s, truth[index], color=colour, linewidth=1.2, linestyle=(0, (4, 2)))
-        own = solution.actions == rival
-        held = own & (solution.weights > 1e-9 * max(solution.weights.max(initial=0.0), 1e-300))
-        places = solution.states[held, 0]
+        compared = solution.compared
+        assert compared.actions is not None and compared.weights is not None
+        attained = compared.weights > 1e-9 * max(compared.weights.max(initial=0.0), 1e-300)
+        places = compared.states[attained & (compared.actions == rival), 0]
         if not places.size:  # an empty unclipped line would upset the layout
             continue
         ax.plot(
@@ -157,7 +158,7 @@ def field(solution: Solution, values: Any, *, label: str, plane: tuple[int, int]
         ax: where.
     """
     ax = ax or _pyplot().subplots(figsize=(5, 4), layout="constrained")[1]
-    domain, worst = solution.basis.domain, solution.worst_state
+    domain, worst = solution.domain, solution.state
     if worst is None or len(set(plane)) != 2 or not all(axis in range(len(domain)) for axis in plane):
         raise ValueError(f"plane must name two of the coordinates 0 … {len(domain) - 1}, got {plane}")
     x, y = (np.linspace(*domain[axis], 101) for axis in plane)
@@ -199,15 +200,32 @@ def _legend_marks(with_truth: bool) -> list[Any]:
     return marks
 
 
-def solution(solution: Solution, *, problem: Problem | None = None, path: Any = None) -> Any:
-    """Draw the reward above its margin curves; write the picture to ``path`` if given. Returns the two axes.
+def solution(
+    solution: Solution, *, problem: Problem | None = None, path: Any = None, plane: tuple[int, int] = (0, 1)
+) -> Any:
+    """Draw the reward above its margin curves; write the picture to ``path`` if given. Returns the axes.
 
-    On a box, maps of the reward and of the smallest margin, side by side.
+    On a box, maps of the reward and of the smallest margin, side by side. Of a sum, the rewards of the components. For
+    the value form, the reward beside the states that it does not explain (see `policy_plots.policy`).
+
+    Args:
+        solution: what to draw.
+        problem: a problem with known truth, for the true curves; for experts who always take one action.
+        path: where to write the picture, if anywhere.
+        plane: the two coordinates to draw, for the value form.
     """
+    if not solution.stats.objective:
+        from certirl import policy_plots
+
+        return policy_plots.policy(solution, path=path, plane=plane)
+    if len(solution.components) > 1:
+        if solution.reward is None:
+            raise ValueError(f"there is no reward to draw: {solution.reason}")
+        return additive(cast("AdditiveReward", solution.reward), path=path)
     pyplot = _pyplot()
     data = f"{solution.samples:,} transitions per action" if solution.samples else "exact operators"
     title = f"{word_of(solution)}: action {solution.expert} at every state, γ = {solution.discount:g}, {data}"
-    if solution.basis.dimension > 1:
+    if len(solution.domain) > 1:
         figure, axes = pyplot.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
         figure.suptitle(title, fontsize="medium")
     else:
@@ -216,7 +234,7 @@ def solution(solution: Solution, *, problem: Problem | None = None, path: Any = 
         axes[0].set_title(title, fontsize="medium")
     reward(solution, ax=axes[0])
     margins(solution, problem=problem, ax=axes[1])
-    if solution.basis.dimension > 1:
+    if len(solution.domain) > 1:
         axes[1].legend(loc="lower left", fontsize="small", framealpha=0.9)
     return written(figure, axes, path)
 

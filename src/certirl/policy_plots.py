@@ -9,15 +9,15 @@ import numpy as np
 from certirl.ground.domain import Array
 from certirl.ground.status import word_of
 from certirl.plots import COLOURS, _pyplot, written
+from certirl.proof.policy_certificate import PolicyCertificate
 
 if TYPE_CHECKING:
-    from certirl.proof.policy_certificate import PolicyCertificate
-    from certirl.solver.policy_solution import PolicySolution
+    from certirl.solver.solution import Solution
 
 _FINE = 161
 
 
-def policy(solution: PolicySolution, *, path: Any = None, plane: tuple[int, int] = (0, 1)) -> Any:
+def policy(solution: Solution, *, path: Any = None, plane: tuple[int, int] = (0, 1)) -> Any:
     """Draw the reward, beside it the states at which the expert falls short, and the certificate if there is one.
 
     Args:
@@ -26,15 +26,15 @@ def policy(solution: PolicySolution, *, path: Any = None, plane: tuple[int, int]
         plane: with more than two coordinates, the two to draw; the others are held in the middle for the reward.
     """
     pyplot = _pyplot()
-    alone, proof = solution.states.shape[1] == 1, solution.certificate
+    alone, proof = len(solution.domain) == 1, solution.certificate
     draw: list[Any] = [_reward_line, _shortfall_line] if alone else [_reward_map, _shortfall_map]
-    if proof is not None and solution.states.shape[1] <= 2:
+    if isinstance(proof, PolicyCertificate) and len(solution.domain) <= 2:
         draw.append(lambda _, ax, __: certificate(proof, ax=ax))
     shape = {"nrows": len(draw), "sharex": True, "figsize": (7, 2.9 * len(draw))} if alone else {"ncols": len(draw)}
     figure, axes = pyplot.subplots(layout="constrained", **({"figsize": (5 * len(draw), 4)} | shape))
     for ax, one in zip(axes, draw, strict=True):
         one(solution, ax, plane)
-    unit = "states" if solution.diagnostics.seen else "transitions per action"
+    unit = "states" if solution.stats.noiseless else "transitions per action"
     figure.suptitle(f"{word_of(solution)}: {solution.samples:,} {unit}, γ = {solution.discount:g}", fontsize="medium")
     axes[-1].set_xlabel("state s" if alone else axes[-1].get_xlabel())
     return written(figure, axes, path)
@@ -123,9 +123,10 @@ def _colours(actions: int) -> list[str]:
     return [COLOURS[action % len(COLOURS)] for action in range(actions)]
 
 
-def _reward_line(solution: PolicySolution, ax: Any, _: Any) -> None:
-    ((low, high),) = solution.reward.domain
+def _reward_line(solution: Solution, ax: Any, _: Any) -> None:
+    ((low, high),) = solution.domain
     s = np.linspace(low, high, 801)
+    assert solution.reward is not None
     ax.plot(s, solution.reward(s), color="black", linewidth=1.6)
     ax.set_ylabel("learned reward R(s)")
     chosen = solution.greedy(s)
@@ -135,18 +136,19 @@ def _reward_line(solution: PolicySolution, ax: Any, _: Any) -> None:
     ax.grid(alpha=0.25)
 
 
-def _shortfall_line(solution: PolicySolution, ax: Any, _: Any) -> None:
-    order = np.argsort(solution.states[:, 0])
-    s = solution.states[order, 0]
-    ax.plot(s, solution.profile[order], color="0.6", linewidth=1.2, label="margin asked for")
-    ax.plot(s, solution.shortfall[order], ".", color=COLOURS[1], markersize=3, label="shortfall of the expert")
+def _shortfall_line(solution: Solution, ax: Any, _: Any) -> None:
+    order = np.argsort(solution.compared.states[:, 0])
+    s = solution.compared.states[order, 0]
+    ax.plot(s, solution.compared.target[order], color="0.6", linewidth=1.2, label="margin asked for")
+    ax.plot(s, solution.compared.shortfall[order], ".", color=COLOURS[1], markersize=3, label="shortfall of the expert")
     ax.set_ylabel("in units of the margin")
     ax.legend(fontsize="small", framealpha=0.9)
     ax.grid(alpha=0.25)
 
 
-def _reward_map(solution: PolicySolution, ax: Any, plane: tuple[int, int]) -> None:
+def _reward_map(solution: Solution, ax: Any, plane: tuple[int, int]) -> None:
     x, y, states = _sheet(solution, plane)
+    assert solution.reward is not None
     z = np.asarray(solution.reward(states)).reshape(y.size, x.size)
     low, high = np.percentile(z, [1, 99])
     image = ax.pcolormesh(x, y, z, cmap="cividis", shading="gouraud", rasterized=True, vmin=low, vmax=high)
@@ -158,9 +160,9 @@ def _reward_map(solution: PolicySolution, ax: Any, plane: tuple[int, int]) -> No
     _name(ax, plane)
 
 
-def _shortfall_map(solution: PolicySolution, ax: Any, plane: tuple[int, int]) -> None:
-    order = np.argsort(solution.shortfall, kind="stable")
-    points, short = solution.states[order][:, list(plane)], solution.shortfall[order]
+def _shortfall_map(solution: Solution, ax: Any, plane: tuple[int, int]) -> None:
+    order = np.argsort(solution.compared.shortfall, kind="stable")
+    points, short = solution.compared.states[order][:, list(plane)], solution.compared.shortfall[order]
     fine = short <= 1e-9
     ax.plot(*points[fine].T, ",", color="0.75", rasterized=True)
     top = float(np.percentile(short[~fine], 98)) if (~fine).any() else 1.0
@@ -173,9 +175,9 @@ def _shortfall_map(solution: PolicySolution, ax: Any, plane: tuple[int, int]) ->
     _name(ax, plane)
 
 
-def _sheet(solution: PolicySolution, plane: tuple[int, int]) -> tuple[Array, Array, Array]:
+def _sheet(solution: Solution, plane: tuple[int, int]) -> tuple[Array, Array, Array]:
     """A mesh over two coordinates, the others in the middle of the box."""
-    domain = solution.reward.domain
+    domain = solution.domain
     if len(set(plane)) != 2 or not all(axis in range(len(domain)) for axis in plane):
         raise ValueError(f"plane must name two of the coordinates 0 … {len(domain) - 1}, got {plane}")
     x, y = (np.linspace(*domain[axis], _FINE) for axis in plane)

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 
+import files
 from certirl.checker import actions as check_actions
 from certirl.checker import rational
 from certirl.checker.files import check, main
@@ -20,26 +21,22 @@ from certirl.functions.bases import Chebyshev, Fourier, Legendre
 from certirl.functions.extrema import minimum
 from certirl.functions.inequalities import empirical_bernstein, inflation
 from certirl.functions.reward import Reward
+from certirl.ground.status import Finding
 from certirl.problems import circle, random_polynomial, thermostat
 from certirl.proof.bounds import lower_bounds
 from certirl.proof.certify import certify
 from certirl.solver.solve import solve
+from files import owner, place, write
 
+REWARD = "reward.coefficients"
+GRAM, GUESS = "certificate.evidence.gram", "certificate.surrogate.g"
 KINDS = {"Legendre": Legendre, "Chebyshev": Chebyshev, "Fourier": Fourier}
 
 
 def contents(solution, certificate, folder):
     """What a saved solution with a certificate holds."""
-    status = "certified" if certificate.holds else "solved"
-    path = replace(solution, certificate=certificate, status=status).save(folder / "whole.npz")
-    with np.load(path) as stored:
-        arrays = {name: stored[name] for name in stored.files}
-    return json.loads(str(arrays.pop("header"))), arrays
-
-
-def write(path, header, arrays):
-    np.savez(path, header=np.array(json.dumps(header)), **arrays)
-    return path
+    found = Finding("certified" if certificate.holds else "solved", "as asked")
+    return files.parts(replace(solution.judged(found), certificate=certificate).save(folder / "whole.npz"))
 
 
 def make(problem, basis, columns, discount, tail, *, samples=50_000, log=False):
@@ -136,20 +133,24 @@ def test_too_little_data_proves_nothing(tmp_path):
 
 def scale(name, factor):
     def alter(header, arrays):
-        arrays[f"certificate_{name}"] = arrays[f"certificate_{name}"] * factor
+        arrays[place(arrays, name)] = arrays[place(arrays, name)] * factor
 
     return alter
 
 
 def entry(name, index, value):
     def alter(header, arrays):
-        arrays[f"certificate_{name}"][index] = value
+        arrays[place(arrays, name)][index] = value
 
     return alter
 
 
 def claim(**changes):
-    return lambda header, arrays: header["certificate"].update(changes)
+    def alter(header, arrays):
+        for name, value in changes.items():
+            owner(header, name)[name] = value
+
+    return alter
 
 
 ALTERED = {
@@ -180,7 +181,7 @@ ALTERED = {
     "larger tail": claim(tail=1e-3),
     "another unit": claim(unit=2.0),
     "not paired": claim(paired=False),
-    "another reward": lambda header, arrays: arrays.update(reward=-2 * arrays["reward"]),
+    "another reward": lambda header, arrays: arrays.update({REWARD: -2 * arrays[REWARD]}),
     "another expert": lambda header, arrays: header.update(expert=1),
     "more patient": lambda header, arrays: header.update(discount=0.9),
 }
@@ -203,7 +204,7 @@ def test_refutes_a_tail_that_was_made_smaller(tmp_path, waves):
 
 def test_refutes_unpaired_sums_called_paired(tmp_path):
     made = make(random_polynomial(seed=7), Legendre(11), 3, 0.7, 0, samples=200_000, log=True)
-    made[0]["certificate"]["paired"] = True
+    owner(made[0], "paired")["paired"] = True
     assert check(write(tmp_path / "c.npz", *made)).verdict == "refuted"
 
 
@@ -214,14 +215,14 @@ def test_a_smaller_claim_with_its_parts_is_confirmed(tmp_path, copy, capsys):
 
 
 def test_a_reward_of_another_family_is_refuted(tmp_path, copy):
-    copy[0]["basis"]["kind"] = "Chebyshev"
+    copy[0]["reward"]["basis"]["type"] = "Chebyshev"
     found = check(write(tmp_path / "c.npz", *copy))
     assert found.verdict == "refuted" and "not of the family of the reward" in found.reasons[0]
 
 
 def test_a_large_constant_in_the_reward_costs_digits(tmp_path, polynomial):
     problem, plain = random_polynomial(seed=7), check(write(tmp_path / "c.npz", *polynomial))
-    raised = polynomial[1]["reward"] + 1e12 * np.eye(11)[0]
+    raised = polynomial[1][REWARD] + 1e12 * np.eye(11)[0]
     reward = Reward(Legendre(11).on(problem.domain), raised)
     certificate = certify(reward, problem, tail=0, rng=1, samples=50_000, discount=0.7, columns=Legendre(3))
     solution = solve(problem, basis=Legendre(11), columns=3, discount=0.7, rng=0, samples=20_000)
@@ -230,32 +231,30 @@ def test_a_large_constant_in_the_reward_costs_digits(tmp_path, polynomial):
 
 
 def test_no_certificate_is_one_sentence(tmp_path, copy, capsys):
-    del copy[0]["certificate"]
+    copy[0]["certificate"] = None
     assert main(write(tmp_path / "c.npz", *copy)) == 1
     assert capsys.readouterr().out == "Refuted: the file says that it is certified, and holds no certificate.\n"
-    copy[0]["status"] = "solved"
+    copy[0]["findings"][0]["status"] = "solved"
     assert main(write(tmp_path / "c.npz", *copy)) == 0
     assert capsys.readouterr().out == "Nothing claimed: the file holds no certificate.\n"
 
 
 def without(name):
-    return lambda header, arrays: arrays.pop(f"certificate_{name}")
+    return lambda header, arrays: arrays.pop(place(arrays, name))
 
 
 DAMAGED = {
     "missing sums": without("wobble"),
     "missing g": without("g"),
-    "wrong shape": lambda header, arrays: arrays.update(certificate_gram=arrays["certificate_gram"][:, :2]),
+    "wrong shape": lambda header, arrays: arrays.update({GRAM: arrays[GRAM][:, :2]}),
     "not a number": entry("surprise", (0, 0), math.nan),
-    "text": lambda header, arrays: arrays.update(certificate_g=np.array(["a", "b", "c"])),
+    "text": lambda header, arrays: arrays.update({GUESS: np.array(["a", "b", "c"])}),
     "no spending": claim(spending={}),
     "margin is text": claim(margin="large"),
     "claim is a list": lambda header, arrays: header.update(certificate=[1]),
-    "unknown functions": lambda header, arrays: header["certificate"]["columns"].update(kind="Wavelet"),
+    "unknown functions": lambda header, arrays: owner(header, "columns")["columns"].update(type="Wavelet"),
     "discount of one": lambda header, arrays: header.update(discount=1.0),
-    "reward cut short": lambda header, arrays: arrays.update(reward=arrays["reward"][:4]),
-    "version of the future": lambda header, arrays: header.update(version=2),
-    "another format": lambda header, arrays: header.update(format="else"),
+    "reward cut short": lambda header, arrays: arrays.update({REWARD: arrays[REWARD][:4]}),
 }
 
 
@@ -278,6 +277,10 @@ def test_foreign_and_cut_files_are_one_sentence(tmp_path, polynomial):
     for name in ("pickle", "foreign"):
         with pytest.raises(ValueError, match="not a certirl file"):
             check(tmp_path / f"{name}.npz")
+    for changed in ({"version": 99}, {"format": "else"}):
+        np.savez(tmp_path / "other.npz", header=np.array(json.dumps({"format": "certirl", "version": 2} | changed)))
+        with pytest.raises(ValueError, match="not a certirl file of version 2"):
+            check(tmp_path / "other.npz")
     with pytest.raises(FileNotFoundError, match="no file"):
         check(tmp_path / "nowhere.npz")
 

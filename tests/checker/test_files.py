@@ -6,15 +6,16 @@ still confirmed must be confirmed with a statement that the unaltered file suppo
 
 import copy
 import functools
-import json
 import math
 import re
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import certirl
+import files
 from certirl import cli
 from certirl.data.expert_grid import CELLS_ALONG
 
@@ -72,10 +73,7 @@ def stored(kind):
     from tempfile import TemporaryDirectory
 
     with TemporaryDirectory() as folder:
-        path = saved(kind).save(f"{folder}/whole.npz")
-        with np.load(path) as file:
-            arrays = {name: file[name] for name in file.files}
-        return json.loads(str(arrays.pop("header"))), arrays
+        return files.parts(saved(kind).save(f"{folder}/whole.npz"))
 
 
 def contents(kind):
@@ -84,8 +82,15 @@ def contents(kind):
 
 
 def write(path, header, arrays):
-    np.savez(path, header=np.array(json.dumps(header)), **arrays)
-    return path
+    """A file; the header gets the shapes of the arrays, so that these are judged by what they hold."""
+    for place, array in arrays.items():
+        *above, last = place.split(".")
+        within = field_at(header, [int(name) if name.isdecimal() else name for name in above])
+        last = int(last) if last.isdecimal() else last
+        with suppress(KeyError, IndexError, TypeError):
+            if isinstance(within[last], dict) and within[last].keys() == {"array"}:
+                within[last]["array"] = list(array.shape)
+    return files.write(path, header, arrays)
 
 
 @pytest.fixture(params=KINDS)
@@ -95,6 +100,11 @@ def kind(request):
 
 def claim_of(kind, header):
     return header if kind == "policy" else header["certificate"]
+
+
+def surrogates(claim):
+    """What the certificate rests on, one for each component."""
+    return [own["surrogate"] for own in claim.get("grounds", [claim])]
 
 
 def test_what_was_saved_is_confirmed_in_full(kind, tmp_path):
@@ -120,23 +130,17 @@ def test_what_was_saved_is_confirmed_in_full(kind, tmp_path):
 
 def scaled(kind, header, arrays, factor):
     """The file of the reward times a factor."""
-    claim, start = claim_of(kind, header), "" if kind == "policy" else "certificate_"
-    names = [f"{start}{name}" for name in ("g", "fits", "surprise")] + ["reward"]
-    if kind == "sum":
-        names = [name for name in arrays if name.endswith(("_g", "_fits", "_surprise")) or name.startswith("reward_")]
-    for name in names:
-        if name in arrays:
-            arrays[name] = arrays[name] * factor
-    for name in arrays:
-        if name.endswith("spread") and "visit" not in name:
-            arrays[name] = arrays[name] * factor**2
-    for own in [claim, *claim.get("components", [])]:
+    claim, ends = claim_of(kind, header), (".g", ".fits", ".surprise", "certificate.bounds")
+    for name, array in arrays.items():
+        if name.endswith(ends) or (name.startswith("reward.") and name.endswith("coefficients")):
+            arrays[name] = array * factor
+        elif name.endswith(".spread"):
+            arrays[name] = array * factor**2
+    for own in (claim, *surrogates(claim)):
         for name in ("margin", "estimated", "low", "high", "dropped", "regret", "value_span", "ties"):
             if name in own:
                 own[name] *= factor
     claim["losses"] = {name: loss * factor for name, loss in claim["losses"].items()}
-    if kind == "sum":
-        arrays["certificate_bounds"] = arrays["certificate_bounds"] * factor
 
 
 @pytest.mark.parametrize("factor", [2.0**-27, 2.0**-300, 2.0**200])
@@ -168,9 +172,12 @@ REWARDS = {
 
 
 @pytest.mark.parametrize("how", REWARDS)
-@pytest.mark.parametrize(("kind", "name"), [("action", "reward"), ("sum", "reward_0"), ("policy solution", "reward")])
+@pytest.mark.parametrize(
+    ("kind", "name"), [("action", "reward"), ("sum", "reward.parts.0"), ("policy solution", "reward")]
+)
 def test_the_reward_is_tied_to_the_sums(kind, name, how, tmp_path):
     header, arrays = contents(kind)
+    name = f"{name}.coefficients"
     arrays[name] = REWARDS[how](arrays[name])
     path = write(tmp_path / "other.npz", header, arrays)
     assert certirl.check(path).verdict == "refuted"
@@ -181,11 +188,14 @@ def test_the_reward_is_tied_to_the_sums(kind, name, how, tmp_path):
 def test_a_mirrored_value_is_refuted(tmp_path):
     """The reward under which V is turned upside down within its range: the expert's action is the worst everywhere."""
     header, arrays = contents("action")
-    claim, added = header["certificate"], np.zeros(4)
-    added[:2] = header["discount"] * arrays["certificate_g"]
+    claim, added = header["certificate"]["surrogate"], np.zeros(4)
+    added[:2] = header["discount"] * arrays["certificate.surrogate.g"]
     constant = np.eye(4)[0] / certirl.Legendre(1).values([0.0])[0, 0]
-    mirrored = (claim["low"] + claim["high"]) * claim["unit"] * constant - (arrays["reward"] + added) - added
-    path = write(tmp_path / "mirrored.npz", header, arrays | {"reward": mirrored})
+    mirrored = (
+        (claim["low"] + claim["high"]) * claim["unit"] * constant - (arrays["reward.coefficients"] + added) - added
+    )
+    inside = {"certificate.surrogate.reward.coefficients": mirrored / claim["unit"]}
+    path = write(tmp_path / "mirrored.npz", header, arrays | {"reward.coefficients": mirrored} | inside)
     verdict = certirl.check(path)
     assert verdict.verdict == "refuted" and "made with another reward" in verdict.reasons[0]
     with pytest.raises(ValueError, match="made with another reward"):
@@ -197,7 +207,7 @@ def test_an_edited_delta_is_refused_or_spelled_out(kind, tmp_path):
     claim = claim_of(kind, header)
     claim["delta"] = 0.9999
     assert certirl.check(write(tmp_path / "c.npz", header, arrays)).verdict == "refuted"
-    for own in [claim, *claim.get("components", [])]:
+    for own in [claim, *claim.get("grounds", [])]:
         own["spending"] = {name: 0.9999 / 0.05 * x for name, x in own["spending"].items()}
     verdict = certirl.check(write(tmp_path / "c.npz", header, arrays))
     assert verdict.verdict == "refuted"
@@ -215,22 +225,29 @@ def test_a_weaker_statement_is_confirmed_as_the_weaker_one(kind, tmp_path):
     assert number_after("≥ ", verdict.statement) <= claim["margin"] < verdict.margin
 
 
+def columns(header):
+    return header["certificate"]["surrogate"]["columns"]
+
+
+PLACE = "certificate.worst_state"
 ABOUT = {
     "another expert in the header": lambda h, a: h.update(expert=1),
-    "another expert in the certificate": lambda h, a: h["certificate"].update(expert=1),
+    "another expert in the certificate": lambda h, a: h["certificate"]["surrogate"].update(expert=1),
     "another discount in the header": lambda h, a: h.update(discount=0.6),
-    "another discount in the certificate": lambda h, a: h["certificate"].update(discount=0.6),
-    "a domain times 1000": lambda h, a: h["basis"].update(domain=[[-1000.0, 1000.0]]),
-    "columns on another domain": lambda h, a: h["certificate"]["columns"].update(domain=[[-1000.0, 1000.0]]),
-    "columns of another family": lambda h, a: h["certificate"]["columns"].update(kind="Chebyshev"),
+    "another discount in the certificate": lambda h, a: h["certificate"]["surrogate"].update(discount=0.6),
+    "a domain times 1000": lambda h, a: h["reward"]["basis"].update(interval=[-1000.0, 1000.0]),
+    "columns on another domain": lambda h, a: h["certificate"]["surrogate"]["columns"].update(
+        interval=[-1000.0, 1000.0]
+    ),
+    "columns of another family": lambda h, a: columns(h).update(type="Chebyshev"),
     "a third action": lambda h, a: h.update(n_actions=3),
-    "more columns": lambda h, a: h.update(columns=3),
+    "more columns": lambda h, a: h["components"][0]["columns"].update(size=3),
     "more transitions": lambda h, a: h["certificate"].update(samples=10**9),
     "another level": lambda h, a: h["certificate"].update(level=2),
-    "another place": lambda h, a: a.update(certificate_worst_state=-a["certificate_worst_state"]),
-    "a place outside": lambda h, a: a.update(certificate_worst_state=a["certificate_worst_state"] + 9),
-    "no certificate": lambda h, a: h.pop("certificate"),
-    "solved, with a proof": lambda h, a: h.update(status="solved"),
+    "another place": lambda h, a: a.update({PLACE: -a[PLACE]}),
+    "a place outside": lambda h, a: a.update({PLACE: a[PLACE] + 9}),
+    "no certificate": lambda h, a: h.update(certificate=None),
+    "solved, with a proof": lambda h, a: h["findings"][0].update(status="solved"),
 }
 
 
@@ -249,8 +266,8 @@ def test_a_certificate_is_about_its_solution(how, tmp_path, capsys):
 
 def test_a_domain_changed_everywhere_is_noticed_by_the_place_of_the_margin(tmp_path):
     header, arrays = contents("action")
-    for spec in (header["basis"], header["certificate"]["columns"]):
-        spec["domain"] = [[-1000.0, 1000.0]]
+    for path in [path for path in leaves(header) if path and path[-1] == "interval"]:
+        field_at(header, path[:-1])["interval"] = [-1000.0, 1000.0]
     verdict = certirl.check(write(tmp_path / "c.npz", header, arrays))
     assert verdict.verdict == "refuted" and "worst state" in verdict.reasons[0]
 
@@ -278,12 +295,13 @@ def test_what_is_read_is_a_claim_until_it_is_verified(kind, tmp_path, capsys):
 
 def test_verifying_refuses_what_is_refuted_and_leaves_what_claims_nothing(tmp_path):
     header, arrays = contents("action")
-    arrays["certificate_worst_state"] = -arrays["certificate_worst_state"]
+    arrays[PLACE] = -arrays[PLACE]
     path = write(tmp_path / "c.npz", header, arrays)
     assert not certirl.load(path).verified
     with pytest.raises(ValueError, match="is refuted by certirl check: the estimate is not"):
         certirl.load(path, verify=True)
-    plain = replace(saved("action"), certificate=None, status="solved").save(tmp_path / "plain.npz")
+    solved = certirl.ground.status.Reason.SOLVED.finding()
+    plain = replace(saved("action").judged(solved), certificate=None).save(tmp_path / "plain.npz")
     assert not certirl.load(plain, verify=True).verified and str(certirl.load(plain)).startswith(
         "Solved, not certified"
     )
@@ -308,31 +326,44 @@ def test_tampered_numbers_are_never_printed(kind, how, tmp_path, capsys):
     assert cli.main(["show", str(path)]) == 2 and capsys.readouterr().out == ""
 
 
+def with_entry(array, value):
+    """The array with another first entry."""
+    changed = array.copy()
+    changed.flat[0] = value
+    return changed
+
+
 DAMAGED = {
-    "an unknown status": ("solution", lambda h, a: h.update(status="proved")),
-    "NaN among the states": ("solution", lambda h, a: a["states"].__setitem__((0, 0), np.nan)),
-    "fewer states": ("solution", lambda h, a: a.update(states=a["states"][:-1])),
-    "states outside": ("solution", lambda h, a: a.update(states=a["states"] * 2)),
-    "an action too many": ("solution", lambda h, a: a.update(actions=a["actions"] + 5)),
-    "a cut curve": ("solution", lambda h, a: a.update(curves=a["curves"][:, :1])),
-    "a margin that is text": ("solution", lambda h, a: h.update(margin="1")),
-    "a negative count": ("solution", lambda h, a: h.update(samples=-1)),
-    "half an action": ("solution", lambda h, a: h.update(n_actions=2.5)),
-    "a discount of 1": ("solution", lambda h, a: h.update(discount=1.0)),
-    "a discount of NaN": ("solution", lambda h, a: h.update(discount=math.nan)),
-    "no reason": ("solution", lambda h, a: h.pop("reason")),
-    "text in an array": ("solution", lambda h, a: a.update(weights=a["weights"].astype(str))),
-    "a place without a reward": ("solution", lambda h, a: a.pop("worst_state")),
+    "an unknown status": lambda h, a: h["findings"][0].update(status="proved"),
+    "NaN among the states": lambda h, a: a.update({STATES: with_entry(a[STATES], np.nan)}),
+    "fewer states": lambda h, a: a.update({STATES: a[STATES][:-1]}),
+    "states outside": lambda h, a: a.update({STATES: a[STATES] * 2}),
+    "an action too many": lambda h, a: a.update({"compared.actions": a["compared.actions"] + 5}),
+    "a cut curve": lambda h, a: a.update({CURVES: a[CURVES][:, :1]}),
+    "a margin that is text": lambda h, a: h.update(margin="1"),
+    "a negative count": lambda h, a: h.update(samples=-1),
+    "half an action": lambda h, a: h.update(n_actions=2.5),
+    "a discount of 1": lambda h, a: h.update(discount=1.0),
+    "a discount of NaN": lambda h, a: h.update(discount=math.nan),
+    "no findings": lambda h, a: h.update(findings=[]),
+    "a missing field": lambda h, a: h.pop("findings"),
+    "an unknown field": lambda h, a: h.update(status="certified"),
+    "an unknown array": lambda h, a: a.update(more=np.ones(3)),
+    "another kind of record": lambda h, a: h.update(stats=h["compared"]),
+    "text in an array": lambda h, a: a.update({"compared.weights": a["compared.weights"].astype(str)}),
+    "a place without a reward": lambda h, a: (h.update(state=None), a.pop("state")),
 }
+STATES, CURVES = "compared.states", "components.0.action_values"
 
 
 @pytest.mark.parametrize("how", DAMAGED)
 def test_fields_are_read_strictly(how, tmp_path, capsys):
     header, arrays = contents("action")
-    del header["certificate"]
-    header["status"] = "solved"
+    header["certificate"] = None
+    arrays = {name: array for name, array in arrays.items() if not name.startswith("certificate.")}
+    header["findings"][0]["status"] = "solved"
     assert certirl.load(write(tmp_path / "plain.npz", header, arrays)).status == "solved"
-    DAMAGED[how][1](header, arrays)
+    DAMAGED[how](header, arrays)
     with pytest.raises(ValueError, match=r"c.npz is damaged or was changed: ") as caught:
         certirl.load(write(tmp_path / "c.npz", header, arrays))
     assert "\n" not in str(caught.value)
@@ -343,15 +374,16 @@ def test_fields_are_read_strictly(how, tmp_path, capsys):
 @pytest.mark.parametrize("size", [0, -3, 10**9])
 def test_sizes_that_no_array_has_are_refused_at_once(kind, size, tmp_path):
     header, arrays = contents(kind)
-    for own in claim_of(kind, header).get("components", [claim_of(kind, header)]):
+    for own in surrogates(claim_of(kind, header)):
         own["columns"]["size"] = size
     path = write(tmp_path / "c.npz", header, arrays)
     assert verdict_on(path) is None and loaded(path) is None
     header, arrays = contents(kind)
-    for spec in [header.get("basis"), header.get("value_basis"), *header.get("reward", {}).get("bases", [])]:
-        if spec is not None:
-            spec["size"] = size
-            assert loaded(write(path, header, arrays)) is None
+    for place in leaves(header):
+        if place and place[-1] == "size":
+            changed = copy.deepcopy(header)
+            field_at(changed, place[:-1])["size"] = size
+            assert loaded(write(path, changed, arrays)) is None
 
 
 @pytest.mark.parametrize("path", [None, 5, ["a"]])
@@ -381,7 +413,10 @@ def leaves(words, path=()):
 
 
 def field_at(words, path):
-    return functools.reduce(lambda own, name: own[name], path, words)
+    """What stands at a place of the header; nothing at places that there are not."""
+    with suppress(KeyError, IndexError, TypeError):
+        return functools.reduce(lambda own, name: own[name], path, words)
+    return None
 
 
 def alternatives(value):

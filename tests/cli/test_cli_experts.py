@@ -59,7 +59,7 @@ def test_demonstrations_in_a_file_are_the_expert(folder, capsys, seen):
     assert str(solution) in capsys.readouterr().out
     saved = certirl.load("reward.npz")
     np.testing.assert_array_equal(saved.reward.coefficients, solution.reward.coefficients)
-    assert policy.assumption in saved.assumption
+    assert policy.assumption in saved.stats.assumption
     assert (folder / "r.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -241,7 +241,7 @@ def test_moments_have_neither_pictures_nor_policies(folder, capsys):
     assert main(["show", "m.npz", "--plot", "m.png"]) == 2
     assert main(["solve", "m.npz", "--discount", "0.9", "--expert", "seen.csv"]) == 2
     error = capsys.readouterr().err
-    assert "there is no picture of moments" in error and "moments keep no states" in error
+    assert "there is no picture of Moments" in error and "moments keep no states" in error
 
 
 def test_every_command_explains_itself(capsys):

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 import certirl
+import files
 from certirl import cli
 from certirl.checker.files import check
 from certirl.data.moments import accumulate, measure
 from certirl.data.simulator import draw
 from certirl.data.transitions import Transitions, pieces
 from certirl.functions.components import SideBySide, as_components
-from certirl.ground import archive
 from sizes import sizes
 
 PROBLEM = certirl.problems.factorised(seed=0, components=3)
@@ -36,7 +36,7 @@ def log_of(problem, samples, *, paired, seed=0):
 
 def test_the_contract():
     assert SOLUTION.status == "solved" and SOLUTION.margin == pytest.approx(1)
-    assert SOLUTION.names == ("place", "speed", "heat") and SOLUTION.samples == 10_000
+    assert [own.name for own in SOLUTION.components] == ["place", "speed", "heat"] and SOLUTION.samples == 10_000
     states = np.random.default_rng(0).uniform(-1, 1, (5, 3))
     assert SOLUTION.reward(states).shape == (5,) and isinstance(SOLUTION.reward(states[0]), float)
     parts = [SOLUTION.reward[name](states[:, j]) for j, name in enumerate(NAMED)]
@@ -47,15 +47,15 @@ def test_the_contract():
 def test_the_margin_is_the_minimum_over_whole_states():
     states = np.random.default_rng(1).uniform(-1, 1, (20_000, 3))
     assert SOLUTION.margins(states).min() >= SOLUTION.margin - 1e-9
-    at_worst = SOLUTION.margins(SOLUTION.worst_state[None])[:, 0]
+    at_worst = SOLUTION.margins(SOLUTION.state[None])[:, 0]
     assert at_worst.min() == pytest.approx(SOLUTION.margin, abs=2e-6)  # of states that tie the smallest is named
-    assert SOLUTION.minima.sum(axis=0).min() == pytest.approx(SOLUTION.margin)
-    assert at_worst[SOLUTION.rivals.index(SOLUTION.worst_action)] <= at_worst.min() + 2e-6
+    assert SOLUTION.contributions.sum(axis=0).min() == pytest.approx(SOLUTION.margin)
+    assert at_worst[SOLUTION.alternatives.index(SOLUTION.action)] <= at_worst.min() + 2e-6
 
 
 def test_the_print_names_the_components_and_never_says_more_than_is_known():
     lines = str(SOLUTION).splitlines()
-    assert len(lines) == 7 and lines[0].startswith("Solved, not certified")
+    assert len(lines) == 6 and lines[0].startswith("Solved, not certified")
     assert "R(place) + R(speed) + R(heat)" in lines[1] and "speed" in lines[2]
     assert "components independent as far as 4,000 transitions tell" in lines[-1]
 
@@ -183,11 +183,11 @@ def _raise_margin(header, arrays):
 
 
 def _forget_a_component(header, arrays):
-    header["certificate"]["components"].pop()
+    header["certificate"]["grounds"].pop()
 
 
 def _count_one_twice(header, arrays):
-    header["certificate"]["components"].append(header["certificate"]["components"][0])
+    header["certificate"]["grounds"].append(header["certificate"]["grounds"][0])
 
 
 def _share_a_coordinate(header, arrays):
@@ -195,26 +195,25 @@ def _share_a_coordinate(header, arrays):
 
 
 def _spend_more(header, arrays):
-    for own in header["certificate"]["components"]:
+    for own in header["certificate"]["grounds"]:
         own["spending"] = {name: 1.2 * value for name, value in own["spending"].items()}
 
 
 def _change_a_reward(header, arrays):
-    arrays["reward_1"] = arrays["reward_1"] * 1.01 + 0.1 * np.eye(11)[2]
+    arrays["reward.parts.1.coefficients"] = arrays["reward.parts.1.coefficients"] * 1.01 + 0.1 * np.eye(11)[2]
 
 
 def _look_at_less(header, arrays):
-    j = header["certificate"]["components"][0]["component"]
-    arrays[f"certificate_{j}_counts"] = arrays[f"certificate_{j}_counts"] * 2
+    arrays["certificate.grounds.0.evidence.counts"] = arrays["certificate.grounds.0.evidence.counts"] * 2
 
 
 def _smaller_tail(header, arrays):
-    header["certificate"]["components"][0]["tail"] = 0.1
+    header["certificate"]["grounds"][0]["tail"] = 0.1
 
 
 def _louder_surprise(header, arrays):
-    j = header["certificate"]["components"][0]["component"]
-    arrays[f"certificate_{j}_surprise"] = arrays[f"certificate_{j}_surprise"] * 3 + 5
+    name = "certificate.grounds.0.evidence.surprise"
+    arrays[name] = arrays[name] * 3 + 5
 
 
 TAMPERED = [
@@ -232,19 +231,17 @@ TAMPERED = [
 
 @pytest.mark.parametrize(("change", "reason"), TAMPERED, ids=[change.__name__ for change, _ in TAMPERED])
 def test_no_changed_sum_is_confirmed(change, reason, tmp_path):
-    kind, header, arrays = archive.read(PROVED.save(tmp_path / "sum"))
-    change(header, arrays)
-    words = {name: value for name, value in header.items() if name not in ("format", "version", "kind")}
-    found = check(archive.write(tmp_path / "changed", kind, words, arrays))
+    record, arrays = files.parts(PROVED.save(tmp_path / "sum"))
+    change(record, arrays)
+    found = check(files.write(tmp_path / "changed.npz", record, arrays))
     assert found.verdict == "refuted" and reason in str(found)
 
 
 def test_damaged_sums_are_a_sentence(tmp_path):
-    kind, header, arrays = archive.read(PROVED.save(tmp_path / "sum"))
-    del header["certificate"]["components"][0]["low"]
-    words = {name: value for name, value in header.items() if name not in ("format", "version", "kind")}
+    record, arrays = files.parts(PROVED.save(tmp_path / "sum"))
+    del record["certificate"]["grounds"][0]["surrogate"]["low"]
     with pytest.raises(ValueError, match="is damaged"):
-        check(archive.write(tmp_path / "changed", kind, words, arrays))
+        check(files.write(tmp_path / "changed.npz", record, arrays))
 
 
 def test_dependent_components_are_warned_about_and_never_certified():
@@ -256,19 +253,20 @@ def test_dependent_components_are_warned_about_and_never_certified():
     settings = SETTINGS | {"components": [[0], [1]]}
     with pytest.warns(UserWarning, match="NOT independent"):
         found = certirl.solve(Leaking(problem), delta=0.5, tail=0, max_samples=60_000, **settings)
-    assert found.status == "undetermined" and not found.independent
+    assert found.status == "undetermined" and "see certirl.find_components" in found.reason
     assert str(found).startswith("Undetermined: components NOT independent")
 
 
 def test_columns_and_bases_may_differ():
     bases = [certirl.Legendre(9), certirl.Chebyshev(7), certirl.Legendre(11)]
     found = certirl.solve(PROBLEM, components=[[2], [0], [1]], basis=bases, columns=[3, 4, 3], discount=0.7, rng=0)
-    assert found.columns == (3, 4, 3) and found.names == ("s2", "s0", "s1")
+    sizes = [own.columns.size for own in found.components]
+    assert sizes == [3, 4, 3] and [own.name for own in found.components] == ["s2", "s0", "s1"]
     assert [part.basis.kind for part in found.reward.parts] == ["Legendre", "Chebyshev", "Legendre"]
     states = np.random.default_rng(0).uniform(-1, 1, (3, 3))
     np.testing.assert_allclose(found.reward(states), sum(found.reward[f"s{c}"](states[:, c]) for c in range(3)))
     free = certirl.solve(PROBLEM, components=[[0], [1], [2]], discount=0.7, samples=3_000, rng=0)
-    assert "held-out" in free.choice and PROBLEM.true_margin(free.reward, discount=0.7) > 0
+    assert "held-out" in free.stats.choice and PROBLEM.true_margin(free.reward, discount=0.7) > 0
 
 
 def test_intervals_and_families_of_each_component_are_its_own():
@@ -283,7 +281,9 @@ def test_intervals_and_families_of_each_component_are_its_own():
     bases = [certirl.Legendre(7), certirl.Fourier(5)]
     found = certirl.solve(Mixed(), components={"heat": [0], "angle": [1]}, basis=bases, columns=3, discount=0.9, rng=0)
     assert found.status == "solved" and found.reward["heat"](9.0) > found.reward["heat"](1.0)
-    assert abs(found.minima[1]).max() < 0.2 * found.minima[0].min()  # the angle does not tell the actions apart
+    assert (
+        abs(found.contributions[1]).max() < 0.2 * found.contributions[0].min()
+    )  # the angle does not tell the actions apart
 
 
 def test_the_truth_of_a_factorised_problem_is_the_minimum_over_whole_states():

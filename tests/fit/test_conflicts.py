@@ -6,7 +6,7 @@ from scipy.optimize import linprog
 
 import certirl
 from certirl.data.transitions import pieces
-from certirl.fit.conflicts import Conflict
+from certirl.fit.witness import Witness
 from certirl.functions.bases import Legendre
 from certirl.functions.frame import frame
 from certirl.problems import Steps, Truth, comfort, random_polynomial
@@ -182,7 +182,7 @@ def test_experts_who_contradict_themselves_are_refuted(expert, k, samples):
         f"Certified infeasible with probability 0.95: no reward whose value lies in Legendre({k}) makes the expert "
         "strictly optimal farther than 0.05 from its switches"
     )
-    assert lines[3].startswith("  conflict: action ") and " rather than " in lines[3]
+    assert lines[3].startswith("  conflict: the advantages of action ") and " over " in lines[3]
     conflict = found.witness
     assert (conflict.taken == expert(conflict.states)).all() and (conflict.taken != conflict.actions).all()
     after, m = moved(ROOM.dynamics, k, conflict.states), np.arange(len(conflict))
@@ -246,7 +246,7 @@ class Still:
 
 def still_rows(solution, expert):
     """The rows outside the tube, from the dynamics themselves."""
-    states = solution.states[solution.profile >= 1]
+    states = solution.compared.states[solution.compared.target >= 1]
     after = np.array([solution.value.basis.values(Still().sample(states, a, None))[:, 1:] for a in range(3)])
     own = expert(states)
     gains = after[own, np.arange(len(states))] - after
@@ -263,12 +263,12 @@ def test_a_conflict_is_named_exactly_if_there_is_one(k):
         rows = still_rows(solution, expert)
         rows = rows[np.linalg.norm(rows, axis=1) > 1e-9]
         rows = rows / np.linalg.norm(rows, axis=1).max()
-        assert (solution.conflict is None) == (best_margin(rows) > 1e-6)
-        if solution.conflict is None:
+        assert (solution.witness is None) == (best_margin(rows) > 1e-6)
+        if solution.witness is None:
             continue
         found += 1
-        conflict = solution.conflict
-        assert conflict.seen and "seen without noise" in str(solution) and len(conflict) <= k + 1
+        conflict = solution.witness
+        assert conflict.noiseless and "observed without noise" in str(solution) and len(conflict) <= k + 1
         assert (conflict.taken == expert(conflict.states)).all() and conflict.weights.sum() == pytest.approx(1)
         after = [solution.value.basis.values(Still().sample(conflict.states, a, None)) for a in range(3)]
         m = np.arange(len(conflict))
@@ -279,11 +279,11 @@ def test_a_conflict_is_named_exactly_if_there_is_one(k):
 
 def test_it_is_told_kept_and_read_back(tmp_path):
     solution = certirl.solve(Still(), expert=HEAT_REST_HEAT, discount=0.9, basis=Legendre(3), samples=500, rng=0)
-    assert isinstance(solution.conflict, Conflict)
-    (line,) = [line for line in str(solution).splitlines() if line.startswith("  conflict ")]
-    assert "rather than" in line and "cancel out (weights in brackets), whatever V in Legendre(3)" in line
+    assert isinstance(solution.witness, Witness)
+    (line,) = [line for line in str(solution).splitlines() if line.startswith("  witness ")]
+    assert " over " in line and "cancel (weights in brackets), whatever V in Legendre(3)" in line
     back = certirl.load(solution.save(tmp_path / "still"))
-    assert str(back) == str(solution) and (back.conflict.states == solution.conflict.states).all()
+    assert str(back) == str(solution) and (back.witness.states == solution.witness.states).all()
 
 
 # In the one call
@@ -295,10 +295,12 @@ def test_solve_proves_that_no_reward_exists(tmp_path):
     assert found.status == "infeasible" and (found.certificate is None or not found.certificate.holds)
     text = str(found)
     assert text.startswith("Certified infeasible with probability 0.95:") and "none will do; the nearest" in text
-    assert "conflict: action" in text and len(found.conflict) >= 3
+    assert "  witness  the advantages of action" in text and len(found.witness) >= 3
     again = str(certirl.load(found.save(tmp_path / "none"))).splitlines()
     assert again[1:] == text.splitlines()[1:]
-    assert again[0].startswith("Claims to be certified infeasible with probability 0.95 (not verified: a file keeps no")
+    assert again[0].startswith(
+        "Claims to be certified infeasible with probability 0.95 (not verified: there is no check of refutations)"
+    )
     log = certirl.sample(ROOM.dynamics, basis=Legendre(13), samples=40_000, rng=1, design=True)
     from_log = certirl.solve(log, expert=HEAT_REST_HEAT, columns=13, **settings)
     assert from_log.status == "infeasible" and "with probability 0.95:" in str(from_log)
@@ -316,7 +318,7 @@ def test_solve_does_not_say_so_of_an_expert_who_can_be_explained():
 def test_without_a_tail_or_enough_data_solve_does_not_call_it_infeasible():
     settings = {"discount": 0.9, "basis": Legendre(3), "delta": 0.05, "rng": 0}
     undeclared = certirl.solve(ROOM.dynamics, expert=HEAT_REST_HEAT, max_samples=20_000, **settings)
-    assert undeclared.status != "infeasible" and undeclared.conflict is not None
-    assert "  absence  Not certified, but infeasible" in str(undeclared)
+    assert undeclared.status != "infeasible" and undeclared.witness is not None
+    assert "; estimated; Not certified, but infeasible" in str(undeclared)
     few = certirl.solve(ROOM.dynamics, expert=HEAT_REST_HEAT, max_samples=1_500, tail=ROOM.dynamics.tail, **settings)
-    assert few.status != "infeasible" and "  absence  Undetermined: with probability" in str(few)
+    assert few.status != "infeasible" and "; estimated; Undetermined: with probability" in str(few)

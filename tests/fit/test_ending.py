@@ -68,7 +68,7 @@ def test_planning_on_the_reward_does_not_run_into_the_end(grip, monkeypatch):
 @pytest.mark.parametrize("grip", [0.6, 5.0])
 def test_the_end_costs_more_than_the_error_of_the_reward_can_earn(grip):
     found = solved(grip)
-    enough = (2 * e - 1) * found.diagnostics.largest_residual / (1 - DISCOUNT)
+    enough = (2 * e - 1) * found.stats.largest_residual / (1 - DISCOUNT)
     states = np.linspace(-0.9, 0.9, 721)[:, None]
     moved = [Ridge(grip).sample(states, action, None) for action in range(3)]
     doomed = np.all([Ridge(grip).terminal(own) for own in moved], axis=0)
@@ -77,13 +77,13 @@ def test_the_end_costs_more_than_the_error_of_the_reward_can_earn(grip):
     assert (found.value(states) - found.reward(states))[doomed].min(initial=np.inf) > enough - slack
     ahead = np.max([found.value(own) for own in moved], axis=0)
     missed = found.reward(states) - (found.value(states) - DISCOUNT * ahead)
-    assert np.abs(missed[~doomed]).max() < 1.05 * found.diagnostics.largest_residual
+    assert np.abs(missed[~doomed]).max() < 1.05 * found.stats.largest_residual
 
 
 def test_it_says_what_was_chosen_and_keeps_saying_it(tmp_path):
     found = solved(0.6)
-    sentence = f"going on is worth at least {found.diagnostics.going_on:.3g} more than ending, by choice"
-    assert sentence in str(found) and found.planned_share.n < found.greedy_share.n
+    sentence = f"continuing is worth at least {found.stats.continuation:.3g} more than terminating, by choice"
+    assert sentence in str(found) and found.stats.planned_share.n < found.stats.greedy_share.n
     again = certirl.load(found.save(tmp_path / "found"))
     assert "not the simulator's own rule" in str(again)
     assert str(again.with_terminal(Ridge(0.6).terminal)) == str(found)
@@ -92,7 +92,7 @@ def test_it_says_what_was_chosen_and_keeps_saying_it(tmp_path):
 @pytest.mark.parametrize("grip", [0.6, 5.0])
 def test_an_expert_that_seeks_the_end_is_left_alone(grip):
     found = solved(grip, cells=200, expert=leave)
-    assert found.diagnostics.going_on is None and "going on" not in str(found)
+    assert found.stats.continuation is None and "continuing" not in str(found)
     assert surviving(grip, found.reward) == 0
 
 

@@ -83,14 +83,14 @@ def test_a_noisy_end_is_shunned_by_planning(monkeypatch):
     basis, simulator = certirl.Cells((8,)), Shaken(5.0)
     given = {"discount": DISCOUNT, "samples": 2000, "rng": 0, "reward_basis": basis}
     found = solve_policy.solve_policy(simulator, balance, **given)
-    assert found.diagnostics.going_on is not None and surviving(5.0, found.reward) == 1
+    assert found.stats.continuation is not None and surviving(5.0, found.reward) == 1
     monkeypatch.setattr(solve_policy, "shuns_the_end", lambda *_: False)
     assert surviving(5.0, solve_policy.solve_policy(simulator, balance, **given).reward) < 1
 
 
 def test_a_log_with_marks_is_enough_to_shun_its_end(log, tmp_path):
     found = solve_policy.solve_policy(log, balance, discount=DISCOUNT, reward_basis=certirl.Cells((8,)))
-    assert found.diagnostics.going_on is not None and "s[0] > 0.9" in str(found)
+    assert found.stats.continuation is not None and "s[0] > 0.9" in str(found)
     assert found.reward(0.95) == 0 and surviving(5.0, found.reward) == 1
     again = certirl.load(found.save(tmp_path / "found"))
     assert str(again) == str(found) and again.reward(0.95) == 0  # learned boxes are all there is, and a file keeps them
@@ -98,7 +98,7 @@ def test_a_log_with_marks_is_enough_to_shun_its_end(log, tmp_path):
 
 def test_a_log_of_an_expert_that_seeks_the_end_is_left_alone(log):
     found = certirl.solve(log, expert=leave, discount=0.9)
-    assert found.diagnostics.going_on is None and found.diagnostics.choices[0] > 10 * found.diagnostics.choices[1]
+    assert found.stats.continuation is None and found.stats.termination[0] > 10 * found.stats.termination[1]
 
 
 def test_good_and_bad_ends_are_told_apart():
@@ -106,8 +106,8 @@ def test_good_and_bad_ends_are_told_apart():
         return np.full(len(states), 2)  # off the ridge to the right, never to the left
 
     found = certirl.solve(Shaken(5.0), expert=right, discount=0.9, samples=2000, rng=0)
-    assert ending.Choices(*found.diagnostics.choices).mixed and found.diagnostics.going_on is None
-    assert "some ends are sought and others shunned" in str(found)
+    assert ending.Choices(*found.stats.termination).mixed and found.stats.continuation is None
+    assert "seeks some terminal states and avoids others" in str(found)
 
 
 def test_a_file_that_lost_the_terminal_states_refuses_to_guess(tmp_path):

@@ -6,7 +6,8 @@ from scipy.optimize import linprog, minimize
 
 import certirl
 from certirl.fit.program import LeastVariance, LinearProgram, least_norm
-from certirl.fit.recover import OBJECTIVES, Reason, cover_points
+from certirl.fit.recover import OBJECTIVES, cover_points
+from certirl.ground.status import Reason
 
 PROBLEM = certirl.problems.random_polynomial(seed=7)
 EXACT = certirl.bellman(PROBLEM.operators(certirl.Legendre(11)), discount=0.7)
@@ -86,7 +87,7 @@ def test_cover_is_the_papers_and_may_dip_between_its_points():
     assert at_points.min() >= 1 - 1e-7
     assert cover.margin < 1 < exact.reward.norm
     assert cover.reward.norm < exact.reward.norm
-    assert cover.margin <= 0 and cover.status == "undetermined" and cover.reason == Reason.COVER
+    assert cover.margin <= 0 and cover.status == "undetermined" and cover.finding == Reason.COVER.finding()
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -119,7 +120,7 @@ def test_an_action_equal_to_the_experts_is_a_conflict(rounding):
     twin = replace(operators, Z=operators.Z[[0, 1, 0]] + rounding * np.arange(3)[:, None, None])
     found = certirl.recover(certirl.bellman(twin, discount=0.7))
     assert found.status == "infeasible" and set(found.witness.actions) == {2}
-    assert "acts exactly like" in str(found.witness)
+    assert "has exactly the effect of action 0, which the expert takes" in str(found.witness)
 
 
 @pytest.mark.parametrize("objective", ["l1", "least-variance"])
@@ -127,7 +128,7 @@ def test_the_soft_form_explains_what_it_can(objective):
     problem = certirl.problems.unsolvable(seed=3)
     criterion = certirl.bellman(problem.operators(certirl.Legendre(7)), discount=0.7)
     found = certirl.recover(criterion, objective=objective, slack=1.0)
-    assert found.status == "undetermined" and found.reason == Reason.SOFT
+    assert found.status == "undetermined" and found.finding == Reason.SOFT.finding()
     assert found.slack.max() >= 1 - 1e-6  # of two opposite rows, one misses by at least the whole margin
     values = np.array(
         [
@@ -163,12 +164,12 @@ def test_a_diverging_series_is_refused():
     Z = operators.Z.copy()
     Z[0, 1:, 1:] = np.eye(4) * 1.2
     found = certirl.recover(certirl.bellman(replace(operators, Z=Z), discount=0.9))
-    assert found.status == "undetermined" and found.reason == Reason.DIVERGES
+    assert found.status == "undetermined" and found.finding == Reason.DIVERGES.finding()
 
 
 def test_rounds_that_run_out_are_said():
     found = certirl.recover(noisy(certirl.Legendre(25)), objective="l1", max_rounds=1)
-    assert found.status == "undetermined" and found.reason == Reason.ROUNDS
+    assert found.status == "undetermined" and found.finding == Reason.ROUNDS.finding()
 
 
 @pytest.mark.parametrize("seed", range(8))

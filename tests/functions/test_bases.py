@@ -5,7 +5,7 @@ import pytest
 
 from certirl import Chebyshev, Fourier, Legendre, product
 from certirl.functions.bases import FAMILIES, Basis
-from certirl.functions.boxes import from_spec, mesh
+from certirl.functions.boxes import mesh
 
 INTERVALS = [(-1.0, 1.0), (0.0, 3.0), (-200.0, -150.0)]
 SIZES = [1, 2, 5, 6, 11, 40]
@@ -109,10 +109,6 @@ def test_leading_functions_do_not_depend_on_the_size(basis):
     np.testing.assert_allclose(basis.resized(basis.size + 3).values(s)[:, : basis.size], basis.values(s), atol=1e-12)
 
 
-def test_spec_round_trip(basis):
-    assert from_spec(basis.spec()) == basis.on(basis.domain)
-
-
 def test_grid_holds_the_ends(basis):
     grid = basis.grid(9)
     assert len(grid) == 9 if basis.dimension == 1 else len(grid) >= 9
@@ -182,17 +178,11 @@ def test_a_coordinate_with_a_larger_factor_gets_more_functions():
         (lambda: Legendre(3).on(((0.0, 1.0), (0.0, 2.0))), r"certirl\.product"),
         (lambda: product(Legendre(3), Legendre(3)).values(np.zeros((4, 3))), r"shape \[n, 2\]"),
         (lambda: product(Legendre(3), Legendre(3)).derivative(np.zeros((4, 2)), 2), "axes 0 … 1"),
-        (lambda: from_spec({"kind": "product", "size": 3}), "unknown basis"),
     ],
 )
 def test_a_wrong_product_is_one_sentence(call, sentence):
     with pytest.raises((ValueError, TypeError), match=sentence):
         call()
-
-
-def test_an_unknown_family_is_refused():
-    with pytest.raises(ValueError, match="known kinds are Fourier, Legendre, Chebyshev, product"):
-        from_spec({"kind": "Wavelet", "size": 3, "domain": [[0, 1]]})
 
 
 def test_an_interval_is_a_box_with_one_coordinate(basis):

@@ -8,8 +8,9 @@ from scipy.optimize import linprog
 
 import certirl
 from certirl import Fourier, Legendre, problems, product
-from certirl.fit.recover import OBJECTIVES, Reason, cover_points
+from certirl.fit.recover import OBJECTIVES, cover_points
 from certirl.functions.boxes import mesh
+from certirl.ground.status import Reason
 from certirl.kernels.sums import StackedSums
 from sizes import sizes
 
@@ -97,7 +98,7 @@ def test_a_cover_holds_at_its_points_and_says_what_happens_between():
     found = certirl.recover(criterion, objective="l1", cover=0.9)
     values = criterion.margins(found.reward.coefficients) @ criterion.columns.values(cover_points(SMALL.domain, 0.9)).T
     assert values.min() >= 1 - 1e-7 and found.margin < 1
-    assert found.reason in (Reason.COVER, Reason.SOLVED)
+    assert found.finding in (Reason.COVER.finding(), Reason.SOLVED.finding())
     with pytest.raises(ValueError, match="diagonal"):
         certirl.recover(criterion, cover=5.0)
     with pytest.raises(ValueError, match="points, more than 1,000,000: leave cover out"):
@@ -107,7 +108,7 @@ def test_a_cover_holds_at_its_points_and_says_what_happens_between():
 def test_the_soft_form_has_a_cover_of_its_own():
     problem = problems.Mixed(WHIRL)
     found = certirl.recover(certirl.bellman(problem.operators(SMALL), discount=0.7), objective="l1", slack=1.0)
-    assert found.reason == Reason.SOFT and found.slack.max() >= 1 - 1e-6
+    assert found.finding == Reason.SOFT.finding() and found.slack.max() >= 1 - 1e-6
     assert 300 <= len(found.states) / 2 <= 500
 
 
@@ -128,15 +129,15 @@ def test_three_coordinates_and_a_log():
     basis = product(*[Legendre(5)] * 3)
     log = certirl.sample(problem, basis=basis, samples=4_000, rng=0, design=True)
     solution = certirl.solve(log, discount=0.8, basis=basis, columns=20)
-    assert solution.status == "solved" and solution.columns == 20
+    assert solution.status == "solved" and solution.columns.size == 20
     assert problem.true_margin(solution.reward, discount=0.8) > 0
     assert "s = " in str(solution) and "20 columns as asked" in str(solution)
 
 
 def test_without_a_basis_total_degree_is_chosen_by_held_out_data():
     solution = certirl.solve(WHIRL, discount=0.8, samples=4_000, rng=0)
-    assert solution.status == "solved" and "total degree" in solution.choice
-    assert solution.columns in solution.basis.complete_sizes()
+    assert solution.status == "solved" and "total degree" in solution.stats.choice
+    assert solution.columns.size in solution.basis.complete_sizes()
     assert WHIRL.true_margin(solution.reward, discount=0.8) > 0
 
 
@@ -162,7 +163,7 @@ def test_saving_and_loading_keep_everything(tmp_path):
     moments = certirl.measure(certirl.sample(WHIRL, basis=SMALL, samples=500, rng=0), basis=SMALL, columns=6)
     kept = certirl.data.moments.load(moments.save(tmp_path / "moments"))
     assert kept.rows == moments.rows and kept.columns == moments.columns
-    assert certirl.solve(kept, discount=0.8).columns == 6
+    assert certirl.solve(kept, discount=0.8).columns.size == 6
 
 
 def test_moments_of_fewer_functions_are_leading_blocks():

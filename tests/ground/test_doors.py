@@ -686,7 +686,7 @@ def test_numbers_of_transitions_that_differ_are_not_called_the_same():
     log = certirl.Transitions(states, actions, moved, domain=SIDE)
     asked = {"discount": 0.7, "basis": Legendre(3), "delta": 0.05, "rng": 0}
     assert "600 to 1,200 transitions for each of 2 actions" in str(certirl.solve(log, columns=2, **asked))
-    assert "600 to 1,200 transitions of each action" in str(certirl.solve(log, discount=0.7, expert=clean))
+    assert "600 to 1,200 transitions for each of 2 actions" in str(certirl.solve(log, discount=0.7, expert=clean))
     proofs = [certirl.certify(squares, log, discount=0.7, columns=Legendre(2), expert=expert) for expert in (0, clean)]
     for found in (*proofs, certirl.solve(log, expert=clean, columns=2, **asked).certificate):
         low, high = found.evidence.counts.min(), found.evidence.counts.max()
@@ -728,7 +728,7 @@ def test_an_expert_of_one_action_is_solved_with_values_of_0_in_terminal_states()
     constant = certirl.solve(Ending(), **PLAIN | {"expert": 1})
     same = certirl.solve(Ending(), **PLAIN | {"expert": lambda states: np.ones(len(states), int)})
     np.testing.assert_array_equal(constant.reward.coefficients, same.reward.coefficients)
-    assert constant.value(0.9) == 0.0 == constant.reward(0.9) and constant.ends is not None
+    assert constant.value(0.9) == 0.0 == constant.reward(0.9) and constant.stats.terminal is not None
     for name, value in {"objective": "l1", "form": "mean", "cover": 0.1, "columns": 3, "components": [[0]]}.items():
         with pytest.raises(ValueError, match=f"{name} is not for problems with terminal states"):
             certirl.solve(Ending(), **PLAIN | {"expert": 1, name: value})

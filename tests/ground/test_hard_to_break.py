@@ -152,7 +152,7 @@ def test_what_is_not_proved_in_several_coordinates_is_refused_in_words():
     many = certirl.Transitions(np.zeros((50, 4)), np.arange(50) % 2, np.zeros((50, 4)), domain=((-1, 1),) * 4)
     with pytest.raises(ValueError, match="3 coordinates at most"):
         certirl.solve(many, discount=0.7, delta=0.05)
-    with pytest.raises(ValueError, match="a refutation is for states of one coordinate"):
+    with pytest.raises(ValueError, match=r"certirl.product\(…\) takes one family for each coordinate"):
         certirl.refute(data, expert=0, basis=certirl.Legendre(5), delta=0.05)
 
 
@@ -212,7 +212,7 @@ def test_an_infeasible_solution_comes_back_with_its_witness(tmp_path):
 
     operators = certirl.problems.unsolvable(seed=1).operators(certirl.Legendre(7))
     criterion = certirl.bellman(operators, discount=0.7)
-    solution = build(operators, criterion, certirl.recover(criterion), choice="given")
+    solution = build([operators], [criterion], certirl.recover(criterion), choice="given")
     again = certirl.load(solution.save(tmp_path / "none.npz"))
     assert again.reward is None and str(again) == str(solution)
     np.testing.assert_array_equal(again.witness.weights, solution.witness.weights)
@@ -250,7 +250,7 @@ def test_pickles_are_never_opened(tmp_path):
 def test_a_missing_field_is_damage(solution, tmp_path):
     path = solution.save(tmp_path / "reward.npz")
     with np.load(path) as stored:
-        arrays = {name: stored[name] for name in stored.files if name != "curves"}
+        arrays = {name: stored[name] for name in stored.files if name != "compared.states"}
     np.savez(tmp_path / "less.npz", **arrays)
     with pytest.raises(ValueError, match="damaged"):
         certirl.load(tmp_path / "less.npz")

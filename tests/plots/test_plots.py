@@ -37,7 +37,7 @@ def test_without_a_reward_there_is_nothing_to_draw():
 
     operators = certirl.problems.unsolvable(seed=1).operators(certirl.Legendre(7))
     criterion = certirl.bellman(operators, discount=0.7)
-    nothing = build(operators, criterion, certirl.recover(criterion), choice="given")
+    nothing = build([operators], [criterion], certirl.recover(criterion), choice="given")
     with pytest.raises(ValueError, match="no margins to draw"):
         plots.margins(nothing)
 
@@ -53,7 +53,7 @@ def test_on_a_box_maps_are_drawn_with_the_worst_state_marked(tmp_path):
     axes = IN_A_BOX.plot(problem=BOX)
     for ax in axes:
         assert "s[0]" in ax.get_xlabel() and "s[1]" in ax.get_ylabel() and "s[2]" in ax.get_title()
-        np.testing.assert_array_equal(np.ravel(ax.lines[0].get_data()), IN_A_BOX.worst_state[:2])
+        np.testing.assert_array_equal(np.ravel(ax.lines[0].get_data()), IN_A_BOX.state[:2])
     assert len(axes[0].figure.axes) == 4  # two maps, two colour bars
     plt.close("all")
     IN_A_BOX.plot(path=tmp_path / "map.png")
@@ -65,7 +65,7 @@ def test_the_map_drawn_is_the_smallest_margin():
 
     ax = plots.margins(IN_A_BOX)
     values = ax.collections[0].get_array()
-    states = np.tile(IN_A_BOX.worst_state, (4, 1))
+    states = np.tile(IN_A_BOX.state, (4, 1))
     states[:, :2] = [[-1, -1], [1, -1], [-1, 1], [1, 1]]
     corners = np.asarray(values).reshape(101, 101)[[0, 0, -1, -1], [0, -1, 0, -1]]
     np.testing.assert_allclose(corners, IN_A_BOX.margins(states).min(axis=0))

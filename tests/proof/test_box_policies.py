@@ -18,7 +18,7 @@ from certirl.proof.certify_policies import SwitchingCase
 from certirl.proof.policy_bounds import Band, Bands, bands
 from certirl.proof.policy_evidence import PolicyEvidence, fit_policy_surrogate, gather
 from certirl.proof.tubes import read_tube
-from certirl.solver.additive import load
+from certirl.solver.solution import load
 from sizes import sizes
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))

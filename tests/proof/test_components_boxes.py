@@ -60,7 +60,7 @@ def test_a_component_of_two_coordinates_carries_what_the_other_cannot():
     problem = problems.independent(still, problems.whirl())
     found = certirl.solve(problem, components=GROUPS, discount=0.8, basis=BASES, columns=[3, 10], rng=0)
     assert found.status == "solved" and problem.true_margin(found.reward, discount=0.8) > 0.5
-    assert np.abs(found.minima[0]).max() < 0.02 < 0.9 < found.minima[1].min()
+    assert np.abs(found.contributions[0]).max() < 0.02 < 0.9 < found.contributions[1].min()
 
 
 def test_the_answer_is_the_sum_over_boxes_and_survives_a_file(tmp_path):
@@ -69,7 +69,7 @@ def test_the_answer_is_the_sum_over_boxes_and_survives_a_file(tmp_path):
     parts = found.reward["dial"](states[:, 0]) + found.reward["place"](states[:, 1:])
     np.testing.assert_allclose(found.reward(states), parts)
     assert found.margins(states).min() >= found.margin - 1e-9
-    at_worst = found.margins(found.worst_state[None])[:, 0].min()
+    at_worst = found.margins(found.state[None])[:, 0].min()
     assert at_worst == pytest.approx(found.margin, abs=1e-4)  # the margin is proved: a little below any value
     assert str(found.reward["place"].basis) == "Legendre(7) × Legendre(7) (total, 28 functions)"
     again = certirl.load(found.save(tmp_path / "sum"))
@@ -101,7 +101,7 @@ def test_large_components_are_solved_without_a_test_of_independence():
             return np.clip(0.5 * states + 0.2 * (1 - 2 * action) + 0.3 * rng.normal(size=states.shape), -1, 1)
 
     found = certirl.solve(Still(), components=[[0, 1, 2, 3]], discount=0.7, samples=2_000, columns=5, rng=0)
-    assert found.status == "solved" and "not tested" in found.independence
+    assert found.status == "solved" and "not tested" in found.stats.independence
 
 
 def test_the_truth_of_problems_side_by_side_is_the_minimum_over_whole_states():
@@ -160,4 +160,8 @@ def test_a_conflict_in_boxes_stays_undetermined_when_a_proof_is_asked_for():
     asked = {"components": [[0], [1, 2]], "discount": 0.7, "columns": [3, 6], "rng": 0}
     assert certirl.solve(Alike(), samples=2_000, **asked).status == "infeasible"
     found = certirl.solve(Alike(), delta=0.1, tail=0, max_samples=4_000, **asked)
-    assert found.status == "undetermined" and found.refutation is None and "cannot be told" in str(found)
+    assert (
+        found.status == "undetermined"
+        and found.refutation is None
+        and "  witness  the advantages of action 0 over " in str(found)
+    )

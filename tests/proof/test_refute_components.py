@@ -133,7 +133,9 @@ def test_solve_says_certified_infeasible_and_keeps_it(hopeless, tmp_path):
     assert "depends on its own state alone" in str(found) and "cancel" in str(found)
     again = str(certirl.load(found.save(tmp_path / "none"))).splitlines()
     assert again[1:] == str(found).splitlines()[1:]
-    assert again[0].startswith("Claims to be certified infeasible with probability 0.95 (not verified: a file keeps no")
+    assert again[0].startswith(
+        "Claims to be certified infeasible with probability 0.95 (not verified: there is no check"
+    )
     little = certirl.solve(hopeless, max_samples=4_000, rng=0, **asked)
     assert little.status == "undetermined" and "Certified" not in str(little)
 

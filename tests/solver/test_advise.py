@@ -7,7 +7,7 @@ import pytest
 
 import certirl
 from certirl.solver.advise import LADDER, Advice, Trial, _best_discount, _best_noise, advise
-from certirl.solver.policy_solution import Share
+from certirl.solver.solution import Share
 
 
 class Room:
@@ -45,7 +45,7 @@ def test_too_low_a_degree_is_seen_and_a_higher_one_recommended():
     assert five.basis.size == 5 and five.unexplained > 0.2 > 0.1 > nine.unexplained
     assert found.best.basis.size >= 9 and "left" in found.reasons[0] and found.best.certificate == "no density"
     solved = certirl.solve(found.simulator, expert=three_places, rng=1, **found.settings)
-    assert solved.diagnostics.unexplained < 0.1 and solved.value.basis.size == found.best.basis.size
+    assert solved.stats.unexplained < 0.1 and solved.value.basis.size == found.best.basis.size
 
 
 def test_fewest_functions_are_taken_where_more_gain_nothing(advice):
@@ -73,9 +73,9 @@ def test_it_is_a_table_with_a_mark_and_a_sentence(advice):
 def _trial(gamma, planned, residual=0.001):
     """A trial with numbers of our own."""
     solution = certirl.solve(Room(0.0), expert=comfort, discount=gamma, samples=200, rng=0)
-    told = replace(solution.diagnostics, residual=residual)
     share = None if planned is None else Share(planned, 1000)
-    return Trial(certirl.Legendre(5, (-1, 1)), 0.0, replace(solution, diagnostics=told, planned_share=share))
+    told = replace(solution.stats, residual=residual, planned_share=share)
+    return Trial(certirl.Legendre(5, (-1, 1)), 0.0, replace(solution, stats=told))
 
 
 def test_the_largest_discount_that_keeps_planning_right():

@@ -7,11 +7,11 @@ import pytest
 from test_solve_policy import Room, comfort
 
 import certirl
+import files
 from certirl.data.policy import as_policy
 from certirl.environments.planning import compare
-from certirl.fit.recover import Reason, findings_of
-from certirl.ground import archive
-from certirl.ground.status import Finding, weakest
+from certirl.fit.recover import findings_of
+from certirl.ground.status import Finding, Reason, weakest
 
 
 class Inventory:
@@ -41,7 +41,7 @@ def test_an_inventory_that_planning_on_the_reward_empties_is_not_validated(seed)
     found = certirl.solve(Inventory(), expert=orders, discount=0.95, rng=seed)
     plan = certirl.planning.plan(Inventory(), found.reward, discount=0.95)
     ordered = (plan(np.linspace(0, 5, 101)[:, None]) > 0).mean()
-    assert max(found.planned_regret, found.planned_loss) > 0.04
+    assert max(found.stats.planned_regret, found.stats.planned_loss) > 0.04
     if ordered < 0.5:  # seed 1, unless rounding decides otherwise: the plan hardly ever orders
         assert found.status == "undetermined" and "so that R does not explain it" in str(found).splitlines()[0]
     else:
@@ -50,7 +50,7 @@ def test_an_inventory_that_planning_on_the_reward_empties_is_not_validated(seed)
 
 def test_where_no_fresh_state_is_judged_nothing_is_validated():
     found = certirl.solve(Room(), expert=comfort, discount=0.9, margin=0.9, samples=1_000, rng=0)
-    assert found.outside_share.n == 0 and found.status == "undetermined"
+    assert found.stats.outside_share.n == 0 and found.status == "undetermined"
     assert "nothing was judged: choose a smaller margin" in str(found).splitlines()[0]
     with pytest.raises(ValueError, match=r"margin must be the half-width of a tube as a share of the box.*got 5"):
         certirl.solve(Room(), expert=comfort, discount=0.9, margin=5, samples=1_000, rng=0)
@@ -62,8 +62,8 @@ def test_functions_that_are_to_be_distrusted_are_not_validated():
             return np.sin(400 * states + 2 * action)
 
     found = certirl.solve(Wild(), expert=lambda s: (np.sin(400 * s[:, 0]) > 0).astype(int), discount=0.9, rng=0)
-    told = found.diagnostics
-    assert told.seen and told.model_error > 0.7 and "distrust" in str(found)
+    told = found.stats
+    assert told.noiseless and told.model_error > 0.7 and "distrust" in str(found)
     assert found.status in ("solved", "undetermined")
 
 
@@ -80,7 +80,7 @@ def test_acrobot_is_not_validated_and_distrusted_at_once():
     )
     expert = lambda s: np.where(s[:, 3] < 0, 0, 2)  # noqa: E731
     found = certirl.solve(simulator, expert=expert, discount=0.99, samples=1_000, rng=0)
-    assert found.diagnostics.model_error > 0.7 and found.status == "solved"
+    assert found.stats.model_error > 0.7 and found.status == "solved"
     assert "distrust them" in found.reason and "row by row" in found.reason
 
 
@@ -92,8 +92,11 @@ def test_planning_that_cannot_be_tried_is_said_and_not_claimed():
             return np.clip(0.9 * states + 0.1 * (2 * action - 1), -1, 1)
 
     found = certirl.solve(Five(), expert=lambda s: s.sum(axis=1) < 0, discount=0.5, samples=500, rng=0)
-    assert found.status in ("solved", "undetermined") and found.planned_loss is None
-    assert any("not tried: a grid serves up to 4 coordinates" in sentence for _, sentence in found.findings)
+    assert found.status in ("solved", "undetermined") and found.stats.planned_loss is None
+    assert any(
+        "not tried: a grid serves up to 4 coordinates" in sentence
+        for sentence in (finding.sentence for finding in found.findings)
+    )
     assert "planning on R alone: not tried" in str(found)
 
 
@@ -103,7 +106,10 @@ def test_a_log_is_planned_in_where_its_model_of_the_next_state_is_good():
     moved = np.clip(0.8 * states + 0.15 * (actions[:, None] - 1) + 0.002 * rng.standard_normal(states.shape), -1, 1)
     log = certirl.Transitions(states, actions, moved, domain=(-1, 1))
     found = certirl.solve(log, expert=comfort, discount=0.9)
-    assert found.planned_share.kind == "states of the log" and max(found.planned_regret, found.planned_loss) < 0.02
+    assert (
+        found.stats.planned_share.kind == "states of the log"
+        and max(found.stats.planned_regret, found.stats.planned_loss) < 0.02
+    )
     assert found.status == "solved" and "no fresh states" in found.reason  # a log alone is never validated
 
 
@@ -121,7 +127,7 @@ def test_what_planning_loses_is_measured_against_chance():
 
 
 def test_fresh_data_that_contradict_the_reward_leave_it_undetermined():
-    solved = SimpleNamespace(status="solved", reason=Reason.SOLVED, margin=1.0)
+    solved = SimpleNamespace(finding=Reason.SOLVED.finding(), margin=1.0)
     asked = {"asked": True, "several": False}
     for estimated, holds, status in ((-0.1, False, "undetermined"), (0.2, False, "solved"), (0.9, True, "certified")):
         proof = SimpleNamespace(estimated=estimated, holds=holds, missing="more samples are needed")
@@ -132,11 +138,12 @@ def test_fresh_data_that_contradict_the_reward_leave_it_undetermined():
 def test_a_file_cannot_claim_more_than_its_findings(tmp_path):
     found = certirl.solve(Inventory(), expert=orders, discount=0.95, samples=300, rng=0)
     assert found.status != "validated" and str(certirl.load(found.save(tmp_path / "own"))).startswith(str(found)[:8])
-    kind, header, arrays = archive.read(tmp_path / "own.npz")
-    words = {name: value for name, value in header.items() if name not in ("format", "version", "kind")}
-    changed = archive.write(tmp_path / "changed", kind, words | {"status": "validated"}, arrays)
-    with pytest.raises(ValueError, match="the status is 'validated', and the findings allow"):
-        certirl.load(changed)
+    record, arrays = files.parts(tmp_path / "own.npz")
+    assert "status" not in record  # it follows from the findings whenever it is asked for
+    for finding in record["findings"]:
+        finding["status"] = "proved"
+    with pytest.raises(ValueError, match="a status must be one of undetermined, infeasible, solved"):
+        certirl.load(files.write(tmp_path / "changed.npz", record, arrays))
 
 
 def test_a_margin_is_an_estimate_minus_its_losses():

@@ -47,7 +47,7 @@ class Problem:
     def of(cls, header: dict[str, Any]) -> Problem:
         """Read it."""
         actions, expert = records.whole(header, "n_actions", 2), records.whole(header, "expert")
-        discount, status = records.number(header, "discount"), records.text(header, "status")
+        discount, status = records.number(header, "discount"), records.status_of(header)
         if not expert < actions:
             raise DamagedError(f"expert should be one of {actions} actions, got {expert}")
         if not 0 < discount < 1:
@@ -362,13 +362,16 @@ def _contradictions(r: Record) -> list[str]:
 def derive(header: dict[str, Any], arrays: dict[str, Any]) -> Finding:
     """What follows for the certificate of one reward."""
     words, problem = records.entry(header, "certificate"), Problem.of(header)
-    claim, basis = Claim.of(words), records.functions(header, "basis")
-    sums = {name[12:]: x for name, x in arrays.items() if name.startswith("certificate_")}
-    reward = records.exact(arrays, "reward", (basis.size,))
-    record, wrong = Ground(words, sums, claim.spending, claim.tail, basis, reward).record(problem)
+    claim, basis = Claim.of(words), records.functions(records.entry(header, "reward"), "basis")
+    fields, sums = records.grounds(words, arrays, "certificate")
+    reward = records.exact(arrays, "reward.coefficients", (basis.size,))
+    record, wrong = Ground(fields, sums, claim.spending, claim.tail, basis, reward).record(problem)
     wrong += claim.contradictions(record.counts, record.first, record.second) + _status(problem, claim)
-    if records.whole(header, "columns") != record.size:
-        wrong.append(f"the certificate has {record.size} columns, the solution {header['columns']}")
+    (component,) = _estimates(header, 1)
+    if (columns := records.functions(component, "columns")) != record.columns:
+        wrong.append(f"the certificate has the columns {record.columns}, the solution {columns}")
+    if (own := records.functions(component, "basis")) != basis:
+        wrong.append(f"the reward has the functions {basis} on {basis.domain}, the solution {own} on {own.domain}")
     if records.whole(words, "level") != LEVEL:
         wrong.append(f"level {words['level']} is not what was derived: {LEVEL}")
     about = Finding(wrong, lines=_about(problem, basis.domain, claim, record.counts, paired=record.paired))
@@ -383,32 +386,32 @@ def derive(header: dict[str, Any], arrays: dict[str, Any]) -> Finding:
         return about
     _conclude(about, problem, claim, [own.parts for own in bounds], f"at every state of {basis.domain}")
     if claim.holds:
-        about.wrong += _place(bounds, words, sums, record, claim)
+        about.wrong += _place(bounds, words, records.below(arrays, "certificate"), record, claim)
     return about
 
 
 def derive_sum(header: dict[str, Any], arrays: dict[str, Any]) -> Finding:
     """What follows for the certificate of a sum: bounds of the components add up, rival by rival."""
     words, problem = records.entry(header, "certificate"), Problem.of(header)
-    claim, names, bases, sizes = Claim.of(words), *_components(header)
-    rewards = [records.exact(arrays, f"reward_{j}", (basis.size,)) for j, basis in enumerate(bases)]
-    told = {records.whole(own, "component"): own for own in records.listed(words, "components")}
-    if len(told) != len(words["components"]) or not told or max(told) >= len(bases):
+    claim, names, bases, columns = Claim.of(words), *_components(header)
+    rewards = [records.exact(arrays, f"reward.parts.{j}.coefficients", (basis.size,)) for j, basis in enumerate(bases)]
+    listed = records.listed(words, "grounds")
+    told = {records.whole(own, "component"): (i, own) for i, own in enumerate(listed)}
+    if len(told) != len(listed) or not told or max(told) >= len(bases):
         raise ImpossibleError("the bounds are not those of different components")
     wrong, found = _status(problem, claim), {}
     if any(any(reward) for j, reward in enumerate(rewards) if j not in told):
         wrong.append("a component with a reward has no bound")
-    for j, own in told.items():
-        start = f"certificate_{j}_"
-        sums = {name[len(start) :]: x for name, x in arrays.items() if name.startswith(start)}
+    for j, (i, own) in told.items():
+        fields, sums = records.grounds(own, arrays, f"certificate.grounds.{i}")
         spending, tail = records.named_numbers(own, "spending"), records.tail_of(own)
-        found[j], problems = Ground(own, sums, spending, tail, bases[j], rewards[j]).record(problem)
+        found[j], problems = Ground(fields, sums, spending, tail, bases[j], rewards[j]).record(problem)
         if (tail is None) != (claim.tail is None) or (tail or 0) > (claim.tail or 0):
             problems.append("its tail is not what is claimed of all")
-        if sizes[j] != found[j].size:
-            problems.append(f"the certificate has {found[j].size} columns, the solution {sizes[j]}")
+        if columns[j] != found[j].columns:
+            problems.append(f"the certificate has the columns {found[j].columns}, the solution {columns[j]}")
         wrong += [f"component {names[j]}: {text}" for text in problems]
-    parts = [x for own in told.values() for x in records.named_numbers(own, "spending").values()]
+    parts = [x for _, own in told.values() for x in records.named_numbers(own, "spending").values()]
     others = sum((x for name, x in claim.spending.items() if not name.endswith("evenly)")), Fraction(0))
     if sum(parts) + others > claim.delta * (1 + TIGHT):
         wrong.append("the components spend more of δ than they were given")
@@ -435,24 +438,36 @@ def derive_sum(header: dict[str, Any], arrays: dict[str, Any]) -> Finding:
     _conclude(about, problem, claim, total, f"at every state of {where}")
     if claim.holds:
         about.wrong += _worst(dict(zip(problem.rivals, total, strict=True)), records.whole(words, "worst_action"))
-        about.wrong += _shown(records.exact(arrays, "certificate_bounds", (len(bases), len(problem.rivals))), bounds)
+        about.wrong += _shown(records.exact(arrays, "certificate.bounds", (len(bases), len(problem.rivals))), bounds)
     return about
 
 
-def _components(header: dict[str, Any]) -> tuple[list[str], list[Functions], list[int]]:
-    """Names, functions and numbers of columns of all components, which hold every coordinate once."""
+def _estimates(header: dict[str, Any], count: int) -> list[Any]:
+    """What the solution says of its components."""
+    found = records.listed(header, "components")
+    if len(found) != count:
+        raise ImpossibleError(f"the solution has {len(found)} components, its reward {count}")
+    return found
+
+
+def _components(header: dict[str, Any]) -> tuple[list[str], list[Functions], list[Functions]]:
+    """Names, functions and columns of all components, which hold every coordinate once."""
     reward = records.entry(header, "reward")
-    names, bases = records.listed(reward, "names"), records.listed(reward, "bases")
+    names = records.listed(reward, "names")
+    bases = [records.functions(part, "basis") for part in records.listed(reward, "parts")]
     groups = [records.listed({"coordinates": own}, "coordinates") for own in records.listed(reward, "coordinates")]
     coordinates = [records.whole({"a coordinate": c}, "a coordinate") for own in groups for c in own]
-    sizes = [records.whole({"columns": size}, "columns") for size in records.listed(header, "columns")]
-    if not len(names) == len(bases) == len(groups) == len(sizes) or not all(isinstance(name, str) for name in names):
-        raise DamagedError("names, bases, coordinates and columns should be those of the same components")
+    if not len(names) == len(bases) == len(groups) or not all(isinstance(name, str) for name in names):
+        raise DamagedError("names, bases and coordinates should be those of the same components")
     if sorted(coordinates) != list(range(len(coordinates))) or any(len(own) != 1 for own in groups):
         raise ImpossibleError("the components do not hold every coordinate once, one each")
-    if records.listed(header, "names") != names or len(set(names)) != len(names):
+    estimates = _estimates(header, len(names))
+    told = [(records.entry(own, "name"), records.entry(own, "coordinates")) for own in estimates]
+    if told != list(zip(names, groups, strict=True)) or len(set(names)) != len(names):
         raise ImpossibleError("the components of the solution are not those of its reward")
-    return names, [records.functions({"basis": own}, "basis") for own in bases], sizes
+    if [records.functions(own, "basis") for own in estimates] != bases:
+        raise ImpossibleError("the functions of the solution are not those of its reward")
+    return names, bases, [records.functions(own, "columns") for own in estimates]
 
 
 def _status(problem: Problem, claim: Claim) -> list[str]:

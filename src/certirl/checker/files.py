@@ -14,13 +14,12 @@ from typing import Any
 
 from certirl.checker import actions as check_actions
 from certirl.checker import policies as check_policies
-from certirl.checker.records import DamagedError, Finding, ImpossibleError, entry, flag, read
+from certirl.checker.records import DamagedError, Finding, ImpossibleError, entry, flag, read, status_of
 
 DERIVATIONS = {
-    "solution": check_actions.derive,
-    "additive solution": check_actions.derive_sum,
-    check_policies.CERTIFICATE: check_policies.derive,
-    check_policies.SOLUTION: check_policies.derive,
+    "Certificate": check_actions.derive,
+    "AdditiveCertificate": check_actions.derive_sum,
+    "PolicyCertificate": check_policies.derive,
 }
 _BEYOND = (KeyError, TypeError, ValueError, OverflowError, AttributeError, IndexError)  # of files no one wrote
 
@@ -61,16 +60,23 @@ def check(path: str | os.PathLike[str]) -> Verdict:
     Args:
         path: a file written by ``save`` of a solution or of a certificate.
     """
-    header, arrays = read(path)
-    words = header if header.get("kind") == check_policies.CERTIFICATE else header.get("certificate")
+    record, arrays = read(path)
+    alone = record.get("type") in DERIVATIONS
+    words = record if alone else record.get("certificate")
+    try:
+        certified = not alone and record.get("type") == "Solution" and status_of(record) == "certified"
+    except DamagedError as problem:
+        raise ValueError(f"{path} is damaged: {problem}") from None
     if words is None:
-        return _without_certificate(header)
-    if (derive := DERIVATIONS.get(header.get("kind", ""))) is None:
-        raise ValueError(f"{path} holds a certirl {header.get('kind')!r:.60}, which has no certificate to check")
-    if '"product"' in json.dumps(words):
+        return _without_certificate(record, certified=certified)
+    if not isinstance(words, dict):
+        raise ValueError(f"{path} is damaged: certificate should be fields by name, got {words!r:.60}")
+    if (derive := DERIVATIONS.get(str(words.get("type")))) is None:
+        raise ValueError(f"{path} holds a certirl {record.get('type')!r:.60}, which has no certificate to check")
+    if '"ProductBasis"' in json.dumps(words):
         raise ValueError(f"{path} certifies a box of states: certirl check derives certificates of one coordinate only")
     try:
-        holds, claimed, finding = flag(words, "holds"), float(entry(words, "margin")), _derived(derive, header, arrays)
+        holds, claimed, finding = flag(words, "holds"), float(entry(words, "margin")), _derived(derive, record, arrays)
     except DamagedError as problem:
         raise ValueError(f"{path} is damaged: {problem}") from None
     except _BEYOND as problem:
@@ -79,26 +85,25 @@ def check(path: str | os.PathLike[str]) -> Verdict:
     margin = -math.inf if finding.margin is None else math.nextafter(float(finding.margin), -math.inf)
     if not holds and not reasons:
         reasons = ["no tail was declared" if words["tail"] is None else "the margin is not positive"]
-    certified = header.get("status") == "certified"
     verdict = "nothing claimed" if not holds and not certified else "refuted" if reasons else "confirmed"
     statement = finding.statement if verdict == "confirmed" else ""
     return Verdict(verdict, statement, margin, claimed, tuple(reasons), tuple(finding.lines), tuple(finding.trusted))
 
 
-def _derived(derive: Any, header: dict[str, Any], arrays: dict[str, Any]) -> Finding:
+def _derived(derive: Any, record: dict[str, Any], arrays: dict[str, Any]) -> Finding:
     try:
-        found: Finding = derive(header, arrays)
+        found: Finding = derive(record, arrays)
     except ImpossibleError as problem:
         return Finding([str(problem)])
     return found
 
 
-def _without_certificate(header: dict[str, Any]) -> Verdict:
-    if header.get("status") == "certified":
+def _without_certificate(record: dict[str, Any], *, certified: bool) -> Verdict:
+    if certified:
         reason = "the file says that it is certified, and holds no certificate"
         return Verdict("refuted", "", math.nan, math.nan, (reason,))
     reason = "the file holds no certificate"
-    if header.get("refutation"):
+    if record.get("refutation"):
         reason += "; what it says about the absence of a reward cannot be checked, since it keeps no sums of that"
     return Verdict("nothing claimed", "", math.nan, math.nan, (reason,))
 

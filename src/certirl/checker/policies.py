@@ -38,20 +38,22 @@ from certirl.checker.records import (
 )
 from certirl.checker.tubes import Expert, Tents, Tube
 
-CERTIFICATE, SOLUTION = "policy certificate", "policy solution"  # kinds of files
-CELLS, AROUND = "cells", "cells on a circle"  # piecewise linear rewards
+CELLS, AROUND = "Cells", "cells on a circle"  # piecewise linear rewards
 _NAMED = 4  # switches that are listed
 
 
 def derive(header: dict[str, Any], arrays: dict[str, Any]) -> Finding:
     """What follows for a certificate, alone in its file or in that of a solution."""
-    words, own, alone = header, arrays, header["kind"] == CERTIFICATE
-    if not alone:
-        words = records.entry(header, "certificate")
-        own = {name[12:]: x for name, x in arrays.items() if name.startswith("certificate_")}
-    claim, columns = Claim.of(words), records.functions(words, "columns")
-    numbers = _record(words, own, claim, columns)
-    expert, tents = _expert(own, columns, numbers.actions)
+    alone = header["type"] != "Solution"
+    words = header if alone else records.entry(header, "certificate")
+    inner = arrays if alone else records.below(arrays, "certificate")
+    fields, own = records.grounds(words, inner, "")
+    claim, columns = Claim.of(words), records.functions(fields, "columns")
+    numbers = _record(fields, own, claim, columns)
+    expert, tents = _expert(own | records.below(inner, "lookup"), columns, numbers.actions)
+    (low, high) = records.interval(records.entry(records.entry(words, "lookup"), "domain"))
+    if (low, high) != (columns.low, columns.high):
+        raise ImpossibleError(f"the expert lives on [{float(low):g}, {float(high):g}], the columns on {columns.domain}")
     allowed = records.number(words, "allowed")
     wrong = claim.contradictions(numbers.counts, numbers.first, numbers.second, numbers.rest)
     wrong += _contradictions(numbers, expert, tents) + _other_drop(numbers, expert, columns)
@@ -181,14 +183,15 @@ def _same_places(expert: Expert, tents: Tents) -> bool:
 
 def _of_solution(header: dict[str, Any], claim: Claim, r: Record) -> list[str]:
     """Where a solution is about something else than its certificate."""
-    wrong, status = [], records.text(header, "status")
+    wrong, status = [], records.status_of(header)
     if claim.holds != (status == "certified"):
         wrong.append(f"the solution says {status!r:.60}, its certificate {'holds' if claim.holds else 'does not hold'}")
     if records.number(header, "discount") != r.discount:
         wrong.append(f"the certificate has discount {float(r.discount):g}, the solution {header['discount']:g}")
     if records.whole(header, "n_actions") != r.actions:
         wrong.append(f"the certificate has {r.actions} actions, the solution {header['n_actions']}")
-    if records.flag(header, "zero_at_ends") or "ends" in header:
+    terminal = records.entry(records.entry(header, "stats"), "terminal")
+    if records.flag(records.entry(header, "reward"), "zero_at_ends") or terminal is not None:
         wrong.append("the solution has terminal states, and no certificate is for problems with any")
     return wrong
 
@@ -203,16 +206,17 @@ class _Reward:
     @classmethod
     def of(cls, header: dict[str, Any], arrays: dict[str, Any], unit: Fraction) -> _Reward:
         """Read it."""
-        spec = records.entry(header, "reward_basis")
-        if isinstance(spec, dict) and spec.get("kind") == CELLS:
+        reward = records.entry(header, "reward")
+        spec = records.entry(reward, "basis")
+        if isinstance(spec, dict) and spec.get("type") == CELLS:
             counts = [records.whole({"counts": n}, "counts", 2) for n in records.listed(spec, "counts")]
             if len(counts) != 1:
                 raise DamagedError(f"counts should be one number, got {counts}")
             around = bool(records.listed(spec, "periodic"))
-            basis = Functions(AROUND if around else CELLS, counts[0], *records.interval(spec))
+            basis = Functions(AROUND if around else CELLS, counts[0], *records.interval(records.entry(spec, "box")))
         else:
-            basis = records.functions(header, "reward_basis")
-        return cls(basis, records.scaled(records.exact(arrays, "reward", (basis.size,)), 1 / unit))
+            basis = records.functions(reward, "basis")
+        return cls(basis, records.scaled(records.exact(arrays, "reward.coefficients", (basis.size,)), 1 / unit))
 
     @property
     def linear(self) -> bool:

@@ -22,6 +22,8 @@ from certirl.checker import rational
 
 EVENTS = 3  # of probability e^−L each: the second moment, above, below
 FAMILIES = ("Legendre", "Chebyshev", "Fourier")
+VERSION = 2  # of the files
+STATUSES = ("undetermined", "infeasible", "solved", "validated", "certified")  # from the weakest to the strongest
 # Files hold results of floating-point arithmetic. Nothing below is absolute: each is a share of what is compared.
 # Solves with a Gram matrix of condition 1e8 or less, all that a certificate may rest on, lose a share of 1e-8.
 RELATIVE = Fraction(1, 10**6)  # of all parts of a margin together, or of another derived number
@@ -53,9 +55,36 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
         header = json.loads(str(arrays.pop("header")))
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, AttributeError):
         raise ValueError(f"{source} is not a certirl file, or it is damaged or cut short") from None
-    if not isinstance(header, dict) or header.get("format") != "certirl" or header.get("version") != 1:
-        raise ValueError(f"{source} is not a certirl file of version 1")
-    return header, arrays
+    if not isinstance(header, dict) or header.get("format") != "certirl" or header.get("version") != VERSION:
+        raise ValueError(f"{source} is not a certirl file of version {VERSION}")
+    if not isinstance(header.get("record"), dict):
+        raise ValueError(f"{source} is damaged: it holds no record")
+    return header["record"], arrays
+
+
+def below(arrays: dict[str, Any], place: str) -> dict[str, Any]:
+    """The arrays of a record within another, by the names of its fields."""
+    start = f"{place}."
+    return {name[len(start) :]: array for name, array in arrays.items() if name.startswith(start)}
+
+
+def grounds(words: Any, arrays: dict[str, Any], place: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a bound rests on, surrogate and evidence together: fields of the header, and arrays."""
+    found, names = dict[str, Any](), ("surrogate", "evidence")
+    for name in names:
+        if not isinstance(fields := entry(words, name), dict):
+            raise DamagedError(f"{name} should be fields by name, got {fields!r:.60}")
+        found |= fields
+    start = f"{place}." if place else ""
+    return found, below(arrays, f"{start}surrogate") | below(arrays, f"{start}evidence")
+
+
+def status_of(record: Any) -> str:
+    """The status of a solution: the weakest of its findings."""
+    found = [text(finding, "status") for finding in listed(record, "findings")]
+    if not found or not set(found) <= set(STATUSES):
+        raise DamagedError(f"findings should have statuses among {', '.join(STATUSES)}, got {found!r:.60}")
+    return min(found, key=STATUSES.index)
 
 
 def entry(words: Any, name: str) -> Any:
@@ -180,16 +209,15 @@ class Functions(NamedTuple):
 def functions(words: Any, name: str) -> Functions:
     """The functions that a header names."""
     spec = entry(words, name)
-    kind, size, (low, high) = text(spec, "kind"), whole(spec, "size", 1), interval(spec)
+    kind, size, (low, high) = text(spec, "type"), whole(spec, "size", 1), interval([entry(spec, "interval")])
     if kind not in FAMILIES:
         raise DamagedError(f"{name} names the unknown functions {kind!r:.60}")
     return Functions(kind, size, low, high)
 
 
-def interval(spec: Any) -> tuple[Fraction, Fraction]:
+def interval(pairs: Any) -> tuple[Fraction, Fraction]:
     """The ends of the one interval of a domain."""
-    pairs = listed(spec, "domain")
-    if len(pairs) != 1 or not isinstance(pairs[0], list) or len(pairs[0]) != 2:
+    if not isinstance(pairs, list) or len(pairs) != 1 or not isinstance(pairs[0], list) or len(pairs[0]) != 2:
         raise DamagedError(f"domain should be one pair of ends, got {pairs!r:.60}")
     low, high = (number({"an end of the domain": end}, "an end of the domain") for end in pairs[0])
     if not low < high:

@@ -24,7 +24,7 @@ from certirl.ground import archive, doors
 from certirl.ground import interrupts as _interrupts
 from certirl.ground.work import place
 from certirl.problems import random_polynomial
-from certirl.solver import additive
+from certirl.solver.solution import load
 from certirl.solver.solve import solve
 
 _EXAMPLES = """first steps:
@@ -190,10 +190,9 @@ def solve_file(options: argparse.Namespace) -> int:
 def show(options: argparse.Namespace) -> int:
     """Print, and perhaps draw, whatever certirl saved."""
     _check_outputs(options, [options.file])
-    kind = archive.read(options.file)[0]
-    record: Any = moments.load(options.file) if kind == "moments" else additive.load(options.file)
+    record: Any = load(options.file)
     if options.plot and not hasattr(record, "plot"):
-        raise ValueError(f"there is no picture of {kind}: leave --plot out")
+        raise ValueError(f"there is no picture of {type(record).__name__}: leave --plot out")
     _deliver(record, options, [record], draw=lambda path: record.plot(path=path))
     return 0
 

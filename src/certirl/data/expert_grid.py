@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from certirl.data.policy import Policy
 from certirl.functions.boxes import mesh
 from certirl.functions.cells import Cells
+from certirl.ground import archive
 from certirl.ground.domain import Array, Domain, describe
 from certirl.ground.doors import some_rows
 
@@ -20,6 +21,7 @@ CELLS_ALONG = {1: 4000, 2: 400, 3: 60}  # cells along each coordinate, by the nu
 _ALIKE = 0.01  # share of the answers that may differ in a second call, at ties decided by rounding
 
 
+@archive.record
 @dataclass(frozen=True, eq=False)
 class ExpertGrid:
     """The expert's actions at the corners of the cells of a box.

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from certirl.data.simulator import CHUNK
 from certirl.data.transitions import Chunk, Piece, TensorTransitions, Transitions, chunks_of, pieces
 from certirl.functions.bases import Basis, as_basis
-from certirl.functions.boxes import from_spec
 from certirl.ground import archive
 from certirl.ground.domain import Array, describe, freeze
 from certirl.ground.doors import as_array, as_count, as_flag, setting, shown
@@ -29,6 +28,7 @@ LITTLE = 8_000_000
 _SUMS = ("counts", "gram", "cross", "outer")
 
 
+@archive.record
 class Source(NamedTuple):
     """A file that went into moments.
 
@@ -46,6 +46,7 @@ class Source(NamedTuple):
         return f"{self.name}, {self.rows:,} rows"
 
 
+@archive.record
 @dataclass(frozen=True, eq=False)
 class Moments:
     """Sums over the transitions of each action, with y_a = φ(s') in the row basis and x = φ(s) in the column basis.
@@ -140,32 +141,24 @@ class Moments:
         )
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write everything to an npz file (suffix added if missing); `certirl.data.moments.load` reads it back."""
-        header = {
-            "rows": self.rows.spec(),
-            "columns": self.columns.size,
-            "paired": self.paired,
-            "transitions": int(self.counts.sum()),
-            "sources": [list(source) for source in self.sources],
-        }
-        return archive.write(path, "moments", header, {name: getattr(self, name) for name in _SUMS})
+        """Write everything to an npz file (suffix added if missing); `certirl.load` reads it back."""
+        return archive.save(self, path)
+
+    def as_read(self, file: str) -> Moments:
+        """Refuse columns of another family than the rows, and counts that are not those of the files."""
+        if self.columns != self.rows.resized(self.columns.size):
+            raise ValueError(f"columns must be the first of {self.rows}, got {self.columns}")
+        if self.sources and sum(source.rows for source in self.sources) > self.counts.sum():
+            raise ValueError("its counts do not add up")
+        return self
 
 
 def load(path: str | os.PathLike[str]) -> Moments:
-    """Read the moments that `Moments.save` wrote."""
-    kind, header, arrays = archive.read(path)
-    if kind != "moments":
-        raise ValueError(f"{path} holds a certirl {kind}, not moments")
-    try:
-        rows = from_spec(header["rows"])
-        columns, sums = rows.resized(header["columns"]), [arrays[name] for name in _SUMS]
-        sources = tuple(Source(str(name), int(count), str(mark)) for name, count, mark in header["sources"])
-        found = Moments(rows, columns, sums[0], sums[1], sums[2], sums[3], header["paired"], sources)
-        if int(found.counts.sum()) != header["transitions"]:
-            raise ValueError("its counts do not add up")
-        return found
-    except (KeyError, TypeError, ValueError) as problem:
-        raise ValueError(f"{path} is damaged: a field is missing or wrong ({problem})") from None
+    """Read moments; a file of certirl that holds something else is refused."""
+    found = archive.load(path)
+    if not isinstance(found, Moments):
+        raise ValueError(f"{path} holds a certirl {type(found).__name__}, not moments")
+    return found
 
 
 def total(parts: Iterable[Moments]) -> Moments:

@@ -8,11 +8,15 @@ keep them and a person can read them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from certirl.ground import archive
+from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, as_rows, freeze
+from certirl.ground.doors import as_count, as_number
 
 FEWEST = 5  # states on either side of a split
 DEEPEST = 10  # splits one below the other
@@ -20,6 +24,7 @@ TRUSTED = 0.05  # of the ended states that boxes may miss, or of the others that
 MOST_WORDS = 6  # boxes that are read out
 
 
+@archive.record
 @dataclass(frozen=True, eq=False)
 class Ends:
     """Boxes of terminal states; called with states ``[n, d]`` it says which lie in one of them ``[n]``.
@@ -31,13 +36,20 @@ class Ends:
         n: states that it was learned from.
     """
 
-    boxes: Array
+    boxes: Annotated[Array, Shape("b 2 d", infinite=True)]
     missed: float
     mistaken: float
     n: int
 
     def __post_init__(self) -> None:
         freeze(self)
+
+    def as_read(self, file: str) -> Ends:
+        """Refuse shares and counts that are none."""
+        for share in (self.missed, self.mistaken):
+            as_number(share, "a share of terminal states", least=0, most=1)
+        as_count(self.n, "the states that terminal ones were learned from")
+        return self
 
     @property
     def trusted(self) -> bool:

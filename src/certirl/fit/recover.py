@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -12,14 +11,14 @@ from numpy.typing import NDArray
 
 from certirl.fit import program
 from certirl.fit.bellman import Bellman
-from certirl.fit.decompose import AdditiveWitness, Conflict
+from certirl.fit.witness import Witness
 from certirl.functions.boxes import mesh
 from certirl.functions.components import AdditiveReward, Component
-from certirl.functions.extrema import first_of_least, local_minima, minimum, ranked
+from certirl.functions.extrema import first_of_least, local_minima, minimum
 from certirl.functions.reward import Reward
 from certirl.ground.domain import Array, Domain, freeze
 from certirl.ground.doors import as_count, as_number, setting, shown
-from certirl.ground.status import Claim, Finding
+from certirl.ground.status import Claim, Finding, Reason
 
 OBJECTIVES = ("least-variance", "l1", "max-margin")
 MOST_POINTS = 1_000_000  # of a cover
@@ -28,105 +27,39 @@ NEGLIGIBLE = 1e-9  # share of the largest margins below which a component gets n
 SAME_DIGITS = 1e-12  # of the operators: a smaller difference of two actions is rounding
 
 
-class Reason(StrEnum):
-    """Why a program ended as it did: what happened, what it usually means, what to change."""
-
-    SOLVED = "the expert is strictly optimal under these operators"
-    SOFT = "the expert is explained up to the slack shown; where slack is used it is not optimal under this reward"
-    COVER = (
-        "the margin is 1 at the cover points but falls to zero or below between them: the cover is too coarse; "
-        "leave cover out to solve on the whole domain"
-    )
-    CONFLICT_IN_DOUBT = (
-        "the estimated constraints contradict each other, but not beyond the sampling error: neither a reward nor its "
-        "absence is proved; allow more samples"
-    )
-    CONFLICT_WITHOUT_TAIL = (
-        "the estimated constraints contradict each other beyond the sampling error, but no tail was declared: neither "
-        "a reward nor its absence is proved; declare a tail"
-    )
-    CONFLICT_WITHOUT_DATA = (
-        "the estimated constraints of the last round contradict each other, and too few transitions were left to prove "
-        "it: neither a reward nor its absence is proved; allow more samples"
-    )
-    CONFLICT_ON_A_BOX = (
-        "the estimated constraints contradict each other, and in several coordinates there is no proof that the true "
-        "ones do: neither a reward nor its absence is proved"
-    )
-    CONFLICT = "no reward in this class makes the expert strictly optimal: the constraints named here cancel each other"
-    DIVERGES = (
-        "γT has spectral radius 1 or more on non-constant functions, so the value series diverges: the operators are "
-        "too noisy; use more samples, fewer columns or a smaller discount"
-    )
-    SOLVER = "the solver gave up or its answer failed our own check; try another objective or fewer functions"
-    ROUNDS = "the rounds ran out before the margin was uniform; allow more rounds or a larger tolerance"
-
-
 def findings_of(
     recovery: Any, certificate: Claim | None, refutation: Any, *, asked: bool, several: bool
 ) -> list[Finding]:
-    """What a program and the proofs tried after it allow an answer to be called.
+    """The findings that follow from a program and from the proofs tried after it.
 
     Args:
-        recovery: of the program, with ``status`` and ``reason``.
+        recovery: of the program, with ``finding`` and ``margin``.
         certificate: the proof of its reward, or the attempt; None if there was none.
         refutation: the proof that there is no reward, or the attempt, with ``holds`` and ``refuted``; or None.
         asked: a proof was asked for.
         several: the state, or a component of it, has several coordinates.
     """
-    reason = str(recovery.reason)
-    if recovery.status == "infeasible" and asked:
-        return [Finding("infeasible", reason), *_undecided(refutation, several)]
-    if recovery.status != "solved":
-        return [Finding(recovery.status, reason)]
-    if certificate is None:
-        return [Finding("solved", reason)]
+    finding: Finding = recovery.finding
+    if finding.status == "infeasible" and asked:
+        return [finding, *_undecided(refutation, several)]
+    if finding.status != "solved" or certificate is None:
+        return [finding]
     if certificate.estimated <= 0:
-        estimate = f"fresh data put the margin of the reward at {certificate.estimated:.3g}"
-        found = f"{estimate}, where training data put it at {recovery.margin:.3g}: allow more samples"
-        return [Finding("undetermined", found)]
-    return [
-        Finding("certified", reason) if certificate.holds else Finding("solved", f"{reason}; {certificate.missing}")
-    ]
+        return [Reason.CONTRADICTED.finding(fresh=certificate.estimated, training=recovery.margin)]
+    if certificate.holds:
+        return [Reason.CERTIFIED.finding(proved=finding.sentence)]
+    return [Reason.UNPROVED.finding(reason=finding.sentence, missing=certificate.missing)]
 
 
 def _undecided(refutation: Any, several: bool) -> list[Finding]:
     """Why an estimated conflict settles nothing where a proof was asked for; nothing if the conflict is proved."""
     if refutation is None:
-        why = Reason.CONFLICT_ON_A_BOX if several else Reason.CONFLICT_WITHOUT_DATA
+        reason = Reason.CONFLICT_ON_A_BOX if several else Reason.CONFLICT_WITHOUT_DATA
     elif refutation.holds:
         return []
     else:
-        why = Reason.CONFLICT_WITHOUT_TAIL if refutation.refuted else Reason.CONFLICT_IN_DOUBT
-    return [Finding("undetermined", str(why))]
-
-
-@dataclass(frozen=True, eq=False)
-class Witness:
-    """Why there is no reward: weights λ_r ≥ 0 with Σ λ_r (T − Z^{a_r})φ(s_r) = 0.
-
-    Any value function would need a positive advantage in each of these rows, but their weighted sum is zero.
-
-    Attributes:
-        states: ``[m, d]``.
-        actions: the rival in each row ``[m]``.
-        weights: λ ``[m]``, summing to 1.
-        residual: length of the weighted sum relative to the longest row: zero but for rounding.
-    """
-
-    states: Array
-    actions: NDArray[np.intp]
-    weights: Array
-    residual: float
-
-    def __str__(self) -> str:
-        if len(self.weights) == 1:
-            return f"at {_state(self.states[0])} action {self.actions[0]} acts exactly like the expert's"
-        order = ranked(self.weights, self.actions, self.states)[:4]
-        named = ", ".join(
-            f"action {self.actions[r]} at {_state(self.states[r])} ({self.weights[r]:.2g})" for r in order
-        )
-        return f"{named}{' …' if len(self.weights) > 4 else ''} cancel out (weights in brackets)"
+        reason = Reason.CONFLICT_WITHOUT_TAIL if refutation.refuted else Reason.CONFLICT_IN_DOUBT
+    return [reason.finding()]
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,8 +67,7 @@ class Recovery:
     """The answer of Algorithm 2, for one component or for several whose rewards add up.
 
     Attributes:
-        status: "solved" (the margin is positive), "infeasible" or "undetermined".
-        reason: the sentence that goes with it.
+        finding: the status with its reason: "solved" (the margin is positive), "infeasible" or "undetermined".
         objective: what was minimised.
         rounds: solves of the program.
         states: of the rows of the last program ``[m, d]``; NaN in the coordinates of other components.
@@ -153,8 +85,7 @@ class Recovery:
         witness: the conflict, if infeasible.
     """
 
-    status: str
-    reason: str
+    finding: Finding
     objective: str
     rounds: int
     states: Array
@@ -169,10 +100,20 @@ class Recovery:
     worst_state: Array | None = None
     worst_action: int | None = None
     cover: float | None = None
-    witness: Any = None
+    witness: Witness | None = None
 
     def __post_init__(self) -> None:
         freeze(self)
+
+    @property
+    def status(self) -> str:
+        """One of "solved", "infeasible" and "undetermined"."""
+        return self.finding.status
+
+    @property
+    def reason(self) -> str:
+        """The cause of the status in a sentence, and what to change."""
+        return self.finding.sentence
 
     @property
     def value(self) -> Array | None:
@@ -257,7 +198,9 @@ def recover(
     task = _Task(criteria, components, objective)
     for j, criterion in enumerate(criteria):
         if criterion.spectral_radius >= 1:
-            return task.without_reward("undetermined", f"{task.named(j)}{Reason.DIVERGES}", 0)
+            if components is None:
+                return task.without_reward(Reason.DIVERGES.finding(), 0)
+            return task.without_reward(Reason.COMPONENT_DIVERGES.finding(name=components[j].name), 0)
     if slack is not None and cover is None:
         cover = _coarse_radius(criteria[0].basis.domain)
     task.start(slack, cover)
@@ -269,7 +212,7 @@ def recover(
         if answer.status == "infeasible" and answer.weights.any():
             return task.infeasible(answer, solves)
         if answer.x is None:
-            return task.without_reward("undetermined", Reason.SOLVER, solves)
+            return task.without_reward(Reason.SOLVER.finding(), solves)
         if cover is not None:
             break
         violated = task.violated(answer.x, tolerance, exact=exact)
@@ -281,7 +224,7 @@ def recover(
         for j, alternative, states in violated:
             task.add(j, alternative, states)
     else:
-        return task.without_reward("undetermined", Reason.ROUNDS, max_rounds)
+        return task.without_reward(Reason.ROUNDS.finding(), max_rounds)
     return task.finished(answer, solves, soft=slack is not None, cover=cover, tolerance=tolerance)
 
 
@@ -293,8 +236,8 @@ def recover_separately(
     task, rounds = _Task(criteria, components, objective), sum(answer.rounds for answer in answers)
     for component, answer in zip(components, answers, strict=True):
         if answer.status != "solved":
-            reason = f"component {component.name} cannot be solved by itself, as Theorem 8 asks: {answer.reason}"
-            return task.without_reward("undetermined", reason, rounds)
+            reason = Reason.COMPONENT_ALONE.finding(name=component.name, reason=answer.finding.cause)
+            return task.without_reward(reason, rounds)
     coefficients = [answer.reward.coefficients for answer in answers if isinstance(answer.reward, Reward)]
     return task.judged(coefficients, rounds)
 
@@ -321,10 +264,6 @@ class _Task:
         """Which alternative actions differ from the expert's in component j by more than rounding ``[A − 1]``."""
         criterion = self.criteria[j]
         return np.abs(criterion.advantage).max(axis=(1, 2)) > SAME_DIGITS * np.abs(criterion.T).max()
-
-    def named(self, j: int) -> str:
-        """How a sentence about one of several components begins."""
-        return "" if self.components is None else f"component {self.components[j].name}: "
 
     def start(self, slack: float | None, cover: float | None) -> None:
         """The program with its first rows."""
@@ -380,11 +319,11 @@ class _Task:
         actions = [np.full(len(states), self.alternatives[a], dtype=np.intp) for _, a, states in self._order]
         return {"states": np.concatenate(states), "actions": np.concatenate(actions)}
 
-    def without_reward(self, status: str, reason: str, rounds: int) -> Recovery:
+    def without_reward(self, finding: Finding, rounds: int) -> Recovery:
         """No reward, and why."""
         listed = self._listed()
         zeros = np.zeros(len(listed["states"]))
-        return Recovery(status, reason, self.objective, rounds, **listed, weights=zeros, slack=zeros)
+        return Recovery(finding, self.objective, rounds, **listed, weights=zeros, slack=zeros)
 
     def infeasible(self, answer: program.Answer, rounds: int) -> Recovery:
         """Keep the rows with weight, and measure how nearly they cancel in every component."""
@@ -392,39 +331,56 @@ class _Task:
         weights = answer.weights / answer.weights[rows.component == 0].sum()  # equal sums in all components
         longest = float(np.linalg.norm(rows.values, axis=1).max()) or 1.0
         residual = float(np.linalg.norm(rows.combined(weights))) / longest
-        used, witness = weights > USED, None
-        if self.components is None:
-            witness = Witness(listed["states"][used], listed["actions"][used], weights[used], residual)
+        states, actions, shares = listed["states"], listed["actions"], weights
+        if self.components is not None:
+            states, actions, shares = self._whole_rows(weights)
+        used, functions = shares > USED, sorted({str(criterion.basis) for criterion in self.criteria})
+        witness = Witness(
+            states=states[used],
+            taken=np.full(int(used.sum()), self.criteria[0].expert, dtype=np.intp),
+            actions=actions[used],
+            weights=shares[used] / shares[used].sum(),
+            residual=residual,
+            functions=functions[0] if self.components is None else f"sums of {', '.join(functions)} of each component",
+        )
         return Recovery(
-            "infeasible",
-            Reason.CONFLICT,
+            Reason.CONFLICT.finding(),
             self.objective,
             rounds,
             **listed,
             weights=weights,
             slack=answer.slack,
-            witness=witness or self._joint_witness(weights, used, residual),
+            witness=witness,
         )
 
-    def _joint_witness(self, weights: Array, used: NDArray[np.bool_], residual: float) -> AdditiveWitness:
+    def _whole_rows(self, weights: Array) -> tuple[Array, NDArray[np.intp], Array]:
+        """Rows of whole states ``[m, d]``, their actions ``[m]`` and weights ``[m]``, from those of the components.
+
+        For every action the weights add up to the same number in each component, so that they are the marginals of
+        weights of whole states: take the states of each component in order, every one as long as its weight lasts.
+        """
         assert self.components is not None
-        rows, components = self.solver.rows, self.components
-        states = [state for _, _, states in self._order for state in states]
-        order = sorted(np.flatnonzero(used), key=lambda r: (rows.component[r], rows.alternative[r], *states[r]))
-        conflicts = [
-            Conflict(
-                components[rows.component[r]].name,
-                states[r],
-                self.alternatives[rows.alternative[r]],
-                float(weights[r]),
-            )
-            for r in order
-        ]
-        shares = {
-            action: float(weights[(rows.component == 0) & (rows.alternative == index)].sum())
-            for index, action in enumerate(self.alternatives)
-        }
-        return AdditiveWitness(shares, tuple(conflicts), residual)
+        rows, states = self.solver.rows, [state for _, _, states in self._order for state in states]
+        whole, actions, shares = list[Array](), list[int](), list[float]()
+        for index, action in enumerate(self.alternatives):
+            chosen = [
+                sorted(np.flatnonzero(of & (weights > USED)), key=lambda r: tuple(states[r]))
+                for of in ((rows.component == j) & (rows.alternative == index) for j in range(len(self.components)))
+            ]
+            if not all(chosen):
+                continue
+            ends = [np.cumsum(weights[own]) / weights[own].sum() for own in chosen]
+            cuts = np.unique(np.concatenate(ends).round(12))
+            share = float(weights[(rows.component == 0) & (rows.alternative == index)].sum())
+            for low, high in zip(np.append(0.0, cuts[:-1]), cuts, strict=True):
+                state = np.zeros(sum(len(component.coordinates) for component in self.components))
+                for component, own, end in zip(self.components, chosen, ends, strict=True):
+                    at = min(int(np.searchsorted(end, (low + high) / 2)), len(own) - 1)
+                    state[list(component.coordinates)] = states[own[at]]
+                whole.append(state)
+                actions.append(action)
+                shares.append(share * (high - low))
+        return np.array(whole), np.array(actions, dtype=np.intp), np.array(shares)
 
     def finished(
         self, answer: program.Answer, rounds: int, *, soft: bool, cover: float | None, tolerance: float
@@ -434,7 +390,7 @@ class _Task:
         rows, width = self.solver.rows, self.solver.rows.values.shape[1]
         x = np.array([np.pad(own, (0, width - len(own))) for own in answer.x])
         if rows.lowest(rows.products(x) + answer.slack).sum(axis=0).min() < 1.0 - 10 * tolerance:
-            return self.without_reward("undetermined", Reason.SOLVER, rounds)
+            return self.without_reward(Reason.SOLVER.finding(), rounds)
         sizes = [float(np.abs(own @ matrices).max()) for own, matrices in zip(answer.x, self.matrices, strict=True)]
         coefficients = []
         for criterion, own, size in zip(self.criteria, answer.x, sizes, strict=True):
@@ -462,7 +418,7 @@ class _Task:
         minimisers = tuple(np.array([state for state, _ in pairs]) for pairs in exact)
         margin = float(minima.sum(axis=0).min())
         if cover is None and margin < 0.5:  # the rows hold but the continuum does not: oracle and solver disagree
-            return self.without_reward("undetermined", Reason.SOLVER, rounds)
+            return self.without_reward(Reason.SOLVER.finding(), rounds)
         # Margins scale with the reward: to 1, or for the best margin to ‖α‖₁ = 1, since min ‖α‖₁ at margin 1 is 1/β.
         norm = sum(float(np.abs(own).sum()) for own in coefficients)
         unit = norm if self.objective == "max-margin" else margin if cover is None else 1.0
@@ -470,8 +426,7 @@ class _Task:
         worst, listed = first_of_least(minima.sum(axis=0)), self._listed()
         zeros = np.zeros(len(listed["states"]))
         return Recovery(
-            status="solved" if margin > 0 else "undetermined",
-            reason=Reason.SOLVED if margin > 0 else Reason.SOFT if soft else Reason.COVER,
+            finding=(Reason.SOLVED if margin > 0 else Reason.SOFT if soft else Reason.COVER).finding(),
             objective=self.objective,
             rounds=rounds,
             **listed,

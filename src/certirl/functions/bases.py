@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from certirl.functions import harmonics
 from certirl.functions.index_sets import Families, levels_of, ordered_indices
+from certirl.ground import archive
 from certirl.ground.domain import Array, Domain, as_domain, as_rows, describe, mesh
 from certirl.ground.doors import as_count, by_door, setting, shown
 
@@ -322,10 +323,6 @@ class Basis:
             axes = "one coordinate, axis 0" if self.dimension == 1 else f"the axes 0 … {self.dimension - 1}"
             raise ValueError(f"{self} has {axes}; got axis {axis}")
 
-    def spec(self) -> dict[str, Any]:
-        """The contents of a saved file from which `from_spec` builds the basis again."""
-        return {"kind": self.kind, "size": self.size, "domain": [list(pair) for pair in self.domain]}
-
 
 class Family(Basis):
     """The first ``size`` functions of one coordinate; a subclass states the facts about its functions on [-1, 1].
@@ -470,6 +467,7 @@ class Family(Basis):
         return _real_roots(chebyshev.chebder(series))
 
 
+@archive.record
 class Legendre(Family):
     """Legendre polynomials, orthonormal for the uniform weight: ``φ_i = √(i − ½) P_{i−1}(t)``.
 
@@ -517,6 +515,7 @@ class Legendre(Family):
         return self.sup() * n * (n + 1) / 2
 
 
+@archive.record
 class Chebyshev(Family):
     """Chebyshev polynomials, orthonormal for the weight ``(1 − t²)^(−½)``, the arcsine distribution.
 
@@ -561,6 +560,7 @@ class Chebyshev(Family):
         return self.sup() * np.arange(self.size) ** 2
 
 
+@archive.record
 class Fourier(Family):
     """The trigonometric basis ``1/√2, sin πt, cos πt, sin 2πt, cos 2πt, …``, orthonormal for the uniform weight.
 

@@ -8,15 +8,16 @@ degree, so that the first functions form a smaller set of the same kind: fewer c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
-from certirl.functions.bases import FAMILIES, Basis, Family, Fourier, Legendre
+from certirl.functions.bases import Basis, Family, Fourier, Legendre
 from certirl.functions.index_sets import INDEX_SETS, count_indices
-from certirl.ground.domain import Domain, as_domain
+from certirl.ground import archive
+from certirl.ground.domain import Domain
 from certirl.ground.domain import mesh as mesh
 
 
+@archive.record
 @dataclass(frozen=True, eq=False)
 class ProductBasis(Basis):
     """The first ``size`` products of one function of each coordinate, ordered by degree; made by `product`.
@@ -45,10 +46,11 @@ class ProductBasis(Basis):
         """The products with the same span that are orthonormal for the distribution of `design`."""
         return ProductBasis(self.size, self.interval, tuple(factor.level for factor in self.factors), self.index)
 
-    def spec(self) -> dict[str, Any]:
-        """The contents of a saved file from which `from_spec` builds the basis again."""
-        factors = [[factor.kind, factor.size] for factor in self.factors]
-        return super().spec() | {"factors": factors, "index": self.index}
+    def as_read(self, file: str) -> Basis:
+        """Refuse factors that `product` refuses."""
+        if len(self.factors) < 2:
+            raise ValueError(f"a product of bases needs two factors or more, got {len(self.factors)}")
+        return replace(product(*self.factors, index=self.index).resized(self.size), interval=self.interval)
 
 
 def product(*factors: Family, index: str = "total") -> Basis:
@@ -90,17 +92,3 @@ def of_degree(domain: Domain, degree: int, periodic: Sequence[int] = ()) -> Basi
     """Polynomials up to a total degree on a box; in periodic coordinates, Fourier functions up to that frequency."""
     families = [Fourier if axis in periodic else Legendre for axis in range(len(domain))]
     return product(*(family(family.size_of_degree(degree)) for family in families)).on(domain)
-
-
-def from_spec(spec: Any) -> Basis:
-    """Build the basis that `Basis.spec` described."""
-    try:
-        kind, size, domain = spec["kind"], spec["size"], as_domain(spec["domain"])
-        if kind != ProductBasis.kind:
-            return FAMILIES[kind](size, domain[0])
-        pairs = zip(spec["factors"], domain, strict=True)
-        factors = [FAMILIES[family](count, interval) for (family, count), interval in pairs]
-        return product(*factors, index=spec["index"]).resized(size)
-    except (KeyError, TypeError):
-        names = ", ".join([*FAMILIES, ProductBasis.kind])
-        raise ValueError(f"unknown basis {spec!r}; known kinds are {names}") from None

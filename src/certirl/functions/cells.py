@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from certirl.functions import boxes
 from certirl.functions.bases import REFERENCE, Basis
 from certirl.functions.boxes import mesh
+from certirl.ground import archive
 from certirl.ground.domain import Array, Domain, as_domain, as_rows, describe
 
-KIND = "cells"
 MOST_COORDINATES = 4
 
 
+@archive.record
 @dataclass(frozen=True)
 class Cells:
     """Hats ψ_i on a grid: 1 at the i-th point, 0 at the others, multilinear in between.
@@ -159,21 +159,6 @@ class Cells:
             before, behind = eye_array(prod(self.counts[:axis])), eye_array(prod(self.counts[axis + 1 :]))
             total = total + kron(kron(before, second.T @ second), behind)
         return total.tocsc()
-
-    def spec(self) -> dict[str, Any]:
-        """What `from_spec` needs to build it again; goes into saved files."""
-        domain = [list(pair) for pair in self.domain]
-        return {"kind": KIND, "counts": list(self.counts), "periodic": list(self.periodic), "domain": domain}
-
-
-def from_spec(spec: dict[str, Any]) -> Basis | Cells:
-    """Build the cells, or the basis, that ``spec`` described."""
-    if not isinstance(spec, dict) or spec.get("kind") != KIND:
-        return boxes.from_spec(spec)
-    try:
-        return Cells(tuple(spec["counts"]), tuple(spec["periodic"]), spec["domain"])
-    except (KeyError, TypeError, ValueError):
-        raise ValueError(f"these are no cells: {spec!r}") from None
 
 
 def summed(basis: Basis | Cells, states: Array) -> Array:

@@ -17,14 +17,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from certirl.functions.bases import MOST_FUNCTIONS, Basis, Legendre, as_basis
-from certirl.functions.boxes import from_spec, product
+from certirl.functions.boxes import product
 from certirl.functions.reward import Reward
 from certirl.ground import archive
-from certirl.ground.archive import Stored
 from certirl.ground.domain import Array, Domain, as_states, describe, like_input
 from certirl.ground.doors import as_count, shown
 
-KIND = "additive reward"
 # Degrees of the functions that a component gets if nobody says otherwise, by its number of coordinates; 2 for more.
 DEGREES = {1: 10, 2: 6, 3: 4}
 
@@ -155,6 +153,7 @@ class SideBySide:
         return np.concatenate(parts, axis=1)[:, np.argsort(order)]
 
 
+@archive.record
 @dataclass(frozen=True, eq=False)
 class AdditiveReward:
     """``R(s) = Σ_j R_j(s_j)``: a reward for each component, callable on states ``[n, d]``.
@@ -212,34 +211,18 @@ class AdditiveReward:
         total = " + ".join(named) if len(named) <= 4 else f"{named[0]} + {named[1]} + … + {named[-1]}"
         return f"{total}, {shared}, ‖α‖₁ = {self.norm:.4g}"
 
-    def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Words for a JSON header and numbers for arrays."""
-        words = {
-            "names": list(self.names),
-            "coordinates": [list(own) for own in self.coordinates],
-            "bases": [part.basis.spec() for part in self.parts],
-        }
-        return words, {f"reward_{j}": part.coefficients for j, part in enumerate(self.parts)}
-
-    @staticmethod
-    def unpacked(stored: Stored, arrays: dict[str, Any]) -> AdditiveReward:
-        """The inverse of `packed`."""
-        bases = [from_spec(spec) for spec in stored.field("bases")]
-        own = Stored({}, arrays)
-        parts = [Reward(basis, own.array(f"reward_{j}", (basis.size,))) for j, basis in enumerate(bases)]
-        groups = tuple(
-            tuple(as_count(c, "a coordinate", least=0) for c in group) for group in stored.field("coordinates")
-        )
-        if sorted(c for group in groups for c in group) != list(range(sum(map(len, groups)))):
-            raise ValueError("the components must hold every coordinate once")
-        if any(len(group) != basis.dimension for group, basis in zip(groups, bases, strict=True)):
-            raise ValueError("every component needs as many coordinates as its functions have")
-        return AdditiveReward(stored.texts("names"), groups, tuple(parts))
-
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write it to an npz file (suffix added if missing); `certirl.load` reads it back."""
-        words, numbers = self.packed()
-        return archive.write(path, KIND, {"reward": words}, numbers)
+        return archive.save(self, path)
+
+    def as_read(self, file: str) -> AdditiveReward:
+        """Refuse components that do not hold every coordinate once."""
+        groups = [c for own in self.coordinates for c in own]
+        if sorted(groups) != list(range(len(groups))):
+            raise ValueError("the components must hold every coordinate once")
+        if any(len(own) != part.basis.dimension for own, part in self._pairs()):
+            raise ValueError("every component needs as many coordinates as its functions have")
+        return self
 
     def plot(self, *, path: Any = None) -> Any:
         """Draw the reward of every component; write the picture to ``path`` if given."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from certirl.functions.bases import Basis
-from certirl.ground.domain import Array, as_states, describe, like_input
+from certirl.functions.cells import Cells, expanded
+from certirl.ground import archive
+from certirl.ground.archive import Shape
+from certirl.ground.domain import Array, Domain, as_states, describe, freeze, like_input
 from certirl.ground.doors import alone, as_reals, lend, shown
 
 RewardLike = Callable[[Array], Any]
@@ -41,6 +44,7 @@ def values_of(reward: RewardLike, states: Array, *, name: str = "the reward") ->
     return values
 
 
+@archive.record
 @dataclass(frozen=True, eq=False)
 class Reward:
     """``R(s) = Σ α_i φ_i(s)``, callable on a state or an array of states.
@@ -76,12 +80,66 @@ class Reward:
         return like_input(self.basis.derivative(rows, axis) @ self.coefficients, states, self.basis.dimension)
 
     @property
+    def domain(self) -> Domain:
+        """The box of the states."""
+        return self.basis.domain
+
+    @property
     def norm(self) -> float:
         """‖α‖₁, the paper's objective."""
         return float(np.abs(self.coefficients).sum())
 
     def __str__(self) -> str:
         return f"{self.basis} on {describe(self.basis.domain)}, ‖α‖₁ = {self.norm:.4g}"
+
+
+@archive.record
+@dataclass(frozen=True, eq=False)
+class StateFunction:
+    """``f(s) = Σ c_i φ_i(s)``, and 0 in terminal states: a learned reward, or its value.
+
+    Attributes:
+        basis: the functions.
+        coefficients: ``[k]``.
+        ended: states ``[n, d]`` to whether they are terminal ``[n]``; None if none is, or if that is not known.
+        zero_at_ends: terminal states are worth 0, also where ``ended`` is not known; True where it is.
+    """
+
+    thread_safe: ClassVar[bool] = True
+    basis: Basis | Cells
+    coefficients: Annotated[Array, Shape("basis.size")]
+    ended: Callable[[Array], Any] | None = None
+    zero_at_ends: bool = False
+
+    def __post_init__(self) -> None:
+        freeze(self)
+        object.__setattr__(self, "zero_at_ends", self.zero_at_ends or self.ended is not None)
+
+    @property
+    def domain(self) -> Domain:
+        """The box of the states."""
+        return self.basis.domain
+
+    @property
+    def forgotten(self) -> bool:
+        """There are terminal states, but the file that this was read from could not keep which."""
+        return self.zero_at_ends and self.ended is None
+
+    def __call__(self, states: ArrayLike) -> Any:
+        """A float for one state, ``[n]`` for many. States must lie in the domain."""
+        if self.forgotten:
+            raise ValueError(
+                "a file keeps terminal states only where a few boxes describe them, and these it could not: pass them "
+                "again, solution = solution.with_terminal(simulator.terminal)"
+            )
+        rows = as_states(states, self.basis.domain)
+        values = expanded(self.basis, rows, self.coefficients)
+        if self.ended is not None:
+            values = np.where(self.ended(rows), 0.0, values)
+        return like_input(values, states, self.basis.dimension)
+
+    def __str__(self) -> str:
+        return f"{self.basis} on {describe(self.domain)}"
 
 
 def reward_at_terminal(reward: RewardLike, states: Array) -> Array:

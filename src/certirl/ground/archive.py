@@ -1,24 +1,64 @@
-"""Files: arrays in npz with a JSON header, written whole or not at all, read without running anything."""
+"""Files: any frozen record as npz arrays with a JSON header, by its fields; nothing in a file is executed.
+
+A record is a frozen dataclass or a NamedTuple that `record` registers. Numbers, texts, tuples, dictionaries and nested
+records go into the header, arrays into the npz file under their place in the record. Reading follows the annotations:
+a field that is missing, unknown or of another type, size or dtype is a ValueError of one sentence.
+
+- A field with ``metadata=UNSAVED`` is not written; it has its default when the record is read.
+- A function that is not a record is written as None, so that its annotation must allow None.
+- ``Annotated[Array, Shape("A k k")]`` gives the shape: numbers, letters with one value throughout the record, or
+  attributes of fields such as ``basis.size``. Arrays must be finite unless ``infinite=True``.
+- A method ``as_read(self, file)`` is called with every record that was read, the inner ones first. It raises ValueError
+  where the fields contradict each other, and returns the record, with what depends on the file set.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import tempfile
+import types
+import typing
 import zipfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.ground.doors import as_count, as_flag, as_number, shown
+from certirl.ground.doors import shown
 
 FORMAT = "certirl"
-VERSION = 1
+VERSION = 2
+UNSAVED: Mapping[str, Any] = types.MappingProxyType({"saved": False})
+_RECORDS: dict[str, type] = {}
+_Record = TypeVar("_Record", bound=type)
+
+
+class Shape(NamedTuple):
+    """The shape of an array in a record, for ``Annotated[Array, Shape("A k k")]``.
+
+    Attributes:
+        sizes: one for each axis, separated by spaces: a number, a letter that stands for one number throughout the
+            record, or an attribute of a field such as ``basis.size``; ``…`` at the end for any further axes.
+        infinite: entries may be infinite.
+    """
+
+    sizes: str
+    infinite: bool = False
+
+
+def record(cls: _Record) -> _Record:
+    """Class decorator: records of this class can be saved and loaded, under the name of the class."""
+    known = _RECORDS.setdefault(cls.__name__, cls)
+    if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+        raise TypeError(f"two records are called {cls.__name__}: those of {known.__module__} and of {cls.__module__}")
+    _RECORDS[cls.__name__] = cls
+    return cls
 
 
 def as_path(path: Any) -> Path:
@@ -116,17 +156,30 @@ def _in_words(problem: OSError, path: Path | str) -> OSError:
     return type(problem)(f"cannot write {path}: {str(problem.strerror).lower()}")
 
 
-def write(path: Any, kind: str, header: dict[str, Any], arrays: dict[str, Any]) -> Path:
-    """Write a record of some kind; the old file, if any, stays until the new one is complete."""
-    target = target_of(path)
-    text = json.dumps({"format": FORMAT, "version": VERSION, "kind": kind, **header}, allow_nan=True)
+def save(record: Any, path: Any) -> Path:
+    """Write a record to an npz file (suffix added if missing); an old file stays until the new one is complete."""
+    target, arrays = target_of(path), dict[str, Any]()
+    header = {"format": FORMAT, "version": VERSION, "record": _encoded(record, "", arrays)}
+    text = json.dumps(header, allow_nan=True, ensure_ascii=False)
     with replacing(target) as temporary, temporary.open("wb") as stream:
         np.savez(stream, header=np.array(text), **arrays)
     return target
 
 
-def read(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """Read a record: its kind, header and arrays. Damage and strange formats are sentences, never guesses."""
+def load(path: Any) -> Any:
+    """Read the record that `save` wrote; a file that is damaged or was changed is refused with a sentence."""
+    header, arrays = read(path)
+    try:
+        found = _Reader(arrays, str(path)).decoded(Any, header["record"], "")
+        if arrays:
+            raise ValueError(f"there is no field for the array {min(arrays)}")
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError, RecursionError) as problem:
+        raise ValueError(f"{path} is damaged or was changed: {problem}") from None
+    return found
+
+
+def read(path: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The header and the arrays of a file, as they are."""
     source = as_path(path)
     if not source.is_file():
         raise FileNotFoundError(f"{source} is a folder" if source.is_dir() else f"there is no file {source}")
@@ -142,106 +195,218 @@ def read(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], dict[str, A
         raise ValueError(f"{source} is not a certirl file: its header names no certirl format")
     if header.get("version") != VERSION:
         raise ValueError(
-            f"{source} has format version {header.get('version')} but this certirl reads {VERSION}; upgrade certirl"
+            f"{source} has format version {shown(header.get('version'))} and this certirl reads version {VERSION}: "
+            "save it again with this certirl"
         )
-    return str(header.get("kind")), header, arrays
+    if not isinstance(header.get("record"), dict):
+        raise ValueError(f"{source} is damaged or was changed: it holds no record")
+    return header, arrays
 
 
-def kind_of(path: str | os.PathLike[str]) -> str | None:
-    """The kind of record in a file; None if it is no certirl file, whatever else it is."""
+def kind_of(path: Any) -> str | None:
+    """The kind of record in a file, which is the name of its class; None if it is no certirl file."""
     try:
         with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
             header = json.loads(str(stored["header"]))
-        return str(header["kind"]) if header["format"] == FORMAT else None
+        return str(header["record"]["type"]) if header["format"] == FORMAT else None
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, AttributeError):
         return None
 
 
-@dataclass(frozen=True)
-class Stored:
-    """The fields of a record in a file, asked for one by one with their types, ranges and shapes.
+def _encoded(value: Any, place: str, arrays: dict[str, Any]) -> Any:
+    """A value for the header; its arrays are added to ``arrays`` under their places."""
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind not in "fiub":
+            raise TypeError(f"a file keeps arrays of numbers and truth values, got {value.dtype} in {place}")
+        arrays[place] = value
+        return {"array": list(value.shape)}
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if value is None or isinstance(value, str):
+        return None if value is None else str(value)
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating):
+        return float(value)
+    if _RECORDS.get(type(value).__name__) is type(value):
+        cls: Any = type(value)
+        names = _saved_fields(cls)
+        return {"type": type(value).__name__} | {
+            name: _encoded(getattr(value, name), _below(place, name), arrays) for name in names
+        }
+    if isinstance(value, tuple | list):
+        return [_encoded(item, _below(place, i), arrays) for i, item in enumerate(value)]
+    if isinstance(value, dict) and all(isinstance(name, str) for name in value):
+        return {name: _encoded(item, _below(place, name), arrays) for name, item in value.items()}
+    if callable(value):
+        return None
+    raise TypeError(f"a file cannot keep {shown(value)} in {place or 'this record'}")
 
-    A file comes from outside as any argument does: what does not fit is a ValueError that names the field.
 
-    Attributes:
-        words: the header's fields.
-        arrays: the arrays by name.
-        owner: what the fields belong to, for sentences: "certificate " or nothing.
-    """
+def _below(place: str, name: Any) -> str:
+    return f"{place}.{name}" if place else str(name)
 
-    words: dict[str, Any]
-    arrays: dict[str, Any]
-    owner: str = ""
 
-    def __contains__(self, name: str) -> bool:
-        return name in self.words
+@cache
+def _saved_fields(cls: Any) -> dict[str, Any]:
+    """The fields of a record that a file holds, with their annotations."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    if not dataclasses.is_dataclass(cls):
+        return {name: hints[name] for name in cls._fields}
+    saved = [field.name for field in dataclasses.fields(cls) if field.init and field.metadata.get("saved", True)]
+    return {name: hints[name] for name in saved}
 
-    def part(self, name: str, prefix: str | None = None) -> Stored:
-        """The fields of a record within this one, whose arrays have its name, or a prefix, before theirs."""
-        words, start = self.field(name), f"{name}_" if prefix is None else prefix
-        if not isinstance(words, dict):
-            raise ValueError(f"{self.owner}{name} must be fields by name, got {shown(words)}")
-        arrays = {key[len(start) :]: value for key, value in self.arrays.items() if key.startswith(start)}
-        return Stored(words, arrays, f"{name} ")
 
-    def field(self, name: str) -> Any:
-        """A field, whatever it is."""
-        if name not in self.words:
-            raise ValueError(f"{self.owner}{name} is missing")
-        return self.words[name]
+class _Reader:
+    """Turns what a header says into records; every array is taken out of ``arrays`` once."""
 
-    def text(self, name: str, among: Collection[str] | None = None) -> str:
-        """Text, one of some words if they are given."""
-        value = self.field(name)
-        if not isinstance(value, str) or (among is not None and value not in among):
-            wanted = "text" if among is None else f"one of {', '.join(among)}"
-            raise ValueError(f"{self.owner}{name} must be {wanted}, got {shown(value)}")
-        return value
+    def __init__(self, arrays: dict[str, Any], file: str) -> None:
+        self._arrays, self._file = arrays, file
 
-    def texts(self, name: str) -> tuple[str, ...]:
-        """Several texts."""
-        value = self.field(name)
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise ValueError(f"{self.owner}{name} must be a list of texts, got {shown(value)}")
-        return tuple(value)
+    def decoded(self, hint: Any, value: Any, place: str) -> Any:
+        """The value that an annotation allows; ValueError for any other."""
+        options = _alternatives(hint)
+        if value is None and (type(None) in options or Any in options):
+            return None
+        if isinstance(value, dict) and value.keys() == {"array"}:
+            return self._array(options, value["array"], place)
+        if isinstance(value, dict) and "type" in value:
+            return self._record(options, value, place)
+        for option in options:
+            origin, arguments = typing.get_origin(option), typing.get_args(option)
+            if isinstance(value, list) and (origin is tuple or option is Any):
+                hints = arguments or (Any, ...)
+                hints = (hints[0],) * len(value) if hints[-1] is ... else hints
+                if len(hints) != len(value):
+                    raise ValueError(f"{place} must have {len(hints)} entries, got {len(value)}")
+                pairs = enumerate(zip(hints, value, strict=True))
+                return tuple(self.decoded(inner, item, _below(place, i)) for i, (inner, item) in pairs)
+            if isinstance(value, dict) and origin is dict:
+                return {name: self.decoded(arguments[1], item, _below(place, name)) for name, item in value.items()}
+            if origin is typing.Literal and any(value == known and type(value) is type(known) for known in arguments):
+                return value
+            if isinstance(value, bool | str) and option in (type(value), Any):
+                return value
+            if isinstance(value, int) and not isinstance(value, bool) and option in (int, Any):
+                return value
+            if isinstance(value, int | float) and not isinstance(value, bool) and option in (float, Any):
+                return float(value) if option is float else value
+        raise ValueError(f"{place or 'the file'} must be {_wanted(options)}, got {shown(value)}")
 
-    def number(self, name: str, *, infinite: bool = False, undefined: bool = False, **limits: Any) -> float:
-        """A number within limits, as `doors.as_number` has them; infinite, or undefined, if that is allowed."""
-        value = self.field(name)
-        if isinstance(value, float) and ((infinite and np.isinf(value)) or (undefined and np.isnan(value))):
-            return value
-        return as_number(value, f"{self.owner}{name}", **limits)
+    def _array(self, options: Sequence[Any], shape: Any, place: str) -> NDArray[Any]:
+        kinds = "".join(_dtypes(option) for option in options)
+        if place not in self._arrays or not kinds:
+            what = "holds no array" if kinds else "is not an array"
+            raise ValueError(f"{place} {what}: it must be {_wanted(options)}")
+        array = self._arrays.pop(place)
+        if array.dtype.kind not in kinds or list(array.shape) != shape:
+            got = f"{array.dtype} {list(array.shape)}"
+            raise ValueError(f"{place} must be {_wanted(options)} of shape {shown(shape)}, got {got}")
+        if array.dtype.kind == "f" and np.isnan(array).any():
+            raise ValueError(f"{place} must hold numbers, got NaN")
+        array.flags.writeable = False
+        return np.asarray(array)
 
-    def count(self, name: str, *, least: int = 0, most: int | None = None) -> int:
-        """A whole number."""
-        return as_count(self.field(name), f"{self.owner}{name}", least=least, most=most)
+    def _record(self, options: Sequence[Any], header: dict[str, Any], place: str) -> Any:
+        cls: Any = _RECORDS.get(header["type"]) if isinstance(header["type"], str) else None
+        if cls is None or not any(_allows(option, cls) for option in options):
+            raise ValueError(f"{place or 'the file'} must be {_wanted(options)}, got {shown(header['type'])}")
+        hints, name = _saved_fields(cls), f"{place or cls.__name__}"
+        for field in (*hints, *header):
+            if field not in header:
+                raise ValueError(f"{name} lacks the field {field}")
+            if field != "type" and field not in hints:
+                raise ValueError(f"{name} has no field {field}")
+        values = {field: self.decoded(hint, header[field], _below(place, field)) for field, hint in hints.items()}
+        _check_shapes(hints, values, place)
+        found = cls(**values)
+        return found.as_read(self._file) if hasattr(found, "as_read") else found
 
-    def flag(self, name: str) -> bool:
-        """True or False."""
-        return as_flag(self.field(name), f"{self.owner}{name}")
 
-    def maybe(self, ask: str, name: str, **limits: Any) -> Any:
-        """None if the file says so, else what the method called ``ask`` makes of the field."""
-        return None if self.field(name) is None else getattr(self, ask)(name, **limits)
+def _alternatives(hint: Any) -> tuple[Any, ...]:
+    """The members of a union, without what only annotates them."""
+    if typing.get_origin(hint) is Annotated:
+        return _alternatives(typing.get_args(hint)[0])
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return tuple(option for member in typing.get_args(hint) for option in _alternatives(member))
+    return (hint,)
 
-    def numbers(self, name: str, *, infinite: bool = False, **limits: Any) -> dict[str, float]:
-        """Numbers by name."""
-        own = self.part(name)
-        return {key: own.number(key, infinite=infinite, **limits) for key in own.words}
 
-    def array(
-        self, name: str, shape: tuple[int | None, ...], *, kinds: str = "fiu", infinite: bool = False
-    ) -> NDArray[Any]:
-        """An array of this shape, None standing for any length: finite numbers, whole ones or truth values by kind."""
-        if name not in self.arrays:
-            raise ValueError(f"{self.owner}{name} is missing")
-        value = np.asarray(self.arrays[name])
-        fits = value.ndim == len(shape) and all(n in (None, m) for n, m in zip(shape, value.shape, strict=True))
-        if not fits or value.dtype.kind not in kinds:
-            wanted = ", ".join("n" if n is None else str(n) for n in shape)
-            what = {"b": "truth values", "iu": "whole numbers"}.get(kinds, "numbers")
-            got = f"{value.dtype} {list(value.shape)}"
-            raise ValueError(f"{self.owner}{name} must hold {what} of shape [{wanted}], got {got}")
-        if (value.dtype.kind == "f" and not (infinite or np.isfinite(value).all())) or np.isnan(value).any():
-            raise ValueError(f"{self.owner}{name} must hold finite numbers")
-        return value
+def _dtypes(option: Any) -> str:
+    """The kinds of dtype that an annotation allows, nothing if it allows no array."""
+    if typing.get_origin(option) is not np.ndarray:
+        return "fiub" if option is Any else ""
+    (entry,) = typing.get_args(typing.get_args(option)[1]) or (Any,)
+    if not isinstance(entry, type):
+        return "fiu"
+    return "b" if issubclass(entry, np.bool_) else "iu" if issubclass(entry, np.integer) else "f"
+
+
+def _allows(option: Any, cls: type) -> bool:
+    if option is Any:
+        return True
+    if typing.get_origin(option) is Callable:
+        return hasattr(cls, "__call__")  # noqa: B004  # of the class, whose instances are called
+    return isinstance(option, type) and issubclass(cls, option)
+
+
+def _wanted(options: Sequence[Any]) -> str:
+    """What an annotation allows, for a sentence."""
+    names = {type(None): "nothing", str: "text", float: "a number", int: "a whole number", bool: "true or false"}
+    words = []
+    for option in options:
+        origin = typing.get_origin(option)
+        if _dtypes(option) and option is not Any:
+            kinds = {"b": "an array of truth values", "iu": "an array of whole numbers"}
+            words.append(kinds.get(_dtypes(option), "an array of numbers"))
+        elif origin is typing.Literal:
+            words += map(repr, typing.get_args(option))
+        elif origin in (tuple, dict):
+            words.append("a list" if origin is tuple else "values by name")
+        else:
+            words.append(str(names.get(option) or getattr(option, "__name__", "a record")))
+    return " or ".join(dict.fromkeys(words))
+
+
+def _check_shapes(hints: dict[str, Any], values: dict[str, Any], place: str) -> None:
+    """Refuse arrays whose sizes contradict their annotations or each other."""
+    letters: dict[str, int] = {}
+    for field, hint in hints.items():
+        array, name = values[field], _below(place, field)
+        if not isinstance(array, np.ndarray):
+            continue
+        shape = _shape_of(hint)
+        if array.dtype.kind == "f" and not (shape is not None and shape.infinite) and not np.isfinite(array).all():
+            raise ValueError(f"{name} must hold finite numbers")
+        if shape is None:
+            continue
+        wanted, got = shape.sizes.split(), f"got shape {list(array.shape)}"
+        if array.ndim < len(wanted) - 1 or (wanted[-1:] != ["…"] and array.ndim != len(wanted)):
+            raise ValueError(f"{name} must have the shape [{', '.join(wanted)}], {got}")
+        for size, length in zip(wanted, array.shape, strict=False):
+            if size == "…":
+                break
+            expected = _size(size, values, letters, length)
+            if length != expected:
+                raise ValueError(f"{name} must have the shape [{', '.join(wanted)}] with {size} = {expected}, {got}")
+
+
+def _size(size: str, values: dict[str, Any], letters: dict[str, int], length: int) -> int:
+    """The length that a name in a `Shape` stands for; a letter that is new stands for the length at hand."""
+    first, *attributes = size.split(".")
+    if size.isdecimal():
+        return int(size)
+    if first in values:
+        found = values[first]
+        for attribute in attributes:
+            found = getattr(found, attribute)
+        return int(found)
+    return letters.setdefault(size, length)
+
+
+def _shape_of(hint: Any) -> Shape | None:
+    if typing.get_origin(hint) is Annotated:
+        return next((extra for extra in hint.__metadata__ if isinstance(extra, Shape)), None)
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return next((shape for member in typing.get_args(hint) if (shape := _shape_of(member)) is not None), None)
+    return None

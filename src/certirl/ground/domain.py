@@ -24,13 +24,19 @@ _WIDTHS = 1e-100, 1e100  # half of a domain: its square and that of its inverse 
 
 
 def freeze(record: Any) -> None:
-    """Make every array of a frozen dataclass read-only; the caller's arrays are unchanged."""
+    """Make the arrays of a frozen dataclass read-only, also those in tuples, without changing the caller's array."""
     for field in fields(record):
         value = getattr(record, field.name)
         if isinstance(value, np.ndarray):
-            view = value.view()
-            view.flags.writeable = False
-            object.__setattr__(record, field.name, view)
+            object.__setattr__(record, field.name, _read_only(value))
+        elif type(value) is tuple and any(isinstance(item, np.ndarray) for item in value):
+            object.__setattr__(record, field.name, tuple(map(_read_only, value)))
+
+
+def _read_only(array: Array) -> Array:
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def as_domain(value: Any) -> Domain:

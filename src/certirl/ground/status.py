@@ -1,36 +1,184 @@
-"""What an answer may be called: the words of certificates, and the status that all findings about an answer allow."""
+"""Statuses of answers, the findings behind them, the reasons of every solver, and the words of certificates."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import Enum
 from math import inf, isfinite
 from typing import Any, NamedTuple
+
+from certirl.ground import archive
 
 SAME = 1e-6  # of all parts of a margin together: what other processors and libraries can make of the same sums
 # From the weakest to the strongest: an answer has the weakest status of its findings.
 STATUSES = ("undetermined", "infeasible", "solved", "validated", "certified")
 
 
+@archive.record
 class Finding(NamedTuple):
-    """One thing that is known about an answer.
+    """A fact about an answer, and the strongest status that an answer with it can have.
 
     Attributes:
-        status: the strongest status that an answer with this finding can have, one of `STATUSES`.
-        sentence: what was found, without a capital and without a full stop.
+        status: one of `STATUSES`.
+        cause: what was found, without a capital and without a full stop.
+        cure: what to change, in the same form; empty if nothing needs to be changed.
     """
 
     status: str
-    sentence: str
+    cause: str
+    cure: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """The cause and the cure."""
+        return f"{self.cause}: {self.cure}" if self.cure else self.cause
+
+    def as_read(self, file: str) -> Finding:
+        """Refuse a status that there is not."""
+        if self.status not in STATUSES:
+            raise ValueError(f"a status must be one of {', '.join(STATUSES)}, got {self.status!r:.60}")
+        return self
 
 
 def weakest(findings: Iterable[Finding]) -> Finding:
     """The status that all findings allow, and the sentences of those that allow no more."""
-    known = tuple(findings)
-    unknown = [finding.status for finding in known if finding.status not in STATUSES]
-    if unknown or not known:
+    every = tuple(findings)
+    unknown = [finding.status for finding in every if finding.status not in STATUSES]
+    if unknown or not every:
         raise ValueError(f"a status must be one of {', '.join(STATUSES)}, got {', '.join(unknown) or 'none'}")
-    least = min((finding.status for finding in known), key=STATUSES.index)
-    return Finding(least, "; ".join(finding.sentence for finding in known if finding.status == least))
+    least = min((finding.status for finding in every), key=STATUSES.index)
+    return Finding(least, "; ".join(finding.sentence for finding in every if finding.status == least))
+
+
+class Reason(Enum):
+    """Why an answer has its status, for every solver: the status, the cause, and what to change.
+
+    Braces stand for what `finding` is given.
+    """
+
+    def finding(self, **words: Any) -> Finding:
+        """The finding, with these words in place of the braces."""
+        status, *texts = self.value
+        return Finding(status, *(text.format(**words) if words else text for text in texts))
+
+    # Of the program for an expert who always takes one action.
+    SOLVED = "solved", "the expert is strictly optimal under these operators"
+    SOFT = (
+        "undetermined",
+        "the expert is explained up to the slack shown; where slack is used it is not optimal under this reward",
+    )
+    COVER = (
+        "undetermined",
+        "the margin is 1 at the cover points but falls to zero or below between them, since the cover is too coarse",
+        "leave cover out to solve on the whole domain",
+    )
+    DIVERGES = (
+        "undetermined",
+        "γT has spectral radius 1 or more on non-constant functions, so that the value series diverges: the operators "
+        "are too noisy",
+        "use more samples, fewer columns or a smaller discount",
+    )
+    SOLVER = (
+        "undetermined",
+        "the solver stopped without an answer, or its answer failed the check that follows",
+        "try another objective or fewer functions",
+    )
+    ROUNDS = (
+        "undetermined",
+        "the rounds ran out before the margin was uniform",
+        "allow more rounds or a larger tolerance",
+    )
+    COMPONENT_DIVERGES = "undetermined", "component {name}: " + DIVERGES[1], DIVERGES[2]
+    COMPONENT_ALONE = (
+        "undetermined",
+        "component {name} cannot be solved by itself, as Theorem 8 asks: {reason}",
+        "solve the components jointly",
+    )
+    DEPENDENT = "undetermined", "{test}", "a sum of rewards may be wrong; see certirl.find_components"
+
+    # Of contradicting constraints.
+    CONFLICT = (
+        "infeasible",
+        "no reward in this class makes the expert strictly optimal: the constraints named here cancel each other",
+    )
+    CONFLICT_IN_DOUBT = (
+        "undetermined",
+        "the estimated constraints contradict each other, but not beyond the sampling error: neither a reward nor its "
+        "absence is proved",
+        "allow more samples",
+    )
+    CONFLICT_WITHOUT_TAIL = (
+        "undetermined",
+        "the estimated constraints contradict each other beyond the sampling error, but no tail was declared: neither "
+        "a reward nor its absence is proved",
+        "declare a tail",
+    )
+    CONFLICT_WITHOUT_DATA = (
+        "undetermined",
+        "the estimated constraints of the last round contradict each other, and too few transitions remained to prove "
+        "it: neither a reward nor its absence is proved",
+        "allow more samples",
+    )
+    CONFLICT_ON_A_BOX = (
+        "undetermined",
+        "the estimated constraints contradict each other, and in several coordinates there is no proof that the true "
+        "ones do: neither a reward nor its absence is proved",
+    )
+    REFUTED = "infeasible", "{claim}"
+    REFUTED_WITHOUT_TAIL = "undetermined", "if the tail is zero, " + REFUTED[1], "declare a tail"
+
+    # Of certificates.
+    CERTIFIED = "certified", "{proved}"
+    UNPROVED = "solved", "{reason}; {missing}"
+    CONTRADICTED = (
+        "undetermined",
+        "fresh data put the margin of the reward at {fresh:.3g}, where training data put it at {training:.3g}",
+        "allow more samples",
+    )
+
+    # Of the value form and of trials of its reward.
+    UNTRIED = "solved", "the reward was not tried, neither on fresh states nor by planning on R alone"
+    ALL_ALIKE = (
+        "undetermined",
+        "all actions have the same effect at every state, so that nothing distinguishes the expert's",
+    )
+    INEXACT_EFFECTS = (
+        "undetermined",
+        "estimated effects are off by {error:.2g} of an action's effect",
+        "more transitions are needed, or less noise",
+    )
+    INEXACT_GREEDY = (
+        "solved",
+        "the functions behind greedy are off by {error:.2g} of an action's effect",
+        "distrust them",
+    )
+    UNEXPLAINED = (
+        "undetermined",
+        "some other action looks better than the expert's at {share:.0%} of the states: the expert may follow no "
+        "reward, or one that these functions cannot express",
+    )
+    ALL_IN_TUBE = (
+        "undetermined",
+        "every fresh state lies in the tube beside a switch, so that nothing was judged",
+        "choose a smaller margin",
+    )
+    PREFERRED = (
+        "validated",
+        "outside the switching tube the learned value prefers the expert's action at {share}",
+    )
+    PREFERRED_TOO_SELDOM = "solved", PREFERRED[1] + "; validated means above {least:.0%}"
+    PLANNED = "validated", "planning on R alone{model} is {gap:.1%} away from the expert"
+    PLANNED_AWAY = "solved", PLANNED[1] + "; validated means up to {most:.0%}"
+    PLANNED_FAR_AWAY = (
+        "undetermined",
+        PLANNED[1] + ", so that R does not explain it",
+        "try fewer or other functions of V, or more samples",
+    )
+    NOT_PLANNED = "solved", "planning on R alone was not tried: {why}"
+    NO_FRESH_STATES = (
+        "solved",
+        "the expert is explained at {share:.1%} of the log's states, and a log has no fresh states to try that on",
+    )
 
 
 class Claim:
@@ -147,4 +295,4 @@ def unverified(headline: str, file: str | None, how: str = "certirl check") -> s
     return f"Claims to be {head[0].lower()}{head[1:]} {note}{colon}{rest}"
 
 
-NO_SUMS = "a file keeps no sums of it"  # why what is said of the absence of a reward cannot be verified
+UNCHECKED = "there is no check of refutations"  # why what a file says of the absence of a reward is not verified

@@ -19,6 +19,7 @@ from certirl.data.transitions import Chunk, Piece, chunks_of
 from certirl.functions.box_products import Level, closed, level, tensor_sums
 from certirl.functions.boxes import ProductBasis
 from certirl.functions.reward import values_of
+from certirl.ground import archive
 from certirl.ground.domain import Array
 from certirl.ground.work import fold
 from certirl.kernels.tensors import on_host
@@ -29,6 +30,7 @@ from certirl.proof.tallies import Tally
 _WORKSPACE, SHORTEST, LONGEST = 2**19, 512, 4096
 
 
+@archive.record
 @dataclass(frozen=True, eq=False)
 class BoxEvidence(Tally):
     """Sums over fresh transitions, with x = p(s) and the products χ of level functions.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,17 +15,18 @@ from certirl.fit.estimate import MAX_CONDITION
 from certirl.functions.bases import Basis, as_basis
 from certirl.functions.bounded import bounded, scaled_expansion
 from certirl.functions.box_products import level
-from certirl.functions.boxes import ProductBasis, from_spec
+from certirl.functions.boxes import ProductBasis
 from certirl.functions.reward import Reward, RewardLike, unpack
-from certirl.ground.archive import Stored
-from certirl.ground.domain import Array, as_domain, as_states
-from certirl.ground.doors import as_probability
+from certirl.ground import archive
+from certirl.ground.archive import UNSAVED
+from certirl.ground.domain import Array, as_domain, as_states, describe
+from certirl.ground.doors import as_count, as_number, as_probability
 from certirl.ground.progress import Report
 from certirl.ground.status import Claim, chance, unverified
 from certirl.ground.work import on
 from certirl.proof.bounds import LowerBound
-from certirl.proof.box_evidence import BOX_SUMS, BoxEvidence
-from certirl.proof.evidence import SUMS, Evidence, Surrogate, check_reward, fit_surrogate, same_family
+from certirl.proof.box_evidence import BoxEvidence
+from certirl.proof.evidence import Evidence, Surrogate, check_reward, fit_surrogate, same_family
 from certirl.proof.source import FIT_SHARE as FIT_SHARE
 from certirl.proof.source import INDEPENDENT as INDEPENDENT
 from certirl.proof.source import SAMPLES as SAMPLES
@@ -51,22 +52,8 @@ from certirl.proof.weigh import (
     well_determined,
 )
 
-# What a saved certificate says in words; the rest is arrays.
-_WORDS = (
-    "holds",
-    "margin",
-    "estimated",
-    "losses",
-    "delta",
-    "spending",
-    "tail",
-    "worst_action",
-    "samples",
-    "samples_needed",
-    "level",
-)
 
-
+@archive.record
 @dataclass(frozen=True, eq=False)
 class Certificate(Claim):
     """With probability at least 1 − δ, min over states and rivals of D_a(s) is at least ``margin``.
@@ -102,40 +89,39 @@ class Certificate(Claim):
     level: int
     surrogate: Surrogate
     evidence: AnyEvidence
-    file: str | None = None
-    verified: bool = True
+    file: str | None = field(default=None, metadata=UNSAVED)
+    verified: bool = field(default=True, metadata=UNSAVED)
 
-    def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Words for a JSON header and numbers for arrays: enough to derive the verdict again."""
-        words = {name: getattr(self, name) for name in _WORDS}
-        grounds, numbers = packed_grounds(self.surrogate, self.evidence)
-        words |= {"assumptions": list(self.assumptions), **grounds}
-        return words, numbers | {"worst_state": self.worst_state}
-
-    @staticmethod
-    def unpacked(stored: Stored, reward: Reward, file: str) -> Certificate:
-        """The inverse of `packed`; refused if the sums lead to other numbers than the file tells."""
-        surrogate, evidence = unpacked_grounds(stored, reward)
-        told = unpacked_claim(stored, evidence.counts)
-        found = Certificate(
-            **told,
-            worst_action=stored.count("worst_action", most=len(evidence.counts) - 1),
-            worst_state=unpacked_state(stored, surrogate.columns),
-            samples_needed=stored.maybe("count", "samples_needed", least=1),
-            level=stored.count("level", least=1, most=1),
-            surrogate=surrogate,
-            evidence=evidence,
-            file=file,
-            verified=False,
-        )
-        if found.worst_action == surrogate.expert:
-            raise ValueError(f"certificate worst_action must be another action than the expert's, {surrogate.expert}")
-        delta = sum(found.spending.get(name, 0.0) for name in spending_of(evidence, 1.0))
+    def as_read(self, file: str) -> Certificate:
+        """What a file claims, refused if its sums lead to other numbers."""
+        check_grounds(self.surrogate, self.evidence)
+        check_claim(self, self.evidence.counts)
+        as_states(self.worst_state[None], self.surrogate.columns.domain, name="certificate worst_state")
+        as_count(self.worst_action, "certificate worst_action", least=0, most=len(self.evidence.counts) - 1)
+        as_count(self.level, "certificate level", most=1)
+        if self.samples_needed is not None:
+            as_count(self.samples_needed, "certificate samples_needed")
+        if self.worst_action == self.surrogate.expert:
+            raise ValueError(f"certificate worst_action must be another action than {self.surrogate.expert}")
+        delta = sum(self.spending.get(name, 0.0) for name in spending_of(self.evidence, 1.0))
         delta = as_probability(delta, "the certificate's own part of delta")
-        with np.errstate(all="ignore"):  # of a file that was changed anything can come
-            lowest = lowest_bound(surrogate, evidence, delta=delta, tail=found.tail)
-        replace(found, **_of_bound(lowest.times(surrogate.unit))).sums_lead_to(told)
-        return found
+        with np.errstate(all="ignore"):  # a file that was changed can lead to anything
+            lowest = lowest_bound(self.surrogate, self.evidence, delta=delta, tail=self.tail)
+        replace(self, **_of_bound(lowest.times(self.surrogate.unit))).sums_lead_to(vars(self))
+        return replace(self, file=file, verified=False)
+
+    def check_about(self, reward: Any, discount: float, actions: int, expert: int | None, columns: list[Any]) -> None:
+        """Refuse to be the certificate of another problem or of another reward."""
+        check_about(self.surrogate, reward, discount, actions, expert, columns[0])
+
+    @property
+    def statement(self) -> str:
+        """What is proved, or how far it is from that, in a sentence."""
+        return self._verified_headline()
+
+    def lines(self) -> list[tuple[str, str]]:
+        """The margin, the data and the assumptions, each in a line with its name."""
+        return [("margin", self.proved), ("assumed", "; ".join(self.assumptions))]
 
     def _headline(self) -> str:
         headline = self._verified_headline()
@@ -159,74 +145,72 @@ class Certificate(Claim):
         return "\n".join(lines)
 
 
-def packed_grounds(surrogate: Surrogate, evidence: AnyEvidence) -> tuple[dict[str, Any], dict[str, Array]]:
-    """What a bound rests on, the reward left out: words for a JSON header and numbers for arrays."""
-    words: dict[str, Any] = {"paired": evidence.paired, "columns": surrogate.columns.spec()}
-    words |= {name: getattr(surrogate, name) for name in ("low", "high", "unit", "discount", "expert")}
-    names = BOX_SUMS if isinstance(evidence, BoxEvidence) else SUMS
-    numbers = {name: getattr(evidence, name) for name in names}
-    return words, numbers | {name: getattr(surrogate, name) for name in ("g", "fits", "Z")}
-
-
-def unpacked_grounds(stored: Stored, reward: Reward) -> tuple[Surrogate, AnyEvidence]:
-    """The inverse of `packed_grounds`; refused if V of this reward has another range than the sums were made with."""
-    columns = from_spec(stored.field("columns"))
-    k, counts = columns.size, stored.array("counts", (None,), kinds="iu")
+def check_grounds(surrogate: Surrogate, evidence: AnyEvidence) -> None:
+    """Refuse sums of other sizes than the columns, and sums that were made with another reward."""
+    columns, reward = surrogate.columns, surrogate.reward
+    k, counts = columns.size, evidence.counts
     A = len(counts)
-    if A < 2 or (counts < k).any():
+    if A < 2 or (counts < k).any() or counts.dtype.kind not in "iu":
         raise ValueError(f"counts must be those of two actions or more, {k} transitions each at least")
-    shapes: dict[str, tuple[int, ...]] = {"surprise": (A, k), "drift": (A, k, k), "fits": (A, k), "Z": (A, k, k)}
-    arrays: dict[str, Any] = {name: stored.array(name, shape) for name, shape in (shapes | {"g": (k,)}).items()}
+    shapes: dict[str, tuple[int, ...]] = {"surprise": (A, k), "drift": (A, k, k)}
+    if isinstance(columns, ProductBasis) != isinstance(evidence, BoxEvidence):
+        raise ValueError("the sums must be those of the kind of columns")
+    if not isinstance(reward, Reward):
+        raise ValueError("the reward of a certificate must be an expansion")
     if isinstance(columns, ProductBasis):
         wide = level(columns).doubled
-        shapes = {"gram": (A, *wide), "spread": (A, A, *wide), "wobble": (A, A, *wide), "noise": (k, k)}
+        shapes |= {"gram": (A, *wide), "spread": (A, A, *wide), "wobble": (A, A, *wide), "noise": (k, k)}
     else:
-        shapes = {"gram": (A, k, k), "spread": (A, A, k, k), "wobble": (A, k, k, k)}
+        shapes |= {"gram": (A, k, k), "spread": (A, A, k, k), "wobble": (A, k, k, k)}
         shapes |= {"reached": (A, max(k, reward.basis.size))}
-    arrays |= {name: stored.array(name, shape) for name, shape in shapes.items()}
-    unit = stored.number("unit", least=0, strict=True)
-    surrogate = Surrogate(
-        columns=columns,
-        reward=Reward(reward.basis, reward.coefficients / unit),
-        discount=stored.number("discount", least=0, most=1, strict=True),
-        expert=stored.count("expert", most=A - 1),
-        low=stored.number("low"),
-        high=stored.number("high"),
-        unit=unit,
-        **{name: arrays.pop(name) for name in ("g", "fits", "Z")},
-    )
-    if isinstance(columns, ProductBasis):
-        return surrogate, BoxEvidence(counts=counts, **arrays, paired=stored.flag("paired"))
-    evidence = Evidence(counts=counts, **arrays, paired=stored.flag("paired"))
-    check_reward(surrogate, evidence)
-    return surrogate, evidence
+    arrays = {name: getattr(evidence, name) for name in shapes}
+    shapes |= {"fits": (A, k), "Z": (A, k, k), "g": (k,)}
+    arrays |= {name: getattr(surrogate, name) for name in ("fits", "Z", "g")}
+    for name, shape in shapes.items():
+        if arrays[name].shape != shape:
+            raise ValueError(f"{name} must have the shape {list(shape)}, got {list(arrays[name].shape)}")
+    as_number(surrogate.unit, "unit", least=0, strict=True)
+    as_probability(surrogate.discount, "discount")
+    as_count(surrogate.expert, "expert", least=0, most=A - 1)
+    for end in (surrogate.low, surrogate.high):
+        as_number(end, "an end of the range of V")
+    if isinstance(evidence, Evidence):
+        check_reward(surrogate, evidence)
 
 
-def unpacked_state(stored: Stored, basis: Basis) -> Array:
-    """The worst state, which lies in the domain ``[d]``."""
-    row = stored.array("worst_state", (basis.dimension,))[None]
-    return as_states(row, basis.domain, name=f"{stored.owner}worst_state")[0]
-
-
-def unpacked_claim(stored: Stored, counts: Array) -> dict[str, Any]:
-    """What every certificate of an action says: numbers in their ranges, δ the sum of its parts."""
-    spending = stored.numbers("spending", least=0, most=1)
-    delta = as_probability(stored.field("delta"), "certificate delta")
-    if abs(sum(spending.values()) - delta) > 1e-9 * delta:
-        raise ValueError(f"the parts of delta must add up to {delta:g}, got {sum(spending.values()):g}")
-    if stored.count("samples") != counts.min():
+def check_claim(claim: Any, counts: Array) -> None:
+    """Refuse numbers of a certificate that are out of range, or parts of δ that do not add up to it."""
+    delta = as_probability(claim.delta, "certificate delta")
+    spent = sum(as_number(share, "a part of delta", least=0, most=1) for share in claim.spending.values())
+    if abs(spent - delta) > 1e-9 * delta:
+        raise ValueError(f"the parts of delta must add up to {delta:g}, got {spent:g}")
+    if claim.samples != counts.min():
         raise ValueError(f"certificate samples must be {counts.min()}, as many as its sums are of")
-    return {
-        "holds": stored.flag("holds"),
-        "margin": stored.number("margin", infinite=True),
-        "estimated": stored.number("estimated", infinite=True),
-        "losses": stored.numbers("losses", infinite=True),
-        "delta": delta,
-        "spending": spending,
-        "assumptions": stored.texts("assumptions"),
-        "tail": stored.maybe("number", "tail", least=0, infinite=True),
-        "samples": stored.count("samples"),
-    }
+    if claim.tail is not None and not claim.tail >= 0:
+        raise ValueError(f"certificate tail must not be negative, got {claim.tail}")
+    if any(map(np.isnan, [claim.margin, claim.estimated, *claim.losses.values()])):
+        raise ValueError("the parts of a margin must be numbers, got NaN")
+
+
+def check_about(
+    surrogate: Surrogate, reward: Any, discount: float, actions: int, expert: int | None, columns: Any
+) -> None:
+    """Refuse a certificate that is about another problem or another reward than its solution."""
+    for name, own, told in (
+        ("discount", discount, surrogate.discount),
+        ("expert", expert, surrogate.expert),
+        ("number of actions", actions, len(surrogate.Z)),
+        (
+            "columns",
+            f"{columns} on {describe(columns.domain)}",
+            f"{surrogate.columns} on {describe(surrogate.columns.domain)}",
+        ),
+    ):
+        if own != told:
+            raise ValueError(f"the solution has the {name} {own}, its certificate {told}")
+    proved: Any = surrogate.reward
+    if proved.basis != reward.basis or not np.array_equal(proved.coefficients, reward.coefficients / surrogate.unit):
+        raise ValueError("the certificate is about another reward than that of its solution")
 
 
 def certify(
@@ -395,8 +379,8 @@ def _what_is_asked(
     reward: Any, discount: float | None, expert: int | None, columns: Basis | None
 ) -> tuple[RewardLike, float, int, Basis]:
     """Take γ, π and the columns from a solution where they are not given."""
-    if columns is None and isinstance(getattr(reward, "basis", None), Basis) and hasattr(reward, "columns"):
-        columns = reward.basis.resized(reward.columns)
+    if columns is None and hasattr(reward, "reward"):
+        columns = getattr(reward, "columns", None)
     function, discount, expert = unpack(reward, discount, expert)
     if discount is None or columns is None:
         raise ValueError("a reward alone does not know the problem: pass discount and columns, say columns=Legendre(7)")

@@ -8,8 +8,8 @@ and needs no proof.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -18,12 +18,13 @@ from certirl.data.transitions import Chunk, Piece, chunks_of
 from certirl.fit.estimate import MAX_CONDITION
 from certirl.functions.boxes import ProductBasis
 from certirl.functions.components import AdditiveReward, Component
-from certirl.ground.archive import Stored
+from certirl.ground import archive
+from certirl.ground.archive import UNSAVED, Shape
 from certirl.ground.domain import Array, freeze
-from certirl.ground.doors import as_probability
-from certirl.ground.status import SAME, Claim
+from certirl.ground.doors import as_count, as_number, as_probability
+from certirl.ground.status import SAME, Claim, chance
 from certirl.proof.bounds import LowerBound
-from certirl.proof.certify import LOSSES, independence, packed_grounds, unpacked_claim, unpacked_grounds
+from certirl.proof.certify import LOSSES, check_about, check_claim, check_grounds, independence
 from certirl.proof.evidence import Surrogate, gather_views, surrogate_of
 from certirl.proof.tail import TailLike, tail_in_words, tail_number
 from certirl.proof.weigh import AnyEvidence, forecast_bounds, gather, lower_bounds, spending_of, well_determined
@@ -31,9 +32,8 @@ from certirl.proof.weigh import AnyEvidence, forecast_bounds, gather, lower_boun
 FALL = 0.75  # losses fall about as n to minus this: between 1/√n and 1/n
 SEPARATE = "given the action, each component's next state depends on its own state alone"
 
-_WORDS = ("holds", "margin", "estimated", "losses", "delta", "spending", "tail", "samples", "worst_action")
 
-
+@archive.record
 @dataclass(frozen=True, eq=False)
 class Grounds:
     """What the bound of one component rests on.
@@ -51,6 +51,15 @@ class Grounds:
     surrogate: Surrogate
     evidence: AnyEvidence
 
+    def as_read(self, file: str) -> Grounds:
+        """Refuse sums of other sizes than the columns, and shares of δ that are none."""
+        check_grounds(self.surrogate, self.evidence)
+        for share in self.spending.values():
+            as_number(share, "a part of delta", least=0, most=1)
+        if self.tail is not None and not self.tail >= 0:
+            raise ValueError(f"a component's tail must not be negative, got {self.tail}")
+        return self
+
     def bounds(self) -> list[LowerBound]:
         """The lower bounds that the sums lead to, rivals in order."""
         delta = as_probability(sum(self.spending.values()), "a component's part of delta")
@@ -58,6 +67,7 @@ class Grounds:
         return [bound.times(self.surrogate.unit) for bound in found]
 
 
+@archive.record
 @dataclass(frozen=True, eq=False)
 class AdditiveCertificate(Claim):
     """With probability at least 1 − δ, Σ_j min D_ja is at least ``margin`` for every rival a.
@@ -85,12 +95,12 @@ class AdditiveCertificate(Claim):
     spending: dict[str, float]
     assumptions: tuple[str, ...]
     tail: float | None
-    bounds: Array
+    bounds: Annotated[Array, Shape("J B", infinite=True)]
     worst_action: int
     samples: int
     grounds: tuple[Grounds, ...]
-    file: str | None = None
-    verified: bool = True
+    file: str | None = field(default=None, metadata=UNSAVED)
+    verified: bool = field(default=True, metadata=UNSAVED)
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -104,58 +114,49 @@ class AdditiveCertificate(Claim):
             return None
         return int(self.samples * (falling / left) ** (1 / FALL)) + 1
 
-    def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Words for a JSON header and numbers for arrays: enough to derive the verdict again."""
-        words: dict[str, Any] = {name: getattr(self, name) for name in _WORDS}
-        words |= {"assumptions": list(self.assumptions), "components": []}
-        numbers: dict[str, Array] = {"bounds": self.bounds}
-        for own in self.grounds:
-            told, sums = packed_grounds(own.surrogate, own.evidence)
-            told |= {"component": own.component, "spending": own.spending, "tail": own.tail}
-            words["components"].append(told)
-            numbers |= {f"{own.component}_{name}": value for name, value in sums.items()}
-        return words, numbers
-
-    @staticmethod
-    def unpacked(stored: Stored, reward: AdditiveReward, file: str) -> AdditiveCertificate:
-        """The inverse of `packed`; refused if the sums lead to other numbers than the file tells."""
-        grounds = []
-        for own in stored.field("components"):
-            part = Stored({"component": own}, stored.arrays).part("component", "")
-            j = part.count("component", most=len(reward.parts) - 1)
-            part = Stored({"component": own}, stored.arrays).part("component", f"{j}_")
-            spending, tail = (
-                part.numbers("spending", least=0, most=1),
-                part.maybe("number", "tail", least=0, infinite=True),
-            )
-            grounds.append(Grounds(j, spending, tail, *unpacked_grounds(part, reward.parts[j])))
-        numbers = [own.component for own in grounds]
-        if not numbers or len(set(numbers)) != len(numbers):
+    def as_read(self, file: str) -> AdditiveCertificate:
+        """What a file claims, refused if its sums lead to other numbers."""
+        numbers = [own.component for own in self.grounds]
+        if not numbers or len(set(numbers)) != len(numbers) or not set(numbers) <= set(range(len(self.bounds))):
             raise ValueError("a certificate of a sum needs the sums of different components")
-        if any(part.coefficients.any() for j, part in enumerate(reward.parts) if j not in numbers):
-            raise ValueError("a component with a reward has no bound")
-        tails = [own.tail for own in grounds]
-        if stored.field("tail") != (None if None in tails else max(own for own in tails if own is not None)):
+        tails = [own.tail for own in self.grounds]
+        if self.tail != (None if None in tails else max(tail for tail in tails if tail is not None)):
             raise ValueError("certificate tail must be the largest of its components")
-        counts = grounds[0].evidence.counts
-        told = unpacked_claim(stored, counts)
-        found = AdditiveCertificate(
-            **told,
-            bounds=stored.array("bounds", (len(reward.parts), len(counts) - 1), infinite=True),
-            worst_action=stored.count("worst_action", most=len(counts) - 1),
-            grounds=tuple(grounds),
-            file=file,
-            verified=False,
-        )
-        if found.worst_action == grounds[0].surrogate.expert:
+        counts = self.grounds[0].evidence.counts
+        check_claim(self, counts)
+        if self.bounds.ndim != 2 or self.bounds.shape[1] != len(counts) - 1:
+            raise ValueError(f"certificate bounds must be those of {len(counts) - 1} alternative actions")
+        as_count(self.worst_action, "certificate worst_action", least=0, most=len(counts) - 1)
+        if self.worst_action == self.grounds[0].surrogate.expert:
             raise ValueError("certificate worst_action must be another action than the expert's")
-        with np.errstate(all="ignore"):  # of a file that was changed anything can come
-            bounds = [own.bounds() for own in grounds]
-        derived = _of_bounds(bounds, numbers, len(reward.parts))
-        replace(found, **derived).sums_lead_to(told)
-        if not np.allclose(found.bounds, derived["bounds"], rtol=SAME, atol=SAME * abs(found.estimated)):
+        with np.errstate(all="ignore"):  # a file that was changed can lead to anything
+            bounds = [own.bounds() for own in self.grounds]
+        derived = _of_bounds(bounds, numbers, len(self.bounds))
+        replace(self, **derived).sums_lead_to(vars(self))
+        if not np.allclose(self.bounds, derived["bounds"], rtol=SAME, atol=SAME * abs(self.estimated)):
             raise ValueError("the bounds of the components are not what their sums lead to")
-        return found
+        return replace(self, file=file, verified=False)
+
+    def check_about(self, reward: Any, discount: float, actions: int, expert: int | None, columns: list[Any]) -> None:
+        """Refuse to be the certificate of another problem or of another reward."""
+        if len(columns) != len(self.bounds):
+            raise ValueError(f"the certificate is about {len(self.bounds)} components, its solution has {len(columns)}")
+        proved = {own.component for own in self.grounds}
+        if any(part.coefficients.any() for j, part in enumerate(reward.parts) if j not in proved):
+            raise ValueError("a component with a reward has no bound")
+        for own in self.grounds:
+            part = reward.parts[own.component]
+            check_about(own.surrogate, part, discount, actions, expert, columns[own.component])
+
+    @property
+    def statement(self) -> str:
+        """What is proved, or how far it is from that, in a sentence."""
+        sure = f"with probability {chance(self.delta)}{self.condition}"
+        return f"{self.word.capitalize()} {sure}: the margin is at least {self.margin:.4g}"
+
+    def lines(self) -> list[tuple[str, str]]:
+        """The margin and the assumptions, each in a line with its name."""
+        return [("margin", self.proved), ("assumed", "; ".join(self.assumptions))]
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,6 +21,7 @@ from certirl.functions.bases import Basis
 from certirl.functions.extrema import minimum
 from certirl.functions.products import lifted
 from certirl.functions.reward import Reward, RewardLike, values_of
+from certirl.ground import archive
 from certirl.ground.domain import Array
 from certirl.ground.work import fold
 from certirl.kernels.residuals import FusedResiduals, Guesses, StackedResiduals, residual_sums
@@ -28,6 +29,7 @@ from certirl.kernels.tensors import on_host
 from certirl.proof.tallies import Tally
 
 
+@archive.record
 @dataclass(frozen=True, eq=False)
 class Surrogate:
     """Everything that is fixed before the fresh data are seen.
@@ -159,6 +161,7 @@ def _plus_expansion(reward: Reward, columns: Basis, added: Array) -> tuple[Basis
     return reward.basis.resized(len(total)), total
 
 
+@archive.record
 @dataclass(frozen=True, eq=False)
 class Evidence(Tally):
     """Sums over fresh transitions, with x = φ(s).

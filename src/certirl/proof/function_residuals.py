@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from certirl.data.transitions import Chunk, Piece, chunks_of
 from certirl.fit.estimate import MAX_CONDITION
 from certirl.functions.frame import frame
+from certirl.ground import archive
 from certirl.ground.domain import Array, freeze
 from certirl.ground.work import fold
 from certirl.kernels.blocked import LONGEST
@@ -25,6 +26,7 @@ from certirl.proof.value_cones import Cover
 _WORKSPACE, _SHORTEST = 2**19, 512  # numbers worked on at once, and the least rows of a block
 
 
+@archive.record
 @dataclass(frozen=True, eq=False)
 class ResidualSums:
     """Sums over fresh transitions for one cover; p = K − 1 functions, k columns.

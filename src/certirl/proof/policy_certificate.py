@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,26 +14,20 @@ from numpy.typing import ArrayLike, NDArray
 from certirl.data.expert_grid import ExpertGrid
 from certirl.data.transitions import counted
 from certirl.fit.estimate import MAX_CONDITION
-from certirl.functions.boxes import from_spec
 from certirl.functions.frames import frame
 from certirl.ground import archive
-from certirl.ground.archive import Stored
-from certirl.ground.domain import Array, as_states
+from certirl.ground.archive import UNSAVED
+from certirl.ground.domain import Array, as_states, describe
+from certirl.ground.doors import as_number, as_probability
 from certirl.ground.status import SAME, Claim, chance, unverified
-from certirl.proof.certify import independence, least_enough, unpacked_claim
+from certirl.proof.certify import check_claim, independence, least_enough
 from certirl.proof.policy_bounds import SHARES, Bands, bands
-from certirl.proof.policy_evidence import POLICY_SUMS, PolicyEvidence, PolicySurrogate
+from certirl.proof.policy_evidence import PolicyEvidence, PolicySurrogate
 from certirl.proof.tail import TailLike, tail_in_words, tail_number
 from certirl.proof.tubes import Tube, read_tube, tent_marks
 
-KIND = "policy certificate"
-_WORDS = ("holds", "delta", "spending", "tail", "samples", "allowed", "goal")
-# Derived from the numbers whenever a file is read, and compared with what it says.
-_CLAIMS = ("margin", "estimated", "losses", "half_width", "share", "regret", "settled", "value_span", "ties")
-_GUESSES = ("fits", "Z", "mix", "switches", "widths", "tent_fits", "drop", "places")
-_NUMBERS = ("discount", "low", "high", "dropped", "unit")
 
-
+@archive.record
 @dataclass(frozen=True, eq=False)
 class PolicyCertificate(Claim):
     """With probability at least 1 − δ the expert's action is strictly best at every state outside the tube.
@@ -90,8 +84,8 @@ class PolicyCertificate(Claim):
     evidence: PolicyEvidence
     lookup: ExpertGrid
     goal: float | None = None
-    file: str | None = None
-    verified: bool = True
+    file: str | None = field(default=None, metadata=UNSAVED)
+    verified: bool = field(default=True, metadata=UNSAVED)
 
     @property
     def relative_regret(self) -> float:
@@ -147,21 +141,32 @@ class PolicyCertificate(Claim):
         return least_enough(enough, 10 * s.columns.size, have * 2**12)
 
     def __str__(self) -> str:
+        counts = f"{counted(self.evidence.counts)} fresh transitions per action"
+        data = counts if self.holds else f"{counts}; {self.missing}"
+        named = [*self.lines()[:-1], ("data", data)]
+        lines = [f"  {name:<9}{text}" for name, text in named]
+        return "\n".join([self._headline(), *lines, *(f"  assumed: {assumption}" for assumption in self.assumptions)])
+
+    @property
+    def statement(self) -> str:
+        """What is proved, or how far it is from that, in a sentence."""
+        return self._verified_headline()
+
+    def lines(self) -> list[tuple[str, str]]:
+        """The margin, the tube with the regret, and the assumptions, each in a line with its name."""
         place = ", ".join(f"{x:.4g}" for x in self.worst_state)
-        tube = self.lookup.described(self.tube)
         margin = f"at least {self.margin:.3g} there: " if np.isfinite(self.margin) else "no bound yet: "
         compared = f"{margin}{self.account(f' at s = {place} against action {self.worst_action}')}"
+        tube = f"{self.lookup.described(self.tube)}: half-width {self.half_width:.3g}, {self.share:.2%} of the domain"
         lines = [
-            self._headline(),
-            f"  margin   {compared if self.margin < np.inf else 'none: the expert takes every action'}",
-            f"  tube     {tube}: half-width {self.half_width:.3g}, {self.share:.2%} of the domain",
-            f"  regret   {self._lost}{self._settled}",
-            f"  data     {counted(self.evidence.counts)} fresh transitions per action"
-            + ("" if self.holds else f"; {self.missing}"),
+            ("margin", compared if self.margin < np.inf else "none: the expert takes every action"),
+            ("tube", tube),
+            ("regret", f"{self._lost}{self._settled}"),
+            ("assumed", "; ".join(self.assumptions)),
         ]
         if self.ties > 0:
-            lines.insert(3, f"  ties     actions that the expert mixes differ by {self.ties:.3g} at most")
-        return "\n".join([*lines, *(f"  assumed: {assumption}" for assumption in self.assumptions)])
+            lines.insert(2, ("ties", f"actions that the expert mixes differ by {self.ties:.3g} at most"))
+        return lines
 
     @property
     def _lost(self) -> str:
@@ -198,40 +203,49 @@ class PolicyCertificate(Claim):
         known = f"{sure} the margin {where} is at least {self.margin:.3g}"
         return f"{self.word.capitalize()}: {known}"
 
-    def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Words for a JSON header and numbers for arrays: enough to derive the verdict again."""
-        s, words = self.surrogate, {name: getattr(self, name) for name in _WORDS + _CLAIMS}
-        words |= {"assumptions": list(self.assumptions), "paired": self.evidence.paired, "columns": s.columns.spec()}
-        words |= {name: getattr(s, name) for name in _NUMBERS}
-        numbers = {name: getattr(self.evidence, name) for name in POLICY_SUMS}
-        numbers |= {name: getattr(s, name) for name in _GUESSES} | {"support": self.lookup.support}
-        return words, numbers
-
-    @staticmethod
-    def unpacked(stored: Stored, file: str) -> PolicyCertificate:
-        """The inverse of `packed`: derived from the sums again, and refused if the file tells other numbers."""
-        surrogate, evidence, lookup = _unpacked_grounds(stored)
-        told = unpacked_claim(stored, evidence.counts)
-        told |= {name: stored.number(name, infinite=True) for name in _CLAIMS if name not in told}
-        allowed, goal = stored.number("allowed", least=0, strict=True), stored.maybe("number", "goal", least=0)
-        kept = {name: told[name] for name in ("spending", "delta", "assumptions", "tail", "samples")}
-        with np.errstate(all="ignore"):  # of a file that was changed anything can come
-            found = bands(surrogate, evidence, delta=_own(told["spending"]), tail=told["tail"] or 0.0)
-            tube = read(surrogate, found, lookup, allowed)
-        derived = PolicyCertificate(
-            **_of_tube(tube.times(surrogate.unit)),
-            **kept,
-            holds=_holds(tube.margin, told["tail"]),
-            value_span=surrogate.unit * found.span,
-            surrogate=surrogate,
-            evidence=evidence,
-            lookup=lookup,
-            goal=goal,
+    def as_read(self, file: str) -> PolicyCertificate:
+        """What a file claims: derived from the sums again, and refused if the file tells other numbers."""
+        check_switching_grounds(self.surrogate, self.evidence, self.lookup)
+        check_claim(self, self.evidence.counts)
+        as_number(self.allowed, "certificate allowed", least=0, strict=True)
+        if self.goal is not None:
+            as_number(self.goal, "certificate goal", least=0)
+        with np.errstate(all="ignore"):  # a file that was changed can lead to anything
+            found = bands(self.surrogate, self.evidence, delta=_own(self.spending), tail=self.tail or 0.0)
+            tube = read(self.surrogate, found, self.lookup, self.allowed)
+        derived = replace(
+            self,
+            **_of_tube(tube.times(self.surrogate.unit)),
+            holds=_holds(tube.margin, self.tail),
+            value_span=self.surrogate.unit * found.span,
             file=file,
             verified=False,
         )
-        derived.sums_lead_to(told)
+        derived.sums_lead_to(vars(self))
         return derived
+
+    def check_about(self, reward: Any, discount: float, actions: int, expert: int | None, columns: list[Any]) -> None:
+        """Refuse to be the certificate of another problem or of another reward."""
+        s, e = self.surrogate, self.evidence
+        for name, own, told in (
+            ("discount", discount, s.discount),
+            ("number of actions", actions, s.n_actions),
+            ("domain", describe(reward.domain), describe(s.columns.domain)),
+        ):
+            if own != told:
+                raise ValueError(f"the solution has the {name} {own}, its certificate {told}")
+        # Σ Y_c must follow from the sums of the reward's functions.
+        if getattr(reward, "zero_at_ends", False) or e.reached.shape[1] != len(reward.coefficients):
+            raise ValueError(
+                "the sums over next states must be those of the functions of the reward, without terminal states"
+            )
+        coefficients, gram = reward.coefficients / s.unit, e.gram[:, 0]
+        pieces = np.linalg.solve(s.mix, e.drift[:, :, 0].T).T + np.einsum("aij,aj->ai", s.Z, gram)
+        gained = s.columns.sup()[0] * e.reached @ coefficients
+        sums = gained + s.discount * pieces @ s.fits.ravel() - np.einsum("ai,ai->a", s.fits, gram)
+        size = np.abs(coefficients).max() * reward.basis.size + np.abs(s.fits).max() * s.columns.size**2
+        if (np.abs(sums - e.surprise[:, 0]) > 1e-9 * size * e.counts).any():
+            raise ValueError("the sums were made with another reward")
 
     def sums_lead_to(self, told: dict[str, Any]) -> None:
         """Refuse the numbers of a file that differ from this certificate; a tube may be off by a cell."""
@@ -249,36 +263,38 @@ class PolicyCertificate(Claim):
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write everything but the reward and the expert to an npz file; `certirl.load` reads it back."""
-        return archive.write(path, KIND, *self.packed())
+        return archive.save(self, path)
 
 
-def _unpacked_grounds(stored: Stored) -> tuple[PolicySurrogate, PolicyEvidence, ExpertGrid]:
-    """What a certificate rests on, but for the reward and the expert."""
-    columns = from_spec(stored.field("columns"))
-    counts, tents = stored.array("counts", (None,), kinds="iu"), len(stored.array("widths", (None,)))
+def check_switching_grounds(surrogate: PolicySurrogate, evidence: PolicyEvidence, lookup: ExpertGrid) -> None:
+    """Refuse sums of other sizes than the columns, and an expert whom the sums are not about."""
+    columns, counts, tents = surrogate.columns, evidence.counts, len(surrogate.widths)
     A, k = len(counts), columns.size
-    m, around = A * k, (None,) * columns.dimension
-    shapes: dict[str, tuple[int | None, ...]] = {"fits": (A, k), "Z": (A, m, k), "mix": (m, m), "widths": (tents,)}
-    shapes |= {"tent_fits": (A, tents, k), "drop": (m,), "places": (2, columns.dimension), "switches": around}
-    guesses: dict[str, Any] = {name: stored.array(name, shape) for name, shape in shapes.items()}
-    wide = frame(columns).wide
-    shapes = {"gram": (A, k, k), "surprise": (A, k), "spread": (A, A, *wide), "drift": (A, m, k)}
-    shapes |= {"wobble": (A, A, m, *wide), "visits": (A, tents, k), "visit_spread": (A, tents, *wide)}
-    shapes |= {"reached": (A, None)}
-    sums: dict[str, Any] = {name: stored.array(name, shape) for name, shape in shapes.items()}
-    if A < 2 or (counts < k).any():
+    if A < 2 or (counts < k).any() or counts.dtype.kind not in "iu":
         raise ValueError(f"counts must be those of two actions or more, {k} transitions each at least")
-    numbers: dict[str, Any] = {name: stored.number(name) for name in ("low", "high", "dropped")}
-    numbers |= {"unit": stored.number("unit", least=0, strict=True)}
-    numbers |= {"discount": stored.number("discount", least=0, most=1, strict=True)}
-    surrogate = PolicySurrogate(columns=columns, reward=None, policy=None, **guesses, **numbers)
-    lookup = ExpertGrid(columns.domain, stored.array("support", (*around, A), kinds="b").astype(bool))
-    if not lookup.support.any(axis=-1).all():
+    m, wide = A * k, frame(columns).wide
+    shapes: dict[str, tuple[int, ...]] = {"fits": (A, k), "Z": (A, m, k), "mix": (m, m), "widths": (tents,)}
+    shapes |= {"tent_fits": (A, tents, k), "drop": (m,), "places": (2, columns.dimension)}
+    arrays = {name: getattr(surrogate, name) for name in shapes}
+    sums = {"gram": (A, k, k), "surprise": (A, k), "spread": (A, A, *wide), "drift": (A, m, k)}
+    sums |= {"wobble": (A, A, m, *wide), "visits": (A, tents, k), "visit_spread": (A, tents, *wide)}
+    sums |= {"reached": (A, *evidence.reached.shape[1:2])}
+    arrays |= {name: getattr(evidence, name) for name in sums}
+    for name, shape in (shapes | sums).items():
+        if arrays[name].shape != shape:
+            raise ValueError(f"{name} must have the shape {list(shape)}, got {list(arrays[name].shape)}")
+    for name in ("low", "high", "dropped"):
+        as_number(getattr(surrogate, name), name)
+    as_number(surrogate.unit, "unit", least=0, strict=True)
+    as_probability(surrogate.discount, "discount")
+    support = lookup.support
+    if lookup.domain != columns.domain or support.shape[-1] != A or support.ndim != columns.dimension + 1:
+        raise ValueError(f"the expert must be known on {describe(columns.domain)}, one of {A} actions at least")
+    if min(support.shape[:-1]) < 2 or not support.any(axis=-1).all():
         raise ValueError("support must name an action at every state")
     marks = tent_marks(lookup)
     if surrogate.switches.shape != marks.shape or not np.allclose(surrogate.switches, marks, rtol=1e-9):
         raise ValueError("visits were counted around other switches than its expert's")
-    return surrogate, PolicyEvidence(counts=counts, **sums, paired=stored.flag("paired")), lookup
 
 
 def conclude_policy(

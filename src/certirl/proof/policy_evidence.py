@@ -24,6 +24,7 @@ from certirl.functions.cells import Cells, summed
 from certirl.functions.extrema import minimum
 from certirl.functions.frames import frame
 from certirl.functions.reward import RewardLike, values_of
+from certirl.ground import archive
 from certirl.ground.domain import Array, freeze
 from certirl.ground.work import fold
 from certirl.kernels.tensors import on_host
@@ -35,6 +36,7 @@ _BLOCK = 2048  # rows worked on at once: in cache, and well below what `bounds` 
 _GRID = 2001  # states at which the highest and the lowest value are looked for
 
 
+@archive.record
 @dataclass(frozen=True, eq=False)
 class PolicySurrogate:
     """Everything that is fixed before the fresh data are seen.
@@ -206,6 +208,7 @@ def _directions(surrogate: PolicySurrogate, seen: PolicyEvidence) -> Array:
     return np.sqrt(sizes / np.maximum(spans, _FLOOR * spans.max()))[::-1, None] * directions.T[::-1]
 
 
+@archive.record
 @dataclass(frozen=True, eq=False)
 class PolicyEvidence(Tally):
     """Sums over fresh transitions, with x = φ(s) and χ the products of two columns.

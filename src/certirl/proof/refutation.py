@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from certirl.data.transitions import counted
-from certirl.fit.conflicts import Conflict
+from certirl.fit.witness import Witness
 from certirl.functions.frame import frame
 from certirl.functions.inequalities import sloped
+from certirl.ground import archive
 from certirl.ground.domain import Array
 from certirl.proof.bounds import sum_error, summation_error
 from certirl.proof.case import Case
@@ -32,6 +33,7 @@ _SAFE = 0.75  # error/κ that a forecast must fall below: estimates on other dat
 _STEEPEST = 0.95  # the largest slope: a forecast second moment may be too small
 
 
+@archive.record
 @dataclass(frozen=True, eq=False)
 class RefutationGround:
     """What a refutation rests on, for one component.
@@ -47,6 +49,7 @@ class RefutationGround:
     tail: float | None
 
 
+@archive.record
 @dataclass(frozen=True, eq=False)
 class Refutation:
     """With probability at least 1 − δ, min over states and actions of D_a(s) ≤ ceiling·‖w‖₁ for every V = w·ψ.
@@ -76,7 +79,7 @@ class Refutation:
     delta: float
     spending: dict[str, float]
     assumptions: tuple[str, ...]
-    witness: Conflict
+    witness: Witness
     tube: float
     samples_needed: int | None
     grounds: tuple[RefutationGround, ...]
@@ -381,9 +384,9 @@ def derived(grounds: Sequence[RefutationGround], delta: float) -> dict[str, Any]
     }
 
 
-def _witness(cover: Cover, remainder: float) -> Conflict:
+def _witness(cover: Cover, remainder: float) -> Witness:
     """The comparisons of the last mixture."""
     rows = np.flatnonzero(cover.mixtures[-1] > 1e-9)
     weights = cover.mixtures[-1][rows] / cover.mixtures[-1][rows].sum()
     taken = cover.probabilities[rows].argmax(axis=1)
-    return Conflict(cover.states[rows], taken, cover.actions[rows], weights, remainder, str(cover.functions))
+    return Witness(cover.states[rows], taken, cover.actions[rows], weights, remainder, str(cover.functions))

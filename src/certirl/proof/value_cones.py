@@ -24,6 +24,7 @@ from certirl.functions.bases import Basis
 from certirl.functions.extrema import first_of_least
 from certirl.functions.frame import frame
 from certirl.functions.inequalities import log_term
+from certirl.ground import archive
 from certirl.ground.domain import Array, freeze
 from certirl.proof.case import Case, Part
 
@@ -85,6 +86,7 @@ def _distances(case: Case, states: Array) -> Array:
     return np.concatenate([np.linalg.norm(gap, axis=2).min(axis=1) for gap in gaps])
 
 
+@archive.record
 @dataclass(frozen=True, eq=False)
 class Cover:
     """Cones that cover the value functions of a component, and the mixtures that should exclude them.

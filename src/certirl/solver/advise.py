@@ -24,8 +24,8 @@ from certirl.proof.certify_policies import allowed_tube, certify
 from certirl.proof.policy_bounds import bands
 from certirl.proof.policy_certificate import PolicyCertificate, read
 from certirl.proof.weigh import MOST_COORDINATES
-from certirl.solver.policy_solution import DISTRUST, PolicySolution
 from certirl.solver.prove_policy import MOST_COLUMNS
+from certirl.solver.solution import DISTRUST, Solution
 from certirl.solver.solve_policy import FEWEST, MOST_SAMPLES, solve_policy
 
 SIZES, MOST = (5, 9, 15, 25), (30, 90, 220)  # functions tried in one coordinate; at most, in several
@@ -56,7 +56,7 @@ class Trial:
 
     basis: Basis
     noise: float | None
-    solution: PolicySolution
+    solution: Solution
     certificate: str = "-"
     forecast: int | None = None
 
@@ -68,23 +68,23 @@ class Trial:
     @property
     def unexplained(self) -> float:
         """The share of states at which some other action looks better than the expert's."""
-        return self.solution.diagnostics.unexplained
+        return self.solution.stats.unexplained
 
     @property
     def agrees(self) -> float | None:
         """The share of fresh states at which planning on R alone does as the expert; None if that was not tried."""
-        share = self.solution.planned_share
+        share = self.solution.stats.planned_share
         return None if share is None else share.count / max(share.n, 1)
 
     @property
     def trusted(self) -> bool:
         """The estimated effects are good enough to speak of."""
-        told = self.solution.diagnostics
-        return told.seen or told.model_error <= DISTRUST
+        told = self.solution.stats
+        return told.noiseless or told.model_error <= DISTRUST
 
     def cells(self) -> list[str]:
         """The row of the table."""
-        told, noise = self.solution.diagnostics, "own" if self.noise is None else f"{self.noise:g}"
+        told, noise = self.solution.stats, "own" if self.noise is None else f"{self.noise:g}"
         shares = [f"{share:.1%}" for share in (told.unexplained, told.ties, told.uncovered)]
         numbers = [f"{told.model_error:.2g}", f"{told.growth:.2f}", f"{told.residual:.2g}"]
         numbers += ["-" if self.agrees is None else f"{self.agrees:.1%}"]
@@ -183,7 +183,7 @@ def advise(
         trials = [asked[tried.index(trial)] if trial in tried else trial for trial in trials]
         best, why = _best_noise(asked)
     else:
-        why = (_in_several_coordinates(len(domain), seen=best.solution.diagnostics.seen),)
+        why = (_in_several_coordinates(len(domain), seen=best.solution.stats.noiseless),)
     best, last = _best_discount([best, *(attempt(best.basis, best.noise, gamma) for gamma in gammas[1:])])
     return Advice(tuple(trials), best, (*reasons, *why, *last), sources[best.noise])
 
@@ -219,7 +219,7 @@ def _forecast(trial: Trial, source: Any, policy: Policy, tube: float | None, rng
     columns = trial.solution.columns
     if has_ends(source):
         return replace(trial, certificate="terminal states")
-    if trial.solution.diagnostics.seen or not isinstance(columns, Basis):
+    if trial.solution.stats.noiseless or not isinstance(columns, Basis):
         return replace(trial, certificate="no density")
     states = live_states(source, 1_000, rng)
     apart = np.abs(next_states(source, states, rng) - next_states(source, states, rng))
@@ -242,8 +242,8 @@ def _best_basis(tried: list[Trial]) -> tuple[Trial, tuple[str, ...]]:
     """The fewest functions that leave hardly more unexplained than any."""
     trusted = [trial for trial in tried if trial.trusted]
     if not trusted:
-        best = min(tried, key=lambda trial: trial.solution.diagnostics.model_error)
-        off = best.solution.diagnostics.model_error
+        best = min(tried, key=lambda trial: trial.solution.stats.model_error)
+        off = best.solution.stats.model_error
         return best, (f"No trial can be trusted, effects are off by {off:.2g} of an action's: allow more samples.",)
     least = min(trial.unexplained for trial in trusted)
     best = next(trial for trial in trusted if trial.unexplained <= least + WORTH)
@@ -251,13 +251,13 @@ def _best_basis(tried: list[Trial]) -> tuple[Trial, tuple[str, ...]]:
     words += [f"{one.basis} left {one.unexplained:.1%}" for one in tried if one.basis.size < best.basis.size][-1:]
     words += [f"more functions gain less than {WORTH:.0%}"] if best is not trusted[-1] else []
     if best.unexplained > UNEXPLAINED:
-        words += ["so the expert contradicts itself there, or V needs other functions: print solve(…).conflict"]
+        words += ["so the expert contradicts itself there, or V needs other functions: print solve(…).witness"]
     return best, ("; ".join(words) + ".",)
 
 
 def _best_noise(tried: list[Trial]) -> tuple[Trial, tuple[str, ...]]:
     """The least noise with which a certificate is within reach; else the first."""
-    told, within = (STILL,) * tried[0].solution.diagnostics.seen, [t for t in tried if t.trusted and t.forecast]
+    told, within = (STILL,) * tried[0].solution.stats.noiseless, [t for t in tried if t.trusted and t.forecast]
     if not within:
         return tried[0], (*told, "No noise that was tried puts a certificate within reach.") if len(tried) > 1 else told
     best = within[0]
@@ -276,6 +276,6 @@ def _best_discount(tried: list[Trial]) -> tuple[Trial, tuple[str, ...]]:
         best = [trial for trial, share in zip(tried, known, strict=True) if share >= max(known) - WORTH][-1]
         shares = ", ".join(f"{trial.agrees:.1%} of states at γ = {trial.discount:g}" for trial in tried)
         return best, (f"Planning on R alone does as the expert at {shares}: the largest that keeps this up.",)
-    sums = [trial.solution.diagnostics.residual / (1 - trial.discount) for trial in tried]  # in units of the margin
+    sums = [trial.solution.stats.residual / (1 - trial.discount) for trial in tried]  # in units of the margin
     last = max((i for i, total in enumerate(sums) if total <= ADDS_UP), default=0)
     return tried[last], (f"At γ = {tried[last].discount:g} what R misses adds up to {sums[last]:.2g} of the margin.",)

@@ -22,7 +22,7 @@ from certirl.functions.boxes import of_degree
 from certirl.ground.domain import Domain, as_domain
 from certirl.ground.doors import as_count, as_number, by_door
 from certirl.ground.progress import Report, Watch, watched_stream
-from certirl.ground.status import Finding
+from certirl.ground.status import Reason
 from certirl.proof.case import Case
 from certirl.proof.certify import check_delta, check_endless, divide, least_enough
 from certirl.proof.certify_policies import SwitchingCase
@@ -33,8 +33,8 @@ from certirl.proof.refutation import Refutation
 from certirl.proof.refute import Attempt, attempt
 from certirl.proof.tail import TailLike, is_number, tail_number
 from certirl.proof.weigh import check_box
-from certirl.solver.policy_solution import PolicySolution
 from certirl.solver.prove import FORECAST, TRAINING_SHARE, Pace, Pool, check_budget, pursue
+from certirl.solver.solution import Solution
 from certirl.solver.solve_policy import FEWEST, solve_policy, try_out
 
 FIRST = 4_000  # transitions per action and column in the first round: with fewer the second order has no bound
@@ -60,7 +60,7 @@ def prove_policy(
     paired: bool | None = None,
     watch: Watch | None = None,
     **form: Any,
-) -> PolicySolution:
+) -> Solution:
     """Find a reward for an expert who switches and certify it, with at most ``max_samples`` transitions per action.
 
     Args:
@@ -97,7 +97,7 @@ def prove_policy(
     quest = _Switching(training, fresh, case, form, regret)
     pace = PACE._replace(first=FIRST * chosen.size)
     found = pursue(quest, delta=delta, fewest=fewest, max_samples=max_samples, watch=watch, pace=pace)
-    solution = _concluded(replace(quest.solution, samples=found.samples, most_samples=None), found.certificate)
+    solution = _concluded(_of_samples(quest.solution, found.samples, found.samples), found.certificate)
     if solution.status in ("certified", "infeasible"):  # a proof overrules what trials would show
         return solution
     return try_out(solution, simulator, policy, margin=form.get("margin"), rng=generator.spawn(1)[0])
@@ -106,7 +106,7 @@ def prove_policy(
 class _Switching:
     """The quest for a certificate of an expert who switches; see `prove.Quest`."""
 
-    solution: PolicySolution
+    solution: Solution
     _absence: Attempt | None = None
 
     def __init__(
@@ -128,6 +128,7 @@ class _Switching:
         self._absence = _absence(self.solution, self._case, self.training.leading(FORECAST), fresh, delta)
         if self._absence is not None:
             return self._absence.forecast(fresh, delta)
+        assert self.solution.reward is not None
         self._surrogate = self._case.surrogate(self.solution.reward, self.training)
         self._seen = gather(self._surrogate, self.training.leading(FORECAST))
         return self._left(fresh, delta)
@@ -176,7 +177,7 @@ def prove_policy_by_log(
     rng: Any = None,
     progress: bool | Report | None = None,
     **form: Any,
-) -> PolicySolution:
+) -> Solution:
     """The same from a log, which is divided once: one part finds the reward, the other proves it."""
     delta = check_delta(delta)
     check_box(log.domain)
@@ -184,22 +185,28 @@ def prove_policy_by_log(
     chosen = _columns(columns, tail, log.domain, discount, log)
     training, fresh = divide(log, TRAINING_SHARE, as_generator(0 if rng is None else rng))
     solution = solve_policy(training, policy, discount=discount, rng=0, progress=False, **form)
-    solution = replace(solution, samples=int(log.counts.min()), most_samples=int(log.counts.max()))
+    solution = _of_samples(solution, int(log.counts.min()), int(log.counts.max()))
     case = SwitchingCase.of(policy, chosen, tube, discount, tail)
     absence = _absence(solution, case, pieces(training, CHUNK), int(fresh.counts.min()), delta)
     proving = watched_stream(pieces(fresh, CHUNK), len(fresh), progress)
     if absence is not None:
         return _concluded(solution, absence.conclude(proving, delta=delta))
+    assert solution.reward is not None
     surrogate = case.surrogate(solution.reward, pieces(training, CHUNK))
     return _concluded(solution, case.conclude(surrogate, proving, delta))
 
 
+def _of_samples(solution: Solution, fewest: int, most: int) -> Solution:
+    """With the numbers of all transitions, those of the proof included."""
+    return replace(solution, samples=fewest, stats=replace(solution.stats, most_samples=most))
+
+
 def _absence(
-    solution: PolicySolution, case: SwitchingCase, training: Iterable[Piece], samples: int, delta: float
+    solution: Solution, case: SwitchingCase, training: Iterable[Piece], samples: int, delta: float
 ) -> Attempt | None:
     """None if training data do not conflict, or not so that more would show it."""
-    functions = solution.value.basis
-    if solution.conflict is None or not isinstance(functions, Basis) or functions.size > MOST_REFUTED:
+    functions = solution.basis
+    if solution.witness is None or functions.size > MOST_REFUTED:
         return None
     problem: dict[str, Any] = {"n_actions": case.policy.n_actions, "discount": case.discount, "tail": case.tail}
     asked = Case.of(case.policy, case.columns, tube=case.allowed, **problem)
@@ -207,20 +214,18 @@ def _absence(
     return plan if plan is not None and plan.needed(delta) is not None else None
 
 
-def _concluded(solution: PolicySolution, proof: PolicyCertificate | Refutation | None) -> PolicySolution:
+def _concluded(solution: Solution, proof: PolicyCertificate | Refutation | None) -> Solution:
     """With what fresh data proved, of the reward or of the absence of any, and what that allows it to be called."""
     if proof is None:
         return solution
     if isinstance(proof, PolicyCertificate):
         solution = replace(solution, certificate=proof)
-        return solution.judged(Finding("certified", proof.proved)) if proof.holds else solution
-    solution = replace(solution, refutation=str(proof))
+        return solution.judged(Reason.CERTIFIED.finding(proved=proof.proved)) if proof.holds else solution
+    solution = replace(solution, refutation=proof)
     if proof.holds:
-        return replace(solution, conflict=proof.witness).judged(Finding("infeasible", proof.claim))
+        return replace(solution, witness=proof.witness).judged(Reason.REFUTED.finding(claim=proof.claim))
     if proof.refuted:
-        return solution.judged(
-            *solution.findings, Finding("undetermined", f"if the tail is zero, {proof.claim}: declare a tail")
-        )
+        return solution.judged(*solution.findings, Reason.REFUTED_WITHOUT_TAIL.finding(claim=proof.claim))
     return solution
 
 

@@ -1,365 +1,827 @@
-"""The record a person reads: what was found, how sure it is, and why."""
+"""The answer of `solve`: a reward or the proof that there is none, the evidence for it, and how far to trust it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import isnan, nan
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from certirl.data.simulator import as_ended
+from certirl.data.terminal import Ends
 from certirl.data.transitions import counted
 from certirl.fit.bellman import Bellman, rivals_of
 from certirl.fit.estimate import Operators
-from certirl.fit.recover import Recovery, Witness, findings_of
+from certirl.fit.recover import Recovery, findings_of
+from certirl.fit.termination import Choices
+from certirl.fit.witness import Witness, place_of
 from certirl.functions.bases import Basis
-from certirl.functions.boxes import from_spec
-from certirl.functions.extrema import TIE, ranked
-from certirl.functions.reward import Reward
+from certirl.functions.cells import Cells, expanded
+from certirl.functions.components import AdditiveReward, Component
+from certirl.functions.extrema import TIE, minimum, ranked
+from certirl.functions.inequalities import binomial_interval
+from certirl.functions.reward import Reward, StateFunction
 from certirl.ground import archive
-from certirl.ground.archive import Stored
-from certirl.ground.domain import Array, as_actions, as_states, describe, freeze
-from certirl.ground.status import NO_SUMS, chance, unverified, weakest
-from certirl.proof.certify import Certificate, unpacked_state
-from certirl.proof.evidence import Surrogate
+from certirl.ground.archive import UNSAVED, Shape
+from certirl.ground.domain import Array, Domain, as_actions, as_n_actions, as_states, describe, freeze
+from certirl.ground.doors import as_count, as_number, as_probability
+from certirl.ground.status import UNCHECKED, Finding, chance, unverified, weakest
+from certirl.proof.certify import Certificate
+from certirl.proof.certify_components import AdditiveCertificate
+from certirl.proof.policy_certificate import PolicyCertificate
 from certirl.proof.refutation import Refutation
 
-HEADLINES = {
-    "certified": "Certified with probability {sure}: action {expert} is strictly optimal at every state.",
-    "solved": "Solved, not certified{noise}: action {expert} is strictly optimal under the {origin} dynamics.",
-    "infeasible": "Infeasible: no reward in this class explains action {expert} under the {origin} dynamics.",
-    "undetermined": "Undetermined: {reason}.",
-}
-_ARRAYS = ("states", "actions", "weights", "slack", "curves", "error_forms")
+GOOD, DISTRUST = 0.1, 0.7  # model error over action effect
+SHOWN = 3  # components named in the print
 
 
-@dataclass(frozen=True, eq=False)
-class Solution:
-    """The answer of `solve`.
+@archive.record
+@dataclass(frozen=True)
+class Share:
+    """How often something held at some states, with an exact 95 % interval (Clopper and Pearson).
 
     Attributes:
-        status: "solved", "infeasible" or "undetermined". Nothing is "certified" without a certificate.
-        reason: the status in a sentence: what happened and what to change.
-        reward: the reward found, callable; None if there is none.
-        margin: the smallest estimated D_a(s) over all states and rivals, NaN without a reward.
-        worst_state, worst_action: where the margin is reached.
-        samples: transitions per action used (the fewest); 0 for exact operators.
-        most_samples: of the action with most.
-        discount, expert, n_actions: the problem: γ, the expert's action, how many there are.
-        basis, columns: the functions of rewards and values, and how many of them describe the state.
-        form, objective: how the operators were estimated and which program was solved.
-        choice: how basis and columns came about.
-        curves: coefficients of each D_a in the columns ``[A − 1, k_s]``, rivals in order.
-        error_forms: Q_a with φ(s)ᵀQ_aφ(s) the variance of the estimated D_a(s) ``[A − 1, k_s, k_s]``.
-        states, actions, weights, slack: the rows of the program, their weights and shortfalls ``[m, …]``.
-        rounds: how often the program was solved.
-        cover: the radius of the paper's cover, if one stood in for the continuum.
-        condition, spectral_radius, gram_condition: of I − γT, of γT, of the states' Gram matrix.
-        witness: the conflict, if infeasible.
-        certificate: the proof, or the attempt at one; None if none was asked for.
-        refutation: what was proved about the absence of any reward, in words; None if that was not tried.
-        file: where it was read from, with a status and a certificate that the file claims; None if it was found here.
-        verified: it was found here, or `certirl.check` confirmed its file.
+        count: of states at which it held.
+        n: states.
+        kind: which states these are.
     """
 
-    status: str
-    reason: str
-    reward: Reward | None
-    margin: float
-    worst_state: Array | None
-    worst_action: int | None
-    samples: int
-    most_samples: int
-    discount: float
-    expert: int
-    n_actions: int
+    count: int
+    n: int
+    kind: str = "fresh states"
+
+    @property
+    def low(self) -> float:
+        """The lower end."""
+        return binomial_interval(self.count, self.n)[0] if self.n else 0.0
+
+    @property
+    def high(self) -> float:
+        """The upper end."""
+        return binomial_interval(self.count, self.n)[1] if self.n else 1.0
+
+    def as_read(self, file: str) -> Share:
+        """Refuse a count that is none."""
+        as_count(self.count, "the count of a share", least=0, most=as_count(self.n, "the size of a share", least=0))
+        return self
+
+    def __str__(self) -> str:
+        share = self.count / max(self.n, 1)
+        return f"{share:.1%} of {self.n:,} {self.kind} (95 % interval {self.low:.1%} to {self.high:.1%})"
+
+
+@archive.record
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """What was estimated for one component; a state without components is one component.
+
+    Attributes:
+        name: of the component.
+        coordinates: its columns of the states ``[n, d]``.
+        basis: the functions of V; of R too for an expert who always takes one action.
+        columns: the functions of the state in which effects of actions are described.
+        action_values: (P̂_aV)(s) in the columns ``[A, k]``, up to a function that all actions share.
+        variances: Q_a with φ(s)ᵀQ_aφ(s) the variance of the estimated D_a(s), for each alternative action
+            ``[A − 1, k, k]``; None for an expert who depends on the state.
+    """
+
+    name: str
+    coordinates: tuple[int, ...]
     basis: Basis
-    columns: int
-    form: str
-    objective: str
-    choice: str
-    curves: Array
-    error_forms: Array
-    states: Array
-    actions: Array
-    weights: Array
-    slack: Array
-    rounds: int
-    condition: float
-    spectral_radius: float
-    gram_condition: float
-    cover: float | None = None
-    witness: Witness | None = None
-    certificate: Certificate | None = None
-    refutation: str | None = None
-    file: str | None = None
-    verified: bool = True
+    columns: Basis | Cells
+    action_values: Annotated[Array, Shape("A columns.size")]
+    variances: Annotated[Array, Shape("B columns.size columns.size")] | None = None
 
     def __post_init__(self) -> None:
         freeze(self)
 
+    def as_read(self, file: str) -> Estimate:
+        """Refuse functions of other coordinates or domains."""
+        if not len(self.coordinates) == self.basis.dimension == self.columns.dimension:
+            raise ValueError(f"component {self.name} must have functions of its {len(self.coordinates)} coordinates")
+        if self.basis.domain != self.columns.domain:
+            raise ValueError(f"the functions of component {self.name} must have one domain")
+        return self
+
+
+@archive.record
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """Where the expert was compared with alternative actions, and by how much it fell short of the margin asked for.
+
+    Attributes:
+        states: ``[m, d]``; none for sums over components, whose rows belong to single components.
+        shortfall: by how much the expert's advantage stays below the margin asked for ``[m]``.
+        target: the margin asked for ``[m]``: 1, or less beside a switch.
+        actions: the alternative action of each row ``[m]``; None if every row stands for all of them.
+        weights: multipliers of the rows ``[m]``, positive where the margin is attained; None if not known.
+    """
+
+    states: Annotated[Array, Shape("m d")]
+    shortfall: Annotated[Array, Shape("m")]
+    target: Annotated[Array, Shape("m")]
+    actions: Annotated[NDArray[np.intp], Shape("m")] | None = None
+    weights: Annotated[Array, Shape("m")] | None = None
+
+    def __post_init__(self) -> None:
+        freeze(self)
+
+
+@archive.record
+@dataclass(frozen=True, eq=False)
+class Diagnostics:
+    """How an answer was found and how far to trust it; ``print(solution.stats)`` gives each number with its meaning.
+
+    A number is NaN, and anything else None or empty, where it does not apply.
+
+    Attributes:
+        choice: how functions and their numbers were chosen.
+        most_samples: transitions of the action with most.
+        objective, form: the program that was solved, and how operators were estimated; empty for the value form.
+        rounds, rows: how often the program was solved, and its rows.
+        cover: the radius of the cover, if one stood in for the whole domain.
+        condition, gram_condition: of I − γT, and of the Gram matrix of the states.
+        growth: γ·ρ(T̂); at 1 or more the value series diverges. The value form does not use that series.
+        independence: the outcome of the test of the components' independence, in words.
+        model_error: error of estimated effects over the effect of an action, both as root mean squares of V: of the
+            comparisons if these were regressed, else of the functions behind `Solution.greedy` alone.
+        uncovered: the share of the box where data are missing: grid points of the reward without a state nearby, or,
+            for a log, where the effects of some action are extrapolated.
+        ties: the share of comparisons left out since both actions have the same effect.
+        unexplained: the share of states at which some action would be better than the expert's.
+        residual, largest_residual: of R against V − γ max_a P_aV: root mean square, and at most.
+        noiseless: next states were observed without noise.
+        continuation: the least value of continuing over terminating, where it was chosen: the expert avoids
+            termination and no comparison says by how much; None if it was not chosen.
+        termination: mean probabilities, over all comparisons, of a termination that only the expert's action causes,
+            and of one that only the alternative action causes; None without terminal states.
+        greedy_share: fresh states at which no action has a better V than the expert's.
+        outside_share: the same among states outside the tube.
+        planned_share: states at which planning on R alone chooses the expert's action.
+        planned_regret: the expert's loss against the plan on R alone, measured by R, as a share of what acting at
+            random loses (see `planning.Comparison`).
+        planned_loss: the plan's loss against the expert, measured by V, in the same unit.
+        terminal: the terminal states in boxes, learned from marked ones or from asking the simulator.
+        periodic: coordinates that are periodic.
+        assumption: what must be believed of the expert.
+        seed: the seed of the draws, if it was a number.
+    """
+
+    choice: str
+    most_samples: int
+    objective: str = ""
+    form: str = ""
+    rounds: int = 0
+    rows: int = 0
+    cover: float | None = None
+    condition: float = nan
+    gram_condition: float = nan
+    growth: float = nan
+    independence: str = ""
+    model_error: float = nan
+    uncovered: float = nan
+    ties: float = nan
+    unexplained: float = nan
+    residual: float = nan
+    largest_residual: float = nan
+    noiseless: bool = False
+    continuation: float | None = None
+    termination: tuple[float, float] | None = None
+    greedy_share: Share | None = None
+    outside_share: Share | None = None
+    planned_share: Share | None = None
+    planned_regret: float | None = None
+    planned_loss: float | None = None
+    terminal: Ends | None = None
+    periodic: tuple[int, ...] = ()
+    assumption: str = ""
+    seed: int | None = None
+
+    def as_read(self, file: str) -> Diagnostics:
+        """Refuse numbers that these cannot be."""
+        for name in ("most_samples", "rounds", "rows"):
+            as_count(getattr(self, name), f"stats.{name}", least=0)
+        for name in ("uncovered", "ties", "unexplained"):
+            if not isnan(share := getattr(self, name)):
+                as_number(share, f"stats.{name}", least=0, most=1)
+        for name in ("residual", "largest_residual"):
+            if not isnan(size := getattr(self, name)):
+                as_number(size, f"stats.{name}", least=0)
+        if self.cover is not None:
+            as_number(self.cover, "stats.cover", least=0)
+        for name in ("planned_regret", "planned_loss"):
+            if (loss := getattr(self, name)) is not None and not loss >= 0:
+                raise ValueError(f"stats.{name} must not be negative, got {loss}")
+        return self
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name:<13}{text}" for name, text in self.lines().items())
+
+    def lines(self) -> dict[str, str]:
+        """Each number with its meaning, by name; those that do not apply are left out."""
+        lines = {"functions": self.choice}
+        if self.objective:
+            lines["program"] = self._program()
+        if not isnan(self.model_error):
+            error = self.model_error
+            trust = "good" if error < GOOD else "distrust it" if error > DISTRUST else "usable"
+            what = "the functions behind greedy" if self.noiseless else "estimated effects"
+            lines["model"] = f"{what} are off by {error:.2g} of an action's effect: {trust}"
+        if not isnan(self.growth) and not self.objective:
+            series = "would diverge silently" if self.growth >= 1 else "would converge"
+            lines["growth"] = f"γ·ρ(T̂) = {self.growth:.3g}: the matrix form {series}; the value form needs no series"
+        if not isnan(self.uncovered):
+            blind = f"no data for {self.uncovered:.1%} of the box: statements about it are extrapolated"
+            lines["coverage"] = blind if self.uncovered else "data everywhere in the box"
+        if not isnan(self.ties):
+            lines["ties"] = f"{self.ties:.1%} of comparisons left out: both actions have the same effect there"
+        if not isnan(self.unexplained):
+            lines["slack"] = f"at {self.unexplained:.1%} of states some other action looks better than the expert's"
+        if not isnan(self.residual):
+            most = f"{self.largest_residual:.2g} at most"
+            lines["residual"] = f"R misses V − γ max P_aV by {self.residual:.2g} (rms), {most}"
+        if self.greedy_share is not None:
+            lines["fresh states"] = f"V prefers the expert's action at {self.greedy_share}, the switching tube included"
+        if self.outside_share is not None:
+            lines["outside tube"] = f"V prefers the expert's action at {self.outside_share}"
+        if not isnan(self.model_error):
+            lines["planning"] = self._planned()
+        if self.terminal is not None:
+            lines["terminal"] = self._terminated(self.terminal)
+        if self.independence:
+            lines["independence"] = self.independence
+        if not self.objective:
+            lines["assumed"] = self._assumed()
+        if self.seed is not None:
+            lines["seed"] = str(self.seed)
+        return lines
+
+    def _program(self) -> str:
+        where = "exact on the continuum" if self.cover is None else f"on a cover of radius {self.cover:.3g}"
+        solves = f"{self.rounds} solve{'s' * (self.rounds != 1)}, {self.rows} rows"
+        numbers = {"κ(I − γT)": self.condition, "γρ(T)": self.growth, "κ(Gram)": self.gram_condition}
+        # More than twelve digits of a spectral radius are rounding.
+        known = [f"{name} = {round(x, 12):.3g}" for name, x in numbers.items() if not isnan(x)]
+        return f"{self.objective} program {where}, {solves}; {', '.join(known)}"
+
+    def _planned(self) -> str:
+        if self.planned_share is None or self.planned_regret is None or self.planned_loss is None:
+            return "on R alone: not tried"
+        by_reward = f"by R the expert loses {self.planned_regret:.1%} to the plan"
+        by_value = f"by V the plan loses {self.planned_loss:.1%} to the expert"
+        share = f"on R alone: agrees with the expert at {self.planned_share}"
+        return f"{share}; {by_reward}, {by_value} (acting at random loses 100%)"
+
+    def _assumed(self) -> str:
+        """What none of the numbers covers."""
+        expert = f"{self.assumption}; " if self.assumption else ""
+        if self.noiseless:
+            return (
+                f"{expert}dynamics without noise have no density, so nothing can be certified beyond the states "
+                "compared; with a little process noise a certificate for the noisy dynamics is possible"
+            )
+        return f"{expert}estimated effects stand for the true ones; shares are of states as they were drawn"
+
+    def _terminated(self, boxes: Ends) -> str:
+        errors = f"missing {boxes.missed:.1%} and mistaking {boxes.mistaken:.1%} of held-out states"
+        words = [f"states where {boxes}, learned from {boxes.n:,} states, {errors}"]
+        if not boxes.trusted:
+            words = [f"no few boxes describe the terminal states ({errors})"]
+        if self.termination is not None:
+            expert, other = self.termination
+            words.append(
+                f"where one of two actions terminates, it is the expert's in {expert:.2%} of comparisons and the "
+                f"alternative in {other:.2%}"
+            )
+            if Choices(expert, other).mixed:
+                words.append(
+                    "the expert seeks some terminal states and avoids others: the value of continuing was left to the "
+                    "comparisons"
+                )
+        if self.continuation is not None:
+            words.append(
+                f"continuing is worth at least {self.continuation:.3g} more than terminating, by choice: the expert "
+                "never terminates where it could continue, which leaves that open"
+            )
+        return "; ".join(words)
+
+
+@archive.record
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """The answer of `solve`, for every kind of expert, source and state.
+
+    Attributes:
+        findings: the facts that decide `status` and `reason`.
+        reward: R, callable on states; None if there is none. For an expert who depends on the state it is scaled so
+            that the margin is 1 away from switches, and 0 in terminal states.
+        value: V, callable, the expert's value under R; for the value form up to the residual.
+        components: what was estimated, for each component; one for a state without components.
+        discount, n_actions: γ and the number of actions.
+        expert: the action that the expert always takes; None if it depends on the state (the expert is not kept).
+        margin: the smallest estimated D_a(s) over alternative actions a and all states, or, for an expert who depends
+            on the state, over the states compared outside the tube; NaN without a reward.
+        state, action: where the margin is reached; None without a reward.
+        compared: the states at which the expert was compared, with shortfalls.
+        samples: transitions per action (the fewest), or states at which every action was observed; 0 for exact
+            operators.
+        stats: how the answer was found and how far to trust it.
+        witness: rows that cancel, for which no reward of the class exists as far as the data say; None without any.
+        certificate: the proof, or the attempt at one; None if none was asked for.
+        refutation: the proof that there is no reward in the class, or the attempt; None if that was not tried.
+        file: where it was read from, with a status and a certificate that the file claims; None if it was found here.
+        verified: it was found here, or `certirl.check` confirmed its file.
+    """
+
+    findings: tuple[Finding, ...]
+    reward: Reward | StateFunction | AdditiveReward | None
+    value: Reward | StateFunction | AdditiveReward | None
+    components: tuple[Estimate, ...]
+    discount: float
+    n_actions: int
+    expert: int | None
+    margin: float
+    state: Annotated[Array, Shape("d")] | None
+    action: int | None
+    compared: Compared
+    samples: int
+    stats: Diagnostics
+    witness: Witness | None = None
+    certificate: Certificate | PolicyCertificate | AdditiveCertificate | None = None
+    refutation: Refutation | None = None
+    file: str | None = field(default=None, metadata=UNSAVED)
+    verified: bool = field(default=True, metadata=UNSAVED)
+
+    def __post_init__(self) -> None:
+        freeze(self)
+
+    @cached_property
+    def _weakest(self) -> Finding:
+        return weakest(self.findings)
+
     @property
-    def rivals(self) -> tuple[int, ...]:
-        """The actions the expert does not take, in order."""
-        return rivals_of(self.expert, self.n_actions)
+    def status(self) -> str:
+        """The status that all findings allow.
+
+        "certified" (proved); "validated" (R was tried on fresh states and by planning on R alone, and passed); "solved"
+        (the expert is explained by the data, but this was not proved or tried, or did not pass); "infeasible" (no
+        reward in the class explains the expert); or "undetermined".
+        """
+        return self._weakest.status
+
+    @property
+    def reason(self) -> str:
+        """The causes of the status in a sentence, and what to change."""
+        return self._weakest.cause
+
+    def judged(self, *findings: Finding) -> Solution:
+        """The same with these findings in place of its own: they alone decide the status."""
+        return replace(self, findings=findings)
+
+    @property
+    def domain(self) -> Domain:
+        """The box of states."""
+        sides = {c: side for own in self.components for c, side in zip(own.coordinates, own.basis.domain, strict=True)}
+        return tuple(sides[c] for c in range(len(sides)))
+
+    @property
+    def basis(self) -> Basis:
+        """The functions of V; ``solution.components[j].basis`` where there are several components."""
+        return self._only("basis").basis
+
+    @property
+    def columns(self) -> Basis | Cells:
+        """The functions of the state; ``solution.components[j].columns`` where there are several components."""
+        return self._only("columns").columns
+
+    def _only(self, name: str) -> Estimate:
+        if len(self.components) != 1:
+            raise ValueError(f"there are {len(self.components)} components: write solution.components[0].{name}")
+        return self.components[0]
+
+    @property
+    def alternatives(self) -> tuple[int, ...]:
+        """The actions that an expert of one action does not take, in order."""
+        return rivals_of(self._one_action(), self.n_actions)
+
+    def _one_action(self) -> int:
+        if self.expert is None:
+            raise ValueError(
+                "margins are for experts who always take one action; for one who depends on the state see "
+                "solution.greedy, solution.compared and solution.certificate.advantage"
+            )
+        return self.expert
+
+    def action_values(self, states: ArrayLike) -> Array:
+        """The estimated (P̂_aV)(s) of each action, up to a function that all actions share ``[A, n]``."""
+        rows, total = as_states(states, self.domain), np.zeros((self.n_actions, 1))
+        for own in self.components:
+            near = rows[:, list(own.coordinates)]
+            total = total + np.stack([expanded(own.columns, near, curve) for curve in own.action_values])
+        return total
+
+    def greedy(self, states: ArrayLike) -> NDArray[np.intp]:
+        """The action with the best estimated (P̂_aV)(s) at each state ``[n]``."""
+        return self.action_values(states).argmax(axis=0)
 
     def margins(self, states: ArrayLike) -> Array:
-        """The estimated D_a(s) of each rival at states ``[n]``: ``[A − 1, n]``."""
-        return self.curves @ self._features(states).T
+        """The estimated D_a(s) of each alternative action at states ``[n]`` or ``[n, d]``: ``[A − 1, n]``."""
+        if self.reward is None:
+            raise ValueError(f"there is no reward: {self.reason}")
+        alternatives, values = list(self.alternatives), self.action_values(states)
+        return np.asarray(values[self._one_action()] - values[alternatives])
 
     def standard_errors(self, states: ArrayLike) -> Array:
         """The standard error of each estimated D_a(s), to first order: ``[A − 1, n]``; zero for exact operators."""
-        x = self._features(states)
-        return np.sqrt(np.maximum(np.einsum("ni,aij,nj->an", x, self.error_forms, x), 0.0))
+        rows, total = as_states(states, self.domain), np.zeros((len(self.alternatives), 1))
+        for own in self.components:
+            if own.variances is None:
+                raise ValueError("the value form has no standard errors; print(solution.stats) shows its errors")
+            x = own.columns.values(rows[:, list(own.coordinates)])
+            total = total + np.maximum(np.einsum("ni,aij,nj->an", x, own.variances, x), 0.0)
+        return np.sqrt(total)
 
     @property
     def standard_error(self) -> float:
-        """Of the margin, at its own place; NaN without a reward."""
-        if self.worst_state is None or self.worst_action is None:
+        """Of the margin, at its own place; NaN without a reward, and for experts who depend on the state."""
+        if self.state is None or self.action is None or self._by_value:
             return float("nan")
-        return float(self.standard_errors(self.worst_state[None])[self.rivals.index(self.worst_action), 0])
+        return float(self.standard_errors(self.state[None])[self.alternatives.index(self.action), 0])
 
     @property
     def within_noise(self) -> bool:
         """The margin is positive but below three of its standard errors: it may well be an accident of the data."""
         return bool(0 < self.margin < 3 * self.standard_error)
 
-    def _features(self, states: ArrayLike) -> Array:
-        return self.basis.resized(self.columns).values(as_states(states, self.basis.domain))
+    @cached_property
+    def contributions(self) -> Array:
+        """min D_ja of every component and alternative action ``[J, A − 1]``; their sums over j are the margins."""
+        expert, alternatives, found = self._one_action(), list(self.alternatives), []
+        for own in self.components:
+            assert isinstance(own.columns, Basis)
+            curves = own.action_values[expert] - own.action_values[alternatives]
+            found.append([minimum(own.columns, curve)[1] for curve in curves])
+        return np.array(found)
+
+    def unexplained(self, count: int = 10) -> tuple[Array, Array]:
+        """The states where the expert is explained worst ``[m, d]``, and by how much it falls short there ``[m]``."""
+        order = np.argsort(-self.compared.shortfall, kind="stable")[:count]
+        order = order[self.compared.shortfall[order] > 0]
+        return self.compared.states[order], self.compared.shortfall[order]
+
+    def with_terminal(self, terminal: Callable[[Array], Any]) -> Solution:
+        """The same with the rule which states are terminal: a file keeps boxes at most."""
+        rule = terminal if isinstance(terminal, Ends) else as_ended(terminal)
+        reward, value = (
+            replace(function, ended=rule) if isinstance(function, StateFunction) else function
+            for function in (self.reward, self.value)
+        )
+        return replace(self, reward=reward, value=value)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write everything to an npz file (suffix added if missing); `certirl.load` reads it back.
+
+        The expert is not kept. Which states are terminal is kept as boxes, as far as these describe them.
+        """
+        return archive.save(self, path)
+
+    def plot(self, **settings: Any) -> Any:
+        """Draw the reward with its margins, or beside the states it does not explain (see `certirl.plots.solution`)."""
+        from certirl import plots
+
+        return plots.solution(self, **settings)
+
+    def as_read(self, file: str) -> Solution:
+        """Refuse a solution that contradicts itself; its claims are those of the file."""
+        _check_read(self)
+        read = replace(self, file=file, verified=False)
+        boxes = self.stats.terminal
+        if isinstance(self.reward, StateFunction) and self.reward.forgotten and boxes is not None and boxes.trusted:
+            return read.with_terminal(boxes)
+        return read
+
+    @property
+    def _by_value(self) -> bool:
+        """It was found by the value form, with slack, rather than by a program whose constraints all hold."""
+        return not self.stats.objective
+
+    def __repr__(self) -> str:
+        expert = "an expert who depends on the state" if self.expert is None else f"action {self.expert}"
+        return f"<Solution: {self.status}, {expert}, {self.samples:,} samples, margin {self.margin:.3g}>"
 
     def __str__(self) -> str:
-        return "\n".join([self._headline(), *(f"  {name:<9}{text}" for name, text in self._lines())])
+        lines = [("reward", self._reward_line()), *self._middle(), ("data", self._data_line()), *self._last()]
+        return "\n".join([self._headline(), *(f"  {name:<9}{text}" for name, text in lines)])
 
     def _headline(self) -> str:
-        origin = "exact" if self.form == "exact" else "estimated"
-        noise = ", within the noise" if self.within_noise else ""
-        sure = chance(self.certificate.delta) if self.certificate else ""
-        words = {"expert": self.expert, "origin": origin, "reason": self.reason, "noise": noise, "sure": sure}
-        return headline(self, HEADLINES[self.status].format(**words))
+        usual = f"{self._usual()}."
+        if self.status == "infeasible" and self.refutation is not None:
+            usual = f"{str(self.refutation).splitlines()[0]}."
+            return usual if self.file is None else unverified(usual, self.file, UNCHECKED)
+        return usual if self.verified or self.status != "certified" else unverified(usual, self.file)
 
-    def _lines(self) -> list[tuple[str, str]]:
-        counts = counted((self.samples, self.most_samples))
-        data = f"{counts} transitions for each of" if self.samples else "exact operators of"
-        where = "exact on the continuum" if self.cover is None else f"on a cover of radius {self.cover:.3g}"
-        if self.slack.any():
-            worst = ranked(self.slack, self.actions, self.states)[0]
-            place = ", ".join(f"{x:.4g}" for x in self.states[worst])
-            where += f", slack up to {self.slack[worst]:.3g} (action {self.actions[worst]} at s = {place})"
-        radius = round(self.spectral_radius, 12)  # less is rounding
-        return [
-            ("reward", str(self.reward) if self.reward else f"none in {self.basis} on {describe(self.basis.domain)}"),
-            self._margin_line() if self.certificate is None else ("margin", self.certificate.proved),
-            ("data", f"{data} {self.n_actions} actions, discount {self.discount:g}, {self.form}"),
-            ("basis", self.choice)
-            if self.certificate is None
-            else ("assumed", "; ".join(self.certificate.assumptions)),
-            (
-                "checks",
-                f"{self.objective} program {where}, {self.rounds} solve{'s' * (self.rounds != 1)}, "
-                f"{len(self.states)} rows; κ(I − γT) = "
-                f"{self.condition:.3g}, γρ(T) = {radius:.3g}, κ(Gram) = {self.gram_condition:.3g}",
-            ),
-        ]
+    def _usual(self) -> str:
+        who = "the expert" if self.expert is None else f"action {self.expert}"
+        origin = "exact" if self.stats.form == "exact" else "estimated"
+        if self.status == "certified" and self.certificate is not None:
+            if self._by_value:
+                return self.certificate.statement
+            sure = chance(self.certificate.delta)
+            return f"Certified with probability {sure}: {who} is strictly optimal at every state"
+        if self.status == "solved" and not self._by_value:
+            noise = ", within the noise" if self.within_noise else ""
+            return f"Solved, not certified{noise}: {who} is strictly optimal under the {origin} dynamics"
+        if self.status == "infeasible":
+            return f"Infeasible: no reward in this class explains {who} under the {origin} dynamics"
+        more = {"solved": ", not validated", "validated": ", not certified"}.get(self.status, "")
+        return f"{self.status.capitalize()}{more}: {self.reason}"
+
+    def _reward_line(self) -> str:
+        if self.reward is None:
+            if len(self.components) > 1:
+                return f"none that adds up over {len(self.components)} components"
+            return f"none in {self.basis} on {describe(self.domain)}"
+        if not self._by_value:
+            return str(self.reward)
+        which = "none will do; the nearest: " if self.status == "infeasible" else ""
+        return f"{which}{self.reward}; {self.stats.lines()['residual']}"
+
+    def _middle(self) -> list[tuple[str, str]]:
+        """The margin, and what is special about a sum or about an expert who depends on the state."""
+        if self.certificate is not None and (not self._by_value or self.status == "certified"):
+            lines = dict(self.certificate.lines())
+            if len(self.components) > 1:
+                lines["parts"] = self._contributions()
+            if "tube" in lines:
+                lines["tube"] += f"; regret {lines['regret']}"
+            return [(name, lines[name]) for name in ("parts", "margin", "tube") if name in lines]
+        if self.status == "infeasible" and self.refutation is not None and self.witness is not None:
+            return [("proof", str(self.refutation).splitlines()[1].strip()), ("witness", str(self.witness))]
+        if self._by_value:
+            return self._explained()
+        parts = [("parts", self._contributions())] if len(self.components) > 1 and self.reward is not None else []
+        return [*parts, self._margin_line()]
+
+    def _explained(self) -> list[tuple[str, str]]:
+        """What of the expert is explained, and what planning, the attempt at a proof, or a conflict says."""
+        told = self.stats.lines()
+        shares = [told[name] for name in ("fresh states",) if name in told]
+        lines = [("expert", "; ".join([*shares, told["slack"]]))]
+        if self.witness is not None:
+            how = "observed without noise" if self.witness.noiseless else "estimated"
+            attempt = "" if self.refutation is None else f"; {str(self.refutation).splitlines()[0]}"
+            lines.append(("witness", f"{self.witness}; {how}{attempt}"))
+        elif self.certificate is not None:
+            lines.append(("margin", dict(self.certificate.lines())["margin"]))
+        else:
+            lines.append(("planning", told["planning"]))
+        return lines
+
+    def _contributions(self) -> str:
+        """The components that contribute most, and what each adds to the margin against every alternative action."""
+        order = ranked(np.abs(self.contributions).sum(axis=1), np.arange(len(self.contributions)))
+        each = []
+        for j in order[:SHOWN]:
+            against = ", ".join(f"{value:+.2g}" for value in np.round(self.contributions[j], 3) + 0.0)
+            each.append(f"{self.components[j].name} {against}")
+        rest = f"; {len(order) - SHOWN} more" if len(order) > SHOWN else ""
+        others = " and ".join(map(str, self.alternatives)) if len(self.alternatives) < 3 else "each alternative action"
+        return f"what each adds against {others}: {'; '.join(each)}{rest}"
 
     def _margin_line(self) -> tuple[str, str]:
         if self.witness is not None:
             return "witness", str(self.witness)
-        if self.worst_state is None:
+        if self.state is None:
             return "margin", "none"
-        place = ", ".join(f"{x:.4g}" for x in self.worst_state)
         error = ""
         if self.standard_error > TIE * abs(self.margin):  # less is rounding
             error = f"; standard error {self.standard_error:.2g}"
             if self.within_noise:
                 error += ": more samples are needed"
-        return "margin", f"{self.margin:.4g} at worst, at s = {place} against action {self.worst_action}{error}"
+        return "margin", f"{self.margin:.4g} at worst, at {place_of(self.state)} against action {self.action}{error}"
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write everything to an npz file (suffix added if missing); `certirl.load` reads it back."""
-        header = {
-            field.name: getattr(self, field.name)
-            for field in fields(self)
-            if field.name
-            not in (*_ARRAYS, "reward", "basis", "worst_state", "witness", "certificate", "file", "verified")
-        }
-        header["basis"] = self.basis.spec()
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
-        if self.reward is not None:
-            arrays["reward"] = self.reward.coefficients
-        if self.worst_state is not None:
-            arrays["worst_state"] = self.worst_state
-        if self.witness is not None:
-            header["witness_residual"] = self.witness.residual
-            arrays |= {f"witness_{name}": getattr(self.witness, name) for name in ("states", "actions", "weights")}
+    def _data_line(self) -> str:
+        counts = counted((self.samples, max(self.stats.most_samples, self.samples)))
+        if self.stats.noiseless:
+            data = f"{counts} states, every action at each, observed without noise"
+        elif self.samples:
+            data = f"{counts} transitions for each of {self.n_actions} actions"
+        else:
+            data = f"exact operators of {self.n_actions} actions"
+        return f"{data}, discount {self.discount:g}, {self.stats.form or self.stats.choice}"
+
+    def _last(self) -> list[tuple[str, str]]:
+        """What a proof assumes, and how the answer was checked, as far as there are lines left."""
+        proof, told = self.certificate if self.certificate is not None else self.refutation, self.stats.lines()
+        assumed = None if proof is None else ("assumed", "; ".join(proof.assumptions))
+        several = len(self.components) > 1
+        if assumed is not None and (several or (self._by_value and self.status in ("certified", "infeasible"))):
+            return [assumed]
+        if not self._by_value:
+            slack = ""
+            states, actions, shortfall = self.compared.states, self.compared.actions, self.compared.shortfall
+            if actions is not None and shortfall.any():
+                worst = ranked(shortfall, actions, states)[0]
+                where = f"action {actions[worst]} at {place_of(states[worst])}"
+                slack = f"slack up to {shortfall[worst]:.3g} ({where}); "
+            tested = f"{self.stats.independence}; " if self.stats.independence else ""
+            program = ("checks", f"{tested}{slack}{told['program']}")
+            return [program] if several else [assumed or ("basis", self.stats.choice), program]
+        checks = [told[name] for name in ("model", "coverage", "terminal") if name in told]
+        if self._replaced:
+            checks.append(self._replaced)
         if self.certificate is not None:
-            words, numbers = self.certificate.packed()
-            header["certificate"] = words
-            arrays |= {f"certificate_{name}": value for name, value in numbers.items()}
-        return archive.write(path, "solution", header, arrays)
+            checks.insert(0, f"not certified: {self.certificate.missing}")
+        return [("checks", "; ".join([*checks, f"assumed: {told['assumed']}"]))]
 
-    def plot(self, **settings: Any) -> Any:
-        """Draw the reward above its margin curves (see `certirl.plots.solution`)."""
-        from certirl import plots
-
-        return plots.solution(self, **settings)
+    @property
+    def _replaced(self) -> str:
+        """What a file lost of the rule which states are terminal."""
+        boxes = self.stats.terminal
+        if not isinstance(self.reward, StateFunction) or self.file is None or boxes is None:
+            return ""
+        if self.reward.forgotten:
+            return "read from a file, which keeps no rule; with_terminal(simulator.terminal) gives it back"
+        if self.reward.ended is not boxes:  # a log's own boxes, or a rule that was given back
+            return ""
+        rule = "these boxes and not the simulator's own rule"
+        return f"read from a file, which keeps {rule}; with_terminal(simulator.terminal) gives it back"
 
 
 def build(
-    operators: Operators,
-    bellman: Bellman,
+    operators: Sequence[Operators],
+    criteria: Sequence[Bellman],
     recovery: Recovery,
     *,
     choice: str,
-    certificate: Certificate | None = None,
+    components: Sequence[Component] = (),
+    independence: str = "",
+    further: Sequence[Finding] = (),
+    certificate: Certificate | AdditiveCertificate | None = None,
     refutation: Refutation | None = None,
     drawn: Sequence[int] | None = None,
 ) -> Solution:
-    """Gather what the steps found into one record; a certificate that holds makes it certified.
+    """The solution of a program for an expert who always takes one action.
 
     Args:
-        operators: of Algorithm 1.
-        bellman: the criterion.
-        recovery: of Algorithm 2.
-        choice: how basis and columns came about.
+        operators: estimated for each component.
+        criteria: the Bellman criterion of each.
+        recovery: what the program found.
+        choice: how functions and their numbers were chosen.
+        components: names and coordinates; the state is one component if left out.
+        independence: the outcome of the test of the components' independence, in words.
+        further: findings besides those of the program and the proofs.
         certificate: the proof, or the attempt.
-        refutation: the proof that there is none, or the attempt; without it an estimated conflict settles nothing.
+        refutation: the proof that there is no reward, or the attempt; without it an estimated conflict settles nothing.
         drawn: transitions of each action used in all, where a proof was asked for.
     """
-    several = operators.basis.dimension > 1
-    status, reason = weakest(findings_of(recovery, certificate, refutation, asked=drawn is not None, several=several))
-    found = np.zeros(operators.basis.size) if recovery.reward is None else recovery.reward.coefficients
-    return Solution(
-        status=status,
-        reason=reason,
-        reward=recovery.reward,
-        margin=recovery.margin,
-        worst_state=recovery.worst_state,
-        worst_action=recovery.worst_action,
-        samples=int(min(operators.counts if drawn is None else drawn)),
-        most_samples=int(max(operators.counts if drawn is None else drawn)),
-        discount=bellman.discount,
-        expert=bellman.expert,
-        n_actions=operators.n_actions,
-        basis=operators.basis,
-        columns=operators.columns,
-        form=operators.form,
-        objective=recovery.objective,
+    first, counts = criteria[0], operators[0].counts if drawn is None else drawn
+    named = components or [Component("state", tuple(range(first.basis.dimension)), first.basis)]
+    several = any(len(component.coordinates) > 1 for component in named)
+    findings = findings_of(recovery, certificate, refutation, asked=drawn is not None, several=several)
+    reward = recovery.reward
+    rewards = reward.parts if isinstance(reward, AdditiveReward) else () if reward is None else (reward,)
+    values = tuple(Reward(own.basis, w) for own, w in zip(criteria, recovery.values, strict=False))
+    value: Reward | AdditiveReward | None = values[0] if values else None
+    if isinstance(reward, AdditiveReward):
+        value = AdditiveReward(reward.names, reward.coordinates, values)
+    rows, lists = len(recovery.states), slice(None) if len(named) == 1 else slice(0)  # rows of components are no states
+    compared = Compared(
+        recovery.states[lists],
+        recovery.slack[lists],
+        np.ones(rows)[lists],
+        actions=recovery.actions[lists],
+        weights=recovery.weights[lists],
+    )
+    stats = Diagnostics(
         choice=choice,
-        curves=bellman.margins(found),
-        error_forms=bellman.error_forms(found),
-        states=recovery.states,
-        actions=recovery.actions,
-        weights=recovery.weights,
-        slack=recovery.slack,
+        most_samples=int(max(counts)),
+        objective=recovery.objective,
+        form=operators[0].form,
         rounds=recovery.rounds,
-        condition=bellman.condition,
-        spectral_radius=bellman.spectral_radius,
-        gram_condition=operators.condition,
+        rows=rows,
         cover=recovery.cover,
+        condition=max(own.condition for own in criteria),
+        gram_condition=max(own.condition for own in operators),
+        growth=max(own.spectral_radius for own in criteria),
+        independence=independence,
+    )
+    return Solution(
+        findings=(*findings, *further),
+        reward=reward,
+        value=value,
+        components=tuple(
+            _estimate(component, criterion, rewards[j].coefficients if rewards else np.zeros(criterion.basis.size))
+            for j, (component, criterion) in enumerate(zip(named, criteria, strict=True))
+        ),
+        discount=first.discount,
+        n_actions=operators[0].n_actions,
+        expert=first.expert,
+        margin=recovery.margin,
+        state=recovery.worst_state,
+        action=recovery.worst_action,
+        compared=compared,
+        samples=int(min(counts)),
+        stats=stats,
         witness=recovery.witness,
         certificate=certificate,
-        refutation=None if refutation is None else str(refutation),
+        refutation=refutation,
     )
 
 
-def headline(record: Any, usual: str) -> str:
-    """The first line of a solution: what was proved of its absence, or the usual; what a file claims as such.
+def _estimate(component: Component, criterion: Bellman, coefficients: Array) -> Estimate:
+    """The effects of the actions on the value of a component's reward; the expert's action is the zero."""
+    values = np.zeros((len(criterion.rivals) + 1, criterion.columns.size))
+    values[list(criterion.rivals)] = -criterion.margins(coefficients)
+    variances = criterion.error_forms(coefficients)
+    return Estimate(component.name, component.coordinates, criterion.basis, criterion.columns, values, variances)
+
+
+def load(path: str | os.PathLike[str], *, verify: bool = False) -> Any:
+    """Read whatever certirl saved: a solution, a certificate, a reward, moments.
+
+    Fields that are missing, out of range or of the wrong shape, and certificates whose numbers their own sums do not
+    lead to, are refused. What is left is what the file claims: its ``verified`` is False.
 
     Args:
-        record: the solution.
-        usual: for its status.
+        path: the file.
+        verify: derive the certificate again with `certirl.check`, which takes longer, and refuse what it refutes. What
+            it confirms is ``verified``, with the assumptions that the check has to trust.
     """
-    if record.status == "infeasible" and record.refutation is not None:
-        proved = record.refutation.splitlines()[0] + "."
-        return proved if record.file is None else unverified(proved, record.file, NO_SUMS)
-    return usual if record.verified or record.status != "certified" else unverified(usual, record.file)
+    found = archive.load(path)
+    if not verify:
+        return found
+    from certirl.checker.files import check
+
+    verdict = check(path)
+    if verdict.verdict == "refuted":
+        raise ValueError(f"{path} is refuted by certirl check: {'; '.join(verdict.reasons)}")
+    if verdict.verdict != "confirmed":
+        return found
+    claim: Any = found.certificate if isinstance(found, Solution) else found
+    claim = replace(claim, verified=True, assumptions=verdict.trusted)
+    return replace(found, verified=True, certificate=claim) if isinstance(found, Solution) else claim
 
 
-def unpacked(stored: Stored, file: str) -> Solution:
-    """What `Solution.save` wrote, every field within its range; refused where it contradicts itself."""
-    basis, columns = from_spec(stored.field("basis")), stored.count("columns", least=1)
-    reward = Reward(basis, stored.array("reward", (basis.size,))) if "reward" in stored.arrays else None
-    A, own = stored.count("n_actions", least=2), basis.resized(columns)
-    states = as_states(stored.array("states", (None, basis.dimension)), basis.domain)
-    certificate = None
-    if "certificate" in stored:
-        if reward is None:
-            raise ValueError("a certificate needs the reward that it is about, and reward is missing")
-        certificate = Certificate.unpacked(stored.part("certificate"), reward, file)
-    texts: dict[str, Any] = {name: stored.text(name) for name in ("form", "objective", "choice")}
-    names = ("condition", "spectral_radius", "gram_condition")
-    numbers: dict[str, Any] = {name: stored.number(name, infinite=True, undefined=True) for name in names}
-    found = Solution(
-        status=stored.text("status", HEADLINES),
-        reason=stored.text("reason"),
-        reward=reward,
-        margin=stored.number("margin", undefined=reward is None),
-        worst_state=None if "worst_state" not in stored.arrays else unpacked_state(stored, basis),
-        worst_action=stored.maybe("count", "worst_action", most=A - 1),
-        samples=stored.count("samples"),
-        most_samples=stored.count("most_samples", least=stored.count("samples")),
-        discount=stored.number("discount", least=0, most=1, strict=True),
-        expert=stored.count("expert", most=A - 1),
-        n_actions=A,
-        basis=basis,
-        columns=columns,
-        **texts,
-        curves=stored.array("curves", (A - 1, columns)),
-        error_forms=stored.array("error_forms", (A - 1, columns, columns)),
-        states=states,
-        actions=as_actions(stored.array("actions", (len(states),), kinds="iu"), n_actions=A),
-        weights=stored.array("weights", (len(states),)),
-        slack=stored.array("slack", (len(states),)),
-        rounds=stored.count("rounds"),
-        **numbers,
-        cover=stored.maybe("number", "cover", least=0),
-        witness=_unpacked_witness(stored, basis, A),
-        certificate=certificate,
-        refutation=stored.maybe("text", "refutation"),
-        file=file,
-        verified=False,
-    )
-    check_statuses(found)
-    if certificate is not None:
-        check_about(found, certificate.surrogate, own)
-    return found
-
-
-def check_statuses(found: Any) -> None:
-    """Refuse a status that its certificate does not bear out."""
-    holds = found.certificate is not None and found.certificate.holds
-    if holds != (found.status == "certified"):
+def _check_read(found: Solution) -> None:
+    """Refuse fields of a file that contradict each other or are out of range."""
+    discount, actions = as_probability(found.discount, "discount"), as_n_actions(found.n_actions)
+    groups = [c for own in found.components for c in own.coordinates]
+    if not groups or sorted(groups) != list(range(len(groups))):
+        raise ValueError("the components must hold every coordinate once")
+    if actions < 2 or any(len(own.action_values) != actions for own in found.components):
+        raise ValueError(f"action_values must be those of {actions} actions, two at least")
+    as_count(found.samples, "samples", least=0, most=max(found.stats.most_samples, 0))
+    if found.expert is not None:
+        as_count(found.expert, "expert", least=0, most=actions - 1)
+        if any(own.variances is not None and len(own.variances) != actions - 1 for own in found.components):
+            raise ValueError(f"variances must be those of {actions - 1} alternative actions")
+    for states in (found.compared.states, *([] if found.witness is None else [found.witness.states])):
+        as_states(states, found.domain)
+    for chosen in (
+        found.compared.actions,
+        *([] if found.witness is None else [found.witness.actions, found.witness.taken]),
+    ):
+        if chosen is not None:
+            as_actions(chosen, n_actions=actions)
+    _check_reward(found)
+    proof = found.certificate
+    if (proof is not None and proof.holds) != (found.status == "certified"):
         bound = "no certificate that holds" if found.status == "certified" else "a certificate that holds"
         raise ValueError(f"the status is {found.status!r}, with {bound}")
-    if found.worst_action == found.expert:
-        raise ValueError(f"worst_action must be another action than the expert's, got {found.worst_action}")
-    if (found.reward is None) != (found.worst_action is None) or (found.reward is None) != (found.worst_state is None):
+    if proof is not None:
+        if found.reward is None:
+            raise ValueError("a certificate needs the reward that it is about, and there is none")
+        proof.check_about(found.reward, discount, actions, found.expert, [own.columns for own in found.components])
+
+
+def _check_reward(found: Solution) -> None:
+    """Refuse a reward or a value of other states, and a margin without its place."""
+    for name in ("reward", "value"):
+        function = getattr(found, name)
+        if function is not None and function.domain != found.domain:
+            raise ValueError(f"{name} must be a function on {describe(found.domain)}")
+        if isinstance(function, AdditiveReward):
+            parts = zip(function.names, function.coordinates, function.parts, strict=True)
+            if [(own.name, own.coordinates, own.basis) for own in found.components] != [
+                (named, group, part.basis) for named, group, part in parts
+            ]:
+                raise ValueError(f"the components must be those of the {name}")
+        elif function is not None and (name == "value" or not found._by_value) and function.basis != found.basis:
+            raise ValueError(f"{name} must be a function in {found.basis}")
+    if (found.state is None) != (found.action is None):
+        raise ValueError("state and action must come together: they are where the margin is least")
+    if found.state is not None:
+        as_states(found.state[None], found.domain, name="state")
+        as_count(found.action, "action", least=0, most=found.n_actions - 1)
+        as_number(found.margin, "margin")
+        if found.action == found.expert:
+            raise ValueError(f"action must be another action than the expert's, got {found.action}")
+    if not found._by_value and (found.reward is None) != (found.state is None):
         raise ValueError("a reward and the place where its margin is least must come together")
-
-
-def check_about(found: Any, surrogate: Surrogate, columns: Basis) -> None:
-    """Refuse a certificate that is about another problem than its solution."""
-    for name, own, told in (
-        ("discount", found.discount, surrogate.discount),
-        ("expert", found.expert, surrogate.expert),
-        ("number of actions", found.n_actions, len(surrogate.Z)),
-        (
-            "columns",
-            f"{columns} on {describe(columns.domain)}",
-            f"{surrogate.columns} on {describe(surrogate.columns.domain)}",
-        ),
-    ):
-        if own != told:
-            raise ValueError(f"the solution has the {name} {own}, its certificate {told}")
-
-
-def _unpacked_witness(stored: Stored, basis: Basis, n_actions: int) -> Witness | None:
-    if "witness_residual" not in stored:
-        return None
-    states = as_states(stored.array("witness_states", (None, basis.dimension)), basis.domain)
-    actions = as_actions(stored.array("witness_actions", (len(states),), kinds="iu"), n_actions=n_actions)
-    weights = stored.array("witness_weights", (len(states),))
-    return Witness(states, actions, weights, stored.number("witness_residual", least=0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, overload
+from typing import Any
 
 from certirl.data.moments import Moments
 from certirl.data.simulator import Simulator, as_generator, as_samples, check_simulator, noise_fault
@@ -19,8 +19,6 @@ from certirl.ground.work import on
 from certirl.proof.certify import check_delta, check_endless, has_ends
 from certirl.proof.tail import TailLike, check_tail
 from certirl.proof.weigh import check_box
-from certirl.solver.additive import AdditiveSolution
-from certirl.solver.policy_solution import PolicySolution
 from certirl.solver.prove_policy import prove_policy, prove_policy_by_log
 from certirl.solver.solution import Solution
 from certirl.solver.solve_action import estimated, proved_by_draws, proved_by_log
@@ -33,13 +31,7 @@ NO_PROOF_FROM_MOMENTS = (
 )
 
 
-@overload
-def solve(source: Any, *, components: None = None, **settings: Any) -> Solution: ...
-@overload
-def solve(source: Any, *, components: Any, **settings: Any) -> AdditiveSolution: ...
-
-
-def solve(  # type: ignore[misc]  # a wrong keyword is an error here
+def solve(
     source: Simulator | Transitions | Moments,
     *,
     discount: float,
@@ -62,7 +54,7 @@ def solve(  # type: ignore[misc]  # a wrong keyword is an error here
     margin: Any = None,
     tube: float | None = None,
     regret: float | None = None,
-) -> Solution | AdditiveSolution | PolicySolution:
+) -> Solution:
     """Find a reward under which the expert's action is strictly optimal: ``min_s D_a(s) ≥ 1`` for every rival a.
 
     Args:
@@ -189,7 +181,7 @@ def _for_policy(
     regret: float | None,
     paired: bool | None,
     **form: Any,
-) -> PolicySolution:
+) -> Solution:
     """The value form, until it is proved if that is asked for."""
     with on(map):
         if delta is None:

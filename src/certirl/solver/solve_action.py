@@ -54,7 +54,7 @@ def estimated(
     operators = estimate(moments.leading(choice.basis.size, choice.columns), form=form)
     criterion = bellman(operators, discount=discount, expert=expert)
     recovery = recover(criterion, objective=asked["objective"], **program)
-    return build(operators, criterion, recovery, choice=choice.why)
+    return build([operators], [criterion], recovery, choice=choice.why)
 
 
 def _stream(
@@ -142,8 +142,8 @@ def proved_by_draws(
         refutation = _refuted(source, choice, left, proof["tail"], asked["expert"], **more)
         drawn += rest
     return build(
-        found.operators,
-        found.criterion,
+        [found.operators],
+        [found.criterion],
         found.recovery,
         choice=choice.why,
         certificate=found.certificate,
@@ -181,7 +181,7 @@ def proved_by_log(
         proving = watched_stream(pieces(fresh, CHUNK), len(fresh), progress)
         certificate = conclude(surrogate, gather(surrogate, proving), **proof)
     proofs: dict[str, Any] = {"certificate": certificate, "refutation": refutation}
-    return build(operators, criterion, recovery, choice=choice.why, drawn=source.counts.tolist(), **proofs)
+    return build([operators], [criterion], recovery, choice=choice.why, drawn=source.counts.tolist(), **proofs)
 
 
 def _refuted(

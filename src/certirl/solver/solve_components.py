@@ -15,12 +15,12 @@ from certirl.data.transitions import Transitions, pieces
 from certirl.fit.bellman import Bellman, bellman
 from certirl.fit.choose import FOLDS, MOST_COLUMNS, MOST_COLUMNS_ON_A_BOX, as_asked, best_columns
 from certirl.fit.estimate import Operators, estimate
-from certirl.fit.recover import OBJECTIVES, Recovery, findings_of, recover
+from certirl.fit.recover import OBJECTIVES, Recovery, recover
 from certirl.functions.bases import Basis
 from certirl.functions.components import Component, SideBySide, as_columns, as_components, as_groups
 from certirl.ground.domain import as_domain
 from certirl.ground.progress import Report, announcer, watched_stream
-from certirl.ground.status import Finding, weakest
+from certirl.ground.status import Reason
 from certirl.ground.work import on
 from certirl.proof import weigh
 from certirl.proof.certify import divide
@@ -28,11 +28,10 @@ from certirl.proof.certify_components import AdditiveCertificate, certify_sum
 from certirl.proof.refutation import Refutation
 from certirl.proof.refute import refute
 from certirl.proof.tail import TailLike
-from certirl.solver.additive import AdditiveSolution
 from certirl.solver.prove import TRAINING_SHARE, left_for_refutation
 from certirl.solver.prove_components import best_of, candidates, measure_components, prove_sum
+from certirl.solver.solution import Solution, build
 
-DEPENDENT = "a sum of rewards may be wrong; see certirl.find_components"
 PILOT = 4_000  # transitions per action that choose columns before a certificate is sought
 
 
@@ -53,7 +52,7 @@ def solve_components(
     paired: bool | None,
     progress: bool | Report | None,
     map: Any,
-) -> AdditiveSolution:
+) -> Solution:
     """Find R = Σ_j R_j with ``Σ_j min D_ja(s_j) ≥ 1`` for every rival a; the arguments are those of `solve`.
 
     ``basis`` and ``columns`` are one for all components or one for each; if left out, Legendre polynomials (see
@@ -72,7 +71,7 @@ def solve_components(
     with on(map):
         tested = _tested(source, components, samples if delta is None else max_samples // 4, generator.spawn(1)[0])
         if not tested.holds:
-            warnings.warn(f"{tested.words}: {DEPENDENT}", stacklevel=3)
+            warnings.warn(Reason.DEPENDENT.finding(test=tested.words).sentence, stacklevel=3)
         if delta is None:
             return walk.plain(samples, generator, tested)
         proof: dict[str, Any] = {"delta": delta, "tail": tail}
@@ -132,7 +131,7 @@ class _Walk:
         self.objective, self.problem, self.paired, self.progress = objective, problem, paired, progress
         self.why = "as asked" if columns is not None else "by held-out prediction"
 
-    def plain(self, samples: int, rng: np.random.Generator, tested: _Tested) -> AdditiveSolution:
+    def plain(self, samples: int, rng: np.random.Generator, tested: _Tested) -> Solution:
         """One pass over the data, all of it for the estimate."""
         count = samples * self.source.n_actions
         stream = self._draws(samples, rng)
@@ -143,7 +142,7 @@ class _Walk:
         recovery = recover(criteria, components=self.components, objective=self.objective or OBJECTIVES[0])
         return self._built(operators, criteria, recovery, tested)
 
-    def log(self, rng: np.random.Generator, proof: dict[str, Any], tested: _Tested) -> AdditiveSolution:
+    def log(self, rng: np.random.Generator, proof: dict[str, Any], tested: _Tested) -> Solution:
         """One part of a log finds the reward, the other proves it."""
         training, fresh = divide(self.source, TRAINING_SHARE, rng)
         moments = self._measured(pieces(training, CHUNK))
@@ -162,7 +161,7 @@ class _Walk:
 
     def until_proved(
         self, max_samples: int, rng: np.random.Generator, proof: dict[str, Any], tested: _Tested
-    ) -> AdditiveSolution:
+    ) -> Solution:
         """A pilot settles the columns if they were left open; then draw until it is proved."""
         pilot = 0
         if self.columns is None:
@@ -243,41 +242,20 @@ class _Walk:
         certificate: AdditiveCertificate | None = None,
         refutation: Refutation | None = None,
         drawn: Sequence[int] | None = None,
-    ) -> AdditiveSolution:
-        """Gather what the steps found; status and reason are those of the weakest finding."""
-        several = any(len(component.coordinates) > 1 for component in self.components)
-        findings = findings_of(recovery, certificate, refutation, asked=drawn is not None, several=several)
-        if not tested.holds:
-            findings.append(Finding("undetermined", f"{tested.words}: {DEPENDENT}"))
-        status, reason = weakest(findings)
-        reward, counts = recovery.reward, operators[0].counts
-        parts = () if reward is None else tuple(part.coefficients for part in reward.parts)
-        return AdditiveSolution(
-            status=status,
-            reason=reason,
-            reward=reward,
-            margin=recovery.margin,
-            worst_state=recovery.worst_state,
-            worst_action=recovery.worst_action,
-            minima=recovery.minima,
-            standard_errors=_standard_errors(criteria, recovery),
-            curves=tuple(criterion.margins(alpha) for criterion, alpha in zip(criteria, parts, strict=False)),
-            names=tuple(component.name for component in self.components),
-            samples=int(min(counts if drawn is None else drawn)),
-            most_samples=int(max(counts if drawn is None else drawn)),
-            discount=criteria[0].discount,
-            expert=criteria[0].expert,
-            n_actions=operators[0].n_actions,
-            columns=tuple(own.columns for own in operators),
-            objective=recovery.objective,
-            rounds=recovery.rounds,
-            rows=len(recovery.states),
+    ) -> Solution:
+        """The solution; status and reason are those of the weakest finding."""
+        further = () if tested.holds else (Reason.DEPENDENT.finding(test=tested.words),)
+        return build(
+            operators,
+            criteria,
+            recovery,
             choice=self._choice(),
+            components=self.components,
             independence=tested.words,
-            independent=tested.holds,
-            witness=recovery.witness,
+            further=further,
             certificate=certificate,
-            refutation=None if refutation is None else str(refutation),
+            refutation=refutation,
+            drawn=drawn,
         )
 
 
@@ -290,14 +268,3 @@ def _named(component: Component, moments: Moments) -> Operators:
         return estimate(moments)
     except ValueError as problem:
         raise ValueError(f"component {component.name}: {problem}") from None
-
-
-def _standard_errors(criteria: Sequence[Bellman], recovery: Recovery) -> Any:
-    """Of every min D_ja, at its place ``[J, A − 1]``."""
-    errors = np.zeros_like(recovery.minima)
-    if recovery.reward is not None:
-        for j, (criterion, states) in enumerate(zip(criteria, recovery.minimisers, strict=True)):
-            x = criterion.columns.values(states)
-            forms = criterion.error_forms(recovery.reward.parts[j].coefficients)
-            errors[j] = np.sqrt(np.maximum(np.einsum("ai,aij,aj->a", x, forms, x), 0.0))
-    return errors

@@ -60,19 +60,19 @@ from certirl.fit.value_program import (
 )
 from certirl.functions.bases import Basis, as_basis
 from certirl.functions.cells import MOST_COORDINATES, Cells
+from certirl.functions.reward import StateFunction
 from certirl.ground.domain import Array, Domain, as_domain
 from certirl.ground.doors import as_flag
 from certirl.ground.progress import Report, announcer
-from certirl.ground.status import Finding
+from certirl.ground.status import Finding, Reason
 from certirl.ground.work import one_blas_thread
-from certirl.solver.policy_solution import DISTRUST, Diagnostics, PolicySolution, Share, StateFunction
+from certirl.solver.solution import DISTRUST, Compared, Diagnostics, Estimate, Share, Solution
 
 MOST_STATES = 30_000  # at which the expert is compared: more cost time and change nothing
 MOST_SAMPLES = 1_000_000  # transitions of every action, all of which are kept with their functions
 STAGES = 3  # of which progress is reported
 FEWEST = 100  # states, or transitions of an action, that can say anything
 UNEXPLAINED = 0.3  # of the states: from here on nothing is called explained
-UNTRIED = Finding("solved", "the reward was not tried, neither on fresh states nor by planning on R alone")
 FRESH = 5_000  # states on which a reward is tried
 PREFERRED = 0.9  # share of the fresh states outside the tube, lower end of its interval: validated from here on
 GAP = 0.02  # between planning on R alone and the expert, in units of what acting at random loses: validated up to here
@@ -100,7 +100,7 @@ def solve_policy(
     paired: bool | None = None,
     progress: bool | Report | None = None,
     tried: bool = True,
-) -> PolicySolution:
+) -> Solution:
     """Find R under which what the expert does is best wherever it can be: ``(P_π − P_a)V(s) ≥ m(s) − ξ(s)``.
 
     Args:
@@ -251,7 +251,7 @@ def _ends(source: Any, domain: Domain) -> tuple[Ended | None, Ends | None]:
     return ended, learn_ends(states, over) if over.any() else None
 
 
-def _concluded(world: World, seen: Seen, rows: Comparisons, fit: ValueFit, lifted: LiftedFit | None) -> PolicySolution:
+def _concluded(world: World, seen: Seen, rows: Comparisons, fit: ValueFit, lifted: LiftedFit | None) -> Solution:
     """What the data alone say of the answer."""
     effects, n = seen.effects, len(seen.effects)
     reward = StateFunction(fit.reward_basis, _sober(world, seen, fit), world.ended)
@@ -262,7 +262,14 @@ def _concluded(world: World, seen: Seen, rows: Comparisons, fit: ValueFit, lifte
     worse[rows.which[(advantages < 0) & (rows.margins > 0)]] = True
     np.maximum.at(short, rows.which, fit.shortfall)
     compared = max(len(rows) + rows.ties, 1)
-    diagnostics = Diagnostics(
+    choice = f"V has {effects.basis.size} functions" + (
+        f", effects {effects.columns.size} by held-out data" if effects.columns is not None else ""
+    )
+    if seen.moved and seen.moves is not None:
+        choice += f", next states {seen.moves.columns.size}, which held-out data prefer"
+    stats = Diagnostics(
+        choice=choice,
+        most_samples=seen.samples if seen.most is None else seen.most,
         model_error=model_error,
         growth=world.discount * spectral_radius(effects, rows),
         uncovered=uncovered(world, seen, fit),
@@ -270,22 +277,32 @@ def _concluded(world: World, seen: Seen, rows: Comparisons, fit: ValueFit, lifte
         unexplained=float(worse.mean()),
         residual=float(np.sqrt(np.mean(fit.residuals**2))),
         largest_residual=fit.residual,
-        seen=effects.seen,
-        going_on=None if lifted is None else lifted.least,
-        choices=None if world.ended is None else choices(effects, rows),
+        noiseless=effects.seen,
+        continuation=None if lifted is None else lifted.least,
+        termination=None if world.ended is None else choices(effects, rows),
+        terminal=world.ends,
+        periodic=world.periodic,
+        assumption=world.policy.assumption,
     )
-    choice = f"V has {effects.basis.size} functions" + (
-        f", effects {effects.columns.size} by held-out data" if effects.columns is not None else ""
+    outside = np.flatnonzero(rows.margins >= 1.0)
+    least = outside[advantages[outside].argmin()] if len(outside) else None
+    name, coordinates = "state", tuple(range(len(world.domain)))
+    return Solution(
+        findings=(*_of_the_data(len(rows), stats), Reason.UNTRIED.finding()),
+        reward=reward,
+        value=value,
+        components=(Estimate(name, coordinates, effects.basis, columns, ahead),),
+        discount=world.discount,
+        n_actions=effects.n_actions,
+        expert=world.policy.constant,
+        margin=float("nan") if least is None else float(advantages[least]),
+        state=None if least is None else effects.states[rows.which[least]],
+        action=None if least is None else int(rows.rivals[least]),
+        compared=Compared(effects.states, short, rows.profile),
+        samples=seen.samples,
+        stats=stats,
+        witness=find_conflict(effects, world.policy, rows, np.maximum(rows.margins - advantages, 0.0)),
     )
-    if seen.moved and seen.moves is not None:
-        choice += f", moves of the state {seen.moves.columns.size}, which held-out data prefer"
-    found = PolicySolution(
-        "undetermined", "", reward, value, world.discount, effects.n_actions, effects.states, short, rows.profile,
-        columns, ahead, None, None, None, diagnostics, seen.samples, choice, world.policy.assumption, world.periodic,
-        ends=world.ends, most_samples=seen.most,
-        conflict=find_conflict(effects, world.policy, rows, np.maximum(rows.margins - advantages, 0.0)),
-    )  # fmt: skip
-    return found.judged(*_of_the_data(len(rows), diagnostics), UNTRIED)
 
 
 def _sober(world: World, seen: Seen, fit: ValueFit) -> Array:
@@ -299,63 +316,59 @@ def _sober(world: World, seen: Seen, fit: ValueFit) -> Array:
     return fit.reward if empty.all() else np.where(empty, fit.reward[~empty].min(), fit.reward)
 
 
-def _of_the_data(comparisons: int, told: Diagnostics) -> list[Finding]:
-    """What estimates and comparisons allow an answer to be called."""
+def _of_the_data(comparisons: int, stats: Diagnostics) -> list[Finding]:
+    """The findings that follow from estimates and comparisons."""
     found = []
     if not comparisons:
-        sentence = "all actions do the same at every state, so that nothing tells the expert's from them"
-        found.append(Finding("undetermined", sentence))
-    if told.model_error > DISTRUST:
-        off = f"{told.estimates} are off by {told.model_error:.2g} of an action's effect"
-        more = ": distrust them" if told.seen else ": more transitions are needed, or less noise"
-        found.append(Finding("solved" if told.seen else "undetermined", off + more))
-    if told.unexplained > UNEXPLAINED:
-        sentence = (
-            f"some other action looks better than the expert's at {told.unexplained:.0%} of the states: the expert may "
-            "follow no reward, or one that these functions cannot express"
-        )
-        found.append(Finding("undetermined", sentence))
+        found.append(Reason.ALL_ALIKE.finding())
+    if stats.model_error > DISTRUST:
+        reason = Reason.INEXACT_GREEDY if stats.noiseless else Reason.INEXACT_EFFECTS
+        found.append(reason.finding(error=stats.model_error))
+    if stats.unexplained > UNEXPLAINED:
+        found.append(Reason.UNEXPLAINED.finding(share=stats.unexplained))
     return found
 
 
 def try_out(
-    solution: PolicySolution, simulator: Any, policy: Policy, *, margin: Margin, rng: np.random.Generator
-) -> PolicySolution:
+    solution: Solution, simulator: Any, policy: Policy, *, margin: Margin, rng: np.random.Generator
+) -> Solution:
     """Try a reward on fresh states of a simulator and by planning on R alone; status and reason say how that went."""
-    seen, value = solution.diagnostics.seen, solution.value
+    noiseless, value = solution.stats.noiseless, solution.value
+    assert isinstance(value, StateFunction)
     states = live_states(simulator, FRESH, rng)
-    draws = 1 if seen else DRAWS
+    draws = 1 if noiseless else DRAWS
     ahead = np.zeros((simulator.n_actions, len(states)))
     for _ in range(draws):
         for action, moved in enumerate(next_states(simulator, states, rng)):
             ahead[action] += value(moved) / draws
     best = ahead >= ahead.max(axis=0) - 1e-9 * np.ptp(ahead)
     good = (best.T | ~policy.support(states)).all(axis=1)  # whatever the expert may do is among the best
-    tube = profile_at(states, solution.states, policy, value.domain, solution.periodic, margin=margin)
+    tube = profile_at(states, solution.compared.states, policy, value.domain, solution.stats.periodic, margin=margin)
     outside = tube >= 1.0
     everywhere, away = Share(int(good.sum()), len(states)), Share(int(good[outside].sum()), int(outside.sum()))
     # V is positive wherever it goes on: where every action ends it there is nothing to agree on.
-    judged = None if solution.diagnostics.going_on is None else ahead.max(axis=0) > 0
+    judged = None if solution.stats.continuation is None else ahead.max(axis=0) > 0
     planned, found = _planned(solution, simulator, policy, states, judged, "fresh states", decisive=True)
-    known = (finding for finding in solution.findings if finding != UNTRIED)
-    return replace(planned, greedy_share=everywhere, outside_share=away).judged(*known, _of_fresh_states(away), found)
+    stats = replace(planned.stats, greedy_share=everywhere, outside_share=away)
+    return replace(planned, stats=stats).judged(*_before_trials(solution), _of_fresh_states(away), found)
+
+
+def _before_trials(solution: Solution) -> list[Finding]:
+    """The findings, without the one that nothing was tried."""
+    return [finding for finding in solution.findings if finding != Reason.UNTRIED.finding()]
 
 
 def _of_fresh_states(outside: Share) -> Finding:
     """What the count of fresh states outside the tube allows."""
-    where = "outside the switching tube the learned value prefers the expert's action at"
     if not outside.n:
-        sentence = (
-            "every fresh state lies in the tube beside a switch, so that nothing was judged: choose a smaller margin"
-        )
-        return Finding("undetermined", sentence)
+        return Reason.ALL_IN_TUBE.finding()
     if outside.low < PREFERRED:
-        return Finding("solved", f"{where} {outside}; validated means above {PREFERRED:.0%}")
-    return Finding("validated", f"{where} {outside}")
+        return Reason.PREFERRED_TOO_SELDOM.finding(share=outside, least=PREFERRED)
+    return Reason.PREFERRED.finding(share=outside)
 
 
 def _planned(
-    solution: PolicySolution,
+    solution: Solution,
     simulator: Any,
     policy: Policy,
     states: Array,
@@ -363,25 +376,22 @@ def _planned(
     kind: str,
     *,
     decisive: bool,
-) -> tuple[PolicySolution, Finding]:
+) -> tuple[Solution, Finding]:
     """With what planning on R alone does, and what that allows; a failure is R's only where that is ``decisive``."""
     obstacle = _obstacle(simulator)
     if obstacle is not None:
-        return solution, Finding("solved", f"planning on R alone was not tried: {obstacle}")
-    given: dict[str, Any] = {"discount": solution.discount, "judged": judged}
-    found = compare(simulator, solution.reward, solution.value, policy, states, **given)
+        return solution, Reason.NOT_PLANNED.finding(why=obstacle)
+    assert solution.reward is not None and solution.value is not None
+    asked: dict[str, Any] = {"discount": solution.discount, "judged": judged}
+    found = compare(simulator, solution.reward, solution.value, policy, states, **asked)
     regret, loss = found.shares
     gap = max(regret, loss)
-    failed = decisive and gap > UNUSABLE and len(solution.reward.domain) <= JUDGED_COORDINATES
-    status = "undetermined" if failed else "solved" if gap > GAP else "validated"
+    failed = decisive and gap > UNUSABLE and len(solution.domain) <= JUDGED_COORDINATES
+    reason = Reason.PLANNED_FAR_AWAY if failed else Reason.PLANNED_AWAY if gap > GAP else Reason.PLANNED
     model = ", in the model of the next state," if isinstance(simulator, Moves) else ""
-    sentence = f"planning on R alone{model} is {gap:.1%} away from the expert"
-    if failed:
-        sentence += ", so that R does not explain it: try fewer or other functions of V, or more samples"
-    elif gap > GAP:
-        sentence += f"; validated means up to {GAP:.0%}"
     share = Share(found.agreed, found.judged, kind)
-    return replace(solution, planned_share=share, planned_regret=regret, planned_loss=loss), Finding(status, sentence)
+    stats = replace(solution.stats, planned_share=share, planned_regret=regret, planned_loss=loss)
+    return replace(solution, stats=stats), reason.finding(model=model, gap=gap, most=GAP)
 
 
 def _obstacle(simulator: Any) -> str | None:
@@ -396,14 +406,12 @@ def _obstacle(simulator: Any) -> str | None:
     return None if entries <= MOST_ENTRIES else f"its matrices would have {entries:,} entries, over {MOST_ENTRIES:,}"
 
 
-def _tried_in_a_model(solution: PolicySolution, seen: Seen, policy: Policy) -> PolicySolution:
+def _tried_in_a_model(solution: Solution, seen: Seen, policy: Policy) -> Solution:
     """Try planning on R alone in the model of the next state of a log, if held-out data speak for that model."""
-    explained = f"the expert is explained at {1 - solution.diagnostics.unexplained:.1%} of the log's states"
-    known = [finding for finding in solution.findings if finding != UNTRIED]
-    known.append(Finding("solved", f"{explained}, and a log has no fresh states to try that on"))
+    known = [*_before_trials(solution), Reason.NO_FRESH_STATES.finding(share=1 - solution.stats.unexplained)]
     if seen.moves is None or seen.model_error * CLEARLY >= 1:
         why = "the log supports no model of the next state to plan in"
-        return solution.judged(*known, Finding("solved", f"planning on R alone was not tried: {why}"))
-    kind = "states of the log"
-    planned, found = _planned(solution, seen.moves, policy, solution.states, None, kind, decisive=seen.moved)
+        return solution.judged(*known, Reason.NOT_PLANNED.finding(why=why))
+    kind, states = "states of the log", solution.compared.states
+    planned, found = _planned(solution, seen.moves, policy, states, None, kind, decisive=seen.moved)
     return planned.judged(*known, found)
