@@ -1,5 +1,7 @@
 """The steps of the proof in docs/notes/certificate.md, each compared with exact dynamics and single transitions."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -186,3 +188,11 @@ def test_a_band_of_two_sides_holds_between_its_points(run):
     values = (errors / reached[:, None]) @ own.values(states).T  # as large as the band allows
     assert (values >= -band.radius(states, 0) - 1e-12).all()
     assert (values <= band.radius(states, 1) + 1e-12).all()
+
+
+def test_a_band_that_is_infinite_at_a_point_bounds_nothing(run):
+    band = bands(run.surrogate, run.evidence, delta=0.1, tail=0.0).pairs[0]
+    second = band.second_order.copy()
+    second[0, 3] = second[1, 3] = np.inf
+    states = np.linspace(-1, 1, 5)[:, None]
+    assert (replace(band, second_order=second).radius(states, 0) == np.inf).all()

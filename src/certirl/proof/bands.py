@@ -96,6 +96,8 @@ class Band:
 
     def _numbers(self, side: int) -> Array:
         total = self.estimation + self.second_order
+        if not np.isfinite(total).all():  # no number is used
+            return np.ones((5, *total.shape[1:]))
         both, apart = total.sum(axis=0), total[side] - total[1 - side]
         return np.stack([np.ones_like(both), self.estimation[side], self.second_order[side], both, apart])
 
