@@ -1,17 +1,19 @@
 """The one certificate path: constant expert, interval and single component are values of the same code."""
 
+from dataclasses import fields, replace
+
 import numpy as np
 import pytest
 
 import certirl
-from certirl import Fourier, Legendre, product
+from certirl import Chebyshev, Fourier, Legendre, product
 from certirl.data.simulator import draw
 from certirl.functions.components import as_components
 from certirl.proof.bands import bands
 from certirl.proof.case import Case
 from certirl.proof.certificate import conclude, forecast
 from certirl.proof.certify_any import certify
-from certirl.proof.sums import gather
+from certirl.proof.sums import _Sums, gather
 from certirl.proof.training import fit_surrogates
 
 DISCOUNT = 0.7
@@ -122,6 +124,52 @@ def test_evidence_adds_up(polynomial, paired):
     ):
         assert np.allclose(getattr(added, name), getattr(whole, name), rtol=1e-9, atol=1e-6), name
     assert added.paired == whole.paired == paired
+
+
+@pytest.mark.parametrize("paired", [True, False])
+@pytest.mark.parametrize(
+    ("basis", "columns", "directions"),
+    [(Legendre(11), 3, 2), (Legendre(5), 9, 0), (Fourier(9), 4, 3), (Fourier(9), 5, 0), (Chebyshev(7), 7, 6)],
+)
+def test_compiled_sums_are_those_of_numpy(basis, columns, directions, paired):
+    pytest.importorskip("numba")
+    problem, rng, k = certirl.problems.random_polynomial(seed=7), np.random.default_rng(0), columns
+    placed = basis.on(problem.domain)
+    case = Case.of(1, placed.resized(k), n_actions=3, discount=DISCOUNT, tail=0.0)
+    reward = certirl.Reward(placed, rng.normal(size=basis.size))
+    ((surrogate,), _) = fit_surrogates(case, reward, draw(problem, placed, 500, 0, paired=paired))
+    surrogate = replace(surrogate, directions=directions, Z=rng.normal(size=(3, k, k)), fits=rng.normal(size=(3, k)))
+    sums = [_Sums(surrogate, compiled=compiled) for compiled in (False, True)]
+    for piece in draw(problem, placed, 2_000, 1, paired=paired):
+        for own in sums:
+            own.take(piece)
+    assert [own.blocked for own in sums] == [True, False]
+    plain, compiled = (own.evidence() for own in sums)
+    for name in (field.name for field in fields(plain)):
+        one, other = np.asarray(getattr(plain, name)), np.asarray(getattr(compiled, name))
+        assert np.allclose(one, other, rtol=1e-9, atol=1e-9 * max(np.abs(one).max(initial=0), 1)), name
+
+
+def test_second_moments_are_sums_of_products_of_residuals(polynomial):
+    """Every sum of the evidence against a loop over the transitions."""
+    problem, columns, reward = polynomial
+    case = Case.of(1, columns, n_actions=3, discount=DISCOUNT, tail=0.0)
+    ((s,), _) = fit_surrogates(case, reward, draw(problem, columns, 300, 0, paired=True))
+    (piece,) = draw(problem, columns, 200, 1, paired=True)
+    (evidence,) = gather([s], [piece])
+    x, values = s.frame.values(piece.states), [s.evaluation(ends)[0].T for ends in piece.next_states]
+    fits = np.concatenate([s.mix[1:] @ s.Z, s.fits[:, None]], axis=1)
+    residuals = [value - x @ fit.T for value, fit in zip(values, fits, strict=True)]
+    for place, (c, d) in enumerate(s.pairs(True)):
+        one, other = residuals[c], residuals[d]
+        forms = [one[:, -1] * other[:, -1], (one[:, :-1] * other[:, :-1]).sum(axis=1)]
+        forms += [(one[:, -1] * other[:, i] + one[:, i] * other[:, -1]) / 2 for i in range(s.directions)]
+        sums = [evidence.residual_moments[place], evidence.operator_moments[place], *evidence.cross_moments[place]]
+        for form, moment in zip(forms, sums, strict=True):
+            assert np.allclose(s.frame.lifted(moment), (x * form[:, None]).T @ x)
+    for c in range(3):
+        assert np.allclose(evidence.residuals[c], x.T @ residuals[c][:, -1])
+        assert np.allclose(s.mix[1:] @ evidence.operator_residuals[c], residuals[c][:, :-1].T @ x)
 
 
 def test_paired_and_unpaired_evidence_do_not_add_up(polynomial):

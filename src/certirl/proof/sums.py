@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from functools import partial
+from functools import cache, partial
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from certirl.data.moments import worthwhile
+from certirl.data.simulator import CHUNK
 from certirl.data.transitions import Chunk, Piece, chunks_of
 from certirl.ground.domain import Array, freeze
 from certirl.ground.work import fold
@@ -71,19 +75,21 @@ def gather(surrogates: Sequence[Surrogate], stream: Iterable[Piece]) -> tuple[Ev
 
     Memory does not grow with the length of the stream; chunks are worked on side by side.
     """
-    evidence = fold(partial(_of_chunk, tuple(surrogates)), chunks_of(stream), _added)
+    chunks = chunks_of(stream)
+    compiled = worthwhile(chunks, 3 * max(surrogate.columns.size for surrogate in surrogates)) is None
+    evidence = fold(partial(_of_chunk, tuple(surrogates), compiled), chunks, _added)
     counts = evidence[0].counts
     if (counts == 0).any():
         raise ValueError(f"action {int(counts.argmin())} was never tried: nothing can be said about it")
     return evidence
 
 
-def _of_chunk(surrogates: tuple[Surrogate, ...], chunk: Chunk) -> tuple[Evidence, ...]:
-    sums = [_Sums(surrogate) for surrogate in surrogates]
+def _of_chunk(surrogates: tuple[Surrogate, ...], compiled: bool, chunk: Chunk) -> tuple[Evidence, ...]:
+    sums = [_Sums(surrogate, compiled=compiled) for surrogate in surrogates]
     for piece in chunk.pieces():
         for total in sums:
             view = piece if total.s.coordinates is None else piece.view(total.s.coordinates)
-            for held in on_host([view], total.s.columns.domain, total.length):
+            for held in on_host([view], total.s.columns.domain, total.length if total.blocked else CHUNK):
                 total.take(held)
     return tuple(total.evidence() for total in sums)
 
@@ -95,8 +101,10 @@ def _added(one: tuple[Evidence, ...], other: tuple[Evidence, ...]) -> tuple[Evid
 class _Sums:
     """Evidence in the making."""
 
-    def __init__(self, surrogate: Surrogate) -> None:
+    def __init__(self, surrogate: Surrogate, *, compiled: bool) -> None:
         s = self.s = surrogate
+        self._kernel = _kernel() if compiled and s.evaluation.alone is not None else None
+        self._fused: dict[tuple[int, ...], Any] = {}
         self.frame, self.evaluation = s.frame, s.evaluation
         A, k, r, m, w, wide = s.n_actions, s.columns.size, s.directions, s.Z.shape[1], len(s.widths), s.frame.wide
         self._fits = np.concatenate([s.mix[1:] @ s.Z, s.fits[:, None]], axis=1)  # of f_1, …, f_{m−1} and V̂ [A, m, k]
@@ -110,6 +118,11 @@ class _Sums:
         numbers = sum(wide) + 3 * A * m + rows * (1 if len(wide) == 1 else wide[-1])
         self.length = int(np.clip(_WORKSPACE // numbers // 64 * 64, SHORTEST, LONGEST))
 
+    @property
+    def blocked(self) -> bool:
+        """Whether pieces should be cut to blocks that stay in the cache."""
+        return self._kernel is None
+
     def take(self, piece: Piece) -> None:
         """Add a piece that holds one action, or all of them in order."""
         group, A = list(piece.actions), len(self._counts)
@@ -119,7 +132,37 @@ class _Sums:
         if len(self._groups) > 1:
             raise ValueError("paired and unpaired data must be certified separately")
         self._counts[group] += len(piece.states)
-        self._add(group, piece.states, piece.next_states)
+        (self._add if self._kernel is None else self._add_fused)(group, piece.states, piece.next_states)
+
+    def _add_fused(self, group: list[int], states: Array, next_states: Array) -> None:
+        """Add to the sums of the compiled kernel, which takes one coordinate, one action and a reward of the family."""
+        (part,), places = self.frame.parts, self._places(group)
+        if tuple(group) not in self._fused:
+            assert self.s.evaluation.alone is not None
+            rows, count = self.s.evaluation.alone
+            pairs = np.array([[group.index(c) for c in self._pairs[place]] for place in places])
+            counts = self.frame.wide[0], count
+            fits, crossed = self._fits[group], self.s.directions > 0
+            self._fused[tuple(group)] = _kernel().Residuals(counts, part.periodic, rows, fits, pairs, crossed)
+        points = np.concatenate([states[None], next_states])[:, :, 0]
+        self._fused[tuple(group)].add(np.clip(part._to_reference(points), -1.0, 1.0))
+
+    def _places(self, group: list[int]) -> list[int]:
+        """The pairs of actions within a group, by their numbers."""
+        return [place for place, pair in enumerate(self._pairs) if set(pair) <= set(group)]
+
+    def _collect(self) -> None:
+        """Move what the compiled kernel has summed up to the sums of this object."""
+        k = self.s.columns.size
+        for key, fused in self._fused.items():
+            group = list(key)
+            chi, products, values, reached, cross = fused.sums()
+            self._gram[group] += chi
+            self._moments[self._places(group)] += products
+            self._residuals[group] += values[:, :k]
+            self._reached[group] += self.s.evaluation.totals_of(reached.T)
+            self._cross[group] += cross
+        self._fused.clear()
 
     def _add(self, group: list[int], states: Array, next_states: Array) -> None:
         s, r, n, g = self.s, self.s.directions, len(states), len(group)
@@ -128,13 +171,18 @@ class _Sums:
         ends = next_states.reshape(g * n, -1)
         values, pieces, h = self.evaluation(ends)
         residuals = values.reshape(-1, g, n).swapaxes(0, 1) - self._fits[group] @ x  # [g, m, n]
-        places = [place for place, pair in enumerate(self._pairs) if set(pair) <= set(group)]
+        places = self._places(group)
         weights = np.empty((1 + len(places) * (r + 2) + g * len(s.widths), n))
         weights[0] = 1.0
         products = weights[1 : 1 + len(places) * (r + 2)].reshape(len(places), r + 2, n)
         for out, place in zip(products, places, strict=True):
-            c, d = self._pairs[place]
-            _multiply(residuals[group.index(c)], residuals[group.index(d)], r, out)
+            c, d = (group.index(action) for action in self._pairs[place])
+            np.multiply(residuals[c, -1], residuals[d, -1], out=out[0])
+            np.einsum("in,in->n", residuals[c, :-1], residuals[d, :-1], out=out[1])
+            if r:
+                np.multiply(residuals[c, :-1], residuals[d, -1], out=out[2:])
+                if c != d:
+                    out[2:] += residuals[c, -1] * residuals[d, :-1]
         if s.widths.size:
             visits = s.tents(ends).reshape(-1, g, n).swapaxes(0, 1) - s.tent_fits[group] @ x
             np.multiply(visits, visits, out=weights[1 + len(places) * (r + 2) :].reshape(visits.shape))
@@ -150,6 +198,7 @@ class _Sums:
 
     def evidence(self) -> Evidence:
         """What has been added."""
+        self._collect()
         s, paired = self.s, self._groups == {len(self._counts)}
         moments = self._moments[[self._pairs.index(pair) for pair in s.pairs(paired)]]
         different = [c != d for c, d in s.pairs(paired)]
@@ -169,11 +218,10 @@ class _Sums:
         )
 
 
-def _multiply(one: Array, other: Array, r: int, out: Array) -> None:
-    """Write products of residuals of two actions ``[m, n]``, V̂ last: of V̂, of the f_i together, of V̂ and each f_i."""
-    np.multiply(one[-1], other[-1], out=out[0])
-    np.einsum("in,in->n", one[:-1], other[:-1], out=out[1])
-    if r:
-        np.multiply(one[:-1], other[-1], out=out[2:])
-        if one is not other:
-            out[2:] += one[-1] * other[:-1]
+@cache
+def _kernel() -> Any:
+    """The compiled kernel; None without numba, or where nothing compiled can be kept."""
+    try:
+        return import_module("certirl.kernels.fused_products")
+    except (ImportError, RuntimeError):
+        return None

@@ -146,7 +146,9 @@ class Evaluation:
 
     Attributes:
         basis: the functions that the reward is an expansion in; None if it is none.
-        reached: how many sums of them `total` returns.
+        reached: how many sums of them `totals` returns.
+        alone: the f_i and V̂ in harmonics of one coordinate ``[m, K]``, and the number of harmonics, where nothing else
+            is needed; else None.
     """
 
     def __init__(self, surrogate: Surrogate) -> None:
@@ -161,10 +163,13 @@ class Evaluation:
             expansion[: self.reached] = surrogate.reward.coefficients
             self._gain = self._frame.coefficients(expansion)
         self._functions = np.vstack([surrogate.mix[1:], surrogate.discount * surrogate.fits[self._used].reshape(1, -1)])
+        self.alone: tuple[Array, int] | None = None
         if surrogate.constant and self._gain is not None:  # one product serves V̂ and the f_i
             self._whole = np.zeros((len(self._functions), self._frame.size))
             self._whole[:, :k] = self._functions
             self._whole[-1] += self._gain
+            if self._frame.dimension == 1 and self._policy.constant is not None:
+                self.alone = self._whole, self._frame.narrow[0]
 
     def __call__(self, states: Array) -> tuple[Array, Array, Array]:
         """f_1, …, f_{m−1} and V̂ ``[m, n]``, π_d h_j ``[m, n]`` and the harmonics ``[K, n]`` at states ``[n, d]``."""
@@ -186,8 +191,11 @@ class Evaluation:
             return np.zeros((len(states), 0))
         if self._gain is None:
             return np.stack([summed(self.basis, own) for own in states])
-        sums = h.reshape(len(h), len(states), -1).sum(axis=2)
-        return np.asarray((self._frame.change @ sums)[: self.reached].T)
+        return self.totals_of(h.reshape(len(h), len(states), -1).sum(axis=2))
+
+    def totals_of(self, sums: Array) -> Array:
+        """The same from sums of harmonics ``[K, g]``, for a reward of the columns' family: ``[g, k_R]``."""
+        return np.asarray((self._frame.change @ sums[: self._frame.size])[: self.reached].T)
 
 
 def in_family(reward: BoundedReward, columns: Basis) -> bool:
