@@ -133,7 +133,7 @@ def test_a_box_of_torques_becomes_a_choice_of_some():
 def test_a_saved_reward_still_knows_that_ends_are_worth_nothing(cart, tmp_path):
     simulator, solution = cart
     again = certirl.load(solution.save(tmp_path / "cart"))
-    assert again.reward.zero_at_ends and again.value.zero_at_ends
+    assert again.reward.zero_at_terminal and again.value.zero_at_terminal
     states = np.random.default_rng(0).uniform(*np.array(simulator.domain).T, (500, 4))
     before, after = (plan(simulator, one, points=9) for one in (solution, again))
     assert np.array_equal(before(states), after(states))

@@ -8,7 +8,7 @@ import pytest
 import certirl
 from certirl.data.policy import as_policy
 from certirl.environments.planning import plan
-from certirl.fit.termination import lifetimes
+from certirl.fit.termination import durations
 from certirl.solver import solve_policy
 
 DISCOUNT = 0.99
@@ -61,7 +61,7 @@ def surviving(grip, reward):
 def test_planning_on_the_reward_does_not_run_into_the_end(grip, monkeypatch):
     found = solved(grip)
     assert surviving(grip, found.reward) == 1
-    monkeypatch.setattr(solve_policy, "shuns_the_end", lambda *_: False)
+    monkeypatch.setattr(solve_policy, "avoids_termination", lambda *_: False)
     assert surviving(grip, solved(grip).reward) < 0.8  # which is what the rule is for
 
 
@@ -98,6 +98,6 @@ def test_an_expert_that_seeks_the_end_is_left_alone(grip):
 
 def test_lives_are_counted_from_the_same_states():
     ridge = Ridge(5.0)
-    own, chance = lifetimes(ridge, as_policy(balance, 3), 50), lifetimes(ridge, None, 50)
-    sought = lifetimes(ridge, as_policy(leave, 3), 50)
+    own, chance = durations(ridge, as_policy(balance, 3), 50), durations(ridge, None, 50)
+    sought = durations(ridge, as_policy(leave, 3), 50)
     assert (own == 50).all() and (sought <= chance).mean() > 0.95 and sought.max() < 10

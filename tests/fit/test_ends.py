@@ -1,4 +1,4 @@
-"""Ends that are only estimated: learned from a log, shunned under noise, kept in files."""
+"""Terminal states that are only estimated: learned from a log, avoided under noise, kept in files."""
 
 import numpy as np
 import pytest
@@ -79,12 +79,12 @@ def test_moves_go_on_as_often_as_the_dynamics():
         assert np.abs(1 - found[action] - over).max() < 0.1  # both are counts: 320 and 2,000 of them
 
 
-def test_a_noisy_end_is_shunned_by_planning(monkeypatch):
+def test_planning_avoids_termination_under_noise(monkeypatch):
     basis, simulator = certirl.Cells((8,)), Shaken(5.0)
     given = {"discount": DISCOUNT, "samples": 2000, "rng": 0, "reward_basis": basis}
     found = solve_policy.solve_policy(simulator, balance, **given)
     assert found.stats.continuation is not None and surviving(5.0, found.reward) == 1
-    monkeypatch.setattr(solve_policy, "shuns_the_end", lambda *_: False)
+    monkeypatch.setattr(solve_policy, "avoids_termination", lambda *_: False)
     assert surviving(5.0, solve_policy.solve_policy(simulator, balance, **given).reward) < 1
 
 

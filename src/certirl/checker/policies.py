@@ -191,7 +191,7 @@ def _of_solution(header: dict[str, Any], claim: Claim, r: Record) -> list[str]:
     if records.whole(header, "n_actions") != r.actions:
         wrong.append(f"the certificate has {r.actions} actions, the solution {header['n_actions']}")
     terminal = records.entry(records.entry(header, "stats"), "terminal")
-    if records.flag(records.entry(header, "reward"), "zero_at_ends") or terminal is not None:
+    if records.flag(records.entry(header, "reward"), "zero_at_terminal") or terminal is not None:
         wrong.append("the solution has terminal states, and no certificate is for problems with any")
     return wrong
 

@@ -14,7 +14,7 @@ from certirl.data.terminal import Ends
 from certirl.data.transitions import Transitions
 from certirl.fit.effects import Effects, Regression, features, richer, unit_chart
 from certirl.fit.next_states import Moves
-from certirl.fit.termination import LiftedFit, chances, constant
+from certirl.fit.termination import LiftedFit, constant, continuing
 from certirl.fit.value_program import SMOOTH, Comparisons, ValueFit, least_squares
 from certirl.functions.bases import Basis
 from certirl.functions.cells import Cells, expanded
@@ -71,10 +71,10 @@ def action_values(
         return seen.regression.columns, fitted, _regression_error(world, seen, fit, fitted)
     effects, goals = seen.effects, seen.effects.after @ fit.value
     states = effects.states
-    if lifted is not None:  # no choice is made where every action ends it, and a cliff there would spoil the rest
-        chance = chances(effects)
-        kept = ~lifted.doomed
-        if not effects.seen:  # estimates of who goes on differ at a threshold, by all that going on is worth
+    if lifted is not None:  # no choice is made where every action terminates, and a jump there would spoil the rest
+        chance = continuing(effects)
+        kept = ~lifted.terminating
+        if not effects.seen:  # estimates of termination differ at a threshold, by the whole value of continuing
             kept &= (chance > SURE).all(axis=0)
         states, goals = states[kept], goals[:, kept]
     if not effects.seen:  # what all actions share, ends and noise above all, chooses none and is the hardest to fit

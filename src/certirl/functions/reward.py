@@ -102,18 +102,18 @@ class StateFunction:
         basis: the functions.
         coefficients: ``[k]``.
         ended: states ``[n, d]`` to whether they are terminal ``[n]``; None if none is, or if that is not known.
-        zero_at_ends: terminal states are worth 0, also where ``ended`` is not known; True where it is.
+        zero_at_terminal: terminal states are worth 0, also where ``ended`` is not known; True where it is.
     """
 
     thread_safe: ClassVar[bool] = True
     basis: Basis | Cells
     coefficients: Annotated[Array, Shape("basis.size")]
     ended: Callable[[Array], Any] | None = None
-    zero_at_ends: bool = False
+    zero_at_terminal: bool = False
 
     def __post_init__(self) -> None:
         freeze(self)
-        object.__setattr__(self, "zero_at_ends", self.zero_at_ends or self.ended is not None)
+        object.__setattr__(self, "zero_at_terminal", self.zero_at_terminal or self.ended is not None)
 
     @property
     def domain(self) -> Domain:
@@ -123,7 +123,7 @@ class StateFunction:
     @property
     def forgotten(self) -> bool:
         """There are terminal states, but the file that this was read from could not keep which."""
-        return self.zero_at_ends and self.ended is None
+        return self.zero_at_terminal and self.ended is None
 
     def __call__(self, states: ArrayLike) -> Any:
         """A float for one state, ``[n]`` for many. States must lie in the domain."""
@@ -143,11 +143,11 @@ class StateFunction:
 
 
 def reward_at_terminal(reward: RewardLike, states: Array) -> Array:
-    """R at terminal states ``[n]``: 0 for a reward with ``zero_at_ends``, which one read from a file has, too.
+    """R at terminal states ``[n]``: 0 for a reward with ``zero_at_terminal``, which one read from a file has, too.
 
     A file keeps that terminal states are worth nothing, but not which states are terminal: the caller knows that.
     """
-    return np.zeros(len(states)) if getattr(reward, "zero_at_ends", False) else values_of(reward, states)
+    return np.zeros(len(states)) if getattr(reward, "zero_at_terminal", False) else values_of(reward, states)
 
 
 def known_expert(reward: Any, expert: Any) -> Any:

@@ -235,7 +235,7 @@ class PolicyCertificate(Claim):
             if own != told:
                 raise ValueError(f"the solution has the {name} {own}, its certificate {told}")
         # Σ Y_c must follow from the sums of the reward's functions.
-        if getattr(reward, "zero_at_ends", False) or e.reached.shape[1] != len(reward.coefficients):
+        if getattr(reward, "zero_at_terminal", False) or e.reached.shape[1] != len(reward.coefficients):
             raise ValueError(
                 "the sums over next states must be those of the functions of the reward, without terminal states"
             )

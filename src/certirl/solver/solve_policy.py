@@ -47,7 +47,7 @@ from certirl.fit.effects import (
 from certirl.fit.next_states import CLEARLY, Moves, regress_moves, relative_error
 from certirl.fit.policy_checks import Seen, World, action_values, spectral_radius, uncovered, unvisited
 from certirl.fit.recover import check_slack
-from certirl.fit.termination import LiftedFit, choices, fit_lifted_value, shuns_the_end
+from certirl.fit.termination import LiftedFit, avoids_termination, choices, fit_lifted_value
 from certirl.fit.value_program import (
     PRICE,
     Comparisons,
@@ -146,7 +146,7 @@ def solve_policy(
         given: dict[str, Any] = {"discount": discount, "reward_basis": psi, "price": paid}
         played: Any = seen.moves if log else source
         lifted = None
-        if world.ended is not None and shuns_the_end(played, policy, seen.effects, rows, discount):
+        if world.ended is not None and avoids_termination(played, policy, seen.effects, rows, discount):
             lifted = fit_lifted_value(seen.effects, rows, **given)
         fit = fit_value(seen.effects, rows, **given) if lifted is None else lifted.fit
         stage(f"2 of {STAGES}: V and R are found")
