@@ -94,7 +94,7 @@ class Problem:
     def values(self, reward: RewardLike, *, discount: float, expert: int = 0, steps: int | None = None) -> Array:
         """The value V = (I − γP_π)⁻¹R at the Gauss points ``[q]`` of an expert who always takes one action.
 
-        With ``steps`` only the rewards of so many steps count, as in a rollout.
+        With ``steps`` only the rewards of the first steps count, as in a rollout.
         """
         y, _ = self._quadrature()
         gained = values_of(reward, y)
@@ -111,7 +111,7 @@ class Problem:
     ) -> Array:
         """The true D_a(s) = ((P_π − P_a)V)(s) for the alternative actions in order: ``[A − 1, n]``.
 
-        With ``steps``, V is cut off: only the rewards of so many steps count, as in a rollout.
+        With ``steps``, V is cut off: only the rewards of the first steps count, as in a rollout.
         """
         value = self.values(reward, discount=discount, expert=expert, steps=steps)
         return self._advantages(as_states(states, self.domain), value, expert)

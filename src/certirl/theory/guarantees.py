@@ -313,7 +313,7 @@ def theorem6_deflated(
         k: the functions of rewards and values.
         n_actions: |A|.
         inner_norm: Δ₂ ≥ ‖T_{2:,2:}‖_∞, of the expert's operator only.
-        difference: ≥ ‖(T − Z^a)_{2:,:}‖_∞ for every rival; ‖F‖_∞ ≤ difference/(1 − γΔ₂).
+        difference: ≥ ‖(T − Z^a)_{2:,:}‖_∞ for every other action; ‖F‖_∞ ≤ difference/(1 − γΔ₂).
         cover: c; zero when the program is solved on the whole interval.
         rho: ρ ≥ ‖F^aφ'(s)‖_∞; needed with a cover only.
         tail: the largest sum Σ_{j>k_s} |Z^a_ij| of a row 2 … k; with β over all rewards, also of whole rows beyond k.
