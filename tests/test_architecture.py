@@ -28,7 +28,7 @@ ROOMS = [
     "cli",
 ]
 # A record draws itself on demand.
-DRAWN = {"certirl.plots", "certirl.policy_plots"}
+DRAWN = {"certirl.plots"}
 
 
 def imported(path: Path) -> set[str]:
@@ -50,7 +50,7 @@ def imported(path: Path) -> set[str]:
 
 
 def room_of(module: str) -> str:
-    return {"policy_plots": "plots", "__main__": "cli"}.get(module.split(".")[1], module.split(".")[1])
+    return {"__main__": "cli"}.get(module.split(".")[1], module.split(".")[1])
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE))[:-3])

@@ -1,30 +1,37 @@
-"""Pictures. Every function takes axes or makes them, and gives them back."""
+"""Pictures of records: every function takes axes, or makes them, and returns them; with a path it writes the picture.
+
+A function of the state is a curve on an interval and a map on a box. Of three coordinates and more two are drawn, the
+``plane``; the others are held where the margin is least, or in the middle for an expert who depends on the state.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from certirl.functions.boxes import mesh
+from certirl.functions.components import AdditiveReward
 from certirl.ground.archive import replacing, target_of
-from certirl.ground.domain import Array
+from certirl.ground.domain import Array, Domain, mesh
 from certirl.ground.status import word_of
 
 if TYPE_CHECKING:
     from certirl.data.coverage import Coverage
-    from certirl.functions.components import AdditiveReward
     from certirl.problems import Problem
     from certirl.solver.solution import Solution
 
-# Okabe and Ito's colours: told apart by every eye, and in grey.
+# Okabe and Ito's colours, distinguishable with every kind of colour vision and in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-
 
 MOST_PANELS = 12
 
 # What pictures are written as; a name without one of these gets the first.
 SUFFIXES = (".png", ".pdf", ".svg", ".jpg", ".jpeg", ".eps", ".ps", ".tif", ".tiff", ".webp")
+
+Plane = tuple[int, int]
+_FIRST: Plane = (0, 1)
+_ALONG = 161  # points along each coordinate of a map
 
 
 def _pyplot() -> Any:
@@ -51,7 +58,7 @@ def written(figure: Any, axes: Any, path: Any) -> Any:
 
 
 def panels(rows: int = 1, columns: int = 1, **settings: Any) -> tuple[Any, Any]:
-    """A figure that no window knows of, to be written to files, and its axes ``[rows, columns]``.
+    """A figure without a window, to be written to files, and its axes ``[rows, columns]``.
 
     Args:
         rows: how many rows of axes.
@@ -68,219 +75,151 @@ def panels(rows: int = 1, columns: int = 1, **settings: Any) -> tuple[Any, Any]:
     return figure, axes
 
 
-def _grid(solution: Solution, count: int = 801) -> Array:
-    ((low, high),) = solution.domain
-    return np.linspace(low, high, count)
+def _axes(ax: Any, width: float, height: float) -> Any:
+    return _pyplot().subplots(figsize=(width, height), layout="constrained")[1] if ax is None else ax
 
 
-def reward(solution: Solution, *, ax: Any = None) -> Any:
-    """Draw R(s) over the interval; on a box, a map of it (see `field`)."""
-    if solution.reward is None:
-        raise ValueError(f"there is no reward to draw: {solution.reason}")
-    if len(solution.domain) > 1:
-        return field(solution, solution.reward, label="reward R(s)", ax=ax)
-    ax = ax or _pyplot().subplots(figsize=(7, 3), layout="constrained")[1]
-    s = _grid(solution)
-    ax.plot(s, solution.reward(s), color="black", linewidth=1.6)
-    ax.set_ylabel("reward R(s)")
-    ax.margins(x=0)
-    ax.grid(alpha=0.25)
-    return ax
+# Whole records -------------------------------------------------------------------------------------------------------
 
 
-def margins(solution: Solution, *, problem: Problem | None = None, ax: Any = None) -> Any:
-    """Draw the advantage D_a(s) over each rival: estimate, two standard errors, binding states, the truth if known.
+def solution(solution: Solution, *, problem: Problem | None = None, plane: Plane = _FIRST, path: Any = None) -> Any:
+    """Draw the reward, the margins behind it and, for an expert who depends on the state, the certificate.
 
-    On a box, a map of the smallest of them (see `field`); of the true ones if a problem is given.
+    Returns the axes. On an interval the pictures share the states and stand below each other, on a box side by side;
+    of a sum there is one for the reward of each component.
 
     Args:
         solution: what to draw.
-        problem: a problem with known truth, for the true curves.
+        problem: a problem with known truth, for the true margins of an expert who always takes one action.
+        plane: the two coordinates of the maps.
+        path: where to write the picture, if anywhere.
+    """
+    settings: dict[str, Any] = {"plane": plane}
+    if len(solution.components) > 1:
+        total = _reward_of(solution)
+        drawn = _worth_drawing(total)
+        figure, axes = _grid(len(drawn) + 1)
+        _rewards(total, drawn, axes)
+        margins(solution, ax=axes[len(drawn)])
+    else:
+        pictures: list[Callable[..., Any]] = [reward, margins]
+        proof, interval = solution.certificate, len(solution.domain) == 1
+        if proof is not None and solution.expert is None and len(solution.domain) <= 2:
+            pictures.append(lambda _, ax, **__: certificate(proof, ax=ax))
+        shape = {"nrows": len(pictures), "sharex": True} if interval else {"ncols": len(pictures)}
+        size = (7, 3.2 * len(pictures)) if interval else (5 * len(pictures), 4.2)
+        figure, axes = _pyplot().subplots(figsize=size, layout="constrained", **shape)
+        for ax, picture in zip(axes, pictures, strict=True):
+            picture(solution, ax=ax, **settings | ({"problem": problem} if picture is margins else {}))
+        for ax in axes[:-1] if interval else ():
+            ax.set_xlabel("")
+    figure.suptitle(_title(solution), fontsize="medium")
+    return written(figure, axes, path)
+
+
+def _title(solution: Solution) -> str:
+    who = "" if solution.expert is None else f"action {solution.expert} at every state, "
+    data = f"{solution.samples:,} {'states' if solution.stats.noiseless else 'transitions per action'}"
+    return f"{word_of(solution)}: {who}γ = {solution.discount:g}, {data if solution.samples else 'exact operators'}"
+
+
+def _reward_of(solution: Solution) -> Any:
+    if solution.reward is None:
+        raise ValueError(f"there is no reward to draw: {solution.reason}")
+    return solution.reward
+
+
+def reward(solution: Any, *, plane: Plane = _FIRST, ax: Any = None, path: Any = None) -> Any:
+    """Draw R(s), and for an expert who depends on the state the actions that are best for it.
+
+    Of a sum, the rewards of the twelve components that vary most, those of three coordinates and more left out.
+
+    Args:
+        solution: whose reward; or the reward of a sum alone.
+        plane: the two coordinates of a map.
+        ax: where; of a sum, one for each component.
+        path: where to write the picture, if anywhere.
+    """
+    function = solution if isinstance(solution, AdditiveReward) else _reward_of(solution)
+    if isinstance(function, AdditiveReward):
+        drawn = _worth_drawing(function)
+        figure, axes = (None, np.ravel(ax)) if ax is not None else _grid(len(drawn))
+        _rewards(function, drawn, axes)
+        return written(figure or axes[0].figure, axes, path)
+    if len(solution.domain) == 1:
+        ax, s = _axes(ax, 7, 3), _line(solution.domain)
+        ax.plot(s, function(s), color="black", linewidth=1.6)
+        if solution.expert is None:
+            best = solution.greedy(s)
+            _shade(ax, s, [best == action for action in range(solution.n_actions)], "action {} is best")
+            ax.legend(fontsize="small", framealpha=0.9)
+        _finish(ax, "reward R(s)")
+        return written(ax.figure, ax, path)
+    ax = _axes(ax, 5, 4)
+    x, y, states = _sheet(solution.domain, plane, solution.state if solution.expert is not None else None)
+    robust = solution.expert is None  # the reward of a value form may be extreme at single states
+    _map(ax, x, y, np.asarray(function(states)), "reward R(s)", robust=robust, levels=not robust)
+    if solution.expert is None:
+        _borders(ax, x, y, solution.greedy(states), "white")
+        ax.set_title("reward; white: where the best action changes", fontsize="small")
+    else:
+        _mark(ax, solution, plane)
+    _name(ax, plane)
+    return written(ax.figure, ax, path)
+
+
+def margins(
+    solution: Solution, *, problem: Problem | None = None, plane: Plane = _FIRST, ax: Any = None, path: Any = None
+) -> Any:
+    """Draw by how much the expert's action is better than the alternatives, as estimated.
+
+    For an expert who always takes one action: D_a(s) of each alternative with two standard errors, the states where the
+    margin is attained, and the truth if a problem is given; on a box a map of the smallest; of a sum what each
+    component adds to the margin. For the value form: the margin asked for and the shortfall at the states compared.
+
+    Args:
+        solution: what to draw.
+        problem: a problem with known truth, for the true margins.
+        plane: the two coordinates of a map.
         ax: where.
+        path: where to write the picture, if anywhere.
     """
     if solution.reward is None:
         raise ValueError(f"there are no margins to draw: {solution.reason}")
-    if len(solution.domain) > 1:
-        return _margin_field(solution, problem, ax)
-    ax = ax or _pyplot().subplots(figsize=(7, 4), layout="constrained")[1]
-    s = _grid(solution)
-    curves, errors = solution.margins(s), solution.standard_errors(s)
-    truth = None
-    if problem is not None and solution.expert is not None:
-        truth = problem.margins(solution.reward, s, discount=solution.discount, expert=solution.expert)
-    ax.axhline(0.0, color="0.2", linewidth=1)
-    for index, rival in enumerate(solution.alternatives):
-        colour = COLOURS[index % len(COLOURS)]
-        ax.fill_between(
-            s, curves[index] - 2 * errors[index], curves[index] + 2 * errors[index], color=colour, alpha=0.15, lw=0
-        )
-        ax.plot(s, curves[index], color=colour, linewidth=1.8, label=f"over action {rival}")
-        if truth is not None:
-            ax.plot(s, truth[index], color=colour, linewidth=1.2, linestyle=(0, (4, 2)))
-        compared = solution.compared
-        assert compared.actions is not None and compared.weights is not None
-        attained = compared.weights > 1e-9 * max(compared.weights.max(initial=0.0), 1e-300)
-        places = compared.states[attained & (compared.actions == rival), 0]
-        if not places.size:  # an empty unclipped line would upset the layout
-            continue
-        ax.plot(
-            places,
-            solution.margins(places)[index],
-            "o",
-            color=colour,
-            markersize=5,
-            markeredgecolor="white",
-            clip_on=False,
-            zorder=3,
-        )
-    if solution.certificate is not None and solution.certificate.holds:
-        level, word = solution.certificate.margin, "certified" if solution.verified else "claimed"
-        ax.axhline(level, color="black", linewidth=1.2, linestyle=":", label=f"{word} margin {level:.2g}")
-    handles, _ = ax.get_legend_handles_labels()
-    handles += _legend_marks(truth is not None)
-    ax.legend(handles=handles, loc="best", fontsize="small", framealpha=0.9)
-    ax.set_ylabel("advantage D(s)")
-    ax.margins(x=0)
-    ax.grid(alpha=0.25)
-    return ax
-
-
-def field(solution: Solution, values: Any, *, label: str, plane: tuple[int, int] = (0, 1), ax: Any = None) -> Any:
-    """Draw a function of the state over two coordinates, with level lines and the worst state marked.
-
-    Further coordinates are held at the worst state.
-
-    Args:
-        solution: whose box and worst state.
-        values: the function, from states ``[n, d]`` to ``[n]``.
-        label: what it is, for the colour bar.
-        plane: the two coordinates.
-        ax: where.
-    """
-    ax = ax or _pyplot().subplots(figsize=(5, 4), layout="constrained")[1]
-    domain, worst = solution.domain, solution.state
-    if worst is None or len(set(plane)) != 2 or not all(axis in range(len(domain)) for axis in plane):
-        raise ValueError(f"plane must name two of the coordinates 0 … {len(domain) - 1}, got {plane}")
-    x, y = (np.linspace(*domain[axis], 101) for axis in plane)
-    states = np.tile(worst, (x.size * y.size, 1))
-    states[:, plane[0]], states[:, plane[1]] = np.tile(x, y.size), np.repeat(y, x.size)
-    z = np.asarray(values(states)).reshape(y.size, x.size)
-    # Cividis reads the same to every eye, and in grey.
-    image = ax.pcolormesh(x, y, z, cmap="cividis", shading="gouraud", rasterized=True)
-    ax.contour(x, y, z, levels=8, colors="white", linewidths=0.6, alpha=0.7)
-    ax.figure.colorbar(image, ax=ax, label=label)
-    mark = {"markersize": 11, "markeredgecolor": "white", "markeredgewidth": 1.5, "clip_on": False, "zorder": 3}
-    ax.plot(*worst[list(plane)], "X", color=COLOURS[1], label="worst state, as estimated", **mark)
-    ax.set_xlabel(f"coordinate s[{plane[0]}] of the state")
-    ax.set_ylabel(f"coordinate s[{plane[1]}] of the state")
-    held = [f"s[{axis}] = {worst[axis]:.3g}" for axis in range(len(domain)) if axis not in plane]
-    if held:
-        ax.set_title("at " + ", ".join(held), fontsize="small")
-    return ax
-
-
-def _margin_field(solution: Solution, problem: Any, ax: Any) -> Any:
-    if problem is None:
-        return field(solution, lambda s: solution.margins(s).min(axis=0), label="smallest advantage, estimated", ax=ax)
-    asked = {"discount": solution.discount, "expert": solution.expert}
-    true = lambda s: problem.margins(solution.reward, s, **asked).min(axis=0)  # noqa: E731
-    return field(solution, true, label="smallest advantage, true", ax=ax)
-
-
-def _legend_marks(with_truth: bool) -> list[Any]:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    marks: list[Any] = [
-        Line2D([], [], color="0.4", marker="o", linestyle="none", markersize=5, label="states that bind"),
-        Patch(color="0.4", alpha=0.2, label="± 2 standard errors"),
-    ]
-    if with_truth:
-        marks.insert(0, Line2D([], [], color="0.4", linewidth=1.2, linestyle=(0, (4, 2)), label="truth"))
-    return marks
-
-
-def solution(
-    solution: Solution, *, problem: Problem | None = None, path: Any = None, plane: tuple[int, int] = (0, 1)
-) -> Any:
-    """Draw the reward above its margin curves; write the picture to ``path`` if given. Returns the axes.
-
-    On a box, maps of the reward and of the smallest margin, side by side. Of a sum, the rewards of the components. For
-    the value form, the reward beside the states that it does not explain (see `policy_plots.policy`).
-
-    Args:
-        solution: what to draw.
-        problem: a problem with known truth, for the true curves; for experts who always take one action.
-        path: where to write the picture, if anywhere.
-        plane: the two coordinates to draw, for the value form.
-    """
+    interval = len(solution.domain) == 1
     if not solution.stats.objective:
-        from certirl import policy_plots
-
-        return policy_plots.policy(solution, path=path, plane=plane)
-    if len(solution.components) > 1:
-        if solution.reward is None:
-            raise ValueError(f"there is no reward to draw: {solution.reason}")
-        return additive(cast("AdditiveReward", solution.reward), path=path)
-    pyplot = _pyplot()
-    data = f"{solution.samples:,} transitions per action" if solution.samples else "exact operators"
-    title = f"{word_of(solution)}: action {solution.expert} at every state, γ = {solution.discount:g}, {data}"
-    if len(solution.domain) > 1:
-        figure, axes = pyplot.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
-        figure.suptitle(title, fontsize="medium")
+        ax = _shortfall_line(solution, ax) if interval else _shortfall_map(solution, plane, ax)
+    elif len(solution.components) > 1:
+        ax = _contributions(solution, ax)
     else:
-        figure, axes = pyplot.subplots(2, 1, figsize=(7, 6.4), sharex=True, height_ratios=(2, 3), layout="constrained")
-        axes[1].set_xlabel("state s")
-        axes[0].set_title(title, fontsize="medium")
-    reward(solution, ax=axes[0])
-    margins(solution, problem=problem, ax=axes[1])
-    if len(solution.domain) > 1:
-        axes[1].legend(loc="lower left", fontsize="small", framealpha=0.9)
-    return written(figure, axes, path)
+        ax = _margin_lines(solution, problem, ax) if interval else _margin_map(solution, problem, plane, ax)
+    return written(ax.figure, ax, path)
 
 
-def additive(reward: AdditiveReward, *, path: Any = None) -> Any:
-    """Draw the reward of every component, of the twelve that matter most if there are more; returns the axes.
+def certificate(proof: Any, *, ax: Any = None, path: Any = None) -> Any:
+    """Draw the advantage of the expert's action over its best alternative, estimated with its proved band; the tube.
 
-    A component matters by how far its reward reaches. Those of three coordinates and more have no picture.
+    In two coordinates a map of the proved lower bound, where that is positive, and of the tube.
 
     Args:
-        reward: what to draw.
+        proof: what to draw.
+        ax: where.
         path: where to write the picture, if anywhere.
     """
-    drawn = []
-    for name, part in zip(reward.names, reward.parts, strict=True):
-        if part.basis.dimension <= 2:
-            grid = mesh([np.linspace(*side, 201 if part.basis.dimension == 1 else 61) for side in part.basis.domain])
-            drawn.append((name, part.basis.domain, grid, np.asarray(part(grid))))
-    if not drawn:
-        raise ValueError("components of three coordinates and more have no picture")
-    drawn = sorted(drawn, key=lambda one: -np.ptp(one[3]))[:MOST_PANELS]
-    columns = min(len(drawn), 4)
-    figure, axes = panels(-(-len(drawn) // columns), columns, size=(3.2 * columns, 2.5 * -(-len(drawn) // columns)))
-    for ax in axes.flat[len(drawn) :]:
-        ax.set_axis_off()
-    for ax, (name, domain, grid, values) in zip(axes.flat, drawn, strict=False):
-        ax.set_title(f"R({name})", fontsize="small")
-        if len(domain) == 1:
-            ax.plot(grid[:, 0], values, color="black", linewidth=1.4)
-            ax.margins(x=0)
-        else:
-            x, y = (np.unique(grid[:, axis]) for axis in (0, 1))
-            z = values.reshape(x.size, y.size).T
-            figure.colorbar(ax.pcolormesh(x, y, z, cmap="cividis", shading="gouraud", rasterized=True), ax=ax)
-    left = len(reward.parts) - len(drawn)
-    figure.suptitle(f"the rewards that add up{f', {left} more of them' if left else ''}", fontsize="medium")
-    return written(figure, axes, path)
+    tube = _tube(proof)
+    if len(tube.domain) > 2:
+        raise ValueError("a certificate is drawn in one or two coordinates; certificate.proves(states) has the others")
+    ax = _band(proof, tube, ax) if len(tube.domain) == 1 else _proved_map(proof, tube, ax)
+    return written(ax.figure, ax, path)
 
 
 def coverage(
-    coverage: Coverage, *, action: int | None = None, plane: tuple[int, int] = (0, 1), ax: Any = None, path: Any = None
+    coverage: Coverage, *, action: int | None = None, plane: Plane = _FIRST, ax: Any = None, path: Any = None
 ) -> Any:
     """Draw how many transitions start where, and where predictions are extrapolated.
 
-    Over an interval the transitions of each action in each cell; on a box a map, for one action or, in each cell, for
-    the one seen least. Further coordinates are summed over, and then nothing is said about extrapolation.
+    On an interval the transitions of each action in each cell; on a box a map, for one action or, in each cell, for
+    the rarest one. Further coordinates are summed over, and then extrapolation is not shown.
 
     Args:
         coverage: what to draw.
@@ -296,64 +235,334 @@ def coverage(
     return written(ax.figure, ax, path)
 
 
-def _coverage_map(coverage: Coverage, action: int | None, plane: tuple[int, int], ax: Any) -> Any:
-    others = tuple(1 + axis for axis in range(len(coverage.domain)) if axis not in plane)
-    counts = coverage.cells.sum(axis=others) if others else coverage.cells
-    counts = counts if plane[0] < plane[1] else counts.swapaxes(1, 2)
-    shown = counts.min(axis=0) if action is None else counts[action]
-    ax = ax or _pyplot().subplots(figsize=(5.4, 4.2), layout="constrained")[1]
-    x, y = (np.linspace(*coverage.domain[axis], shown.shape[0] + 1) for axis in plane)
-    image = ax.pcolormesh(x, y, np.log10(np.maximum(shown, 0.5)).T, cmap="cividis", rasterized=True)
-    bar = ax.figure.colorbar(image, ax=ax, label=f"transitions {'of the rarest action' if action is None else 'seen'}")
-    top = int(np.log10(max(int(shown.max()), 1)))
-    bar.set_ticks([np.log10(0.5), *range(top + 1)], labels=["0", *(f"{10**power:,}" for power in range(top + 1))])
-    if not others:
-        _hatched(coverage, action, plane, ax)
+# Parts of pictures ---------------------------------------------------------------------------------------------------
+
+
+def _finish(ax: Any, label: str) -> None:
+    """Name the axes of a curve over an interval."""
+    ax.set_xlabel("state s")
+    ax.set_ylabel(label)
+    ax.margins(x=0)
+    ax.grid(alpha=0.25)
+
+
+def _line(domain: Domain, count: int = 801) -> Array:
+    ((low, high),) = domain
+    return np.linspace(low, high, count)
+
+
+def _name(ax: Any, plane: Plane) -> None:
     ax.set_xlabel(f"coordinate s[{plane[0]}] of the state")
     ax.set_ylabel(f"coordinate s[{plane[1]}] of the state")
+
+
+def _sheet(domain: Domain, plane: Plane, at: Array | None) -> tuple[Array, Array, Array]:
+    """Points along two coordinates and the states of their mesh, the other coordinates at a state or in the middle."""
+    if len(set(plane)) != 2 or not all(axis in range(len(domain)) for axis in plane):
+        raise ValueError(f"plane must name two of the coordinates 0 … {len(domain) - 1}, got {plane}")
+    x, y = (np.linspace(*domain[axis], _ALONG) for axis in plane)
+    states = np.tile(np.mean(domain, axis=1) if at is None else at, (x.size * y.size, 1))
+    states[:, plane[0]], states[:, plane[1]] = np.tile(x, y.size), np.repeat(y, x.size)
+    return x, y, states
+
+
+def _map(ax: Any, x: Array, y: Array, values: Array, label: str, *, robust: bool = False, levels: bool = False) -> None:
+    """A map with a colour bar; with ``robust`` its colours leave out a hundredth of the values at each end."""
+    z = values.reshape(y.size, x.size)
+    low, high = np.percentile(z, [1, 99]) if robust else (z.min(), z.max())
+    # Cividis reads the same with every kind of colour vision, and in grey.
+    image = ax.pcolormesh(x, y, z, cmap="cividis", shading="gouraud", rasterized=True, vmin=low, vmax=high)
+    if levels:
+        ax.contour(x, y, z, levels=8, colors="white", linewidths=0.6, alpha=0.7)
+    ax.figure.colorbar(image, ax=ax, label=label)
+
+
+def _borders(ax: Any, x: Array, y: Array, actions: Array, colour: str) -> None:
+    """Lines where the action changes."""
+    chosen = actions.reshape(y.size, x.size)
+    ax.contour(x, y, chosen, levels=np.arange(chosen.max()) + 0.5, colors=colour, linewidths=1.0)
+
+
+def _mark(ax: Any, solution: Solution, plane: Plane) -> None:
+    """The state where the margin is least, and which coordinates are held there."""
+    if solution.state is None:
+        return
+    look = {"markersize": 11, "markeredgecolor": "white", "markeredgewidth": 1.5, "clip_on": False, "zorder": 3}
+    ax.plot(*solution.state[list(plane)], "X", color=COLOURS[1], label="least margin, as estimated", **look)
+    held = [f"s[{axis}] = {value:.3g}" for axis, value in enumerate(solution.state) if axis not in plane]
+    if held:
+        ax.set_title("at " + ", ".join(held), fontsize="small")
+
+
+def _colour(action: int) -> str:
+    return COLOURS[action % len(COLOURS)]
+
+
+def _shade(ax: Any, s: Array, chosen: Sequence[Array], label: str) -> None:
+    """The colour of an action behind the states where it is chosen."""
+    for action, where in enumerate(chosen):
+        if where.any():
+            behind = {"transform": ax.get_xaxis_transform(), "color": _colour(action), "alpha": 0.15, "lw": 0}
+            ax.fill_between(s, 0, 1, where=where, label=label.format(action), **behind)
+
+
+def _grid(count: int) -> tuple[Any, Any]:
+    """A figure of so many panels, four in a row at most, and its axes ``[count]``."""
+    columns = min(count, 4)
+    rows = -(-count // columns)
+    figure, axes = panels(rows, columns, size=(3.2 * columns, 2.6 * rows))
+    for ax in axes.flat[count:]:
+        ax.set_axis_off()
+    return figure, axes.flat[:count]
+
+
+def _worth_drawing(reward: AdditiveReward) -> list[int]:
+    """The components of one or two coordinates whose rewards vary most, in order."""
+    spans = {
+        number: float(np.ptp(part(mesh([np.linspace(*side, 41) for side in part.domain]))))
+        for number, part in enumerate(reward.parts)
+        if len(part.domain) <= 2
+    }
+    if not spans:
+        raise ValueError("components of three coordinates and more have no picture")
+    return sorted(spans, key=lambda number: -spans[number])[:MOST_PANELS]
+
+
+def _rewards(reward: AdditiveReward, drawn: Sequence[int], axes: Any) -> None:
+    """The rewards of some components, one in each panel."""
+    for ax, number in zip(axes, drawn, strict=False):
+        part = reward.parts[number]
+        if len(part.domain) == 1:
+            s = _line(part.domain)
+            ax.plot(s, part(s), color="black", linewidth=1.4)
+            ax.margins(x=0)
+        else:
+            x, y, states = _sheet(part.domain, _FIRST, None)
+            _map(ax, x, y, np.asarray(part(states)), "")
+        ax.set_title(f"R({reward.names[number]})", fontsize="small")
+    left_out = len(reward.parts) - len(drawn)
+    if left_out:
+        axes[len(drawn) - 1].set_xlabel(f"{left_out} more components are not drawn", fontsize="x-small")
+
+
+# Margins -------------------------------------------------------------------------------------------------------------
+
+
+def _margin_lines(solution: Solution, problem: Problem | None, ax: Any) -> Any:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    ax, s, compared = _axes(ax, 7, 4), _line(solution.domain), solution.compared
+    curves, errors = solution.margins(s), solution.standard_errors(s)
+    truth = None if problem is None else _true_margins(solution, problem, s)
+    marks: list[Any] = [
+        Line2D([], [], color="0.4", marker="o", linestyle="none", markersize=5, label="states that bind"),
+        Patch(color="0.4", alpha=0.2, label="± 2 standard errors"),
+    ]
+    if truth is not None:
+        marks.insert(0, Line2D([], [], color="0.4", linewidth=1.2, linestyle=(0, (4, 2)), label="truth"))
+    ax.axhline(0.0, color="0.2", linewidth=1)
+    weights = np.asarray(compared.weights)
+    attained = weights > 1e-9 * max(weights.max(initial=0.0), 1e-300)
+    for index, action in enumerate(solution.alternatives):
+        curve, error, colour = curves[index], errors[index], _colour(index)
+        ax.fill_between(s, curve - 2 * error, curve + 2 * error, color=colour, alpha=0.15, lw=0)
+        ax.plot(s, curve, color=colour, linewidth=1.8, label=f"over action {action}")
+        if truth is not None:
+            ax.plot(s, truth[index], color=colour, linewidth=1.2, linestyle=(0, (4, 2)))
+        places = compared.states[attained & (compared.actions == action), 0]
+        if places.size:  # an empty line that is not clipped would upset the layout
+            look = {"color": colour, "markersize": 5, "markeredgecolor": "white", "clip_on": False, "zorder": 3}
+            ax.plot(places, solution.margins(places)[index], "o", **look)
+    proof = solution.certificate
+    if proof is not None and proof.holds:
+        word = "certified" if solution.verified else "claimed"
+        ax.axhline(proof.margin, color="black", linewidth=1.2, linestyle=":", label=f"{word} margin {proof.margin:.2g}")
+    handles, _ = ax.get_legend_handles_labels()
+    ax.legend(handles=handles + marks, loc="best", fontsize="small", framealpha=0.9)
+    _finish(ax, "advantage D(s)")
     return ax
 
 
-def _coverage_line(coverage: Coverage, actions: Any, ax: Any) -> Any:
-    ax = ax or _pyplot().subplots(figsize=(7, 3.2), layout="constrained")[1]
-    ((low, high),) = coverage.domain
-    s = np.linspace(low, high, 801)
-    edges = np.linspace(low, high, coverage.cells.shape[1] + 1)
-    for action in actions:
-        colour = COLOURS[action % len(COLOURS)]
-        ax.stairs(coverage.cells[action], edges, color=colour, linewidth=1.6, label=f"action {action}")
-    blind = coverage.leverage(s)[list(actions)].max(axis=0) > 1
-    if blind.any():
-        ax.fill_between(
-            s,
-            0,
-            1,
-            where=blind,
-            transform=ax.get_xaxis_transform(),
-            color="0.5",
-            alpha=0.25,
-            lw=0,
-            label="extrapolated",
-        )
-    ax.set_ylabel("transitions in a cell")
-    ax.set_xlabel("state s")
-    ax.legend(fontsize="small")
-    ax.margins(x=0)
+def _true_margins(solution: Any, problem: Problem, states: Array) -> Array:
+    return problem.margins(solution.reward, states, discount=solution.discount, expert=solution.expert)
+
+
+def _margin_map(solution: Solution, problem: Problem | None, plane: Plane, ax: Any) -> Any:
+    ax = _axes(ax, 5, 4)
+    x, y, states = _sheet(solution.domain, plane, solution.state)
+    values = solution.margins(states) if problem is None else _true_margins(solution, problem, states)
+    label = f"smallest advantage, {'estimated' if problem is None else 'true'}"
+    _map(ax, x, y, values.min(axis=0), label, levels=True)
+    _mark(ax, solution, plane)
+    ax.legend(loc="lower left", fontsize="small", framealpha=0.9)
+    _name(ax, plane)
+    return ax
+
+
+def _contributions(solution: Solution, ax: Any) -> Any:
+    """What every component adds to the margin over each alternative: these numbers add up to it."""
+    ax = _axes(ax, 5, 3.4)
+    added, names = solution.contributions, [component.name for component in solution.components]
+    order = np.argsort(-np.abs(added).max(axis=1), kind="stable")[:MOST_PANELS]
+    width = 0.8 / added.shape[1]
+    for index, action in enumerate(solution.alternatives):
+        places = np.arange(len(order)) + width * (index - (added.shape[1] - 1) / 2)
+        label = f"over action {action}: {added[:, index].sum():.3g} in all"
+        ax.bar(places, added[order, index], width, color=_colour(index), label=label)
+    ax.axhline(0.0, color="0.2", linewidth=1)
+    ax.set_xticks(np.arange(len(order)), [names[number] for number in order], fontsize="small")
+    ax.set_title("what each adds to the margin", fontsize="small")
+    ax.legend(fontsize="x-small", framealpha=0.9, loc="upper right")
+    ax.margins(y=0.3)  # space for the legend
     ax.grid(alpha=0.25)
     return ax
 
 
-def _hatched(coverage: Coverage, action: int | None, plane: tuple[int, int], ax: Any) -> None:
-    """Hatch where a prediction is worse than one transition."""
+def _shortfall_line(solution: Solution, ax: Any) -> Any:
+    ax = _axes(ax, 7, 3)
+    order, compared = np.argsort(solution.compared.states[:, 0]), solution.compared
+    s = compared.states[order, 0]
+    ax.plot(s, compared.target[order], color="0.6", linewidth=1.2, label="margin asked for")
+    ax.plot(s, compared.shortfall[order], ".", color=COLOURS[1], markersize=3, label="shortfall of the expert")
+    ax.legend(fontsize="small", framealpha=0.9)
+    _finish(ax, "in units of the margin")
+    return ax
+
+
+def _shortfall_map(solution: Solution, plane: Plane, ax: Any) -> Any:
+    ax = _axes(ax, 5, 4)
+    order = np.argsort(solution.compared.shortfall, kind="stable")
+    points, short = solution.compared.states[order][:, list(plane)], solution.compared.shortfall[order]
+    met = short <= 1e-9
+    ax.plot(*points[met].T, ",", color="0.75", rasterized=True)
+    top = float(np.percentile(short[~met], 98)) if (~met).any() else 1.0
+    look = {"s": 5, "cmap": "plasma", "vmin": 0, "vmax": top, "linewidths": 0, "rasterized": True}
+    drawn = ax.scatter(*points[~met].T, c=short[~met], **look)
+    ax.figure.colorbar(drawn, ax=ax, label="shortfall, in units of the margin", extend="max")
+    share = float((~met).mean())
+    ax.set_title(f"{share:.1%} of states fall short of the margin asked for", fontsize="small")
+    _name(ax, plane)
+    return ax
+
+
+# Certificates --------------------------------------------------------------------------------------------------------
+
+
+class _Tube(NamedTuple):
+    """What a certificate says of the states near switches; nothing for an expert of one action."""
+
+    domain: Domain
+    grid: Any = None
+    pieces: Any = ()
+    allowed: float = 0.0
+    share: float = 0.0
+
+
+def _tube(proof: Any) -> _Tube:
+    if hasattr(proof, "lookup"):
+        return _Tube(proof.lookup.domain, proof.lookup, proof.tube, proof.allowed, proof.share)
+    tube = proof.tube
+    if tube is None:
+        return _Tube(tuple(side for ground in proof.grounds for side in ground.surrogate.columns.domain))
+    return _Tube(tube.grid.domain, tube.grid, tube.undecided, tube.allowed, tube.share)
+
+
+def _band(proof: Any, tube: _Tube, ax: Any) -> Any:
+    ax, s = _axes(ax, 7, 4.2), _line(tube.domain, 2001)
+    estimate, least = proof.advantage(s)
+    taken = np.isnan(estimate)
+    _shade(ax, s, taken, "the expert takes action {}")
+    nearest = np.where(taken, np.inf, estimate).argmin(axis=0)
+    band = "with its proved band" if proof.tail is not None else "with its band, if the tail is zero"
+    for action in range(len(taken)):
+        here = (nearest == action) & ~taken[action]
+        if here.any():
+            middle = np.where(here, estimate[action], np.nan)
+            lower = np.where(here & np.isfinite(least[action]), least[action], np.nan)  # without a bound, no band
+            ax.fill_between(s, lower, 2 * middle - lower, color=_colour(action), alpha=0.3, lw=0)
+            ax.plot(s, middle, color=_colour(action), linewidth=1.8, label=f"over action {action}, {band}")
+    ax.axhline(0.0, color="0.2", linewidth=1)
+    for number, (left, right) in enumerate(np.reshape(tube.pieces, (-1, 2))):
+        label = f"tube: not decided, {tube.share:.1%} of the states" if number == 0 else None
+        ax.axvspan(left, right, color="0.3", alpha=0.3, lw=0, label=label)
+    switches = np.ravel(tube.grid.switches) if tube.grid is not None else np.zeros(0)
+    for number, place in enumerate(np.add.outer(switches, [-tube.allowed, tube.allowed]).flat):
+        label = f"half-width asked for, {tube.allowed:.3g}" if number == 0 else None
+        ax.axvline(place, color="0.2", linewidth=1, linestyle=":", label=label)
+    title = f"{proof.word}: margin at least {proof.margin:.2g}"
+    if tube.grid is not None:
+        lost = f"at most {proof.relative_regret:.1%} of the span" if np.isfinite(proof.relative_regret) else "unknown"
+        title += f" farther than {tube.allowed:.3g} from a switch; regret {lost}"
+    ax.set_title(title, fontsize="small")
+    _finish(ax, "advantage, divided by γ")
+    # Bands fill the picture, so that no corner is free.
+    ax.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=3, frameon=False)
+    return ax
+
+
+def _proved_map(proof: Any, tube: _Tube, ax: Any) -> Any:
+    ax = _axes(ax, 5.6, 4.6)
+    x, y, states = _sheet(tube.domain, _FIRST, None)
+    _, least = proof.advantage(states)
+    proved = np.where(proof.proves(states), np.nanmin(np.where(np.isnan(least), np.inf, least), axis=0), np.nan)
+    ax.set_facecolor("0.85")  # the tube is left transparent
+    image = ax.pcolormesh(x, y, proved.reshape(y.size, x.size), cmap="viridis", shading="nearest", rasterized=True)
+    ax.figure.colorbar(image, ax=ax, label="advantage at least, divided by γ")
+    title = f"{proof.word}: margin at least {proof.margin:.2g}"
+    if tube.grid is not None:
+        _borders(ax, x, y, tube.grid.taken_at(states).argmax(axis=0), "black")
+        title = f"{proof.word}; grey: not decided, {tube.share:.1%} of the states\nblack: where the expert switches"
+    ax.set_title(title, fontsize="small")
+    _name(ax, _FIRST)
+    return ax
+
+
+# Coverage ------------------------------------------------------------------------------------------------------------
+
+
+def _coverage_line(coverage: Coverage, actions: Sequence[int], ax: Any) -> Any:
+    ax = _axes(ax, 7, 3.2)
+    ((low, high),) = coverage.domain
+    s, edges = np.linspace(low, high, 801), np.linspace(low, high, coverage.cells.shape[1] + 1)
+    for action in actions:
+        ax.stairs(coverage.cells[action], edges, color=_colour(action), linewidth=1.6, label=f"action {action}")
+    blind = coverage.leverage(s)[list(actions)].max(axis=0) > 1
+    if blind.any():
+        behind = {"transform": ax.get_xaxis_transform(), "color": "0.5", "alpha": 0.25, "lw": 0}
+        ax.fill_between(s, 0, 1, where=blind, label="extrapolated", **behind)
+    ax.legend(fontsize="small")
+    _finish(ax, "transitions in a cell")
+    return ax
+
+
+def _coverage_map(coverage: Coverage, action: int | None, plane: Plane, ax: Any) -> Any:
+    others = tuple(1 + axis for axis in range(len(coverage.domain)) if axis not in plane)
+    counts = coverage.cells.sum(axis=others) if others else coverage.cells
+    counts = counts if plane[0] < plane[1] else counts.swapaxes(1, 2)
+    shown = counts.min(axis=0) if action is None else counts[action]
+    ax = _axes(ax, 5.4, 4.2)
+    x, y = (np.linspace(*coverage.domain[axis], shown.shape[0] + 1) for axis in plane)
+    image = ax.pcolormesh(x, y, np.log10(np.maximum(shown, 0.5)).T, cmap="cividis", rasterized=True)
+    label = "transitions of the rarest action" if action is None else "transitions"
+    bar = ax.figure.colorbar(image, ax=ax, label=label)
+    top = int(np.log10(max(int(shown.max()), 1)))
+    bar.set_ticks([np.log10(0.5), *range(top + 1)], labels=["0", *(f"{10**power:,}" for power in range(top + 1))])
+    if not others:
+        _hatch(coverage, action, plane, ax)
+    _name(ax, plane)
+    return ax
+
+
+def _hatch(coverage: Coverage, action: int | None, plane: Plane, ax: Any) -> None:
+    """Hatch the states where a prediction is worse than one transition."""
     from matplotlib.patches import Patch
 
-    u, v = (np.linspace(*coverage.domain[axis], 121) for axis in plane)
-    states = np.empty((u.size * v.size, 2))
-    states[:, plane[0]], states[:, plane[1]] = np.tile(u, v.size), np.repeat(v, u.size)
+    x, y, states = _sheet(coverage.domain, plane, None)
     leverage = coverage.leverage(states)
-    height = (leverage.max(axis=0) if action is None else leverage[action]).reshape(v.size, u.size)
+    height = (leverage.max(axis=0) if action is None else leverage[action]).reshape(y.size, x.size)
     if (height > 1).any():
-        region = ax.contourf(u, v, height, levels=[1.0, np.inf], colors="none", hatches=["///"])
+        region = ax.contourf(x, y, height, levels=[1.0, np.inf], colors="none", hatches=["///"])
         region.set_edgecolor("white")
         region.set_linewidth(0.0)
         patch = Patch(facecolor="#00224e", edgecolor="white", hatch="///", label="extrapolated")

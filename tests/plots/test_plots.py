@@ -67,8 +67,34 @@ def test_the_map_drawn_is_the_smallest_margin():
     values = ax.collections[0].get_array()
     states = np.tile(IN_A_BOX.state, (4, 1))
     states[:, :2] = [[-1, -1], [1, -1], [-1, 1], [1, 1]]
-    corners = np.asarray(values).reshape(101, 101)[[0, 0, -1, -1], [0, -1, 0, -1]]
+    corners = np.asarray(values).reshape(161, 161)[[0, 0, -1, -1], [0, -1, 0, -1]]
     np.testing.assert_allclose(corners, IN_A_BOX.margins(states).min(axis=0))
     with pytest.raises(ValueError, match="plane must name two"):
-        plots.field(IN_A_BOX, IN_A_BOX.reward, label="R", plane=(0, 3))
+        plots.reward(IN_A_BOX, plane=(0, 3))
     plt.close("all")
+
+
+SUM = certirl.problems.factorised(seed=11, components=3)
+ADDED = certirl.solve(SUM, components=SUM.components, columns=3, discount=0.7, rng=0, samples=3_000)
+
+
+def test_of_a_sum_every_reward_is_drawn_and_what_each_component_adds_to_the_margin(tmp_path):
+    import matplotlib.pyplot as plt
+
+    *rewards, bars = ADDED.plot()
+    assert sorted(ax.get_title() for ax in rewards) == sorted(f"R({name})" for name in ADDED.reward.names)
+    heights = sorted(bar.get_height() for bar in bars.patches)
+    np.testing.assert_allclose(heights, np.sort(ADDED.contributions.ravel()))
+    words = [text.get_text() for text in bars.get_legend().get_texts()]
+    totals = ADDED.contributions.sum(axis=0)
+    assert words == [f"over action {action}: {total:.3g} in all" for action, total in zip((1, 2), totals, strict=True)]
+    _, axes = plt.subplots(1, 3)
+    assert list(plots.reward(ADDED.reward, ax=axes)) == list(axes)
+    plt.close("all")
+
+
+@pytest.mark.parametrize("picture", [plots.reward, plots.margins])
+def test_every_picture_is_written_where_it_is_asked_for(picture, tmp_path):
+    for number, solution in enumerate((SOLUTION, IN_A_BOX, ADDED)):
+        picture(solution, path=tmp_path / f"{number}.png")
+        assert (tmp_path / f"{number}.png").read_bytes().startswith(b"\x89PNG")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import certirl
-from certirl.policy_plots import certificate as draw
+from certirl.plots import certificate as draw
 from certirl.problems import next_values
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))

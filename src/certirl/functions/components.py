@@ -228,4 +228,4 @@ class AdditiveReward:
         """Draw the reward of every component; write the picture to ``path`` if given."""
         from certirl import plots
 
-        return plots.additive(self, path=path)
+        return plots.reward(self, path=path)

@@ -163,9 +163,9 @@ class Certificate(Claim):
 
     def plot(self, *, ax: Any = None, path: Any = None) -> Any:
         """Draw the advantage over the best alternative with its proved band, and the tube; write it to ``path``."""
-        from certirl import policy_plots
+        from certirl import plots
 
-        return policy_plots.certificate(self, ax=ax, path=path)  # type: ignore[arg-type]
+        return plots.certificate(self, ax=ax, path=path)
 
     @cached_property
     def samples_needed(self) -> int | None:  # type: ignore[override]  # worked out when asked for
