@@ -22,7 +22,8 @@ import numpy as np
 
 import harness
 from certirl.data.moments import measure
-from certirl.data.simulator import CHUNK, draw, sample
+from certirl.data.simulator import draw, sample
+from certirl.data.transitions import CHUNK
 from certirl.fit.bellman import bellman
 from certirl.fit.estimate import estimate
 from certirl.fit.recover import recover

@@ -13,7 +13,8 @@ import pytest
 import certirl
 from certirl.cli import main
 from certirl.data import tables
-from certirl.data.transitions import concatenate, continued_rows, repeated_rows
+from certirl.data.dependence import continued_rows, repeated_rows
+from certirl.data.transitions import concatenate
 
 PROBLEM = certirl.problems.random_polynomial(seed=7)
 NEXT = [0.0, 0.5]
@@ -213,7 +214,7 @@ def proofs(log):
         "components": lambda: certirl.solve(
             log, discount=0.7, components=[[0]], basis=basis, columns=2, objective="l1", **proof
         ),
-        "refute sum": lambda: certirl.refute_sum(log, [[0]], expert=0, basis=basis, **proof),
+        "refute sum": lambda: certirl.refute(log, expert=0, components=[[0]], basis=basis, **proof),
     }
 
 

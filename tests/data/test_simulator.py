@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import certirl
-from certirl.data.simulator import CHUNK, as_generator, can_pair, device_of, draw
+from certirl.data.simulator import as_generator, device_of, draw
+from certirl.data.transitions import CHUNK
+from certirl.data.trials import can_pair
 from certirl.problems import random_polynomial
 from certirl.proof.certify import split
 

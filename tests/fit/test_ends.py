@@ -5,7 +5,7 @@ import pytest
 from test_ending import DISCOUNT, Ridge, balance, leave, surviving
 
 import certirl
-from certirl.data.terminal import learn_ends
+from certirl.data.terminal import learn_terminal_boxes
 from certirl.fit import effects
 from certirl.fit import termination as ending
 from certirl.fit.next_states import CLEARLY, regress_moves, relative_error
@@ -45,16 +45,16 @@ def test_boxes_are_found_and_read_out():
     rng = np.random.default_rng(0)
     states = rng.uniform(-1, 1, (20_000, 3))
     truth = (states[:, 0] > 0.5) | ((states[:, 2] < -0.8) & (states[:, 1] > 0))
-    found = learn_ends(states, truth)
+    found = learn_terminal_boxes(states, truth)
     fresh = rng.uniform(-1, 1, (20_000, 3))
     wrong = found(fresh) != ((fresh[:, 0] > 0.5) | ((fresh[:, 2] < -0.8) & (fresh[:, 1] > 0)))
-    assert found.trusted and wrong.mean() < 0.002 and "s[0] > 0.5" in str(found)
+    assert found.reliable and wrong.mean() < 0.002 and "s[0] > 0.5" in str(found)
 
 
 def test_what_no_boxes_describe_is_not_trusted():
     states = np.random.default_rng(0).uniform(-1, 1, (5000, 2))
     ended = np.random.default_rng(1).random(5000) < 0.3  # ends that the state does not explain
-    assert not learn_ends(states, ended).trusted
+    assert not learn_terminal_boxes(states, ended).reliable
 
 
 def test_moves_are_preferred_where_functions_jump_and_not_where_noise_rules():

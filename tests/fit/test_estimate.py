@@ -5,7 +5,8 @@ import pytest
 
 import certirl
 from certirl.data.moments import accumulate, total
-from certirl.data.simulator import CHUNK, draw
+from certirl.data.simulator import draw
+from certirl.data.transitions import CHUNK
 from certirl.ground.work import on
 from sizes import sizes
 

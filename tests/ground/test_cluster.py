@@ -21,7 +21,8 @@ from certirl.cli import main
 from certirl.data import tables
 from certirl.data.moments import accumulate
 from certirl.data.moments import load as load_moments
-from certirl.data.simulator import CHUNK, draw
+from certirl.data.simulator import draw
+from certirl.data.transitions import CHUNK
 from certirl.ground import cluster as _cluster
 from certirl.ground import work as _map
 from sizes import sizes

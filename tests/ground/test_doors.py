@@ -9,7 +9,8 @@ import pytest
 import certirl
 from certirl import Legendre
 from certirl.data.policy import as_policy
-from certirl.data.simulator import as_generator, ask, noise_fault, terminal_of
+from certirl.data.simulator import as_generator, ask, terminal_of
+from certirl.data.trials import noise_fault
 from certirl.fit.effects import is_deterministic
 from certirl.proof.tail import Smooth, is_number, tail_number
 
@@ -473,7 +474,7 @@ def test_columns_of_certify_are_a_basis(columns, expert):
 def test_wrong_settings_of_refute_are_named(name, value):
     asked = {"expert": 0, "basis": Legendre(3), "samples": 300, "rng": 0} | {name: value}
     refused(name, certirl.refute, Drift(), **asked)
-    refused(name, certirl.refute_sum, Pair(), [[0], [1]], **asked)
+    refused(name, certirl.refute, Pair(), components=[[0], [1]], **asked)
 
 
 @pytest.mark.parametrize("tube", WRONG["tube"])

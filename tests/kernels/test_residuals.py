@@ -9,7 +9,7 @@ import pytest
 
 import certirl
 from certirl.data.simulator import draw
-from certirl.data.transitions import Piece, Stretch
+from certirl.data.transitions import Piece, Rows
 from certirl.kernels.residuals import KERNELS, Guesses, residual_sums
 from certirl.proof.bounds import sum_error
 from certirl.proof.evidence import SUMS, Surrogate, _Sums, fit_surrogate, gather
@@ -148,7 +148,7 @@ def test_the_compiled_kernel_is_used_where_it_can_be(monkeypatch):
     monkeypatch.setattr("certirl.data.moments.LITTLE", 12_000)  # function values: 1,000 rows of 3 · 4 functions
     states, ends = np.zeros((1000, 1)), np.zeros((1, 1000, 1))
     for n in (999, 1000):
-        chunk = Stretch((0,), states[:n], ends[:, :n], 8192)
+        chunk = Rows(states[:n], np.zeros(n, dtype=int), ends[0, :n], 8192)
         gather(surrogate, SimpleNamespace(chunks=lambda chunk=chunk: [chunk]))
     assert used == ["numpy", None]
 

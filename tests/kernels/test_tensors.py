@@ -5,7 +5,8 @@ import pytest
 
 import certirl
 from certirl.data.moments import accumulate
-from certirl.data.simulator import can_pair, draw
+from certirl.data.simulator import draw
+from certirl.data.trials import can_pair
 from certirl.functions.components import SideBySide, as_components
 from certirl.kernels import tensors
 from certirl.kernels.sums import StackedSums

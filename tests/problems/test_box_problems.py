@@ -5,7 +5,7 @@ import pytest
 
 import certirl
 from certirl import AdditiveReward, Legendre, Reward, problems, product
-from certirl.data.simulator import can_pair
+from certirl.data.trials import can_pair
 from certirl.functions.boxes import mesh
 from sizes import sizes
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import certirl
-from certirl.data.simulator import CHUNK, draw
-from certirl.data.transitions import Piece
+from certirl.data.simulator import draw
+from certirl.data.transitions import CHUNK, Piece
 from certirl.functions.products import linearisation, product_basis
 from certirl.proof.evidence import fit_surrogate, gather, split_value
 from sizes import sizes

@@ -3,7 +3,9 @@ import pytest
 
 import certirl
 from certirl.data.moments import accumulate
-from certirl.data.simulator import CHUNK, as_generator, can_pair, draw
+from certirl.data.simulator import as_generator, draw
+from certirl.data.transitions import CHUNK
+from certirl.data.trials import can_pair
 from certirl.fit.choose import best_columns
 from sizes import sizes
 

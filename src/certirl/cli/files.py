@@ -12,13 +12,13 @@ from certirl.cli.inputs import basis_of, read_log
 from certirl.data import moments
 from certirl.data.coverage import coverage
 from certirl.data.demonstrations import policy_from
+from certirl.data.dependence import dependence
 from certirl.data.formats import find_files
 from certirl.data.policy import Policy
 from certirl.data.transitions import Transitions
 from certirl.fit.effects import value_basis
 from certirl.functions.bases import Basis
 from certirl.ground import archive, doors
-from certirl.proof.certify import INDEPENDENT, dependence
 from certirl.solver.solve import NO_PROOF_FROM_MOMENTS, solve
 
 OBSERVED = "observed"
@@ -45,7 +45,7 @@ def _from_log(options: argparse.Namespace, asked: dict[str, Any]) -> Any:
     log = read_log(options)
     sign = dependence(log) if options.delta is not None else None
     if sign is not None:
-        raise ValueError(f"{INDEPENDENT}, and {sign[0]}: {sign[1]}, or leave --delta out")
+        raise ValueError(f"{sign}, or leave --delta out")
     if not expert.is_constant:
         policy = policy_of(expert, log, options.periodic)
         return solve(log, expert=policy, basis=_value_functions(options, log), **asked)

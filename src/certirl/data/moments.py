@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.data.simulator import CHUNK
-from certirl.data.transitions import Chunk, Piece, TensorTransitions, Transitions, chunks_of, pieces
+from certirl.data.transitions import CHUNK, Chunk, Piece, TensorTransitions, Transitions, chunks_of, pieces
 from certirl.functions.bases import Basis, as_basis
 from certirl.ground import archive
 from certirl.ground.domain import Array, describe, freeze

@@ -45,8 +45,7 @@ from certirl.data.formats import (
     separator_hint,
 )
 from certirl.data.moments import Moments, Source, check_repeats, of_chunk
-from certirl.data.simulator import CHUNK
-from certirl.data.transitions import Piece, Transitions, by_action, join_episodes, join_terminal
+from certirl.data.transitions import Piece, Rows, Transitions, join_episodes, join_terminal
 from certirl.functions.bases import Basis, as_basis
 from certirl.ground.domain import (
     Array,
@@ -275,8 +274,8 @@ class Chunk:
         """The transitions that begin in its rows, those of a batch sorted by action, otherwise in their order."""
         with in_file(self.file):
             for steps in self.steps():
-                found = self.conversion.apply(steps)
-                yield from by_action(found.states, found.actions, found.next_states, CHUNK)
+                converted = self.conversion.apply(steps)
+                yield from Rows(converted.states, converted.actions, converted.next_states).pieces()
 
     def steps(self) -> Iterator[Steps]:
         """The steps that begin in its rows, in batches and before conversion."""

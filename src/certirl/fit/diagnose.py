@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from certirl.data.moments import accumulate
-from certirl.data.simulator import CHUNK, Simulator, as_generator, check_simulator, draw
-from certirl.data.transitions import Piece, Transitions, pieces
+from certirl.data.simulator import Simulator, as_generator, check_simulator, draw
+from certirl.data.transitions import CHUNK, Piece, Transitions, pieces
 from certirl.fit.choose import FOLDS, TARGETS, held_out_errors
 from certirl.functions.bases import FAMILIES, Basis, Fourier, Legendre
 from certirl.ground.domain import Array, as_domain, one_coordinate

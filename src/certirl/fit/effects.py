@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.data.simulator import Ended, Simulator, ask, periodic_of, terminal_of
+from certirl.data.simulator import Simulator, Terminal, ask, periodic_of, terminal_of
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import Basis, Fourier, Legendre
 from certirl.functions.boxes import of_degree
@@ -100,7 +100,7 @@ def _count(dimension: int, periodic: tuple[int, ...], degree: int) -> int:
     return int(counts.sum())
 
 
-def features(basis: Basis, states: Array, ended: Ended | None, over: NDArray[np.bool_] | None = None) -> Array:
+def features(basis: Basis, states: Array, ended: Terminal | None, over: NDArray[np.bool_] | None = None) -> Array:
     """φ(s) ``[n, k]``, zero in terminal states: where ``ended`` says so, or where ``over`` marked them."""
     values = basis.values(states)
     if ended is not None:
@@ -227,7 +227,7 @@ def regress(
     log: Transitions,
     basis: Basis,
     *,
-    ended: Ended | None = None,
+    ended: Terminal | None = None,
     over: NDArray[np.bool_] | None = None,
     factor: Any = None,
 ) -> Regression:
@@ -283,7 +283,9 @@ def solve_least_squares(values: Array, goals: Array) -> Array:
     return np.linalg.solve(gram, values.T @ goals)
 
 
-def regressed_effects(regression: Regression, states: Array, ended: Ended | None, periodic: tuple[int, ...]) -> Effects:
+def regressed_effects(
+    regression: Regression, states: Array, ended: Terminal | None, periodic: tuple[int, ...]
+) -> Effects:
     """The regression at some states, as effects."""
     now = features(regression.basis, states, ended)
     after, columns = regression.at(states), regression.columns

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from certirl.data.simulator import Ended
+from certirl.data.simulator import Terminal
 from certirl.data.transitions import Transitions
 from certirl.fit.effects import Effects, Regression, features, richer, rows_of, solve_least_squares
 from certirl.functions.bases import Basis
@@ -44,7 +44,7 @@ class Moves:
     leftovers: Array
     domain: Domain
     periodic: tuple[int, ...]
-    ended: Ended | None
+    ended: Terminal | None
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -102,7 +102,7 @@ class Moves:
 
 
 def regress_moves(
-    log: Transitions, basis: Basis, *, ended: Ended | None, periodic: tuple[int, ...], rng: np.random.Generator
+    log: Transitions, basis: Basis, *, ended: Terminal | None, periodic: tuple[int, ...], rng: np.random.Generator
 ) -> Moves:
     """Fit the moves by least squares, with the columns that predict every fifth row best from the others."""
     low, high = np.array(log.domain).T

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from certirl.data.coverage import coverage
 from certirl.data.policy import Policy
-from certirl.data.simulator import Ended
-from certirl.data.terminal import Ends
+from certirl.data.simulator import Terminal
+from certirl.data.terminal import TerminalBoxes
 from certirl.data.transitions import Transitions
 from certirl.fit.effects import Effects, Regression, features, richer, unit_chart
 from certirl.fit.next_states import Moves
@@ -32,9 +32,9 @@ class World(NamedTuple):
     policy: Policy
     domain: Domain
     periodic: tuple[int, ...]
-    ended: Ended | None
+    ended: Terminal | None
     discount: float
-    ends: Ends | None = None
+    ends: TerminalBoxes | None = None
 
 
 class Seen(NamedTuple):

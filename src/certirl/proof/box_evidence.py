@@ -14,8 +14,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.data.simulator import CHUNK
-from certirl.data.transitions import Chunk, Piece, chunks_of
+from certirl.data.transitions import CHUNK, Chunk, Piece, chunks_of
 from certirl.functions.box_products import Level, closed, level, tensor_sums
 from certirl.functions.boxes import ProductBasis
 from certirl.functions.reward import values_of

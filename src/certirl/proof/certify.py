@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from certirl.data.simulator import Simulator
+from certirl.data.source import as_source
 from certirl.data.transitions import Transitions, counted
 from certirl.fit.bellman import check_problem
 from certirl.fit.estimate import MAX_CONDITION
@@ -28,17 +29,10 @@ from certirl.proof.bounds import LowerBound
 from certirl.proof.box_evidence import BoxEvidence
 from certirl.proof.evidence import Evidence, Surrogate, check_reward, fit_surrogate, same_family
 from certirl.proof.source import FIT_SHARE as FIT_SHARE
-from certirl.proof.source import INDEPENDENT as INDEPENDENT
 from certirl.proof.source import SAMPLES as SAMPLES
-from certirl.proof.source import check_declared as check_declared
 from certirl.proof.source import check_delta as check_delta
-from certirl.proof.source import check_endless as check_endless
 from certirl.proof.source import check_enough as check_enough
-from certirl.proof.source import check_noise as check_noise
 from certirl.proof.source import check_settings as check_settings
-from certirl.proof.source import dependence as dependence
-from certirl.proof.source import divide as divide
-from certirl.proof.source import has_ends as has_ends
 from certirl.proof.source import split as split
 from certirl.proof.tail import TailLike, tail_in_words, tail_number
 from certirl.proof.weigh import (
@@ -257,7 +251,7 @@ def certify(
     discount = check_problem(discount, expert, n_actions)
     columns = as_basis(columns, domain, name="columns", like="certirl.Legendre(3)")
     check_columns(columns)
-    check_endless(source)
+    as_source(source).check_without_terminal()
     check_enough(source, samples, columns.size)
     notes: tuple[str, ...] = ("the reward was chosen without looking at these transitions",)
     ends: dict[str, Any] = {}

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from certirl.data.simulator import Simulator
+from certirl.data.source import as_source
 from certirl.data.transitions import Transitions
 from certirl.fit.bellman import check_problem
 from certirl.functions.bases import Basis, as_basis
@@ -17,7 +18,7 @@ from certirl.ground.progress import Report
 from certirl.ground.work import on
 from certirl.proof.case import Case
 from certirl.proof.certificate import Certificate, conclude
-from certirl.proof.source import FIT_SHARE, check_delta, check_endless, check_enough, check_settings, split
+from certirl.proof.source import FIT_SHARE, check_delta, check_enough, check_settings, split
 from certirl.proof.sums import gather
 from certirl.proof.tail import TailLike
 from certirl.proof.training import fit_surrogates
@@ -89,7 +90,7 @@ def certify(
         tube=tube,
         components=components,
     )
-    check_endless(source)
+    as_source(source).check_without_terminal()
     check_enough(source, count, max(part.columns.size for part in case.parts))
     notes: tuple[str, ...] = (UNSEEN,)
     if components is None:

@@ -11,6 +11,7 @@ from certirl.data.design import Near
 from certirl.data.expert_grid import ExpertGrid, compared, expert_grid
 from certirl.data.policy import Policy, as_policy
 from certirl.data.simulator import Simulator
+from certirl.data.source import as_source
 from certirl.data.transitions import Piece, Transitions
 from certirl.fit.bellman import check_problem
 from certirl.functions.bases import Basis, as_basis
@@ -24,7 +25,6 @@ from certirl.proof.certify import (
     FIT_SHARE,
     Certificate,
     check_delta,
-    check_endless,
     check_enough,
     check_settings,
     split,
@@ -194,7 +194,7 @@ def _what_is_asked(
         )
     domain = as_domain(source.domain)
     check_box(domain)
-    check_endless(source)
+    as_source(source).check_without_terminal()
     discount = check_problem(discount, 0, source.n_actions)
     columns = as_basis(columns, domain, name="columns", like="certirl.Legendre(15)")
     return function, as_policy(expert, source.n_actions), columns, discount

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.moments import Moments, accumulate, worthwhile
-from certirl.data.simulator import CHUNK
-from certirl.data.transitions import Chunk, Piece, chunks_of
+from certirl.data.transitions import CHUNK, Chunk, Piece, chunks_of
 from certirl.functions.bases import Basis
 from certirl.functions.extrema import minimum
 from certirl.functions.products import lifted

@@ -15,6 +15,7 @@ import numpy as np
 
 from certirl.data.moments import Moments, accumulate
 from certirl.data.simulator import Simulator
+from certirl.data.source import as_source
 from certirl.data.transitions import Piece, Transitions
 from certirl.fit.bellman import check_expert
 from certirl.fit.program import Rows, least_norm_of_sums
@@ -25,7 +26,7 @@ from certirl.ground.doors import as_count
 from certirl.ground.progress import Report
 from certirl.ground.work import on
 from certirl.proof.case import Case
-from certirl.proof.certify import FIT_SHARE, check_delta, check_endless, check_enough, check_settings, split
+from certirl.proof.certify import FIT_SHARE, check_delta, check_enough, check_settings, split
 from certirl.proof.function_residuals import ResidualSums, gather
 from certirl.proof.refutation import Bounds, Outlook, Refutation, RefutationGround, concluded
 from certirl.proof.tail import TailLike
@@ -77,7 +78,7 @@ def refute(
     """
     delta = check_delta(delta)
     count = check_settings(source, samples, tail=tail, paired=paired, progress=progress)
-    check_endless(source)
+    as_source(source).check_without_terminal()
     if isinstance(expert, int | np.integer) or source.n_actions < 2:
         check_expert(expert if isinstance(expert, int | np.integer) else 0, source.n_actions)
     domain = as_domain(source.domain)

@@ -17,8 +17,10 @@ from numpy.typing import ArrayLike
 
 from certirl.data.policy import as_policy
 from certirl.data.rollouts import returns
-from certirl.data.simulator import Simulator, as_generator, can_pair, check_rollouts, check_simulator
+from certirl.data.simulator import Simulator, as_generator, check_rollouts, check_simulator
+from certirl.data.source import as_source
 from certirl.data.transitions import Transitions
+from certirl.data.trials import can_pair
 from certirl.fit.bellman import check_problem, rivals_of
 from certirl.functions.bases import Legendre
 from certirl.functions.bounded import bounded, proved_range, trial_states, unit_of
@@ -28,7 +30,7 @@ from certirl.functions.reward import Reward, RewardLike, known_expert, reward_at
 from certirl.ground.domain import Array, Domain, as_domain, as_states, describe, freeze, uniform_states
 from certirl.ground.doors import as_count, as_probability
 from certirl.ground.progress import Report, check_progress, watched
-from certirl.proof.certify import check_delta, check_endless, check_noise
+from certirl.proof.certify import check_delta
 
 ROWS = 65_536  # rollouts at once: memory stays flat however many are asked for
 MOST_STATES = 1_000_000  # start states
@@ -334,8 +336,8 @@ def scenario(
     function, discount, expert = _problem(reward, simulator, discount, expert)
     share, delta = as_probability(share, "share"), check_delta(delta)
     samples = as_count(samples, "samples", least=2, meaning="a whole number of rollouts")
-    check_endless(simulator)
-    check_noise(simulator)
+    as_source(simulator).check_without_terminal()
+    as_source(simulator).check_noise()
     steps = max(int(np.ceil(np.log(CUT) / np.log(discount))), 1)
     count, ignored = _how_many(share, delta, states, samples, steps)
     domain, generator = as_domain(simulator.domain), as_generator(rng, "scenario")

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.moments import worthwhile
-from certirl.data.simulator import CHUNK
-from certirl.data.transitions import Chunk, Piece, chunks_of
+from certirl.data.transitions import CHUNK, Chunk, Piece, chunks_of
 from certirl.ground.domain import Array, freeze
 from certirl.ground.work import fold
 from certirl.kernels.tensors import on_host

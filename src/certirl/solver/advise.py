@@ -14,12 +14,12 @@ import numpy as np
 
 from certirl.data.policy import Policy, as_policy
 from certirl.data.simulator import as_generator, as_samples, check_simulator, periodic_of
+from certirl.data.source import as_source
 from certirl.data.transitions import Transitions
 from certirl.fit.effects import live_states, next_states, value_basis
 from certirl.functions.bases import Basis, Fourier, Legendre, as_basis
 from certirl.ground.domain import as_domain
 from certirl.ground.doors import as_number, as_probability, shown
-from certirl.proof.certify import has_ends
 from certirl.proof.certify_policies import allowed_tube, certify
 from certirl.proof.policy_bounds import bands
 from certirl.proof.policy_certificate import PolicyCertificate, read
@@ -217,7 +217,7 @@ def _maker(simulator: Any, noises: Sequence[float] | None) -> Callable[[Any], An
 def _forecast(trial: Trial, source: Any, policy: Policy, tube: float | None, rng: np.random.Generator) -> Trial:
     """With what a certificate should need, from a small one."""
     columns = trial.solution.columns
-    if has_ends(source):
+    if as_source(source).has_terminal_states:
         return replace(trial, certificate="terminal states")
     if trial.solution.stats.noiseless or not isinstance(columns, Basis):
         return replace(trial, certificate="no density")

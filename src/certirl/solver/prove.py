@@ -16,8 +16,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from certirl.data.moments import Moments, accumulate
-from certirl.data.simulator import Draws, Placing, Simulator, as_generator, can_pair, draw
+from certirl.data.simulator import Design, Draws, Simulator, as_generator, draw
 from certirl.data.transitions import Piece
+from certirl.data.trials import can_pair
 from certirl.fit.bellman import Bellman, bellman
 from certirl.fit.estimate import Operators, estimate
 from certirl.fit.recover import Recovery, recover
@@ -64,9 +65,9 @@ class Pool:
         basis: Basis,
         rng: np.random.Generator,
         paired: bool,
-        design: bool | Placing = True,
+        design: bool | Design = True,
     ) -> None:
-        self._draw = partial(draw, simulator, basis, rng=rng, design=design, paired=paired, endless=True)
+        self._draw = partial(draw, simulator, basis, rng=rng, design=design, paired=paired, refuse_terminal=True)
         self.parts: list[Draws] = []
 
     @property

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from certirl.data.moments import Moments, accumulate
-from certirl.data.simulator import Simulator, as_generator, can_pair
+from certirl.data.simulator import Simulator, as_generator
 from certirl.data.transitions import Piece
+from certirl.data.trials import can_pair
 from certirl.fit.bellman import Bellman, bellman
 from certirl.fit.estimate import Operators, estimate
 from certirl.fit.recover import Recovery, recover

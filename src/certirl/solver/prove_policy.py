@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from certirl.data.policy import as_policy
-from certirl.data.simulator import CHUNK, Draws, as_generator, can_pair, check_simulator, periodic_of
-from certirl.data.transitions import Piece, Transitions, concatenate, pieces
+from certirl.data.simulator import Draws, as_generator, check_simulator, periodic_of
+from certirl.data.source import as_source, divide
+from certirl.data.transitions import CHUNK, Piece, Transitions, concatenate, pieces
+from certirl.data.trials import can_pair
 from certirl.functions.bases import MOST_FUNCTIONS, Basis, Fourier, Legendre, as_basis
 from certirl.functions.boxes import of_degree
 from certirl.ground.domain import Domain, as_domain
@@ -24,7 +26,7 @@ from certirl.ground.doors import as_count, as_number, by_door
 from certirl.ground.progress import Report, Watch, watched_stream
 from certirl.ground.status import Reason
 from certirl.proof.case import Case
-from certirl.proof.certify import check_delta, check_endless, divide, least_enough
+from certirl.proof.certify import check_delta, least_enough
 from certirl.proof.certify_policies import SwitchingCase
 from certirl.proof.policy_bounds import bands
 from certirl.proof.policy_certificate import PolicyCertificate, read
@@ -83,7 +85,7 @@ def prove_policy(
     check_simulator(simulator)
     domain = as_domain(simulator.domain)
     check_box(domain)
-    check_endless(simulator)
+    as_source(simulator).check_without_terminal()
     policy = as_policy(expert, simulator.n_actions)
     chosen = _columns(columns, tail, domain, discount, simulator)
     fewest = max(chosen.size + 2, FEWEST)

@@ -13,8 +13,8 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from certirl.data.simulator import as_ended
-from certirl.data.terminal import Ends
+from certirl.data.simulator import as_terminal
+from certirl.data.terminal import TerminalBoxes
 from certirl.data.transitions import counted
 from certirl.fit.bellman import Bellman, rivals_of
 from certirl.fit.estimate import Operators
@@ -198,7 +198,7 @@ class Diagnostics:
     planned_share: Share | None = None
     planned_regret: float | None = None
     planned_loss: float | None = None
-    terminal: Ends | None = None
+    terminal: TerminalBoxes | None = None
     periodic: tuple[int, ...] = ()
     assumption: str = ""
     seed: int | None = None
@@ -288,10 +288,10 @@ class Diagnostics:
             )
         return f"{expert}estimated effects stand for the true ones; shares are of states as they were drawn"
 
-    def _terminated(self, boxes: Ends) -> str:
+    def _terminated(self, boxes: TerminalBoxes) -> str:
         errors = f"missing {boxes.missed:.1%} and mistaking {boxes.mistaken:.1%} of held-out states"
         words = [f"states where {boxes}, learned from {boxes.n:,} states, {errors}"]
-        if not boxes.trusted:
+        if not boxes.reliable:
             words = [f"no few boxes describe the terminal states ({errors})"]
         if self.termination is not None:
             expert, other = self.termination
@@ -477,7 +477,7 @@ class Solution:
 
     def with_terminal(self, terminal: Callable[[Array], Any]) -> Solution:
         """The same with the rule which states are terminal: a file keeps boxes at most."""
-        rule = terminal if isinstance(terminal, Ends) else as_ended(terminal)
+        rule = terminal if isinstance(terminal, TerminalBoxes) else as_terminal(terminal)
         reward, value = (
             replace(function, ended=rule) if isinstance(function, StateFunction) else function
             for function in (self.reward, self.value)
@@ -502,7 +502,7 @@ class Solution:
         _check_read(self)
         read = replace(self, file=file, verified=False)
         boxes = self.stats.terminal
-        if isinstance(self.reward, StateFunction) and self.reward.forgotten and boxes is not None and boxes.trusted:
+        if isinstance(self.reward, StateFunction) and self.reward.forgotten and boxes is not None and boxes.reliable:
             return read.with_terminal(boxes)
         return read
 

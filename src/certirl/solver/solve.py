@@ -6,8 +6,10 @@ import warnings
 from typing import Any
 
 from certirl.data.moments import Moments
-from certirl.data.simulator import Simulator, as_generator, as_samples, check_simulator, noise_fault
+from certirl.data.simulator import Simulator, as_generator, as_samples, check_simulator
+from certirl.data.source import as_source
 from certirl.data.transitions import Transitions
+from certirl.data.trials import noise_fault
 from certirl.fit.bellman import check_problem
 from certirl.fit.estimate import FORMS
 from certirl.fit.recover import OBJECTIVES, as_radius, check_slack
@@ -16,7 +18,7 @@ from certirl.ground.domain import as_domain
 from certirl.ground.doors import as_count, as_flag, by_door, setting, shown
 from certirl.ground.progress import Report, announcer, check_progress
 from certirl.ground.work import on
-from certirl.proof.certify import check_delta, check_endless, has_ends
+from certirl.proof.certify import check_delta
 from certirl.proof.tail import TailLike, check_tail
 from certirl.proof.weigh import check_box
 from certirl.solver.prove_policy import prove_policy, prove_policy_by_log
@@ -95,7 +97,7 @@ def solve(
     delta = None if delta is None else check_delta(delta)
     if paired is not None:
         as_flag(paired, "paired")
-    by_value = is_policy or (not is_proof and has_ends(source))
+    by_value = is_policy or (not is_proof and not isinstance(source, Moments) and as_source(source).has_terminal_states)
     idle = _idle(is_simulator=not isinstance(source, Transitions | Moments), is_policy=is_policy, is_proof=is_proof)
     idle |= _without_program(is_policy=is_policy, is_proof=is_proof) if by_value else {}
     asked: dict[str, Any] = {"samples": samples, "max_samples": max_samples, "paired": paired, "tail": tail}
@@ -237,7 +239,7 @@ def _check_proof(source: Any, *, plain: bool, several: bool) -> None:
         raise ValueError(f"{NO_PROOF_FROM_MOMENTS}: leave {setting('delta')} out, or give the transitions instead")
     if not several:
         check_box(as_domain(source.domain))
-    check_endless(source)
+    as_source(source).check_without_terminal()
     if not plain:
         names = f"{by_door('form, cover', setting('cover'))} and {setting('slack')}"
         raise ValueError(f"a certificate is for the hard program on the continuum: leave {names} out")

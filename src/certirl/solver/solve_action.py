@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from certirl.data.moments import Moments
-from certirl.data.simulator import CHUNK, Simulator, as_generator, can_pair, draw
-from certirl.data.transitions import Piece, Transitions, pieces
+from certirl.data.simulator import Simulator, as_generator, draw
+from certirl.data.source import divide
+from certirl.data.transitions import CHUNK, Piece, Transitions, pieces
+from certirl.data.trials import can_pair
 from certirl.fit.bellman import bellman
 from certirl.fit.choose import MOST_COLUMNS_ON_A_BOX, Choice, as_asked, as_measured, given_basis, nothing_given, places
 from certirl.fit.estimate import estimate
@@ -16,7 +18,7 @@ from certirl.functions.bases import Basis
 from certirl.functions.extrema import value_range
 from certirl.ground.domain import as_domain
 from certirl.ground.progress import announcer, watched_stream
-from certirl.proof.certify import conclude, divide
+from certirl.proof.certify import conclude
 from certirl.proof.evidence import surrogate_of
 from certirl.proof.refutation import Refutation
 from certirl.proof.refute import refute

@@ -10,8 +10,10 @@ import numpy as np
 
 from certirl.data.independence import FEWEST, MOST_COORDINATES, SAMPLES, independent
 from certirl.data.moments import Moments, accumulate, total
-from certirl.data.simulator import CHUNK, as_generator, can_pair, draw
-from certirl.data.transitions import Transitions, pieces
+from certirl.data.simulator import as_generator, draw
+from certirl.data.source import divide
+from certirl.data.transitions import CHUNK, Transitions, pieces
+from certirl.data.trials import can_pair
 from certirl.fit.bellman import Bellman, bellman
 from certirl.fit.choose import FOLDS, MOST_COLUMNS, MOST_COLUMNS_ON_A_BOX, as_asked, best_columns
 from certirl.fit.estimate import Operators, estimate
@@ -23,7 +25,6 @@ from certirl.ground.progress import Report, announcer, watched_stream
 from certirl.ground.status import Reason
 from certirl.ground.work import on
 from certirl.proof import weigh
-from certirl.proof.certify import divide
 from certirl.proof.certify_components import AdditiveCertificate, certify_sum
 from certirl.proof.refutation import Refutation
 from certirl.proof.refute import refute

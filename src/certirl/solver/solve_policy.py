@@ -16,17 +16,15 @@ from numpy.typing import NDArray
 
 from certirl.data.policy import Policy, as_policy
 from certirl.data.simulator import (
-    Ended,
     as_generator,
     as_samples,
-    can_pair,
     check_simulator,
     device_of,
     periodic_of,
-    terminal_of,
 )
-from certirl.data.terminal import Ends, learn_ends
+from certirl.data.source import as_source
 from certirl.data.transitions import Transitions
+from certirl.data.trials import can_pair
 from certirl.environments.planning import COMPARED_POINTS, MOST_ENTRIES, compare, size_of
 from certirl.fit.bellman import check_problem
 from certirl.fit.conflicts import find_conflict
@@ -80,7 +78,6 @@ UNUSABLE = 0.3  # the same: from here on nothing is called solved
 MOST_POINTS, MOST_ALONE = 6_400, 200  # of the reward's grid; of one coordinate
 STATES_PER_POINT = 1.5
 FAINT = 0.1  # noise beside effects, both squared, at which drawn next states are looked at as they are
-DESCRIBED = 20_000  # states from which a simulator's terminal ones are described in boxes
 DRAWS = 32  # next states of each fresh state, where they are random
 STEPPED_COORDINATES = 2  # up to which an environment that is stepped row by row is planned in
 JUDGED_COORDINATES = 2  # up to which the planning grid is fine enough for every failure to be R's
@@ -130,7 +127,7 @@ def solve_policy(
     periodic = periodic_of(source)
     phi = value_basis(domain, periodic) if basis is None else as_basis(basis, domain)
     periodic = periodic if basis is None else circular_axes(phi)
-    ended, ends = _ends(source, domain)
+    ended, ends = as_source(source).terminal()
     world = World(source, policy, domain, periodic, ended, discount, ends)
     # Many small products: with several threads they wait for each other more than they work.
     with one_blas_thread:
@@ -233,22 +230,6 @@ def _without_standing(log: Transitions) -> Transitions:
     if log.terminal is None:
         return log
     return log.where(~(log.terminal & (log.states == log.next_states).all(axis=1)))
-
-
-def _ends(source: Any, domain: Domain) -> tuple[Ended | None, Ends | None]:
-    """Which states are terminal: the simulator's own word, or what the marks of a log teach; and it in boxes."""
-    if isinstance(source, Transitions):
-        if source.terminal is None or not source.terminal.any():
-            return None, None
-        ends = learn_ends(source.next_states, source.terminal)
-        return (ends, ends) if ends.trusted else (None, ends)
-    ended = terminal_of(source)
-    if ended is None:
-        return None, None
-    low, high = np.array(domain).T
-    states = low + (high - low) * np.random.default_rng(0).random((DESCRIBED, len(low)))
-    over = ended(states)
-    return ended, learn_ends(states, over) if over.any() else None
 
 
 def _concluded(world: World, seen: Seen, rows: Comparisons, fit: ValueFit, lifted: LiftedFit | None) -> Solution:
