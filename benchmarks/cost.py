@@ -1,6 +1,6 @@
 """How time and memory of every step grow with n, k, k_s and |A|.
 
-    OMP_NUM_THREADS=1 python benchmarks/cost.py [--repeats 3] [--out benchmarks/results/cost.json]
+    OMP_NUM_THREADS=1 python benchmarks/cost.py [--rows 1000000] [--repeats 3] [--out benchmarks/results/cost.json]
 
 CPU seconds of one thread, the best of several turns, for logs of the paper's random problem in memory: Legendre
 functions, kernels as `certirl` chooses them. Memory is what a pass over drawn data allocates at its peak.
@@ -18,8 +18,6 @@ import harness
 from certirl.data.moments import accumulate
 from certirl.data.simulator import draw
 from certirl.ground.work import on
-
-MILLION = 1_000_000
 
 
 def log_of(rows: int, actions: int = 3) -> certirl.Transitions:
@@ -52,24 +50,22 @@ def peak_megabytes(rows: int, k: int) -> float:
     return peak / 1e6
 
 
-def steps() -> dict[str, dict[str, Callable[[], object]]]:
+def steps(rows: int) -> dict[str, dict[str, Callable[[], object]]]:
     """Everything that is timed: by what it shows, then by the value that changes."""
-    log = log_of(MILLION)
+    log = log_of(rows)
     reward = reward_of(moments_of(log, 11, 3)).reward
     sizes = (5, 11, 25, 51, 101, 201)
     measured = {k: moments_of(log, k, 3) for k in (11, 25, 51, 101)}
-    logs = {rows: log_of(rows) for rows in (MILLION, 4 * MILLION, 16 * MILLION)}
-    choices = {actions: log_of(MILLION, actions) for actions in (2, 3, 6, 12)}
+    logs = {n: log_of(n) for n in (rows, 4 * rows, 16 * rows)}
+    choices = {actions: log_of(rows, actions) for actions in (2, 3, 6, 12)}
     return {
         "moments, k rows and k columns": {f"k = {k}": partial(moments_of, log, k, k) for k in sizes},
         "moments, k rows and 3 columns": {f"k = {k}": partial(moments_of, log, k, 3) for k in sizes},
         "reward from moments, 3 columns": {f"k = {k}": partial(reward_of, part) for k, part in measured.items()},
         "certificate": {f"k_s = {c}": partial(proof_of, log, reward, c) for c in (3, 7, 11, 15)},
-        "moments, k = 11, n transitions": {
-            f"n = {rows:,}": partial(moments_of, part, 11, 11) for rows, part in logs.items()
-        },
+        "moments, k = 11, n transitions": {f"n = {n:,}": partial(moments_of, part, 11, 11) for n, part in logs.items()},
         "certificate, k_s = 3, n transitions": {
-            f"n = {rows:,}": partial(proof_of, part, reward, 3) for rows, part in logs.items()
+            f"n = {n:,}": partial(proof_of, part, reward, 3) for n, part in logs.items()
         },
         "moments, k = 11, |A| actions": {
             f"|A| = {a}": partial(moments_of, part, 11, 11) for a, part in choices.items()
@@ -77,16 +73,16 @@ def steps() -> dict[str, dict[str, Callable[[], object]]]:
     }
 
 
-def run(*, repeats: int = 3) -> dict[str, Any]:
+def run(*, rows: int = 1_000_000, repeats: int = 3) -> dict[str, Any]:
     """CPU seconds of every step, and the peak memory of a pass."""
     seconds = {}
-    for name, row in steps().items():
+    for name, row in steps(rows).items():
         for step in row.values():
             step()  # compiled and loaded
         best = harness.best_of(row, repeats, harness.cpu_seconds)
         seconds[name] = {value: round(time, 4) for value, time in best.items()}
         print(f"{name}: " + ", ".join(f"{value}: {time:.3g} s" for value, time in best.items()), flush=True)
-    memory = {f"n = {n:,}, k = {k}": round(peak_megabytes(n, k), 1) for n in (MILLION, 4 * MILLION) for k in (11, 101)}
+    memory = {f"n = {n:,}, k = {k}": round(peak_megabytes(n, k), 1) for n in (rows, 4 * rows) for k in (11, 101)}
     print(f"peak memory: {memory}")
     return {"CPU seconds": seconds, "peak memory of a pass, MB": memory}
 

@@ -131,7 +131,7 @@ def attempt(task: Sequence[Any]) -> dict[str, Any]:
     holds = proof is not None and proof.holds
     return {
         "certified": holds,
-        "objective": found.objective,
+        "objective": found.stats.objective,
         "n": found.samples,
         "margin": None if proof is None else proof.margin,
         "false": bool(holds and truth is not None and truth.min() <= 0),

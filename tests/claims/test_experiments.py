@@ -1,0 +1,61 @@
+"""Every experiment and every benchmark runs, at a small size, and writes what it says."""
+
+import importlib
+import json
+import sys
+from dataclasses import replace
+
+import pytest
+
+import harness
+import study
+
+PARTS = {
+    "certificates": ("theorems",),
+    "components": ("solvable", "time", "certified", "soundness"),
+    "switching": ("soundness", "recovered"),
+    "box_switching": ("proved",),
+}
+SMALL = {
+    "components": {"problems": 2, "timed": (5,), "repeats": 1, "certified": {"3": 1}, "unsolvable": 1, "runs": 2},
+    "switching": {"runs": 2, "recovered": 1},
+}
+RUNS = [(name, part) for name, parts in PARTS.items() for part in parts]
+RUNS += [(name, None) for name in ("box_certificates", "dimensions", "ends", "environments", "tabular", "validated")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "part"), RUNS, ids=str)
+def test_an_experiment_runs_and_writes_its_numbers(name, part, tmp_path, monkeypatch, capsys):
+    experiment = importlib.import_module(name)
+    monkeypatch.setattr(experiment, "FAST", replace(experiment.FAST, **SMALL.get(name, {})))
+    words = ["--fast", "--workers", "1", "--out", str(tmp_path), *(["--only", part] if part else [])]
+    assert study.main(experiment, words) == 0
+    file = name if part is None else f"{name}_{part}"
+    record = json.loads((tmp_path / f"{file}.json").read_text())
+    assert (
+        record["result"] and record["what it shows"] and record["command"].startswith(f"python experiments/{name}.py")
+    )
+    assert f"{file}.json" in capsys.readouterr().out and not list(tmp_path.glob(".*"))
+
+
+BENCHMARKS = {
+    "accuracy": "--seeds 1 --workers 1 --most 1000",
+    "box_time": "--share 0.02",
+    "certify_time": "--pairs 3000 --repeats 1",
+    "cost": "--rows 3000 --repeats 1",
+    "kernels": "--pairs 2000 --repeats 1 --sizes 5",
+    "recover_time": "--samples 2000 --sizes 5 7 --largest-cover 5",
+    "solve_time": "--samples 20000",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "words"), BENCHMARKS.items(), ids=BENCHMARKS)
+def test_a_benchmark_runs_and_writes_its_numbers(name, words, tmp_path, monkeypatch, capsys):
+    benchmark = importlib.import_module(name)
+    monkeypatch.setattr(sys, "argv", [f"{name}.py", *words.split(), "--out", str(tmp_path / "numbers.json")])
+    harness.main(benchmark.run)
+    record = json.loads((tmp_path / "numbers.json").read_text())
+    assert record["command"].startswith(f"python benchmarks/{name}.py {words}") and record["versions"]["numpy"]
+    assert len(record) > 2 and "numbers.json" in capsys.readouterr().out
