@@ -61,19 +61,19 @@ def logged(name: str, simulator: Any, expert: Any, seed: int) -> certirl.Transit
 
 
 def circle(task: list[Any]) -> dict[str, Any]:
-    """Once around, with one seed."""
+    """Learn a reward with one seed, plan on it, and compare the returns."""
     kind, name, discount, noise, samples, episodes, seed = task
-    known = setting(name, discount, episodes)
-    expert = known.expert
-    simulator = certirl.gym.simulator(name, noise=noise) if kind == "noise" else known.simulator
+    environment = setting(name, discount, episodes)
+    expert = environment.expert
+    simulator = certirl.gym.simulator(name, noise=noise) if kind == "noise" else environment.simulator
     source = simulator if kind == "noise" else logged(name, simulator, expert, seed)
     start = time.perf_counter()
-    given = {"samples": samples} if kind == "noise" else {}
-    found = certirl.solve(source, expert=expert, discount=discount, rng=seed, **given)
+    size = {"samples": samples} if kind == "noise" else {}
+    solution = certirl.solve(source, expert=expert, discount=discount, rng=seed, **size)
     seconds = time.perf_counter() - start
-    planned = certirl.planning.plan(simulator, found.reward, discount=discount)
+    planned = certirl.planning.plan(simulator, solution.reward, discount=discount)
     earned = returns(name, planned, episodes)
-    told, states = found.stats, found.compared.states
+    stats, states = solution.stats, solution.compared.states
     return {
         "kind": kind,
         "environment": name,
@@ -81,16 +81,16 @@ def circle(task: list[Any]) -> dict[str, Any]:
         "seed": seed,
         "return": float(earned.mean()),
         "worst episode": float(earned.min()),
-        "expert": known.best,
-        "random": known.random,
-        "share": known.share(float(earned.mean())),
+        "expert": environment.best,
+        "random": environment.random,
+        "share": environment.share(float(earned.mean())),
         "agreement at the states of the data": float((planned(states) == expert(states)).mean()),
-        "greedy agreement there": float((found.greedy(states) == expert(states)).mean()),
-        "going on": told.continuation,
-        "model error": told.model_error,
-        "uncovered": told.uncovered,
+        "greedy agreement there": float((solution.greedy(states) == expert(states)).mean()),
+        "going on": stats.continuation,
+        "model error": stats.model_error,
+        "uncovered": stats.uncovered,
         "seconds": seconds,
-        "printed": str(found),
+        "printed": str(solution),
     }
 
 

@@ -42,38 +42,38 @@ FAST = Arguments(environments=("MountainCar-v0",), discounts=(0.9,), seeds=1, ep
 
 
 def circle(task: list[Any]) -> dict[str, Any]:
-    """Once around, with one seed."""
+    """Learn a reward with one seed, plan on it, and compare the returns."""
     name, discount, episodes, seed = task
-    known = setting(name, discount, episodes)
-    simulator, expert = known.simulator, known.expert
+    environment = setting(name, discount, episodes)
+    simulator, expert = environment.simulator, environment.expert
     start = time.perf_counter()
-    found = certirl.solve(simulator, expert=expert, discount=discount, samples=SAMPLES[name], rng=seed)
+    solution = certirl.solve(simulator, expert=expert, discount=discount, samples=SAMPLES[name], rng=seed)
     seconds = time.perf_counter() - start
-    planned = certirl.planning.plan(simulator, found.reward, discount=discount)
+    planned = certirl.planning.plan(simulator, solution.reward, discount=discount)
     earned = returns(name, planned, episodes)
     low, high = np.array(simulator.domain).T
     rng = np.random.default_rng([seed, 7])
     states = (low + high) / 2 + INNER * (high - low) * (rng.random((20_000, len(low))) - 0.5)
     states = states[~simulator.terminal(states)]
-    told, outside = found.stats, found.stats.outside_share
+    stats, outside = solution.stats, solution.stats.outside_share
     return {
         "environment": name,
         "discount": discount,
         "seed": seed,
         "return": float(earned.mean()),
         "worst episode": float(earned.min()),
-        "expert": known.best,
-        "random": known.random,
-        "share": known.share(float(earned.mean())),
+        "expert": environment.best,
+        "random": environment.random,
+        "share": environment.share(float(earned.mean())),
         "agreement": float((planned(states) == expert(states)).mean()),
-        "greedy share": [found.stats.greedy_share.count, found.stats.greedy_share.n],
+        "greedy share": [stats.greedy_share.count, stats.greedy_share.n],
         "outside share": [outside.count, outside.n],
-        "model error": told.model_error,
-        "growth": told.growth,
-        "unexplained": told.unexplained,
-        "ties": told.ties,
+        "model error": stats.model_error,
+        "growth": stats.growth,
+        "unexplained": stats.unexplained,
+        "ties": stats.ties,
         "seconds": seconds,
-        "printed": str(found),
+        "printed": str(solution),
     }
 
 

@@ -40,7 +40,7 @@ GRID = np.linspace(-1.0, 1.0, 801)
 
 
 def curves(task: list[Any]) -> dict[str, Any]:
-    """Everything drawn in one panel, for the rival whose guarantee is lowest."""
+    """Everything drawn in one panel, for the alternative whose guarantee is lowest."""
     problem_seed, size, discount, cover, samples, seed = task
     problem = random_polynomial(seed=problem_seed)
     basis = Fourier(size).on(problem.domain)
@@ -61,16 +61,16 @@ def curves(task: list[Any]) -> dict[str, Any]:
     at_points = criterion.margins(alpha) @ basis.values(points).T
     floor = (at_points[:, None, :] - slope * np.abs(GRID[:, None] - points)).max(axis=2)
     truth = problem.margins(found.reward, GRID, discount=discount)
-    rival = int(floor.min(axis=1).argmin())
+    alternative = int(floor.min(axis=1).argmin())
     return {
-        "rival": criterion.rivals[rival],
-        "right": bool(truth.min() > 0),  # against every rival, not only the one that is drawn
+        "rival": criterion.rivals[alternative],
+        "right": bool(truth.min() > 0),  # against every alternative, not only the one that is drawn
         "cover points": points,
-        "margin at cover points": at_points[rival],
-        "estimate": estimated[rival],
-        "between the points at least": floor[rival],
-        "truth at least": floor[rival] - error,
-        "truth": truth[rival],
+        "margin at cover points": at_points[alternative],
+        "estimate": estimated[alternative],
+        "between the points at least": floor[alternative],
+        "truth at least": floor[alternative] - error,
+        "truth": truth[alternative],
         "Lipschitz constant": slope,
         "error of F times ‖α‖₁": error,
     }

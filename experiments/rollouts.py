@@ -91,7 +91,7 @@ def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
         {
             "method": run["method"],
             "problem": run["problem"],
-            "rival": rival + 1,
+            "rival": alternative + 1,
             "s": s,
             "played": p,
             "error": e,
@@ -99,8 +99,8 @@ def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
         }
         for run in runs
         if run["found"]
-        for rival in range(len(run["played"]))
-        for s, p, e, t in zip(run["states"], *(run[name][rival] for name in curves[1:]), strict=True)
+        for alternative in range(len(run["played"]))
+        for s, p, e, t in zip(run["states"], *(run[name][alternative] for name in curves[1:]), strict=True)
     ]
     parts = []
     for method in METHODS:
@@ -129,11 +129,11 @@ def draw(runs: list[dict[str, Any]], arguments: Arguments) -> Any:
             if not run["found"]:
                 continue
             s = np.array(run["states"])
-            for rival, colour in zip(range(len(run["played"])), plots.COLOURS, strict=False):
-                mean, error = np.array(run["played"][rival]), np.array(run["standard error"][rival])
+            for alternative, colour in zip(range(len(run["played"])), plots.COLOURS, strict=False):
+                mean, error = np.array(run["played"][alternative]), np.array(run["standard error"][alternative])
                 ax.fill_between(s, mean - 2 * error, mean + 2 * error, color=colour, alpha=0.25, lw=0)
-                ax.plot(s, mean, ".", color=colour, ms=3, label=f"over action {rival + 1}, played ± 2 s.e.")
-                ax.plot(s, run["truth"][rival], color=colour, lw=1.1, ls=(0, (4, 2)))
+                ax.plot(s, mean, ".", color=colour, ms=3, label=f"over action {alternative + 1}, played ± 2 s.e.")
+                ax.plot(s, run["truth"][alternative], color=colour, lw=1.1, ls=(0, (4, 2)))
     axes[0, 0].plot([], [], color="0.4", lw=1.1, ls=(0, (4, 2)), label="true margin")
     axes[0, 0].legend(fontsize="x-small")
     for ax in axes[:, 0]:

@@ -66,10 +66,10 @@ def setting(name: str, samples: int, episodes: int, seed: int) -> tuple[Any, dic
     """The learned reward, and the mean returns of the expert, of random play and of planning on the learned reward."""
     simulator, discount = certirl.gym.simulator(name, actions=TORQUES.get(name)), DISCOUNTS[name]
     expert = certirl.planning.plan(simulator, discount=discount)
-    found = certirl.solve(simulator, expert=expert, discount=discount, samples=samples, rng=seed)
-    planned = certirl.planning.plan(simulator, found.reward, discount=discount)
+    solution = certirl.solve(simulator, expert=expert, discount=discount, samples=samples, rng=seed)
+    planned = certirl.planning.plan(simulator, solution.reward, discount=discount)
     policies = {"expert": expert, "random": None, "planning on R alone": planned}
-    return found, {label: returns(name, policy, episodes).mean() for label, policy in policies.items()}
+    return solution, {label: returns(name, policy, episodes).mean() for label, policy in policies.items()}
 
 
 def returns(name: str, policy: Any, episodes: int, *, on: str = "state") -> Any:
@@ -199,12 +199,12 @@ def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
                 "share over all looks, mean": float(np.mean([one["curve"] for one in trained])),
                 "seconds, median": float(np.median([one["seconds"] for one in trained])),
             }
-    told = [
+    means = [
         f"{name} ({row['expert']:.1f}, {row['random']:.1f}): "
         + ", ".join(f"{kind} {np.mean(row[kind]['return, each seed']):.1f}" for kind in KINDS[name])
         for name, row in summary.items()
     ]
-    sentence = f"Mean return of PPO by the reward it was trained on (expert, random): {'; '.join(told)}"
+    sentence = f"Mean return of PPO by the reward it was trained on (expert, random): {'; '.join(means)}"
     table = [
         {key: value for key, value in one.items() if key != "curve"}
         | {f"share at look {number + 1}": share for number, share in enumerate(one["curve"])}

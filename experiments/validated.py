@@ -68,30 +68,32 @@ def costs(policy: Any, seed: int = 0) -> float:
 
 
 def circle(task: list[Any]) -> dict[str, Any]:
-    """Once around, with one seed."""
+    """Learn a reward with one seed, plan on it, and compare the returns."""
     name, discount, samples, episodes, seed = task
     if name == "inventory":
-        found = certirl.solve(Inventory(), expert=orders, discount=discount, samples=samples, rng=seed)
-        planned = certirl.planning.plan(Inventory(), found.reward, discount=discount)
-        known, earned = Setting(Inventory(), orders, -costs(orders), -costs(None)), -costs(planned)
+        solution = certirl.solve(Inventory(), expert=orders, discount=discount, samples=samples, rng=seed)
+        planned = certirl.planning.plan(Inventory(), solution.reward, discount=discount)
+        environment, earned = Setting(Inventory(), orders, -costs(orders), -costs(None)), -costs(planned)
     else:
-        known = setting(name, discount, episodes)
-        found = certirl.solve(known.simulator, expert=known.expert, discount=discount, samples=samples, rng=seed)
-        planned = certirl.planning.plan(known.simulator, found.reward, discount=discount)
+        environment = setting(name, discount, episodes)
+        solution = certirl.solve(
+            environment.simulator, expert=environment.expert, discount=discount, samples=samples, rng=seed
+        )
+        planned = certirl.planning.plan(environment.simulator, solution.reward, discount=discount)
         earned = float(returns(name, planned, episodes).mean())
-    outside = found.stats.outside_share
+    outside = solution.stats.outside_share
     return {
         "problem": name,
         "discount": discount,
         "samples": samples,
         "seed": seed,
-        "status": found.status,
-        "regret": found.stats.planned_regret,
-        "loss": found.stats.planned_loss,
-        "gap": max(found.stats.planned_regret, found.stats.planned_loss),
-        "agreement": found.stats.planned_share.count / found.stats.planned_share.n,
+        "status": solution.status,
+        "regret": solution.stats.planned_regret,
+        "loss": solution.stats.planned_loss,
+        "gap": max(solution.stats.planned_regret, solution.stats.planned_loss),
+        "agreement": solution.stats.planned_share.count / solution.stats.planned_share.n,
         "preferred outside the tube": outside.count / outside.n,
-        "share": known.share(earned),
+        "share": environment.share(earned),
     }
 
 
@@ -107,8 +109,8 @@ def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
     ]
     tasks += [["inventory", 0.95, 10_000, 0, arguments.seed + number] for number in range(arguments.inventories)]
     runs = runner(circle, tasks, unit="circles")
-    played = [one for one in runs if one["problem"] != "inventory"]
-    groups = {word: [one["share"] for one in played if one["status"] == word] for word in ("validated", "solved")}
+    played = [run for run in runs if run["problem"] != "inventory"]
+    groups = {word: [run["share"] for run in played if run["status"] == word] for word in ("validated", "solved")}
     counts = {
         word: {
             "runs": len(shares),
@@ -118,9 +120,9 @@ def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
         }
         for word, shares in groups.items()
     }
-    stock = [one for one in runs if one["problem"] == "inventory"]
-    statuses = {word: sum(one["status"] == word for one in stock) for word in ("validated", "solved", "undetermined")}
-    summary = {"environments": counts, "inventory": statuses, "inventory gaps": [one["gap"] for one in stock]}
+    stock = [run for run in runs if run["problem"] == "inventory"]
+    statuses = {word: sum(run["status"] == word for run in stock) for word in ("validated", "solved", "undetermined")}
+    summary = {"environments": counts, "inventory": statuses, "inventory gaps": [run["gap"] for run in stock]}
     good = f"at least {GOOD:.0%} of the expert's return"
     sentence = "; ".join(
         f"{word}: {row[good]} of {row['runs']} runs earn {good}, the worst {row['worst']:.1%}"
