@@ -1,4 +1,4 @@
-"""The minimum of an expansion over its whole domain; it replaces the finite cover of the paper.
+"""The minimum of an expansion over its whole domain, in place of the paper's finite cover.
 
 In one coordinate the stationary points are roots of a polynomial, and the minimum is exact up to rounding. On a box it
 is enclosed by branch and bound. In the angles θ, with t = cos θ for polynomials and t = θ/π in periodic coordinates,
@@ -82,7 +82,7 @@ def value_range(basis: Basis, coefficients: Array) -> tuple[float, float]:
 def local_minima(
     basis: Basis, coefficients: Array, *, exact: bool = True, below: float | None = None
 ) -> tuple[Array, Array]:
-    """Local minima of Σ c_i φ_i over the domain, its ends included; the global minimum is among them if ``exact``.
+    """Local minima of Σ c_i φ_i over the domain, the ends included.
 
     In one coordinate the candidates are the roots of the derivative (eigenvalues of a companion matrix), the two ends,
     and a grid in case a root is lost to rounding; all are improved by Newton's method. A value at a stationary point is
@@ -92,7 +92,7 @@ def local_minima(
     Args:
         basis: any basis.
         coefficients: c ``[k]``.
-        exact: find the global minimum; otherwise a grid is used alone, which is quicker and may miss narrow minima.
+        exact: include the global minimum; otherwise a grid is used alone, which is quicker and may miss narrow minima.
         below: on boxes, the search for the global minimum ends at any value below this.
 
     Returns:
@@ -122,7 +122,7 @@ def first_of_least(values: Array) -> int:
 
 
 def ranked(weights: Array, *places: Array) -> Array:
-    """The order from the largest weight to the smallest; weights that are equal up to rounding by their places.
+    """The order from the largest weight to the smallest; ties up to rounding by their places.
 
     Args:
         weights: ``[m]``.
@@ -152,7 +152,7 @@ def _lowest(basis: Basis, coefficients: Array, states: Array) -> tuple[Array, Ar
 
 
 def _with_newton_steps(basis: Basis, coefficients: Array, states: Array) -> Array:
-    """The states together with the results of two Newton steps on the slope from each; in order."""
+    """The states and the results of two Newton steps on the slope from each, in order."""
     ((low, high),) = basis.domain
     reach, step = (high - low) / basis.size, 1e-6 * (high - low)
     moved = states
@@ -169,7 +169,7 @@ def _with_newton_steps(basis: Basis, coefficients: Array, states: Array) -> Arra
 
 
 class Wave:
-    """f(θ) = Σ_i c_i Π_j χ_{i_j}(θ_j): an expansion in angles, with its first and second derivatives.
+    """An expansion in angles, f(θ) = Σ_i c_i Π_j χ_{i_j}(θ_j), and its derivatives.
 
     Attributes:
         basis: the basis of the expansion.
@@ -196,7 +196,7 @@ class Wave:
         return float((self.reach_of @ half).max())
 
     def first_boxes(self) -> tuple[list[Array], Array]:
-        """A mesh of boxes that covers all angles: the centres along each coordinate, and half the sides ``[d]``."""
+        """Boxes that cover all angles: centres along each coordinate, and half the sides ``[d]``."""
         highest = self.reach_of.max(axis=0)
         width = np.where(self.periodic, 2 * np.pi, np.pi)
         counts = np.ones(len(highest), dtype=int)
@@ -260,7 +260,7 @@ class Wave:
 
 
 def _box_minima(wave: Wave, more: Array | None) -> Array:
-    """Local minima ``[m, d]``, reached from the lowest points of a mesh and from further angles, in order."""
+    """Local minima ``[m, d]`` near the lowest points of a mesh and further angles, in order."""
     axes, half = wave.first_boxes()
     angles = _lowest_on_mesh(wave, axes)
     states = wave.states(_descended(wave, angles if more is None else np.concatenate([angles, more]), half))
@@ -303,9 +303,9 @@ def branch_and_bound(wave: Wave, tolerance: float | None = None, below: float | 
 
 
 def _floors(values: Array, reach: float, floor: float, ceiling: float, enough: float) -> tuple[Array, float]:
-    """A lower bound in each box, and of all values: from ``floor ≤ f ≤ ceiling``, repeated with the improved floor.
+    """A lower bound in each box, and of all values, from ``floor ≤ f ≤ ceiling``.
 
-    Boxes that were excluded before contain no value below ``enough``.
+    Repeated with the improved floor. Boxes that were excluded before contain no value below ``enough``.
     """
     for _ in range(_REFINEMENTS):
         middle, swing = (floor + ceiling) / 2, (ceiling - floor) / 2
@@ -318,7 +318,7 @@ def _floors(values: Array, reach: float, floor: float, ceiling: float, enough: f
 
 
 def _lowest_on_mesh(wave: Wave, axes: list[Array]) -> Array:
-    """The angles ``[m, d]`` of a mesh whose value is not above that of any neighbour along a coordinate."""
+    """The angles ``[m, d]`` of a mesh with values not above those of their neighbours."""
     values = wave.on_mesh(axes)
     lowest = np.ones(values.shape, dtype=bool)
     for axis, periodic in enumerate(wave.periodic):
@@ -333,7 +333,7 @@ def _lowest_on_mesh(wave: Wave, axes: list[Array]) -> Array:
 
 
 def _descended(wave: Wave, angles: Array, half: Array, steps: int = 4) -> Array:
-    """The results of a few steps of Newton's method from angles, each no longer than a box and only downhill."""
+    """Angles after a few steps of Newton's method, each no longer than a box and downhill."""
     angles, values = angles.copy(), wave(angles)
     for _ in range(steps):
         gradient, hessian = wave.slopes(angles)

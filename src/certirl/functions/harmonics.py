@@ -1,4 +1,4 @@
-"""Harmonics: sines and cosines of one angle, of which every basis function of one coordinate is a short sum.
+"""Harmonics: sines and cosines of one angle; basis functions are short sums of them.
 
 Fourier functions are harmonics of the angle πt: ``1, sin πt, cos πt, sin 2πt, …``. Polynomials of t = cos θ are sums of
 ``1, cos θ, cos 2θ, …`` (Chebyshev polynomials); a Legendre polynomial is an average of these with non-negative weights
@@ -16,10 +16,10 @@ from certirl.ground.domain import Array
 
 
 def table(t: Array, count: int, periodic: bool, out: Array | None = None) -> Array:
-    """The first harmonics at t ∈ [-1, 1] ``[n]``: ``[count, n]``, an odd number of them if periodic.
+    """The first harmonics at t ∈ [-1, 1] ``[n]``: ``[count, n]``; an odd number if periodic.
 
     Args:
-        t: where.
+        t: the points.
         count: the number of harmonics.
         periodic: sines and cosines of πt; otherwise cosines of arccos t.
         out: the array to write to.

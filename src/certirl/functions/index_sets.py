@@ -1,4 +1,4 @@
-"""Sets of indices: which products of one function of each coordinate belong to a basis, and in which order."""
+"""Sets of indices: which products of functions belong to a basis, and in which order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Families = tuple["type[Family]", ...]
 
 
 def levels_of(degrees: NDArray[np.intp], highest: tuple[int, ...], index: str) -> Array:
-    """The degree of each product ``[m]`` from that in each coordinate ``[m, d]``; 1 for the highest degree alone."""
+    """Levels of products ``[m]`` from their degrees ``[m, d]``; 1 for a highest degree alone."""
     if index == "hyperbolic":
         return (np.log1p(degrees) / np.log1p(highest)).sum(axis=1).round(9)
     shares = degrees / np.maximum(highest, 1)
@@ -43,7 +43,7 @@ def _within(families: Families, highest: tuple[int, ...], index: str, reach: flo
 
 @lru_cache(maxsize=128)
 def ordered_indices(families: Families, highest: tuple[int, ...], index: str, size: int) -> NDArray[np.intp]:
-    """The first indices by level, then from the first coordinate to the last: ``[size, d]``, read-only."""
+    """The first indices by level, then by the first coordinate, …: ``[size, d]``, read-only."""
     reach = 1.0
     indices, levels = _within(families, highest, index, reach)
     while len(indices) < size:
