@@ -33,7 +33,7 @@ import atoms
 import certirl
 import study
 from certirl.data.simulator import draw
-from certirl.functions.components import SideBySide, as_components
+from certirl.functions.components import SumBasis, as_components
 from certirl.functions.inequalities import binomial_interval
 from certirl.proof.certify_components import Case, certify_sum
 from certirl.proof.weigh import lower_bounds
@@ -347,12 +347,12 @@ def judge_sum(seed: int) -> dict[str, Any]:
         atoms.as_expansion(basis, part.atoms, atoms.rewards_at(part, own, 0, task["discount"]))
         for basis, part, own in zip(bases, together.parts, values, strict=True)
     )
-    reward = certirl.AdditiveReward(tuple(own.name for own in parts), tuple(own.coordinates for own in parts), rewards)
+    reward = certirl.Reward.sum(rewards, [own.coordinates for own in parts], [own.name for own in parts])
     samples, paired = some_samples(rng, 60, 4.5), bool(rng.integers(2))
     true, span = true_sum(together, rewards, task["discount"])
 
     def work() -> dict[str, Any]:
-        places: Any = SideBySide(parts)
+        places: Any = SumBasis(parts)
         few = max(samples // 4, max(space.size for space in spaces) + 2)
         training, fresh = (
             draw(together, places, n, own, design=True, paired=paired)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from certirl.data.simulator import draw
 from certirl.fit.bellman import Bellman
 from certirl.fit.estimate import estimate
 from certirl.fit.recover import recover_separately
-from certirl.functions.components import Component, SideBySide, as_components
+from certirl.functions.components import Component, SumBasis, as_components
 from certirl.proof.certify_components import Case, certify_sum
 from certirl.solver.prove_components import measure_components
 
@@ -63,7 +63,7 @@ def exact(problem: Any) -> Pair:
 def estimated(problem: Any, samples: int, rng: int) -> Pair:
     """The same from samples."""
     parts = as_components(problem.components, BASIS, problem.domain)
-    stream = draw(problem, SideBySide(parts), samples, rng, design=True, paired=True)
+    stream = draw(problem, SumBasis(parts), samples, rng, design=True, paired=True)
     pairs, views = [(part.basis, part.basis.resized(COLUMNS)) for part in parts], [part.coordinates for part in parts]
     moments = accumulate(stream, pairs, n_actions=problem.n_actions, views=views)
     return parts, [certirl.bellman(estimate(own), discount=DISCOUNT) for (own,) in moments]
@@ -169,8 +169,7 @@ def barely_wrong(problem: Any, reward: Any, discount: float, rng: np.random.Gene
     """The sum mixed with a random one until its true margin is just below zero."""
     sizes = [np.abs(part.coefficients).mean() for part in reward.parts]
     noise = [rng.normal(size=BASIS.size) * (size or np.mean(sizes)) for size in sizes]
-    pairs = zip(reward.parts, noise, strict=True)
-    other = replace(reward, parts=tuple(certirl.Reward(part.basis, coefficients) for part, coefficients in pairs))
+    other = certirl.Reward(reward.basis, np.concatenate(noise))
     grid = np.linspace(-1, 1, 401)
 
     def curves(given: Any) -> list[np.ndarray]:
@@ -187,7 +186,7 @@ def judge(seed: int) -> dict[str, Any] | None:
     discount, delta = float(rng.choice([0.5, 0.7, 0.9])), float(rng.choice([0.05, 0.2]))
     paired, spoil, samples = bool(rng.random() < 0.7), bool(rng.random() < 0.4), int(10 ** rng.uniform(4.3, 5.1))
     parts = as_components(problem.components, BASIS, problem.domain)
-    places, streams = SideBySide(parts), rng.spawn(2)
+    places, streams = SumBasis(parts), rng.spawn(2)
     drawn = [
         draw(problem, places, int(n), own, design=True, paired=paired)
         for n, own in zip((0.3 * samples, 0.7 * samples), streams, strict=True)

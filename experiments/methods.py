@@ -8,14 +8,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 import study
-from certirl import AdditiveReward, Fourier, Legendre, Reward, bellman, estimate, recover
+from certirl import Fourier, Legendre, Reward, bellman, estimate, recover
 from certirl.data.moments import Moments, total
 from certirl.fit.bellman import Bellman
 from certirl.fit.choose import FOLDS, best_columns
@@ -123,9 +122,6 @@ def barely_wrong(
 
 def mixed(reward: Any, other: Any, share: float) -> Any:
     """(1 − share)·reward + share·other, an expansion or a sum of expansions."""
-    if isinstance(reward, AdditiveReward):
-        pairs = zip(reward.parts, other.parts, strict=True)
-        return replace(reward, parts=tuple(mixed(*pair, share) for pair in pairs))
     return Reward(reward.basis, (1 - share) * reward.coefficients + share * other.coefficients)
 
 

@@ -29,7 +29,6 @@ from certirl.fit.witness import Witness
 from certirl.functions.bases import Basis, Chebyshev, Fourier, Legendre
 from certirl.functions.boxes import ProductBasis, product
 from certirl.functions.cells import Cells
-from certirl.functions.components import AdditiveReward
 from certirl.functions.reward import Reward
 from certirl.proof.certify import Certificate
 from certirl.proof.certify_policies import certify
@@ -45,7 +44,6 @@ from certirl.solver.solve import solve
 __version__ = "0.1.0"
 
 __all__ = [
-    "AdditiveReward",
     "Advice",
     "Basis",
     "Bellman",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from certirl.functions.components import AdditiveReward
+from certirl.functions.reward import Reward
 from certirl.ground.archive import replacing, target_of
 from certirl.ground.domain import Array, Domain, mesh
 from certirl.ground.status import word_of
@@ -135,13 +135,13 @@ def reward(solution: Any, *, plane: Plane = _FIRST, ax: Any = None, path: Any = 
     Of a sum, the rewards of the twelve components that vary most, those of three coordinates and more left out.
 
     Args:
-        solution: whose reward; or the reward of a sum alone.
+        solution: whose reward; or a reward alone.
         plane: the two coordinates of a map.
         ax: where; of a sum, one for each component.
         path: where to write the picture, if anywhere.
     """
-    function = solution if isinstance(solution, AdditiveReward) else _reward_of(solution)
-    if isinstance(function, AdditiveReward):
+    function = solution if isinstance(solution, Reward) else _reward_of(solution)
+    if function is solution or len(function.components) > 1:
         drawn = _worth_drawing(function)
         figure, axes = (None, np.ravel(ax)) if ax is not None else _grid(len(drawn))
         _rewards(function, drawn, axes)
@@ -316,7 +316,7 @@ def _grid(count: int) -> tuple[Any, Any]:
     return figure, axes.flat[:count]
 
 
-def _worth_drawing(reward: AdditiveReward) -> list[int]:
+def _worth_drawing(reward: Reward) -> list[int]:
     """The components of one or two coordinates whose rewards vary most, in order."""
     spans = {
         number: float(np.ptp(part(mesh([np.linspace(*side, 41) for side in part.domain]))))
@@ -328,7 +328,7 @@ def _worth_drawing(reward: AdditiveReward) -> list[int]:
     return sorted(spans, key=lambda number: -spans[number])[:MOST_PANELS]
 
 
-def _rewards(reward: AdditiveReward, drawn: Sequence[int], axes: Any) -> None:
+def _rewards(reward: Reward, drawn: Sequence[int], axes: Any) -> None:
     """The rewards of some components, one in each panel."""
     for ax, number in zip(axes, drawn, strict=False):
         part = reward.parts[number]
@@ -339,7 +339,7 @@ def _rewards(reward: AdditiveReward, drawn: Sequence[int], axes: Any) -> None:
         else:
             x, y, states = _sheet(part.domain, _FIRST, None)
             _map(ax, x, y, np.asarray(part(states)), "")
-        ax.set_title(f"R({reward.names[number]})", fontsize="small")
+        ax.set_title(f"R({reward.components[number].name})", fontsize="small")
     left_out = len(reward.parts) - len(drawn)
     if left_out:
         axes[len(drawn) - 1].set_xlabel(f"{left_out} more components are not drawn", fontsize="x-small")

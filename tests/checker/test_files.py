@@ -172,9 +172,7 @@ REWARDS = {
 
 
 @pytest.mark.parametrize("how", REWARDS)
-@pytest.mark.parametrize(
-    ("kind", "name"), [("action", "reward"), ("sum", "reward.parts.0"), ("policy solution", "reward")]
-)
+@pytest.mark.parametrize(("kind", "name"), [("action", "reward"), ("sum", "reward"), ("policy solution", "reward")])
 def test_the_reward_is_tied_to_the_sums(kind, name, how, tmp_path):
     header, arrays = contents(kind)
     name = f"{name}.coefficients"

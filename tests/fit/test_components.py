@@ -10,7 +10,7 @@ from certirl.checker.files import check
 from certirl.data.moments import accumulate, measure
 from certirl.data.simulator import draw
 from certirl.data.transitions import Transitions, pieces
-from certirl.functions.components import SideBySide, as_components
+from certirl.functions.components import SumBasis, as_components
 from sizes import sizes
 
 PROBLEM = certirl.problems.factorised(seed=0, components=3)
@@ -23,7 +23,7 @@ PROVED = certirl.solve(PROBLEM, delta=0.05, tail=0, max_samples=60_000, **SETTIN
 
 def log_of(problem, samples, *, paired, seed=0):
     parts = as_components(problem.components, certirl.Legendre(11), problem.domain)
-    stream = list(draw(problem, SideBySide(parts), samples, seed, design=True, paired=paired))
+    stream = list(draw(problem, SumBasis(parts), samples, seed, design=True, paired=paired))
     return Transitions(
         np.concatenate([np.tile(p.states, (len(p.actions), 1)) for p in stream]),
         np.concatenate([np.repeat(p.actions, len(p.states)) for p in stream]),
@@ -191,7 +191,7 @@ def _count_one_twice(header, arrays):
 
 
 def _share_a_coordinate(header, arrays):
-    header["reward"]["coordinates"] = [[0], [0], [2]]
+    header["reward"]["basis"]["components"][1]["coordinates"] = [0]
 
 
 def _spend_more(header, arrays):
@@ -200,7 +200,7 @@ def _spend_more(header, arrays):
 
 
 def _change_a_reward(header, arrays):
-    arrays["reward.parts.1.coefficients"] = arrays["reward.parts.1.coefficients"] * 1.01 + 0.1 * np.eye(11)[2]
+    arrays["reward.coefficients"] = arrays["reward.coefficients"] * 1.01 + 0.1 * np.eye(33)[13]
 
 
 def _look_at_less(header, arrays):

@@ -17,7 +17,7 @@ from certirl.fit.effects import (
     value_basis,
 )
 from certirl.fit.value_program import comparisons, fit_value, profile_at
-from certirl.functions.cells import Cells, expanded
+from certirl.functions.cells import Cells
 
 
 class Corridor:
@@ -128,7 +128,7 @@ def test_the_reward_has_the_value_it_was_made_for(follow):
     after = effects.after @ found.value
     ahead = after.max(axis=0) if follow == "best" else rows.expert @ found.value
     wanted = effects.now @ found.value - 0.9 * ahead
-    reward = expanded(found.reward_basis, effects.states, found.reward)
+    reward = found.reward_basis.combined(effects.states, found.reward)
     assert np.allclose(found.residuals, reward - wanted)
     assert found.residual < 0.05 * np.ptp(wanted)
     with pytest.raises(ValueError, match="follow must be"):

@@ -6,7 +6,7 @@ from scipy.interpolate import RegularGridInterpolator
 
 import certirl
 from certirl.functions.boxes import mesh
-from certirl.functions.cells import Cells, expanded, summed
+from certirl.functions.cells import Cells
 
 BOX = ((-1.0, 2.0), (0.0, 5.0), (-2.0, -1.0))
 
@@ -48,7 +48,7 @@ def test_hats_are_one_at_their_own_point_and_add_up_to_one():
 )
 def test_sums_of_functions_over_states(basis):
     states = np.random.default_rng(0).uniform(0, 2, (50, basis.dimension))
-    assert summed(basis, states) == pytest.approx(basis.values(states).sum(axis=0), abs=1e-12)
+    assert basis.summed(states) == pytest.approx(basis.values(states).sum(axis=0), abs=1e-12)
 
 
 def test_a_periodic_coordinate_is_wrapped():
@@ -81,7 +81,7 @@ def test_roughness_is_the_sum_of_squared_second_differences():
 
 def test_cells_and_bases_have_the_same_members():
     legendre = certirl.Legendre(5, (0.0, 1.0))
-    assert np.allclose(expanded(legendre, np.array([[0.3]]), np.arange(5.0)), legendre.values([0.3]) @ np.arange(5.0))
+    assert np.allclose(legendre.combined(np.array([[0.3]]), np.arange(5.0)), legendre.values([0.3]) @ np.arange(5.0))
 
 
 @pytest.mark.parametrize(

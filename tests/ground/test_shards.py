@@ -121,8 +121,8 @@ def test_damaged_moments_are_one_sentence(shards, log, tmp_path):
         np.savez(bad, **arrays | change)
         with pytest.raises(ValueError, match=sentence):
             m.load(bad)
-    reward = certirl.AdditiveReward(("s",), ((0,),), (certirl.Reward(certirl.Legendre(2, (0, 1)), np.ones(2)),))
-    with pytest.raises(ValueError, match="holds a certirl AdditiveReward, not moments"):
+    reward = certirl.Reward(certirl.Legendre(2, (0, 1)), np.ones(2))
+    with pytest.raises(ValueError, match="holds a certirl Reward, not moments"):
         m.load(reward.save(tmp_path / "reward"))
     assert str(certirl.load(file)) == str(whole)
 

@@ -7,7 +7,7 @@ import certirl
 from certirl.data.moments import accumulate
 from certirl.data.simulator import draw
 from certirl.data.trials import can_pair
-from certirl.functions.components import SideBySide, as_components
+from certirl.functions.components import SumBasis, as_components
 from certirl.kernels import tensors
 from certirl.kernels.sums import StackedSums
 from certirl.problems import random_polynomial
@@ -196,7 +196,7 @@ SUMS = certirl.problems.factorised(seed=2, components=3)
 
 def test_states_of_several_coordinates_are_drawn_from_the_law_of_each():
     bases = [certirl.Legendre(5), certirl.Fourier(5), certirl.Chebyshev(5)]
-    places = SideBySide(as_components([[2], [0], [1]], bases, ((0.0, 1.0), (2.0, 4.0), (-1.0, 1.0))))
+    places = SumBasis(as_components([[2], [0], [1]], bases, ((0.0, 1.0), (2.0, 4.0), (-1.0, 1.0))))
     rng = torch.Generator(DEVICE).manual_seed(0)
     drawn = tensors.draw_states(places, 200_000, rng, design=True).double().cpu().numpy()
     expected = places.design(200_000, np.random.default_rng(0))

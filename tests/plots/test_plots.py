@@ -82,7 +82,8 @@ def test_of_a_sum_every_reward_is_drawn_and_what_each_component_adds_to_the_marg
     import matplotlib.pyplot as plt
 
     *rewards, bars = ADDED.plot()
-    assert sorted(ax.get_title() for ax in rewards) == sorted(f"R({name})" for name in ADDED.reward.names)
+    names = [component.name for component in ADDED.reward.components]
+    assert sorted(ax.get_title() for ax in rewards) == sorted(f"R({name})" for name in names)
     heights = sorted(bar.get_height() for bar in bars.patches)
     np.testing.assert_allclose(heights, np.sort(ADDED.contributions.ravel()))
     words = [text.get_text() for text in bars.get_legend().get_texts()]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import certirl
-from certirl import AdditiveReward, Legendre, Reward, problems, product
+from certirl import Legendre, Reward, problems, product
 from certirl.data.trials import can_pair
 from certirl.functions.boxes import mesh
 from sizes import sizes
@@ -84,7 +84,7 @@ def test_the_truth_of_a_sum_is_the_truth_of_all_coordinates_together():
     problem = problems.independent(problems.random_polynomial(seed=2), problems.thermostat())
     pairs = zip(problem.parts, np.random.default_rng(0).normal(size=(2, 4)), strict=True)
     parts = [Reward(Legendre(4).on(part.domain), coefficients) for part, coefficients in pairs]
-    reward = AdditiveReward(("a", "b"), ((0,), (1,)), tuple(parts))
+    reward = Reward.sum(parts, [[0], [1]], ["a", "b"])
     together = problem.true_margins(lambda s: reward(s), discount=0.8)
     np.testing.assert_allclose(together, problem.true_margins(reward, discount=0.8), rtol=1e-6)
 

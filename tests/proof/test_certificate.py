@@ -65,7 +65,7 @@ def test_an_action_and_a_function_that_always_takes_it_have_the_same_margin(poly
 def test_one_component_is_the_plain_case(polynomial):
     problem, columns, reward = polynomial
     component = as_components([[0]], Legendre(11), problem.domain)
-    whole = certirl.functions.components.AdditiveReward(("s0",), ((0,),), (reward,))
+    whole = certirl.Reward.sum([reward], [[0]])
     plain = proved(problem, columns, reward)
     summed = proved(problem, [columns], whole, components=component)
     assert summed.margin == plain.margin

@@ -8,7 +8,7 @@ import certirl
 from certirl import problems
 from certirl.checker.files import check
 from certirl.fit import program
-from certirl.functions.components import SideBySide, as_components
+from certirl.functions.components import SumBasis, as_components
 
 PROBLEM = problems.independent(problems.random_polynomial(seed=3, degree=4), problems.whirl())
 BASES = [certirl.Legendre(5), certirl.product(certirl.Legendre(4), certirl.Legendre(4))]
@@ -80,7 +80,7 @@ def test_the_answer_is_the_sum_over_boxes_and_survives_a_file(tmp_path):
 def test_coordinates_may_come_in_any_order():
     parts = as_components([[2, 0], [1]], None, ((0.0, 1.0), (1.0, 2.0), (2.0, 3.0)))
     assert [part.basis.domain for part in parts] == [((2.0, 3.0), (0.0, 1.0)), ((1.0, 2.0),)]
-    places = SideBySide(parts)
+    places = SumBasis(parts)
     assert [part.domain[0] for part in places.parts] == [(0.0, 1.0), (1.0, 2.0), (2.0, 3.0)]
     states = places.design(50, np.random.default_rng(0))
     assert ((states > [0, 1, 2]) & (states < [1, 2, 3])).all()

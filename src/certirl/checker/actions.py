@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 from typing import Any
 
 from certirl.checker import rational, records
@@ -394,7 +394,9 @@ def derive_sum(header: dict[str, Any], arrays: dict[str, Any]) -> Finding:
     """What follows for the certificate of a sum: bounds of the components add up, rival by rival."""
     words, problem = records.entry(header, "certificate"), Problem.of(header)
     claim, names, bases, columns = Claim.of(words), *_components(header)
-    rewards = [records.exact(arrays, f"reward.parts.{j}.coefficients", (basis.size,)) for j, basis in enumerate(bases)]
+    ends = list(accumulate(basis.size for basis in bases))
+    together = records.exact(arrays, "reward.coefficients", (ends[-1],))
+    rewards = [together[end - basis.size : end] for basis, end in zip(bases, ends, strict=True)]
     listed = records.listed(words, "grounds")
     told = {records.whole(own, "component"): (i, own) for i, own in enumerate(listed)}
     if len(told) != len(listed) or not told or max(told) >= len(bases):
@@ -453,9 +455,15 @@ def _estimates(header: dict[str, Any], count: int) -> list[Any]:
 def _components(header: dict[str, Any]) -> tuple[list[str], list[Functions], list[Functions]]:
     """Names, functions and columns of all components, which hold every coordinate once."""
     reward = records.entry(header, "reward")
-    names = records.listed(reward, "names")
-    bases = [records.functions(part, "basis") for part in records.listed(reward, "parts")]
-    groups = [records.listed({"coordinates": own}, "coordinates") for own in records.listed(reward, "coordinates")]
+    basis = records.entry(reward, "basis")
+    if "components" in basis:
+        listed = records.listed(basis, "components")
+    else:  # a sum of one component
+        (own,) = _estimates(header, 1)
+        listed = [{name: records.entry(own, name) for name in ("name", "coordinates")} | {"basis": basis}]
+    names = [records.entry(own, "name") for own in listed]
+    bases = [records.functions(own, "basis") for own in listed]
+    groups = [records.listed(own, "coordinates") for own in listed]
     coordinates = [records.whole({"a coordinate": c}, "a coordinate") for own in groups for c in own]
     if not len(names) == len(bases) == len(groups) or not all(isinstance(name, str) for name in names):
         raise DamagedError("names, bases and coordinates should be those of the same components")

@@ -19,7 +19,7 @@ import numpy as np
 from certirl.data.simulator import Simulator, as_generator, as_samples, check_simulator, draw
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import Legendre
-from certirl.functions.components import Component, SideBySide, as_groups
+from certirl.functions.components import Component, SumBasis, as_groups
 from certirl.ground.domain import Array, Domain, as_domain, freeze
 from certirl.ground.doors import as_flag, as_probability
 from certirl.kernels.tensors import on_host
@@ -180,7 +180,7 @@ def _rows(source: Any, domain: Domain, samples: int, rng: Any) -> Iterator[tuple
             yield states[chosen], next_states[chosen]
         return
     each = tuple(Component(f"s{c}", (c,), Legendre(1).on((side,))) for c, side in enumerate(domain))
-    places: Any = SideBySide(each)
+    places: Any = SumBasis(each)
     stream = list(
         on_host(
             draw(source, places, samples, as_generator(rng, "independent", plain=True), design=True), domain, samples

@@ -17,7 +17,7 @@ from certirl.fit.next_states import Moves
 from certirl.fit.termination import LiftedFit, constant, continuing
 from certirl.fit.value_program import SMOOTH, Comparisons, ValueFit, least_squares
 from certirl.functions.bases import Basis
-from certirl.functions.cells import Cells, expanded
+from certirl.functions.cells import Cells
 from certirl.ground.domain import Array, Domain
 
 LOOKED_AT = 5_000  # rows of each action whose misses are compared with their neighbours
@@ -93,7 +93,7 @@ def action_values(
 def _missed(columns: Basis | Cells, states: Array, goals: Array, fold: NDArray[np.bool_]) -> float:
     """The root mean square error on a fold that the fit has not seen."""
     _, fitted = least_squares(columns, states[~fold], SMOOTH)(goals[:, ~fold].T)
-    found = np.stack([expanded(columns, states[fold], own) for own in fitted.T])
+    found = np.stack([columns.combined(states[fold], own) for own in fitted.T])
     return float(np.sqrt(np.mean((found - goals[:, fold]) ** 2)))
 
 
@@ -144,7 +144,7 @@ def _regression_error(world: World, seen: Seen, fit: ValueFit, fitted: Array) ->
         places = ((states - low) / width)[fold]
         _, neighbours = KDTree(places).query(places, k=2)
         total, count = total + float(missed @ missed[neighbours[:, 1]]), count + len(missed)
-    found = np.stack([expanded(seen.regression.columns, seen.effects.states, own) for own in fitted])
+    found = np.stack([seen.regression.columns.combined(seen.effects.states, own) for own in fitted])
     effect = float(np.sqrt(np.mean((found - found.mean(axis=0)) ** 2) * 2))
     # A difference of two actions has the errors of both; a fit on half of the data has twice that of the whole.
     squared = max(total / count, float(fit.value @ seen.regression.noise @ fit.value))

@@ -13,7 +13,7 @@ from certirl.fit import program
 from certirl.fit.bellman import Bellman
 from certirl.fit.witness import Witness
 from certirl.functions.boxes import mesh
-from certirl.functions.components import AdditiveReward, Component
+from certirl.functions.components import Component
 from certirl.functions.extrema import first_of_least, local_minima, minimum
 from certirl.functions.reward import Reward
 from certirl.ground.domain import Array, Domain, freeze
@@ -238,7 +238,7 @@ def recover_separately(
         if answer.status != "solved":
             reason = Reason.COMPONENT_ALONE.finding(name=component.name, reason=answer.finding.cause)
             return task.without_reward(reason, rounds)
-    coefficients = [answer.reward.coefficients for answer in answers if isinstance(answer.reward, Reward)]
+    coefficients = [answer.reward.coefficients for answer in answers if answer.reward is not None]
     return task.judged(coefficients, rounds)
 
 
@@ -442,11 +442,11 @@ class _Task:
             cover=cover,
         )
 
-    def _sum(self, rewards: tuple[Reward, ...]) -> Reward | AdditiveReward:
+    def _sum(self, rewards: tuple[Reward, ...]) -> Reward:
         if self.components is None:
             return rewards[0]
         names, coordinates = zip(*((c.name, c.coordinates) for c in self.components), strict=True)
-        return AdditiveReward(names, coordinates, rewards)
+        return Reward.sum(rewards, coordinates, names)
 
 
 def _unlisted(states: Array, rows: Array, domain: Domain) -> Array:

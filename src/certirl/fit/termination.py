@@ -26,7 +26,7 @@ from certirl.data.simulator import Simulator, terminal_of
 from certirl.fit.effects import Effects, live_states
 from certirl.fit.value_program import Comparisons, ValueFit, fit_value
 from certirl.functions.bases import Basis
-from certirl.functions.cells import Cells, expanded
+from certirl.functions.cells import Cells
 from certirl.ground.domain import Array, freeze
 
 ENOUGH = 2 * e - 1  # of ε/(1 − γ), see above
@@ -158,7 +158,7 @@ def fit_lifted_value(
     enough = ENOUGH * fit.residual / (1 - discount)
     more = max(enough - least_value(fit.value), 0.0)
     if terminating.any():
-        last = expanded(reward_basis, effects.states[terminating], fit.reward) - effects.now[terminating] @ fit.value
+        last = reward_basis.combined(effects.states[terminating], fit.reward) - effects.now[terminating] @ fit.value
         more = max(more, (enough + float(last.max())) / discount)  # R rises by (1 − γ)c there, V by c
     lifted = replace(fit, value=_shifted(fit.value, more / level), reward=_raised(fit, (1 - discount) * more))
     return LiftedFit(lifted, least_value(lifted.value), terminating)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from certirl.data.policy import Policy
 from certirl.fit.effects import Effects, unit_chart
 from certirl.functions.bases import Basis
-from certirl.functions.cells import Cells, expanded
+from certirl.functions.cells import Cells
 from certirl.ground.domain import Array, Domain, freeze
 from certirl.ground.doors import alone, as_number, as_reals, by_door, lend, shown, takes
 
@@ -241,7 +241,7 @@ def fit_value(
     if follow == "best":
         wanted = effects.now @ w - discount * (effects.after @ w).max(axis=0)
     reward = fitted(wanted)[1]
-    residuals = expanded(reward_basis, effects.states, reward) - wanted
+    residuals = reward_basis.combined(effects.states, reward) - wanted
     shortfall = np.maximum(rows.margins - rows.gains @ w, 0.0)
     return ValueFit(w, reward, reward_basis, shortfall, residuals, steps, follow)
 

@@ -186,6 +186,20 @@ class Basis:
         rows = as_rows(states, self.dimension)
         return self._products([p._reference_values(p._to_reference(s)) for p, s in self._columns(rows)]).T
 
+    def combined(self, states: ArrayLike, coefficients: Array) -> Array:
+        """Σ c_i φ_i(s) for each state: ``[n]``."""
+        return self.values(states) @ coefficients
+
+    def summed(self, states: ArrayLike) -> Array:
+        """Σ_n φ_i(s_n) over states, for every function: ``[k]``."""
+        return np.asarray(self.values(states).sum(axis=0))
+
+    def value_range(self, coefficients: Array) -> tuple[float, float]:
+        """Bounds of all values of Σ c_i φ_i, exact up to rounding in one coordinate."""
+        from certirl.functions.extrema import value_range
+
+        return value_range(self, coefficients)
+
     def derivative(self, states: ArrayLike, axis: int = 0) -> Array:
         """∂φ_i/∂s for each state, along one coordinate: ``[n, k]``."""
         self._check_axis(axis)

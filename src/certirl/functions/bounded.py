@@ -1,7 +1,8 @@
-"""Rewards with a known range: proved for expansions, else declared or looked up, and compared with every value seen.
+"""Rewards with a range: proved for expansions, otherwise declared or estimated on a grid.
 
-Certificates and scenarios rest on bounds of R. They square numbers of the size of R as well, so R is first divided by
-a power of two that brings its range near 1: nothing underflows or overflows, and no digit changes.
+Certificates and scenarios need bounds of R. They also square numbers of the size of R, so that R is divided by a power
+of two that brings its range near 1 first: nothing underflows or overflows, and no digit changes. A range that is not
+proved is compared with every value.
 """
 
 from __future__ import annotations
@@ -13,35 +14,36 @@ from typing import Any, ClassVar
 import numpy as np
 
 from certirl.functions.bases import Basis
-from certirl.functions.box_products import on_box
 from certirl.functions.cells import Cells
-from certirl.functions.extrema import value_range
+from certirl.functions.components import SumBasis
 from certirl.functions.reward import Reward, RewardLike, values_of
-from certirl.ground.domain import Array, Domain, describe
+from certirl.ground.domain import Array, Domain, describe, mesh, uniform_states
 from certirl.ground.doors import as_number, shown, some_rows
 
-# States along each coordinate where the range of a plain function is looked up.
-_LOOKED_UP = {1: 4001, 2: 301, 3: 61}
-_DRAWN = 100_000  # states at which it is looked up on boxes of more coordinates
-_ROUNDING = 1e-12  # of the largest |R|: how far values may pass a declared end; less than what certificates allow for
-_ALIKE = 1e-4  # of the range: how far the answers of two calls may differ, in single precision for example
-_SMALLEST, _LARGEST = 1e-250, 1e250  # ranges that can be normalised, with room for margins far below them
+# States along each coordinate at which the range of a plain function is estimated, by the number of coordinates.
+_ALONG = {1: 4001, 2: 301, 3: 61}
+_DRAWN = 100_000  # states drawn for more coordinates
+_ROUNDING = (
+    1e-12  # of the largest |R|: excess over a declared end that counts as rounding, less than certificates allow
+)
+_ALIKE = 1e-4  # of the range: the largest difference of the answers of two calls, as in single precision
+_SMALLEST, _LARGEST = 1e-250, 1e250  # ranges that can be normalised; margins may be far below them
 
 
 @dataclass(frozen=True, eq=False)
 class BoundedReward:
-    """``R(s)/unit`` with ``low ≤ R/unit ≤ high``, callable on states ``[n, d]``; every value is compared.
+    """``R(s)/unit`` with ``low ≤ R/unit ≤ high``, callable on states ``[n, d]``.
 
     Attributes:
-        function: R, as the user gave it.
+        function: R.
         low: the lower bound, in units.
         high: the upper bound, in units.
         unit: a power of two.
-        source: "proved", "declared" or "looked up".
+        source: of the range: "proved", "declared" or "looked up".
         domain: the box of states.
     """
 
-    thread_safe: ClassVar[bool] = True  # the function is not asked by several threads at once unless it is
+    thread_safe: ClassVar[bool] = True  # `values_of` calls the function
     function: RewardLike
     low: float
     high: float
@@ -67,23 +69,23 @@ class BoundedReward:
         return values
 
     @property
-    def basis(self) -> Basis | Cells | None:
-        """The functions that R is an expansion in; None if it is none."""
+    def basis(self) -> Basis | Cells | SumBasis | None:
+        """The functions of which R is an expansion; None if it is none."""
         return self.function.basis if self.source == "proved" else None  # type: ignore[attr-defined]
 
     @property
     def coefficients(self) -> Array:
-        """Those of R in its basis, in units."""
+        """The coefficients of R in its basis, in units."""
         return np.asarray(self.function.coefficients / self.unit)  # type: ignore[attr-defined]
 
     @property
     def range(self) -> tuple[float, float]:
-        """The bounds on R itself."""
+        """The bounds of R."""
         return self.low * self.unit, self.high * self.unit
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What must be believed of the range, in words; nothing if it is proved."""
+        """The assumption about the range, in words; none if it is proved."""
         if self.source == "proved":
             return ()
         low, high = self.range
@@ -92,29 +94,29 @@ class BoundedReward:
     def normalised(self) -> BoundedReward:
         """The same in a unit in which its range is between 1 and 2."""
         unit = unit_of(self.high - self.low, max(abs(self.low), abs(self.high)))
-        return replace(self, low=self.low / unit, high=self.high / unit, unit=unit)
+        return replace(self, low=self.low / unit, high=self.high / unit, unit=unit * self.unit)
 
 
 def bounded(reward: RewardLike, domain: Domain, declared: Any = None) -> BoundedReward:
-    """A reward with its range: proved if it is an expansion or piecewise linear, else declared, else looked up.
+    """A reward with its range, proved if it is an expansion.
 
     Args:
         reward: any function of states ``[n, d]``.
         domain: the box of states.
-        declared: ``(low, high)``, or None.
+        declared: ``(low, high)``; if None and the range is not proved, it is estimated on a grid.
     """
-    known = proved_range(reward)
+    proved = proved_range(reward)
     if declared is None:
-        low, high = known or _looked_up(reward, domain)
-        return BoundedReward(reward, low, high, 1.0, "proved" if known else "looked up", domain)
+        low, high = proved or _looked_up(reward, domain)
+        return BoundedReward(reward, low, high, 1.0, "proved" if proved else "looked up", domain)
     low, high = as_range(declared)
-    found = BoundedReward(reward, low, high, 1.0, "declared", domain)
-    _tried(found, domain)
-    return found if known is None else replace(found, low=known[0], high=known[1], source="proved")
+    result = BoundedReward(reward, low, high, 1.0, "declared", domain)
+    _trial_values(result, domain)
+    return result if proved is None else replace(result, low=proved[0], high=proved[1], source="proved")
 
 
 def as_range(declared: Any) -> tuple[float, float]:
-    """Two finite numbers, the lower one first."""
+    """Check a declared range: two finite numbers, the lower one first."""
     try:
         low, high = (as_number(end, "an end of reward_range") for end in declared)
     except (TypeError, ValueError):
@@ -124,70 +126,63 @@ def as_range(declared: Any) -> tuple[float, float]:
     return low, high
 
 
-def unit_of(spread: float, largest: float) -> float:
-    """The power of two nearest below the range of a reward, 1 for a constant one.
+def unit_of(span: float, largest: float) -> float:
+    """The largest power of two up to the range of a reward; 1 for a constant one.
 
     Args:
-        spread: how far the reward reaches from its lowest to its highest value, roughly.
+        span: the highest value of the reward less its lowest, roughly.
         largest: its largest absolute value.
     """
-    if spread == 0:
+    if span == 0:
         return 1.0
-    if not _SMALLEST <= spread <= _LARGEST or not largest <= _LARGEST:
+    if not _SMALLEST <= span <= _LARGEST or not largest <= _LARGEST:
         raise ValueError(
-            f"the reward reaches over {spread:.3g} and up to {largest:.3g} in size, which double precision cannot "
+            f"the reward has a range of {span:.3g} and values up to {largest:.3g}, which double precision cannot "
             "square: multiply it by a positive constant, which changes no policy"
         )
-    return math.ldexp(1.0, math.frexp(spread)[1] - 1)
+    return math.ldexp(1.0, math.frexp(span)[1] - 1)
 
 
 def scaled_expansion(reward: Reward) -> tuple[Reward, float]:
-    """An expansion divided by a power of two near its size, the constant apart, and that power."""
+    """An expansion divided by a power of two near its size without the constant, and that power."""
     sizes = np.abs(reward.coefficients)
     unit = unit_of(float(sizes[1:].max(initial=0.0)), float(sizes.max()))
     return Reward(reward.basis, reward.coefficients / unit), unit
 
 
 def proved_range(reward: RewardLike) -> tuple[float, float] | None:
-    """Bounds that need no assumption: of expansions, and of functions that are linear between grid points."""
-    basis, coefficients = getattr(reward, "basis", None), getattr(reward, "coefficients", None)
-    if coefficients is None or getattr(reward, "ended", None) is not None:
-        return None
-    if isinstance(basis, Cells):  # between its grid points, at which it is its coefficients
-        return float(coefficients.min()), float(coefficients.max())
-    if isinstance(basis, Basis):
-        return value_range(basis, coefficients)
-    return None
+    """Bounds of an expansion that need no assumption; None for any other function."""
+    return reward.range if isinstance(reward, Reward) else None
 
 
 def _looked_up(reward: RewardLike, domain: Domain) -> tuple[float, float]:
-    """The range over many states, a twentieth added."""
-    values = _tried(reward, domain)
+    """The range over many states, enlarged by a twentieth on both sides."""
+    values = _trial_values(reward, domain)
     low, high = float(values.min()), float(values.max())
-    room = 0.05 * (high - low) + 1e-12 * max(abs(low), abs(high))
-    return low - room, high + room
+    more = 0.05 * (high - low) + 1e-12 * max(abs(low), abs(high))
+    return low - more, high + more
 
 
-def _tried(reward: RewardLike, domain: Domain) -> Array:
-    """R at the trial states ``[n]``; some of them are asked about again, since R must depend on one state alone."""
+def _trial_values(reward: RewardLike, domain: Domain) -> Array:
+    """R at the trial states ``[n]``, checked to depend on one state alone by further calls."""
     states = trial_states(domain)
-    values, again = values_of(reward, states), some_rows(len(states))
-    parts = [again, *np.split(again[:67], [1, 7])]  # many states, and calls of 1, 6 and 60 of them
-    some = np.concatenate(parts)
-    apart = np.abs(np.concatenate([values_of(reward, states[part]) for part in parts if len(part)]) - values[some])
+    values, rows = values_of(reward, states), some_rows(len(states))
+    calls = [rows, *np.split(rows[:67], [1, 7])]  # of many states, and of 1, 6 and 60
+    again = np.concatenate([values_of(reward, states[call]) for call in calls if len(call)])
+    rows = np.concatenate(calls)
+    change = np.abs(again - values[rows])
     low, high = float(values.min()), float(values.max())
-    if apart.max() > _ALIKE * (high - low) + 1e-6 * max(abs(low), abs(high)):
-        place = ", ".join(f"{x:.6g}" for x in states[some][apart.argmax()])
+    if change.max() > _ALIKE * (high - low) + 1e-6 * max(abs(low), abs(high)):
+        place = ", ".join(f"{x:.6g}" for x in states[rows][change.argmax()])
         raise ValueError(
-            f"the reward at s = {place} changes by {apart.max():.3g} with the other states of the call: it must depend "
-            "on one state alone, without means, maxima or ranks over the states"
+            f"the reward at s = {place} changes by {change.max():.3g} with the other states of the call: it must "
+            "depend on one state alone, without means, maxima or ranks over the states"
         )
     return values
 
 
 def trial_states(domain: Domain) -> Array:
-    """States at which a reward is tried out: a mesh, or drawn on boxes of more than three coordinates ``[n, d]``."""
-    if len(domain) in _LOOKED_UP:
-        return on_box(domain, _LOOKED_UP)
-    low, high = np.array(domain).T
-    return np.asarray(low + (high - low) * np.random.default_rng(0).random((_DRAWN, len(domain))))
+    """States ``[n, d]`` for a trial of a reward: a mesh, or random for more than three coordinates."""
+    if len(domain) in _ALONG:
+        return mesh([np.linspace(low, high, _ALONG[len(domain)]) for low, high in domain])
+    return uniform_states(domain, _DRAWN, np.random.default_rng(0))

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from certirl.functions.bases import REFERENCE, Basis
-from certirl.functions.boxes import mesh
+from certirl.functions.bases import REFERENCE
 from certirl.ground import archive
-from certirl.ground.domain import Array, Domain, as_domain, as_rows, describe
+from certirl.ground.domain import Array, Domain, as_domain, as_rows, describe, mesh
 
 MOST_COORDINATES = 4
 
@@ -144,6 +143,15 @@ class Cells:
         index, value = self.corners(states)
         return np.einsum("nc,nc->n", np.asarray(coefficients)[index], value)
 
+    def summed(self, states: ArrayLike) -> Array:
+        """Σ_n ψ_i(s_n) over states, for every hat ``[k]``."""
+        index, value = self.corners(states)
+        return np.bincount(index.ravel(), weights=value.ravel(), minlength=self.size)
+
+    def value_range(self, coefficients: Array) -> tuple[float, float]:
+        """The range of Σ c_i ψ_i, whose extremes are at grid points."""
+        return float(coefficients.min()), float(coefficients.max())
+
     def roughness(self) -> Any:
         """The sparse matrix ``[k, k]`` of Σ (second differences along each coordinate)²."""
         from scipy.sparse import csr_array, diags_array, eye_array, kron
@@ -159,18 +167,3 @@ class Cells:
             before, behind = eye_array(prod(self.counts[:axis])), eye_array(prod(self.counts[axis + 1 :]))
             total = total + kron(kron(before, second.T @ second), behind)
         return total.tocsc()
-
-
-def summed(basis: Basis | Cells, states: Array) -> Array:
-    """Σ_n φ_i(s_n) over states, for every function ``[k]``."""
-    if isinstance(basis, Cells):
-        index, value = basis.corners(states)
-        return np.bincount(index.ravel(), weights=value.ravel(), minlength=basis.size)
-    return np.asarray(basis.values(states).sum(axis=0))
-
-
-def expanded(basis: Basis | Cells, states: Array, coefficients: Array) -> Array:
-    """Σ c_i φ_i(s) for each state: ``[n]``."""
-    if isinstance(basis, Cells):
-        return basis.combined(states, coefficients)
-    return np.asarray(basis.values(states) @ coefficients)

@@ -1,40 +1,38 @@
-"""Components: groups of coordinates that move independently, and rewards that are sums over them.
+"""Components: groups of coordinates with independent dynamics, and sums of functions of them.
 
-If every component's next coordinates depend on its own coordinates and the action alone, then a sum of rewards, one of
-each component, has a value that is such a sum, and so is the expert's advantage: D_a(s) = Σ_j D_ja(s_j). Noise that
-components share does not matter to sums.
+If the next coordinates of every component depend on its own coordinates and the action alone, then a sum of rewards,
+one for each component, has a value that is such a sum, and so is the expert's advantage: D_a(s) = Σ_j D_ja(s_j). Noise
+may be shared by the components.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from certirl.functions.bases import MOST_FUNCTIONS, Basis, Legendre, as_basis
+from certirl.functions.bases import MOST_FUNCTIONS, Basis, Family, Legendre, as_basis
 from certirl.functions.boxes import product
-from certirl.functions.reward import Reward
 from certirl.ground import archive
-from certirl.ground.domain import Array, Domain, as_states, describe, like_input
+from certirl.ground.domain import Array, Domain, as_rows, describe
 from certirl.ground.doors import as_count, shown
 
-# Degrees of the functions that a component gets if nobody says otherwise, by its number of coordinates; 2 for more.
+# Degrees of the functions of a component if no basis is given, by its number of coordinates; 2 for more.
 DEGREES = {1: 10, 2: 6, 3: 4}
 
 
+@archive.record
 @dataclass(frozen=True)
 class Component:
-    """A group of coordinates with functions of its own.
+    """A group of coordinates and functions of them.
 
     Attributes:
-        name: what to call it.
+        name: of the component.
         coordinates: its columns of the states ``[n, d]``.
-        basis: the functions of rewards and values, on the component's own box.
+        basis: the functions of rewards and values, on the component's box.
     """
 
     name: str
@@ -42,19 +40,104 @@ class Component:
     basis: Basis
 
     def of(self, states: Array) -> Array:
-        """Its own coordinates of states ``[…, d]``."""
+        """Its coordinates of states ``[…, d]``."""
         return states[..., list(self.coordinates)]
 
     def __str__(self) -> str:
         return f"{self.name}: {self.basis} on {describe(self.basis.domain)}"
 
 
+@archive.record
+@dataclass(frozen=True)
+class SumBasis:
+    """The functions of several components side by side: expansions are sums over components.
+
+    Attributes:
+        components: which together hold every coordinate once.
+    """
+
+    components: tuple[Component, ...]
+
+    def as_read(self, file: str) -> SumBasis:
+        """Refuse components that do not hold every coordinate once."""
+        held = [c for component in self.components for c in component.coordinates]
+        if not held or sorted(held) != list(range(len(held))):
+            raise ValueError("the components must hold every coordinate once")
+        if any(len(component.coordinates) != component.basis.dimension for component in self.components):
+            raise ValueError("every component needs as many coordinates as its functions have")
+        return self
+
+    def __str__(self) -> str:
+        bases = {str(component.basis) for component in self.components}
+        return f"{bases.pop()} each" if len(bases) == 1 else "bases of their own"
+
+    @property
+    def size(self) -> int:
+        """The number of functions of all components."""
+        return sum(component.basis.size for component in self.components)
+
+    @property
+    def dimension(self) -> int:
+        """The number of coordinates of a state, d."""
+        return sum(len(component.coordinates) for component in self.components)
+
+    @property
+    def domain(self) -> Domain:
+        """The box of whole states."""
+        return tuple(side for _, side in sorted(self._by_coordinate("domain")))
+
+    @property
+    def parts(self) -> tuple[Family, ...]:
+        """The family of every coordinate, in the order of the coordinates."""
+        return tuple(part for _, part in sorted(self._by_coordinate("parts")))
+
+    def _by_coordinate(self, name: str) -> list[tuple[int, Any]]:
+        values = [(component.coordinates, getattr(component.basis, name)) for component in self.components]
+        return [pair for coordinates, value in values for pair in zip(coordinates, value, strict=True)]
+
+    def on(self, domain: Domain) -> Self:
+        """The same functions: the components are placed already."""
+        return self
+
+    def split(self, coefficients: Array) -> list[Array]:
+        """The coefficients of every component ``[k_j]``."""
+        return np.split(coefficients, np.cumsum([component.basis.size for component in self.components])[:-1])
+
+    def combined(self, states: ArrayLike, coefficients: Array) -> Array:
+        """Σ_j Σ_i c_ji φ_ji(s_j) for each state: ``[n]``."""
+        rows = as_rows(states, self.dimension)
+        pairs = zip(self.components, self.split(coefficients), strict=True)
+        return np.sum([component.basis.combined(component.of(rows), c) for component, c in pairs], axis=0)
+
+    def summed(self, states: ArrayLike) -> Array:
+        """Σ_n φ_ji(s_n) over states, for every function ``[k]``."""
+        rows = as_rows(states, self.dimension)
+        return np.concatenate([component.basis.summed(component.of(rows)) for component in self.components])
+
+    def value_range(self, coefficients: Array) -> tuple[float, float]:
+        """Bounds of all values of an expansion: the sums of those of the components."""
+        pairs = zip(self.components, self.split(coefficients), strict=True)
+        low, high = zip(*(component.basis.value_range(c) for component, c in pairs), strict=True)
+        return sum(low), sum(high)
+
+    def sample(self, n: int, rng: np.random.Generator) -> Array:
+        """Draw n states from the product of the weights: ``[n, d]``."""
+        return self._joined([component.basis.sample(n, rng) for component in self.components])
+
+    def design(self, n: int, rng: np.random.Generator) -> Array:
+        """Draw n states from the distribution that suits least squares of every component: ``[n, d]``."""
+        return self._joined([component.basis.design(n, rng) for component in self.components])
+
+    def _joined(self, columns: list[Array]) -> Array:
+        order = np.concatenate([component.coordinates for component in self.components])
+        return np.concatenate(columns, axis=1)[:, np.argsort(order)]
+
+
 def as_groups(components: Any, dimension: int) -> dict[str, tuple[int, ...]]:
-    """Names and coordinates of the components of a d-dimensional state; together they hold each coordinate once.
+    """Names and coordinates of components that together hold each of d coordinates once.
 
     Args:
-        components: ``[[0], [1, 2]]``, or ``{"speed": [0], "place": [1, 2]}`` to name them; else they are called by
-            their coordinates.
+        components: ``[[0], [1, 2]]``, named by their coordinates; or ``{"speed": [0], "place": [1, 2]}``.
         dimension: d.
     """
     if isinstance(components, str) or not isinstance(components, Mapping | Sequence) or len(components) == 0:
@@ -62,10 +145,10 @@ def as_groups(components: Any, dimension: int) -> dict[str, tuple[int, ...]]:
     named = components.items() if isinstance(components, Mapping) else [(None, group) for group in components]
     groups: dict[str, tuple[int, ...]] = {}
     owner: dict[int, str] = {}
-    for given, group in named:
+    for label, group in named:
         if isinstance(group, str) or not isinstance(group, Sequence) or len(group) == 0:
             raise ValueError(f"a component is a list of coordinates such as [0], got {group!r}")
-        name = " ".join(f"s{c}" for c in group) if given is None else str(given)
+        name = " ".join(f"s{c}" for c in group) if label is None else str(label)
         for c in group:
             if isinstance(c, bool) or not isinstance(c, int | np.integer) or not 0 <= c < dimension:
                 raise ValueError(f"component {name} names coordinate {c!r}, but states have 0 … {dimension - 1}")
@@ -82,8 +165,8 @@ def as_groups(components: Any, dimension: int) -> dict[str, tuple[int, ...]]:
 def as_components(components: Any, bases: Basis | Sequence[Basis] | None, domain: Domain) -> tuple[Component, ...]:
     """Place one basis for all, or one for each, on the boxes of the components.
 
-    A family of one coordinate stands for its product with itself, by total degree, where a component has several. Left
-    out, it is Legendre's, of degree 10 in one coordinate, 6 in two, 4 in three.
+    A family of one coordinate stands for its product with itself, by total degree, if a component has several. If
+    omitted, it is Legendre's, of degree 10 in one coordinate, 6 in two, 4 in three.
     """
     groups = as_groups(components, len(domain))
     if bases is None:
@@ -114,118 +197,5 @@ def as_columns(columns: int | Sequence[int], components: Sequence[Component]) ->
 
 
 def _spread_over(basis: Basis, group: tuple[int, ...]) -> Basis:
-    """The basis, or its product with itself if it is a family without an interval and the component is a box."""
+    """The basis; for a family without an interval, its product over all coordinates."""
     return product(*basis.factors * len(group)) if basis.dimension == 1 and basis.interval is None else basis
-
-
-@dataclass(frozen=True)
-class SideBySide:
-    """Draws states of all components at once, each from its own basis's law: the product of the weights.
-
-    Attributes:
-        components: which together hold every coordinate once.
-    """
-
-    components: tuple[Component, ...]
-
-    @property
-    def parts(self) -> tuple[Basis, ...]:
-        """The family of every coordinate, in the order of the coordinates."""
-        found: dict[int, Basis] = {}
-        for component in self.components:
-            found |= dict(zip(component.coordinates, component.basis.parts, strict=True))
-        return tuple(found[c] for c in sorted(found))
-
-    def on(self, domain: Domain) -> Self:
-        """Itself: the components are placed already."""
-        return self
-
-    def sample(self, n: int, rng: np.random.Generator) -> Array:
-        """Draw n states from the product of the weights: ``[n, d]``."""
-        return self._put_together([component.basis.sample(n, rng) for component in self.components])
-
-    def design(self, n: int, rng: np.random.Generator) -> Array:
-        """Draw n states where the least squares of every component want them: ``[n, d]``."""
-        return self._put_together([component.basis.design(n, rng) for component in self.components])
-
-    def _put_together(self, parts: list[Array]) -> Array:
-        order = np.concatenate([component.coordinates for component in self.components])
-        return np.concatenate(parts, axis=1)[:, np.argsort(order)]
-
-
-@archive.record
-@dataclass(frozen=True, eq=False)
-class AdditiveReward:
-    """``R(s) = Σ_j R_j(s_j)``: a reward for each component, callable on states ``[n, d]``.
-
-    Attributes:
-        names: of the components.
-        coordinates: the columns of the states that each looks at.
-        parts: R_j.
-    """
-
-    thread_safe: ClassVar[bool] = True
-    names: tuple[str, ...]
-    coordinates: tuple[tuple[int, ...], ...]
-    parts: tuple[Reward, ...]
-
-    def __post_init__(self) -> None:
-        if not len(self.names) == len(self.coordinates) == len(self.parts):
-            raise ValueError(
-                f"an additive reward needs as many names and groups of coordinates as rewards, "
-                f"got {len(self.names)}, {len(self.coordinates)} and {len(self.parts)}"
-            )
-
-    @property
-    def domain(self) -> Domain:
-        """The box of whole states."""
-        sides = {c: side for own, part in self._pairs() for c, side in zip(own, part.basis.domain, strict=True)}
-        return tuple(sides[c] for c in range(len(sides)))
-
-    @property
-    def norm(self) -> float:
-        """Σ_j ‖α_j‖₁."""
-        return sum(part.norm for part in self.parts)
-
-    def _pairs(self) -> list[tuple[tuple[int, ...], Reward]]:
-        return list(zip(self.coordinates, self.parts, strict=True))
-
-    def __call__(self, states: ArrayLike) -> Any:
-        """R(s): a float for one state, ``[n]`` for many. States must lie in the domain."""
-        rows = as_states(states, self.domain)
-        total = np.sum([part(rows[:, list(own)]) for own, part in self._pairs()], axis=0)
-        return like_input(total, states, len(self.domain))
-
-    def __getitem__(self, name: str | int) -> Reward:
-        """R_j, by name or number."""
-        if isinstance(name, int):
-            return self.parts[name]
-        if name not in self.names:
-            raise KeyError(f"there is no component {name!r}; there are {', '.join(self.names)}")
-        return self.parts[self.names.index(name)]
-
-    def __str__(self) -> str:
-        bases = {str(part.basis) for part in self.parts}
-        shared = f"{bases.pop()} each" if len(bases) == 1 else "bases of their own"
-        named = [f"R({name})" for name in self.names]
-        total = " + ".join(named) if len(named) <= 4 else f"{named[0]} + {named[1]} + … + {named[-1]}"
-        return f"{total}, {shared}, ‖α‖₁ = {self.norm:.4g}"
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write it to an npz file (suffix added if missing); `certirl.load` reads it back."""
-        return archive.save(self, path)
-
-    def as_read(self, file: str) -> AdditiveReward:
-        """Refuse components that do not hold every coordinate once."""
-        groups = [c for own in self.coordinates for c in own]
-        if sorted(groups) != list(range(len(groups))):
-            raise ValueError("the components must hold every coordinate once")
-        if any(len(own) != part.basis.dimension for own, part in self._pairs()):
-            raise ValueError("every component needs as many coordinates as its functions have")
-        return self
-
-    def plot(self, *, path: Any = None) -> Any:
-        """Draw the reward of every component; write the picture to ``path`` if given."""
-        from certirl import plots
-
-        return plots.reward(self, path=path)

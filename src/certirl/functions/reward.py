@@ -1,33 +1,36 @@
-"""A reward one can call: a basis and its coefficients."""
+"""Rewards: expansions that can be called, and the one place where any reward function is called."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from certirl.functions.bases import Basis
-from certirl.functions.cells import Cells, expanded
+from certirl.functions.cells import Cells
+from certirl.functions.components import Component, SumBasis
 from certirl.ground import archive
 from certirl.ground.archive import Shape
-from certirl.ground.domain import Array, Domain, as_states, describe, freeze, like_input
+from certirl.ground.domain import Array, Domain, as_states, describe, like_input
 from certirl.ground.doors import alone, as_reals, lend, shown
 
 RewardLike = Callable[[Array], Any]
 
 
 def values_of(reward: RewardLike, states: Array, *, name: str = "the reward") -> Array:
-    """R at states ``[n, d]``, as finite numbers ``[n]``: the one place where a reward function is called.
+    """R at states ``[n, d]`` as finite numbers ``[n]``; every reward function is called here.
 
     The function receives a copy of the states, which it may change, and its answer is copied.
 
     Args:
         reward: any function of states.
-        states: where.
-        name: of the function, for complaints.
+        states: ``[n, d]``.
+        name: of the function, for errors.
     """
     with alone(reward):
         answer = as_reals(reward(lend(states)), f"what {name} returns", truth=True)
@@ -47,19 +50,25 @@ def values_of(reward: RewardLike, states: Array, *, name: str = "the reward") ->
 @archive.record
 @dataclass(frozen=True, eq=False)
 class Reward:
-    """``R(s) = Σ α_i φ_i(s)``, callable on a state or an array of states.
+    """``R(s) = Σ α_i φ_i(s)``, and 0 at terminal states; callable on a state or an array of states.
+
+    A sum over components, ``R(s) = Σ_j R_j(s_j)``, is a reward in a `SumBasis`; any other is a sum of one component.
 
     Attributes:
         basis: the functions φ.
         coefficients: α ``[k]``, read-only.
+        ended: states ``[n, d]`` to whether they are terminal ``[n]``; None if none is, or if that is not known.
+        zero_at_terminal: whether R is 0 at terminal states; True if ``ended`` is given.
     """
 
     thread_safe: ClassVar[bool] = True
-    basis: Basis
-    coefficients: Array
+    basis: Basis | Cells | SumBasis
+    coefficients: Annotated[Array, Shape("basis.size")]
+    ended: Callable[[Array], Any] | None = None
+    zero_at_terminal: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.basis, Basis):
+        if not isinstance(self.basis, Basis | Cells | SumBasis):
             raise TypeError(f"the basis of a reward must be one such as certirl.Legendre(11), got {shown(self.basis)}")
         coefficients = as_reals(self.coefficients, "the coefficients of a reward").astype(np.float64)
         if coefficients.shape != (self.basis.size,):
@@ -68,97 +77,124 @@ class Reward:
             raise ValueError("the coefficients of a reward must be finite")
         coefficients.flags.writeable = False
         object.__setattr__(self, "coefficients", coefficients)
+        object.__setattr__(self, "zero_at_terminal", self.zero_at_terminal or self.ended is not None)
+
+    @classmethod
+    def sum(
+        cls, rewards: Sequence[Reward], coordinates: Sequence[Sequence[int]], names: Sequence[str] | None = None
+    ) -> Reward:
+        """The sum of rewards of different coordinates; a single reward is returned as it is.
+
+        Args:
+            rewards: R_j, one for each component.
+            coordinates: the columns of the states that each depends on.
+            names: of the components; if omitted, made of their coordinates.
+        """
+        labels = [" ".join(f"s{c}" for c in group) for group in coordinates] if names is None else names
+        if not len(labels) == len(coordinates) == len(rewards) >= 1:
+            raise ValueError(
+                "a sum of rewards needs as many names and groups of coordinates as rewards, "
+                f"got {len(labels)}, {len(coordinates)} and {len(rewards)}"
+            )
+        if len(rewards) == 1:
+            return rewards[0]
+        bases = [reward.basis for reward in rewards if isinstance(reward.basis, Basis) and not reward.zero_at_terminal]
+        if len(bases) < len(rewards):
+            raise ValueError("a sum of rewards is made of expansions in bases, without terminal states")
+        terms = zip(labels, coordinates, bases, strict=True)
+        components = tuple(Component(name, tuple(group), basis) for name, group, basis in terms)
+        basis = SumBasis(components).as_read("")
+        return cls(basis, np.concatenate([reward.coefficients for reward in rewards]))
 
     def __call__(self, states: ArrayLike) -> Any:
         """R(s): a float for one state, ``[n]`` for many. States must lie in the domain."""
-        rows = as_states(states, self.basis.domain)
-        return like_input(self.basis.values(rows) @ self.coefficients, states, self.basis.dimension)
-
-    def derivative(self, states: ArrayLike, axis: int = 0) -> Any:
-        """∂R/∂s along one coordinate, in the same shapes."""
-        rows = as_states(states, self.basis.domain)
-        return like_input(self.basis.derivative(rows, axis) @ self.coefficients, states, self.basis.dimension)
+        if self.forgotten:
+            raise ValueError(
+                "a file keeps terminal states only where a few boxes describe them, and these it could not: pass them "
+                "again, solution = solution.with_terminal(simulator.terminal)"
+            )
+        rows = as_states(states, self.domain)
+        values = self.basis.combined(rows, self.coefficients)
+        if self.ended is not None:
+            values = np.where(self.ended(rows), 0.0, values)
+        return like_input(values, states, self.basis.dimension)
 
     @property
     def domain(self) -> Domain:
         """The box of the states."""
         return self.basis.domain
+
+    @property
+    def components(self) -> tuple[Component, ...]:
+        """Names, coordinates and functions of the terms; one for a reward that is no sum."""
+        if isinstance(self.basis, SumBasis):
+            return self.basis.components
+        return (Component("state", tuple(range(self.basis.dimension)), self.basis),)  # type: ignore[arg-type]
+
+    @property
+    def parts(self) -> tuple[Reward, ...]:
+        """R_j for each component; the reward itself if it is no sum."""
+        if isinstance(self.basis, SumBasis):
+            terms = zip(self.components, self.basis.split(self.coefficients), strict=True)
+            return tuple(Reward(component.basis, coefficients) for component, coefficients in terms)
+        return (self,)
+
+    def __getitem__(self, name: str | int) -> Reward:
+        """R_j by name or number."""
+        names = [component.name for component in self.components]
+        if name not in names and not isinstance(name, int):
+            raise KeyError(f"there is no component {name!r}; there are {', '.join(names)}")
+        return self.parts[name if isinstance(name, int) else names.index(name)]
 
     @property
     def norm(self) -> float:
         """‖α‖₁, the paper's objective."""
         return float(np.abs(self.coefficients).sum())
 
-    def __str__(self) -> str:
-        return f"{self.basis} on {describe(self.basis.domain)}, ‖α‖₁ = {self.norm:.4g}"
-
-
-@archive.record
-@dataclass(frozen=True, eq=False)
-class StateFunction:
-    """``f(s) = Σ c_i φ_i(s)``, and 0 in terminal states: a learned reward, or its value.
-
-    Attributes:
-        basis: the functions.
-        coefficients: ``[k]``.
-        ended: states ``[n, d]`` to whether they are terminal ``[n]``; None if none is, or if that is not known.
-        zero_at_terminal: terminal states are worth 0, also where ``ended`` is not known; True where it is.
-    """
-
-    thread_safe: ClassVar[bool] = True
-    basis: Basis | Cells
-    coefficients: Annotated[Array, Shape("basis.size")]
-    ended: Callable[[Array], Any] | None = None
-    zero_at_terminal: bool = False
-
-    def __post_init__(self) -> None:
-        freeze(self)
-        object.__setattr__(self, "zero_at_terminal", self.zero_at_terminal or self.ended is not None)
-
     @property
-    def domain(self) -> Domain:
-        """The box of the states."""
-        return self.basis.domain
+    def range(self) -> tuple[float, float] | None:
+        """Proved bounds of all values; None for a reward with terminal states."""
+        return None if self.zero_at_terminal else self.basis.value_range(self.coefficients)
 
     @property
     def forgotten(self) -> bool:
-        """There are terminal states, but the file that this was read from could not keep which."""
+        """Whether there are terminal states, but the file of the reward could not keep which."""
         return self.zero_at_terminal and self.ended is None
 
-    def __call__(self, states: ArrayLike) -> Any:
-        """A float for one state, ``[n]`` for many. States must lie in the domain."""
-        if self.forgotten:
-            raise ValueError(
-                "a file keeps terminal states only where a few boxes describe them, and these it could not: pass them "
-                "again, solution = solution.with_terminal(simulator.terminal)"
-            )
-        rows = as_states(states, self.basis.domain)
-        values = expanded(self.basis, rows, self.coefficients)
-        if self.ended is not None:
-            values = np.where(self.ended(rows), 0.0, values)
-        return like_input(values, states, self.basis.dimension)
-
     def __str__(self) -> str:
-        return f"{self.basis} on {describe(self.domain)}"
+        names = [f"R({component.name})" for component in self.components]
+        total = " + ".join(names) if len(names) <= 4 else f"{names[0]} + {names[1]} + … + {names[-1]}"
+        where = f"{self.basis} on {describe(self.domain)}" if len(names) == 1 else f"{total}, {self.basis}"
+        return f"{where}, ‖α‖₁ = {self.norm:.4g}"
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write it to an npz file (suffix added if missing); `certirl.load` reads it back."""
+        return archive.save(self, path)
+
+    def plot(self, *, path: Any = None) -> Any:
+        """Draw the reward of every component; write the picture to ``path`` if given."""
+        from certirl import plots
+
+        return plots.reward(self, path=path)
 
 
 def reward_at_terminal(reward: RewardLike, states: Array) -> Array:
-    """R at terminal states ``[n]``: 0 for a reward with ``zero_at_terminal``, which one read from a file has, too.
+    """R at terminal states ``[n]``: 0 for a reward with ``zero_at_terminal``.
 
-    A file keeps that terminal states are worth nothing, but not which states are terminal: the caller knows that.
+    A file keeps that terminal states are worth nothing, but not always which states are terminal: the caller knows.
     """
     return np.zeros(len(states)) if getattr(reward, "zero_at_terminal", False) else values_of(reward, states)
 
 
 def known_expert(reward: Any, expert: Any) -> Any:
-    """The expert as given, or that of a solution; None if there is only a reward."""
+    """The argument ``expert``, or the expert of a solution; None if there is only a reward."""
     if expert is None and getattr(reward, "expert", 0) is None:
         raise ValueError("a solution of an expert that depends on the state does not keep the expert: pass expert=…")
     return getattr(reward, "expert", None) if expert is None else expert
 
 
 def unpack(reward: Any, discount: float | None, expert: int | None) -> tuple[RewardLike, float | None, int]:
-    """The reward as a function, γ and π: from a solution, or anything that carries its reward, where not given."""
+    """The reward function, γ and π: the arguments, or those of a solution or another record."""
     if hasattr(reward, "reward"):
         if reward.reward is None:
             raise ValueError(f"there is no reward to check: {reward.reason}")

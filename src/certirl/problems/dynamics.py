@@ -12,8 +12,8 @@ from numpy.polynomial import polynomial
 from certirl.data.simulator import as_generator
 from certirl.fit.estimate import Operators
 from certirl.functions.bases import Basis
-from certirl.functions.components import AdditiveReward, as_components
-from certirl.functions.reward import RewardLike
+from certirl.functions.components import as_components
+from certirl.functions.reward import Reward, RewardLike
 from certirl.ground.domain import Array, Domain, as_rows, describe
 from certirl.problems.densities import bisect, chords
 from certirl.problems.problem import Problem
@@ -312,8 +312,8 @@ class Mixed(Problem):
 class Independent(Problem):
     """``p_a(s'|s) = Π_j p_ja(s'_j|s_j)``: problems side by side that share the action (Theorem 8).
 
-    For a reward of all coordinates together the truth is that of any problem, for up to three coordinates. For an
-    `AdditiveReward` it is a sum over the parts, for any number of them.
+    For a reward of all coordinates together the truth is that of any problem, for up to three coordinates. For a
+    `Reward` over the parts it is a sum over them, for any number of them.
 
     Attributes:
         parts: the problem of each component, all with the same number of actions.
@@ -373,13 +373,14 @@ class Independent(Problem):
     def true_margins(self, reward: RewardLike, *, discount: float, expert: int = 0) -> Array:
         """min_s of the true D_a(s), alternative actions in order ``[A − 1]``.
 
-        For an `AdditiveReward` over the parts it is the sum of their minima, as the minimum of a sum over a box is.
+        For a `Reward` that is a sum over the parts it is the sum of their minima.
         """
         settings: dict[str, Any] = {"discount": discount, "expert": expert}
-        if not isinstance(reward, AdditiveReward):
+        if not isinstance(reward, Reward) or len(reward.components) == 1:
             return super().true_margins(reward, **settings)
-        if list(map(list, reward.coordinates)) != self.components:
-            raise ValueError(f"the reward's components must be {self.components}, got {list(reward.coordinates)}")
+        groups = [list(component.coordinates) for component in reward.components]
+        if groups != self.components:
+            raise ValueError(f"the reward's components must be {self.components}, got {groups}")
         pairs = zip(self.parts, reward.parts, strict=True)
         return np.sum([part.true_margins(component, **settings) for part, component in pairs], axis=0)
 

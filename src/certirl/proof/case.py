@@ -13,7 +13,8 @@ from certirl.data.expert_grid import ExpertGrid, compared, expert_grid
 from certirl.data.policy import Policy, as_policy
 from certirl.functions.bases import Basis
 from certirl.functions.bounded import BoundedReward, bounded
-from certirl.functions.components import AdditiveReward, Component
+from certirl.functions.components import Component
+from certirl.functions.reward import Reward
 from certirl.ground.domain import Array, Domain, describe
 from certirl.ground.doors import as_number, by_door
 from certirl.proof.tail import TailLike, tail_number
@@ -129,7 +130,7 @@ class Case:
 
     def rewards(self, reward: Any) -> list[BoundedReward | None]:
         """The reward of every component, its range between 1 and 2; None where it is zero."""
-        each = list(reward.parts) if isinstance(reward, AdditiveReward) else [reward]
+        each = reward.parts if isinstance(reward, Reward) else (reward,)
         if len(each) != len(self.parts):
             raise ValueError(f"a reward of {len(each)} components does not fit {len(self.parts)} components")
         found: list[BoundedReward | None] = []

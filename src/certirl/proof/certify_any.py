@@ -11,8 +11,8 @@ from certirl.data.transitions import Transitions
 from certirl.fit.bellman import check_problem
 from certirl.functions.bases import Basis, as_basis
 from certirl.functions.bounded import bounded
-from certirl.functions.components import AdditiveReward, Component, SideBySide
-from certirl.functions.reward import known_expert, unpack
+from certirl.functions.components import Component, SumBasis
+from certirl.functions.reward import Reward, known_expert, unpack
 from certirl.ground.domain import as_domain
 from certirl.ground.progress import Report
 from certirl.ground.work import on
@@ -98,7 +98,7 @@ def certify(
         notes += function.assumptions
     elif reward_range is not None:
         raise ValueError("reward_range is for plain functions: the ranges of a sum of expansions are known")
-    places: Any = placed if components is None else SideBySide(tuple(components))
+    places: Any = placed if components is None else SumBasis(tuple(components))
     training, fresh = split(
         source, places, count, rng, FIT_SHARE, progress, role="certify", paired=paired, design=case.design
     )
@@ -110,13 +110,12 @@ def certify(
 def _columns(record: Any, function: Any, columns: Any, source: Any) -> tuple[Any, Sequence[Component] | None]:
     """The columns that were given or that a solution knows, for a sum one basis for each component, and these."""
     known = getattr(record, "columns", None)
-    if not isinstance(function, AdditiveReward):
+    if not isinstance(function, Reward) or len(function.components) == 1:
         basis = getattr(record, "basis", None)
         if columns is None and isinstance(basis, Basis) and isinstance(known, int):
             return basis.resized(known), None
         return columns, None
-    groups = zip(function.names, function.coordinates, function.parts, strict=True)
-    components = [Component(name, own, part.basis) for name, own, part in groups]
+    components = function.components
     if columns is None:
         columns = None if known is None else [c.basis.resized(size) for c, size in zip(components, known, strict=True)]
     elif isinstance(columns, Basis):

@@ -17,7 +17,8 @@ from certirl.data.moments import Moments
 from certirl.data.transitions import Chunk, Piece, chunks_of
 from certirl.fit.estimate import MAX_CONDITION
 from certirl.functions.boxes import ProductBasis
-from certirl.functions.components import AdditiveReward, Component
+from certirl.functions.components import Component
+from certirl.functions.reward import Reward
 from certirl.ground import archive
 from certirl.ground.archive import UNSAVED, Shape
 from certirl.ground.domain import Array, freeze
@@ -208,7 +209,7 @@ class Case:
     """
 
     def __init__(
-        self, components: Sequence[Component], reward: AdditiveReward, moments: Sequence[Moments], **problem: Any
+        self, components: Sequence[Component], reward: Reward, moments: Sequence[Moments], **problem: Any
     ) -> None:
         self.components = components
         self.active = [j for j, part in enumerate(reward.parts) if part.coefficients.any()]

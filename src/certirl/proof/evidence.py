@@ -149,7 +149,9 @@ def _value_range(
 
 def same_family(reward: RewardLike, columns: Basis) -> TypeGuard[Reward]:
     """Whether R is an expansion in the columns' family, on their interval."""
-    return isinstance(reward, Reward) and reward.basis.resized(columns.size) == columns
+    if not isinstance(reward, Reward) or not isinstance(reward.basis, Basis) or reward.zero_at_terminal:
+        return False
+    return reward.basis.resized(columns.size) == columns
 
 
 def _plus_expansion(reward: Reward, columns: Basis, added: Array) -> tuple[Basis, Array]:
@@ -157,7 +159,7 @@ def _plus_expansion(reward: Reward, columns: Basis, added: Array) -> tuple[Basis
     total = np.zeros(max(reward.basis.size, columns.size))
     total[: reward.basis.size] += reward.coefficients
     total[: columns.size] += added
-    return reward.basis.resized(len(total)), total
+    return reward.basis.resized(len(total)), total  # type: ignore[union-attr]
 
 
 @archive.record

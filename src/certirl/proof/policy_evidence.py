@@ -20,7 +20,7 @@ from certirl.data.policy import Policy
 from certirl.data.transitions import Chunk, Piece, chunks_of
 from certirl.functions.bases import Basis
 from certirl.functions.bounded import BoundedReward
-from certirl.functions.cells import Cells, summed
+from certirl.functions.cells import Cells
 from certirl.functions.extrema import minimum
 from certirl.functions.frames import frame
 from certirl.functions.reward import RewardLike, values_of
@@ -282,7 +282,7 @@ def _of_chunk(surrogate: PolicySurrogate, chunk: Chunk) -> PolicyEvidence:
 
 def _basis(surrogate: PolicySurrogate) -> Basis | Cells | None:
     """The functions of a reward that is an expansion."""
-    return surrogate.reward.basis if isinstance(surrogate.reward, BoundedReward) else None
+    return surrogate.reward.basis if isinstance(surrogate.reward, BoundedReward) else None  # type: ignore[return-value]
 
 
 def _add(surrogate: PolicySurrogate, piece: Piece, sums: dict[str, Array]) -> None:
@@ -299,7 +299,7 @@ def _add(surrogate: PolicySurrogate, piece: Piece, sums: dict[str, Array]) -> No
     residuals, basis = [], _basis(surrogate)
     for i, c in enumerate(chosen):
         if basis is not None:
-            sums["reached"][c] += summed(basis, piece.next_states[i])
+            sums["reached"][c] += basis.summed(piece.next_states[i])
         fits = np.vstack([surrogate.mix @ surrogate.Z[c], surrogate.fits[c]])
         residuals.append(values[:, i] - fits @ x.T)
         visits = near[:, i] - surrogate.tent_fits[c] @ x.T

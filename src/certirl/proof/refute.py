@@ -20,7 +20,7 @@ from certirl.data.transitions import Piece, Transitions
 from certirl.fit.bellman import check_expert
 from certirl.fit.program import Rows, least_norm_of_sums
 from certirl.functions.bases import MOST_FUNCTIONS, Basis, as_basis
-from certirl.functions.components import Component, SideBySide, as_columns, as_components
+from certirl.functions.components import Component, SumBasis, as_columns, as_components
 from certirl.ground.domain import Array, Domain, as_domain
 from certirl.ground.doors import as_count
 from certirl.ground.progress import Report
@@ -86,7 +86,7 @@ def refute(
     problem: dict[str, Any] = {"n_actions": source.n_actions, "discount": nan, "tail": tail, "tube": tube}
     case = Case.of(expert, narrow if whole else narrow[0], components=whole, **problem)
     check_enough(source, count, max(own.size for own in narrow))
-    places: Any = SideBySide(whole) if whole else narrow[0]
+    places: Any = SumBasis(whole) if whole else narrow[0]
     training, fresh = split(source, places, count, rng, FIT_SHARE, progress, role="refute", paired=paired)
     with on(map):
         measured = _measured(case, classes, training)

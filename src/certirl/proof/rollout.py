@@ -26,7 +26,7 @@ from certirl.functions.bases import Legendre
 from certirl.functions.bounded import bounded, proved_range, trial_states, unit_of
 from certirl.functions.boxes import product
 from certirl.functions.inequalities import SELF_EVENTS, log_term, self_bounded
-from certirl.functions.reward import Reward, RewardLike, known_expert, reward_at_terminal, unpack, values_of
+from certirl.functions.reward import RewardLike, known_expert, reward_at_terminal, unpack, values_of
 from certirl.ground.domain import Array, Domain, as_domain, as_states, describe, freeze, uniform_states
 from certirl.ground.doors import as_count, as_probability
 from certirl.ground.progress import Report, check_progress, watched
@@ -341,7 +341,7 @@ def scenario(
     steps = max(int(np.ceil(np.log(CUT) / np.log(discount))), 1)
     count, ignored = _how_many(share, delta, states, samples, steps)
     domain, generator = as_domain(simulator.domain), as_generator(rng, "scenario")
-    if reward_range is None and not isinstance(function, Reward):
+    if reward_range is None and proved_range(function) is None:
         raise ValueError("a reward that is a plain function needs reward_range=(low, high)")
     known = bounded(function, domain, reward_range).normalised()
     span, middle = known.high - known.low, (known.low + known.high) / 2

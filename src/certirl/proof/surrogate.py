@@ -15,7 +15,7 @@ import numpy as np
 from certirl.data.policy import Policy
 from certirl.functions.bases import Basis
 from certirl.functions.bounded import BoundedReward
-from certirl.functions.cells import Cells, summed
+from certirl.functions.cells import Cells
 from certirl.functions.frame import Frame, Mesh, frame
 from certirl.functions.inequalities import log_term
 from certirl.functions.reward import values_of
@@ -190,7 +190,7 @@ class Evaluation:
         if self.basis is None:
             return np.zeros((len(states), 0))
         if self._gain is None:
-            return np.stack([summed(self.basis, own) for own in states])
+            return np.stack([self.basis.summed(own) for own in states])
         return self.totals_of(h.reshape(len(h), len(states), -1).sum(axis=2))
 
     def totals_of(self, sums: Array) -> Array:

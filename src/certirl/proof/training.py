@@ -54,7 +54,7 @@ def fit_surrogates(
 
     Args:
         case: what is to be proved.
-        reward: a function of states, a `Reward`, a `BoundedReward`, or an `AdditiveReward` of several components.
+        reward: a function of states, a `BoundedReward`, or a `Reward`, with one part for each component.
         training: data that the evidence will not use.
         moments: sums over training data of the reward's functions at next states and the columns, one for each
             component, where they are known; else ``training`` is walked through for them.

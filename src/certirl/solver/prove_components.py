@@ -21,7 +21,7 @@ from certirl.data.trials import can_pair
 from certirl.fit.bellman import Bellman, bellman
 from certirl.fit.estimate import Operators, estimate
 from certirl.fit.recover import Recovery, recover
-from certirl.functions.components import Component, SideBySide
+from certirl.functions.components import Component, SumBasis
 from certirl.ground.progress import Watch
 from certirl.proof.certify_components import FALL, AdditiveCertificate, Case, certify_sum, gather_all
 from certirl.proof.tail import TailLike
@@ -123,7 +123,7 @@ def prove_sum(
     """Draw, recover, certify; more data until the certificate holds or ``max_samples`` per action are used up."""
     check_budget(max_samples, max(columns), least_budget(max(columns)))
     generator = as_generator(rng)
-    places: Any = SideBySide(tuple(components))
+    places: Any = SumBasis(tuple(components))
     paired = can_pair(simulator, places, generator, asked=paired)
     training, fresh = (Pool(simulator, places, stream, paired) for stream in generator.spawn(2))
     problem = {"discount": discount, "expert": expert}

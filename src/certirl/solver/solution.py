@@ -22,11 +22,11 @@ from certirl.fit.recover import Recovery, findings_of
 from certirl.fit.termination import Choices
 from certirl.fit.witness import Witness, place_of
 from certirl.functions.bases import Basis
-from certirl.functions.cells import Cells, expanded
-from certirl.functions.components import AdditiveReward, Component
+from certirl.functions.cells import Cells
+from certirl.functions.components import Component
 from certirl.functions.extrema import TIE, minimum, ranked
 from certirl.functions.inequalities import binomial_interval
-from certirl.functions.reward import Reward, StateFunction
+from certirl.functions.reward import Reward
 from certirl.ground import archive
 from certirl.ground.archive import UNSAVED, Shape
 from certirl.ground.domain import Array, Domain, as_actions, as_n_actions, as_states, describe, freeze
@@ -340,8 +340,8 @@ class Solution:
     """
 
     findings: tuple[Finding, ...]
-    reward: Reward | StateFunction | AdditiveReward | None
-    value: Reward | StateFunction | AdditiveReward | None
+    reward: Reward | None
+    value: Reward | None
     components: tuple[Estimate, ...]
     discount: float
     n_actions: int
@@ -423,7 +423,7 @@ class Solution:
         rows, total = as_states(states, self.domain), np.zeros((self.n_actions, 1))
         for own in self.components:
             near = rows[:, list(own.coordinates)]
-            total = total + np.stack([expanded(own.columns, near, curve) for curve in own.action_values])
+            total = total + np.stack([own.columns.combined(near, curve) for curve in own.action_values])
         return total
 
     def greedy(self, states: ArrayLike) -> NDArray[np.intp]:
@@ -479,7 +479,7 @@ class Solution:
         """The same with the rule which states are terminal: a file keeps boxes at most."""
         rule = terminal if isinstance(terminal, TerminalBoxes) else as_terminal(terminal)
         reward, value = (
-            replace(function, ended=rule) if isinstance(function, StateFunction) else function
+            replace(function, ended=rule) if self._by_value and function is not None else function
             for function in (self.reward, self.value)
         )
         return replace(self, reward=reward, value=value)
@@ -502,7 +502,7 @@ class Solution:
         _check_read(self)
         read = replace(self, file=file, verified=False)
         boxes = self.stats.terminal
-        if isinstance(self.reward, StateFunction) and self.reward.forgotten and boxes is not None and boxes.reliable:
+        if self.reward is not None and self.reward.forgotten and boxes is not None and boxes.reliable:
             return read.with_terminal(boxes)
         return read
 
@@ -550,7 +550,7 @@ class Solution:
         if not self._by_value:
             return str(self.reward)
         which = "none will do; the nearest: " if self.status == "infeasible" else ""
-        return f"{which}{self.reward}; {self.stats.lines()['residual']}"
+        return f"{which}{self.reward.basis} on {describe(self.domain)}; {self.stats.lines()['residual']}"
 
     def _middle(self) -> list[tuple[str, str]]:
         """The margin, and what is special about a sum or about an expert who depends on the state."""
@@ -644,7 +644,7 @@ class Solution:
     def _replaced(self) -> str:
         """What a file lost of the rule which states are terminal."""
         boxes = self.stats.terminal
-        if not isinstance(self.reward, StateFunction) or self.file is None or boxes is None:
+        if not self._by_value or self.reward is None or self.file is None or boxes is None:
             return ""
         if self.reward.forgotten:
             return "read from a file, which keeps no rule; with_terminal(simulator.terminal) gives it back"
@@ -686,11 +686,9 @@ def build(
     several = any(len(component.coordinates) > 1 for component in named)
     findings = findings_of(recovery, certificate, refutation, asked=drawn is not None, several=several)
     reward = recovery.reward
-    rewards = reward.parts if isinstance(reward, AdditiveReward) else () if reward is None else (reward,)
-    values = tuple(Reward(own.basis, w) for own, w in zip(criteria, recovery.values, strict=False))
-    value: Reward | AdditiveReward | None = values[0] if values else None
-    if isinstance(reward, AdditiveReward):
-        value = AdditiveReward(reward.names, reward.coordinates, values)
+    rewards = () if reward is None else reward.parts
+    values = [Reward(own.basis, w) for own, w in zip(criteria, recovery.values, strict=False)]
+    value = Reward.sum(values, *zip(*((c.coordinates, c.name) for c in named), strict=True)) if values else None
     rows, lists = len(recovery.states), slice(None) if len(named) == 1 else slice(0)  # rows of components are no states
     compared = Compared(
         recovery.states[lists],
@@ -807,11 +805,9 @@ def _check_reward(found: Solution) -> None:
         function = getattr(found, name)
         if function is not None and function.domain != found.domain:
             raise ValueError(f"{name} must be a function on {describe(found.domain)}")
-        if isinstance(function, AdditiveReward):
-            parts = zip(function.names, function.coordinates, function.parts, strict=True)
-            if [(own.name, own.coordinates, own.basis) for own in found.components] != [
-                (named, group, part.basis) for named, group, part in parts
-            ]:
+        if function is not None and len(found.components) > 1:
+            parts = [Component(own.name, own.coordinates, own.basis) for own in found.components]
+            if tuple(parts) != function.components:
                 raise ValueError(f"the components must be those of the {name}")
         elif function is not None and (name == "value" or not found._by_value) and function.basis != found.basis:
             raise ValueError(f"{name} must be a function in {found.basis}")

@@ -19,7 +19,7 @@ from certirl.fit.choose import FOLDS, MOST_COLUMNS, MOST_COLUMNS_ON_A_BOX, as_as
 from certirl.fit.estimate import Operators, estimate
 from certirl.fit.recover import OBJECTIVES, Recovery, recover
 from certirl.functions.bases import Basis
-from certirl.functions.components import Component, SideBySide, as_columns, as_components, as_groups
+from certirl.functions.components import Component, SumBasis, as_columns, as_components, as_groups
 from certirl.ground.domain import as_domain
 from certirl.ground.progress import Report, announcer, watched_stream
 from certirl.ground.status import Reason
@@ -202,7 +202,7 @@ class _Walk:
     def _draws(self, samples: int, rng: np.random.Generator) -> Any:
         if isinstance(self.source, Transitions):
             return None
-        places: Any = SideBySide(self.components)
+        places: Any = SumBasis(self.components)
         paired = can_pair(self.source, places, rng, asked=self.paired)
         return draw(self.source, places, samples, rng, design=True, paired=paired)
 

@@ -58,7 +58,7 @@ from certirl.fit.value_program import (
 )
 from certirl.functions.bases import Basis, as_basis
 from certirl.functions.cells import MOST_COORDINATES, Cells
-from certirl.functions.reward import StateFunction
+from certirl.functions.reward import Reward
 from certirl.ground.domain import Array, Domain, as_domain
 from certirl.ground.doors import as_flag
 from certirl.ground.progress import Report, announcer
@@ -235,8 +235,8 @@ def _without_standing(log: Transitions) -> Transitions:
 def _concluded(world: World, seen: Seen, rows: Comparisons, fit: ValueFit, lifted: LiftedFit | None) -> Solution:
     """What the data alone say of the answer."""
     effects, n = seen.effects, len(seen.effects)
-    reward = StateFunction(fit.reward_basis, _sober(world, seen, fit), world.ended)
-    value = StateFunction(effects.basis, fit.value, world.ended)
+    reward = Reward(fit.reward_basis, _sober(world, seen, fit), world.ended)
+    value = Reward(effects.basis, fit.value, world.ended)
     columns, ahead, model_error = action_values(world, seen, fit, lifted)
     advantages = rows.gains @ fit.value
     worse, short = np.zeros(n, dtype=bool), np.zeros(n)
@@ -315,7 +315,7 @@ def try_out(
 ) -> Solution:
     """Try a reward on fresh states of a simulator and by planning on R alone; status and reason say how that went."""
     noiseless, value = solution.stats.noiseless, solution.value
-    assert isinstance(value, StateFunction)
+    assert value is not None
     states = live_states(simulator, FRESH, rng)
     draws = 1 if noiseless else DRAWS
     ahead = np.zeros((simulator.n_actions, len(states)))
