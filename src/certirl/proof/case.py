@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from certirl.data.design import Near
+from certirl.data.design import Even, Near, even
 from certirl.data.expert_grid import ExpertGrid, compared, expert_grid
 from certirl.data.policy import Policy, as_policy
 from certirl.functions.bases import Basis
@@ -111,10 +111,10 @@ class Case:
         return cls(policy, grid.used, parts, discount, tail, grid, half_width, notes)
 
     @property
-    def design(self) -> bool | Near:
+    def design(self) -> Even | Near:
         """Where to draw states: more beside the switches, where margins are thin."""
         if self.grid is None or not len(self.grid.switches):
-            return True
+            return even([part.columns for part in self.parts], [part.coordinates for part in self.parts])
         columns = self.parts[0].columns
         return Near(columns, self.grid.switches, np.full(columns.dimension, BESIDE * self.tube), SHARE)
 
