@@ -689,15 +689,13 @@ def judge_refutation(seed: int) -> dict[str, Any]:
         return replace(ground, value=value), w
 
     def concluded(found: Any, best: float) -> dict[str, Any]:
-        parts = found.parts if hasattr(found, "parts") else (found,)
-        ratio = min(part.kappa / part.error for part in parts)
         return {
             "holds": bool(found.holds),
             "wrong": True,
             "false": bool(found.holds),
             "above": bool(found.ceiling < best * (1 - 1e-9)),
             "bounded": True,
-            "ratio": float(ratio),
+            "ratio": float(found.estimated / (found.estimated - found.margin)),
             "truth": best,
             "margin": float(found.ceiling),
         }
@@ -713,9 +711,8 @@ def judge_refutation(seed: int) -> dict[str, Any]:
         best = sum(own[2] for own in made).min() / sum(np.abs(own[1]).sum() for own in made)
 
         def work_on_sum() -> dict[str, Any]:
-            found = certirl.refute_sum(
-                together, together.groups, expert=0, basis=certirl.Legendre(size), columns=columns.size, **told
-            )
+            functions = {"basis": certirl.Legendre(size), "columns": columns.size}
+            found = certirl.refute(together, components=together.groups, expert=0, **functions, **told)
             return concluded(found, float(best))
 
         return attempted("refutations, sums", record, work_on_sum)
@@ -739,8 +736,11 @@ def judge_refutation(seed: int) -> dict[str, Any]:
                 tube=tube,
                 **told,
             )
-            ahead = features_of(mixture, found.plan.states) @ np.einsum("akj,j->ak", mixture.weights, ground.value).T
-            taken = chosen(found.plan.states).argmax(axis=1)
+            ahead = (
+                features_of(mixture, found.grounds[0].cover.states)
+                @ np.einsum("akj,j->ak", mixture.weights, ground.value).T
+            )
+            taken = chosen(found.grounds[0].cover.states).argmax(axis=1)
             gaps = ahead[np.arange(len(ahead)), taken][:, None] - ahead
             gaps[np.arange(len(ahead)), taken] = np.inf
             return concluded(found, max(float(gaps.min()), 0.0) / np.abs(w).sum())

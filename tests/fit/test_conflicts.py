@@ -87,8 +87,8 @@ def test_experts_who_can_be_explained_are_never_refuted(k, tube, count, monkeypa
         settings = {"basis": Legendre(k), "columns": columns, "tail": tail, "delta": 0.5, "tube": tube}
         samples = (100, 400, 1600)[seed // 3 % 3]
         found = refute(problem, expert=expert, samples=max(samples, 12 * columns), rng=seed, **settings)
-        assert not found.holds and found.kappa <= found.error
-        estimated += found.kappa > 0
+        assert not found.holds and found.margin <= 0
+        estimated += found.estimated > 0
         assert found.ceiling >= best_margin(true_rows(problem, k, expert, tube, found.grounds[0].cover.states)) - 1e-9
     assert switched > count * (20 if k > 2 else 3) // 27
     assert estimated > 0 or k > 3 or count < 27  # estimates alone would have refuted now and then
@@ -203,7 +203,7 @@ def test_a_function_that_never_switches_is_an_action():
     asked = {"basis": Legendre(3), "columns": 13, "tail": ROOM.dynamics.tail, "samples": 4_000, "rng": 0}
     action = refute(ROOM.dynamics, expert=1, **asked)
     function = refute(ROOM.dynamics, expert=lambda states: np.ones(len(states), dtype=int), **asked)
-    assert action.holds and function.holds and function.kappa == pytest.approx(action.kappa, rel=1e-6)
+    assert action.holds and function.holds and function.estimated == pytest.approx(action.estimated, rel=1e-6)
     assert str(function).splitlines()[0].endswith("makes action 1 strictly optimal")
 
 

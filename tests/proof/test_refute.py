@@ -1,5 +1,7 @@
 """Certified infeasibility: never false, often true, and honest in between."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import linprog
@@ -68,7 +70,7 @@ def test_solvable_problems_are_never_refuted(k, share, count, monkeypatch):
     for seed in range(count):
         problem, samples = problems[seed % len(problems)], (100, 400, 1600)[seed % 3]
         found = refute(problem, expert=0, basis=Legendre(k), columns=3, delta=0.5, tail=0, samples=samples, rng=seed)
-        assert not found.holds and found.kappa <= found.error
+        assert not found.holds and found.margin <= 0
         assert found.ceiling >= best[seed % len(problems)]
 
 
@@ -81,7 +83,7 @@ def test_a_heater_that_heats_a_little_more_is_never_refuted(monkeypatch, count):
         data = certirl.sample(room, basis=Legendre(7), samples=400, rng=seed, design=True)
         found = refute(data, expert=0, basis=Legendre(2), columns=7, tail=room.tail, delta=0.5)
         assert not found.holds
-        estimated += found.kappa > 0
+        estimated += found.estimated > 0
     assert estimated > 0  # the estimates alone would have refuted now and then: the errors are what prevents it
 
 
@@ -136,15 +138,19 @@ def test_the_first_cones_are_the_same_on_every_machine():
 def test_the_thermostat_that_stays_off_is_refuted(k, columns, samples):
     for seed in range(3):
         found = refute(ROOM, expert=1, basis=Legendre(k), columns=columns, tail=ROOM.tail, samples=samples, rng=seed)
-        assert found.holds and found.kappa > found.error > 0 and found.ceiling == 0
+        assert found.holds and found.estimated > found.margin > 0 and found.ceiling == 0
         assert found.samples == samples - int(0.2 * samples) and found.samples_needed <= found.samples
-        assert sum(found.losses.values()) == pytest.approx(found.error)
+        assert sum(found.losses.values()) == pytest.approx(found.estimated - found.margin)
     lines = str(found).splitlines()
     assert lines[0] == (
         f"Certified infeasible with probability 0.95: no reward whose value lies in Legendre({k}) "
         "makes action 1 strictly optimal"
     )
-    assert len(lines) == 6 and all("assumed" in line for line in lines[4:]) and "conflict: action 1" in lines[3]
+    assert (
+        len(lines) == 6
+        and all("assumed" in line for line in lines[4:])
+        and "conflict: the advantages of action 1 over" in lines[3]
+    )
 
 
 def test_logged_transitions_are_as_good_paired_and_enough_unpaired():
@@ -170,7 +176,7 @@ def test_a_conflict_that_noise_could_hide_stays_undetermined_with_a_shrinking_ce
     assert best_margin(problem, 4) == pytest.approx(0, abs=1e-9)
     for samples in (1_000, 16_000, 64_000):
         found = refute(problem, expert=0, basis=Legendre(4), columns=3, tail=0, samples=samples, rng=1)
-        assert not found.holds and found.kappa < found.error
+        assert not found.holds and found.margin < 0
         assert str(found).startswith(
             "Undetermined: with probability 0.95 no reward whose value lies in Legendre(4) has"
         )
@@ -194,7 +200,7 @@ def test_the_ceiling_is_above_the_best_margin_and_not_far(seed):
 def test_nothing_is_certified_without_a_tail():
     settings = {"expert": 1, "basis": Legendre(4), "columns": 12, "samples": 4_000, "rng": 0}
     found = refute(ROOM, **settings)
-    assert found.kappa > found.error and found.tail is None and not found.holds
+    assert found.margin > 0 and found.tail is None and not found.holds
     assert (
         str(found).startswith("Not certified")
         and "NOT DECLARED" in str(found)
@@ -215,7 +221,7 @@ def test_more_data_is_asked_for_where_it_would_help():
 def test_the_same_seed_gives_the_same_answer():
     settings = {"expert": 1, "basis": Legendre(3), "columns": 9, "tail": 0.01, "samples": 2_000}
     first, second, other = (refute(ROOM, **settings, rng=seed) for seed in (3, 3, 4))
-    assert first.kappa == second.kappa != other.kappa
+    assert first.estimated == second.estimated != other.estimated
     with pytest.raises(ValueError):
         first.witness.weights[0] = 1.0
 
@@ -245,3 +251,50 @@ def test_bad_types_get_a_sentence():
         refute(ROOM, expert=0, basis=Legendre(4))
     with pytest.raises(TypeError, match="basis must be a basis such as"):
         refute(ROOM, expert=0, basis=4, rng=0)
+
+
+# Files
+
+
+@pytest.fixture(scope="module")
+def refuted():
+    return refute(ROOM, expert=1, basis=Legendre(3), columns=12, tail=ROOM.tail, samples=2_000, rng=0)
+
+
+def test_a_saved_refutation_is_derived_from_its_sums_again(refuted, tmp_path):
+    back = certirl.load(refuted.save(tmp_path / "none"))
+    assert back.holds and back.margin == pytest.approx(refuted.margin, rel=1e-9) and not back.verified
+    assert str(back).splitlines()[1:] == str(refuted).splitlines()[1:]
+    assert str(back).startswith("Claims to be certified infeasible with probability 0.95 (not verified:")
+    np.testing.assert_array_equal(back.witness.states, refuted.witness.states)
+
+
+def changed(refutation, **fields):
+    """The refutation with other fields of its cover, or of its sums."""
+    ground = refutation.grounds[0]
+    part = "cover" if hasattr(ground.cover, next(iter(fields))) else "sums"
+    return replace(refutation, grounds=(replace(ground, **{part: replace(getattr(ground, part), **fields)}),))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda r: replace(r, margin=r.margin + 0.01), "claims the margin"),
+        (lambda r: replace(r, delta=0.01), "parts of delta"),
+        (lambda r: replace(r, spending={"cones": 0.02, "ceiling": 0.03}), "claims the"),
+        (lambda r: changed(r, shares=2 * r.grounds[0].cover.shares), "add up to more than 1"),
+        (lambda r: changed(r, slopes=r.grounds[0].cover.slopes + 1), "a slope between 0 and 1"),
+        (lambda r: changed(r, mixtures=-r.grounds[0].cover.mixtures), "non-negative and add up to 1"),
+        (lambda r: changed(r, corners=np.ones((2, 2))), "2 independent corners"),
+        (lambda r: changed(r, splits=r.grounds[0].cover.splits[:-1]), "independent corners and"),
+        (lambda r: changed(r, splits=0 * r.grounds[0].cover.splits), "must name a cone and two of its directions"),
+        (lambda r: changed(r, states=r.grounds[0].cover.states + 100), "outside the domain"),
+        (lambda r: changed(r, actions=r.grounds[0].cover.actions + 5), "not among the 3 actions"),
+        (lambda r: changed(r, counts=r.grounds[0].sums.counts // 1000), "cannot tell the columns apart"),
+        (lambda r: changed(r, residuals=1.01 * r.grounds[0].sums.residuals), "claims the"),
+        (lambda r: changed(r, moments=r.grounds[0].sums.moments[:5]), "moments must have the shape"),
+    ],
+)
+def test_files_that_were_changed_are_refused(refuted, tmp_path, change, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        certirl.load(change(refuted).save(tmp_path / "changed"))

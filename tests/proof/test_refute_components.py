@@ -102,7 +102,7 @@ def test_sums_that_are_barely_solvable_are_never_refuted(count):
         asked = {"expert": 0, "basis": BASIS, "columns": 3, "tail": 0, "delta": 0.5, "samples": n, "rng": seed}
         found = refute(problem, components=problem.components, paired=bool(seed % 4), **asked)
         assert not found.holds and found.ceiling >= truth > -1e-9
-        worst = max(worst, found.kappa / found.error)
+        worst = max(worst, found.estimated / (found.estimated - found.margin))
     assert worst < 1
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from certirl.fit import program
 from certirl.fit.bellman import Bellman
-from certirl.fit.witness import Witness
+from certirl.fit.witness import USED, Witness, whole_rows
 from certirl.functions.boxes import mesh
 from certirl.functions.components import Component
 from certirl.functions.extrema import first_of_least, local_minima, minimum
@@ -22,7 +22,6 @@ from certirl.ground.status import Claim, Finding, Reason
 
 OBJECTIVES = ("least-variance", "l1", "max-margin")
 MOST_POINTS = 1_000_000  # of a cover
-USED = 1e-9  # weight from which a row belongs to a witness
 NEGLIGIBLE = 1e-9  # share of the largest margins below which a component gets no reward
 SAME_DIGITS = 1e-12  # of the operators: a smaller difference of two actions is rounding
 
@@ -333,7 +332,11 @@ class _Task:
         residual = float(np.linalg.norm(rows.combined(weights))) / longest
         states, actions, shares = listed["states"], listed["actions"], weights
         if self.components is not None:
-            states, actions, shares = self._whole_rows(weights)
+            parts = []
+            for j, component in enumerate(self.components):
+                of, coordinates = rows.component == j, list(component.coordinates)
+                parts.append((coordinates, states[of][:, coordinates], actions[of], weights[of]))
+            states, actions, shares = whole_rows(parts)
         used, functions = shares > USED, sorted({str(criterion.basis) for criterion in self.criteria})
         witness = Witness(
             states=states[used],
@@ -352,35 +355,6 @@ class _Task:
             slack=answer.slack,
             witness=witness,
         )
-
-    def _whole_rows(self, weights: Array) -> tuple[Array, NDArray[np.intp], Array]:
-        """Rows of whole states ``[m, d]``, their actions ``[m]`` and weights ``[m]``, from those of the components.
-
-        For every action the weights add up to the same number in each component, so that they are the marginals of
-        weights of whole states: take the states of each component in order, every one as long as its weight lasts.
-        """
-        assert self.components is not None
-        rows, states = self.solver.rows, [state for _, _, states in self._order for state in states]
-        whole, actions, shares = list[Array](), list[int](), list[float]()
-        for index, action in enumerate(self.alternatives):
-            chosen = [
-                sorted(np.flatnonzero(of & (weights > USED)), key=lambda r: tuple(states[r]))
-                for of in ((rows.component == j) & (rows.alternative == index) for j in range(len(self.components)))
-            ]
-            if not all(chosen):
-                continue
-            ends = [np.cumsum(weights[own]) / weights[own].sum() for own in chosen]
-            cuts = np.unique(np.concatenate(ends).round(12))
-            share = float(weights[(rows.component == 0) & (rows.alternative == index)].sum())
-            for low, high in zip(np.append(0.0, cuts[:-1]), cuts, strict=True):
-                state = np.zeros(sum(len(component.coordinates) for component in self.components))
-                for component, own, end in zip(self.components, chosen, ends, strict=True):
-                    at = min(int(np.searchsorted(end, (low + high) / 2)), len(own) - 1)
-                    state[list(component.coordinates)] = states[own[at]]
-                whole.append(state)
-                actions.append(action)
-                shares.append(share * (high - low))
-        return np.array(whole), np.array(actions, dtype=np.intp), np.array(shares)
 
     def finished(
         self, answer: program.Answer, rounds: int, *, soft: bool, cover: float | None, tolerance: float

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, freeze
 
 EXACT = 1e-8  # a residual below this is zero but for rounding
+USED = 1e-9  # of all weights: rows with less are left out
 SHOWN = 4  # rows, and coordinates of a state, that are printed
 
 
@@ -67,6 +69,41 @@ class Witness:
         exact = "" if self.residual < EXACT else f" to {self.residual:.2g}"
         class_of = f"whatever V in {self.functions}"
         return f"the advantages of action {', '.join(rows)}{more} cancel{exact} (weights in brackets), {class_of}"
+
+
+def whole_rows(
+    parts: Sequence[tuple[Sequence[int] | None, Array, NDArray[np.intp], Array]],
+) -> tuple[Array, NDArray[np.intp], Array]:
+    """Rows of whole states ``[m, d]``, their actions ``[m]`` and weights ``[m]``, from those of the components.
+
+    For every action the weights add up to the same number in each component, so that they are the marginals of weights
+    of whole states: take the states of each component in order, every one as long as its weight lasts.
+
+    Args:
+        parts: coordinates, states, actions and weights of the rows of each component; one component is returned as is.
+    """
+    if len(parts) == 1:
+        return parts[0][1:]
+    whole, alternatives, shares = list[Array](), list[int](), list[float]()
+    for action in np.unique(parts[0][2]):
+        chosen = []
+        for _, states, actions, weights in parts:
+            rows = np.flatnonzero((actions == action) & (weights > USED))
+            chosen.append(rows[np.lexsort(states[rows].T[::-1])])
+        if not all(map(len, chosen)):
+            continue
+        sums = [weights[rows] for (_, _, _, weights), rows in zip(parts, chosen, strict=True)]
+        ends = [np.cumsum(own) / own.sum() for own in sums]
+        cuts = np.unique(np.concatenate(ends).round(12))
+        for low, high in zip(np.append(0.0, cuts[:-1]), cuts, strict=True):
+            state = np.zeros(sum(states.shape[1] for _, states, _, _ in parts))
+            for (coordinates, states, _, _), rows, end in zip(parts, chosen, ends, strict=True):
+                at = min(int(np.searchsorted(end, (low + high) / 2)), len(rows) - 1)
+                state[list(coordinates or ())] = states[rows[at]]
+            whole.append(state)
+            alternatives.append(int(action))
+            shares.append(float(sums[0].sum()) * (high - low))
+    return np.array(whole), np.array(alternatives, dtype=np.intp), np.array(shares)
 
 
 def place_of(state: Array) -> str:

@@ -55,6 +55,19 @@ class ResidualSums:
         return ResidualSums(**{name: getattr(self, name) + getattr(other, name) for name in names}, paired=self.paired)
 
 
+def check_sums(cover: Cover, sums: ResidualSums) -> None:
+    """Refuse sums of other functions than those of a cover, and states that cannot tell the columns apart."""
+    (A, p, k), wide = cover.fits.shape, frame(cover.columns).wide
+    pairs = len(pairs_of(A, p, sums.paired)[0])
+    shapes = {"counts": (A,), "gram": (A, *wide), "residuals": (A, p, k), "moments": (pairs, *wide)}
+    for name, shape in shapes.items():
+        if getattr(sums, name).shape != shape:
+            raise ValueError(f"{name} must have the shape {list(shape)}, got {list(getattr(sums, name).shape)}")
+    gram = frame(cover.columns).lifted(sums.gram)
+    if (sums.counts <= k).any() or not (np.linalg.cond(gram) <= MAX_CONDITION).all():
+        raise ValueError("the fresh states cannot tell the columns apart: use more data or fewer columns")
+
+
 def pairs_of(n_actions: int, functions: int, paired: bool) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """The pairs I ≤ J of rows (c, i) of E ``[A·p]`` whose products are summed; of one action only unless paired."""
     first, second = np.triu_indices(n_actions * functions)
@@ -66,9 +79,7 @@ def gather(covers: Sequence[Cover], stream: Iterable[Piece]) -> tuple[ResidualSu
     """Walk through data once for the covers of all components; memory does not grow with the length of the stream."""
     total = fold(partial(_of_chunk, tuple(covers)), chunks_of(stream), _added)
     for cover, sums in zip(covers, total, strict=True):
-        gram = frame(cover.columns).lifted(sums.gram)
-        if (sums.counts <= cover.columns.size).any() or (np.linalg.cond(gram) > MAX_CONDITION).any():
-            raise ValueError("the fresh states cannot tell the columns apart: use more data or fewer columns")
+        check_sums(cover, sums)
     return total
 
 

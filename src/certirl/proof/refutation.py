@@ -6,31 +6,33 @@ Every bound follows from what was fixed beforehand (`value_cones.Cover`) and the
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from certirl.data.transitions import counted
-from certirl.fit.witness import Witness
+from certirl.fit.witness import Witness, whole_rows
 from certirl.functions.frame import frame
-from certirl.functions.inequalities import sloped
+from certirl.functions.inequalities import best_slope, sloped
 from certirl.ground import archive
+from certirl.ground.archive import UNSAVED
 from certirl.ground.domain import Array
+from certirl.ground.doors import as_number, as_probability
+from certirl.ground.status import UNCHECKED, Claim, chance, unverified
 from certirl.proof.bounds import sum_error, summation_error
-from certirl.proof.case import Case
-from certirl.proof.certificate import independence, least_enough
-from certirl.proof.certify_components import SEPARATE
-from certirl.proof.function_residuals import ResidualSums, pairs_of
-from certirl.proof.tail import tail_in_words
-from certirl.proof.value_cones import Cover
+from certirl.proof.certificate import least_enough
+from certirl.proof.function_residuals import ResidualSums, check_sums, pairs_of
+from certirl.proof.value_cones import Cover, check_cover
 
 CEILING = 0.1  # of δ, for the bound on the margin of any value function; the rest is for the cones
 _LEAST = 1e-3  # of what the cones get, shared evenly: a forecast that a number is clear may be wrong
 _SAFE = 0.75  # error/κ that a forecast must fall below: estimates on other data are not the same
-_STEEPEST = 0.95  # the largest slope: a forecast second moment may be too small
+_LOSSES = ("estimation", "truncation tail", "floating point")
 
 
 @archive.record
@@ -48,32 +50,41 @@ class RefutationGround:
     sums: ResidualSums
     tail: float | None
 
+    def as_read(self, file: str) -> RefutationGround:
+        """Refuse cones that do not cover all directions, shares and slopes that are none, sums of other functions."""
+        check_cover(self.cover)
+        check_sums(self.cover, self.sums)
+        if self.tail is not None and self.tail != inf:
+            as_number(self.tail, "tail", least=0)
+        return self
+
 
 @archive.record
 @dataclass(frozen=True, eq=False)
-class Refutation:
-    """With probability at least 1 − δ, min over states and actions of D_a(s) ≤ ceiling·‖w‖₁ for every V = w·ψ.
+class Refutation(Claim):
+    """With probability at least 1 − δ, min over states and actions of D_a(s) ≤ −margin·‖w‖ for every V = w·ψ.
 
-    The class is {R = V − γP_πV : V = Σ w_iψ_i}, or sums of such over components, for every discount γ at once; ‖w‖₁
-    leaves out constants. Where it holds, the expert is not even weakly optimal unless the reward is constant. Of an
-    expert that switches this is said for states farther than ``tube`` from its switches, and so is the ceiling.
+    The class is {R = V − γP_πV : V = Σ w_iψ_i}, or sums of such over components, for every discount γ at once. With a
+    positive margin the expert is not even weakly optimal unless V is constant. Of an expert that switches all is said
+    for states farther than ``tube`` from its switches. Numbers are per unit of ‖w‖₁, constants left out, and the margin
+    is that of the direction of w that is least clear.
 
     Attributes:
-        kappa: how far below zero the estimate is in the least clear direction, per unit of ‖w‖₁.
-        error: the bound on the error of that estimate; refuted if kappa is above it, there and so everywhere.
-        losses: the parts of the error, by name.
-        ceiling: no V of the class has a margin above this times ‖w‖₁; 0 if all directions are refuted.
+        margin: ``estimated`` minus the losses; the class is refuted if it is positive.
+        estimated: how far below zero a weighted mean of advantages is, by the fresh data.
+        losses: what is subtracted, by name.
+        ceiling: no V of the class has a margin D_a(s) above this; 0 if the class is refuted.
         delta: the probability of a false statement, all together.
         spending: how δ was split, by name.
         assumptions: what must be true besides, in words.
-        witness: states and actions whose comparisons nearly cancel out; of the component that is least clear.
+        witness: states and actions whose comparisons nearly cancel out.
         tube: the half-width around the switches within which nothing is compared; 0 without switches.
         samples_needed: an estimate of the fresh transitions per action that would refute; None if perhaps no number.
         grounds: one for each component; all numbers above follow from them.
     """
 
-    kappa: float
-    error: float
+    margin: float
+    estimated: float
     losses: dict[str, float]
     ceiling: float
     delta: float
@@ -83,19 +94,21 @@ class Refutation:
     tube: float
     samples_needed: int | None
     grounds: tuple[RefutationGround, ...]
+    file: str | None = field(default=None, metadata=UNSAVED)
+    verified: bool = field(default=True, metadata=UNSAVED)
 
     @property
     def refuted(self) -> bool:
         """Every direction is, by the estimates and their errors; it is proved if the tail was declared."""
-        return self.kappa > self.error
+        return self.margin > 0
 
     @property
-    def holds(self) -> bool:
+    def holds(self) -> bool:  # type: ignore[override]
         """Every direction is refuted and the tail was declared: no reward of the class makes the expert optimal."""
         return self.refuted and self.tail is not None
 
     @property
-    def tail(self) -> float | None:
+    def tail(self) -> float | None:  # type: ignore[override]
         """τ, the largest of all components; None if none was declared."""
         tails = [ground.tail for ground in self.grounds]
         return None if None in tails else max(tail for tail in tails if tail is not None)
@@ -106,11 +119,6 @@ class Refutation:
         return int(self.grounds[0].sums.counts.min())
 
     @property
-    def estimated(self) -> float:
-        """The margin in the least clear direction, per unit of ‖w‖₁."""
-        return -self.kappa
-
-    @property
     def word(self) -> str:
         """One of "certified infeasible", "infeasible" (no tail was declared) and "undetermined"."""
         return "certified infeasible" if self.holds else "infeasible" if self.refuted else "undetermined"
@@ -118,40 +126,64 @@ class Refutation:
     @property
     def claim(self) -> str:
         """What is refuted, in words: "no reward whose value lies in … makes … strictly optimal …"."""
-        used = self.grounds[0].cover.probabilities.argmax(axis=1)
-        sure = bool((self.grounds[0].cover.probabilities[:, used[0]] == 1).all())
-        expert = f"action {used[0]}" if sure else "the expert"
+        chances = self.grounds[0].cover.probabilities
+        taken = int(chances[0].argmax())
+        expert = f"action {taken}" if (chances[:, taken] == 1).all() else "the expert"
         return f"{self._rewards} makes {expert} strictly optimal{self._where}"
 
     @property
     def _rewards(self) -> str:
-        classes = ", ".join(sorted({str(ground.cover.functions) for ground in self.grounds}))
         if len(self.grounds) == 1:
-            return f"no reward whose value lies in {classes}"
-        return f"no sum of rewards whose values lie in {classes} of each component"
+            return f"no reward whose value lies in {_classes(self.grounds)}"
+        return f"no sum of rewards whose values lie in {_classes(self.grounds)} of each component"
 
     @property
     def _where(self) -> str:
         return f" farther than {self.tube:.3g} from its switches" if self.tube else ""
 
-    def __str__(self) -> str:
-        chance = f"with probability {1 - self.delta:g}" + ("" if self.tail is not None else " (if the tail is zero)")
+    @property
+    def statement(self) -> str:
+        """The headline, without what a file's claim must add."""
+        sure = f"with probability {chance(self.delta)}" + ("" if self.tail is not None else " (if the tail is zero)")
         if self.refuted:
-            first = f"{'Certified' if self.holds else 'Not certified, but'} infeasible {chance}: {self.claim}"
-            more = f", in {sum(ground.cover.cones for ground in self.grounds)} cones of values"
-        else:
-            bound = f"has a margin above {self.ceiling:.3g} per unit of ‖w‖₁{self._where}"
-            first = f"Undetermined: {chance} {self._rewards} {bound}"
+            return f"{'Certified' if self.holds else 'Not certified, but'} infeasible {sure}: {self.claim}"
+        bound = f"has a margin above {self.ceiling:.3g} per unit of ‖w‖₁{self._where}"
+        return f"Undetermined: {sure} {self._rewards} {bound}"
+
+    def __str__(self) -> str:
+        headline = self.statement if self.verified else unverified(self.statement, self.file, UNCHECKED)
+        more = f", in {sum(ground.cover.cones for ground in self.grounds)} cones of values"
+        if not self.refuted:
             needed = "perhaps no number" if self.samples_needed is None else f"about {self.samples_needed:,}"
             more = f"; {needed} would show that none has any"
-        parts = ", ".join(f"{name} {value:.2g}" for name, value in self.losses.items() if value >= 1e-3 * self.error)
         lines = [
-            first,
-            f"  in the least clear direction the margin is {-self.kappa:.3g}, ± {self.error:.3g}: {parts}",
+            headline,
+            f"  in the least clear direction, per unit of ‖w‖₁: {self.account()}",
             f"  from {counted(self.grounds[0].sums.counts)} fresh transitions per action{more}",
             *([f"  conflict: {self.witness}"] if self.refuted else []),
         ]
         return "\n".join([*lines, *(f"  assumed: {assumption}" for assumption in self.assumptions)])
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write it to an npz file (suffix added if missing); `certirl.load` reads it back."""
+        return archive.save(self, path)
+
+    def as_read(self, file: str) -> Refutation:
+        """What a file claims: derived from the sums again, and refused if the file tells other numbers."""
+        delta = as_probability(self.delta, "delta")
+        if not self.grounds or abs(sum(self.spending.values()) - delta) > 1e-9 * delta:
+            raise ValueError(f"a refutation needs grounds, and parts of delta that add up to {delta:g}")
+        if sum(float(ground.cover.shares.sum()) for ground in self.grounds) > 1 + 1e-9:
+            raise ValueError("the shares of delta add up to more than 1")
+        weights = [ground.cover.alternatives for ground in self.grounds]
+        if len(weights) > 1 and np.ptp(np.vstack(weights), axis=0).max() > 1e-9:
+            raise ValueError("the weights of the alternative actions must be the same in all mixtures")
+        with np.errstate(all="ignore"):  # a file that was changed can lead to anything
+            found = replace(self, **derived(self.grounds, self.spending.get("cones", 0.0) / (1 - CEILING)))
+        found.sums_lead_to(vars(self) | {"holds": self.holds})
+        if abs(found.ceiling - self.ceiling) > 1e-6 * (1 + self.ceiling) and found.ceiling != self.ceiling:
+            raise ValueError(f"the file claims the ceiling {self.ceiling:.6g}, its sums lead to {found.ceiling:.6g}")
+        return replace(found, file=file, verified=False)
 
 
 class Bounds:
@@ -242,16 +274,8 @@ def _largest_terms(cover: Cover, q: Array, middle: Array, half: Array, *, paired
     return np.asarray(columns.dense.double * largest)
 
 
-def _slopes_for(error: Array, observed: Array, bound: Array) -> tuple[Array, Array]:
-    """The slope for which an error has the least probability, and the L of that probability: ``[N]`` each."""
-    b, v = np.maximum(bound, 1e-300), np.maximum(observed, 0.0)
-    slope = np.clip(b * error / (v + b * error), 1e-9, _STEEPEST)
-    return slope, (slope * error - (-np.log1p(-slope) - slope) * v / b) / b
-
-
-@dataclass(frozen=True, eq=False)
-class Outlook:
-    """Bounds on training data, from which those on fresh data are forecast.
+class Outlook(NamedTuple):
+    """Bounds on training data, from which those on fresh data are forecast, for all components together.
 
     Attributes:
         bounds: one for each component.
@@ -269,124 +293,82 @@ class Outlook:
         """The fresh transitions per action, at least so many, that should bring error/κ below a ratio; None if none."""
         return least_enough(lambda n: self.ratio(n, delta) < ratio, least, self.samples * 2**20)
 
-    def spent(self, covers: Sequence[Cover], samples: int, delta: float) -> tuple[Cover, ...]:
-        """The covers with slopes and shares of δ: errors are to be in proportion to the estimates above them."""
-        _, allowed = self._spent(samples, delta)
-        growth, filled = samples / self.samples, []
-        total = sum(int((~own.cones).sum()) for own in self.bounds)
-        for cover, own, error in zip(covers, self.bounds, np.split(allowed, self._ends), strict=True):
-            v, b = own.observed / growth, own.bound / growth
-            slopes, shares = np.empty(len(v)), np.empty(len(v))
-            slopes[own.cones], log_terms = _slopes_for(error, v[own.cones], b[own.cones])
-            shares[own.cones] = np.exp(-log_terms) / delta + _LEAST * (1 - CEILING) / len(allowed)
-            shares[~own.cones] = CEILING / total
-            slopes[~own.cones] = _slope_at(-np.log(CEILING * delta / total), v[~own.cones], b[~own.cones])
-            filled.append(replace(cover, slopes=slopes, shares=shares))
+    def planned(self, covers: Sequence[Cover], samples: int, delta: float) -> tuple[Cover, ...]:
+        """The covers with shares of δ, so that errors are in proportion to what they must not exceed, and slopes."""
+        _, shares = self._spent(samples, delta)
+        parts = np.split(shares, np.cumsum([int(own.cones.sum()) for own in self.bounds])[:-1])
+        others, filled = sum(int((~own.cones).sum()) for own in self.bounds), []
+        for cover, own, part in zip(covers, self.bounds, parts, strict=True):
+            each = np.full(len(own.cones), CEILING / others)
+            each[own.cones] = part
+            v, b = (values * self.samples / samples for values in (own.observed, own.bound))
+            slopes = np.clip(best_slope(v, b, -np.log(delta * each)) * b, 1e-6, 0.9)
+            filled.append(replace(cover, slopes=slopes, shares=each))
         return tuple(filled)
 
-    @property
-    def _ends(self) -> Array:
-        return np.cumsum([int(own.cones.sum()) for own in self.bounds])[:-1]
-
     def _spent(self, samples: int, delta: float) -> tuple[float, Array]:
-        """The ratio, and the error of estimation allowed to every number of the cones."""
-        growth, most = samples / self.samples, (1 - _LEAST) * (1 - CEILING) * delta
-        parts = [(own, own.cones) for own in self.bounds]
-        v, b = (np.concatenate([getattr(own, name)[c] for own, c in parts]) / growth for name in ("observed", "bound"))
-        fixed = np.concatenate([(own.tail + own.floating)[c] for own, c in parts])
-        kappa = np.concatenate([-own.estimate[c] for own, c in parts])
+        """The ratio, and the share of δ of every number of the cones; even if no ratio will do."""
+        kappa, moment, bound, fixed = np.hstack(
+            [
+                np.array([-own.estimate, own.observed, own.bound, own.tail + own.floating])[:, own.cones]
+                for own in self.bounds
+            ]
+        )
+        v, b = (np.maximum(values * self.samples / samples, 1e-300) for values in (moment, bound))
+        even = (1 - CEILING) / len(kappa)
 
-        def allowed(ratio: float) -> Array:
-            return np.asarray(np.maximum(ratio * kappa - fixed, 0.0))
+        def shares(ratio: float) -> Array:
+            """e^−L for the errors that the ratio allows, by the best slope of `sloped`: y − log(1 + y) = Lb²/ΣZ²."""
+            y = np.maximum(ratio * kappa - fixed, 0.0) * b / v
+            return np.asarray(np.exp(-(y - np.log1p(y)) * v / b**2) / delta + _LEAST * even)
 
-        def enough(ratio: float) -> bool:
-            return bool(np.exp(-_slopes_for(allowed(ratio), v, b)[1]).sum() <= most)
-
-        if (kappa <= 0).any() or not np.isfinite(fixed).all() or not enough(2.0**40):
-            return inf, _errors_at(np.log(len(v) / most), v, b)
         low, high = 2.0**-40, 2.0**40
+        if (kappa <= 0).any() or not np.isfinite(fixed).all() or shares(high).sum() > 1 - CEILING:
+            return inf, np.full(len(kappa), even)
         for _ in range(60):
             middle = (low * high) ** 0.5
-            low, high = (low, middle) if enough(middle) else (middle, high)
-        return high, allowed(high)
-
-
-def _errors_at(log_term: float, v: Array, b: Array) -> Array:
-    """The error of least slope cost at L ``[N]``."""
-    low, high = np.zeros(len(v)), 4 * (np.sqrt(2 * np.maximum(v, 0.0) * log_term) + b * log_term) + 1e-300
-    for _ in range(60):
-        middle = (low + high) / 2
-        above = _slopes_for(middle, v, b)[1] >= log_term
-        low, high = np.where(above, low, middle), np.where(above, middle, high)
-    return high
-
-
-def _slope_at(log_term: float, v: Array, b: Array) -> Array:
-    return _slopes_for(_errors_at(log_term, v, b), v, b)[0]
-
-
-def concluded(
-    case: Case,
-    grounds: Sequence[RefutationGround],
-    *,
-    delta: float,
-    notes: tuple[str, ...] = (),
-    others: dict[str, float] | None = None,
-) -> Refutation:
-    """Compare the estimates with their errors: the cones refute, the last directions give the ceiling.
-
-    Args:
-        case: what was to be explained.
-        grounds: one for each component.
-        delta: for this refutation alone.
-        notes: further assumptions.
-        others: parts of δ that belong to other attempts, by name.
-    """
-    spending = {"cones": (1 - CEILING) * delta, "ceiling": CEILING * delta, **(others or {})}
-    paired = grounds[0].sums.paired
-    tube = case.tube if case.grid is not None and len(case.grid.switches) else 0.0
-    return Refutation(
-        **derived(grounds, delta),
-        delta=sum(spending.values()),
-        spending=spending,
-        assumptions=(*_tails_in_words(case), independence(paired=paired), *case.notes, *notes),
-        tube=tube,
-        grounds=tuple(grounds),
-    )
-
-
-def _tails_in_words(case: Case) -> tuple[str, ...]:
-    widest = max(case.parts, key=lambda part: part.columns.size)
-    sentence = tail_in_words(case.tail, widest.tail, widest.columns)
-    return (sentence,) if len(case.parts) == 1 else (SEPARATE, f"in each component {sentence}")
+            low, high = (low, middle) if shares(middle).sum() <= 1 - CEILING else (middle, high)
+        return high, shares(high)
 
 
 def derived(grounds: Sequence[RefutationGround], delta: float) -> dict[str, Any]:
-    """The fields of a refutation that follow from its grounds."""
+    """The fields of a refutation that follow from its grounds: the cones refute, the last mixtures give the ceiling.
+
+    Args:
+        grounds: one for each component.
+        delta: for this refutation alone.
+    """
     bounds = [Bounds(own.cover, own.sums, own.tail or 0.0) for own in grounds]
     parts = [own.errors(ground.cover, delta) for own, ground in zip(bounds, grounds, strict=True)]
-    ratios = [np.where(b.cones, b.estimate / e.sum(axis=0), -inf) for b, e in zip(bounds, parts, strict=True)]
+    above = [own.estimate + part.sum(axis=0) for own, part in zip(bounds, parts, strict=True)]
+    ratios = [np.where(b.cones, b.estimate / part.sum(axis=0), -inf) for b, part in zip(bounds, parts, strict=True)]
     least = int(np.argmax([ratio.max() for ratio in ratios]))
-    worst, ground = int(ratios[least].argmax()), grounds[least]
-    above = [b.estimate + e.sum(axis=0) for b, e in zip(bounds, parts, strict=True)]
-    refuted = all(bool(a[b.cones].max() < 0) for a, b in zip(above, bounds, strict=True))
-    remainders = [max(float(a[~b.cones].max()), 0.0) for a, b in zip(above, bounds, strict=True)]
-    outlook = Outlook(tuple(bounds), int(ground.sums.counts.min()))
+    worst = int(ratios[least].argmax())
+    losses = dict(zip(_LOSSES, parts[least][:, worst].tolist(), strict=True))
+    refuted = all(bool(own[b.cones].max() < 0) for own, b in zip(above, bounds, strict=True))
+    remainder = max(0.0, *(float(own[~b.cones].max()) for own, b in zip(above, bounds, strict=True)))
+    outlook = Outlook(tuple(bounds), int(grounds[0].sums.counts.min()))
     return {
-        "kappa": -float(bounds[least].estimate[worst]),
-        "error": float(parts[least][:, worst].sum()),
-        "losses": dict(
-            zip(("estimation", "truncation tail", "floating point"), parts[least][:, worst].tolist(), strict=True)
-        ),
-        "ceiling": 0.0 if refuted else max(remainders),
-        "witness": _witness(ground.cover, remainders[least]),
+        "margin": -float(bounds[least].estimate[worst]) - sum(losses.values()),
+        "estimated": -float(bounds[least].estimate[worst]),
+        "losses": losses,
+        "ceiling": 0.0 if refuted else remainder,
+        "witness": _witness(grounds, remainder),
         "samples_needed": outlook.samples if refuted else outlook.needed(delta, _SAFE, int(1.1 * outlook.samples) + 1),
     }
 
 
-def _witness(cover: Cover, remainder: float) -> Witness:
-    """The comparisons of the last mixture."""
-    rows = np.flatnonzero(cover.mixtures[-1] > 1e-9)
-    weights = cover.mixtures[-1][rows] / cover.mixtures[-1][rows].sum()
-    taken = cover.probabilities[rows].argmax(axis=1)
-    return Witness(cover.states[rows], taken, cover.actions[rows], weights, remainder, str(cover.functions))
+def _witness(grounds: Sequence[RefutationGround], remainder: float) -> Witness:
+    """The comparisons of the last mixtures, as whole states."""
+    covers, classes = [ground.cover for ground in grounds], _classes(grounds)
+    parts = [(own.coordinates, own.states, own.actions, own.mixtures[-1]) for own in covers]
+    states, actions, weights = whole_rows(parts)
+    taken = covers[0].probabilities.argmax(axis=1)
+    taken = taken if len(covers) == 1 else np.full(len(states), taken[0])
+    used = weights > 1e-9
+    functions = classes if len(covers) == 1 else f"sums of {classes} of each component"
+    return Witness(states[used], taken[used], actions[used], weights[used] / weights[used].sum(), remainder, functions)
+
+
+def _classes(grounds: Sequence[RefutationGround]) -> str:
+    return ", ".join(sorted({str(ground.cover.functions) for ground in grounds}))

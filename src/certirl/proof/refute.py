@@ -26,10 +26,12 @@ from certirl.ground.doors import as_count
 from certirl.ground.progress import Report
 from certirl.ground.work import on
 from certirl.proof.case import Case
-from certirl.proof.certify import FIT_SHARE, check_delta, check_enough, check_settings, split
-from certirl.proof.function_residuals import ResidualSums, gather
-from certirl.proof.refutation import Bounds, Outlook, Refutation, RefutationGround, concluded
-from certirl.proof.tail import TailLike
+from certirl.proof.certificate import independence
+from certirl.proof.certify_components import SEPARATE
+from certirl.proof.function_residuals import gather
+from certirl.proof.refutation import CEILING, Bounds, Outlook, Refutation, RefutationGround, derived
+from certirl.proof.source import FIT_SHARE, check_delta, check_enough, check_settings, split
+from certirl.proof.tail import TailLike, tail_in_words
 from certirl.proof.value_cones import Comparisons, Cover, Regression, comparisons, cover_of, regression
 
 
@@ -147,13 +149,33 @@ class Attempt:
         notes: tuple[str, ...] = (),
         others: dict[str, float] | None = None,
     ) -> Refutation:
-        """What fresh data say; arguments as for `refutation.concluded`."""
-        return concluded(self.case, self.grounds(gather(self.covers, fresh)), delta=delta, notes=notes, others=others)
+        """What fresh data prove.
 
-    def grounds(self, sums: Sequence[ResidualSums]) -> list[RefutationGround]:
-        """What the sums over fresh data are of."""
-        parts = zip(self.covers, sums, self.case.parts, strict=True)
-        return [RefutationGround(cover, own, part.tail) for cover, own, part in parts]
+        Args:
+            fresh: data that nothing was chosen on.
+            delta: for this refutation alone.
+            notes: further assumptions.
+            others: parts of δ that belong to other attempts, by name.
+        """
+        case, sums = self.case, gather(self.covers, fresh)
+        each = zip(self.covers, sums, case.parts, strict=True)
+        grounds = tuple(RefutationGround(cover, own, part.tail) for cover, own, part in each)
+        spending = {"cones": (1 - CEILING) * delta, "ceiling": CEILING * delta, **(others or {})}
+        independent = independence(paired=sums[0].paired)
+        return Refutation(
+            **derived(grounds, delta),
+            delta=sum(spending.values()),
+            spending=spending,
+            assumptions=(*_tails_in_words(case), independent, *case.notes, *notes),
+            tube=case.tube if case.grid is not None and len(case.grid.switches) else 0.0,
+            grounds=grounds,
+        )
+
+
+def _tails_in_words(case: Case) -> tuple[str, ...]:
+    widest = max(case.parts, key=lambda part: part.columns.size)
+    sentence = tail_in_words(case.tail, widest.tail, widest.columns)
+    return (sentence,) if len(case.parts) == 1 else (SEPARATE, f"in each component {sentence}")
 
 
 def attempt(
@@ -199,7 +221,7 @@ def attempt(
     sums = gather(covers, training)
     bounds = [Bounds(cover, own, part.tail or 0.0) for cover, own, part in zip(covers, sums, case.parts, strict=True)]
     outlook = Outlook(tuple(bounds), int(sums[0].counts.min()))
-    return Attempt(case, outlook.spent(covers, samples, delta), outlook)
+    return Attempt(case, outlook.planned(covers, samples, delta), outlook)
 
 
 def _measured(case: Case, classes: Sequence[Basis], training: Iterable[Piece]) -> list[Moments]:

@@ -12,7 +12,7 @@ import contextlib
 import heapq
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +25,16 @@ from certirl.functions.extrema import first_of_least
 from certirl.functions.frame import frame
 from certirl.functions.inequalities import log_term
 from certirl.ground import archive
-from certirl.ground.domain import Array, freeze
-from certirl.proof.case import Case, Part
+from certirl.ground.archive import Shape
+from certirl.ground.domain import Array, as_actions, as_states, freeze
+from certirl.proof.case import Case, Part, check_columns
 
 # Cones are halved until the training data exceed the forecast error this many times, or there are so many.
 CLEAR, CONES = 2.0, 300
+NARROW = 1 - 1e-6  # cosine of the angles of a cone that is not worth splitting
 BESIDE = (1.0, 1.5, 2.5)  # distances of comparisons from the switches, in units of the tube
 MOST_BESIDE = 200  # comparisons beside the switches
+_FLAT, _AT_ONCE = 1e-10, 30  # of least squares: what counts as no slope, and columns that are added at once
 
 
 class Comparisons(NamedTuple):
@@ -113,15 +116,15 @@ class Cover:
     coordinates: tuple[int, ...] | None
     functions: Basis
     columns: Basis
-    states: Array
-    actions: NDArray[np.intp]
-    probabilities: Array
-    corners: Array
-    splits: NDArray[np.intp]
-    mixtures: Array
-    fits: Array
-    slopes: Array
-    shares: Array
+    states: Annotated[Array, Shape("m columns.dimension")]
+    actions: Annotated[NDArray[np.intp], Shape("m")]
+    probabilities: Annotated[Array, Shape("m A")]
+    corners: Annotated[Array, Shape("p p")]
+    splits: Annotated[NDArray[np.intp], Shape("S 4")]
+    mixtures: Annotated[Array, Shape("F m")]
+    fits: Annotated[Array, Shape("A p columns.size")]
+    slopes: Annotated[Array, Shape("N")]
+    shares: Annotated[Array, Shape("N")]
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -135,6 +138,11 @@ class Cover:
     def cones(self) -> int:
         """How many, F."""
         return len(self.mixtures) - 1
+
+    @property
+    def alternatives(self) -> Array:
+        """The weight of every alternative action in every mixture ``[F + 1, A]``."""
+        return np.asarray(self.mixtures @ np.eye(self.probabilities.shape[1])[self.actions])
 
     @property
     def which(self) -> NDArray[np.intp]:
@@ -154,6 +162,27 @@ class Cover:
         """g with Σ_i λ_iΣ_c contrast_ic (P_cf)(s_i) = Σ_c g_c·(coefficients of P_cf), by mixture ``[F + 1, A, k]``."""
         x = frame(self.columns).values(self.states)
         return np.asarray(np.einsum("fm,mc,mk->fck", self.mixtures, self.comparisons.contrast, x, optimize=True))
+
+
+def check_cover(cover: Cover) -> None:
+    """Refuse the cover of a file that is none: cones that leave directions out, mixtures and shares that are none."""
+    p, A = len(cover.corners), cover.probabilities.shape[1]
+    as_states(cover.states, cover.columns.domain)
+    as_actions(cover.actions, n_actions=A)
+    check_columns(cover.columns)
+    if p != cover.functions.size - 1 or cover.functions.domain != cover.columns.domain:
+        raise ValueError(f"a cover of {p} dimensions needs {p + 1} functions on the domain of the columns")
+    if not np.linalg.cond(cover.corners) < MAX_CONDITION or len(cover.splits) != cover.cones - p - 1:
+        raise ValueError(f"{cover.cones} cones need {p} independent corners and {cover.cones - p - 1} splits")
+    for count, (number, u, v, exponent) in enumerate(cover.splits, start=p + 1):
+        if not (0 <= number < count and 0 <= u < p and 0 <= v < p and u != v and abs(exponent) < 100):
+            raise ValueError(f"split {count - p - 1} must name a cone and two of its directions")
+    sums = np.vstack([cover.mixtures.sum(axis=1, keepdims=True), cover.probabilities.sum(axis=1, keepdims=True)])
+    if min(cover.mixtures.min(), cover.probabilities.min()) < 0 or np.abs(sums - 1).max() > 1e-9:
+        raise ValueError("mixtures and probabilities must be non-negative and add up to 1")
+    fitting = len(cover.slopes) == len(cover.which) and 0 < cover.slopes.min() <= cover.slopes.max() < 1
+    if not fitting or not cover.shares.min() > 0:
+        raise ValueError("every number of a cover needs a slope between 0 and 1 and a positive share of delta")
 
 
 def cones_of(corners: Array, splits: NDArray[np.intp]) -> list[Array]:
@@ -240,24 +269,25 @@ class ConeSearch:
         p = len(simplex) - 1
         cones = [np.delete(simplex, v, axis=0) for v in range(p + 1)]
         mixtures, heap, new = [np.empty(0)] * (p + 1), list[tuple[float, int]](), list(range(p + 1))
+        start: NDArray[np.intp] = np.arange(0, len(self.points), max(len(self.points) // 50, 1))
         while True:
             for number in new:
-                clearance, mixtures[number] = self._against(cones[number])
+                clearance, mixtures[number] = self._against(cones[number], start)
                 heapq.heappush(heap, (clearance, number))
             clearance, number = heap[0]
             cone = cones[number]
-            hopeless = self._lowest(cone).max() >= 0  # one direction is a reward, on training data
-            if p == 1 or hopeless or clearance > CLEAR or len(heap) >= self.most:
-                return simplex[1:], np.array(splits, dtype=np.intp).reshape(-1, 4), np.array(mixtures)
-            heapq.heappop(heap)
             lengths = np.linalg.norm(cone, axis=1)
             angles = (cone @ cone.T) / np.multiply.outer(lengths, lengths)
+            hopeless = self._lowest(cone).max() >= 0  # one direction is a reward, on training data
+            if hopeless or angles.min() > NARROW or clearance > CLEAR or len(heap) >= self.most:
+                return simplex[1:], np.array(splits, dtype=np.intp).reshape(-1, 4), np.array(mixtures)
+            heapq.heappop(heap)
             u, v = divmod(first_of_least(angles.ravel()), p)  # the widest angle
             exponent = round(float(np.log2(lengths[u] / lengths[v])))
             splits.append((number, u, v, exponent))
             other = cone.copy()
             cone[u] = other[v] = cone[u] + 2.0**exponent * cone[v]
-            new = [number, len(cones)]
+            new, start = [number, len(cones)], np.flatnonzero(mixtures[number])
             cones.append(other)
             mixtures.append(np.empty(0))
 
@@ -272,7 +302,7 @@ class ConeSearch:
             corners = corners - 2 * np.outer(corners @ mirror, mirror) / max(float(mirror @ mirror), 1e-30)
         return np.asarray(corners)
 
-    def _against(self, directions: Array) -> tuple[float, Array]:
+    def _against(self, directions: Array, start: NDArray[np.intp]) -> tuple[float, Array]:
         """By how many errors x(λ) is below zero, and the λ ≥ 0 of least error with w_v·x(λ) ≤ −1 for all directions."""
         cone = directions / np.linalg.norm(directions, axis=1, keepdims=True)
         p, forms = len(cone), self._forms(cone)
@@ -282,7 +312,7 @@ class ConeSearch:
         error = np.vstack([error, heavy * self._imbalance()])
         system = np.block([[error, np.zeros((len(error), p))], [heavy / unit * pull, heavy * np.eye(p)]])
         goal = np.concatenate([np.zeros(len(error)), np.full(p, -heavy)])
-        mixture = self._balanced(_least(system, goal, slack=p))
+        mixture = self._balanced(_least(system, goal, start, slack=p))
         h = (self.contrast * mixture[:, None]).T @ self.lever.T
         return -float((pull @ mixture / np.sqrt(np.einsum("vab,ab->v", forms, h @ h.T))).max()), mixture
 
@@ -293,7 +323,7 @@ class ConeSearch:
         heavy = 1e3 * float(np.abs(system).max())
         system = np.vstack([system, heavy * self._imbalance()])
         goal = np.append(np.zeros(len(system)), heavy)
-        return self._balanced(_least(np.vstack([system, np.full(len(self.points), heavy)]), goal))
+        return self._balanced(_least(np.vstack([system, np.full(len(self.points), heavy)]), goal, np.arange(len(axes))))
 
     def _lowest(self, directions: Array) -> Array:
         """The least w·ρ of all rows, or Σ_a ν_a times the least of each alternative's, for every direction."""
@@ -396,12 +426,25 @@ def cover_of(
     )
 
 
-def _least(system: Array, goal: Array, slack: int = 0) -> Array:
-    """The λ ≥ 0 that brings system @ λ closest to the goal, without its slack and scaled to sum 1; even if none is."""
+def _least(system: Array, goal: Array, start: NDArray[np.intp], slack: int = 0) -> Array:
+    """The λ ≥ 0 that brings system @ λ closest to the goal, without its slack and scaled to sum 1; even if none is.
+
+    Few columns have weight: those of ``start`` are tried first, then those along which the distance still falls.
+    """
     from scipy.optimize import nnls
 
-    weights = np.zeros(system.shape[1])
+    size, weights = system.shape[1], np.zeros(system.shape[1])
+    working = np.union1d(start, np.arange(size - slack, size))
+    level = _FLAT * np.linalg.norm(system, axis=0) * np.linalg.norm(goal)
     with contextlib.suppress(RuntimeError):  # the solver gave up
-        weights, _ = nnls(system, goal, maxiter=30 * sum(system.shape))
-    weights = weights[: len(weights) - slack]
+        while True:
+            solved, _ = nnls(system[:, working], goal, maxiter=30 * sum(system.shape))
+            weights = np.bincount(working, weights=solved, minlength=size).astype(float)
+            falls = system.T @ (goal - system @ weights) - level
+            falls[working] = 0.0
+            new = np.argsort(-falls, kind="stable")[:_AT_ONCE]
+            if not (falls[new] > 0).any():
+                break
+            working = np.union1d(np.flatnonzero(weights), new[falls[new] > 0])
+    weights = weights[: size - slack]
     return np.asarray(weights / weights.sum() if weights.any() else np.full(len(weights), 1 / len(weights)))
