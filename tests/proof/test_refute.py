@@ -75,15 +75,16 @@ def test_solvable_problems_are_never_refuted(k, share, count, monkeypatch):
 
 
 @pytest.mark.parametrize("count", sizes(16, 48))
-def test_a_heater_that_heats_a_little_more_is_never_refuted(monkeypatch, count):
+def test_a_heater_that_heats_a_little_more_is_refuted_no_more_often_than_delta_allows(monkeypatch, count):
     monkeypatch.setattr(value_cones, "CONES", 24)
-    room, estimated = thermostat(power=(0.05, 0.0, -1.5), noise=3.0), 0
+    room, estimated, false = thermostat(power=(0.05, 0.0, -1.5), noise=3.0), 0, 0
     assert room.true_margin(lambda s: s[:, 0], discount=1e-9) > 0  # V = s, which is in the class, explains it
     for seed in range(count):
         data = certirl.sample(room, basis=Legendre(7), samples=400, rng=seed, design=True)
         found = refute(data, expert=0, basis=Legendre(2), columns=7, tail=room.tail, delta=0.5)
-        assert not found.holds
+        false += found.holds
         estimated += found.estimated > 0
+    assert false <= count // 8  # δ = ½; in fact 1 of 48
     assert estimated > 0  # the estimates alone would have refuted now and then: the errors are what prevents it
 
 
