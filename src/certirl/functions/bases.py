@@ -1,4 +1,4 @@
-"""Orthonormal bases on an interval or a box: Fourier, Legendre, Chebyshev, and products of them.
+"""Orthonormal bases on an interval or a box: Fourier, Legendre, Chebyshev, and products.
 
 A function of one coordinate is ``φ_i(s) = ψ_i(t)`` with ``t ∈ [-1, 1]`` the affine image of the state and ``ψ_i``
 orthonormal for the family's weight on [-1, 1]. The weight is transformed along with the state, so that Ẑ, ‖α‖₁ and β
@@ -61,7 +61,8 @@ class Basis:
         return hash(self._identity())
 
     def _identity(self) -> tuple[Any, ...]:
-        """What equality compares: the order of the functions depends on the ratios of the highest degrees alone."""
+        """What equality compares."""
+        # The order of the functions depends on the ratios of the highest degrees alone.
         families, degrees = self._families, self._highest
         if self.index != "hyperbolic" or len(set(degrees)) == 1:
             degrees = tuple(degree // (gcd(*degrees) or 1) for degree in degrees)
@@ -87,12 +88,12 @@ class Basis:
 
     @property
     def indices(self) -> NDArray[np.intp]:
-        """The number of the function of each coordinate whose product is φ_i: ``[k, d]``, the first row all zeros."""
+        """Numbers of the functions of each coordinate with product φ_i: ``[k, d]``, from 0 on."""
         return ordered_indices(self._families, self._highest, self.index, self.size)
 
     @cached_property
     def parts(self) -> tuple[Family, ...]:
-        """The family of each coordinate, on its interval, with the functions that occur in `indices`."""
+        """The family of each coordinate, with the functions that occur in `indices`."""
         sizes = (self.indices.max(axis=0) + 1).tolist()
         placed = zip(self._families, sizes, self.domain, strict=True)
         return tuple(family(size, interval) for family, size, interval in placed)
@@ -134,7 +135,7 @@ class Basis:
 
     @property
     def degrees(self) -> NDArray[np.intp]:
-        """The degree (the frequency, in a periodic coordinate) of φ_i in each coordinate: ``[k, d]``."""
+        """The degree, in periodic coordinates the frequency, of φ_i: ``[k, d]``."""
         columns = zip(self.parts, self.indices.T, strict=True)
         return np.stack([part.degree_of(index) for part, index in columns], axis=1)
 
@@ -144,13 +145,13 @@ class Basis:
         return int(self.degrees.sum(axis=1).max())
 
     def complete_sizes(self) -> list[int]:
-        """The numbers of functions, up to all, at which no function of the highest degree is missing."""
+        """The numbers of functions, up to all, that are complete up to some degree."""
         levels = levels_of(self.degrees, self._highest, self.index)
         return [*(np.flatnonzero(np.diff(levels)) + 1).tolist(), self.size]
 
     @property
     def is_closed(self) -> bool:
-        """Whether it holds every product of lower degrees: then its span does not depend on the families."""
+        """Whether every product of lower degrees is included; the span is then that of `level`."""
         held = set(map(tuple, self.degrees.tolist()))
         simpler = ((*k[:j], k[j] - 1, *k[j + 1 :]) for k in held for j in range(len(k)) if k[j])
         return held.issuperset(simpler)
@@ -163,7 +164,7 @@ class Basis:
         return basis
 
     def on(self, domain: Domain) -> Self:
-        """Place a basis without an interval on this domain; a basis that has one must already agree."""
+        """The basis on this domain; a basis that has an interval must agree with it."""
         if len(domain) != self.dimension:
             coordinates = "one coordinate" if self.dimension == 1 else f"{self.dimension} coordinates"
             raise ValueError(
@@ -272,15 +273,10 @@ class Basis:
         tables[axis] = self.parts[axis]._reference_lipschitz()[:, None] / self.parts[axis]._half_width
         return self._products(tables)[:, 0]
 
-    def derivative_matrix(self, axis: int = 0) -> Array:
-        """D with ∂φ/∂s = D φ along one coordinate: ``[k, k]``, read-only; for complete sets of functions."""
-        self._check_axis(axis)
-        return _derivative_matrix(self, axis)
-
     # Spread points: what the values of an expansion there say about all states between them.
 
     def spread_counts(self, share: float) -> tuple[int, ...]:
-        """Numbers of spread points: ``share`` times the degree in each coordinate, twice that if periodic, or 1."""
+        """Numbers of spread points: ``share`` times the degree, twice that if periodic; or 1."""
         return tuple(max(int(np.ceil(share * part.degree * (2 if part.periodic else 1))), 1) for part in self.parts)
 
     def spread_points(self, *counts: int) -> Array:
@@ -291,12 +287,12 @@ class Basis:
         return mesh([part._from_reference(part._reference_points(n)) for part, n in self._with(counts)])
 
     def inflation(self, *counts: int, times: int = 1) -> float:
-        """The factor c with sup|f| ≤ c · max|f| over the spread points, for products of ``times`` expansions f.
+        """The factor c with sup|f| ≤ c · max|f| over the spread points, f a product of expansions.
 
-        Some spread point lies within half a step h_j of every state, in the angle of each coordinate. Along the line
-        between them f is of exponential type σ = max_k Σ k_j h_j over the degrees k that occur and falls no faster than
-        cos σ (Duffin and Schaeffer); coordinate by coordinate the factor is Π 1/cos(k_j h_j) (Ehlich and Zeller). The
-        better of the two is returned, infinity where neither applies. In one coordinate they are the same.
+        ``times`` is the number of factors. Every state has a spread point within half a step h_j in the angle of each
+        coordinate. Along the line between them f is of exponential type σ = max_k Σ k_j h_j over degrees k and falls
+        no faster than cos σ (Duffin and Schaeffer); coordinate by coordinate the factor is Π 1/cos(k_j h_j) (Ehlich and
+        Zeller). The better of the two is returned, infinity where neither applies; in one coordinate they are the same.
         """
         steps = np.array([(np.pi if part.periodic else np.pi / 2) / n for part, n in self._with(counts)])
         degrees = times * self.degrees
@@ -306,7 +302,7 @@ class Basis:
         return float(min(factors, default=np.inf))
 
     def steepness(self, states: ArrayLike, reach: ArrayLike = 0.0) -> Array:
-        """sup of |∂f/∂s_j|, within reach of each state, over expansions f with sup|f| ≤ 1: ``[n, d]``.
+        """sup |∂f/∂s_j| within reach of each state over expansions with sup|f| ≤ 1: ``[n, d]``.
 
         The inequalities of Bernstein and Markov; ``reach`` is a distance along every coordinate, or one for each.
         """
@@ -339,7 +335,9 @@ class Basis:
 
 
 class Family(Basis):
-    """The first ``size`` functions of one coordinate; a subclass states the facts about its functions on [-1, 1].
+    """The first ``size`` functions of one coordinate.
+
+    A subclass states the facts about its functions on [-1, 1].
 
     Every function is a short sum of *harmonics*: sines and cosines of πt for Fourier functions, cosines of arccos t
     for polynomials. Kernels sum up harmonics, and sums of the functions follow from these without loss.
@@ -386,7 +384,7 @@ class Family(Basis):
         return self
 
     def arcsine(self, *, design: bool) -> bool:
-        """Whether states are drawn from the arcsine distribution, t = cos πu; otherwise they are uniform."""
+        """Whether states are drawn from the arcsine distribution, t = cos πu, or are uniform."""
         return design
 
     # Harmonics.
@@ -409,23 +407,19 @@ class Family(Basis):
         return harmonics.products(sums, self.harmonics, self.periodic)
 
     def harmonic_values(self, t: Array, count: int | None = None) -> Array:
-        """h_i(t) for the first harmonics, those of the functions if no number is given: ``[count, n]``."""
+        """h_i(t) for the first harmonics, by default those of the functions: ``[count, n]``."""
         return harmonics.table(t, self.harmonics if count is None else count, self.periodic)
 
     def to_reference(self, states: ArrayLike) -> Array:
         """The coordinates t ∈ [-1, 1] of states of the domain: ``[n]``."""
         return np.clip(self._to_reference(as_rows(states, 1)[:, 0]), -1.0, 1.0)  # rounding may go past an end
 
-    def to_angle(self, states: ArrayLike) -> Array:
-        """The angles θ of states, with t = cos θ; t = θ/π for periodic functions: ``[n]``."""
-        return np.arccos(self.to_reference(states))
-
     def from_angle(self, angles: Array) -> Array:
         """The states at angles: ``[n]``."""
         return self._from_reference(np.cos(angles))
 
     def stationary_points(self, coefficients: ArrayLike) -> Array:
-        """The states, in order, at which the expansion Σ c_i φ_i has slope zero; a few more may be among them."""
+        """The states, in order, at which Σ c_i φ_i has slope zero, and perhaps a few more."""
         t = self._reference_stationary_points(np.asarray(coefficients, dtype=np.float64))
         return self._from_reference(np.sort(np.clip(t, -1.0, 1.0)))
 
@@ -531,7 +525,7 @@ class Legendre(Family):
 
 @archive.record
 class Chebyshev(Family):
-    """Chebyshev polynomials, orthonormal for the weight ``(1 − t²)^(−½)``, the arcsine distribution.
+    """Chebyshev polynomials, orthonormal for the arcsine distribution ``(1 − t²)^(−½)``.
 
     They span the same polynomials as Legendre's; the weight is larger at the ends of the interval.
     """
@@ -576,9 +570,10 @@ class Chebyshev(Family):
 
 @archive.record
 class Fourier(Family):
-    """The trigonometric basis ``1/√2, sin πt, cos πt, sin 2πt, cos 2πt, …``, orthonormal for the uniform weight.
+    """The trigonometric basis ``1/√2, sin πt, cos πt, sin 2πt, cos 2πt, …``.
 
-    The choice for periodic states (angles). The paper's basis, its first function corrected (docs/notes/errata.md).
+    Orthonormal for the uniform weight. The choice for periodic states (angles). The paper's basis with its first
+    function corrected (docs/notes/errata.md).
     """
 
     kind = "Fourier"
@@ -623,10 +618,6 @@ class Fourier(Family):
         """1, and √½ for the constant."""
         return np.where(np.arange(self.size) == 0, np.sqrt(0.5), 1.0)
 
-    def to_angle(self, states: ArrayLike) -> Array:
-        """θ = πt: ``[n]``."""
-        return np.pi * self.to_reference(states)
-
     def from_angle(self, angles: Array) -> Array:
         """The states at angles, of any number of turns: ``[n]``."""
         return self._from_reference(np.mod(angles + np.pi, 2 * np.pi) / np.pi - 1)
@@ -660,23 +651,9 @@ class Fourier(Family):
         return np.angle(z[np.abs(np.log(np.abs(z) + 1e-300)) < 1e-2]) / np.pi
 
 
-@lru_cache(maxsize=64)
-def _derivative_matrix(basis: Basis, axis: int) -> Array:
-    points = basis.spread_points(*(part.harmonics for part in basis.parts))
-    values, slopes = basis.values(points), basis.derivative(points, axis)
-    matrix = np.linalg.lstsq(values, slopes, rcond=None)[0].T
-    if np.abs(values @ matrix.T - slopes).max() > 1e-8 * max(np.abs(slopes).max(), 1.0):
-        raise ValueError(
-            f"the derivatives of the first {basis.size} functions of {basis} are not expansions in these functions; "
-            f"take one of {basis.complete_sizes()}"
-        )
-    matrix.flags.writeable = False
-    return np.asarray(matrix)
-
-
 @lru_cache
 def gauss_legendre(n: int) -> tuple[Array, Array]:
-    """Nodes and weights ``[n]`` of the Gauss rule on [-1, 1]; SciPy's stay accurate for large n."""
+    """Nodes and weights ``[n]`` of the Gauss rule on [-1, 1], accurate for large n."""
     from scipy.special import roots_legendre
 
     t, w = roots_legendre(n)
@@ -701,7 +678,7 @@ def as_basis(
     like: str = "certirl.Legendre(11)",
     most: float = MOST_FUNCTIONS,
 ) -> Basis:
-    """Check that an argument is a basis of at most ``most`` functions, and place it on the domain if one is given."""
+    """Check that an argument is a basis of at most ``most`` functions; place it on a domain."""
     if not isinstance(basis, Basis):
         raise TypeError(f"{setting(name)} must be a basis such as {like}, got {shown(basis)}")
     if basis.size > most:

@@ -144,7 +144,7 @@ def unit_of(span: float, largest: float) -> float:
 
 
 def scaled_expansion(reward: Reward) -> tuple[Reward, float]:
-    """An expansion divided by a power of two near its size without the constant, and that power."""
+    """An expansion divided by a power of two near its size, and that power."""
     sizes = np.abs(reward.coefficients)
     unit = unit_of(float(sizes[1:].max(initial=0.0)), float(sizes.max()))
     return Reward(reward.basis, reward.coefficients / unit), unit
@@ -182,7 +182,7 @@ def _trial_values(reward: RewardLike, domain: Domain) -> Array:
 
 
 def trial_states(domain: Domain) -> Array:
-    """States ``[n, d]`` for a trial of a reward: a mesh, or random for more than three coordinates."""
+    """States ``[n, d]`` for a trial: a mesh; random for more than three coordinates."""
     if len(domain) in _ALONG:
         return mesh([np.linspace(low, high, _ALONG[len(domain)]) for low, high in domain])
     return uniform_states(domain, _DRAWN, np.random.default_rng(0))

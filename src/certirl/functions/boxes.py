@@ -20,10 +20,10 @@ from certirl.ground.domain import mesh as mesh
 @archive.record
 @dataclass(frozen=True, eq=False)
 class ProductBasis(Basis):
-    """The first ``size`` products of one function of each coordinate, ordered by degree; made by `product`.
+    """The first ``size`` products of one function of each coordinate, ordered by degree.
 
-    The degree of a product is measured in units of the highest degree of each factor, so that a coordinate with a
-    larger factor gets more functions.
+    Made by `product`. The degree of a product is measured in units of the highest degree of each factor, so that a
+    coordinate with a larger factor gets more functions.
 
     Attributes:
         size: the number of functions, k.
@@ -54,7 +54,7 @@ class ProductBasis(Basis):
 
 
 def product(*factors: Family, index: str = "total") -> Basis:
-    """Products of one function of each coordinate: ``φ_i(s) = Π_j φ_{i_j}(s_j)`` over a set of indices.
+    """Products of one function of each coordinate, ``φ_i(s) = Π_j φ_{i_j}(s_j)``.
 
     ``product(Fourier(9), Legendre(7))`` is a basis for an angle and a speed: frequencies up to 4 without the speed,
     degrees up to 6 without the angle, and products in between. The product of one family is the family.
@@ -89,6 +89,6 @@ def product(*factors: Family, index: str = "total") -> Basis:
 
 
 def of_degree(domain: Domain, degree: int, periodic: Sequence[int] = ()) -> Basis:
-    """Polynomials up to a total degree on a box; in periodic coordinates, Fourier functions up to that frequency."""
+    """Functions up to a total degree on a box: polynomials, Fourier in periodic coordinates."""
     families = [Fourier if axis in periodic else Legendre for axis in range(len(domain))]
     return product(*(family(family.size_of_degree(degree)) for family in families)).on(domain)

@@ -1,4 +1,4 @@
-"""Components: groups of coordinates with independent dynamics, and sums of functions of them.
+"""Components: groups of coordinates with independent dynamics, and sums over them.
 
 If the next coordinates of every component depend on its own coordinates and the action alone, then a sum of rewards,
 one for each component, has a value that is such a sum, and so is the expert's advantage: D_a(s) = Σ_j D_ja(s_j). Noise
@@ -125,7 +125,7 @@ class SumBasis:
         return self._joined([component.basis.sample(n, rng) for component in self.components])
 
     def design(self, n: int, rng: np.random.Generator) -> Array:
-        """Draw n states from the distribution that suits least squares of every component: ``[n, d]``."""
+        """Draw n states from the product of the components' designs: ``[n, d]``."""
         return self._joined([component.basis.design(n, rng) for component in self.components])
 
     def _joined(self, columns: list[Array]) -> Array:

@@ -1,4 +1,4 @@
-"""Rewards: expansions that can be called, and the one place where any reward function is called."""
+"""Rewards: expansions that can be called, and calls of any reward function."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def values_of(reward: RewardLike, states: Array, *, name: str = "the reward") ->
 @archive.record
 @dataclass(frozen=True, eq=False)
 class Reward:
-    """``R(s) = Σ α_i φ_i(s)``, and 0 at terminal states; callable on a state or an array of states.
+    """``R(s) = Σ α_i φ_i(s)``, 0 at terminal states; callable on a state or an array.
 
     A sum over components, ``R(s) = Σ_j R_j(s_j)``, is a reward in a `SumBasis`; any other is a sum of one component.
 
