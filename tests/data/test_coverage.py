@@ -48,16 +48,16 @@ def test_holes_are_found_where_they_are():
     actions = rng.integers(2, size=40_000)
     hole = (states[:, 0] > 0.2) & (states[:, 1] > 0.2) & (actions == 1)
     found = certirl.coverage(log(states[~hole], actions[~hole], domain=((-1, 1), (-1, 1))))
-    assert not found.blind([[-0.5, -0.5], [0.0, 0.0]]).any()
-    assert found.blind([[0.95, 0.95]]).all()
-    assert found.blind_share[0] == 0
-    assert 0.01 < found.blind_share[1] < 0.2
+    assert not found.extrapolated([[-0.5, -0.5], [0.0, 0.0]]).any()
+    assert found.extrapolated([[0.95, 0.95]]).all()
+    assert found.extrapolated_share[0] == 0
+    assert 0.01 < found.extrapolated_share[1] < 0.2
     assert (found.worst[1] > 0.5).all()
     assert not found.complete
     assert "action 1 is extrapolated over" in " ".join(found.sentences)
     assert found.unvisited == 0
     fresh = rng.uniform(-1, 1, (20_000, 2))
-    assert (found.leverage(fresh)[1] > 1).mean() == pytest.approx(found.blind_share[1], abs=0.01)
+    assert (found.leverage(fresh)[1] > 1).mean() == pytest.approx(found.extrapolated_share[1], abs=0.01)
 
 
 def test_nothing_missing_is_said_too():
@@ -77,14 +77,14 @@ def test_actions_never_seen_and_states_never_covered_are_named():
     assert np.isinf(found.condition[2])
     assert found.unvisited == pytest.approx(0.5, abs=0.03)
     assert "50% of the state space was never visited" in str(found)
-    assert found.blind([0.5]).all()
+    assert found.extrapolated([0.5]).all()
 
 
 def test_too_few_states_to_tell_functions_apart():
     found = certirl.coverage(log([0.0, 0.5, 0.0, 0.5], [0, 0, 1, 1]), basis=certirl.Legendre(5))
     assert np.isinf(found.condition).all()
     assert (found.least < 1e-6).all()
-    assert "not seen in enough different states" in str(found)
+    assert "not taken in enough different states" in str(found)
 
 
 def test_pictures_show_cells_and_extrapolation():

@@ -118,7 +118,7 @@ def test_every_way_of_reading_gives_the_same_transitions(tmp_path, format, kind)
     for workers in (1, 2):
         measured = tables.measure(path, basis=BASIS, columns=3, rows=4, map=workers, **BOX)
         assert_same_sums(measured, certirl.measure(log, basis=BASIS, columns=3))
-        assert [source.rows for source in measured.sources] == [len(truth)] and not measured.paired
+        assert [file.rows for file in measured.files] == [len(truth)] and not measured.paired
     if kind == "transitions":
         assert log.episodes is None and log.terminal is None
     else:

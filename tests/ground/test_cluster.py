@@ -129,7 +129,7 @@ def test_moments_of_files_named_from_here(places, place, files, monkeypatch):
     assert len(tables.stream("*.parquet", domain=(-1, 1), n_actions=3, rows=1_500).chunks()) == 9
     found, expected = (tables.measure("*.parquet", map=where, **given) for where in (places[place], 1))
     assert_same(found, expected)
-    assert found.sources == expected.sources
+    assert found.files == expected.files
 
 
 def numbers_of(solution):

@@ -58,10 +58,10 @@ def test_saved_and_merged_shards_are_the_whole(shards, tmp_path):
     again = [m.load(file) for file in files]
     for one, other in zip(again, parts, strict=True):
         assert_same_sums(one, other, tolerance=0)
-        assert (one.paired, one.sources) == (other.paired, other.sources) and str(one) == str(other)
+        assert (one.paired, one.files) == (other.paired, other.files) and str(one) == str(other)
     merged = m.merge(again)
     assert_same_sums(merged, whole)
-    assert merged.sources == whole.sources and int(merged.counts.sum()) == ROWS
+    assert merged.files == whole.files and int(merged.counts.sum()) == ROWS
     exact = parts[0] + parts[1] + parts[2]
     assert_same_sums(merged, exact, tolerance=0)
     paired = m.Moments(*(getattr(whole, name) for name in ("rows", "columns", *SUMS)), paired=True)
@@ -78,7 +78,7 @@ def test_the_same_data_twice_is_refused_whatever_its_name(shards, log, tmp_path)
     assert int(m.merge([first, second], allow_repeats=True).counts.sum()) == 2 * int(first.counts.sum())
     with pytest.raises(ValueError, match=r"would count twice: .*copy\.parquet and .*part-0\.parquet, its copy"):
         tables.measure([copy, tmp_path / "log"], basis=BASIS)
-    assert len(tables.measure([copy, tmp_path / "log"], basis=BASIS, allow_repeats=True).sources) == 4
+    assert len(tables.measure([copy, tmp_path / "log"], basis=BASIS, allow_repeats=True).files) == 4
     with pytest.raises(ValueError, match="no moments to merge"):
         m.merge([])
 
@@ -115,7 +115,7 @@ def test_damaged_moments_are_one_sentence(shards, log, tmp_path):
         ({"counts": arrays["counts"] - 1}, "counts do not add up"),
         (of_record(rows={"type": "Haar"}), "rows must be Basis, got 'Haar'"),
         (of_record(columns=header["record"]["columns"] | {"type": "Fourier"}), "columns must be the first of"),
-        (of_record(sources=[1]), "sources.0 must be Source, got 1"),
+        (of_record(files=[1]), "files.0 must be File, got 1"),
         ({"header": np.array(json.dumps(header | {"version": 99}))}, "version 99"),
     ):
         np.savez(bad, **arrays | change)

@@ -198,7 +198,7 @@ def show(options: argparse.Namespace) -> int:
 
 
 def cover(options: argparse.Namespace) -> int:
-    """Say where in the state space a log can support a statement, and where it is blind."""
+    """Say where in the state space a log can support a statement, and where it cannot."""
     from certirl import plots
     from certirl.data.coverage import coverage
 
@@ -382,7 +382,7 @@ def _parser() -> argparse.ArgumentParser:
     shower.add_argument("file", help="what certirl saved (.npz)")
     shower.add_argument("--plot", metavar="PICTURE", help="where a picture goes (default: none)")
     shower.set_defaults(run=show)
-    _add_coverage(commands.add_parser("coverage", help="say where a log can speak and where it is blind"))
+    _add_coverage(commands.add_parser("coverage", help="say where in the state space a log has enough data"))
     _add_moments(commands.add_parser("moments", help="sum up tables of any length, for solve and merge"))
     _add_merge(commands.add_parser("merge", help="add up moments of different data"))
     checker = commands.add_parser("check", help="prove a saved certificate again, independently")

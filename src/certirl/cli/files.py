@@ -1,4 +1,4 @@
-"""From files to a solution: a log or moments, and an expert who is named, demonstrated or observed."""
+"""From files to a solution: a log or moments, and an expert that is an action, demonstrated or observed."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from certirl.ground import archive, doors
 from certirl.solver.solve import NO_PROOF_FROM_MOMENTS, solve
 
 OBSERVED = "observed"
-MOSTLY = 0.5  # of the states: where rivals are extrapolated as often as that, an answer would be made up
+MOSTLY = 0.5  # of the states: where some action is extrapolated at more of them, no answer is given
 
 
 def solved(options: argparse.Namespace, where: Any) -> Any:
-    """What `solve` answers to the options of a command; ``where`` is its map."""
+    """The answer of `solve` to the options of a command; ``where`` is its map."""
     kinds = [archive.kind_of(path) for path in options.data]
     return (_from_moments if any(kinds) else _from_log)(options, {**_asked(options), "map": where})
 
 
 def _asked(options: argparse.Namespace) -> dict[str, Any]:
-    """What `solve` is told whatever the data are; None for what is left to it."""
+    """The settings of `solve` that do not depend on the data; None for those that are left to it."""
     names = ("discount", "columns", "objective", "cover", "slack", "delta", "tail", "margin", "tube")
     return {name: getattr(options, name) for name in names}
 
@@ -56,7 +56,7 @@ def _from_log(options: argparse.Namespace, asked: dict[str, Any]) -> Any:
 
 
 def _check_proof(options: argparse.Namespace, *, constant: bool) -> None:
-    """Say in the words of options what `solve` would say in Python's."""
+    """Refuse in the words of options what `solve` would refuse in those of Python."""
     if options.delta is None:
         return
     if options.domain is None:
@@ -88,11 +88,11 @@ def _from_moments(options: argparse.Namespace, asked: dict[str, Any]) -> Any:
 
 @dataclass(frozen=True)
 class Expert:
-    """Whom ``--expert`` names.
+    """The expert that ``--expert`` names.
 
     Attributes:
         action: the action it always takes; None if it depends on the state.
-        file: of demonstrations; None if the log itself shows it.
+        file: of demonstrations; None if the log was made by the expert.
     """
 
     action: int | None
@@ -100,7 +100,7 @@ class Expert:
 
     @property
     def is_constant(self) -> bool:
-        """It always takes one action."""
+        """Whether it always takes one action."""
         return self.action is not None
 
 
@@ -136,42 +136,43 @@ def demonstrations_of(options: argparse.Namespace) -> tuple[Path, ...]:
 
 
 def policy_of(expert: Expert, log: Transitions, periodic: Sequence[int]) -> Policy:
-    """The policy of an expert who depends on the state, estimated from what it was seen to do."""
+    """The policy of an expert that depends on the state, estimated from its actions."""
     from certirl.data.tables import read_demonstrations
 
     if expert.file is None:
-        _check_rivals(log, periodic)
+        _check_alternatives(log, periodic)
         return policy_from(log, periodic=periodic)
     states, actions, episodes = read_demonstrations(expert.file)
     try:
         if states.shape[1] != len(log.domain):
             raise ValueError(f"states have {states.shape[1]} coordinates, those of the log {len(log.domain)}")
-        given: dict[str, Any] = {"domain": log.domain, "n_actions": log.n_actions, "periodic": periodic}
-        return policy_from(states, actions, episodes=episodes, **given)
+        settings: dict[str, Any] = {"domain": log.domain, "n_actions": log.n_actions, "periodic": periodic}
+        return policy_from(states, actions, episodes=episodes, **settings)
     except ValueError as problem:
         raise ValueError(f"{expert.file}: {problem}") from None
 
 
 def _value_functions(options: argparse.Namespace, log: Transitions) -> Basis | None:
-    """The functions of V: as asked, or those by rule with frequencies where it goes around."""
+    """The functions of V that were asked for; else, for periodic coordinates, the usual ones with frequencies."""
     basis = basis_of(options, len(log.domain))
     return value_basis(log.domain, tuple(options.periodic)) if basis is None and options.periodic else basis
 
 
-def _check_rivals(log: Transitions, periodic: Sequence[int]) -> None:
-    """An expert's own log must show what the other actions do, at least now and then."""
+def _check_alternatives(log: Transitions, periodic: Sequence[int]) -> None:
+    """Refuse a log of the expert in which other actions were hardly ever tried; print where they were not."""
     found = coverage(log, periodic=tuple(periodic))
     if found.never_taken:
         raise ValueError(
             f"action {', '.join(map(str, found.never_taken))} was never taken in the log, so that nothing tells what "
             "the expert avoided: add transitions in which it is tried, or lower --actions"
         )
-    blind = float(found.blind(log.states).mean())
-    if blind > MOSTLY:
+    share = float(found.extrapolated(log.states).mean())
+    if share > MOSTLY:
         where = [sentence for sentence in found.sentences if "taken only" in sentence] or found.sentences
         raise ValueError(
-            f"who only does what is best does not show what else would do: at {blind:.0%} of the log's states some "
+            f"the log does not show what the actions do that the expert avoids: at {share:.0%} of its states some "
             f"action was never tried nearby ({'; '.join(where)}); add transitions in which every action is tried"
         )
     if not found.complete:
-        print("\n".join(["What the log does not show:", *(f"  {one[0].upper()}{one[1:]}." for one in found.sentences)]))
+        lines = (f"  {sentence[0].upper()}{sentence[1:]}." for sentence in found.sentences)
+        print("\n".join(["What the log does not show:", *lines]))

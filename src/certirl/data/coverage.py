@@ -1,28 +1,28 @@
-"""Where a log can speak and where it is blind: how each action's states are spread over the state space.
+"""Coverage: where in the state space a log determines what each action does, and where that is extrapolated.
 
 The variance of a least-squares prediction of action a at s is σ² times the leverage ``h_a(s) = φ(s)ᵀ(Σφφᵀ)⁻¹φ(s)``, the
-sum over the states from which a was taken. Where it exceeds 1 the prediction is worse than a single transition seen
+sum over the states from which a was taken. Where it exceeds 1, the prediction is worse than a single transition from
 there: it is extrapolated, and a statement about the expert there rests on the basis alone.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import Basis, Fourier, Legendre, as_basis
-from certirl.functions.boxes import mesh, product
-from certirl.ground.domain import Array, Domain, as_axes, as_domain, as_states, describe, freeze
+from certirl.functions.boxes import product
+from certirl.ground.domain import Array, Domain, as_axes, as_states, describe, freeze, mesh
 from certirl.ground.doors import as_count
 
 CELLS = {1: 50, 2: 25, 3: 10, 4: 6}  # along each coordinate
-MOST_LOOKS = 10_000_000  # states at which leverage is looked at
-FEW = 5  # transitions of an action in a cell that are not many
-EXTRAPOLATED = 1.0
+MOST_STATES = 10_000_000  # at which leverage is computed
+FEW = 5  # transitions of an action in a cell
+EXTRAPOLATED = 1.0  # the leverage above which a prediction is extrapolated
 _BLOCK = 1 << 15
 _SINGULAR = 1e-12
 
@@ -35,14 +35,14 @@ class Coverage:
         basis: the functions of the state that leverage is about.
         domain: the box.
         counts: transitions of each action ``[A]``.
-        effective: at half of all states a prediction is as good as from at least so many transitions drawn evenly, that
-            is from the basis's weight ``[A]``.
+        effective: at half of all states a prediction is as good as from at least this many transitions drawn evenly,
+            that is from the basis's weight ``[A]``.
         least: the same at the worst state ``[A]``.
         condition: of the Gram matrix, infinite if it is singular ``[A]``.
         cells: transitions of each action in each cell of the box ``[A, c, …, c]``.
         low, high: the least and largest state of each action ``[A, d]``; nan for one that was never taken.
-        blind_share: the part of the box, by volume, where each action is extrapolated ``[A]``.
-        worst: where the leverage of each action was found largest ``[A, d]``.
+        extrapolated_share: the part of the box, by volume, where each action is extrapolated ``[A]``.
+        worst: the state where the leverage of each action is largest ``[A, d]``.
         roots: matrices W with h_a(s) = |φ(s)W|², ``[A, k, k]``.
     """
 
@@ -55,7 +55,7 @@ class Coverage:
     cells: NDArray[np.intp]
     low: Array
     high: Array
-    blind_share: Array
+    extrapolated_share: Array
     worst: Array
     roots: Array
 
@@ -72,7 +72,7 @@ class Coverage:
         phi = self.basis.values(as_states(states, self.domain))
         return np.stack([((phi @ root) ** 2).sum(axis=1) for root in self.roots])
 
-    def blind(self, states: ArrayLike) -> NDArray[np.bool_]:
+    def extrapolated(self, states: ArrayLike) -> NDArray[np.bool_]:
         """Where some action is extrapolated ``[n]``: no statement about the expert there rests on data."""
         return np.asarray((self.leverage(states) > EXTRAPOLATED).any(axis=0))
 
@@ -88,43 +88,45 @@ class Coverage:
 
     @property
     def complete(self) -> bool:
-        """Every action was seen, and none is extrapolated anywhere that was looked at."""
-        return not self.never_taken and not self.blind_share.any()
+        """Every action occurs, and none is extrapolated at any state that was tried."""
+        return not self.never_taken and not self.extrapolated_share.any()
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What is missing, and what to do about it; empty where nothing is."""
-        found = [
+        """What is missing and what to do about it; empty where nothing is."""
+        sentences = [
             f"action {action} was never taken, so that nothing can be said about it: log it, or leave it out of the "
             "actions the expert is compared with"
             for action in self.never_taken
         ]
         if self.unvisited:
-            found.append(f"{self.unvisited:.0%} of the state space was never visited: narrow the domain, or log there")
+            sentences.append(
+                f"{self.unvisited:.0%} of the state space was never visited: narrow the domain, or log there"
+            )
         for action in np.flatnonzero(self.counts):
-            found += self._about(int(action))
-        return tuple(found)
+            sentences += self._about(int(action))
+        return tuple(sentences)
 
     def _about(self, action: int) -> list[str]:
-        found, place = [], ", ".join(f"{x:.3g}" for x in self.worst[action])
+        sentences, place = [], ", ".join(f"{x:.3g}" for x in self.worst[action])
         if not np.isfinite(self.condition[action]):
-            found.append(
-                f"action {action} was not seen in enough different states to tell the {self.basis.size} functions "
+            sentences.append(
+                f"action {action} was not taken in enough different states to tell the {self.basis.size} functions "
                 "apart: use fewer functions, or log it elsewhere"
             )
-        elif self.blind_share[action]:
-            found.append(
-                f"action {action} is extrapolated over {self.blind_share[action]:.0%} of the state space, most of all "
-                f"at s = {place}: a certificate there would rest on the basis, not on data"
+        elif self.extrapolated_share[action]:
+            sentences.append(
+                f"action {action} is extrapolated over {self.extrapolated_share[action]:.0%} of the state space, most "
+                f"of all at s = {place}: a certificate there would rest on the basis, not on data"
             )
         for axis, (low, high) in enumerate(self.domain):
-            seen = self.low[action, axis], self.high[action, axis]
-            if seen[1] - seen[0] < 0.8 * (high - low):
-                found.append(
-                    f"action {action} was taken only with coordinate {axis} in [{seen[0]:.3g}, {seen[1]:.3g}] "
+            least, largest = self.low[action, axis], self.high[action, axis]
+            if largest - least < 0.8 * (high - low):
+                sentences.append(
+                    f"action {action} was taken only with coordinate {axis} in [{least:.3g}, {largest:.3g}] "
                     f"of [{low:.3g}, {high:.3g}]"
                 )
-        return found
+        return sentences
 
     def __str__(self) -> str:
         few = (self.cells < FEW).reshape(self.n_actions, -1).mean(axis=1)
@@ -134,7 +136,7 @@ class Coverage:
             for a, n in enumerate(self.counts)
         ]
         head = f"Coverage of {describe(self.domain)} by {int(self.counts.sum()):,} transitions, {self.basis}"
-        tail = self.sentences or ("nothing is missing: every action was seen all over the state space",)
+        tail = self.sentences or ("nothing is missing: every action was taken all over the state space",)
         return "\n".join([head, *rows, *(f"  {sentence[0].upper()}{sentence[1:]}." for sentence in tail)])
 
 
@@ -145,86 +147,86 @@ def coverage(
     cells: int | None = None,
     periodic: tuple[int, ...] = (),
 ) -> Coverage:
-    """Diagnose where in the state space logged transitions, from any behaviour, can support a statement.
+    """Find where in the state space logged transitions, from any behaviour, can support a statement.
 
     Args:
         transitions: the log.
         basis: the functions of the state to be told apart; moderate ones for the number of coordinates if left out.
         cells: along each coordinate, for counting.
-        periodic: coordinates that go around, for the basis that is taken if none is given.
+        periodic: periodic coordinates, for the basis that is used if none is given.
     """
     if not isinstance(transitions, Transitions):
         raise TypeError(f"coverage is about logged Transitions, got {type(transitions).__name__}")
-    domain = as_domain(transitions.domain)
-    around = as_axes(periodic, len(domain))
-    placed = _moderate(len(domain), around).on(domain) if basis is None else as_basis(basis, domain)
-    along = CELLS.get(len(domain), 4) if cells is None else as_count(cells, "cells", least=2)
-    if (looks := (2 * along + 1) ** len(domain)) > MOST_LOOKS:
+    domain = transitions.domain
+    d, axes = len(domain), as_axes(periodic, len(domain))
+    basis = _moderate(d, axes).on(domain) if basis is None else as_basis(basis, domain)
+    along = CELLS.get(d, 4) if cells is None else as_count(cells, "cells", least=2)
+    if (count := (2 * along + 1) ** d) > MOST_STATES:
         raise ValueError(
-            f"{along} cells along each of {len(domain)} coordinates mean looking at {looks:,} states, and "
-            f"{MOST_LOOKS:,} are the most: pass fewer cells, or look at a few coordinates alone"
+            f"{along} cells along each of {d} coordinates mean a mesh of {count:,} states, and {MOST_STATES:,} are the "
+            "most: pass fewer cells, or look at a few coordinates alone"
         )
-    A, d = transitions.n_actions, len(domain)
-    low, high = np.array(domain).T
-    probes = mesh([np.linspace(a, b, 2 * along + 1) for a, b in domain])
-    looks = _Looks(placed, probes)
-    found: dict[str, list[Any]] = {
-        name: [] for name in ("effective", "least", "condition", "cells", "blind", "worst", "roots")
-    }
-    extent = np.full((2, A, d), np.nan)
-    for action in range(A):
-        states = transitions.states[transitions.actions == action]
-        if len(states):
-            extent[:, action] = states.min(axis=0), states.max(axis=0)
-        root, condition = _root(_gram(placed, states))
-        leverage = looks.leverage(root) if len(states) else np.full(len(probes), np.inf)
-        worth = looks.even / leverage
-        found["effective"].append(_weighted_median(worth, looks.weights))
-        found["least"].append(float(worth.min()))
-        found["condition"].append(condition)
-        place = np.minimum(((states - low) / (high - low) * along).astype(int), along - 1)
-        found["cells"].append(np.histogramdd(place, bins=[np.arange(along + 1) - 0.5] * d)[0].astype(np.intp))
-        found["blind"].append(looks.weights @ (leverage > EXTRAPOLATED))
-        found["worst"].append(probes[leverage.argmax()])
-        found["roots"].append(root)
-    return Coverage(
-        basis=placed,
-        domain=domain,
-        counts=transitions.counts,
-        effective=np.array(found["effective"]),
-        least=np.array(found["least"]),
-        condition=np.array(found["condition"]),
-        cells=np.array(found["cells"]),
-        low=extent[0],
-        high=extent[1],
-        blind_share=np.array(found["blind"]),
-        worst=np.array(found["worst"]),
-        roots=np.array(found["roots"]),
-    )
+    probes = _Probes(basis, mesh([np.linspace(low, high, 2 * along + 1) for low, high in domain]))
+    states = [transitions.states[transitions.actions == action] for action in range(transitions.n_actions)]
+    found = [probes.compared(rows, along) for rows in states]
+    columns = {name: np.array([getattr(action, name) for action in found]) for name in _OfAction._fields}
+    return Coverage(basis=basis, domain=domain, counts=transitions.counts, **columns)
 
 
-class _Looks:
-    """A mesh of states and their share of the volume, those at the edge half as much."""
+class _OfAction(NamedTuple):
+    """The fields of `Coverage` for one action."""
 
-    def __init__(self, basis: Basis, probes: Array) -> None:
-        self.phi = basis.values(probes)
+    effective: float
+    least: float
+    condition: float
+    cells: NDArray[np.intp]
+    low: Array
+    high: Array
+    extrapolated_share: float
+    worst: Array
+    roots: Array
+
+
+class _Probes:
+    """A mesh of states and their shares of the volume: half of one at an edge."""
+
+    def __init__(self, basis: Basis, states: Array) -> None:
+        self.basis, self.states, self.phi = basis, states, basis.values(states)
         self.even = basis.mass * (self.phi**2).sum(axis=1)  # n times the leverage of n states drawn evenly
-        edge = sum((probes[:, axis] == end).astype(int) for axis, pair in enumerate(basis.domain) for end in pair)
-        weights = 0.5 ** np.asarray(edge)
+        edges = sum((states[:, axis] == end).astype(int) for axis, pair in enumerate(basis.domain) for end in pair)
+        weights = 0.5 ** np.asarray(edges)
         self.weights = weights / weights.sum()
 
-    def leverage(self, root: Array) -> Array:
-        return np.asarray(((self.phi @ root) ** 2).sum(axis=1))
-
-
-def _weighted_median(values: Array, weights: Array) -> float:
-    order = np.argsort(values)
-    return float(values[order][np.searchsorted(np.cumsum(weights[order]), 0.5)])
+    def compared(self, states: Array, along: int) -> _OfAction:
+        """The coverage of the mesh by the states of one action ``[n, d]``."""
+        low, high = np.array(self.basis.domain).T
+        root, condition = _root(_gram(self.basis, states))
+        leverage = ((self.phi @ root) ** 2).sum(axis=1) if len(states) else np.full(len(self.phi), np.inf)
+        worth = self.even / leverage
+        order = np.argsort(worth)
+        median = worth[order][np.searchsorted(np.cumsum(self.weights[order]), 0.5)]
+        place = np.minimum(((states - low) / (high - low) * along).astype(int), along - 1)
+        cells = np.histogramdd(place, bins=[np.arange(along + 1) - 0.5] * len(low))[0].astype(np.intp)
+        least, largest = (states.min(axis=0), states.max(axis=0)) if len(states) else (np.full(len(low), np.nan),) * 2
+        share = float(self.weights @ (leverage > EXTRAPOLATED))
+        return _OfAction(
+            float(median),
+            float(worth.min()),
+            condition,
+            cells,
+            least,
+            largest,
+            share,
+            self.states[leverage.argmax()],
+            root,
+        )
 
 
 def _moderate(dimension: int, periodic: tuple[int, ...]) -> Basis:
+    """A basis of a moderate number of functions."""
     size = {1: 11, 2: 9, 3: 7}.get(dimension, 5)
-    return product(*(Fourier(size) if axis in periodic else Legendre(size) for axis in range(dimension)))
+    parts = [Fourier(size) if axis in periodic else Legendre(size) for axis in range(dimension)]
+    return parts[0] if dimension == 1 else product(*parts)
 
 
 def _gram(basis: Basis, states: Array) -> Array:
@@ -236,12 +238,11 @@ def _gram(basis: Basis, states: Array) -> Array:
 
 
 def _root(gram: Array) -> tuple[Array, float]:
-    """W with WWᵀ = Gram⁻¹, and the condition number; directions never seen count as if seen hardly at all."""
+    """W with WWᵀ = Gram⁻¹, and the condition number; directions without data get a tiny eigenvalue."""
     values, vectors = np.linalg.eigh(gram)
     largest = float(values[-1])
     if largest <= 0:
         return np.full_like(gram, 1e150) * np.eye(len(gram)), np.inf
     floor = _SINGULAR * largest
-    singular = bool(values[0] <= floor)
-    condition = np.inf if singular else largest / float(values[0])
+    condition = np.inf if values[0] <= floor else largest / float(values[0])
     return vectors / np.sqrt(np.maximum(values, floor)), condition

@@ -1,11 +1,11 @@
-"""An expert who is only seen: a policy estimated from demonstrations, with a held-out estimate of its error."""
+"""An expert known by demonstrations: a policy estimated from them, with an interval for its share of errors."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,13 +36,13 @@ LEVEL = 0.05
 class Demonstrated(Policy):
     """A policy estimated from demonstrations: a `Policy`, to be passed as ``expert=``.
 
-    It was fitted to one part of them, and its errors were counted on the other: the interval is about this very policy,
-    at states that come about as the demonstrations did. Elsewhere nothing is known of the expert.
+    It was fitted to one part of the demonstrations, and its errors were counted on the other. The interval is about
+    this fitted policy, at states distributed as in the demonstrations. Elsewhere nothing is known of the expert.
 
     Attributes:
         demonstrations: how many it was fitted to.
-        held_out: how many it was tried on.
-        errors: the share of those it got wrong; the mean of these shares over episodes, where episodes are known.
+        held_out: how many its errors were counted on.
+        errors: the share of errors among these; the mean of the shares of all episodes, where episodes are known.
         interval: that holds the true share with probability 95 %: exact for single demonstrations that are independent
             (Clopper and Pearson), and for whole episodes that are (Chernoff's bound, with one number for each).
         groups: the number of episodes, or of different states, held out; None if demonstrations count singly.
@@ -73,58 +73,78 @@ def policy_from(
     held_out: float = 0.2,
     rng: Any = 0,
 ) -> Demonstrated:
-    """Estimate the expert's policy from states and the actions taken there, and count its errors on data held out.
+    """Estimate the expert's policy from states and the actions taken there, and count its errors on held-out data.
 
     Args:
         states: ``[n]`` or ``[n, d]``; or `Transitions`, whose actions, episodes and domain are then used.
         actions: ``[n]``.
         method: "neighbours", the majority of the nearest demonstrations; or a classifier with ``fit`` and ``predict``,
-            as in scikit-learn, which is copied and given coordinates scaled to [-1, 1], angles as cosine and sine.
-        n_actions: the number of actions; the largest seen plus one if left out.
+            as in scikit-learn, which is copied and given coordinates scaled to [-1, 1], periodic ones as cosine and
+            sine.
+        n_actions: the number of actions; the largest in the data plus one if left out.
         episodes: the number of the episode of each demonstration ``[n]``: whole episodes are then held out, since the
             states of one are no independent tests. Left out, demonstrations at one and the same state stay together.
-        domain: by whose widths distances are measured; that of the data if left out.
-        periodic: coordinates that go around the domain.
+        domain: its widths are the units of distances; that of the data if left out.
+        periodic: periodic coordinates.
         neighbours: how many vote; chosen among 1, 3, 9 and 27 by leaving one out of the fitted part, if left out.
         held_out: the share to count errors on.
         rng: a seed or Generator, for what is held out.
     """
-    rows, taken, groups, of, box, count = _checked(states, actions, episodes, domain, n_actions)
-    around = as_axes(periodic, len(box))
-    if around and domain is None and actions is not None:
+    data = _checked(states, actions, episodes, domain, n_actions)
+    axes = as_axes(periodic, len(data.domain))
+    if axes and domain is None and actions is not None:
         raise ValueError(f"{setting('periodic')} needs a domain: write {setting('domain', '(low, high)')}")
-    tried = _held_out(len(rows) if groups is None else groups, held_out, as_generator(rng, "policy_from"))
-    fitted, told = _fit(method, rows[~tried], taken[~tried], box, around, neighbours)
-    wrong = Policy(count, fitted)(rows[tried]) != taken[tried]
-    errors, interval, blocks = _counted(wrong, None if groups is None else groups[tried])
-    number, tests = int((~tried).sum()), int(tried.sum())
-    unit = f"{tests:,} held out" if blocks is None else f"{tests:,} held out {of.format(blocks)}, which count alike"
+    units = len(data.states) if data.groups is None else data.groups
+    test = _held_out(units, held_out, as_generator(rng, "policy_from"))
+    rule, name = _fit(method, data.states[~test], data.actions[~test], data.domain, axes, neighbours)
+    wrong = Policy(data.n_actions, rule)(data.states[test]) != data.actions[test]
+    errors, interval, groups = _counted(wrong, None if data.groups is None else data.groups[test])
+    fitted, tests = int((~test).sum()), int(test.sum())
+    of = "" if groups is None else f" {data.unit.format(groups)}, which count alike"
     assumption = (
-        f"the expert's policy was estimated from {number:,} demonstrations ({told}): wrong at {errors:.2%} of {unit}, "
-        f"at {interval[0]:.2%} to {interval[1]:.2%} of states like these with confidence {1 - LEVEL:.0%}; of other "
-        "states nothing is known"
+        f"the expert's policy was estimated from {fitted:,} demonstrations ({name}): wrong at {errors:.2%} of "
+        f"{tests:,} held out{of}, at {interval[0]:.2%} to {interval[1]:.2%} of states like these with confidence "
+        f"{1 - LEVEL:.0%}; of other states nothing is known"
     )
     return Demonstrated(
-        count,
-        fitted,
+        data.n_actions,
+        rule,
         assumption=assumption,
-        demonstrations=number,
+        demonstrations=fitted,
         held_out=tests,
         errors=errors,
         interval=interval,
-        groups=blocks,
-        method=told,
+        groups=groups,
+        method=name,
     )
 
 
-def _checked(
-    states: Any, actions: Any, episodes: Any, domain: Any, n_actions: int | None
-) -> tuple[Array, NDArray[np.intp], NDArray[Any] | None, str, Domain, int]:
+class _Data(NamedTuple):
+    """Demonstrations, checked.
+
+    Attributes:
+        states: ``[n, d]``.
+        actions: ``[n]``.
+        groups: which demonstrations are held out together ``[n]``; None for each by itself.
+        unit: the groups in words.
+        domain: the box.
+        n_actions: A.
+    """
+
+    states: Array
+    actions: NDArray[np.intp]
+    groups: NDArray[Any] | None
+    unit: str
+    domain: Domain
+    n_actions: int
+
+
+def _checked(states: Any, actions: Any, episodes: Any, domain: Any, n_actions: int | None) -> _Data:
     if isinstance(states, Transitions):
         if actions is not None:
             raise TypeError("transitions hold their actions: leave actions out")
         log = states
-        real = np.ones(len(log), bool) if log.episodes is None else log.episodes >= 0  # not the absorbing rows
+        real = np.ones(len(log), bool) if log.episodes is None else log.episodes >= 0  # without absorbing rows
         groups = log.episodes[real] if episodes is None and log.episodes is not None else episodes
         box = log.domain if domain is None else domain
         count = log.n_actions if n_actions is None else n_actions
@@ -132,41 +152,42 @@ def _checked(
     if actions is None:
         raise TypeError("policy_from needs states and the actions taken there")
     declared = None if n_actions is None else as_n_actions(n_actions)
-    given = as_array(states, "states")
-    rows = as_rows(given, given.shape[1] if given.ndim == 2 else 1)
+    values = as_array(states, "states")
+    rows = as_rows(values, values.shape[1] if values.ndim == 2 else 1)
     taken = as_actions(actions, n_actions=declared)
     if len(rows) != len(taken):
         raise ValueError(f"states and actions must be equally long, got {len(rows)} and {len(taken)}")
     if len(rows) < 2:
         raise ValueError(f"a policy needs two demonstrations or more, got {len(rows)}")
-    widths = np.stack([rows.min(axis=0), rows.max(axis=0)], axis=1)
-    widths[widths[:, 0] == widths[:, 1]] += [-0.5, 0.5]  # a coordinate that never changes says nothing
-    box = as_domain(widths if domain is None else domain)
+    ends = np.stack([rows.min(axis=0), rows.max(axis=0)], axis=1)
+    ends[ends[:, 0] == ends[:, 1]] += [-0.5, 0.5]  # a coordinate that never changes
+    box = as_domain(ends if domain is None else domain)
     groups = None if episodes is None else as_labels(episodes, "episodes")
     if groups is not None and groups.shape != taken.shape:
         raise ValueError(f"episodes must have one number for each of {len(taken)} demonstrations, got {groups.shape}")
-    of, inside = "in {} episodes", as_states(rows, box)
+    unit, inside = "in {} episodes", as_states(rows, box)
     if groups is None:
-        # A state seen twice is one test, and none if the policy was fitted to it.
-        found, which = np.unique(inside, axis=0, return_inverse=True)
-        if len(found) < len(rows):
-            groups, of = which.reshape(-1), "at {} different states"
-    return inside, taken, groups, of, box, count_actions(taken) if declared is None else declared
+        # A state that occurs twice is one test, and none if the policy was fitted to it.
+        different, which = np.unique(inside, axis=0, return_inverse=True)
+        if len(different) < len(rows):
+            groups, unit = which.reshape(-1), "at {} different states"
+    return _Data(inside, taken, groups, unit, box, count_actions(taken) if declared is None else declared)
 
 
 def _held_out(units: int | NDArray[Any], share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Which demonstrations are held out: some of them, or those of some episodes."""
+    """Which demonstrations are held out: some of them, or those of some groups."""
     names, which = (np.arange(units),) * 2 if isinstance(units, int) else np.unique(units, return_inverse=True)
-    kept = round(len(names) * as_probability(share, "held_out"))
-    if not 1 <= kept < len(names):
+    count = round(len(names) * as_probability(share, "held_out"))
+    if not 1 <= count < len(names):
         what = "demonstrations" if isinstance(units, int) else "episodes or different states"
         raise ValueError(f"held_out must leave some of {len(names)} {what} on either side, got {share!r}")
-    return np.isin(which.reshape(-1), rng.permutation(len(names))[:kept])
+    return np.isin(which.reshape(-1), rng.permutation(len(names))[:count])
 
 
 def _fit(
     method: Any, states: Array, actions: NDArray[np.intp], box: Domain, periodic: tuple[int, ...], count: int | None
 ) -> tuple[Callable[[Array], Any], str]:
+    """A function of states to actions, and the name of the method."""
     if isinstance(method, str) and method == "neighbours":
         return _nearest(states, actions, box, periodic, count)
     if isinstance(method, str) or not (hasattr(method, "fit") and hasattr(method, "predict")):
@@ -179,12 +200,11 @@ def _fit(
 
     def features(rows: Array) -> Array:
         scaled = 2 * (rows - low) / (high - low) - 1
-        turns = np.pi * scaled[:, list(periodic)]
-        return np.hstack([scaled[:, straight], np.cos(turns), np.sin(turns)])
+        angles = np.pi * scaled[:, list(periodic)]
+        return np.hstack([scaled[:, straight], np.cos(angles), np.sin(angles)])
 
-    fitted = copy.deepcopy(method)
+    fitted, name = copy.deepcopy(method), type(method).__name__
     fitted.fit(features(states), actions)
-    name = type(method).__name__
 
     def predicted(rows: Array) -> NDArray[np.intp]:
         with alone(fitted):
@@ -199,6 +219,7 @@ def _fit(
 def _nearest(
     states: Array, actions: NDArray[np.intp], box: Domain, periodic: tuple[int, ...], count: int | None
 ) -> tuple[Callable[[Array], NDArray[np.intp]], str]:
+    """The majority of the nearest demonstrations."""
     from scipy.spatial import cKDTree
 
     low, high = np.array(box).T
@@ -208,39 +229,37 @@ def _nearest(
         unit = (rows - low) / (high - low)
         return np.where(sizes > 0, unit % 1.0 % 1.0, unit)  # twice: -1e-17 % 1 is 1.0
 
-    tree, highest = cKDTree(scaled(states), boxsize=sizes if periodic else None), int(actions.max()) + 1
+    tree, n_actions = cKDTree(scaled(states), boxsize=sizes if periodic else None), int(actions.max()) + 1
 
     def vote(near: NDArray[np.intp]) -> NDArray[np.intp]:
-        ballots = np.zeros((len(near), highest))
-        np.add.at(ballots, (np.arange(len(near))[:, None], actions[near]), 1.0)
-        # Of actions with equally many votes the nearest demonstration's wins.
-        ballots[np.arange(len(near)), actions[near[:, 0]]] += 0.5
-        return ballots.argmax(axis=1)
+        votes = np.zeros((len(near), n_actions))
+        np.add.at(votes, (np.arange(len(near))[:, None], actions[near]), 1.0)
+        votes[np.arange(len(near)), actions[near[:, 0]]] += 0.5  # on a tie the nearest demonstration decides
+        return votes.argmax(axis=1)
 
-    def asked(rows: Array, k: int) -> NDArray[np.intp]:
+    def nearest(rows: Array, k: int) -> NDArray[np.intp]:
         return np.asarray(tree.query(scaled(rows), k=range(1, k + 1))[1]).reshape(len(rows), k)
 
     if count is None:
-        most = [k for k in NEIGHBOURS if k < len(states)]
-        others = asked(states, most[-1] + 1)[:, 1:]  # the nearest is the state itself
-        count = min(most, key=lambda k: float((vote(others[:, :k]) != actions).mean()))
+        numbers = [k for k in NEIGHBOURS if k < len(states)]
+        others = nearest(states, numbers[-1] + 1)[:, 1:]  # the nearest is the state itself
+        count = min(numbers, key=lambda k: float((vote(others[:, :k]) != actions).mean()))
     chosen = as_count(count, "neighbours", most=len(states))
-    told = "nearest neighbour" if chosen == 1 else f"{chosen} nearest neighbours"
 
     def majority(rows: Array) -> NDArray[np.intp]:
-        return vote(asked(as_rows(rows, len(box)), chosen))
+        return vote(nearest(as_rows(rows, len(box)), chosen))
 
     majority.thread_safe = True  # type: ignore[attr-defined]
-    return majority, told
+    return majority, "nearest neighbour" if chosen == 1 else f"{chosen} nearest neighbours"
 
 
 def _counted(wrong: NDArray[np.bool_], groups: NDArray[Any] | None) -> tuple[float, tuple[float, float], int | None]:
-    """The share of errors, an interval for it, and the number of episodes."""
+    """The share of errors, an interval for it, and the number of groups."""
     if groups is None:
         return float(wrong.mean()), binomial_interval(int(wrong.sum()), len(wrong)), None
     names, which = np.unique(groups, return_inverse=True)
-    share = np.bincount(which.reshape(-1), wrong) / np.bincount(which.reshape(-1))
-    mean = float(share.mean())
+    shares = np.bincount(which.reshape(-1), wrong) / np.bincount(which.reshape(-1))
+    mean = float(shares.mean())
     return mean, chernoff_interval(mean, len(names)), len(names)
 
 
@@ -249,8 +268,8 @@ def chernoff_interval(mean: float, n: int) -> tuple[float, float]:
     limit = float(np.log(2 / LEVEL)) / n
 
     def divergence(p: float) -> float:
-        parts = [a * np.log(a / b) if a > 0 else 0.0 for a, b in ((mean, p), (1 - mean, 1 - p))]
-        return float(sum(parts))
+        terms = [a * np.log(a / b) if a > 0 else 0.0 for a, b in ((mean, p), (1 - mean, 1 - p))]
+        return float(sum(terms))
 
     ends = []
     for far in (0.0, 1.0):

@@ -1,4 +1,4 @@
-"""Where fresh states are best drawn: a proof is conditional on the states, so that any distribution is sound."""
+"""Sampling designs of fresh states; a proof is conditional on the states, so that any distribution is sound."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ def toward_ends(uniform: Any, degree: int, coordinates: int) -> Any:
 class Near:
     """A basis's even design, with a share of the states drawn evenly around given places instead.
 
-    A polynomial is known best where it was looked at: with three in ten of the states beside two places its variance
-    there halves, and elsewhere grows by less than a half.
+    With three in ten of the states near two places, the variance of a polynomial fit halves there, and grows by less
+    than a half elsewhere.
 
     Attributes:
-        basis: whose design the others follow.
-        places: states ``[z, d]``.
-        widths: how far from a place along each coordinate ``[d]``.
-        share: of the states.
+        basis: its design gives the other states.
+        places: the given states ``[z, d]``.
+        widths: the largest distance from a place along each coordinate ``[d]``.
+        share: the share of states near a place.
     """
 
     basis: Basis

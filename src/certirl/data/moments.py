@@ -1,4 +1,4 @@
-"""Moments: all that estimation keeps of the data, and a monoid, so that streams, shards and rounds simply add up."""
+"""Moments: the sums of the data that estimation needs. Sums of different data are added."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.data.transitions import CHUNK, Chunk, Piece, TensorTransitions, Transitions, chunks_of, pieces
+from certirl.data.transitions import CHUNK, Chunk, Piece, TensorTransitions, Transitions, chunks_of
 from certirl.functions.bases import Basis, as_basis
 from certirl.ground import archive
 from certirl.ground.domain import Array, describe, freeze
@@ -28,18 +28,18 @@ _SUMS = ("counts", "gram", "cross", "outer")
 
 
 @archive.record
-class Source(NamedTuple):
-    """A file that went into moments.
+class File(NamedTuple):
+    """A file whose transitions are in moments.
 
     Attributes:
         name: without its folder.
-        rows: the transitions it gave.
-        mark: what tells it apart from other files, whatever their names.
+        rows: its transitions.
+        fingerprint: tells its content apart from that of other files.
     """
 
     name: str
     rows: int
-    mark: str
+    fingerprint: str
 
     def __str__(self) -> str:
         return f"{self.name}, {self.rows:,} rows"
@@ -58,7 +58,7 @@ class Moments:
         cross: Σ y_a xᵀ ``[A, k, k_s]``.
         outer: Σ y_a y_bᵀ ``[A, A, k, k]``; only the diagonal blocks unless paired.
         paired: every state was tried with every action, with common random numbers.
-        sources: the files behind the sums, as far as they came from files.
+        files: the files of the data, as far as they came from files.
     """
 
     rows: Basis
@@ -68,19 +68,19 @@ class Moments:
     cross: Array
     outer: Array
     paired: bool = False
-    sources: tuple[Source, ...] = ()
+    files: tuple[File, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in _SUMS:  # own arrays, that no caller can change
+        for name in _SUMS:  # copies, which no caller can change
             object.__setattr__(self, name, np.array(as_array(getattr(self, name), name)))
         A, k, ks = self.counts.size, self.rows.size, self.columns.size
         shapes = dict(zip(_SUMS, [(A,), (A, ks, ks), (A, k, ks), (A, A, k, k)], strict=True))
         for name, shape in shapes.items():
-            found = getattr(self, name)
-            if A == 0 or found.shape != shape or not np.isfinite(found).all():
+            values = getattr(self, name)
+            if A == 0 or values.shape != shape or not np.isfinite(values).all():
                 raise ValueError(
                     f"these sums do not fit the bases: {name} must be finite of shape {list(shape)}, got "
-                    f"shape {list(found.shape)}"
+                    f"shape {list(values.shape)}"
                 )
         if self.counts.dtype.kind not in "iu" or (self.counts < 0).any():
             raise ValueError(f"counts must be whole numbers of transitions, got {shown(self.counts)}")
@@ -103,7 +103,7 @@ class Moments:
                 f"not {self._shape()} and {other._shape()}"
             )
         outer, paired = self.outer + other.outer, self.paired and other.paired
-        if not paired:  # without the mates of some rows, covariances between actions mean nothing
+        if not paired:  # rows without their pairs: covariances between actions mean nothing
             outer = outer * np.eye(self.n_actions)[:, :, None, None]
         return Moments(
             self.rows,
@@ -113,7 +113,7 @@ class Moments:
             self.cross + other.cross,
             outer,
             paired,
-            self.sources + other.sources,
+            self.files + other.files,
         )
 
     @property
@@ -122,7 +122,7 @@ class Moments:
         return len(self.counts)
 
     def leading(self, rows: int, columns: int) -> Moments:
-        """The moments of the first functions only: what measuring with the smaller bases would have given."""
+        """The moments of the first functions only, as if measured with the smaller bases."""
         rows, columns = as_count(rows, "rows"), as_count(columns, "columns")
         if rows > self.rows.size or columns > self.columns.size:
             raise ValueError(
@@ -136,7 +136,7 @@ class Moments:
             self.cross[:, :rows, :columns],
             self.outer[:, :, :rows, :rows],
             self.paired,
-            self.sources,
+            self.files,
         )
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -147,7 +147,7 @@ class Moments:
         """Refuse columns of another family than the rows, and counts that are not those of the files."""
         if self.columns != self.rows.resized(self.columns.size):
             raise ValueError(f"columns must be the first of {self.rows}, got {self.columns}")
-        if self.sources and sum(source.rows for source in self.sources) > self.counts.sum():
+        if self.files and sum(file.rows for file in self.files) > self.counts.sum():
             raise ValueError("its counts do not add up")
         return self
 
@@ -183,21 +183,27 @@ def merge(parts: Iterable[Moments], *, allow_repeats: bool = False) -> Moments:
             raise TypeError(f"merge takes a list of moments, got {shown(part)} in it")
         merged = part if merged is None else merged + part
         if not allow_repeats:
-            check_repeats((source.name, source.mark) for source in merged.sources)
+            check_repeats((file.name, file.fingerprint) for file in merged.files)
     if merged is None:
         raise ValueError("there are no moments to merge")
     return merged
 
 
 def check_repeats(files: Iterable[tuple[str, str]], *, can_allow: bool = True) -> None:
-    """Refuse files, as names and marks, that hold the same data; ``can_allow`` says whether the caller may allow it."""
-    seen: dict[str, str] = {}
-    for name, mark in files:
-        if mark in seen:
-            names = name if seen[mark] == name else f"{seen[mark]} and {name}, its copy"
+    """Refuse files that hold the same data.
+
+    Args:
+        files: names and fingerprints.
+        can_allow: the caller has a setting to allow it.
+    """
+    first: dict[str, str] = {}
+    for name, fingerprint in files:
+        other = first.get(fingerprint)
+        if other is not None:
+            names = name if other == name else f"{other} and {name}, its copy"
             allow = f", or write {setting('allow_repeats', 'True')} if that is meant" if can_allow else ""
             raise ValueError(f"the same data would count twice: {names}; leave one out{allow}")
-        seen[mark] = name
+        first[fingerprint] = name
 
 
 def measure(
@@ -215,9 +221,8 @@ def measure(
         raise TypeError(f"measure takes logged Transitions (files: tables.measure), got {shown(transitions)}")
     basis = as_basis(basis).on(transitions.domain)
     narrow = basis.resized(basis.size if columns is None else as_count(columns, "columns"))
-    stream = transitions if isinstance(transitions, TensorTransitions) else pieces(transitions, CHUNK)
     with on(map):
-        ((moments,),) = accumulate(stream, [(basis, narrow)], n_actions=transitions.n_actions)  # type: ignore[arg-type]
+        ((moments,),) = accumulate(transitions.stream(), [(basis, narrow)], n_actions=transitions.n_actions)
     return moments
 
 
@@ -229,19 +234,24 @@ def accumulate(
     folds: int = 1,
     views: Sequence[Sequence[int]] | None = None,
 ) -> list[tuple[Moments, ...]]:
-    """Walk a stream once and sum up the moments of several (rows, columns) pairs, each in ``folds`` disjoint parts.
+    """Read a stream once and sum up the moments of several (rows, columns) pairs, each in ``folds`` disjoint parts.
 
-    Row r of a piece goes to fold ``r mod folds``: every fold sees every stretch of the data. Memory does not grow with
-    the length of the stream. Chunks are worked on side by side (see `_map`). With ``views`` each pair looks at its own
-    coordinates of the states alone.
+    Memory does not grow with the length of the stream. Chunks are worked on in parallel (`certirl.ground.work`).
+
+    Args:
+        stream: the data.
+        pairs: functions of next states and functions of states.
+        n_actions: the number of actions.
+        folds: row r of a piece goes to fold ``r mod folds``, so that every fold has rows from all parts of the data.
+        views: the coordinates that each pair is about; all of them if left out.
     """
-    chunks, looks = chunks_of(stream), None if views is None else tuple(map(tuple, views))
+    chunks, coordinates = chunks_of(stream), None if views is None else tuple(map(tuple, views))
     kernel = worthwhile(chunks, max(rows.size + columns.size for rows, columns in pairs))
-    return fold(partial(_of_chunk, tuple(pairs), n_actions, folds, kernel, looks), chunks, _side_by_side)
+    return fold(partial(_of_chunk, tuple(pairs), n_actions, folds, kernel, coordinates), chunks, _added)
 
 
 def worthwhile(chunks: Sequence[Chunk], functions: int) -> str | None:
-    """The kernel for so much data: "numpy" where no compiled one is worth loading, else None, the fastest."""
+    """The kernel for this amount of data: "numpy" where loading a compiled one costs more than it saves, else None."""
     rows = sum(getattr(chunk, "n", LITTLE) for chunk in chunks)
     return "numpy" if rows * functions < LITTLE else None
 
@@ -257,34 +267,34 @@ def _of_chunk(
     sums = [[_Sums(rows, columns, n_actions, kernel) for _ in range(folds)] for rows, columns in pairs]
     for piece in chunk.pieces():
         for index, parts in enumerate(sums):
-            seen = piece if views is None else piece.view(views[index])
+            view = piece if views is None else piece.view(views[index])
             for number, part in enumerate(parts):
-                part.take(Piece(seen.actions, seen.states[number::folds], seen.next_states[:, number::folds]))
+                part.add(Piece(view.actions, view.states[number::folds], view.next_states[:, number::folds]))
     return [tuple(part.moments() for part in parts) for parts in sums]
 
 
 def of_chunk(rows: Basis, columns: Basis, n_actions: int, chunk: Chunk) -> Moments:
-    """The moments of one chunk, here and now."""
+    """The moments of one chunk."""
     return _of_chunk(((rows, columns),), n_actions, 1, None, None, chunk)[0][0]
 
 
-def _side_by_side(one: list[tuple[Moments, ...]], other: list[tuple[Moments, ...]]) -> list[tuple[Moments, ...]]:
-    return [tuple(map(operator.add, a, b)) for a, b in zip(one, other, strict=True)]
+def _added(first: list[tuple[Moments, ...]], second: list[tuple[Moments, ...]]) -> list[tuple[Moments, ...]]:
+    return [tuple(map(operator.add, a, b)) for a, b in zip(first, second, strict=True)]
 
 
 class _Sums:
-    """Moments in the making."""
+    """Sums to which pieces are added."""
 
     def __init__(self, rows: Basis, columns: Basis, n_actions: int, kernel: str | None) -> None:
         self.rows, self.columns, self.kernel, self.paired = rows, columns, kernel, True
         self.counts = np.zeros(n_actions, dtype=np.int64)
         self._sums: dict[tuple[int, ...], JointSums | StackedSums | TensorSums] = {}
 
-    def take(self, piece: Piece) -> None:
+    def add(self, piece: Piece) -> None:
         group, boxes = tuple(piece.actions), self.columns.dimension > 1
-        if is_tensor(piece.states) and boxes:  # sums of products of functions are the host's work
-            for held in on_host([piece], self.columns.domain, CHUNK):
-                self.take(held)
+        if is_tensor(piece.states) and boxes:  # the device has no kernel for products of functions
+            for part in on_host([piece], self.columns.domain, CHUNK):
+                self.add(part)
             return
         if group not in self._sums:
             bases = [self.rows] * len(group) + [self.columns]

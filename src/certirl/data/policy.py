@@ -1,4 +1,4 @@
-"""What the expert does: always one action, one action at every state, or actions with probabilities."""
+"""Policies: one action everywhere, one action at every state, or actions with probabilities."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from numpy.typing import NDArray
 from certirl.ground.domain import Array, as_actions, as_n_actions
 from certirl.ground.doors import alone, as_reals, by_door, lend, setting, shown, takes
 
-ROUNDING = 1e-6  # how far probabilities may miss a sum of one
+ROUNDING = 1e-6  # how far the sum of probabilities may be from one
 
 
 @dataclass(frozen=True, eq=False)
 class Policy:
-    """π: for every state the probabilities of the actions; one of them is 1 where the expert is sure.
+    """A policy π: for every state the probabilities of the actions.
 
     Attributes:
         n_actions: A.
-        rule: states ``[n, d]`` to actions ``[n]`` or to probabilities ``[n, A]``, for all states at once.
+        rule: a function from states ``[n, d]`` to actions ``[n]`` or to probabilities ``[n, A]``.
         constant: the action it always takes; None if it depends on the state.
-        assumption: what must be believed of it, in words, for a statement about it to hold; empty if it is known.
-        compare: called with states and the probabilities there, whenever it is asked: raises where they cannot be.
+        assumption: what a statement about it rests on, in words; empty if the policy is known exactly.
+        compare: a function of states and their probabilities, called with every answer: raises if they contradict
+            what is known of the policy.
     """
 
     n_actions: int
@@ -42,20 +43,20 @@ class Policy:
         return self.actions(states)
 
     def actions(self, states: Array) -> NDArray[np.intp]:
-        """The action at each state ``[n]``; the likeliest where it mixes, the first of these on a tie."""
+        """The action at each state ``[n]``; the likeliest of several, the first on a tie."""
         answer = self._answer(states)
         return answer if answer.ndim == 1 else answer.argmax(axis=1)
 
     def probabilities(self, states: Array) -> Array:
         """The probability of each action at each state ``[n, A]``."""
         answer = self._answer(states)
-        found = np.eye(self.n_actions)[answer] if answer.ndim == 1 else answer
+        probabilities = np.eye(self.n_actions)[answer] if answer.ndim == 1 else answer
         if self.compare is not None:
-            self.compare(np.asarray(states, dtype=float), found)
-        return found
+            self.compare(np.asarray(states, dtype=float), probabilities)
+        return probabilities
 
     def support(self, states: Array) -> NDArray[np.bool_]:
-        """Which actions it takes at each state with a probability above zero ``[n, A]``: these must tie."""
+        """Which actions it takes at each state with a positive probability ``[n, A]``: these must be equally good."""
         return self.probabilities(states) > 0
 
     def _answer(self, states: Array) -> NDArray[Any]:
@@ -65,7 +66,7 @@ class Policy:
             return np.full(len(states), self.constant, dtype=np.intp)
         with alone(self.rule):
             answer = as_reals(self.rule(lend(states)), "the expert's answer", truth=True)
-        if answer.dtype == bool:  # "is it too cold?" chooses between two actions
+        if answer.dtype == bool:  # a condition on the state chooses between two actions
             answer = answer.astype(np.intp)
         if answer.shape == (len(states), self.n_actions) and self.n_actions > 1:
             return _as_probabilities(answer)
@@ -82,18 +83,18 @@ class Policy:
 
 
 def no_action(expert: Any, n_actions: int, *, of_states: bool = True) -> str:
-    """What to say of an expert that is none of the actions; ``of_states`` if it might be a policy instead."""
+    """The sentence about an expert that is none of the actions; ``of_states`` if it may be a policy instead."""
     other = by_door(", or a function of states", ", or a file of demonstrations") if of_states else ""
     return f"{setting('expert')} must be one of the actions 0 … {n_actions - 1}{other}, got {shown(expert)}"
 
 
 def as_policy(expert: Any, n_actions: int) -> Policy:
-    """An action, a vectorised function of states, or anything that predicts actions, as a policy.
+    """A policy from an action, a vectorised function of states, or anything that predicts actions.
 
     Args:
         expert: a whole number; a function of states ``[n, d]``; or an object with ``predict(states)``, as reinforcement
-            learning libraries and classifiers have it, which may return a tuple with the actions first, and is asked
-            for ``deterministic=True`` if it knows the word.
+            learning libraries and classifiers have it, which may return a tuple with the actions first, and is called
+            with ``deterministic=True`` if it has that argument.
         n_actions: A.
     """
     if isinstance(expert, Policy):
@@ -114,19 +115,19 @@ def as_policy(expert: Any, n_actions: int) -> Policy:
     if hasattr(expert, "predict"):
         if not callable(expert.predict) or not takes(expert.predict, None):
             raise TypeError("the expert's predict must be a function of states [n, d]")
-        surely = {"deterministic": True} if _can_be_sure(expert.predict) else {}
-        return Policy(n_actions, lambda states: _first(expert.predict(states, **surely)), assumption=assumption)
+        settings = {"deterministic": True} if _has_deterministic(expert.predict) else {}
+        return Policy(n_actions, lambda states: _first(expert.predict(states, **settings)), assumption=assumption)
     raise TypeError(
         f"expert must be an action (a whole number) or a function of states [n, d] that returns actions [n], "
         f"got {shown(expert)}"
     )
 
 
-def _can_be_sure(predict: Any) -> bool:
-    """Whether it can be asked not to explore: what a learner tries now and then is no function of the state."""
+def _has_deterministic(predict: Any) -> bool:
+    """Whether exploration can be switched off: random actions of a learner are no function of the state."""
     try:
         return "deterministic" in signature(predict).parameters
-    except (TypeError, ValueError):  # compiled ones do not tell
+    except (TypeError, ValueError):  # compiled functions have no signature
         return False
 
 
@@ -141,4 +142,4 @@ def _as_probabilities(answer: NDArray[Any]) -> Array:
         row = int(wrong.argmax())
         listed = ", ".join(f"{value:.6g}" for value in values[row])
         raise ValueError(f"the expert's probabilities must be non-negative and add up to 1, got {listed} in row {row}")
-    return values / values.sum(axis=1, keepdims=True)  # proofs rest on exactly 1
+    return values / values.sum(axis=1, keepdims=True)  # proofs assume a sum of exactly 1

@@ -225,7 +225,16 @@ class Draws:
             states = self.states(size, rng)
             yield Piece((action,), states, ask(self.simulator, states, action, rng, domain)[None])
 
-    def log(self) -> Transitions:
+    @property
+    def per_action(self) -> int:
+        """Transitions of every action."""
+        return self.n
+
+    def leading(self, size: int) -> Draws:
+        """The first draws, at most this many of every action."""
+        return replace(self, n=min(self.n, size))
+
+    def record(self) -> Transitions:
         """All transitions as a record."""
         domain, n_actions = as_domain(self.simulator.domain), self.simulator.n_actions
         return concatenate(
@@ -237,7 +246,7 @@ class Draws:
                 n_actions=n_actions,
                 paired=self.paired,
             )
-            for piece in self
+            for piece in tensors.on_host(self, domain, CHUNK)
         )
 
     @property
@@ -348,7 +357,7 @@ def sample(
     as_samples(samples, most=MOST_KEPT // simulator.n_actions)
     as_flag(design, "design")
     as_flag(paired, "paired")
-    return draw(simulator, basis, samples, as_generator(rng, "sample"), design=design, paired=paired).log()
+    return draw(simulator, basis, samples, as_generator(rng, "sample"), design=design, paired=paired).record()
 
 
 def check_rollouts(states: int, samples: int, steps: int) -> None:

@@ -44,7 +44,7 @@ from certirl.data.formats import (
     open_table,
     separator_hint,
 )
-from certirl.data.moments import Moments, Source, check_repeats, of_chunk
+from certirl.data.moments import File, Moments, check_repeats, of_chunk
 from certirl.data.transitions import Piece, Rows, Transitions, join_episodes, join_terminal
 from certirl.functions.bases import Basis, as_basis
 from certirl.ground.domain import (
@@ -536,24 +536,24 @@ def measure(
     if narrow.size > basis.size:
         most = f"the {basis.size} functions of the basis"
         raise ValueError(f"{setting('columns')} must lie between 1 and {most}, got {columns}")
-    files = [Path(file) for file in data.files]
-    fingerprints = refuse_copies(files, allow_repeats=as_flag(allow_repeats, "allow_repeats"))
+    places = [Path(file) for file in data.files]
+    fingerprints = refuse_copies(places, allow_repeats=as_flag(allow_repeats, "allow_repeats"))
     is_watched = sys.stderr.isatty() if progress is None else progress is not False
-    total = sum(open_table(file).count() for file in files) if is_watched else 0
+    total = sum(open_table(place).count() for place in places) if is_watched else 0
     watched = watched_stream(data, total, progress if is_watched else False)
     with on(map):
         moments = fold(partial(_measured, basis, narrow, fingerprints), watched.chunks())
     counts: Counter[tuple[str, str]] = Counter()
-    for source in moments.sources:
-        counts[source.name, source.mark] += source.rows
-    return replace(moments, sources=tuple(Source(name, count, mark) for (name, mark), count in counts.items()))
+    for file in moments.files:
+        counts[file.name, file.fingerprint] += file.rows
+    return replace(moments, files=tuple(File(name, count, mark) for (name, mark), count in counts.items()))
 
 
 def _measured(rows: Basis, columns: Basis, fingerprints: dict[str, str], chunk: Chunk) -> Moments:
     """The moments of one chunk, with the file that they are from."""
     moments = of_chunk(rows, columns, chunk.n_actions, chunk)
-    source = Source(Path(chunk.file).name, int(moments.counts.sum()), fingerprints[chunk.file])
-    return replace(moments, sources=(source,))
+    file = File(Path(chunk.file).name, int(moments.counts.sum()), fingerprints[chunk.file])
+    return replace(moments, files=(file,))
 
 
 def refuse_copies(files: Sequence[Path], *, allow_repeats: bool | None = None) -> dict[str, str]:

@@ -215,6 +215,9 @@ class TensorTransitions:
         """The record itself, which is a stream of one chunk: one is enough to keep a device busy."""
         return self
 
+    def __iter__(self) -> Iterator[Piece]:
+        return self.pieces()
+
     def chunks(self) -> list[TensorTransitions]:
         """The record itself."""
         return [self]
@@ -241,6 +244,8 @@ def concatenate(parts: Iterable[Transitions]) -> Transitions:
     parts = list(parts)
     if not parts:
         raise ValueError("there are no transitions to join")
+    if len(parts) == 1:
+        return parts[0]
     if len({(part.domain, part.n_actions, part.paired) for part in parts}) > 1:
         raise ValueError("transitions can be joined only on the same domain and with the same actions")
     declared = {part.independent for part in parts}
@@ -401,6 +406,19 @@ class Record:
     def total(self) -> int:
         """The number of transitions."""
         return len(self.log)
+
+    @property
+    def per_action(self) -> int:
+        """Transitions of the action with fewest."""
+        return int(self.log.counts.min())
+
+    def leading(self, size: int) -> Record:
+        """All of it: a log is used as it is."""
+        return self
+
+    def record(self) -> Transitions:
+        """The log."""
+        return self.log
 
     def __iter__(self) -> Iterator[Piece]:
         for chunk in self.chunks():

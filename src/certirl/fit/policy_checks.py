@@ -163,7 +163,7 @@ def uncovered(world: World, seen: Seen, fit: ValueFit) -> float:
     if isinstance(world.source, Transitions) and seen.log is not None:
         behind = seen.moves if seen.regression is None else seen.regression
         assert behind is not None
-        return float(coverage(seen.log, basis=behind.columns).blind_share.max())
+        return float(coverage(seen.log, basis=behind.columns).extrapolated_share.max())
     return float(unvisited(fit.reward_basis, seen.effects.states).mean())
 
 
