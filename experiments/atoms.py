@@ -20,7 +20,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 import certirl
-from certirl.functions.boxes import mesh
+from certirl.ground.domain import mesh
 
 ALONG = {1: 1601, 2: 65, 3: 21}  # states along each coordinate where a least value is looked for
 SAFE = 0.98  # chances are kept away from zero by this factor, since their least values are looked for on a grid

@@ -22,7 +22,7 @@ import certirl
 import methods
 import study
 from certirl import problems, product
-from certirl.functions.boxes import mesh
+from certirl.ground.domain import mesh
 from certirl.problems import Problem
 
 

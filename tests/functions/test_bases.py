@@ -5,7 +5,7 @@ import pytest
 
 from certirl import Chebyshev, Fourier, Legendre, product
 from certirl.functions.bases import FAMILIES, Basis
-from certirl.functions.boxes import mesh
+from certirl.ground.domain import mesh
 
 INTERVALS = [(-1.0, 1.0), (0.0, 3.0), (-200.0, -150.0)]
 SIZES = [1, 2, 5, 6, 11, 40]

@@ -9,7 +9,7 @@ from scipy.optimize import linprog
 import certirl
 from certirl import Fourier, Legendre, problems, product
 from certirl.fit.recover import OBJECTIVES, cover_points
-from certirl.functions.boxes import mesh
+from certirl.ground.domain import mesh
 from certirl.ground.status import Reason
 from certirl.kernels.sums import StackedSums
 from sizes import sizes

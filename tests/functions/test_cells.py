@@ -5,8 +5,8 @@ import pytest
 from scipy.interpolate import RegularGridInterpolator
 
 import certirl
-from certirl.functions.boxes import mesh
 from certirl.functions.cells import Cells
+from certirl.ground.domain import mesh
 
 BOX = ((-1.0, 2.0), (0.0, 5.0), (-2.0, -1.0))
 

@@ -5,8 +5,8 @@ import pytest
 
 from certirl import Chebyshev, Fourier, Legendre, product
 from certirl.functions import extrema
-from certirl.functions.boxes import mesh
 from certirl.functions.extrema import local_minima, minimum, value_range
+from certirl.ground.domain import mesh
 
 BASES = [
     product(Legendre(6, (-2.0, 5.0)), Legendre(6, (0.0, 1.0))),

@@ -6,7 +6,7 @@ import pytest
 import certirl
 from certirl import Legendre, Reward, problems, product
 from certirl.data.trials import can_pair
-from certirl.functions.boxes import mesh
+from certirl.ground.domain import mesh
 from sizes import sizes
 
 PROBLEMS = [

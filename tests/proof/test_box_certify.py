@@ -10,7 +10,6 @@ from certirl import Chebyshev, Fourier, Legendre, Reward, problems, product
 from certirl.checker.files import check
 from certirl.data.simulator import draw
 from certirl.functions.box_products import Mesh, dense_mesh, level, tensor_sums
-from certirl.functions.boxes import mesh
 from certirl.functions.inequalities import (
     EVENTS,
     SELF_EVENTS,
@@ -20,6 +19,7 @@ from certirl.functions.inequalities import (
     self_bounded,
     spread_points,
 )
+from certirl.ground.domain import mesh
 from certirl.proof.box_bounds import lower_bounds_on_box
 from certirl.proof.box_evidence import BoxEvidence, gather_on_box
 from certirl.proof.evidence import Surrogate, fit_surrogate

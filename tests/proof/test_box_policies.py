@@ -11,8 +11,9 @@ from certirl.data.expert_grid import expert_grid
 from certirl.data.policy import as_policy
 from certirl.data.simulator import draw
 from certirl.functions.bounded import bounded
-from certirl.functions.boxes import mesh, of_degree
+from certirl.functions.boxes import of_degree
 from certirl.functions.frames import blended, frame, wander
+from certirl.ground.domain import mesh
 from certirl.problems import Greedy, Truth, Whirl, judge, random_independent
 from certirl.proof.certify_policies import SwitchingCase
 from certirl.proof.policy_bounds import Band, Bands, bands

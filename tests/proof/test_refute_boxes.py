@@ -9,8 +9,9 @@ from scipy.optimize import linprog
 import certirl
 from certirl.data.transitions import pieces
 from certirl.functions.bases import Fourier, Legendre
-from certirl.functions.boxes import mesh, product
+from certirl.functions.boxes import product
 from certirl.functions.frame import frame
+from certirl.ground.domain import mesh
 from certirl.problems import Mixed, Problem, Whirl, independent, random_independent, thermostat
 from certirl.proof import refutation, value_cones
 from certirl.proof.function_residuals import gather

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.policy import Policy
-from certirl.functions.boxes import mesh
 from certirl.functions.cells import Cells
 from certirl.ground import archive
-from certirl.ground.domain import Array, Domain, describe
+from certirl.ground.domain import Array, Domain, describe, mesh
 from certirl.ground.doors import some_rows
 
 CELLS_ALONG = {1: 4000, 2: 400, 3: 60}  # cells along each coordinate, by the number of coordinates

@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from certirl.fit import program
 from certirl.fit.bellman import Bellman
 from certirl.fit.witness import USED, Witness, whole_rows
-from certirl.functions.boxes import mesh
 from certirl.functions.components import Component
 from certirl.functions.extrema import first_of_least, local_minima, minimum
 from certirl.functions.reward import Reward
-from certirl.ground.domain import Array, Domain, freeze
+from certirl.ground.domain import Array, Domain, freeze, mesh
 from certirl.ground.doors import as_count, as_number, setting, shown
 from certirl.ground.status import Claim, Finding, Reason
 

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.functions.bases import FAMILIES
-from certirl.functions.boxes import ProductBasis, mesh
+from certirl.functions.boxes import ProductBasis
 from certirl.functions.inequalities import spread_points
 from certirl.functions.products import linearisation
-from certirl.ground.domain import Array, Domain
+from certirl.ground.domain import Array, Domain, mesh
 
 
 class Level:

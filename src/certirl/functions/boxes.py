@@ -14,7 +14,6 @@ from certirl.functions.bases import Basis, Family, Fourier, Legendre
 from certirl.functions.index_sets import INDEX_SETS, count_indices
 from certirl.ground import archive
 from certirl.ground.domain import Domain
-from certirl.ground.domain import mesh as mesh
 
 
 @archive.record
