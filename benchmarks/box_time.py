@@ -15,10 +15,12 @@ from typing import Any
 import certirl
 import harness
 from certirl import Legendre, problems, product
+from certirl.data.transitions import pieces
 from certirl.ground.work import cores
-from certirl.proof.certify import conclude
-from certirl.proof.evidence import surrogate_of
-from certirl.proof.weigh import gather
+from certirl.proof.case import Case
+from certirl.proof.certificate import conclude
+from certirl.proof.sums import gather
+from certirl.proof.training import fit_surrogates
 
 CASES = ((2, 19, 333_334), (3, 11, 250_000))
 
@@ -42,11 +44,12 @@ def case(dimension, factor, samples):
     note("operators")
     found = certirl.recover(criterion)
     note("program")
-    surrogate = surrogate_of(found.reward, moments, discount=0.7, expert=0)
+    case = Case.of(0, basis.on(problem.domain), n_actions=problem.n_actions, discount=0.7, tail=problem.tail)
+    surrogates = fit_surrogates(case, found.reward, pieces(training, 8192), moments=[moments]).surrogates
     note("surrogate")
-    evidence = gather(surrogate, certirl.data.transitions.pieces(fresh, 8192))
+    evidence = gather(surrogates, pieces(fresh, 8192))
     note("evidence")
-    certificate = conclude(surrogate, evidence, delta=0.05, tail=problem.tail(basis))
+    certificate = conclude(case, surrogates, evidence, delta=0.05)
     note("bounds, the tail included")
     whole = round(marks[-1] - marks[0], 1)
     short = certirl.bellman(certirl.estimate(hard, basis=basis), discount=0.7)

@@ -23,7 +23,9 @@ from certirl.data.moments import LITTLE, accumulate
 from certirl.data.simulator import draw
 from certirl.data.transitions import Piece
 from certirl.ground.work import on
-from certirl.proof.evidence import fit_surrogate, gather
+from certirl.proof.case import Case
+from certirl.proof.sums import gather
+from certirl.proof.training import fit_surrogates
 
 FAMILIES = (certirl.Legendre, certirl.Chebyshev, certirl.Fourier)
 SIZES = ((11, 11), (11, 3), (21, 7))
@@ -52,14 +54,15 @@ def measure(basis: certirl.Basis, columns: int, paired: bool, pairs: int, repeat
     narrow, held = basis.resized(columns), []
     sampling = harness.cpu_seconds(lambda: held.extend(draw(problem, basis, pairs // 3, 0, design=True, paired=paired)))
     reward = certirl.Reward(basis, np.random.default_rng(0).normal(size=basis.size))
-    surrogate = fit_surrogate(reward, held[:3], columns=narrow, n_actions=3, discount=0.7, expert=0)
+    case = Case.of(0, narrow, n_actions=3, discount=0.7, tail=0)
+    surrogates = fit_surrogates(case, reward, held[:3]).surrogates
     kinds = {"numpy": InMemory(held, 0)}
     if find_spec("numba"):
         kinds["fast"] = InMemory(held, LITTLE)
     passes = {}
     for kind, data in kinds.items():
         passes[f"estimate {kind}"] = lambda data=data: accumulate(data, [(basis, narrow)], n_actions=3)
-        passes[f"certify {kind}"] = lambda data=data: gather(surrogate, data)
+        passes[f"certify {kind}"] = lambda data=data: gather(surrogates, data)
     for work in passes.values():
         work()  # compiled, and in memory
     millions = sum(piece.size for piece in held) / 1e6

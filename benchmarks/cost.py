@@ -17,6 +17,7 @@ import certirl
 import harness
 from certirl.data.moments import accumulate
 from certirl.data.simulator import draw
+from certirl.fit.recover import Recovery
 from certirl.ground.work import on
 
 
@@ -30,7 +31,7 @@ def moments_of(log: certirl.Transitions, k: int, columns: int) -> certirl.Moment
     return certirl.measure(log, basis=certirl.Legendre(k), columns=columns, map=1)
 
 
-def reward_of(moments: certirl.Moments) -> certirl.Recovery:
+def reward_of(moments: certirl.Moments) -> Recovery:
     return certirl.recover(certirl.bellman(certirl.estimate(moments), discount=0.7))
 
 

@@ -126,7 +126,8 @@ def theorem(device: str, most: int) -> dict[str, Any]:
         columns=3,
     )
     n = min(asked.samples, most)
-    asks = {"discount": 0.7, "basis": basis, "columns": 3, "form": "mean", "objective": "l1", "samples": n, "rng": 0}
+    settings = certirl.Settings(form="mean", objective="l1")
+    asks = {"discount": 0.7, "basis": basis, "columns": 3, "settings": settings, "samples": n, "rng": 0}
     timing, solution = repeated(lambda: certirl.solve(on_device(problem, device), **asks))
     result = {
         "the theorem asks for": asked.samples,

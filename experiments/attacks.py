@@ -35,9 +35,10 @@ import study
 from certirl.data.simulator import draw
 from certirl.functions.components import SumBasis, as_components
 from certirl.functions.inequalities import binomial_interval
-from certirl.proof.certify_components import Case, certify_sum
-from certirl.proof.weigh import lower_bounds
-from certirl.solver.prove_components import measure_components
+from certirl.proof.case import Case
+from certirl.proof.certificate import conclude
+from certirl.proof.sums import gather
+from certirl.proof.training import fit_surrogates
 
 DELTAS = (0.01, 0.05, 0.2, 0.5)
 DISCOUNTS = (0.3, 0.5, 0.7, 0.9, 0.97, 0.99)
@@ -90,7 +91,7 @@ def some_columns(rng: np.random.Generator, most: int) -> certirl.Basis:
     return family(int(rng.integers(1, most + 1))).on((DOMAINS[rng.integers(len(DOMAINS))],))
 
 
-def some_box(rng: np.random.Generator, dimension: int) -> certirl.ProductBasis:
+def some_box(rng: np.random.Generator, dimension: int) -> certirl.Basis:
     """Products of polynomials and waves."""
     index = str(rng.choice(["total", "full"]))
     most = 5 if dimension == 2 and index == "total" else 4 if dimension == 2 else 3
@@ -208,13 +209,15 @@ def banded(found: Any, true: atoms.Truth, expert: int) -> dict[str, Any]:
     The proof bounds the error of the whole curve, on both sides: a sharper test than its least value.
     """
     _, states, phi = atoms.looked_at(true.mixture.space)
-    surrogate, worst = found.surrogate, 0.0
-    for bound in lower_bounds(surrogate, found.evidence, delta=found.delta, tail=found.tail or 0.0):
-        lost = bound.estimated - bound.margin
-        if np.isfinite(lost) and lost > 0:
-            gap = true.scale * (phi @ (true.outcomes[expert] - true.outcomes[bound.rival]))
-            error = np.abs(surrogate.columns.values(states) @ bound.curve - gap / surrogate.unit).max()
-            worst = max(worst, float(error) / lost)
+    (ground,), worst = found.grounds, 0.0
+    for band in ground.bands.pairs:
+        b, a = band.pair
+        gap = true.scale * (phi @ (true.outcomes[b] - true.outcomes[a])) / ground.surrogate.unit
+        error = band.estimate(states) - gap
+        for side, sign in ((0, 1.0), (1, -1.0)):
+            radius = band.radius(states, side)
+            if np.isfinite(radius).all() and (radius > 0).all():
+                worst = max(worst, float((sign * error / radius).max()))
     return {"ratio at states": worst, "statements": {"curve farther from the truth than its losses": worst > 1}}
 
 
@@ -358,9 +361,10 @@ def judge_sum(seed: int) -> dict[str, Any]:
             draw(together, places, n, own, design=True, paired=paired)
             for n, own in zip((few, samples), rng.spawn(2), strict=True)
         )
-        moments = measure_components(training, parts, [space.size for space in spaces], n_actions=together.n_actions)
-        case = Case(parts, reward, moments, discount=task["discount"], expert=0)
-        return compared(certify_sum(case, fresh, delta=task["delta"], tail=0), true, span, 1.0)
+        case = Case.of(0, spaces, n_actions=together.n_actions, discount=task["discount"], tail=0, components=parts)
+        surrogates = fit_surrogates(case, reward, training, samples=samples, delta=task["delta"]).surrogates
+        proof = conclude(case, surrogates, gather(surrogates, fresh), delta=task["delta"])
+        return compared(proof, true, span, 1.0)
 
     source = "paired" if paired else "unpaired"
     return attempted("sums", task | {"n": samples, "source": source, "form": "same family", "made": "planned"}, work)
@@ -493,17 +497,20 @@ def judged_policy(
     taken = shares > 0
     margins = np.where(taken, ahead, np.inf).min(axis=1) - np.where(taken, -np.inf, ahead).max(axis=1)
     away = expert.away(grid)
-    least = float(margins[away > found.allowed * (1 + 1e-9)].min())
+    tube = found.tube  # None if it is looked up as an expert of one action
+    nowhere = 0.0 if found.margin > 0 else np.inf
+    allowed, settled, ties = (0.0, nowhere, 0.0) if tube is None else (tube.allowed, tube.settled, tube.ties)
+    least = float(margins[away > allowed * (1 + 1e-9)].min())
     lost = discount * (best.max(axis=1) - (shares * ahead).sum(axis=1))
-    looked = found.surrogate.columns.grid(2001)
+    looked = found.grounds[0].surrogate.columns.grid(2001)
     value = [
         np.asarray(reward(own), dtype=float).reshape(len(own))
         + discount * (expert(own) * unit * true.advantage(own)).sum(axis=1)
         for own in (grid, looked)
     ]
     apart = float(np.ptp(np.concatenate(value)))
-    cell = float(np.linalg.norm(2 * found.lookup.half))
-    beyond = away > found.settled + cell
+    cell = 0.0 if tube is None else float(np.linalg.norm(2 * tube.grid.half))
+    beyond = away > settled + cell
     clearly = best.max(axis=1)[:, None] - best > slack  # what no best policy takes
     mixed = np.where(taken, ahead, -np.inf).max(axis=1) - np.where(taken, ahead, np.inf).min(axis=1)
     clear = away > 2 * cell
@@ -516,9 +523,9 @@ def judged_policy(
     flags = {
         "wrong where proved": bool((margins[found.proves(grid)] <= -slack).any()),
         "regret below the truth": bool(found.regret < lost.max() - slack),
-        "span above the truth": bool(found.value_span > apart + slack),
+        "span above the truth": bool((found.value_span or 0.0) > apart + slack),
         "best policy elsewhere beyond settled": bool((~taken & ~clearly).any(axis=1)[beyond].any()),
-        "ties above": bool(found.ties < mixed[clear].max() - slack),
+        "ties above": bool(ties < mixed[clear].max() - slack),
         "advantage above at a state": bool((low > gap + slack)[~own.T].any()),
     }
     worst = float(pointwise.max())
@@ -593,7 +600,7 @@ def judge_solve(seed: int) -> dict[str, Any]:
         def work_on_sum() -> dict[str, Any]:
             most_of = max(most, 20 * max(sizes) + 101)
             found: Any = certirl.solve(
-                together, components=together.groups, basis=bases, columns=sizes, max_samples=most_of, **told
+                together, components=together.groups, basis=bases, columns=sizes, samples=most_of, **told
             )
             parts = None if found.reward is None else found.reward.parts
             return answered(found, low > 0, lambda: true_sum(together, parts or (), task["discount"]))
@@ -616,15 +623,15 @@ def judge_solve(seed: int) -> dict[str, Any]:
                 mixture,
                 expert=lambda s: expert(s).argmax(axis=1),
                 columns=columns,
-                tube=tube,
+                settings=certirl.Settings(tube=tube),
                 basis=basis,
-                max_samples=most,
+                samples=most,
                 **told,
             )
             fits = made == "right" and basis.size >= len(ground.atoms)  # then some V of the class explains the expert
             said = {"infeasible": found.status == "infeasible", "solvable": fits}
             said |= {"false": bool(said["infeasible"] and fits), "holds": found.status == "certified"}
-            if isinstance(found.certificate, certirl.PolicyCertificate):
+            if found.certificate is not None:
                 true = atoms.truth(mixture, found.reward, expert, task["discount"])
                 more = judged_policy(found.certificate, true, expert, found.reward, task["discount"], 1.0)
                 said = more | said | {"false": said["false"] or more["false"]}
@@ -643,7 +650,7 @@ def judge_solve(seed: int) -> dict[str, Any]:
     if kind == "log":
         source = some_log(rng, mixture, columns, most, str(rng.choice(["log", "log, ends"])))
     else:
-        told["max_samples"] = max(most, 20 * columns.size + 101)
+        told["samples"] = max(most, 20 * columns.size + 101)
 
     def work() -> dict[str, Any]:
         found: Any = certirl.solve(source, **told)
@@ -711,8 +718,14 @@ def judge_refutation(seed: int) -> dict[str, Any]:
         best = sum(own[2] for own in made).min() / sum(np.abs(own[1]).sum() for own in made)
 
         def work_on_sum() -> dict[str, Any]:
-            functions = {"basis": certirl.Legendre(size), "columns": columns.size}
-            found = certirl.refute(together, components=together.groups, expert=0, **functions, **told)
+            found = certirl.refute(
+                together,
+                components=together.groups,
+                expert=0,
+                basis=certirl.Legendre(size),
+                columns=columns.size,
+                **told,
+            )
             return concluded(found, float(best))
 
         return attempted("refutations, sums", record, work_on_sum)

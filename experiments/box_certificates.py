@@ -39,7 +39,7 @@ DRAWS = 4  # independent certificates of every reward
 GRID = 31  # cells along each coordinate of the fine-grid MDP
 
 
-def a_problem(seed: int) -> tuple[Problem, certirl.ProductBasis, float, int]:
+def a_problem(seed: int) -> tuple[Problem, certirl.Basis, float, int]:
     """One of four kinds in turn, with random settings: problem, columns, discount, transitions per action."""
     rng = np.random.default_rng([seed, 1])
     discount, kind = float(rng.choice([0.3, 0.5, 0.7])), seed % 10

@@ -23,7 +23,7 @@ import study
 from certirl.data.expert_grid import ExpertGrid
 from certirl.functions.boxes import of_degree
 from certirl.problems import Greedy, Judgement, Truth, Whirl, judge, random_independent
-from certirl.proof.policy_certificate import PolicyCertificate
+from certirl.proof.certificate import Certificate
 
 POLYNOMIAL, WHIRL = 200_000, 400_000  # transitions per action of a certificate
 WIDEST = 0.45  # of the tubes that are asked about
@@ -159,17 +159,16 @@ def run(seed: int) -> dict[str, Any]:
         rng=rng,
         progress=False,
     )
-    assert isinstance(found, PolicyCertificate)
     true = judge(case.truth, reward, expert, discount=case.discount)
     told = f"{kind}, {'whirls' if whirl else 'polynomial'}"
     return {"kind": told, "delta": delta} | compared(found, case.truth, true)
 
 
-def compared(found: PolicyCertificate, truth: Truth, true: Judgement) -> dict[str, Any]:
+def compared(found: Certificate, truth: Truth, true: Judgement) -> dict[str, Any]:
     """Which statements of a certificate the truth contradicts."""
     margins, away = true.margins, surely_away(truth, true.actions)
-    least = float(margins[away > found.allowed].min())
-    beyond = away > found.settled
+    least = float(margins[away > found.tube.allowed].min())
+    beyond = away > found.tube.settled
     return {
         "holds": found.holds,
         "false": bool(found.holds and least <= 0),
@@ -178,8 +177,8 @@ def compared(found: PolicyCertificate, truth: Truth, true: Judgement) -> dict[st
         "regret below the truth": bool(found.regret < true.regret - 1e-6 * true.span),
         "span above the truth": bool(found.value_span > true.span),
         "best policy differs where settled": bool((true.best != true.actions)[beyond].any()),
-        "half_width": found.half_width,
-        "share": found.share,
+        "half_width": found.tube.half_width,
+        "share": found.tube.share,
         "regret": found.relative_regret,
         "true regret": true.regret / true.span,
     }
@@ -217,8 +216,8 @@ def prove(task: list[int]) -> dict[str, Any]:
         basis=certirl.product(*[certirl.Legendre(5)] * 2),
         delta=0.05,
         tail=problem.tail,
-        tube=0.3,
-        max_samples=most,
+        settings=certirl.Settings(tube=0.3),
+        samples=most,
         rng=seed,
         progress=False,
     )

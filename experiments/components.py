@@ -28,8 +28,10 @@ from certirl.fit.bellman import Bellman
 from certirl.fit.estimate import estimate
 from certirl.fit.recover import recover_separately
 from certirl.functions.components import Component, SumBasis, as_components
-from certirl.proof.certify_components import Case, certify_sum
-from certirl.solver.prove_components import measure_components
+from certirl.proof.case import Case
+from certirl.proof.certificate import conclude
+from certirl.proof.sums import gather
+from certirl.proof.training import fit_surrogates
 
 BASIS, COLUMNS, DISCOUNT, DELTA = certirl.Legendre(11), 3, 0.7, 0.05
 Pair = tuple[tuple[Component, ...], list[Bellman]]
@@ -121,8 +123,8 @@ def attempt(task: Sequence[Any]) -> dict[str, Any]:
         discount=DISCOUNT,
         delta=DELTA,
         tail=0,
-        max_samples=samples,
-        objective=objective,
+        samples=samples,
+        settings=certirl.Settings(objective=objective),
         rng=seed,
         progress=False,
     )
@@ -191,13 +193,18 @@ def judge(seed: int) -> dict[str, Any] | None:
         draw(problem, places, int(n), own, design=True, paired=paired)
         for n, own in zip((0.3 * samples, 0.7 * samples), streams, strict=True)
     ]
-    moments = measure_components(drawn[0], parts, [COLUMNS] * len(parts), n_actions=3)
+    spaces = [part.basis.resized(COLUMNS) for part in parts]
+    pairs = [(part.basis, space) for part, space in zip(parts, spaces, strict=True)]
+    views = [part.coordinates for part in parts]
+    moments = [own for (own,) in accumulate(drawn[0], pairs, n_actions=3, views=views)]
     criteria = [certirl.bellman(estimate(own), discount=discount) for own in moments]
     found = certirl.recover(criteria, components=parts, objective=("least-variance", "l1")[int(rng.integers(2))])
     if found.reward is None:
         return None
     reward = barely_wrong(problem, found.reward, discount, rng) if spoil else found.reward
-    proof = certify_sum(Case(parts, reward, moments, discount=discount, expert=0), drawn[1], delta=delta, tail=0)
+    case = Case.of(0, spaces, n_actions=3, discount=discount, tail=0, components=parts)
+    surrogates = fit_surrogates(case, reward, drawn[0], moments=moments, samples=drawn[1].n, delta=delta).surrogates
+    proof = conclude(case, surrogates, gather(surrogates, drawn[1]), delta=delta)
     pairs = zip(problem.parts, reward.parts, strict=True)
     own = np.array([part.true_margins(component, discount=discount) for part, component in pairs])
     truth = own.sum(axis=0)

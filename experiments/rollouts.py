@@ -20,7 +20,10 @@ import study
 from certirl import plots
 
 METHODS: dict[str, dict[str, Any]] = {
-    "the paper": {"basis": certirl.Fourier(11), "form": "mean", "objective": "l1", "cover": 0.05},
+    "the paper": {
+        "basis": certirl.Fourier(11),
+        "settings": certirl.Settings(form="mean", objective="l1", cover=0.05),
+    },
     "certirl": {},
 }
 

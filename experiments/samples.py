@@ -50,7 +50,7 @@ def prove(task: list[Any]) -> tuple[float | None, bool]:
         tail=0,
         discount=discount,
         delta=delta,
-        max_samples=most,
+        samples=most,
         rng=np.random.default_rng([seed, problem_seed, number]),
         progress=False,
     )

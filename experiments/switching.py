@@ -26,7 +26,7 @@ import certirl
 import methods
 import study
 from certirl.problems import Steps, SwitchingProblem, comfort, judge, next_values, optimal_policy, regret
-from certirl.proof.policy_certificate import PolicyCertificate
+from certirl.proof.certificate import Certificate
 
 GRID = np.linspace(-1.0, 1.0, 1601)
 POLYNOMIAL, THERMAL = 100_000, 250_000  # transitions per action of a certificate
@@ -123,21 +123,20 @@ def run(seed: int) -> dict[str, Any]:
         paired=thermal or bool(rng.integers(2)),
         rng=rng,
     )
-    assert isinstance(found, PolicyCertificate)
     return {"kind": kind, "delta": delta} | compared(found, problem, reward, expert)
 
 
-def compared(found: PolicyCertificate, problem: SwitchingProblem, reward: Any, expert: Steps) -> dict[str, Any]:
+def compared(found: Certificate, problem: SwitchingProblem, reward: Any, expert: Steps) -> dict[str, Any]:
     """Which statements of a certificate the truth contradicts."""
     truth = advantages(problem, reward, expert)
     in_tube = np.zeros(len(GRID), dtype=bool)
-    for low, high in found.tube:
+    for ((low, high),) in found.tube.undecided:
         in_tube |= (low <= GRID) & (high >= GRID)
-    outside = expert.away(GRID) > found.allowed
+    outside = expert.away(GRID) > found.tube.allowed
     lost = regret(problem.dynamics, reward, expert, discount=problem.discount)
     least = float(truth[outside].min())
     best = optimal_policy(problem.dynamics, reward, discount=problem.discount)
-    beyond = expert.away(GRID) > found.settled
+    beyond = expert.away(GRID) > found.tube.settled
     return {
         "holds": found.holds,
         "false": bool(found.holds and least <= 0),
@@ -145,7 +144,7 @@ def compared(found: PolicyCertificate, problem: SwitchingProblem, reward: Any, e
         "wrong outside the tube": bool((truth[~in_tube] <= 0).any()),
         "regret below the truth": bool(found.relative_regret < lost - 1e-9),
         "best policy differs where settled": bool((best(GRID) != expert(GRID))[beyond].any()),
-        "half_width": found.half_width,
+        "half_width": found.tube.half_width,
         "regret": found.relative_regret,
         "true regret": lost,
     }
@@ -199,9 +198,8 @@ def prove(task: list[Any]) -> dict[str, Any]:
         discount=problem.discount,
         delta=0.05,
         tail=problem.dynamics.tail,
-        tube=TUBE,
-        max_samples=most,
-        regret=allowed,
+        settings=certirl.Settings(tube=TUBE, regret=allowed),
+        samples=most,
         rng=seed,
     )
     seconds = time.perf_counter() - start
@@ -209,7 +207,7 @@ def prove(task: list[Any]) -> dict[str, Any]:
     return {
         "status": solution.status,
         "n": solution.samples,
-        "share": proof.share,
+        "share": proof.tube.share,
         "seconds": seconds,
     } | compared(proof, problem, solution.reward, problem.expert)
 

@@ -2,117 +2,114 @@
 
     solution = certirl.solve(simulator, discount=0.9, expert=0, rng=0)
 
-The steps behind it are public: `sample` → `measure` → `estimate` → `bellman` → `recover`.
+The steps behind it are public: `sample` → `measure` → `estimate` → `bellman` → `recover` → `certify`.
 """
 
 from certirl.ground import interrupts as _interrupts  # noqa: F401  # first: from here on Ctrl-C is one line
 
 # isort: split
-import importlib
-from typing import Any
+import importlib as _importlib
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
-from certirl import problems
-from certirl.checker.files import Verdict, check
-from certirl.data.coverage import Coverage, coverage
-from certirl.data.demonstrations import Demonstrated, policy_from
-from certirl.data.episodes import Episode, from_episodes
-from certirl.data.independence import Independence, find_components, independent
-from certirl.data.moments import Moments, measure
-from certirl.data.policy import Policy, as_policy
-from certirl.data.simulator import Simulator, sample
-from certirl.data.transitions import TensorTransitions, Transitions
-from certirl.fit.bellman import Bellman, bellman
-from certirl.fit.diagnose import Diagnosis, diagnose
-from certirl.fit.estimate import Operators, estimate
-from certirl.fit.recover import Recovery, recover
-from certirl.fit.witness import Witness
-from certirl.functions.bases import Basis, Chebyshev, Fourier, Legendre
-from certirl.functions.boxes import ProductBasis, product
-from certirl.functions.cells import Cells
-from certirl.functions.reward import Reward
-from certirl.proof.certify import Certificate
-from certirl.proof.certify_policies import certify
-from certirl.proof.policy_certificate import PolicyCertificate
-from certirl.proof.refutation import Refutation
-from certirl.proof.refute import refute
-from certirl.proof.rollout import RolloutCheck, Scenario, rollout_check, scenario
-from certirl.proof.tail import Smooth
-from certirl.solver.advise import Advice, advise
-from certirl.solver.solution import Solution, load
-from certirl.solver.solve import solve
+if _TYPE_CHECKING:
+    from certirl import plots as plots
+    from certirl import problems as problems
+    from certirl import theory as theory
+    from certirl.checker.files import check as check
+    from certirl.data import tables as tables
+    from certirl.data.coverage import coverage as coverage
+    from certirl.data.demonstrations import policy_from as policy_from
+    from certirl.data.episodes import Episode as Episode
+    from certirl.data.episodes import from_episodes as from_episodes
+    from certirl.data.independence import find_components as find_components
+    from certirl.data.independence import independent as independent
+    from certirl.data.moments import Moments as Moments
+    from certirl.data.moments import measure as measure
+    from certirl.data.simulator import sample as sample
+    from certirl.data.transitions import Transitions as Transitions
+    from certirl.environments import gym as gym
+    from certirl.environments import planning as planning
+    from certirl.fit.bellman import bellman as bellman
+    from certirl.fit.diagnose import diagnose as diagnose
+    from certirl.fit.estimate import estimate as estimate
+    from certirl.fit.recover import recover as recover
+    from certirl.functions.bases import Basis as Basis
+    from certirl.functions.bases import Chebyshev as Chebyshev
+    from certirl.functions.bases import Fourier as Fourier
+    from certirl.functions.bases import Legendre as Legendre
+    from certirl.functions.boxes import product as product
+    from certirl.functions.cells import Cells as Cells
+    from certirl.functions.reward import Reward as Reward
+    from certirl.proof.certificate import Certificate as Certificate
+    from certirl.proof.certify import certify as certify
+    from certirl.proof.refutation import Refutation as Refutation
+    from certirl.proof.refute import refute as refute
+    from certirl.proof.rollout import rollout_check as rollout_check
+    from certirl.proof.rollout import scenario as scenario
+    from certirl.proof.tail import Smooth as Smooth
+    from certirl.solver.settings import Settings as Settings
+    from certirl.solver.solution import Solution as Solution
+    from certirl.solver.solution import load as load
+    from certirl.solver.solve import solve as solve
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Advice",
-    "Basis",
-    "Bellman",
-    "Cells",
-    "Certificate",
-    "Chebyshev",
-    "Coverage",
-    "Demonstrated",
-    "Diagnosis",
-    "Episode",
-    "Fourier",
-    "Independence",
-    "Legendre",
-    "Moments",
-    "Operators",
-    "Policy",
-    "PolicyCertificate",
-    "ProductBasis",
-    "Recovery",
-    "Refutation",
-    "Reward",
-    "RolloutCheck",
-    "Scenario",
-    "Simulator",
-    "Smooth",
-    "Solution",
-    "TensorTransitions",
-    "Transitions",
-    "Verdict",
-    "Witness",
-    "advise",
-    "as_policy",
-    "bellman",
-    "certify",
-    "check",
-    "coverage",
-    "diagnose",
-    "estimate",
-    "find_components",
-    "from_episodes",
-    "independent",
-    "load",
-    "measure",
-    "planning",
-    "plots",
-    "policy_from",
-    "problems",
-    "product",
-    "recover",
-    "refute",
-    "rollout_check",
-    "sample",
-    "scenario",
-    "solve",
-    "tables",
-    "theory",
-]
-
-_LAZY = {
+# Where each public name is defined; it is imported when it is first used.
+_MODULES = {
+    "Basis": "functions.bases",
+    "Cells": "functions.cells",
+    "Certificate": "proof.certificate",
+    "Chebyshev": "functions.bases",
+    "Episode": "data.episodes",
+    "Fourier": "functions.bases",
+    "Legendre": "functions.bases",
+    "Moments": "data.moments",
+    "Refutation": "proof.refutation",
+    "Reward": "functions.reward",
+    "Settings": "solver.settings",
+    "Smooth": "proof.tail",
+    "Solution": "solver.solution",
+    "Transitions": "data.transitions",
+    "bellman": "fit.bellman",
+    "certify": "proof.certify",
+    "check": "checker.files",
+    "coverage": "data.coverage",
+    "diagnose": "fit.diagnose",
+    "estimate": "fit.estimate",
+    "find_components": "data.independence",
+    "from_episodes": "data.episodes",
+    "independent": "data.independence",
+    "load": "solver.solution",
+    "measure": "data.moments",
+    "policy_from": "data.demonstrations",
+    "product": "functions.boxes",
+    "recover": "fit.recover",
+    "refute": "proof.refute",
+    "rollout_check": "proof.rollout",
+    "sample": "data.simulator",
+    "scenario": "proof.rollout",
+    "solve": "solver.solve",
+}
+_NAMESPACES = {
     "gym": "environments.gym",
     "planning": "environments.planning",
     "plots": "plots",
+    "problems": "problems",
     "tables": "data.tables",
     "theory": "theory",
 }
+__all__ = sorted([*_MODULES, *_NAMESPACES])
 
 
-def __getattr__(name: str) -> Any:
-    """Import modules that most users do not need on first use."""
-    if name in _LAZY:
-        return importlib.import_module(f"certirl.{_LAZY[name]}")
+def __getattr__(name: str) -> _Any:
+    """Import a public name on first use."""
+    if name in _NAMESPACES:
+        return _importlib.import_module(f"certirl.{_NAMESPACES[name]}")
+    if name in _MODULES:
+        return getattr(_importlib.import_module(f"certirl.{_MODULES[name]}"), name)
     raise AttributeError(f"module 'certirl' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -13,72 +13,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from saved_records import CERTIFICATES, MAKERS, claim_of, contents, grounds, proof, saved
 
 import certirl
 import files
 from certirl import cli
-from certirl.data.expert_grid import CELLS_ALONG
-
-KINDS = ("action", "sum", "policy", "policy solution")
-SETTINGS = {"discount": 0.7, "delta": 0.05, "tail": 0, "rng": 0, "progress": False}
-
-
-class Coins:
-    """Every coordinate goes to ±0.8, to the right with a probability that is linear in it: two columns, tail 0."""
-
-    def __init__(self, shares, slopes, dimension=1):
-        self.shares, self.slopes = shares, slopes
-        self.n_actions, self.domain = len(shares), ((-1.0, 1.0),) * dimension
-
-    def sample(self, states, action, rng):
-        right = rng.random(states.shape) < self.shares[action] + self.slopes[action] * states
-        return np.where(right, 0.8, -0.8)
-
-
-def climb(states):
-    return states[:, 0]
-
-
-def away_from_zero(states):
-    return (states[:, 0] < 0).astype(int)
-
-
-@functools.lru_cache
-def saved(kind):
-    """A certified record of every kind, small enough to be checked in a tenth of a second."""
-    steady, torn = Coins((0.7, 0.3), (0.1, 0.1)), Coins((0.5, 0.5), (0.4, -0.4))
-    if kind == "action":
-        found = certirl.solve(steady, basis=certirl.Legendre(4), columns=2, max_samples=20_000, **SETTINGS)
-    elif kind == "sum":
-        both = {"basis": certirl.Legendre(4), "columns": 2, "components": {"left": [0], "right": [1]}}
-        shares = np.array([(0.7, 0.7), (0.3, 0.7), (0.7, 0.3)])  # one rival acts on each coordinate
-        found = certirl.solve(Coins(shares, (0.1, 0.1, 0.1), 2), max_samples=40_000, **SETTINGS, **both)
-        assert all(part.coefficients.any() for part in found.reward.parts)
-    else:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setitem(CELLS_ALONG, 1, 40)
-            switching = SETTINGS | {"expert": away_from_zero, "tube": 0.4}
-            if kind == "policy":
-                found = certirl.certify(climb, torn, columns=certirl.Legendre(2), samples=20_000, **switching)
-            else:
-                found = certirl.solve(torn, columns=2, max_samples=20_000, **switching)
-    certificate = getattr(found, "certificate", found)
-    assert certificate.holds and certificate.margin > 0
-    return found
-
-
-@functools.lru_cache
-def stored(kind):
-    """The header and the arrays of its file; not to be changed."""
-    from tempfile import TemporaryDirectory
-
-    with TemporaryDirectory() as folder:
-        return files.parts(saved(kind).save(f"{folder}/whole.npz"))
-
-
-def contents(kind):
-    header, arrays = stored(kind)
-    return copy.deepcopy(header), {name: array.copy() for name, array in arrays.items()}
 
 
 def write(path, header, arrays):
@@ -93,65 +32,53 @@ def write(path, header, arrays):
     return files.write(path, header, arrays)
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=MAKERS)
 def kind(request):
     return request.param
 
 
-def claim_of(kind, header):
-    return header if kind == "policy" else header["certificate"]
+@pytest.fixture(params=CERTIFICATES)
+def certificate(request):
+    return request.param
 
 
-def surrogates(claim):
-    """What the certificate rests on, one for each component."""
-    return [own["surrogate"] for own in claim.get("grounds", [claim])]
-
-
-def test_what_was_saved_is_confirmed_in_full(kind, tmp_path):
-    verdict = certirl.check(write(tmp_path / "c.npz", *contents(kind)))
-    certificate = getattr(saved(kind), "certificate", saved(kind))
-    assert verdict.verdict == "confirmed" and verdict.margin == pytest.approx(certificate.margin, rel=1e-6)
-    sure = certirl.ground.status.chance(certificate.delta)
-    for part in (
-        f"with probability at least {sure}",
-        "discount 0.7",
-        "[-1, 1]",
-        f"{certificate.samples:,} fresh transitions of each action",
-        f"{3 if kind == 'sum' else 2} actions",
-        f"δ = {certificate.delta:g}",
-        "trusted",
-        "every P_a f is exactly a combination of the first",
-    ):
-        assert part in str(verdict), part
+def surrogates(header):
+    """What was fixed beforehand, one for each component."""
+    return grounds(header, "surrogate")
 
 
 # Attacks that were once confirmed
 
 
-def scaled(kind, header, arrays, factor):
-    """The file of the reward times a factor."""
-    claim, ends = claim_of(kind, header), (".g", ".fits", ".surprise", "certificate.bounds")
+def scaled(header, arrays, factor):
+    """The file of the reward times a power of two."""
+    claim = claim_of(header)
     for name, array in arrays.items():
-        if name.endswith(ends) or (name.startswith("reward.") and name.endswith("coefficients")):
+        if name.endswith(("reward.coefficients", "reward.function.coefficients")) or name in (
+            "bounds",
+            "certificate.bounds",
+        ):
             arrays[name] = array * factor
-        elif name.endswith(".spread"):
-            arrays[name] = array * factor**2
-    for own in (claim, *surrogates(claim)):
-        for name in ("margin", "estimated", "low", "high", "dropped", "regret", "value_span", "ties"):
-            if name in own:
-                own[name] *= factor
+    for own in surrogates(header):
+        own["unit"] = own["reward"]["unit"] = own["unit"] * factor
+    for own, names in (
+        (claim, ("margin", "estimated", "regret", "value_span")),
+        (claim["tube"], ("shortfall", "ties")),
+    ):
+        for name in names if own else ():
+            own[name] = None if own[name] is None else own[name] * factor
     claim["losses"] = {name: loss * factor for name, loss in claim["losses"].items()}
 
 
 @pytest.mark.parametrize("factor", [2.0**-27, 2.0**-300, 2.0**200])
-def test_nothing_is_compared_absolutely(kind, factor, tmp_path):
-    header, arrays = contents(kind)
-    margin = claim_of(kind, header)["margin"]
-    scaled(kind, header, arrays, factor)
+def test_nothing_is_compared_absolutely(certificate, factor, tmp_path):
+    header, arrays = contents(certificate)
+    margin = claim_of(header)["margin"]
+    scaled(header, arrays, factor)
     verdict = certirl.check(write(tmp_path / "scaled.npz", header, arrays))
     assert verdict.verdict == "confirmed", str(verdict)
     assert verdict.margin == pytest.approx(margin * factor, rel=1e-6)
-    claim = claim_of(kind, header)
+    claim = claim_of(header)
     claim |= {"margin": claim["margin"] * 1.001, "estimated": claim["estimated"] + claim["margin"] * 0.001}
     assert certirl.check(write(tmp_path / "more.npz", header, arrays)).verdict == "refuted"
     claim |= {"margin": 360 * margin * factor, "estimated": 360 * margin * factor}
@@ -172,28 +99,29 @@ REWARDS = {
 
 
 @pytest.mark.parametrize("how", REWARDS)
-@pytest.mark.parametrize(("kind", "name"), [("action", "reward"), ("sum", "reward"), ("policy solution", "reward")])
-def test_the_reward_is_tied_to_the_sums(kind, name, how, tmp_path):
+@pytest.mark.parametrize("kind", ["action", "sum", "policy solution", "box"])
+def test_the_reward_is_tied_to_the_sums(kind, how, tmp_path):
     header, arrays = contents(kind)
-    name = f"{name}.coefficients"
-    arrays[name] = REWARDS[how](arrays[name])
+    for name in [own for own in arrays if own.endswith(("reward.coefficients", "reward.function.coefficients"))]:
+        arrays[name] = REWARDS[how](arrays[name])
+    if all(np.array_equal(x, arrays[name]) for name, x in contents(kind)[1].items()):
+        pytest.skip("the reward is the same backwards")
     path = write(tmp_path / "other.npz", header, arrays)
     assert certirl.check(path).verdict == "refuted"
-    with pytest.raises(ValueError, match="was changed"):
-        certirl.load(path)
 
 
 def test_a_mirrored_value_is_refuted(tmp_path):
     """The reward under which V is turned upside down within its range: the expert's action is the worst everywhere."""
     header, arrays = contents("action")
-    claim, added = header["certificate"]["surrogate"], np.zeros(4)
-    added[:2] = header["discount"] * arrays["certificate.surrogate.g"]
-    constant = np.eye(4)[0] / certirl.Legendre(1).values([0.0])[0, 0]
-    mirrored = (
-        (claim["low"] + claim["high"]) * claim["unit"] * constant - (arrays["reward.coefficients"] + added) - added
-    )
-    inside = {"certificate.surrogate.reward.coefficients": mirrored / claim["unit"]}
-    path = write(tmp_path / "mirrored.npz", header, arrays | {"reward.coefficients": mirrored} | inside)
+    (own,), place = surrogates(header), "certificate.grounds.0.surrogate"
+    basis = certirl.Legendre(4)
+    states = basis.grid(201)
+    added = header["discount"] * np.cos(np.outer(np.arccos(states[:, 0]), [0, 1])) @ arrays[f"{place}.fits"][0]
+    value = basis.values(states) @ arrays["reward.coefficients"] / own["unit"] + added
+    mirrored = np.linalg.lstsq(basis.values(states), own["low"] + own["high"] - value - added)[0]
+    for name in ("reward.coefficients", f"{place}.reward.function.coefficients"):
+        arrays[name] = own["unit"] * mirrored
+    path = write(tmp_path / "mirrored.npz", header, arrays)
     verdict = certirl.check(path)
     assert verdict.verdict == "refuted" and "made with another reward" in verdict.reasons[0]
     with pytest.raises(ValueError, match="made with another reward"):
@@ -202,11 +130,14 @@ def test_a_mirrored_value_is_refuted(tmp_path):
 
 def test_an_edited_delta_is_refused_or_spelled_out(kind, tmp_path):
     header, arrays = contents(kind)
-    claim = claim_of(kind, header)
+    claim = claim_of(header)
+    share = 0.9999 / claim["delta"]
     claim["delta"] = 0.9999
     assert certirl.check(write(tmp_path / "c.npz", header, arrays)).verdict == "refuted"
-    for own in [claim, *claim.get("grounds", [])]:
-        own["spending"] = {name: 0.9999 / 0.05 * x for name, x in own["spending"].items()}
+    claim["spending"] = {name: share * x for name, x in claim["spending"].items()}
+    for own in claim["grounds"]:
+        if "delta" in own:
+            own["delta"] *= share
     verdict = certirl.check(write(tmp_path / "c.npz", header, arrays))
     assert verdict.verdict == "refuted"
     assert "δ = 0.9999: a statement that may fail with that probability is no certificate" in str(verdict)
@@ -214,34 +145,31 @@ def test_an_edited_delta_is_refused_or_spelled_out(kind, tmp_path):
         certirl.load(tmp_path / "c.npz")
 
 
-def test_a_weaker_statement_is_confirmed_as_the_weaker_one(kind, tmp_path):
-    header, arrays = contents(kind)
-    claim = claim_of(kind, header)
+def test_a_weaker_statement_is_confirmed_as_the_weaker_one(certificate, tmp_path):
+    header, arrays = contents(certificate)
+    claim = claim_of(header)
     claim["margin"] = 0.5 * claim["margin"]
     verdict = certirl.check(write(tmp_path / "c.npz", header, arrays))
     assert verdict.verdict == "confirmed"
     assert number_after("≥ ", verdict.statement) <= claim["margin"] < verdict.margin
 
 
-def columns(header):
-    return header["certificate"]["surrogate"]["columns"]
+def surrogate(header):
+    return surrogates(header)[0]
 
 
-PLACE = "certificate.worst_state"
+PLACE = "certificate.state"
 ABOUT = {
     "another expert in the header": lambda h, a: h.update(expert=1),
-    "another expert in the certificate": lambda h, a: h["certificate"]["surrogate"].update(expert=1),
+    "another expert in the certificate": lambda h, a: surrogate(h).update(used=[1]),
     "another discount in the header": lambda h, a: h.update(discount=0.6),
-    "another discount in the certificate": lambda h, a: h["certificate"]["surrogate"].update(discount=0.6),
+    "another discount in the certificate": lambda h, a: surrogate(h).update(discount=0.6),
     "a domain times 1000": lambda h, a: h["reward"]["basis"].update(interval=[-1000.0, 1000.0]),
-    "columns on another domain": lambda h, a: h["certificate"]["surrogate"]["columns"].update(
-        interval=[-1000.0, 1000.0]
-    ),
-    "columns of another family": lambda h, a: columns(h).update(type="Chebyshev"),
+    "columns on another domain": lambda h, a: surrogate(h)["columns"].update(interval=[-1000.0, 1000.0]),
+    "columns of another family": lambda h, a: surrogate(h)["columns"].update(type="Chebyshev"),
     "a third action": lambda h, a: h.update(n_actions=3),
     "more columns": lambda h, a: h["components"][0]["columns"].update(size=3),
     "more transitions": lambda h, a: h["certificate"].update(samples=10**9),
-    "another level": lambda h, a: h["certificate"].update(level=2),
     "another place": lambda h, a: a.update({PLACE: -a[PLACE]}),
     "a place outside": lambda h, a: a.update({PLACE: a[PLACE] + 9}),
     "no certificate": lambda h, a: h.update(certificate=None),
@@ -256,7 +184,7 @@ def test_a_certificate_is_about_its_solution(how, tmp_path, capsys):
     path = write(tmp_path / "c.npz", header, arrays)
     verdict = verdict_on(path)
     assert verdict is None or verdict.verdict == "refuted"
-    if how != "another place":  # which the checker alone derives
+    if "place" not in how:  # which the checker alone derives
         with pytest.raises(ValueError, match="is damaged or was changed"):
             certirl.load(path)
         assert cli.main(["show", str(path)]) == 2 and capsys.readouterr().out == ""
@@ -267,7 +195,7 @@ def test_a_domain_changed_everywhere_is_noticed_by_the_place_of_the_margin(tmp_p
     for path in [path for path in leaves(header) if path and path[-1] == "interval"]:
         field_at(header, path[:-1])["interval"] = [-1000.0, 1000.0]
     verdict = certirl.check(write(tmp_path / "c.npz", header, arrays))
-    assert verdict.verdict == "refuted" and "worst state" in verdict.reasons[0]
+    assert verdict.verdict == "refuted" and "not lowest where the file says" in verdict.reasons[0]
 
 
 # Reading
@@ -278,14 +206,17 @@ def test_what_is_read_is_a_claim_until_it_is_verified(kind, tmp_path, capsys):
     assert made.verified and made.file is None
     read = certirl.load(path)
     assert not read.verified and read.file == str(path)
-    claims = f"Claims to be certified with probability 0.95 (not verified: certirl check {path}): "
-    assert str(read).startswith(claims)
+    word, note = (
+        ("certified" if kind in CERTIFICATES else "certified infeasible"),
+        f"(not verified: certirl check {path})",
+    )
+    claims = f"Claims to be {word} with probability 0.95 {note}: "
+    assert str(read).startswith(claims if proof(kind).holds else "Undetermined: ") and note in str(read)
     assert str(read).splitlines()[1:] == str(made).splitlines()[1:]
-    assert cli.main(["show", str(path)]) == 0 and capsys.readouterr().out.startswith(claims)
-    if kind != "policy":
-        if kind != "sum":
-            assert str(read.certificate).startswith("Claims to be certified with probability 0.95 (not verified")
-        assert read.reward(0.3 if kind != "sum" else [0.3, 0.2]) == made.reward(0.3 if kind != "sum" else [0.3, 0.2])
+    assert cli.main(["show", str(path)]) == 0 and note in capsys.readouterr().out
+    if getattr(made, "reward", None) is not None:
+        state = [0.3, 0.2][: len(made.domain)]
+        assert read.reward(state) == made.reward(state)
     checked = certirl.load(path, verify=True)
     assert checked.verified and str(checked).splitlines()[0] == str(made).splitlines()[0]
     assert any("the stored sums are over fresh transitions" in line for line in str(checked).splitlines())
@@ -296,7 +227,7 @@ def test_verifying_refuses_what_is_refuted_and_leaves_what_claims_nothing(tmp_pa
     arrays[PLACE] = -arrays[PLACE]
     path = write(tmp_path / "c.npz", header, arrays)
     assert not certirl.load(path).verified
-    with pytest.raises(ValueError, match="is refuted by certirl check: the estimate is not"):
+    with pytest.raises(ValueError, match="is refuted by certirl check: the bound is not lowest where the file says"):
         certirl.load(path, verify=True)
     solved = certirl.ground.status.Reason.SOLVED.finding()
     plain = replace(saved("action").judged(solved), certificate=None).save(tmp_path / "plain.npz")
@@ -315,9 +246,9 @@ TAMPERED = {
 
 
 @pytest.mark.parametrize("how", TAMPERED)
-def test_tampered_numbers_are_never_printed(kind, how, tmp_path, capsys):
-    header, arrays = contents(kind)
-    TAMPERED[how](claim_of(kind, header))
+def test_tampered_numbers_are_never_printed(certificate, how, tmp_path, capsys):
+    header, arrays = contents(certificate)
+    TAMPERED[how](claim_of(header))
     path = write(tmp_path / "c.npz", header, arrays)
     with pytest.raises(ValueError, match="is damaged or was changed"):
         certirl.load(path)
@@ -372,8 +303,8 @@ def test_fields_are_read_strictly(how, tmp_path, capsys):
 @pytest.mark.parametrize("size", [0, -3, 10**9])
 def test_sizes_that_no_array_has_are_refused_at_once(kind, size, tmp_path):
     header, arrays = contents(kind)
-    for own in surrogates(claim_of(kind, header)):
-        own["columns"]["size"] = size
+    for own in claim_of(header)["grounds"]:
+        own["surrogate" if "surrogate" in own else "cover"]["columns"]["size"] = size
     path = write(tmp_path / "c.npz", header, arrays)
     assert verdict_on(path) is None and loaded(path) is None
     header, arrays = contents(kind)
@@ -494,6 +425,11 @@ def unsupported(verdict, original):
     if verdict is None or verdict.verdict != "confirmed":
         return ""
     before, after = (re.sub("farther than [^ ]* ", "", found.statement) for found in (original, verdict))
+    if "≥ " not in before:  # of a refutation
+        weaker = re.sub("above [^ ]* ", "", before) == re.sub("above [^ ]* ", "", after) and "above" in before
+        if (weaker and number_after("above ", before) <= number_after("above ", after)) or before == after:
+            return "" if verdict.trusted == original.trusted else f"other assumptions: {verdict.trusted}"
+        return f"another statement: {verdict.statement}"
     before, after = before.partition("≥ "), after.partition("≥ ")
     same = {name: text for name, text in original.lines if name in ("problem", "reward", "expert", "data")}
     lines = dict(verdict.lines)
@@ -548,7 +484,7 @@ def survey(kind, chosen, tmp_path):
 
 def test_no_altered_file_is_confirmed_beyond_what_it_supports(kind, tmp_path):
     every = list(alterations(kind))
-    _, wrong = survey(kind, every[3::47], tmp_path)
+    _, wrong = survey(kind, every[3::199], tmp_path)
     assert wrong == []
 
 

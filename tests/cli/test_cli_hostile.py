@@ -235,7 +235,7 @@ NOT_FILES = {
 def test_what_cannot_be_a_file_is_refused_before_the_work(folder, monkeypatch, capsys, name):
     monkeypatch.setattr("certirl.cli.solve", None)  # nothing is worked on
     monkeypatch.setattr("certirl.cli.solved", None)
-    monkeypatch.setattr("certirl.data.tables.measure", None)
+    monkeypatch.setattr(certirl.data.moments, "measure", None)
     monkeypatch.setattr(certirl.data.moments, "merge", None)
     before = sorted(folder.rglob("*"))
     commands = [
@@ -406,7 +406,8 @@ SENTENCES = [
     (f"{POLICY} --margin nan", "--margin must be the half-width of a tube as a share of the box strictly between"),
     (f"{POLICY} --slack -1", "--slack must be a price above 0, got -1.0"),
     (f"{POLICY} --domain -1 1 --delta 2", "--delta must be a number strictly between 0 and 1, got 2.0"),
-    (f"{POLICY} --domain -1 1 --delta 0.05 --tube -1", "--tube must be a half-width strictly between 0 and 2, got -1"),
+    (f"{POLICY} --domain -1 1 --delta 0.05 --tube -1", "--tube must be a half-width above 0, got -1"),
+    (f"{POLICY} --domain -1 1 --delta 0.05 --tube 5", "--tube must be a half-width strictly between 0 and 2, got 5"),
     (f"{POLICY} --domain -1 1 --delta 0.05 --tail 0", "write --columns N, too"),
     (f"{POLICY} --domain -1 1 --delta 0.05 --columns 600", "--columns must be a whole number of functions, at most 5"),
     # Settings that would have no effect.
@@ -485,8 +486,8 @@ SENTENCES = [
     (f"{PLAN} --inner-norm nan", "--inner-norm must be a number not below 0, got nan"),
     ("demo --problem -1", "--problem must be a whole number, at least 0, got -1"),
     ("demo --seed -1", "--seed must be a whole number, at least 0, got -1"),
-    ("demo --max-samples 0", "--max-samples must be a whole number, at least 1, got 0"),
-    ("demo --max-samples 10", "--max-samples must be at least 160 for 3 columns, got 10"),
+    ("demo --samples 0", "--samples must be a whole number, at least 1, got 0"),
+    ("demo --samples 10", "--samples must be at least 160 for 3 columns, got 10"),
     ("reproduce figure9", "study: invalid choice: 'figure9'"),
     ("reproduce figure3 --trials 1", "--trials must be a whole number, at least 2, got 1"),
     ("reproduce figure3 --seed -1", "--seed must be a whole number, at least 0, got -1"),
@@ -510,7 +511,7 @@ def test_mistakes_are_one_sentence_in_the_words_of_the_command(folder, capsys, w
 
 # Keywords with their equals sign, names of calls, and what Python or NumPy say by themselves.
 PYTHON_WORDS = (
-    r"\b\w+=|\bcertirl\.[a-z]|Transitions|\bn_actions\b|\bmax_samples\b|\brng\b|Errno|object at|Legendre\(size\)"
+    r"\b\w+=|\bcertirl\.[a-z]|Transitions|\bn_actions\b|\brng\b|Errno|object at|Legendre\(size\)"
     r"|a function of|PosixPath|zero-size|Unable to allocate|codec"
 )
 
@@ -533,7 +534,7 @@ def test_too_little_memory_is_a_sentence(folder, capsys, monkeypatch):
     def measure(*_, **__):
         np.empty(2**57)
 
-    monkeypatch.setattr("certirl.data.tables.measure", measure)
+    monkeypatch.setattr(certirl.data.moments, "measure", measure)
     assert main(["moments", "log.csv"]) == 2
     assert capsys.readouterr().err.startswith("certirl: there is not enough memory: 1.00 EiB in one piece; use fewer")
 
@@ -572,7 +573,7 @@ def test_ctrl_c_is_one_line_from_the_first_import_on(tmp_path):
     script = tmp_path / "certirl"  # as pip writes it
     script.write_text("import sys\nfrom certirl.cli import main\nsys.exit(main())\n")
     paths = os.pathsep.join([str(tmp_path), str(Path(certirl.__file__).parents[1])])
-    endless = ["demo", "--problem", "12", "--max-samples", "1000000000", "--output", "never.npz", "--plot", ""]
+    endless = ["demo", "--problem", "12", "--samples", "1000000000", "--output", "never.npz", "--plot", ""]
     running = []
     module = ["-m", "certirl"]
     for delay, start in ((0.05, module), (0.15, [str(script)]), (0.4, module), (1.0, [str(script)])):
@@ -607,7 +608,7 @@ def test_processes_never_see_the_interrupt_of_their_parent():
 
 def test_the_lines_about_rounds_have_no_infinite_percentages(capsys):
     problem = certirl.problems.random_polynomial(seed=7)
-    asked = {"basis": certirl.Legendre(11), "columns": 3, "delta": 0.05, "tail": 0, "max_samples": 40_000}
+    asked = {"basis": certirl.Legendre(11), "columns": 3, "delta": 0.05, "tail": 0, "samples": 40_000}
     certirl.solve(problem, discount=0.7, rng=0, progress=True, **asked)
     lines = capsys.readouterr().err.splitlines()
     assert any("too few for any bound" in line or "still wider than the margin" in line for line in lines)

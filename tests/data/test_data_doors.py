@@ -212,7 +212,13 @@ def proofs(log):
         "refute": lambda: certirl.refute(log, expert=0, basis=basis, **proof),
         "refute policy": lambda: certirl.refute(log, expert=switching, basis=basis, **proof),
         "components": lambda: certirl.solve(
-            log, discount=0.7, components=[[0]], basis=basis, columns=2, objective="l1", **proof
+            log,
+            discount=0.7,
+            components=[[0]],
+            basis=basis,
+            columns=2,
+            settings=certirl.Settings(objective="l1"),
+            **proof,
         ),
         "refute sum": lambda: certirl.refute(log, expert=0, components=[[0]], basis=basis, **proof),
     }
@@ -382,7 +388,7 @@ def ways(file):
         "read": lambda: tables.read(file),
         "survey": lambda: tables.survey(file).n_actions,
         "stream": lambda: list(tables.stream(file)),
-        "measure": lambda: tables.measure(file, basis=certirl.Legendre(2)),
+        "measure": lambda: certirl.measure(tables.stream(file), basis=certirl.Legendre(2)),
     }
 
 
@@ -505,7 +511,7 @@ def test_the_same_data_in_two_formats_or_two_files_counts_once(tmp_path):
     copy = written(tmp_path / "d.csv", csv.read_bytes())
     other = table(tmp_path / "e.npz", drawn(PROBLEM, uniform(100, 5)))
     for files in ([csv, npz], [csv, parquet], [npz, parquet]):
-        for read in (tables.read, lambda paths: tables.measure(paths, basis=certirl.Legendre(2))):
+        for read in (tables.read, tables.stream):
             with pytest.raises(ValueError, match=r"would count twice: .* begin with the same rows; leave one out"):
                 read(files)
         with pytest.raises(ValueError, match="begin with the same rows"):
@@ -513,7 +519,7 @@ def test_the_same_data_in_two_formats_or_two_files_counts_once(tmp_path):
     with pytest.raises(ValueError, match=r"would count twice: .*a\.csv and .*d\.csv, its copy; leave one out$"):
         tables.read([csv, copy])
     assert len(tables.read([csv, other])) == 600
-    twice = tables.measure([csv, npz], basis=certirl.Legendre(2), allow_repeats=True)
+    twice = certirl.measure(tables.stream([csv, npz], allow_repeats=True), basis=certirl.Legendre(2))
     assert int(twice.counts.sum()) == 600
 
 
@@ -671,6 +677,7 @@ def test_copied_demonstrations_are_held_out_together():
     ("call", "sentence"),
     [
         (lambda log, m: certirl.measure("log.csv", basis=certirl.Legendre(3)), "measure takes logged Transitions"),
+        (lambda log, m: certirl.measure(log, basis=certirl.Legendre(3), columns=4), "columns must lie between 1 and"),
         (lambda log, m: certirl.measure(log, basis=None), "basis must be a basis such as"),
         (lambda log, m: certirl.measure(log, basis=certirl.Legendre(3), columns="3"), "columns must be a whole number"),
         (lambda log, m: m + 5, "moments add up with moments, got 5"),
@@ -709,9 +716,9 @@ def test_moments_keep_arrays_of_their_own():
 def test_moments_prove_nothing_wherever_they_come_from(tmp_path):
     log = drawn(PROBLEM, uniform(100))
     file = table(tmp_path / "log.csv", log, episode=np.arange(len(log)) // 3)
-    streamed = tables.measure(tables.stream(file, domain=(-1, 1)), basis=certirl.Legendre(3))
+    streamed = certirl.measure(tables.stream(file, domain=(-1, 1)), basis=certirl.Legendre(3))
     merged = certirl.data.moments.merge([streamed, certirl.measure(log, basis=certirl.Legendre(3))])
-    for source in (streamed, merged, tables.measure(file, basis=certirl.Legendre(3), domain=(-1, 1))):
+    for source in (streamed, merged):
         with pytest.raises(ValueError, match="moments keep none"):
             certirl.solve(source, discount=0.7, delta=0.1, columns=2)
     with pytest.raises(TypeError, match="neither Transitions nor a simulator"):

@@ -116,7 +116,7 @@ def test_every_way_of_reading_gives_the_same_transitions(tmp_path, format, kind)
         assert [piece.actions for piece in pieces] == [piece.actions for piece in stream]
         assert all(len(piece.actions) == 1 for piece in pieces)
     for workers in (1, 2):
-        measured = tables.measure(path, basis=BASIS, columns=3, rows=4, map=workers, **BOX)
+        measured = certirl.measure(tables.stream(path, rows=4, **BOX), basis=BASIS, columns=3, map=workers)
         assert_same_sums(measured, certirl.measure(log, basis=BASIS, columns=3))
         assert [file.rows for file in measured.files] == [len(truth)] and not measured.paired
     if kind == "transitions":
@@ -136,8 +136,6 @@ def test_the_survey_finds_the_box_the_actions_and_the_rows(tmp_path, format, kin
     assert log.domain_from_data and str(found).startswith(f"{len(log)} transitions in 1 file, states in [")
     (chunk, *_) = tables.stream(path).chunks()
     assert (chunk.domain, chunk.n_actions) == (log.domain, log.n_actions)
-    with pytest.raises(ValueError, match="leave domain and n_actions out here"):
-        tables.measure(tables.stream(path, **BOX), basis=BASIS, **BOX)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -517,7 +515,7 @@ def test_without_pyarrow_csv_works_and_parquet_says_what_to_install(tmp_path, mo
     log = tables.read(parquet, **BOX)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    assert_same_sums(tables.measure(csv, basis=BASIS, **BOX), certirl.measure(log, basis=BASIS))
+    assert_same_sums(certirl.measure(tables.stream(csv, **BOX), basis=BASIS), certirl.measure(log, basis=BASIS))
     with pytest.raises(ImportError, match=r'pip install "certirl\[parquet\]"'):
         tables.survey(parquet)
 
@@ -527,14 +525,16 @@ def test_progress_reaches_the_number_of_rows(tmp_path, format):
     table, calls = columns_of(walks(300), "transitions"), []
     for part in range(3):
         write(tmp_path / f"{part}.{format}", {name: values[part::3] for name, values in table.items()}, 100)
-    tables.measure(tmp_path, basis=BASIS, rows=100, progress=lambda done, total: calls.append((done, total)))
+    stream = tables.stream(tmp_path, rows=100)
+    certirl.measure(stream, basis=BASIS, progress=lambda done, total: calls.append((done, total)))
     assert calls[-1] == (len(table["state"]),) * 2 and len(calls) > 3
 
 
 PEAK = """
 import sys
 import certirl
-certirl.tables.measure(sys.argv[1], basis=certirl.Legendre(5), domain=(-1, 1), n_actions=3, rows=2**16)
+stream = certirl.tables.stream(sys.argv[1], domain=(-1, 1), n_actions=3, rows=2**16)
+certirl.measure(stream, basis=certirl.Legendre(5))
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 """
 
@@ -553,7 +553,7 @@ def test_arrays_do_not_grow_with_the_data(tmp_path):
             file = tmp_path / f"{rows} {kind}.parquet"
             pq.write_table(large_table(rows, kind), file, row_group_size=2**13)
             tracemalloc.start()
-            tables.measure(file, basis=BASIS, domain=(-1, 1), n_actions=3, rows=2**13)
+            certirl.measure(tables.stream(file, domain=(-1, 1), n_actions=3, rows=2**13), basis=BASIS)
             peaks.append(tracemalloc.get_traced_memory()[1] / 2**20)
             tracemalloc.stop()
     assert max(peaks[2:]) < min(peaks[:2]) + 2, f"peak memory in MB: {peaks}"  # the larger table takes 6 MB

@@ -8,6 +8,7 @@ from scipy.optimize import linprog
 
 import certirl
 from certirl.fit import program
+from certirl.fit.estimate import Operators
 from certirl.fit.recover import recover_separately
 from certirl.functions.components import as_components
 from sizes import sizes
@@ -171,7 +172,7 @@ def _amplified(operators):
     Z = operators.Z.copy()
     Z[:, 1, 1] = 5.0
     fields = {name: getattr(operators, name) for name in ("basis", "noise", "precision", "counts", "form", "condition")}
-    return certirl.Operators(Z=Z, **fields)
+    return Operators(Z=Z, **fields)
 
 
 def test_least_norm_of_two_intervals_by_hand():

@@ -9,7 +9,7 @@ import certirl
 from certirl.data.policy import as_policy
 from certirl.environments.planning import plan
 from certirl.fit.termination import durations
-from certirl.solver import solve_policy
+from certirl.solver import value_form as solve_policy
 
 DISCOUNT = 0.99
 

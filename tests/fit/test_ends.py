@@ -9,7 +9,7 @@ from certirl.data.terminal import learn_terminal_boxes
 from certirl.fit import effects
 from certirl.fit import termination as ending
 from certirl.fit.next_states import CLEARLY, regress_moves, relative_error
-from certirl.solver import solve_policy
+from certirl.solver import value_form as solve_policy
 
 
 class Shaken(Ridge):
@@ -32,7 +32,7 @@ def episodes(simulator, policies, count, rng):
             while abs(walk[-1][0]) <= 0.9 and len(taken) < 20:
                 taken.append(int(rng.integers(3) if policy is None else policy(walk[-1][None])[0]))
                 walk.append(simulator.sample(walk[-1][None], taken[-1], rng)[0])
-            found.append(certirl.data.episodes.Episode(np.array(walk), taken, terminated=bool(abs(walk[-1][0]) > 0.9)))
+            found.append(certirl.Episode(np.array(walk), taken, terminated=bool(abs(walk[-1][0]) > 0.9)))
     return certirl.from_episodes(found, domain=(-1, 1), n_actions=3)
 
 
@@ -107,7 +107,7 @@ def test_good_and_bad_ends_are_told_apart():
 
     found = certirl.solve(Shaken(5.0), expert=right, discount=0.9, samples=2000, rng=0)
     assert ending.Choices(*found.stats.termination).mixed and found.stats.continuation is None
-    assert "seeks some terminal states and avoids others" in str(found)
+    assert "seeks some terminal states and avoids others" in str(found.stats)
 
 
 def test_a_file_that_lost_the_terminal_states_refuses_to_guess(tmp_path):

@@ -219,4 +219,4 @@ class Turning:
 def test_coordinates_that_go_around_get_waves_by_themselves():
     solution = certirl.solve(Turning(), discount=0.7, samples=3_000, rng=0)
     assert [factor.kind for factor in solution.basis.factors] == ["Fourier", "Legendre"]
-    assert "Fourier where it goes around" in str(solution) and solution.status == "solved"
+    assert "Fourier for periodic coordinates" in str(solution) and solution.status == "solved"

@@ -55,6 +55,21 @@ def test_the_range_encloses_all_values_and_is_proved(reward):
     np.testing.assert_allclose(once(states_of(reward.basis)) * once.unit, reward(states_of(reward.basis)), atol=1e-12)
 
 
+def test_the_derivative_is_that_of_the_values(reward):
+    if isinstance(reward.basis, Cells):
+        with pytest.raises(ValueError, match="only an expansion in a basis"):
+            reward.derivative(states_of(reward.basis))
+        return
+    low, high = np.array(reward.domain).T
+    states = low + (high - low) * np.random.default_rng(3).uniform(0.1, 0.9, (50, len(low)))
+    for axis in range(len(low)):
+        step = 1e-6 * np.eye(len(low))[axis]
+        differences = (reward(states + step) - reward(states - step)) / 2e-6
+        np.testing.assert_allclose(reward.derivative(states, axis), differences, atol=1e-6)
+    with pytest.raises(ValueError, match="axis must be the number of a coordinate"):
+        reward.derivative(states, len(low))
+
+
 def test_a_reward_is_saved_and_read_by_its_fields(reward, tmp_path):
     again = certirl.load(reward.save(tmp_path / "reward"))
     assert isinstance(again, Reward) and again.basis == reward.basis and str(again) == str(reward)

@@ -25,6 +25,7 @@ from certirl.data.simulator import draw
 from certirl.data.transitions import CHUNK
 from certirl.ground import cluster as _cluster
 from certirl.ground import work as _map
+from files import parts
 from sizes import sizes
 
 dask = pytest.importorskip("dask")
@@ -125,25 +126,26 @@ def test_moments_of_a_log(places, place, samples, log):
 @pytest.mark.parametrize("place", PLACES)
 def test_moments_of_files_named_from_here(places, place, files, monkeypatch):
     monkeypatch.chdir(files)  # where the workers of the cluster are not
-    given = {"basis": BASIS, "domain": (-1, 1), "n_actions": 3, "rows": 1_500}
-    assert len(tables.stream("*.parquet", domain=(-1, 1), n_actions=3, rows=1_500).chunks()) == 9
-    found, expected = (tables.measure("*.parquet", map=where, **given) for where in (places[place], 1))
+    given = {"domain": (-1, 1), "n_actions": 3, "rows": 1_500}
+    assert len(tables.stream("*.parquet", **given).chunks()) == 9
+    found, expected = (
+        certirl.measure(tables.stream("*.parquet", **given), basis=BASIS, map=where) for where in (places[place], 1)
+    )
     assert_same(found, expected)
     assert found.files == expected.files
 
 
-def numbers_of(solution):
-    words, arrays = solution.certificate.packed()
-    return words, arrays | {"coefficients": solution.reward.coefficients}
+def numbers_of(solution, folder):
+    return parts(solution.save(folder / "solution"))
 
 
 @pytest.mark.parametrize("place", PLACES[1:])
 @pytest.mark.parametrize("source", sizes("log", "simulator"))
-def test_every_number_of_a_certificate(places, place, source, log):
+def test_every_number_of_a_certificate(places, place, source, log, tmp_path):
     data = PROBLEM if source == "simulator" else log
     asked = {"discount": 0.7, "basis": certirl.Legendre(11), "columns": 3, "delta": 0.05, "tail": 0, "rng": 0}
-    found, expected = (numbers_of(certirl.solve(data, map=where, **asked)) for where in (places[place], 1))
-    assert found[0] == expected[0] and found[0]["holds"]
+    found, expected = (numbers_of(certirl.solve(data, map=where, **asked), tmp_path) for where in (places[place], 1))
+    assert found[0] == expected[0] and found[0]["findings"][0]["status"] == "certified"
     for name, values in expected[1].items():
         assert np.array_equal(found[1][name], values), name
 

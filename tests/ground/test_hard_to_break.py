@@ -65,8 +65,6 @@ def test_transitions_are_read_only_and_do_not_touch_the_callers_arrays():
         ({"samples": 2}, "fewer columns or states"),
         ({"columns": 12}, "columns must be a whole number of functions of the basis, at most 11, got 12"),
         ({"columns": 0}, "columns must be a whole number of functions of the state, at least 1, got 0"),
-        ({"form": "median"}, "form must be one of"),
-        ({"objective": "l2"}, "objective must be one of"),
         ({"basis": certirl.Legendre(5, (0, 1))}, "without an interval"),
         ({"expert": 0.5}, "one of the actions"),
         ({"expert": True}, "one of the actions"),
@@ -83,6 +81,12 @@ def test_bad_settings_of_solve(settings, sentence):
     given = {"basis": certirl.Legendre(11), "discount": 0.7, "rng": 0, "samples": 500}
     with pytest.raises(ValueError, match=sentence):
         certirl.solve(PROBLEM, **given | settings)
+
+
+@pytest.mark.parametrize(("name", "value"), [("form", "median"), ("objective", "l2")])
+def test_bad_names_of_programs(name, value):
+    with pytest.raises(ValueError, match=f"{name} must be one of"):
+        certirl.Settings(**{name: value})
 
 
 @pytest.mark.parametrize("samples", [1, 2])
@@ -142,7 +146,9 @@ def test_what_is_not_a_basis_is_refused(basis):
 
 def test_the_mean_form_is_refused_for_a_log():
     with pytest.raises(ValueError, match="use least-squares for a log"):
-        certirl.solve(certirl.Transitions(FINE, ACTIONS, FINE[::-1]), discount=0.7, form="mean")
+        certirl.solve(
+            certirl.Transitions(FINE, ACTIONS, FINE[::-1]), discount=0.7, settings=certirl.Settings(form="mean")
+        )
 
 
 def test_what_is_not_proved_in_several_coordinates_is_refused_in_words():
@@ -194,28 +200,6 @@ def test_a_reward_outside_its_domain_is_refused():
 @pytest.fixture(scope="module")
 def solution():
     return certirl.solve(PROBLEM, basis=certirl.Legendre(7), discount=0.7, rng=0, samples=2_000)
-
-
-def test_a_saved_solution_comes_back_whole(solution, tmp_path):
-    path = solution.save(tmp_path / "reward")
-    assert path.name == "reward.npz"
-    again = certirl.load(path)
-    assert str(again) == str(solution)
-    s = np.linspace(-1, 1, 11)
-    np.testing.assert_array_equal(again.reward(s), solution.reward(s))
-    np.testing.assert_array_equal(again.margins(s), solution.margins(s))
-    np.testing.assert_array_equal(again.standard_errors(s), solution.standard_errors(s))
-
-
-def test_an_infeasible_solution_comes_back_with_its_witness(tmp_path):
-    from certirl.solver.solution import build
-
-    operators = certirl.problems.unsolvable(seed=1).operators(certirl.Legendre(7))
-    criterion = certirl.bellman(operators, discount=0.7)
-    solution = build([operators], [criterion], certirl.recover(criterion), choice="given")
-    again = certirl.load(solution.save(tmp_path / "none.npz"))
-    assert again.reward is None and str(again) == str(solution)
-    np.testing.assert_array_equal(again.witness.weights, solution.witness.weights)
 
 
 def test_damaged_and_foreign_files_are_one_sentence(solution, tmp_path):

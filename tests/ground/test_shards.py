@@ -45,11 +45,15 @@ def assert_same_sums(one, other, tolerance=1e-12):
         np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=0, atol=tolerance * scale)
 
 
+def measured(paths, **settings):
+    stream = tables.stream(paths, domain=(-1, 1), n_actions=3, **settings)
+    return certirl.measure(stream, basis=BASIS, columns=3)
+
+
 @pytest.fixture
 def shards(folder):
-    given = {"basis": BASIS, "columns": 3, "domain": (-1, 1), "n_actions": 3}
-    parts = [tables.measure(file, **given) for file in sorted((folder / "log").iterdir())]
-    return tables.measure(folder / "log", **given), parts
+    parts = [measured(file) for file in sorted((folder / "log").iterdir())]
+    return measured(folder / "log"), parts
 
 
 def test_saved_and_merged_shards_are_the_whole(shards, tmp_path):
@@ -72,13 +76,13 @@ def test_the_same_data_twice_is_refused_whatever_its_name(shards, log, tmp_path)
     _, (first, *_) = shards
     copy = tmp_path / "copy.parquet"
     copy.write_bytes((tmp_path / "log" / "part-0.parquet").read_bytes())
-    second = tables.measure(copy, basis=BASIS, columns=3, domain=(-1, 1), n_actions=3)
+    second = measured(copy)
     with pytest.raises(ValueError, match=r"would count twice: part-0\.parquet and copy\.parquet, its copy"):
         m.merge([first, second])
     assert int(m.merge([first, second], allow_repeats=True).counts.sum()) == 2 * int(first.counts.sum())
     with pytest.raises(ValueError, match=r"would count twice: .*copy\.parquet and .*part-0\.parquet, its copy"):
-        tables.measure([copy, tmp_path / "log"], basis=BASIS)
-    assert len(tables.measure([copy, tmp_path / "log"], basis=BASIS, allow_repeats=True).files) == 4
+        measured([copy, tmp_path / "log"])
+    assert len(measured([copy, tmp_path / "log"], allow_repeats=True).files) == 4
     with pytest.raises(ValueError, match="no moments to merge"):
         m.merge([])
 
@@ -138,7 +142,7 @@ def test_solving_from_moments_is_solving_from_the_data(log):
         ({"basis": certirl.Fourier(7)}, "measured in Legendre"),
         ({"basis": certirl.Legendre(12)}, "measured in Legendre"),
         ({"columns": 6}, "functions measured, at most 5"),
-        ({"form": "mean"}, "use least-squares for a log"),
+        ({"settings": certirl.Settings(form="mean")}, "use least-squares for a log"),
         ({"expert": 3}, "one of the actions"),
     ):
         with pytest.raises(ValueError, match=sentence):

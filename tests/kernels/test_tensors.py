@@ -152,7 +152,7 @@ def test_a_certificate_of_a_simulator_on_a_device_is_true():
         columns=3,
         delta=0.05,
         tail=0,
-        max_samples=200_000,
+        samples=200_000,
         rng=0,
     )
     assert solution.status == "certified"
@@ -210,7 +210,7 @@ def test_components_are_solved_and_certified_on_a_device():
     plain = certirl.solve(on_device(SUMS, DEVICE), samples=10_000, **settings)
     assert plain.status == "solved" and SUMS.true_margin(plain.reward, discount=0.7) > 0
     assert "components independent" in str(plain)
-    proved = certirl.solve(on_device(SUMS, DEVICE), delta=0.05, tail=0, max_samples=60_000, **settings)
+    proved = certirl.solve(on_device(SUMS, DEVICE), delta=0.05, tail=0, samples=60_000, **settings)
     truth = SUMS.true_margins(proved.reward, discount=0.7)
     assert proved.status == "certified" and (proved.certificate.bounds.sum(axis=0) <= truth).all()
 

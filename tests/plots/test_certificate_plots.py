@@ -46,17 +46,19 @@ def test_advantages_are_estimated_and_bounded_as_the_truth_has_them(problem, pro
 
 def test_outside_the_tube_every_lower_bound_is_positive_and_the_margin_is_below_them(proof):
     states = np.linspace(-1, 1, 1001)
-    in_tube = ((proof.tube[:, :1] <= states) & (states <= proof.tube[:, 1:])).any(axis=0)
+    undecided = proof.tube.undecided[:, 0]
+    in_tube = ((undecided[:, :1] <= states) & (states <= undecided[:, 1:])).any(axis=0)
     least = proof.advantage(states)[1]
     assert np.nanmin(least[:, ~in_tube]) > 0 and in_tube.any() and not in_tube.all()
-    away = np.abs(states[:, None] - proof.lookup.switches[:, 0]).min(axis=1) > proof.allowed
+    away = np.abs(states[:, None] - proof.tube.grid.switches[:, 0]).min(axis=1) > proof.tube.allowed
     assert proof.margin <= np.nanmin(least[:, away]) <= proof.margin + 0.02 * proof.estimated
 
 
 def test_where_the_expert_mixes_the_advantage_is_the_least_of_its_actions(problem, proof):
-    support = proof.lookup.support.copy()
+    grid = proof.tube.grid
+    support = grid.support.copy()
     support[:, 0] = True  # an expert who may always take action 0, too
-    mixing = replace(proof, lookup=replace(proof.lookup, support=support))
+    mixing = replace(proof, tube=replace(proof.tube, grid=replace(grid, support=support)))
     ours, alone = mixing.advantage(GRID)[0], proof.advantage(GRID)[0]
     assert np.isnan(ours[0]).all()
     where = np.isfinite(ours)
@@ -77,9 +79,9 @@ def test_the_picture_shows_the_best_rival_its_band_the_tube_and_what_was_asked_f
     np.testing.assert_allclose(drawn[known], np.nanmin(estimate[:, known], axis=0))
     words = [text.get_text() for text in ax.get_legend().get_texts()]
     assert any(word.startswith("tube: not decided") for word in words)
-    assert f"half-width asked for, {proof.allowed:.3g}" in words and "the expert takes action 0" in words
+    assert f"half-width asked for, {proof.tube.allowed:.3g}" in words and "the expert takes action 0" in words
     dotted = sorted(line.get_xdata()[0] for line in ax.lines if line.get_linestyle() == ":")
-    expected = np.sort(np.concatenate([proof.lookup.switches[:, 0] - 0.2, proof.lookup.switches[:, 0] + 0.2]))
+    expected = np.sort(np.concatenate([proof.tube.grid.switches[:, 0] - 0.2, proof.tube.grid.switches[:, 0] + 0.2]))
     np.testing.assert_allclose(dotted, expected)
     assert "certified" in ax.get_title() and f"{proof.relative_regret:.1%}" in ax.get_title()
     plt.close("all")

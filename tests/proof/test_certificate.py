@@ -12,7 +12,7 @@ from certirl.functions.components import as_components
 from certirl.proof.bands import bands
 from certirl.proof.case import Case
 from certirl.proof.certificate import conclude, forecast
-from certirl.proof.certify_any import certify
+from certirl.proof.certify import certify
 from certirl.proof.sums import _Sums, gather
 from certirl.proof.training import fit_surrogates
 

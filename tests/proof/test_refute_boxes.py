@@ -267,6 +267,20 @@ def test_a_box_beside_an_interval_is_refuted_as_a_sum():
     assert "no sum of rewards" in str(found)
 
 
+# In the one call
+
+
+def test_solve_proves_on_a_box_that_no_reward_exists(tmp_path):
+    problem = Whirl(drift=STILL.drift, shrink=0.3, noise=1.5)
+    settings = {"discount": 0.7, "basis": PLANE, "delta": 0.05, "rng": 0}
+    found = certirl.solve(problem, expert=0, columns=3, tail=problem.tail, max_samples=100_000, **settings)
+    assert found.status == "infeasible" and found.refutation.holds
+    back = certirl.load(found.save(tmp_path / "none"))
+    assert back.refutation.holds and not back.refutation.verified
+    switching = certirl.solve(Whirl(), expert=towards, columns=COLUMNS, tail=TAIL, max_samples=300_000, **settings)
+    assert switching.status == "infeasible" and "farther than 0.05 from its switches" in str(switching)
+
+
 # Identities
 
 
@@ -322,3 +336,9 @@ def test_a_conflict_on_a_box_that_noise_could_hide_has_a_shrinking_ceiling():
 def test_what_cannot_be_refuted_is_a_sentence(problem, settings, sentence):
     with pytest.raises(ValueError, match=sentence):
         refute(problem, **{"expert": 0, "basis": PLANE, "samples": 500, "rng": 0} | settings)
+
+
+def test_a_component_may_name_its_coordinates_in_any_order(monkeypatch):
+    monkeypatch.setattr(value_cones, "CONES", 30)
+    settings = {"expert": 0, "basis": PLANE, "columns": 36, "tail": TAIL, "samples": 2_000, "rng": 0}
+    assert all(refute(STILL, components=[order], **settings).holds for order in ([0, 1], [1, 0]))

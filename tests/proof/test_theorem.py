@@ -1,6 +1,8 @@
 """The steps of the proof in docs/notes/certificate.md, each compared with exact dynamics and single transitions."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -107,7 +109,7 @@ def test_no_remainder_is_left(run):
         weights = work.weights(*band.pair, values)
         points = work.points(weights, band.pair)
         direct = np.einsum("cnk,ckl,cl->n", weights, work.gram, noise)
-        exact = band.estimate(states) - direct - points.seen @ size.inverse @ zeta
+        exact = band.estimate(states) - direct - points.functions @ size.inverse @ zeta
         b, a = band.pair
         assert ahead[b] - ahead[a] == pytest.approx(exact, abs=1e-8)
 
@@ -196,3 +198,28 @@ def test_a_band_that_is_infinite_at_a_point_bounds_nothing(run):
     second[0, 3] = second[1, 3] = np.inf
     states = np.linspace(-1, 1, 5)[:, None]
     assert (replace(band, second_order=second).radius(states, 0) == np.inf).all()
+
+
+def test_the_table_of_the_note_names_functions_and_tests_that_exist():
+    root = Path(__file__).parents[2]
+    table = (root / "docs/notes/certificate.md").read_text().split("## 16. ")[1].split("## 17. ")[0]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line.startswith("|")
+    ]
+    code = "\n".join(path.read_text() for room in ("proof", "functions", "solver") for path in room_of(root, room))
+    assert len(rows) > 20
+    for _, functions, tests in rows[2:]:
+        for name in re.findall(r"`([\w.]+)`", functions):
+            last = name.split(".")[-1]
+            assert re.search(rf"\b(def|class) {last}\b|\b{last} =|\b{last}: ", code) or list(
+                (root / "src/certirl").rglob(f"{last}.py")
+            ), name
+        file = None
+        for path, test in re.findall(r"`((?:[\w/]+\.py)?)(?:::(\w+))?`", tests):
+            file = next((root / "tests").rglob(Path(path).name)) if path else file
+            assert file is not None and (not test or f"def {test}(" in file.read_text()), (path, test)
+
+
+def room_of(root, room):
+    """The modules of a room."""
+    return (root / "src/certirl" / room).glob("*.py")

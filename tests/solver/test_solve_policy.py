@@ -6,7 +6,7 @@ import pytest
 import certirl
 from certirl.environments.planning import plan
 from certirl.solver.solution import Share, Solution
-from certirl.solver.solve_policy import solve_policy
+from certirl.solver.value_form import solve_policy
 
 
 class Room:
@@ -153,8 +153,8 @@ def test_terminal_rows_of_a_log_are_worth_nothing():
         while walk[-1][0] <= 0.8 and len(chosen) < 6:
             chosen.append(int(rng.integers(3)))
             walk.append(np.clip(0.95 * walk[-1] + 0.3 * (chosen[-1] - 1) + 0.05 * rng.standard_normal(1), -1, 1))
-        episodes.append(certirl.data.episodes.Episode(np.array(walk), chosen, terminated=walk[-1][0] > 0.8))
-    log = certirl.data.episodes.from_episodes(episodes, domain=(-1, 1), n_actions=3)
+        episodes.append(certirl.Episode(np.array(walk), chosen, terminated=walk[-1][0] > 0.8))
+    log = certirl.from_episodes(episodes, domain=(-1, 1), n_actions=3)
     found = certirl.solve(log, expert=lambda s: np.zeros(len(s), dtype=int), discount=0.9)
     assert found.compared.states.max() <= 0.8 + 1e-9  # rows that stand in terminal states are no states to compare at
 
@@ -187,7 +187,7 @@ def test_actions_that_never_differ_leave_it_undetermined():
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"cover": 0.1}, "cover is for experts that always take one action"),
+        ({"settings": certirl.Settings(cover=0.1)}, "cover is for experts that always take one action"),
         ({"tail": 0.0}, "tail is for a certificate: pass delta too"),
         ({"components": [[0]]}, "components is for experts"),
         ({"columns": 3}, "columns is for the certificate of a policy"),
@@ -195,7 +195,6 @@ def test_actions_that_never_differ_leave_it_undetermined():
         ({"samples": 2.5}, "whole number of transitions per action"),
         ({"samples": 10}, "at least 100"),
         ({"discount": 1.5}, "discount"),
-        ({"margin": -1.0}, "half-width of a tube"),
     ],
 )
 def test_wrong_calls_are_refused(given, sentence):
@@ -203,9 +202,14 @@ def test_wrong_calls_are_refused(given, sentence):
         certirl.solve(Room(0.0), **({"expert": comfort, "discount": 0.9, "rng": 0, "samples": 200} | given))
 
 
+def test_a_wrong_margin_is_refused():
+    with pytest.raises(ValueError, match="half-width of a tube"):
+        certirl.solve(Room(0.0), expert=comfort, discount=0.9, rng=0, settings=certirl.Settings(margin=-1.0))
+
+
 def test_a_margin_for_one_action_is_refused():
     with pytest.raises(ValueError, match="depend on the state"):
-        certirl.solve(Room(), expert=0, discount=0.9, rng=0, margin=0.1)
+        certirl.solve(Room(), expert=0, discount=0.9, rng=0, settings=certirl.Settings(margin=0.1))
 
 
 def test_a_policy_of_wrong_shape_is_refused():

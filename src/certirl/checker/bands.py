@@ -1,403 +1,533 @@
-"""Bands around (P_b − P_a)V for an expert who switches, derived again from the sums of a file in exact arithmetic.
+"""The theorem, derived again: bands around (P_b − P_a)V, the span of V and visits of tents, with proved errors.
 
-The inequalities of docs/notes/switching.md, written anew on `certirl.rational` and `certirl.enclosures`: nothing is
-shared with the code that made the certificate. Every number is rounded to the safe side.
+The notation is that of docs/notes/certificate.md, sections 4 to 9. What may be chosen freely before the fresh data,
+slopes and scales among it, is computed in plain floating point: any number is sound. Everything else is an enclosure,
+or a bound on the safe side. Nothing here is shared with the code that made the certificate.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
-from itertools import combinations
-from operator import add, mul
+from typing import NamedTuple
 
-from certirl.checker import enclosures, rational
-from certirl.checker.enclosures import SHORT, Nodes, Short, lengths_above, roots_above, short_above, shortened
-from certirl.checker.rational import BITS, ONE, Grid, Table, eliminate, identity
-from certirl.checker.records import EVENTS, ImpossibleError, Numbers
+import numpy as np
 
-POINTS = 8  # for every degree
-BALL_EVENTS = 2 * EVENTS  # of û, and of what noise does to Ku
-_STRETCH, _PIECE = 8192, 2048  # no sum went through more than so many additions at once, and then by such pieces
+from certirl.checker.enclosures import (
+    Enclosure,
+    Floats,
+    enclosed,
+    inverse,
+    joined,
+    larger,
+    least_eigenvalue,
+    logarithm,
+    norm,
+    smaller,
+    stacked,
+    top_eigenvalue,
+)
+from certirl.checker.harmonics import Box, Functions
+
+# How δ is spent on the statements of the theorem, by whether the expert takes one action.
+SHARES = {
+    True: {"band": 0.85, "size of the error": 0.15},
+    False: {"band": 0.8, "size of the error": 0.15, "regret": 0.05},
+}
+_NORM_EVENTS, _VISIT_EVENTS = 6, 3
+_CAUTION, _CAUTION_OF_LENGTH = 1.1, 1.5  # times what training data let us expect: for slopes alone
+_MOST_GROWTH = 0.95
+_MOST_CLOSE = 250_000  # numbers up to which ranges are looked for state by state
+_STRETCH, _BLOCK = 8192, 512  # no sum over data had more additions within a block, or smaller blocks
+
+
+class TooLittleError(Exception):
+    """The sums bound nothing, in a sentence."""
 
 
 @dataclass(frozen=True, eq=False)
-class Record:
-    """What a certificate rests on, every number exact, V in units of about its own span; rows of functions flattened.
+class Ground:
+    """What was fixed beforehand and the sums over fresh data, as a file holds them; names as in a file."""
+
+    columns: Functions
+    used: tuple[int, ...]
+    discount: float
+    delta: float
+    tail: float
+    fits: Floats
+    Z: Floats
+    mix: Floats
+    noise: Floats
+    shares: Floats
+    low: float
+    high: float
+    widths: Floats
+    tent_fits: Floats
+    drop: Floats
+    dropped: float
+    unit: float
+    counts: Floats
+    gram: Floats
+    residuals: Floats
+    residual_moments: Floats
+    cross_moments: Floats
+    operator_residuals: Floats
+    operator_moments: Floats
+    visits: Floats
+    visit_moments: Floats
+    paired: bool
+
+    @property
+    def actions(self) -> int:
+        """How many, A."""
+        return len(self.fits)
+
+    @property
+    def constant(self) -> bool:
+        """Whether the expert takes one action everywhere."""
+        return len(self.used) == 1
+
+    def pairs(self, paired: bool) -> list[tuple[int, int]]:
+        """c ≤ d whose residuals are multiplied."""
+        every = [(c, d) for c in range(self.actions) for d in range(c, self.actions)]
+        return [(c, d) for c, d in every if c == d or (paired and (c in self.used or d in self.used))]
+
+    @property
+    def compared(self) -> list[tuple[int, int]]:
+        """b < a of which the expert uses one."""
+        return [(b, a) for b, a in self.pairs(True) if b != a]
+
+    def part(self, name: str) -> float:
+        """A part of δ, rounded down."""
+        return SHARES[self.constant][name] * self.delta * (1 - 1e-15)
+
+
+class Points(NamedTuple):
+    """Functionals at n points: observed sums, second moments, largest terms and what was to be expected.
 
     Attributes:
-        unit: a power of two: V, its fits and sums are multiples of it. The functions f_i may have any size.
+        value, seen: ΣZ(V̂) ``[n]`` and ΣZ(f_i) ``[n, m − 1]``.
+        square, squares: ΣZ(V̂)² and Σ_iΣZ(f_i)² ``[n]``.
+        cross: ΣZ(V̂)Z(f_i) ``[n, r]``.
+        largest: bounds on |Z(V̂)| and ‖Z(f)‖ ``[2, n]``.
+        expected: ΣZ(V̂)² by training data ``[n]``.
     """
 
-    kind: str
-    size: int
-    actions: int
-    discount: Fraction
-    paired: bool
-    first: Fraction
-    second: Fraction
-    rest: Fraction
-    tail: Fraction
-    unit: Fraction
-    low: Fraction
-    high: Fraction
-    dropped: Fraction
-    drop: Numbers
-    counts: list[int]
-    gram: list[list[Numbers]]
-    fits: list[Numbers]
-    Z: list[list[Numbers]]
-    mix: list[Numbers]
-    surprise: list[Numbers]
-    spread: list[list[Numbers]]
-    drift: list[list[Numbers]]
-    wobble: list[list[list[Numbers]]]
-    tent_fits: list[list[Numbers]]
-    visits: list[list[Numbers]]
-    visit_spread: list[list[Numbers]]
-    reached: list[Numbers]
-    places: list[Fraction]
+    value: Enclosure
+    seen: Enclosure
+    square: Enclosure
+    squares: Enclosure
+    cross: Enclosure
+    largest: Floats
+    expected: Floats
 
-    @property
-    def degree(self) -> int:
-        """Of expansions in the columns."""
-        return rational.frequency(self.kind, self.size - 1)
 
-    @property
-    def points(self) -> int:
-        """At which the bands are worked out."""
-        return POINTS * max(self.degree, 1)
+class Size(NamedTuple):
+    """c̃, M = (I − K̂)⁻¹, ρ ≥ ‖ζ‖ and κ ≥ ‖u‖."""
 
-    @property
-    def couples(self) -> list[tuple[int, int]]:
-        """Actions whose errors have common sums."""
-        every = range(self.actions)
-        return [(c, d) for c in every for d in range(c, self.actions) if self.paired or c == d]
+    centre: Enclosure
+    inverse: Enclosure
+    noise: float
+    length: float
 
 
 @dataclass(frozen=True, eq=False)
 class Band:
-    """|(P_b − P_a)V − curve| is at most this at the points and, by the tail and by rounding, more everywhere."""
-
-    pair: tuple[int, int]
-    curve: Table
-    estimation: Numbers
-    second: Numbers
-    tail: Fraction
-    rounding: Fraction
-
-
-@dataclass(frozen=True, eq=False)
-class _Functionals:
-    """Weights of the errors of every action's regression, times G⁻¹ ``[A]`` tables ``[n][k]``.
+    """−below ≤ D_ba − curve ≤ above at the points of the mesh; tail and rounding come on top.
 
     Attributes:
-        weights: themselves.
-        at: w_c·φ at the nodes.
-        products: (w_c·φ)(w_d·φ) there, couple by couple, those of two actions twice ``[n][couples·M]``.
-        swings: |w_c·φ| at the dense states, functional by functional ``[n][A][q]``.
+        pair: (b, a).
+        curve: in the harmonics ``[k]``.
+        estimation, second: the radius at the points, below and above ``[2, N_1, …, N_d]``, without u and what u adds.
+        tail, rounding: everywhere.
     """
 
-    weights: list[Table]
-    at: list[Table]
-    products: Table
-    swings: list[list[Short]]
-
-    def applied(self, sums: Sequence[Table]) -> Table:
-        """Σ_c ⟨w_c, sums_c⟩ for every functional and every row of the sums ``[n][rows]``."""
-        return _total([own @ rows.T for own, rows in zip(self.weights, sums, strict=True)])
+    pair: tuple[int, int]
+    curve: Enclosure
+    estimation: Floats
+    second: Floats
+    tail: float
+    rounding: float
 
 
-@dataclass(frozen=True, eq=False)
-class _Seen:
-    """Sums for every functional and every f_i: seen, their root second moments and largest terms ``[n][m]``."""
-
-    found: Table
-    squares: Table
-    largest: Table
+def spectrum(gram: Enclosure) -> tuple[float, float]:
+    """Bounds on the least and the largest eigenvalue of a Gram matrix."""
+    return least_eigenvalue(gram), top_eigenvalue(gram)
 
 
 class Derivation:
-    """The inequalities, with the quantities shared by all pairs."""
+    """The inequalities for one ground."""
 
-    def __init__(self, record: Record) -> None:
-        self.r, k, A, gamma = record, record.size, record.actions, record.discount
-        self.grid, self.nodes = Grid(record.kind, k), Nodes(record.kind, k, record.degree)
-        self.factor = short_above(self.grid.sup(Table([[ONE]]))[0])
-        self.precision: list[Table] = []
-        for action, gram in enumerate(record.gram):
-            solved = eliminate(gram, identity(k))
-            if solved is None or not solved[1]:
-                raise ImpossibleError(f"the Gram matrix of action {action} is not positive definite")
-            self.precision.append(solved[0])
-        self.Z = [Table.of(z) for z in record.Z]
-        resolvent = enclosures.inverse(Table.of(identity(A * k)) - _beside(self.Z).scaled(gamma))
-        unmixed = enclosures.inverse(Table.of(record.mix))
-        if resolvent is None or unmixed is None:
-            raise ImpossibleError("the surrogate cannot be inverted")
-        self.resolvent, self.unmixed, self.later = resolvent, unmixed, 2 * gamma / (1 - gamma)
-        self.drift, self.surprise = list(map(Table.of, record.drift)), [Table.of([row]) for row in record.surprise]
-        dense = self.grid.across.T
-        self.leverage = [self.grid.sup((dense @ G).times(dense).sums())[0] for G in self.precision]
-        self.lebesgue = [1 + rational.root_above(n * x) for n, x in zip(record.counts, self.leverage, strict=True)]
-        self.ranges, self.reach_of_functions = self._functions()
-        self.reach_of_value = [
-            shortened(self.grid.reach(record.low, record.high, Table.of([fit])))[0] for fit in record.fits
+    def __init__(self, ground: Ground) -> None:
+        g = self.g = ground
+        self.box, self.gamma = Box.of(g.columns), enclosed(g.discount)
+        self.k, self.m = g.columns.size, g.Z.shape[1]
+        self.gram = self.box.lifted(g.gram)
+        ends = [spectrum(own) for own in self.gram]  # type: ignore[attr-defined]
+        if min(low for low, _ in ends) <= 0:
+            raise TooLittleError("a Gram matrix is not positive definite: the states cannot tell the functions apart")
+        self.condition = max(high / low for low, high in ends)
+        self.precision = [inverse(self.gram[c]) for c in range(g.actions)]
+        blocks = np.concatenate([g.Z[c] for c in g.used], axis=1)
+        self.resolvent = inverse(np.eye(self.m) - self.gamma * blocks)
+        self.rows = g.mix[1:]
+        self.operators = enclosed(self.rows) @ g.operator_residuals  # Σ x E_c(f_i) [A, m − 1, k]
+        self._moments = self.box.lifted(
+            np.concatenate([np.stack([g.residual_moments, g.operator_moments], axis=1), g.cross_moments], axis=1)
+        )
+        every = g.pairs(True)
+        likely = g.noise[[every.index(pair) for pair in g.pairs(g.paired)]] * float(g.counts.min())
+        self._likely = self.box.lifted(likely).middle
+        self._ranges()
+
+    def _ranges(self) -> None:
+        """Suprema over all states: leverages, V̂ and f about their middles, and the fits."""
+        g, box = self.g, self.box
+        fine, dense = box.mesh(box.fine), box.dense_values.T
+        double = box.inflation(box.fine, 2)
+        self.leverage = [double * float(((fine @ p) * fine).sum().above.max()) for p in self.precision]
+        self.lebesgue = [1 + (enclosed(float(n)) * x).root() for n, x in zip(g.counts, self.leverage, strict=True)]
+        self.worst = max(float(self.lebesgue[c].above) for c in g.used)
+        functions = enclosed(self.rows.reshape(-1, len(g.used), self.k)) @ dense  # [m − 1, U, q]
+        values = functions.middle
+        middle = (values.min(axis=(1, 2), initial=np.inf) + values.max(axis=(1, 2), initial=-np.inf)) / 2
+        level = g.low + (g.high - g.low) / 2
+        about = (enclosed(g.fits) @ dense - level)[:, None]
+        others = (enclosed(self.rows) @ g.Z) @ dense - middle[:, None]
+        self.radius = [
+            float(np.maximum((enclosed(g.high) - level).above, (enclosed(level) - g.low).above)),
+            box.inflation(box.dense) * float((functions - middle[:, None, None]).length(0).above.max(initial=0.0)),
         ]
+        self._fits = about[:, 0]
+        self._lengths = np.stack([own.length(1).above for own in (about, others)])  # [2, A, q]
+        self._gaps = {
+            (b, a): np.stack([(own[b] - own[a]).length(0).above for own in (about, others)]) for b, a in g.compared
+        }
 
-    def _functions(self) -> tuple[list[tuple[int, int]], list[list[Short]]]:
-        """Between what every f_i lies, and how far it can be from its fits ``[m][A][q]``."""
-        r, k, across, ranges, reaches = self.r, self.r.size, self.grid.across, [], []
-        mixes = Table.of([row[c * k : (c + 1) * k] for row in r.mix for c in range(r.actions)]) @ across
-        mix = Table.of(r.mix)
-        fits = [(mix @ z) @ across for z in self.Z]
-        for i in range(len(r.mix)):
-            parts = mixes.rows[i * r.actions : (i + 1) * r.actions]
-            low, high = min(map(min, parts)) - mixes.error, max(map(max, parts)) + mixes.error
-            # At every state f_i is an average of its parts: polynomials, bounded between the points up to the factor.
-            half = ((high - low) * self.factor >> SHORT + 1) + 1
-            low, high = (low + high) // 2 - half, (low + high) // 2 + half + 1
-            ranges.append((low, high))
-            each = ([max(high - x, x - low) for x in fit.rows[i]] for fit in fits)
-            reaches.append(shortened(Table(list(each), max(fit.error for fit in fits))))
-        return ranges, reaches
+    # Functionals.
+
+    def weights(self, b: int, a: int, values: Enclosure) -> dict[int, Enclosure]:
+        """p_c ``[n, k]`` of D_ba at points, by action."""
+        found = self._spread(values @ (enclosed(self.g.Z[b]) - self.g.Z[a]).T)
+        for c, sign in ((b, 1.0), (a, -1.0)):
+            found[c] = found[c] + values * sign if c in found else values * sign
+        return {c: own @ self.precision[c] for c, own in found.items()}
+
+    def of_error(self, rows: Enclosure) -> dict[int, Enclosure]:
+        """Those of combinations of the coefficients of u, by action."""
+        return {c: own @ self.precision[c] for c, own in self._spread(rows).items()}
+
+    def _spread(self, rows: Enclosure) -> dict[int, Enclosure]:
+        lifted = self.gamma * (rows @ self.resolvent.T)
+        return {c: lifted[:, i * self.k : (i + 1) * self.k] for i, c in enumerate(self.g.used)}
+
+    def _active(self, weights: dict[int, Enclosure]) -> list[tuple[int, int, int]]:
+        return [(c, d, i) for i, (c, d) in enumerate(self.g.pairs(self.g.paired)) if c in weights and d in weights]
+
+    def points(self, weights: dict[int, Enclosure], pair: tuple[int, int] | None = None) -> Points:
+        """What the sums say of functionals."""
+        g = self.g
+        forms, expected = Enclosure(np.zeros((2 + g.cross_moments.shape[1], len(next(iter(weights.values())))))), 0.0
+        for c, d, place in self._active(weights):
+            twice = 1.0 if c == d else 2.0
+            forms = forms + ((weights[c] @ self._moments[place]) * weights[d]).sum() * twice
+            one, other = weights[c].middle, weights[d].middle
+            expected = expected + twice * ((one @ self._likely[place, 0]) * other).sum(axis=1)
+        value, seen = self._seen(weights)
+        largest, positive = self._largest(weights, pair), forms.positive()
+        return Points(value, seen, positive[0], positive[1], forms[2:].T, largest, np.maximum(expected, 0.0))
+
+    def _seen(self, weights: dict[int, Enclosure]) -> tuple[Enclosure, Enclosure]:
+        """ΣZ(V̂) and ΣZ(f_i)."""
+        every = list(weights.items())
+        value, seen = (
+            stacked([own @ part[c] for c, own in every]).sum(0)
+            for part in (enclosed(self.g.residuals), self.operators.swapped(1, 2))
+        )
+        return value, seen
+
+    def _largest(self, weights: dict[int, Enclosure], pair: tuple[int, int] | None) -> Floats:
+        """Bounds on one fresh state's term for V̂ and for the f_i ``[2, n]``."""
+        found, dense = self._by_leverage(weights, pair), self.box.dense_values
+        if len(next(iter(weights.values()))) * len(dense) > _MOST_CLOSE:
+            return found
+        swings = {c: own @ dense.T for c, own in weights.items()}
+        both = None if pair is None else (swings[pair[0]] + swings[pair[1]]).size
+        sizes = {c: own.size for c, own in swings.items()}
+        terms = self._terms(sizes, both, pair, self._lengths, self._gaps)
+        if self.g.paired:  # of V̂ the supremum is known
+            fits = stacked([own * self._fits[c] for c, own in swings.items()]).sum(0)
+            exact = self.radius[0] * sum(sizes.values()) + fits.size
+            terms[0] = np.minimum(terms[0], exact * (1 + 1e-14))
+        return np.minimum(found, self.box.inflation(self.box.dense, 2) * terms.max(axis=2) * (1 + 1e-14))
+
+    def _by_leverage(self, weights: dict[int, Enclosure], pair: tuple[int, int] | None) -> Floats:
+        """The same from |p·x|² ≤ (pᵀGp)·(the largest leverage)."""
+
+        def size(rows: Enclosure, c: int) -> Floats:
+            forms = ((rows @ self.gram[c]) * rows).sum().positive()
+            return (forms * self.leverage[c]).root().above[:, None]
+
+        sizes = {c: size(own, c) for c, own in weights.items()}
+        both = None if pair is None else size(weights[pair[0]] + weights[pair[1]], pair[0])
+        factor = self.box.inflation(self.box.dense)
+        lengths = factor * self._lengths.max(axis=2, keepdims=True)
+        gaps = {key: factor * own.max(axis=1, keepdims=True) for key, own in self._gaps.items()}
+        return self._terms(sizes, both, pair, lengths, gaps)[:, :, 0]
+
+    def _terms(
+        self,
+        sizes: dict[int, Floats],
+        both: Floats | None,
+        pair: tuple[int, int] | None,
+        lengths: Floats,
+        gaps: dict[tuple[int, int], Floats],
+    ) -> Floats:
+        """The largest term at states, of V̂ and of the f_i ``[2, n, q]``, rounded up."""
+        radius = np.array(self.radius)[:, None, None]
+        each = {c: own * lengths[:, c, None] for c, own in sizes.items()}
+        if not self.g.paired:
+            return np.asarray(np.max([radius * sizes[c] + each[c] for c in sizes], axis=0)) * (1 + 1e-14)
+        fits = sum(each.values())
+        if pair is not None and both is not None:
+            others = sum((own for c, own in each.items() if c not in pair), np.zeros(()))
+            for one, other in (pair, pair[::-1]):
+                apart = sizes[other] * gaps[pair][:, None] + both * lengths[:, one, None]
+                fits = np.minimum(fits, apart + others)
+        return np.asarray(radius * sum(sizes.values()) + fits) * (1 + 1e-14)
+
+    # The size of u.
+
+    @cached_property
+    def _error(
+        self,
+    ) -> tuple[Enclosure, Enclosure, list[tuple[Enclosure, float, float]], list[tuple[float, float, float]]]:
+        """c, K̂, and (trace, top, longest) of V̂ and of the f_i: observed, and expected."""
+        weights = self.of_error(inverse(enclosed(self.g.mix)).T[1:])
+        (seen, matrix), size = self._seen(weights), self.m - 1
+        forms, likely = [Enclosure(np.zeros((size, size)))] * 2, np.zeros((2, size, size))
+        for c, d, place in self._active(weights):
+            for kind in range(2):
+                own = weights[c] @ self._moments[place, kind] @ weights[d].T
+                forms[kind] = forms[kind] + (own if c == d else own + own.T)
+                guess = weights[c].middle @ self._likely[place, kind] @ weights[d].middle.T
+                likely[kind] += guess if c == d else guess + guess.T
+        dense = self.box.dense_values.T
+        sizes = {c: (own @ dense).length(0).above[None] for c, own in weights.items()}
+        terms = self._terms(sizes, None, None, self._lengths, self._gaps).max(axis=(1, 2))
+        longest = self.box.inflation(self.box.dense, 2) * terms * (1 + 1e-14)
+        observed, expected = [], []
+        for own, guess, length in zip(forms, likely, longest, strict=True):
+            diagonal = own[np.arange(size), np.arange(size)].sum().positive()
+            observed.append((diagonal, max(top_eigenvalue(own), 0.0), float(length)))
+            top = max(float(np.linalg.eigvalsh(guess)[-1]), 0.0) if size else 0.0
+            expected.append((float(np.trace(guess)), top, float(length)))
+        return seen, matrix, observed, expected
+
+    @cached_property
+    def _scales(self) -> tuple[list[float], list[float]]:
+        """Scales for α and β, and their bounds, by expectation."""
+        L, size = float(np.log(_NORM_EVENTS / self.g.part("size of the error"))), self.m - 1
+        scales, bounds = [], []
+        for trace, top, longest in self._error[3]:
+            tried = np.geomspace(0.05, 50.0, 121) / max(top, 1e-300)
+            found = mixed_norm(enclosed(trace), top, longest, enclosed(L), size, tried).middle
+            best = int(np.argmin(found))
+            scales.append(float(tried[best]))
+            bounds.append(float(found[best]))
+        return scales, bounds
+
+    @cached_property
+    def expected_length(self) -> float:
+        """κ as training data and the fresh states let us expect it: for slopes."""
+        if self.m == 1:
+            return 0.0
+        (trace, _, _), (_, top, _) = self._error[3]
+        alpha, beta = self._scales[1]
+        stretch = 1 / (1 - min(2 * top**0.5, _MOST_GROWTH))
+        start = stretch * max(trace, 0.0) ** 0.5
+        noise = (alpha + beta * start) / (1 - beta * stretch) if beta * stretch < _MOST_GROWTH else alpha
+        return float(_CAUTION_OF_LENGTH * (start + stretch * noise))
+
+    @cached_property
+    def size(self) -> Size:
+        """Bounds on u; TooLittleError where there are none."""
+        g, m = self.g, self.m - 1
+        if not float((self.gamma * (enclosed(g.tail) * self.worst + 1.0)).above) < 1:
+            raise TooLittleError("the tail is too large: what regression aims at may grow from step to step")
+        if m == 0:
+            return Size(Enclosure(np.zeros(0)), Enclosure(np.zeros((0, 0))), 0.0, 0.0)
+        seen, matrix, observed, _ = self._error
+        L = logarithm(_NORM_EVENTS / enclosed(g.part("size of the error")))
+        pairs = zip(observed, self._scales[0], strict=True)
+        alpha, beta = (mixed_norm(*own, L, m, np.array(scale)) for own, scale in pairs)
+        try:
+            turned = inverse(np.eye(m) - matrix)
+        except ZeroDivisionError:
+            raise TooLittleError("there is too little data: I − K̂ cannot be told from a singular matrix") from None
+        centre = turned @ seen
+        start, stretch = centre.length(), norm(turned)
+        growth = beta * stretch
+        if not float(growth.above) < _MOST_GROWTH:
+            raise TooLittleError("there is too little data: errors of the operators may grow from step to step")
+        noise = float(((alpha + beta * start) / (1.0 - growth)).above)
+        return Size(centre, turned, noise, float((start + enclosed(stretch) * noise).above))
+
+    # Bands.
+
+    def radii(self, points: Points, log_terms: Enclosure) -> tuple[Floats, Floats]:
+        """The radius at points without u, and what u adds ``[s, n]``."""
+        size = self.size
+        bounds = points.largest[0] + self.expected_length * points.largest[1]
+        slope = best_slope(_CAUTION * points.expected, bounds, log_terms.middle)
+        first = sloped(points.square, points.largest[0], log_terms, slope)
+        length = enclosed(size.length)
+        squares = length * length * points.squares
+        roots = points.square.root() + squares.root()
+        moment = roots * roots
+        if points.cross.shape[1]:
+            turned = (points.cross @ size.inverse).length()
+            together = points.square + 2.0 * (points.cross @ size.centre + size.noise * turned) + squares
+            moment = smaller(moment, together.positive())
+        total = sloped(moment, (length * points.largest[1] + points.largest[0]).above, log_terms, slope)
+        first = np.minimum(first, total)
+        turned = (points.seen @ size.inverse).length() * size.noise
+        with np.errstate(invalid="ignore"):
+            second = np.where(np.isfinite(total), (enclosed(total) - first + turned).above, np.inf)
+        return first, second
 
     def bands(self) -> list[Band]:
-        """One for every pair of actions."""
-        r, pairs, found = self.r, list(combinations(range(self.r.actions), 2)), []
-        phi = rational.values(r.kind, r.size, rational.spread_places(r.points))
-        events = EVENTS * len(pairs) * r.points
-        first, second = (rational.log_above(events / delta) for delta in (r.first, r.second / 2))
-        longest = max(self.lebesgue) * self.later
-        for b, a in pairs:
-            functionals = self._of_pair(b, a, phi)
-            band = self._radii(functionals, first)
-            slipped = self.lebesgue[b] + self.lebesgue[a] + longest
-            far = r.tail * self.ball.weighed(self._half_ranges)[0]
-            rest = [x + far * slipped for x in self.ball.moved(self._of_functions(functionals), second)]
-            tail = r.tail * (r.high - r.low) / 2 * slipped
-            rounding = self.missed[b] + self.missed[a] + self.later * max(self.missed)
-            rounding += self.share * max(map(add, band, rest))
-            found.append(Band((b, a), self._curve(b, a), band, rest, tail, rounding))
+        """One for every pair of actions of which the expert uses one."""
+        g, found = self.g, []
+        counts = g.shares.shape[2:]
+        values, total = self.box.mesh(counts), float(enclosed(g.shares.reshape(-1)).sum().above)
+        for (b, a), shares in zip(g.compared, g.shares, strict=True):
+            events = enclosed(shares.reshape(2, -1)) * (g.part("band") / max(total, 1.0))
+            first, second = self.radii(self.points(self.weights(b, a, values), (b, a)), -logarithm(events))
+            slip = self._slipped(b, a) * g.tail
+            second = (enclosed(second) + slip * self.size.length * self.radius[1]).above
+            tail, most = float((slip * self.radius[0]).above), float((first + second).max())
+            shape = (2, *counts)
+            found.append(
+                Band((b, a), self._curve(b, a), first.reshape(shape), second.reshape(shape), tail, self.rounding(most))
+            )
         return found
 
-    def _of_pair(self, b: int, a: int, phi: Table) -> _Functionals:
-        """What (P_b − P_a)V depends on at points."""
-        parts = self._parts(phi @ (self.resolvent @ (self.Z[b] - self.Z[a])).scaled(self.r.discount).T)
-        parts[b], parts[a] = parts[b] + phi, parts[a] - phi
-        return self._functionals(parts)
+    def _curve(self, b: int, a: int) -> Enclosure:
+        g, size = self.g, self.size
+        sums = enclosed(g.residuals) + (size.centre @ self.operators if len(size.centre) else 0.0)
+        errors = [self.precision[c] @ sums[c] for c in range(g.actions)]
+        ahead = self.resolvent.T @ joined([errors[c] for c in g.used])
+        lift = self.gamma * ((enclosed(g.Z[b]) - g.Z[a]).T @ ahead)
+        return enclosed(g.fits[b]) - g.fits[a] + errors[b] - errors[a] + lift
 
-    def _parts(self, rows: Table) -> list[Table]:
-        """Action by action."""
-        k = self.r.size
-        return [Table([row[c * k : (c + 1) * k] for row in rows.rows], rows.error) for c in range(self.r.actions)]
+    def _slipped(self, b: int, a: int) -> Enclosure:
+        """Λ_b + Λ_a + 2γΛ_U/(1 − γ)."""
+        return self.lebesgue[b] + self.lebesgue[a] + self._later * self.worst
 
-    def _functionals(self, parts: list[Table]) -> _Functionals:
-        weights = [part @ G for part, G in zip(parts, self.precision, strict=True)]
-        at = [own @ self.nodes.phi for own in weights]
-        each = [at[c].times(at[d]).scaled(Fraction(1 if c == d else 2)) for c, d in self.r.couples]
-        swings = zip(*(shortened(self.grid.swing(own)) for own in weights), strict=True)
-        return _Functionals(weights, at, _beside(each), list(map(list, swings)))
+    @property
+    def _later(self) -> Enclosure:
+        return 2.0 * self.gamma / (1.0 - self.gamma)
 
-    def _curve(self, b: int, a: int) -> Table:
-        """(P̂_b − P̂_a)V̂ and what the surprises correct, one row."""
-        r = self.r
-        seen = [x @ G for x, G in zip(self.surprise, self.precision, strict=True)]
-        lift = ((_beside(seen) @ self.resolvent) @ (self.Z[b] - self.Z[a])).scaled(r.discount)
-        return Table.of([r.fits[b]]) - Table.of([r.fits[a]]) + seen[b] - seen[a] + lift
+    def span(self) -> float:
+        """V at one state less V at another, at least; 0 if it is not bounded."""
+        g, size = self.g, self.size
+        points = self.points(self.of_error(enclosed(g.drop[None])))
+        log_terms = -logarithm(enclosed(np.full((1, 1), g.part("regret") / 2)))
+        first, second = self.radii(points, log_terms)
+        slipped = (
+            self._later * g.tail * self.worst * (enclosed(self.radius[0]) + enclosed(size.length) * self.radius[1])
+        )
+        lost = float((enclosed(first[0, 0]) + second[0, 0] + slipped).above)
+        if not np.isfinite(lost):
+            return 0.0
+        corrected = points.value[0] + g.dropped + (points.seen[0] * size.centre).sum() - lost - self.rounding(lost)
+        return max(0.0, float(corrected.below))
 
-    @cached_property
-    def _value_sums(self) -> Table:
-        """Σ Y_cY_d as weights of the nodes ``[couples][M]``."""
-        return self.nodes.weights(Table.of([self.r.spread[c][d] for c, d in self.r.couples]))
+    def visits(self) -> Floats:
+        """sup over states and actions of P_c of every tent, at most ``[w]``."""
+        g, box, most = self.g, self.box, np.zeros(len(self.g.widths))
+        values, factor = box.mesh(box.visited), box.inflation(box.visited)
+        moments, dense = box.lifted(g.visit_moments), box.dense_values
+        events = _VISIT_EVENTS * g.actions * len(values) * max(len(most), 1)
+        L = logarithm(events / enclosed(g.part("regret") / 2))
+        for c in range(g.actions):
+            weights = values @ self.precision[c]
+            swings = (weights @ dense.T).absolute()
+            for w, guess in enumerate(g.tent_fits[c]):
+                fit = dense @ guess
+                reach = larger(1.0 - fit, fit)
+                largest = box.inflation(box.dense, 2) * (swings * reach).above.max(axis=1) * (1 + 1e-15)
+                observed = ((weights @ moments[c, w]) * weights).sum().positive()
+                above = factor * float(bernstein(observed, largest, L).above.max()) * (1 + 1e-15)
+                curve = enclosed(guess) + self.precision[c] @ g.visits[c, w]
+                beyond = self.lebesgue[c] * g.tail * 0.5 + self.rounding(above, scale=2.0)
+                most[w] = max(most[w], float((beyond + box.peak(curve) + above).above))
+        return np.clip(most, 0.0, 1.0)
 
-    @cached_property
-    def _function_sums(self) -> Table:
-        """Σ E_ciE_di as weights of the nodes, couple by couple ``[m][couples·M]``."""
-        return _beside([self.nodes.weights(Table.of(self.r.wobble[c][d])) for c, d in self.r.couples])
-
-    @cached_property
-    def _half_ranges(self) -> Table:
-        return Table([[(high - low + 1) // 2 for low, high in self.ranges]])
-
-    def _terms(self, swing: list[Short], reach: list[Short]) -> Short:
-        """What one fresh state can add; the actions of a pair add up, separate draws do not."""
-        return enclosures.terms(swing, reach, together=self.r.paired)
-
-    def _units(self, short: int) -> int:
-        """The largest term between the dense states too, in the units of tables."""
-        return short * self.factor << BITS - 3 * SHORT
-
-    def _longest(self, every: Sequence[Short]) -> int:
-        """The same for the terms of all functionals as one vector."""
-        squares = [0] * len(every[0])
-        for own in every:
-            squares = list(map(add, squares, map(mul, own, own)))
-        return self._units(math.isqrt(max(squares)) + 1)
-
-    def _radii(self, functionals: _Functionals, L: Fraction) -> Numbers:
-        """How far Σ_c ⟨w_c, Σ xY_c⟩ can be from its mean."""
-        flat = Table([[x for row in self._value_sums.rows for x in row]], self._value_sums.error)
-        observed = (functionals.products @ flat.T).T
-        tops = [self._units(max(self._terms(swing, self.reach_of_value))) for swing in functionals.swings]
-        return rational.radii_above(observed, [Fraction(x, ONE) for x in tops], L)
-
-    def _of_functions(self, functionals: _Functionals) -> _Seen:
-        """The same sums for every f_i instead of V."""
-        tops = [
-            [self._units(max(self._terms(swing, reach))) for reach in self.reach_of_functions]
-            for swing in functionals.swings
-        ]
-        squares = functionals.products @ self._function_sums.T
-        return _Seen(functionals.applied(self.drift), squares, Table(tops))
-
-    @cached_property
-    def ball(self) -> Ball:
-        """What is known of u, the error of V̂ in the functions f_i."""
-        r, L = self.r, rational.log_above(BALL_EVENTS / (self.r.second / 2))
-        if r.discount * (1 + r.tail * max(self.lebesgue)) >= 1:
-            raise ImpossibleError("the tail is so large that what regression aims at need not contract")
-        rows = (self.unmixed.T @ self.resolvent.T).scaled(r.discount)
-        functionals = self._functionals(self._parts(rows))
-        centre, found = functionals.applied(self.surprise).T, functionals.applied(self.drift)
-        swings, covariance = functionals.swings, self._covariance(functionals.at)
-        own = Fraction(self._longest([self._terms(swing, self.reach_of_value) for swing in swings]), ONE)
-        trace = sum((row[i] for i, row in enumerate(covariance.above())), Fraction(0))
-        radius = enclosures.norm_radius_above(trace, enclosures.top_eigenvalue_above(covariance), own, L)
-        moments = functionals.products @ self._function_sums.T
-        columns = [sum(max(x + moments.error, 0) for x in column) for column in zip(*moments.rows, strict=True)]
-        spread = roots_above(Table([columns]))
-        tops = [self._longest([self._terms(swing, reach) for swing in swings]) for reach in self.reach_of_functions]
-        longest, sizes = Table([tops]), centre.absolute().T
-        shaken = [(x @ sizes).above()[0][0] for x in (spread, longest)]
-        radius += enclosures.vector_radius_above(shaken[0] ** 2, shaken[1], L) + lengths_above(centre @ found.T)[0]
-        each = enclosures.vector_radius_above(Fraction(sum(columns), ONE), lengths_above(longest)[0], L)
-        growth = rational.root_above(enclosures.top_eigenvalue_above(found @ found.T)) + each
-        if growth >= 1:
-            raise ImpossibleError("there is too little data: errors of the operators may grow from step to step")
-        return Ball(centre, rational.rounded_up(radius / (1 - growth)))
-
-    def _covariance(self, at: list[Table]) -> Table:
-        """The observed second moments of û's estimate ``[m][m]``, from functionals at the nodes."""
-        parts = []
-        for (c, d), row in zip(self.r.couples, self._value_sums.rows, strict=True):
-            part = at[c].times(Table([row], self._value_sums.error)) @ at[d].T
-            parts += [part] if c == d else [part, part.T]
-        return _total(parts)
-
-    def span(self) -> Fraction:
-        """V at one state less V at another, from below; zero at least."""
-        r, L = self.r, rational.log_above(2 * EVENTS / (self.r.rest / 2))
-        functionals = self._functionals(self._parts(Table.of([r.drop]) @ self.resolvent.T.scaled(r.discount)))
-        found = functionals.applied(self.surprise)
-        lost = self._radii(functionals, L)[0] + self.ball.moved(self._of_functions(functionals), L)[0]
-        half = (r.high - r.low) / 2 + self.ball.weighed(self._half_ranges)[0]
-        rounding = self.later * max(self.missed) + self.share * lost + self._terms_of_value / 2**49
-        lost += self.later * r.tail * max(self.lebesgue) * half + rounding
-        return max(Fraction(0), r.dropped - (-found).above()[0][0] - lost)
-
-    def visits(self) -> Numbers:
-        """sup over states and actions of P_c of every tent, from above."""
-        r, count = self.r, 4 * self.r.size
-        phi = rational.values(r.kind, r.size, rational.spread_places(count))
-        wider = rational.inflation_above(r.kind, r.degree, count)
-        L = rational.log_above(EVENTS * r.actions * count * max(len(r.visits[0]), 1) / (r.rest / 2))
-        most = [Fraction(0)] * len(r.visits[0])
-        for c, G in enumerate(self.precision):
-            weights = phi @ G
-            swing, at = self.grid.swing(weights), weights @ self.nodes.phi
-            sums = self.nodes.weights(Table.of(r.visit_spread[c])) if most else Table([])
-            for w in range(len(most)):
-                fit = Table.of([r.tent_fits[c][w]])
-                reach = self.grid.reach(Fraction(0), Fraction(1), fit)
-                observed = (at.times(at) @ Table([sums.rows[w]], sums.error).T).T
-                radius = wider * max(rational.radii_above(observed, self.grid.sup(swing.times(reach)), L))
-                curve = fit + Table.of([r.visits[c][w]]) @ G
-                missed = self._missed(c, 2, r.tent_fits[c][w], r.visits[c][w], r.visit_spread[c][w][0])
-                reached = radius * (1 + self.share) + r.tail * self.lebesgue[c] / 2 + missed
-                most[w] = max(most[w], reached - rational.minimum_below(r.kind, -curve))
-        return [min(x, Fraction(1)) for x in most]
-
-    @cached_property
-    def _terms_of_value(self) -> Fraction:
-        """The size of the terms of V times their number."""
-        added = max(rational.size_of_terms(self.r.kind, fit) for fit in self.r.fits)
-        return max(abs(self.r.low), abs(self.r.high)) + 2 * self.r.discount * self.r.actions * added
-
-    @cached_property
-    def missed(self) -> Numbers:
-        """What floating point can have done to each regression of V; it enters as a tail does."""
-        r = self.r
-        return [
-            self._missed(c, self._terms_of_value, r.fits[c], r.surprise[c], r.spread[c][c][0]) for c in range(r.actions)
-        ]
-
-    def _missed(self, c: int, size: Fraction | int, fit: Numbers, sums: Numbers, squares: Fraction) -> Fraction:
-        """Values are off in their last places, and each sum by at most u of its terms' sizes.
-
-        With κ = tr G·tr G⁻¹ a projection is then off by u√(κ·leverage·ΣY²), and by uκ√leverage of the length of what
-        is projected, for G itself; twice that allows for higher orders.
-        """
-        r, G = self.r, self.precision[c]
-        constant = rational.PI_ABOVE if r.kind == "Chebyshev" else Fraction(2)  # 1/φ_1²
-        length = (Table.of([sums]) @ G).times(Table.of([sums])).sums().above()[0][0]
-        total = squares * rational.root_above(constant)
-        off = rational.root_above(self._condition[c] * total) + self._condition[c] * rational.root_above(length)
-        values = (size + rational.size_of_terms(r.kind, fit)) / 2**50 * self.lebesgue[c]
-        return values + 2 * self._unit[c] * off * rational.root_above(self.leverage[c])
-
-    @cached_property
-    def _unit(self) -> Numbers:
-        return [(_STRETCH + Fraction(n, _PIECE)) / 2**52 for n in self.r.counts]
-
-    @cached_property
-    def _condition(self) -> Numbers:
-        both = zip(self.r.gram, self.precision, strict=True)
-        traces = ((gram, G.above()) for gram, G in both)
-        return [
-            sum((row[i] for i, row in enumerate(gram)), Fraction(0)) * sum(row[i] for i, row in enumerate(G))
-            for gram, G in traces
-        ]
-
-    @cached_property
-    def share(self) -> Fraction:
-        """Of a radius that floating point can have cost; docs/notes/certificate.md, section 9."""
-        each = zip(self._unit, self._condition, self.r.counts, self.leverage, strict=True)
-        return max(u * (kappa + (2 * self.r.size - 1) * n * top) for u, kappa, n, top in each)
+    def rounding(self, radius: float, scale: float | None = None) -> float:
+        """What floating point can have done to the sums over data, as section 15 allows for it."""
+        g = self.g
+        unit = (_STRETCH + float(g.counts.max()) / _BLOCK + 2 * max(self.box.wide) ** 2) * 2.0**-52
+        if scale is None:
+            size = g.high - g.low + max(abs(g.low), abs(g.high))
+            scale = size * float(self.resolvent.size.sum(axis=1).max())
+        solved = unit * self.k**2 * self.condition * scale
+        share = max(float(own.above) - 1 for own in self.lebesgue) ** 2
+        lifted = unit * self.k * 2 ** len(self.box.wide) * share
+        return float(solved + lifted * radius) * (1 + 1e-12) if np.isfinite(radius) else float(solved)
 
 
-@dataclass(frozen=True, eq=False)
-class Ball:
-    """u lies within ``radius`` of ``centre``, one row, in Euclidean length."""
-
-    centre: Table
-    radius: Fraction
-
-    def weighed(self, sizes: Table) -> Numbers:
-        """Σ_i |u_i| sizes_i at most, row by row."""
-        straight = (sizes @ self.centre.absolute().T).above()
-        return [x + self.radius * length for (x,), length in zip(straight, lengths_above(sizes), strict=True)]
-
-    def moved(self, seen: _Seen, L: Fraction) -> Numbers:
-        """|Σ_i u_i ⟨functional, P f_i − P̂ f_i⟩| at most, for every functional."""
-        known = (seen.found @ self.centre.T).absolute().above()
-        squares = Table.of([[x * x for x in self.weighed(roots_above(seen.squares))]])
-        noise = rational.radii_above(squares, self.weighed(seen.largest), L)
-        lengths = lengths_above(seen.found)
-        return [x + self.radius * length + y for (x,), length, y in zip(known, lengths, noise, strict=True)]
+# Deviation bounds (section 6).
 
 
-def _beside(tables: Sequence[Table]) -> Table:
-    """One long row for the rows of all of them."""
-    rows = [[x for row in rows for x in row] for rows in zip(*(table.rows for table in tables), strict=True)]
-    return Table(rows, max(table.error for table in tables))
+def growth_above(share: Floats) -> Floats:
+    """No smaller than g(λ) = (−log(1 − λ) − λ)/λ² = Σ λ^j/(j + 2) for 0 ≤ λ < 1."""
+    small = share < 0.1
+    few = Enclosure(np.where(small, share, 0.0))
+    series = Enclosure(np.zeros(share.shape))
+    for j in reversed(range(20)):
+        series = series * few + 1.0 / enclosed(j + 2.0)
+    many = Enclosure(np.where(small, 0.5, share))
+    closed = (-logarithm(1.0 - many) - many) / (many * many)
+    return np.where(small, series.above + 1e-20, closed.above)  # the terms left out are below 0.1^20
 
 
-def _total(tables: Sequence[Table]) -> Table:
-    total = tables[0]
-    for table in tables[1:]:
-        total = total + table
-    return total
+def sloped(observed: Enclosure, bound: Floats, log_terms: Enclosure, slope: Floats) -> Floats:
+    """Lemma 3: μ g(μb) ΣZ² + L/μ from above; infinite where μb ≥ 1."""
+    share = (enclosed(slope) * bound).above
+    inside = share < 1 - 1e-12
+    growth = growth_above(np.where(inside, share, 0.5))
+    total = enclosed(slope) * growth * observed + log_terms / enclosed(slope)
+    return np.where(inside, total.above, np.inf)
+
+
+def best_slope(expected: Floats, bound: Floats, log_terms: Floats) -> Floats:
+    """A good slope, in plain floating point: y − log(1 + y) = Lb²/ΣZ² with y = μb/(1 − μb), by Newton's method."""
+    moment = np.maximum(expected, 1e-30 * bound**2 + 1e-300)
+    ratio = log_terms * bound**2 / moment
+    y = np.sqrt(2 * ratio) + ratio
+    for _ in range(4):
+        y = y - (y - np.log1p(y) - ratio) * (1 + y) / np.maximum(y, 1e-300)
+    share = np.where(ratio < 1e-10, np.sqrt(2 * ratio), np.maximum(y, 0.0) / (1 + np.maximum(y, 0.0)))
+    slope = np.where(share > 0, np.minimum(share, 0.9) / np.maximum(bound, 1e-300), np.sqrt(2 * log_terms / moment))
+    return np.clip(slope, 1e-250, 1e250)
+
+
+def _true_moment(observed: Enclosure, bound: Enclosure, log_term: Enclosure) -> Enclosure:
+    """Lemma 4: the root of ΣE Z² from the observed ΣZ²."""
+    half = bound * (log_term * 0.5).root()
+    return half + (observed.positive() + half * half).root()
+
+
+def bernstein(observed: Enclosure, bound: Floats, log_term: Enclosure) -> Enclosure:
+    """Lemma 5."""
+    return _true_moment(observed, enclosed(bound), log_term) * (2.0 * log_term).root() + log_term * bound / 3.0
+
+
+def mixed_norm(trace: Enclosure, top: float, bound: float, log_term: Enclosure, size: int, scale: Floats) -> Enclosure:
+    """Lemma 6."""
+    means = [_true_moment(own, enclosed(bound), log_term) for own in (enclosed(top), trace)]
+    largest, total = ((own + 2.0 * mean * mean) / 3.0 for own, mean in zip((enclosed(top), trace), means, strict=True))
+    spread = logarithm(total * scale / float(size) + 1.0)
+    return ((largest + 1.0 / enclosed(scale)) * (2.0 * log_term + float(size) * spread)).root()

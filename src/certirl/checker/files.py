@@ -1,25 +1,25 @@
-"""A second opinion on a saved certificate: what it claims, derived again from its sums in exact arithmetic.
+"""A second opinion on a saved certificate or refutation: what it claims, derived again from its sums.
 
-A program of its own: it shares no code with the certificate's, solves no program and rounds only to the safe side.
-What it confirms is spelled out, with every number that the statement depends on and with what had to be trusted.
+A program of its own: it shares no code with what made the file and rounds only to the safe side. What it confirms is
+spelled out, with every number that the statement depends on and with what had to be trusted.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from certirl.checker import actions as check_actions
-from certirl.checker import policies as check_policies
-from certirl.checker.records import DamagedError, Finding, ImpossibleError, entry, flag, read, status_of
+import numpy as np
 
-DERIVATIONS = {
-    "Certificate": check_actions.derive,
-    "AdditiveCertificate": check_actions.derive_sum,
-    "PolicyCertificate": check_policies.derive,
+from certirl.checker import certificates, refutations
+from certirl.checker.records import DamagedError, Finding, ImpossibleError, Record, read
+
+# By the kind of record: what it claims, and what follows.
+DERIVATIONS: dict[str, tuple[Callable[[Record], tuple[float, str]], Callable[[Record, Record | None], Finding]]] = {
+    "Certificate": (certificates.claimed, certificates.derive),
+    "Refutation": (refutations.claimed, refutations.derive),
 }
 _BEYOND = (KeyError, TypeError, ValueError, OverflowError, AttributeError, IndexError)  # of files no one wrote
 
@@ -55,57 +55,57 @@ class Verdict:
 
 
 def check(path: str | os.PathLike[str]) -> Verdict:
-    """Derive what a saved certificate claims again from its sums, exactly, and say whether it follows.
+    """Derive what a saved certificate or refutation claims again from its sums, and say whether it follows.
 
     Args:
-        path: a file written by ``save`` of a solution or of a certificate.
+        path: a file written by ``save`` of a solution, of a certificate or of a refutation.
     """
-    record, arrays = read(path)
-    alone = record.get("type") in DERIVATIONS
-    words = record if alone else record.get("certificate")
+    record = read(path)
     try:
-        certified = not alone and record.get("type") == "Solution" and status_of(record) == "certified"
-    except DamagedError as problem:
-        raise ValueError(f"{path} is damaged: {problem}") from None
-    if words is None:
-        return _without_certificate(record, certified=certified)
-    if not isinstance(words, dict):
-        raise ValueError(f"{path} is damaged: certificate should be fields by name, got {words!r:.60}")
-    if (derive := DERIVATIONS.get(str(words.get("type")))) is None:
-        raise ValueError(f"{path} holds a certirl {record.get('type')!r:.60}, which has no certificate to check")
-    if '"ProductBasis"' in json.dumps(words):
-        raise ValueError(f"{path} certifies a box of states: certirl check derives certificates of one coordinate only")
-    try:
-        holds, claimed, finding = flag(words, "holds"), float(entry(words, "margin")), _derived(derive, record, arrays)
+        return _checked(record, path)
     except DamagedError as problem:
         raise ValueError(f"{path} is damaged: {problem}") from None
     except _BEYOND as problem:
-        raise ValueError(f"{path} is damaged: something in its certificate is missing or wrong ({problem})") from None
-    reasons = list(finding.wrong)
-    margin = -math.inf if finding.margin is None else math.nextafter(float(finding.margin), -math.inf)
-    if not holds and not reasons:
-        reasons = ["no tail was declared" if words["tail"] is None else "the margin is not positive"]
-    verdict = "nothing claimed" if not holds and not certified else "refuted" if reasons else "confirmed"
+        if str(problem).startswith(f"{path} holds"):
+            raise
+        words = " ".join(str(problem).split())
+        raise ValueError(f"{path} is damaged: something in it is missing or wrong ({words})") from None
+
+
+def _checked(record: Record, path: str | os.PathLike[str]) -> Verdict:
+    solution = record if record.kind == "Solution" else None
+    status = "" if solution is None else solution.status
+    inner = [record]
+    if solution is not None:
+        inner = [solution.record(name) for name in ("certificate", "refutation") if solution.entry(name) is not None]
+    if status == "certified" and not any(own.kind == "Certificate" for own in inner):
+        return _nothing("refuted", "the file says that it is certified, and holds no certificate")
+    if not inner:
+        return _nothing("nothing claimed", "the file holds no certificate")
+    if any(own.kind not in DERIVATIONS for own in inner):
+        raise ValueError(f"{path} holds a certirl {record.kind!r:.60}, which has no certificate to check")
+    found = [_verdict(own, solution) for own in inner]
+    return next((own for own in found if own.verdict == "refuted"), found[0])
+
+
+def _verdict(record: Record, solution: Record | None) -> Verdict:
+    read_claim, derive = DERIVATIONS[record.kind]
+    claimed, nothing = read_claim(record)
+    try:
+        with np.errstate(all="ignore"):  # a file that was changed can lead to anything
+            finding = derive(record, solution)
+    except ImpossibleError as problem:
+        finding = Finding([str(problem)])
+    asserted = not nothing or (solution is not None and solution.status == "certified")
+    reasons = finding.wrong or [nothing] * bool(nothing)
+    verdict = "nothing claimed" if not asserted else "refuted" if reasons else "confirmed"
     statement = finding.statement if verdict == "confirmed" else ""
+    margin = -math.inf if finding.margin is None else finding.margin
     return Verdict(verdict, statement, margin, claimed, tuple(reasons), tuple(finding.lines), tuple(finding.trusted))
 
 
-def _derived(derive: Any, record: dict[str, Any], arrays: dict[str, Any]) -> Finding:
-    try:
-        found: Finding = derive(record, arrays)
-    except ImpossibleError as problem:
-        return Finding([str(problem)])
-    return found
-
-
-def _without_certificate(record: dict[str, Any], *, certified: bool) -> Verdict:
-    if certified:
-        reason = "the file says that it is certified, and holds no certificate"
-        return Verdict("refuted", "", math.nan, math.nan, (reason,))
-    reason = "the file holds no certificate"
-    if record.get("refutation"):
-        reason += "; what it says about the absence of a reward cannot be checked, since it keeps no sums of that"
-    return Verdict("nothing claimed", "", math.nan, math.nan, (reason,))
+def _nothing(verdict: str, reason: str) -> Verdict:
+    return Verdict(verdict, "", math.nan, math.nan, (reason,))
 
 
 def main(path: str | os.PathLike[str]) -> int:

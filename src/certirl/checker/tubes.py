@@ -1,293 +1,319 @@
-"""What bands say of an expert, cell by cell, in exact arithmetic: where it is strictly best, and what it can lose.
+"""What bands say of an expert: the margin at every state, or cell by cell with a tube around its switches.
 
-Every cell of the interval is looked at. Over a cell the curve of a pair is at least its middle less half a cell of its
-steepest slope, and the band at most what its interpolation from the points allows, or the largest of all.
+The notation is that of docs/notes/certificate.md, sections 9 and 10. All bounds are rounded to the safe side.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import dataclass
 from functools import cached_property
-from operator import mul
-from typing import NamedTuple
+from itertools import product as combinations
+from typing import Any
 
-from certirl.checker import enclosures, rational
-from certirl.checker.bands import Band, Record
-from certirl.checker.enclosures import SHORT, Short, short_above
-from certirl.checker.rational import BITS, ONE
-from certirl.checker.records import RELATIVE, ImpossibleError, Numbers, Parts
+import numpy as np
+from numpy.typing import NDArray
+
+from certirl.checker.bands import Band, TooLittleError
+from certirl.checker.enclosures import Enclosure, Floats, enclosed, smaller
+from certirl.checker.harmonics import Box, Cells
+from certirl.checker.records import TIGHT
+
+LOSSES = ("estimation", "grid", "second order", "truncation tail", "floating point")
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A lower bound on a margin, and what it is made of: an estimate less losses, in the order of `LOSSES`."""
+
+    estimated: float
+    losses: tuple[float, ...]
+
+    @property
+    def margin(self) -> float:
+        """What is left, rounded down."""
+        return float((enclosed(self.estimated) - enclosed(np.array(self.losses)).sum()).below)
+
+    @property
+    def scale(self) -> float:
+        """The size of the parts, which differences are measured by."""
+        return abs(self.estimated) + sum(self.losses)
+
+    def times(self, unit: float) -> Parts:
+        """In other units."""
+        return Parts(unit * self.estimated, tuple(unit * own for own in self.losses))
+
+    def __add__(self, other: Parts) -> Parts:
+        return Parts(
+            self.estimated + other.estimated, tuple(a + b for a, b in zip(self.losses, other.losses, strict=True))
+        )
+
+    def __str__(self) -> str:
+        named = [(x, name) for x, name in zip(self.losses, LOSSES, strict=True) if x > 1e-12 * self.scale]
+        return " − ".join([f"{self.estimated:.4g} estimated", *(f"{x:.2g} {name}" for x, name in named)])
+
+
+class Side:
+    """One side of a band: D_ba from below, or D_ab.
+
+    Attributes:
+        pair: (b, a), b the better one.
+        curve: D_ba as estimated, in the harmonics.
+    """
+
+    def __init__(self, band: Band, side: int, box: Box) -> None:
+        self.band, self.side, self.box = band, side, box
+        self.pair = band.pair if side == 0 else band.pair[::-1]
+        self.curve = band.curve if side == 0 else -band.curve
+        self.total = (enclosed(band.estimation) + band.second).above
+        if not np.isfinite(self.total).all():
+            raise TooLittleError("there is too little data: some bounds are infinite")
+        below, above = float(self.total[side].max()), float(self.total[1 - side].max())
+        factor = box.inflation(self.total.shape[1:])
+        self.swing = float(((enclosed(below) + above) * 0.5 * factor).above)
+        self.most = float(((enclosed(below) - above) * 0.5 + self.swing).above)
+
+    def everywhere(self) -> Parts:
+        """The least of the curve less the largest radius."""
+        own = self.total[self.side]
+        worst = np.unravel_index(int(own.argmax()), own.shape)
+        first, second = (float(x[self.side][worst]) for x in (self.band.estimation, self.band.second))
+        between = float((enclosed(self.most) - first - second).above)
+        rest = (self.band.tail, self.band.rounding)
+        return Parts(self.box.minimum(self.curve), (first, max(between, 0.0), second, *rest))
+
+    def in_cells(self, cells: Cells) -> Bounds:
+        """Bounds within cells."""
+        axes, (first, second) = self.box.places(cells), (self.band.estimation, self.band.second)
+        one, other = self.total[self.side], self.total[1 - self.side]
+        numbers = [np.ones_like(one), first[self.side], second[self.side], one + other, one - other]
+        (weight, _), (estimation, _), (more, _), (both, _), (_, apart) = self.box.blended(numbers, axes)
+        slack = 4e-16 * float((one + other).max()) * float(weight.above.max())  # of the sum and the difference above
+        radius = smaller((both + apart) * 0.5 + slack, Enclosure(np.full(weight.shape, self.most)))
+        radius = radius + enclosed(self.box.drift(cells)) * self.swing
+        here = (estimation / weight).above, (more / weight).above
+        between = np.maximum((radius - here[0] - here[1]).above, 0.0)
+        values = self.box.on_axes(self.box.tensor(self.curve), axes)
+        falls = self.box.fall(self.curve, cells)
+        lost = enclosed(here[0]) + here[1] + between + falls + self.band.tail + self.band.rounding
+        parts, rest = (here[0], between + falls, here[1]), (self.band.tail, self.band.rounding)
+        return Bounds(self.pair, cells, values.middle, parts, rest, (values - lost).below)
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """Bounds on D_ba within cells.
+
+    Attributes:
+        pair: (b, a).
+        cells: where.
+        values: the estimates at the middles ``[n_1, …, n_d]``.
+        parts: estimation, grid and second order there.
+        rest: tail and rounding.
+        lower: the bounds.
+    """
+
+    pair: tuple[int, int]
+    cells: Cells
+    values: Floats
+    parts: tuple[Floats, ...]
+    rest: tuple[float, float]
+    lower: Floats
+
+    def at(self, cell: Any) -> Parts:
+        """In one cell."""
+        return Parts(float(self.values[cell]), (*(float(own[cell]) for own in self.parts), *self.rest))
+
+
+def whole(side: Side) -> list[tuple[Parts, Bounds | None]]:
+    """The margin at every state by its two bounds, the better one first: at once, and cell by cell."""
+    once, bounds = side.everywhere(), side.in_cells(side.box.cells())
+    worst = bounds.at(np.unravel_index(int(bounds.lower.argmin()), bounds.lower.shape))
+    both: list[tuple[Parts, Bounds | None]] = [(once, None), (worst, bounds)]
+    return both if once.margin >= float(bounds.lower.min()) else both[::-1]
 
 
 @dataclass(frozen=True, eq=False)
 class Expert:
-    """What it does at the ends of equal cells.
+    """What the expert does at the corners of equal cells of a box.
 
     Attributes:
-        low, high: the ends of the interval.
-        support: the actions that it takes at each end ``[cells + 1]``.
+        box: (low, high) for each coordinate.
+        support: the actions that it takes at each corner ``[c_1 + 1, …, c_d + 1, A]``.
     """
 
-    low: Fraction
-    high: Fraction
-    support: list[frozenset[int]]
+    box: tuple[tuple[float, float], ...]
+    support: Flags
 
     @property
-    def cells(self) -> int:
-        """Their number."""
-        return len(self.support) - 1
+    def shape(self) -> tuple[int, ...]:
+        """Cells along each coordinate."""
+        return tuple(n - 1 for n in self.support.shape[:-1])
 
     @property
-    def width(self) -> Fraction:
-        """Of a cell."""
-        return (self.high - self.low) / self.cells
+    def sides(self) -> Floats:
+        """Of a cell ``[d]``."""
+        return np.array([(high - low) / n for (low, high), n in zip(self.box, self.shape, strict=True)])
+
+    @property
+    def reach(self) -> float:
+        """The diagonal of a cell."""
+        return float(np.sqrt((self.sides**2).sum()))
 
     @cached_property
-    def steady(self) -> list[bool]:
-        """Whether the ends of a cell agree."""
-        return [one == other for one, other in zip(self.support, self.support[1:], strict=False)]
+    def edges(self) -> list[Floats]:
+        """Of the cells along each coordinate."""
+        return [np.linspace(low, high, n + 1) for (low, high), n in zip(self.box, self.shape, strict=True)]
 
-    def middle(self, cell: int) -> Fraction:
-        """Of a cell."""
-        return self.low + self.width * (2 * cell + 1) / 2
-
-    def at(self, state: Fraction) -> frozenset[int]:
-        """The actions that it may take at a state of the interval: at the end of a cell those of this end."""
-        place = (state - self.low) / self.width
-        cell = min(math.floor(place), self.cells - 1)
-        near = min((cell, cell + 1), key=lambda end: abs(place - end))
-        if abs(place - near) <= RELATIVE:
-            return self.support[near]
-        return self.support[cell] | self.support[cell + 1]
+    def _corners(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Values at the points, corner by corner of the cells ``[2ᵈ, c_1, …, c_d, …]``."""
+        return np.stack([values[side] for side in self._slices])
 
     @property
-    def switches(self) -> Numbers:
-        """The middles of cells whose ends do not agree."""
-        return [self.middle(cell) for cell, steady in enumerate(self.steady) if not steady]
+    def _slices(self) -> list[tuple[slice, ...]]:
+        return list(combinations((slice(None, -1), slice(1, None)), repeat=len(self.box)))
 
     @cached_property
-    def away(self) -> list[Fraction] | None:
-        """From every middle to the nearest switch; None if there is none."""
-        switching = [cell for cell, steady in enumerate(self.steady) if not steady]
-        if not switching:
-            return None
-        return [self.width * min(abs(cell - other) for other in switching) for cell in range(self.cells)]
+    def steady(self) -> Flags:
+        """The cells whose corners agree ``[c_1, …, c_d]``."""
+        corners = self._corners(self.support)
+        return np.asarray((corners == corners[0]).all(axis=(0, -1)))
 
+    @cached_property
+    def taken(self) -> Flags:
+        """What it may take in a cell; beside a switch on a box in a neighbour too ``[c_1, …, c_d, A]``."""
+        here = np.asarray(self._corners(self.support).any(axis=0))
+        if len(self.box) == 1:
+            return here
+        around = here
+        for axis in range(len(self.box)):
+            ends = [(1, 1) if i == axis else (0, 0) for i in range(here.ndim)]
+            padded = np.pad(around, ends)
+            around = np.any([np.take(padded, np.arange(i, i + here.shape[axis]), axis=axis) for i in range(3)], axis=0)
+        return np.where(self.steady[..., None], here, around)
 
-@dataclass(frozen=True)
-class Tents:
-    """max(0, 1 − distance/width), the distance to the nearest switch: how often they are met was counted."""
+    @cached_property
+    def away(self) -> Floats:
+        """From every middle to that of the nearest cell that is not steady; infinite if all are ``[c_1, …, c_d]``."""
+        squares = np.where(self.steady, np.inf, 0.0)
+        for axis, side in enumerate(self.sides):
+            moved, own = np.moveaxis(squares, axis, 0), np.moveaxis(squares, axis, 0).copy()
+            for step in range(1, len(moved)):
+                cost = (step * side) ** 2
+                np.minimum(own[step:], moved[:-step] + cost, out=own[step:])
+                np.minimum(own[:-step], moved[step:] + cost, out=own[:-step])
+            squares = np.moveaxis(own, 0, axis)
+        return np.sqrt(squares)
 
-    switches: Numbers
-    widths: Numbers
+    @cached_property
+    def marks(self) -> Floats:
+        """At every corner the least distance of a cell around it, at most twice the diagonal of the box."""
+        nearest = np.full(self.support.shape[:-1], np.inf)
+        for side in self._slices:
+            np.minimum(nearest[side], self.away, out=nearest[side])
+        return np.minimum(nearest, 2 * float(np.sqrt(sum((high - low) ** 2 for low, high in self.box))))
 
-    def away(self, state: Fraction) -> Fraction:
-        """The distance."""
-        return min(abs(state - switch) for switch in self.switches)
+    def tents(self, marks: Floats, widths: Floats) -> list[Floats]:
+        """No larger than each tent within cells."""
+        farthest = self._corners(marks).max(axis=0)
+        return [np.maximum(0.0, 1 - farthest / width * (1 + 1e-15) - 1e-15) for width in widths]
 
+    def cell(self, state: Floats) -> tuple[int, ...]:
+        """The cell of a state."""
+        lows = np.array([low for low, _ in self.box])
+        along = np.floor((np.asarray(state) - lows) / self.sides).astype(int)
+        return tuple(int(i) for i in np.clip(along, 0, np.array(self.shape) - 1))
 
-class Margin(NamedTuple):
-    """The least proved difference, and what it is made of where it is as low but for rounding, the lowest first."""
-
-    least: Fraction
-    parts: list[Parts]
-
-    def times(self, unit: Fraction) -> Margin:
-        """In other units."""
-        return Margin(unit * self.least, [part.times(unit) for part in self.parts])
+    def at(self, state: Floats) -> Flags:
+        """The actions that it may take at a state ``[A]``: at a corner of the grid those of the corner."""
+        lows = np.array([low for low, _ in self.box])
+        along = (np.asarray(state) - lows) / self.sides
+        near = np.clip(np.rint(along), 0, np.array(self.shape)).astype(int)
+        if np.abs(along - near).max() <= 1e-6:
+            return np.asarray(self.support[tuple(near)])
+        return np.asarray(self.taken[self.cell(state)])
 
 
 @dataclass(frozen=True, eq=False)
 class Tube:
-    """What follows for all cells; lengths are None where the expert never switches and not all is decided.
+    """What follows for all cells.
 
     Attributes:
-        outside: the margin.
-        ends: that of every cell that ends where the tube asked for ends: in floating point it may fall on either side.
-        half_width, share, regret, settled, ties: as in a certificate.
+        every: the bounds of all pairs of actions, in both orders, in smaller cells.
+        least: of every cell, over the actions that are taken and those that are not ``[c_1, …, c_d]``.
+        margin: the least outside the tube that was asked for.
+        ties_with_end: cells that end where the tube ends, but for rounding.
+        half_width, share, shortfall, settled, ties, regret: as in a certificate.
     """
 
-    outside: Margin
-    ends: list[Margin]
-    half_width: Fraction | None
-    share: Fraction
-    regret: Fraction
-    settled: Fraction | None
-    ties: Fraction
-
-    def margin(self, claimed: float | Fraction) -> Margin:
-        """The margin that a claim can be about: with all ends that it is not larger than, its parts with or without."""
-        spoken = [end for end in self.ends if claimed <= end.least + RELATIVE * end.parts[0].scale]
-        every = [self.outside, *spoken]
-        parts = sorted((part for margin in every for part in margin.parts), key=lambda part: part.margin)
-        return Margin(min(margin.least for margin in every), parts)
-
-    def times(self, unit: Fraction) -> Tube:
-        """The same with values in other units."""
-        values = {"regret": unit * self.regret, "ties": unit * self.ties}
-        return replace(self, outside=self.outside.times(unit), ends=[end.times(unit) for end in self.ends], **values)
-
-
-@dataclass(frozen=True, eq=False)
-class _Pair:
-    """A pair of actions on all cells: curve and radius in units of 2^−BITS."""
-
-    centre: Sequence[int]
-    radius: list[int]
-    band: Band
-    weights: list[Short]
-
-    def second(self, cell: int) -> Fraction:
-        """How much of the radius is of second order: the points' average."""
-        row = self.weights[cell]
-        return rational.dot(self.band.second, list(map(Fraction, row))) / sum(row)
-
-
-def _up(x: Fraction) -> int:
-    return -((-x.numerator * ONE) // x.denominator)
-
-
-def _pairs(r: Record, bands: list[Band], cells: int) -> dict[tuple[int, int], _Pair]:
-    """Every pair on all cells."""
-    kind, degree, phi = r.kind, r.degree, enclosures.at_middles(r.kind, r.size, cells)
-    weights = enclosures.blending_above(kind, degree, r.points, cells)
-    steep = [short_above(x / cells) for x in enclosures.steepness_above(kind, degree, cells)]
-    wider, found = rational.inflation_above(kind, degree, r.points), {}
-    for band in bands:
-        total = [a + b for a, b in zip(band.estimation, band.second, strict=True)]
-        short, curve, most = list(map(short_above, total)), band.curve @ phi, _up(wider * max(total))
-        falls = enclosures.slope_above(kind, degree, band.curve) / cells
-        fixed = _up(falls + band.tail + band.rounding) + curve.error + 1
-        near = (sum(map(mul, row, short)) << BITS - 2 * SHORT for row in weights)
-        radius = [min(x, most) + (y * most >> SHORT) + fixed for x, y in zip(near, steep, strict=True)]
-        found[band.pair] = _Pair(curve.rows[0], radius, band, weights)
-    return found
-
-
-class _Cells:
-    """Lower bounds of (P_b − P_a)V over every cell."""
-
-    def __init__(self, pairs: dict[tuple[int, int], _Pair], expert: Expert) -> None:
-        self.pairs, self.expert = pairs, expert
-        self.taken = [one | other for one, other in zip(expert.support, expert.support[1:], strict=False)]
-        self.actions = max(max(pair) for pair in pairs) + 1
-
-    def lower(self, b: int, a: int, cell: int) -> int:
-        """In units of 2^−BITS."""
-        pair = self.pairs[min(a, b), max(a, b)]
-        return (pair.centre[cell] if b < a else -pair.centre[cell]) - pair.radius[cell]
-
-    def rivals(self, cell: int) -> list[tuple[int, int]]:
-        """Actions taken on a cell, each with one that is not."""
-        taken = self.taken[cell]
-        return [(b, a) for b in taken for a in range(self.actions) if a not in taken]
-
-    @cached_property
-    def proved(self) -> list[int | None]:
-        """The least lower bound of these for every cell; None if all actions are taken."""
-        each = ((self.lower(b, a, cell) for b, a in self.rivals(cell)) for cell in range(self.expert.cells))
-        return [min(bounds, default=None) for bounds in each]
-
-    def not_above(self, bound: int) -> list[int]:
-        """The cells on which the expert switches, or is not proved better by more than a bound."""
-        known = enumerate(zip(self.expert.steady, self.proved, strict=True))
-        return [cell for cell, (steady, x) in known if not steady or (x is not None and x <= bound)]
-
-    def short(self, cell: int) -> int:
-        """How much better than one that is taken any other can be; zero at least."""
-        taken = self.taken[cell]
-        return max(0, *(-self.lower(b, a, cell) for b in taken for a in range(self.actions) if a != b))
-
-    def ties(self, cell: int) -> int:
-        """How far actions that are mixed can differ; zero where it is sure, or switches."""
-        taken = self.taken[cell] if self.expert.steady[cell] else frozenset()
-        return max((-self.lower(b, a, cell) for b in taken for a in taken if a != b), default=0)
-
-    def parts(self, b: int, a: int, cell: int) -> Parts:
-        """What a lower bound is made of."""
-        pair = self.pairs[min(a, b), max(a, b)]
-        band, second = pair.band, pair.second(cell)
-        centre = Fraction(pair.centre[cell] if b < a else -pair.centre[cell], ONE)
-        rest = Fraction(pair.radius[cell], ONE) - band.tail - band.rounding - second
-        return Parts(centre, rest, second, band.tail, band.rounding)
+    every: list[Bounds]
+    least: Floats
+    margin: float
+    ties_with_end: Flags
+    half_width: float
+    share: float
+    shortfall: float
+    settled: float
+    ties: float
+    regret: float
 
 
 def read_tube(
-    record: Record,
-    bands: list[Band],
-    visits: Numbers,
-    expert: Expert,
-    tents: Tents,
-    allowed: Fraction,
-    generous: Fraction,
+    sides: list[Side], expert: Expert, allowed: float, visits: Floats, marks: Floats, widths: Floats, discount: float
 ) -> Tube:
-    """Where the expert is proved strictly best, and what it can lose elsewhere.
+    """What bands say, cell by cell.
 
     Args:
-        record: the sums, in units.
-        bands: around (P_b − P_a)V for every pair of actions.
-        visits: how often each tent is met at most.
-        expert: what it does.
-        tents: around its switches.
-        allowed: the half-width of the tube asked for.
-        generous: what the file subtracts for rounding, in units: it may name a pair that is lowest with that.
+        sides: of all bands.
+        expert: on its grid.
+        allowed: the half-width outside which everything must be proved.
+        visits: of the tents ``[w]``.
+        marks: distances to the switches at the corners of the cells.
+        widths: of the tents.
+        discount: γ.
     """
-    cells, every = _Cells(_pairs(record, bands, expert.cells), expert), range(expert.cells)
-    regret = _regret(record.discount, [Fraction(cells.short(cell), ONE) for cell in every], visits, expert, tents)
-    undecided, disputed = (cells.not_above(bound) for bound in (0, _up(regret)))
-    away, slack = expert.away or [allowed + expert.width] * expert.cells, RELATIVE * expert.width
-    beyond = [x + expert.width - allowed for x in away]
-    outside = _margin(cells, [cell for cell in every if beyond[cell] > slack], _up(generous))
-    if outside is None:
-        raise ImpossibleError("outside the tube there is no action to be better than")
-    ends = [_margin(cells, [cell], _up(generous)) for cell in every if abs(beyond[cell]) <= slack]
+    taken, away, reach = expert.taken, expert.away, expert.reach
+    distance = away + reach
+    end = np.abs(distance - allowed) <= TIGHT * (allowed + reach)
+    outside = (distance > allowed) & ~end
+    least, short, ties, every = np.full(expert.shape, np.inf), np.zeros(expert.shape), 0.0, []
+    cells = sides[0].box.cells(expert.edges)
+    for side in sides:
+        bounds, (b, a) = side.in_cells(cells), side.pair
+        every.append(bounds)
+        lower = _least(bounds.lower, cells, expert)
+        least = np.minimum(least, np.where(taken[..., b] & ~taken[..., a], lower, np.inf))
+        short = np.maximum(short, np.where(taken[..., b], -lower, 0.0))
+        ties = max(ties, float(np.where(taken[..., b] & taken[..., a] & expert.steady, -lower, 0.0).max()))
+    undecided = ~(expert.steady & (least > 0))
+    now = later = float(short.max())
+    for cover, visit in zip(expert.tents(marks, widths), visits, strict=True):
+        if (cover[short > 0] > 0).all():
+            stretch = float((short[short > 0] / cover[short > 0]).max(initial=0.0)) * (1 + 1e-15)
+            later = min(later, stretch * float(visit) * (1 + 1e-15))
+    gamma = enclosed(discount)
+    regret = float((gamma * (enclosed(now) + gamma / (1.0 - gamma) * later)).above)
+    disputed = ~expert.steady | (least <= regret)
     return Tube(
-        outside=outside,
-        ends=[end for end in ends if end is not None],
-        half_width=_farthest(expert, undecided),
-        share=Fraction(len(undecided), expert.cells),
+        every=every,
+        least=least,
+        margin=float(least[outside].min(initial=np.inf)),
+        ties_with_end=end,
+        half_width=float(distance[undecided].max(initial=0.0)),
+        share=float(undecided.mean()),
+        shortfall=now,
+        settled=float(distance[disputed].max(initial=0.0)),
+        ties=ties,
         regret=regret,
-        settled=_farthest(expert, disputed),
-        ties=Fraction(max(map(cells.ties, every)), ONE),
     )
 
 
-def _margin(cells: _Cells, chosen: list[int], generous: int) -> Margin | None:
-    """The margin over some cells; None if there is no rival on any."""
-    told = {cell: x for cell in chosen if (x := cells.proved[cell]) is not None}
-    if not told:
-        return None
-    least = min(told.values())
-    nearly = least + (max(abs(least), ONE) >> 40)
-    places = [(b, a, cell) for cell in told for b, a in cells.rivals(cell)]
-    # Other arithmetic allows more for rounding in one pair than in another: then another pair is the lowest.
-    lowest = [
-        min((p for p in places if p[:2] == pair), key=lambda p: cells.lower(*p)) for pair in {p[:2] for p in places}
-    ]
-    low = [p for p in lowest if cells.lower(*p) <= least + generous]
-    low += [p for p in places if cells.lower(*p) <= nearly and p not in low]
-    return Margin(Fraction(least, ONE), sorted((cells.parts(*p) for p in low), key=lambda part: part.margin))
-
-
-def _farthest(expert: Expert, cells: list[int]) -> Fraction | None:
-    """How far a state of the cells can be from a switch; None if there is no switch to be near to."""
-    if not cells:
-        return Fraction(0)
-    return None if expert.away is None else max(expert.away[cell] for cell in cells) + expert.width
-
-
-def _regret(discount: Fraction, short: Numbers, visits: Numbers, expert: Expert, tents: Tents) -> Fraction:
-    """γ times the shortfall now, and γ²/(1 − γ) of what is met of it later: all of it, or as often as a tent is met."""
-    now = later = max(short)
-    falling = [(expert.middle(cell), x) for cell, x in enumerate(short) if x > 0]
-    for width, visit in zip(tents.widths, visits, strict=True):
-        # On a cell a tent is at least its middle less half a cell of its slope.
-        covers = (
-            [1 - (tents.away(middle) + expert.width / 2) / width for middle, _ in falling] if tents.switches else []
-        )
-        if covers and min(covers) > 0:
-            stretch = max(x / cover for (_, x), cover in zip(falling, covers, strict=True))
-            later = min(later, rational.rounded_up(stretch * visit))
-    return rational.rounded_up(discount * (now + discount / (1 - discount) * later))
+def _least(lower: Floats, cells: Cells, expert: Expert) -> Floats:
+    """The least of the smaller cells in each cell of the expert's grid; one on an edge counts for both sides."""
+    for axis, (own, ends) in enumerate(zip(cells.edges, expert.edges, strict=True)):
+        first = np.searchsorted(own, ends[:-1], side="right") - 1
+        last = np.searchsorted(own, ends[1:], side="left")
+        runs = np.stack([first, np.minimum(last, len(own) - 1)], axis=1).ravel()
+        padded = np.concatenate([lower, np.take(lower, [-1], axis=axis)], axis=axis)
+        lower = np.take(np.minimum.reduceat(padded, runs, axis=axis), np.arange(0, len(runs), 2), axis=axis)
+    return lower

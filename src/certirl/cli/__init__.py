@@ -135,7 +135,7 @@ def demo(options: argparse.Namespace) -> int:
     """Solve a problem whose truth is known until the answer is proved, and say whether it is right."""
     seed = doors.as_count(options.seed, "seed", least=0)
     number = doors.as_count(options.problem, "problem", least=0)
-    most = doors.as_count(options.max_samples, "max_samples")
+    most = doors.as_count(options.samples, "samples")
     _check_outputs(options)
     problem = random_polynomial(seed=number, actions=3, degree=10)
     print("certirl demo: find a reward that explains an expert, and prove it, on a problem whose truth is known.")
@@ -153,7 +153,7 @@ def demo(options: argparse.Namespace) -> int:
             columns=3,
             delta=0.05,
             tail=0,
-            max_samples=most,
+            samples=most,
             rng=seed,
             map=where,
         )
@@ -217,14 +217,8 @@ def measure_files(options: argparse.Namespace) -> int:
     _check_outputs(options, find_files(options.data))
     basis: Any = inputs.basis_of(options, inputs.columns_of(options).dimension)
     with place(options.workers, options.scheduler) as where:
-        measured = tables.measure(
-            options.data,
-            basis=basis,
-            columns=options.columns,
-            allow_repeats=options.allow_repeats,
-            map=where,
-            **inputs.reading(options),
-        )
+        log = tables.stream(options.data, allow_repeats=options.allow_repeats, **inputs.reading(options))
+        measured = moments.measure(log, basis=basis, columns=options.columns, progress=None, map=where)
     lines: list[Any] = [measured]
     if options.domain is None:
         lines += ["The domain was taken from the data; shards that are to be merged need the same --domain LOW HIGH."]
@@ -405,7 +399,7 @@ def _add_reproduce(command: argparse.ArgumentParser) -> None:
 
 def _add_demo(command: argparse.ArgumentParser) -> None:
     command.add_argument("--problem", type=int, default=7, help="seed of the random polynomial problem (default 7)")
-    command.add_argument("--max-samples", type=int, default=500_000, help="transitions per action to stop at")
+    command.add_argument("--samples", type=int, default=500_000, help="transitions per action to draw at most")
     command.add_argument("--seed", type=int, default=0, help="seed of the draws (default 0)")
     command.add_argument("--output", default="certirl-demo.npz", help="where the solution goes")
     command.add_argument("--plot", default="certirl-demo.png", help="where the picture goes")

@@ -1,4 +1,4 @@
-"""From files to a solution: a log or moments, and an expert that is an action, demonstrated or observed."""
+"""From files to a solution: a log or moments, and an expert."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from certirl.data.transitions import Transitions
 from certirl.fit.effects import value_basis
 from certirl.functions.bases import Basis
 from certirl.ground import archive, doors
-from certirl.solver.solve import NO_PROOF_FROM_MOMENTS, solve
+from certirl.solver.settings import NO_PROOF_FROM_MOMENTS, Settings
+from certirl.solver.solve import solve
 
 OBSERVED = "observed"
 MOSTLY = 0.5  # of the states: where some action is extrapolated at more of them, no answer is given
@@ -32,9 +33,10 @@ def solved(options: argparse.Namespace, where: Any) -> Any:
 
 
 def _asked(options: argparse.Namespace) -> dict[str, Any]:
-    """The settings of `solve` that do not depend on the data; None for those that are left to it."""
-    names = ("discount", "columns", "objective", "cover", "slack", "delta", "tail", "margin", "tube")
-    return {name: getattr(options, name) for name in names}
+    """The settings of `solve` that do not depend on the data; None where none is asked for."""
+    asked = {name: getattr(options, name) for name in ("discount", "columns", "delta", "tail")}
+    names = ("objective", "cover", "slack", "margin", "tube")
+    return asked | {"settings": Settings(**{name: getattr(options, name) for name in names})}
 
 
 def _from_log(options: argparse.Namespace, asked: dict[str, Any]) -> Any:
@@ -153,13 +155,13 @@ def policy_of(expert: Expert, log: Transitions, periodic: Sequence[int]) -> Poli
 
 
 def _value_functions(options: argparse.Namespace, log: Transitions) -> Basis | None:
-    """The functions of V that were asked for; else, for periodic coordinates, the usual ones with frequencies."""
+    """The functions of V that were asked for, or the usual ones for periodic coordinates."""
     basis = basis_of(options, len(log.domain))
     return value_basis(log.domain, tuple(options.periodic)) if basis is None and options.periodic else basis
 
 
 def _check_alternatives(log: Transitions, periodic: Sequence[int]) -> None:
-    """Refuse a log of the expert in which other actions were hardly ever tried; print where they were not."""
+    """Refuse a log of the expert in which other actions were hardly ever tried."""
     found = coverage(log, periodic=tuple(periodic))
     if found.never_taken:
         raise ValueError(

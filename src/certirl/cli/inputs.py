@@ -48,7 +48,7 @@ def whole(text: str) -> int:
 
 
 class Once(argparse.Action):
-    """Store the value of an option, and refuse a second one: which of both is meant cannot be known."""
+    """Store the value of an option, and refuse a second one."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         """Store it."""
@@ -60,7 +60,7 @@ class Once(argparse.Action):
 
 
 def as_argparse_reads(words: Sequence[str]) -> list[str]:
-    """The same words, with negative numbers such as -1e-3 marked as values, which argparse takes for options.
+    """The same words, with negative numbers such as -1e-3 marked as values for argparse.
 
     A file whose name begins with a dash is refused, since argparse would take it for an option, too.
     """
@@ -77,7 +77,7 @@ def as_argparse_reads(words: Sequence[str]) -> list[str]:
 
 
 def option_names(options: argparse.Namespace) -> dict[str, str]:
-    """How the settings of the Python calls behind a command are written as its options (see `doors.setting`)."""
+    """The options that stand for settings of Python calls (see `doors.setting`)."""
     names = {name: name for name in vars(options) if name not in _POSITIONAL}
     names |= {keyword: name for keyword, name in _RENAMED.items() if name in names}
     return {keyword: f"--{name.replace('_', '-')}{_FORMS.get(name, '')}" for keyword, name in names.items()}
@@ -109,15 +109,15 @@ def add_episodes(group: Any) -> None:
     )  # fmt: skip
 
 
-def add_basis(group: Any, told: str, *, default: str | None = None) -> None:
-    """The options that choose functions of the state; ``told`` says which they are if none are asked for."""
+def add_basis(group: Any, usual: str, *, default: str | None = None) -> None:
+    """Add the options that choose functions of the state; ``usual`` names the default."""
     names = [name.lower() for name in FAMILIES]
-    group.add_argument("--basis", choices=names, default=default, help=f"default: {told}; Fourier for --periodic")
+    group.add_argument("--basis", choices=names, default=default, help=f"default: {usual}; Fourier for --periodic")
     group.add_argument("--size", type=int, metavar="N", help="functions in the basis, with --basis (default 11)")
 
 
 def basis_of(options: argparse.Namespace, coordinates: int) -> Basis | None:
-    """The family asked for, Fourier for periodic coordinates; with several, its products by total degree."""
+    """The basis asked for: one family, Fourier for periodic coordinates, or products."""
     check_axes(options.periodic, coordinates)
     if options.basis is None:
         if options.size is not None:
@@ -174,7 +174,7 @@ def check_axes(periodic: Sequence[int], coordinates: int) -> None:
 
 
 def add_place(parser: Any, workers: str) -> None:
-    """Add the options that say where to work; ``workers`` says what they are without a scheduler."""
+    """Add the options that say where to work; ``workers`` in words without a scheduler."""
     parser.add_argument(
         "--workers", type=int, metavar="N", help=f"{workers} (default: all cores); results do not depend on it"
     )

@@ -1,4 +1,4 @@
-"""Coverage: where in the state space a log determines what each action does, and where that is extrapolated.
+"""Coverage of the state space by a log: where the effect of an action is extrapolated.
 
 The variance of a least-squares prediction of action a at s is σ² times the leverage ``h_a(s) = φ(s)ᵀ(Σφφᵀ)⁻¹φ(s)``, the
 sum over the states from which a was taken. Where it exceeds 1, the prediction is worse than a single transition from
@@ -73,7 +73,7 @@ class Coverage:
         return np.stack([((phi @ root) ** 2).sum(axis=1) for root in self.roots])
 
     def extrapolated(self, states: ArrayLike) -> NDArray[np.bool_]:
-        """Where some action is extrapolated ``[n]``: no statement about the expert there rests on data."""
+        """Where some action is extrapolated ``[n]``: statements there do not rest on data."""
         return np.asarray((self.leverage(states) > EXTRAPOLATED).any(axis=0))
 
     @property
@@ -147,7 +147,7 @@ def coverage(
     cells: int | None = None,
     periodic: tuple[int, ...] = (),
 ) -> Coverage:
-    """Find where in the state space logged transitions, from any behaviour, can support a statement.
+    """Find where in the state space a log, from any behaviour, can support a statement.
 
     Args:
         transitions: the log.
@@ -168,8 +168,8 @@ def coverage(
         )
     probes = _Probes(basis, mesh([np.linspace(low, high, 2 * along + 1) for low, high in domain]))
     states = [transitions.states[transitions.actions == action] for action in range(transitions.n_actions)]
-    found = [probes.compared(rows, along) for rows in states]
-    columns = {name: np.array([getattr(action, name) for action in found]) for name in _OfAction._fields}
+    actions = [probes.compared(rows, along) for rows in states]
+    columns = {name: np.array([getattr(action, name) for action in actions]) for name in _OfAction._fields}
     return Coverage(basis=basis, domain=domain, counts=transitions.counts, **columns)
 
 
@@ -238,7 +238,7 @@ def _gram(basis: Basis, states: Array) -> Array:
 
 
 def _root(gram: Array) -> tuple[Array, float]:
-    """W with WWᵀ = Gram⁻¹, and the condition number; directions without data get a tiny eigenvalue."""
+    """W with WWᵀ = Gram⁻¹, and the condition number; tiny eigenvalues are raised."""
     values, vectors = np.linalg.eigh(gram)
     largest = float(values[-1])
     if largest <= 0:

@@ -1,4 +1,4 @@
-"""An expert known by demonstrations: a policy estimated from them, with an interval for its share of errors."""
+"""Policies estimated from demonstrations, with an interval for their share of errors."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def policy_from(
     held_out: float = 0.2,
     rng: Any = 0,
 ) -> Demonstrated:
-    """Estimate the expert's policy from states and the actions taken there, and count its errors on held-out data.
+    """Estimate the expert's policy from demonstrations; count its errors on held-out ones.
 
     Args:
         states: ``[n]`` or ``[n, d]``; or `Transitions`, whose actions, episodes and domain are then used.
@@ -264,7 +264,7 @@ def _counted(wrong: NDArray[np.bool_], groups: NDArray[Any] | None) -> tuple[flo
 
 
 def chernoff_interval(mean: float, n: int) -> tuple[float, float]:
-    """All p with n·kl(mean, p) ≤ log(2/0.05): holds the expectation of n independent numbers in [0, 1] with 95 %."""
+    """All p with n·kl(mean, p) ≤ log(2/0.05): a 95 % interval for n numbers in [0, 1]."""
     limit = float(np.log(2 / LEVEL)) / n
 
     def divergence(p: float) -> float:

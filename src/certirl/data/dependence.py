@@ -1,4 +1,4 @@
-"""Signs that the rows of a log are not independent of each other: known episodes, copied rows, steps of a walk.
+"""Signs that rows of a log are not independent: episodes, copies, steps of a walk.
 
 A proof counts independent draws, and files lose what was known of them. docs/notes/attacks.md says what is noticed.
 """
@@ -40,7 +40,7 @@ class Sign(NamedTuple):
 
 
 def dependence(log: Transitions) -> Sign | None:
-    """The first sign that the rows of a log are not independent of each other; None if there is none."""
+    """The first sign that the rows of a log are not independent; None if there is none."""
     if log.episodes is not None and _has_repeats(log.episodes[log.episodes >= 0]):
         return Sign("the steps of an episode follow from each other", "keep one step of every episode")
     if log.independent is not None:
@@ -59,7 +59,7 @@ def dependence(log: Transitions) -> Sign | None:
 
 
 def repeated_rows(log: Transitions) -> int:
-    """How many rows have the state, action and next state of an earlier row, if they look like copies; else 0.
+    """The number of rows that repeat an earlier row, if they look like copies; else 0.
 
     Independent draws repeat a row only where states repeat (a grid) and next states do (points of positive probability,
     edges at which states are clipped, rounded data). Three signs tell copies from them:
@@ -99,9 +99,10 @@ def repeated_rows(log: Transitions) -> int:
 
 
 def continued_rows(log: Transitions) -> int:
-    """How many rows start in the very state in which one other row ended, if they look like steps of a walk; else 0.
+    """The number of rows that continue another row, if they look like a walk; else 0.
 
-    They do if most rows are such, or if the row that follows comes later in the log much more often than earlier.
+    A row continues another if it starts in the very state in which that one, and no other, ends. Such rows look like a
+    walk if most rows are such, or if the row that follows comes later in the log much more often than earlier.
     """
     after, states = _keys(*log.next_states.T), _keys(*log.states.T)
     sorted_after, sorted_states = np.sort(after), np.sort(states)
@@ -119,7 +120,7 @@ def continued_rows(log: Transitions) -> int:
 
 
 def _keys(*columns: NDArray[Any]) -> NDArray[np.uint64]:
-    """A number of 64 bits for every row of these columns, equal for equal rows and, but for 2⁻⁶⁴, for no others."""
+    """Hashes of the rows of these columns ``[n]``, different for different rows but for 2⁻⁶⁴."""
     keys = np.zeros(len(columns[0]), dtype=np.uint64)
     for column in columns:
         bits = (column + 0.0).view(np.uint64) if column.dtype.kind == "f" else column.astype(np.uint64)  # -0.0 is 0.0
@@ -137,7 +138,7 @@ def _has_repeats(keys: NDArray[Any]) -> bool:
 
 
 def _neighbours_agree(states: Array, actions: NDArray[np.intp], after: NDArray[np.uint64]) -> float:
-    """The share of neighbouring states, of one action and in the order of their coordinates, with one next state."""
+    """The share of neighbouring states of one action that have one next state."""
     order = np.lexsort((*states.T[::-1], actions))
     actions, after = actions[order], after[order]
     agree = (after[1:] == after[:-1])[actions[1:] == actions[:-1]]
@@ -145,7 +146,7 @@ def _neighbours_agree(states: Array, actions: NDArray[np.intp], after: NDArray[n
 
 
 def _pairs(counts: NDArray[Any]) -> float:
-    """The number of pairs within groups of these sizes m, each row with itself included: Σ m²/2."""
+    """The number of pairs within groups of m rows, each row with itself included: Σ m²/2."""
     return float((counts.astype(np.float64) ** 2).sum() / 2)
 
 

@@ -1,4 +1,4 @@
-"""Sampling designs of fresh states; a proof is conditional on the states, so that any distribution is sound."""
+"""Sampling designs of fresh states, of which any is sound: proofs are conditional on them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Even:
 
 
 def toward_ends(uniform: Any, degree: int, coordinates: int) -> Any:
-    """Angles θ from uniform numbers, an array or a tensor: spread evenly over [0, π], but for a share next to its ends.
+    """Angles θ from uniform numbers: even on [0, π], but for a share next to its ends.
 
     Args:
         uniform: numbers between 0 and 1.
@@ -68,7 +68,7 @@ def toward_ends(uniform: Any, degree: int, coordinates: int) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Near:
-    """A basis's even design, with a share of the states drawn evenly around given places instead.
+    """A basis's even design, with a share of the states near given places instead.
 
     With three in ten of the states near two places, the variance of a polynomial fit halves there, and grows by less
     than a half elsewhere.
@@ -99,7 +99,7 @@ class Near:
 
 
 def even(bases: Sequence[Basis], coordinates: Sequence[tuple[int, ...] | None]) -> Even:
-    """The even design of the components of a state; the coordinates of a single one may be None."""
+    """The even design of the components of a state."""
     if coordinates[0] is None:
         return Even(tuple(bases))
     return Even(tuple(bases), tuple(own for own in coordinates if own is not None))

@@ -62,10 +62,7 @@ class Episode:
             raise ValueError(f"an episode of {len(actions)} actions has as many rewards, got {list(rewards.shape)}")
         is_number = isinstance(self.terminated, int | np.integer) and self.terminated in (0, 1)
         terminated = as_flag(bool(self.terminated) if is_number else self.terminated, "terminated")
-        checked = {"states": states, "actions": actions, "terminated": terminated, "rewards": rewards}
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
-        freeze(self)
+        freeze(self, states=states, actions=actions, terminated=terminated, rewards=rewards)
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -83,7 +80,7 @@ _COLUMNS = ("states", "actions", "next_states", "terminal", "episodes", "step", 
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """Steps as they were logged, before `Conversion`; or rows of a table, before they are paired to steps.
+    """Logged steps before `Conversion`, or rows of a table before they are paired to steps.
 
     Attributes:
         states: ``[n, d]``.
@@ -213,7 +210,7 @@ def from_episodes(
 
 @dataclass(frozen=True)
 class Conversion:
-    """How logged steps become transitions; the fields are the arguments of `from_episodes`, checked."""
+    """How logged steps become transitions: the arguments of `from_episodes`, checked."""
 
     domain: Domain | None = None
     n_actions: int | None = None
@@ -242,15 +239,9 @@ class Conversion:
             raise ValueError(f"a periodic coordinate needs a domain, whose width is its period: write {box}")
         if domain is None and self.outside != OUTSIDE[0]:
             raise ValueError(f"{setting('outside', repr(self.outside))} needs a domain: write {box}")
-        checked = {
-            "domain": domain,
-            "n_actions": count,
-            "actions": controls,
-            "periodic": () if domain is None else as_axes(self.periodic, len(domain)),
-            "absorb": as_flag(self.absorb, "absorb"),
-        }
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+        periodic = () if domain is None else as_axes(self.periodic, len(domain))
+        absorb = as_flag(self.absorb, "absorb")
+        freeze(self, domain=domain, n_actions=count, actions=controls, periodic=periodic, absorb=absorb)
 
     def transitions(self, steps: Steps) -> Transitions:
         """The record of all steps."""
@@ -267,7 +258,7 @@ class Conversion:
         )
 
     def apply(self, steps: Steps) -> Steps:
-        """The steps as transitions, checked: states in the domain ``[n, d]``, actions 0, 1, … ``[n]``."""
+        """The steps with states in the domain ``[n, d]`` and actions 0, 1, … ``[n]``, checked."""
         if not len(steps):
             raise ValueError("there are no steps in these episodes: each of them has a single state")
         if self.state is not None:

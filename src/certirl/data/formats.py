@@ -1,4 +1,4 @@
-"""Formats of tables: columns by name and rows in batches, from Parquet, CSV and npz behind one interface.
+"""Formats of tables: Parquet, CSV and npz behind one interface, in batches of rows.
 
 `Table` is the interface; another kind of table is one more subclass of it. What the columns mean is the matter of
 `certirl.data.tables`. Rows are counted from 0 in every format. Errors name the row; the caller adds the file.
@@ -71,14 +71,7 @@ WHOLE = Section()
 
 
 class Table(ABC):
-    """A table in a file: the names of its columns, and its rows in batches.
-
-    Attributes:
-        file: where it is.
-        hint: what to add to a sentence about missing columns.
-    """
-
-    hint = ""
+    """A table in a file: the names of its columns, and its rows in batches."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -97,17 +90,14 @@ class Table(ABC):
 
     @abstractmethod
     def count(self) -> int:
-        """The number of rows, as cheaply as the format allows; blank lines of a CSV file count as well."""
-
-    def check(self, wanted: Wanted) -> None:  # noqa: B027  # most formats know only by reading
-        """Refuse columns that hold no numbers, as far as this is known without reading rows."""
+        """The number of rows; blank lines of a CSV file count as well."""
 
     def coordinates(self, names: Sequence[str]) -> int:
-        """The number of coordinates in these columns, one in each unless columns are matrices (npz)."""
+        """The number of coordinates in these columns; arrays of npz files may be matrices."""
         return len(names)
 
     def sections(self, wanted: Wanted, rows: int) -> list[Section]:
-        """Cut the table into sections of at least ``rows`` rows, but for the last, where the format allows."""
+        """Cut the table into sections of at least ``rows`` rows, where the format allows."""
         return [WHOLE]
 
     def following(self, section: Section) -> Section | None:
@@ -115,7 +105,7 @@ class Table(ABC):
         return None
 
     def extremes(self, names: Sequence[str]) -> tuple[Array, Array] | None:
-        """The smallest and largest value of each column, if the file says so itself; None if it must be read."""
+        """The smallest and largest value of each column; None if rows must be read for that."""
         return None
 
 
@@ -134,7 +124,7 @@ def in_file(*files: Path | str) -> Iterator[None]:
 
 
 def find_files(paths: Paths) -> tuple[Path, ...]:
-    """Find the files behind a file, folder, glob pattern or a list of these: sorted, each of them once."""
+    """Find the files behind a path, folder, pattern or a list of these; sorted, each once."""
     listed = [paths] if isinstance(paths, str | os.PathLike) or not isinstance(paths, Iterable) else list(paths)
     for path in listed:
         if not isinstance(path, str | os.PathLike):
@@ -165,7 +155,7 @@ def fingerprint(file: Path) -> str:
 
 
 def separator_hint(names: Sequence[str]) -> str:
-    """A hint where the columns of a CSV file are separated by something else than commas, else nothing."""
+    """A hint if the columns of a CSV file are not separated by commas, else nothing."""
     separator = next((mark for mark in (";", "\t", "|") if any(mark in name for name in names)), None)
     return "" if separator is None else f"; separate columns by commas, not by {separator!r}, and write decimal points"
 
@@ -230,14 +220,6 @@ class _Parquet(Table):
     def count(self) -> int:
         return sum(self._footer[1])
 
-    def check(self, wanted: Wanted) -> None:
-        types = importlib.import_module("pyarrow").types
-        for name in wanted.names:
-            kind = self._footer[0].field(name).type
-            optional = name in wanted.optional and (types.is_boolean(kind) or types.is_null(kind))
-            if name != wanted.label and not (_is_number(kind) or optional):
-                raise ValueError(f"the column {name} holds {kind}, not numbers")
-
     def sections(self, wanted: Wanted, rows: int) -> list[Section]:
         schema, groups = self._footer
         if wanted.label is not None and not _is_number(schema.field(wanted.label).type):
@@ -257,7 +239,6 @@ class _Parquet(Table):
         return Section(sum(groups[: section.groups[1]]), (section.groups[1], len(groups)))
 
     def batches(self, wanted: Wanted, rows: int, section: Section = WHOLE) -> Iterator[Cells]:
-        self.check(wanted)
         groups, labels = range(*section.groups or (0, len(self._footer[1]))), _Labels()
         with self._opened() as stored:
             batches = stored.iter_batches(batch_size=rows, row_groups=list(groups), columns=wanted.names)
@@ -269,7 +250,7 @@ class _Parquet(Table):
                 if batch is None:
                     return
                 if batch.num_rows:
-                    yield {name: _values(batch.column(name), labels) for name in wanted.names}
+                    yield {name: _values(batch.column(name), name, wanted, labels) for name in wanted.names}
 
     def extremes(self, names: Sequence[str]) -> tuple[Array, Array] | None:
         bounds = []
@@ -314,22 +295,25 @@ def _is_number(kind: Any) -> bool:
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
 
 
-def _values(column: Any, labels: _Labels) -> NDArray[Any]:
+def _values(column: Any, name: str, wanted: Wanted, labels: _Labels) -> NDArray[Any]:
     """The values of an Arrow column; names become numbers, decimals and truth values floats."""
     arrow = importlib.import_module("pyarrow")
-    if arrow.types.is_null(column.type):
-        return np.full(len(column), np.nan)
-    if arrow.types.is_boolean(column.type):
-        column = column.cast(arrow.int8())
-    elif not _is_number(column.type):
+    types, kind = arrow.types, column.type
+    if name == wanted.label and not _is_number(kind):
         return labels.of(column.to_pylist())
-    elif arrow.types.is_decimal(column.type):
+    if types.is_null(kind):
+        return np.full(len(column), np.nan)
+    if types.is_boolean(kind) and name in wanted.optional:
+        column = column.cast(arrow.int8())
+    elif types.is_decimal(kind):
         column = column.cast(arrow.float64())
+    elif not _is_number(kind):
+        raise ValueError(f"the column {name} holds {kind}, not numbers")
     return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
 class _Csv(Table):
-    """A CSV file with a header, read by NumPy. Blank lines and lines that begin with # are no rows."""
+    """A CSV file with a header; blank lines and lines that begin with # are no rows."""
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -379,7 +363,7 @@ def _lines(stream: Any, rows: int) -> list[str] | None:
 
 
 def _check_fields(lines: list[str], width: int, first: int) -> None:
-    """Refuse lines with more or fewer fields than the header, and quotes that are not closed in their line."""
+    """Refuse lines with more or fewer fields than the header, and quotes left open."""
     quoted = [(row, line) for row, line in enumerate(lines, start=first) if '"' in line]
     for row, line in quoted:
         if line.count('"') % 2:
@@ -404,8 +388,8 @@ def _numbers(lines: list[str], places: dict[str, int], converters: dict[int, Any
 
 
 def _converters(lines: list[str], places: dict[str, int], wanted: Wanted) -> dict[int, Any]:
-    """Functions for cells that need not be numbers; labels are names if the first of them is no number."""
-    found: dict[int, Any] = {places[name]: _optional_number for name in wanted.optional}
+    """Functions for cells that may be no numbers; labels are names if the first is none."""
+    converters: dict[int, Any] = {places[name]: _optional_number for name in wanted.optional}
     if wanted.label is not None:
         place = places[wanted.label]
         cell = next(csv.reader(lines))[place].strip()
@@ -413,12 +397,12 @@ def _converters(lines: list[str], places: dict[str, int], wanted: Wanted) -> dic
             float(cell)
         except ValueError:
             if cell:
-                found[place] = _Labels()
-    return found
+                converters[place] = _Labels()
+    return converters
 
 
 def _number(cell: str) -> float:
-    """The number in a cell, as NumPy reads it: Python also allows 1_000 and digits of other scripts."""
+    """The number in a cell, as NumPy reads it: without 1_000 and digits of other scripts."""
     if "_" in cell or not cell.isascii():
         raise ValueError(cell)
     return float(cell)
@@ -462,27 +446,25 @@ _ARRAYS = {
 
 
 class _Npz(Table):
-    """An npz file, whose arrays are columns: ``states`` is the column ``state``, which may be a matrix ``[n, d]``."""
-
-    hint = ", in npz files arrays states, actions, next_states, episodes"
+    """An npz file, whose arrays are columns; that of the states may be a matrix ``[n, d]``."""
 
     @cached_property
     def _shapes(self) -> dict[str, tuple[str, tuple[int, ...]]]:
         """Name and shape of the array behind each column, from their headers."""
         readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-        found = {}
+        shapes = {}
         try:
             with zipfile.ZipFile(self.file) as archive:
                 for member in archive.namelist():
                     with archive.open(member) as stream:
                         shape, _, _ = readers[np.lib.format.read_magic(stream)](stream)
                     array = member.removesuffix(".npy")
-                    found[_ARRAYS.get(array, array)] = array, shape
+                    shapes[_ARRAYS.get(array, array)] = array, shape
         except PermissionError:
             raise
         except _DAMAGES:
             raise ValueError(_DAMAGED_NPZ) from None
-        return found
+        return shapes
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Test of independent components, and groups of coordinates that are independent as far as data show.
+"""Test of independent components, and groups of coordinates found by it.
 
 A sum of rewards needs one thing: given the action, a component's next state depends on its own state alone. Under that
 hypothesis the residuals r = f(s'_j) − E[f(s'_j) | s_j] have mean zero whatever the states of the other components are,
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from certirl.data.simulator import Simulator, as_generator, as_samples
+from certirl.data.simulator import Simulator, as_samples
 from certirl.data.source import Source, as_source
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import Legendre
@@ -34,7 +34,7 @@ MOST_COORDINATES = 3
 
 @dataclass(frozen=True, eq=False)
 class Independence:
-    """Whether every component's next state depends on its own state and the action alone, as far as data show.
+    """The test that the next state of a component depends on its own state alone.
 
     Attributes:
         names: of the components.
@@ -116,7 +116,7 @@ def find_components(
     level: float = LEVEL,
     join_noise: bool = False,
 ) -> list[list[int]]:
-    """The smallest groups of coordinates between which data show no dependence, for `solve(components=…)`.
+    """Find the smallest groups of coordinates between which data show no dependence.
 
     Two coordinates are joined where the next value of one depends significantly on the present value of the other. A
     dependence too weak for the data is missed, so look at `independent` afterwards.
@@ -156,10 +156,10 @@ def _corrected(z: Any, comparisons: int) -> float:
 def _rows(source: Source, samples: int, rng: Any) -> list[tuple[Array, Array]]:
     """States and next states of each action, in coordinates from −1 to 1: ``[n, d]`` each."""
     low, high = np.array(source.domain).T
-    generator = None if source.log is not None else as_generator(rng, "independent", plain=True)
+    generator = source.generator(rng, "independent", plain=True)
     each = tuple(Component(f"s{c}", (c,), Legendre(1).on((side,))) for c, side in enumerate(source.domain))
     places: Any = SumBasis(each)
-    log, found = source.stream(samples, places, generator, paired=False).record(), []
+    log, pairs = source.stream(samples, places, generator, paired=False).record(), []
     for action in range(log.n_actions):
         rows = log.of_action(action)
         n = len(rows[0])
@@ -167,8 +167,8 @@ def _rows(source: Source, samples: int, rng: Any) -> list[tuple[Array, Array]]:
             raise ValueError(f"a test of independence needs {FEWEST} transitions of every action, got {n}")
         chosen = np.linspace(0, n - 1, min(samples, n)).astype(int)  # from all parts of a log
         states, next_states = (2 * (values[chosen] - low) / (high - low) - 1 for values in rows)
-        found.append((states, next_states))
-    return found
+        pairs.append((states, next_states))
+    return pairs
 
 
 class _Comparison:
@@ -205,7 +205,7 @@ def _largest(r: Array, g: Array) -> float:
 
 
 def _functions(states: Array) -> Array:
-    """The first Legendre functions of every coordinate, without the constant: ``[n, d, TARGETS]``."""
+    """The first Legendre functions of every coordinate but the constant ``[n, d, TARGETS]``."""
     basis = Legendre(TARGETS + 1)
     return np.stack([basis.values(column)[:, 1:] for column in states.T], axis=1)
 
@@ -220,7 +220,7 @@ def _own_functions(states: Array, group: tuple[int, ...]) -> Array:
 
 
 def _other_functions(before: Array, group: tuple[int, ...], other: tuple[int, ...]) -> Array:
-    """Functions of another component's state, alone and times a coordinate of the component ``[n, m]``."""
+    """Functions of another component, alone and times a coordinate of this one ``[n, m]``."""
     theirs = before[:, list(other)]
     crossed = [theirs[:, :, :2] * before[:, [c], :1] for c in group]
     return np.concatenate([values.reshape(len(before), -1) for values in (theirs, *crossed)], axis=1)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import operator
 import os
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,11 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.data.transitions import CHUNK, Chunk, Piece, TensorTransitions, Transitions, chunks_of
+from certirl.data.transitions import CHUNK, Chunk, Piece, chunks_of
 from certirl.functions.bases import Basis, as_basis
 from certirl.ground import archive
 from certirl.ground.domain import Array, describe, freeze
 from certirl.ground.doors import as_array, as_count, as_flag, setting, shown
+from certirl.ground.progress import Report, watched_stream
 from certirl.ground.work import fold, on
 from certirl.kernels.sums import JointSums, StackedSums, joint_sums
 from certirl.kernels.tensors import TensorSums, is_tensor, on_host
@@ -48,7 +50,7 @@ class File(NamedTuple):
 @archive.record
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Sums over the transitions of each action, with y_a = φ(s') in the row basis and x = φ(s) in the column basis.
+    """Sums over transitions, with y_a = φ(s') in the row basis and x = φ(s) in the columns.
 
     Attributes:
         rows: the functions of the next state, k of them: the class of rewards and values.
@@ -71,8 +73,7 @@ class Moments:
     files: tuple[File, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in _SUMS:  # copies, which no caller can change
-            object.__setattr__(self, name, np.array(as_array(getattr(self, name), name)))
+        freeze(self, **{name: np.array(as_array(getattr(self, name), name)) for name in _SUMS})
         A, k, ks = self.counts.size, self.rows.size, self.columns.size
         shapes = dict(zip(_SUMS, [(A,), (A, ks, ks), (A, k, ks), (A, A, k, k)], strict=True))
         for name, shape in shapes.items():
@@ -84,8 +85,7 @@ class Moments:
                 )
         if self.counts.dtype.kind not in "iu" or (self.counts < 0).any():
             raise ValueError(f"counts must be whole numbers of transitions, got {shown(self.counts)}")
-        object.__setattr__(self, "paired", as_flag(self.paired, "paired"))
-        freeze(self)
+        freeze(self, paired=as_flag(self.paired, "paired"))
 
     def __str__(self) -> str:
         return f"{int(self.counts.sum()):,} transitions: {self._shape()}"
@@ -144,7 +144,7 @@ class Moments:
         return archive.save(self, path)
 
     def as_read(self, file: str) -> Moments:
-        """Refuse columns of another family than the rows, and counts that are not those of the files."""
+        """Refuse columns of another family than the rows, and counts that contradict the files."""
         if self.columns != self.rows.resized(self.columns.size):
             raise ValueError(f"columns must be the first of {self.rows}, got {self.columns}")
         if self.files and sum(file.rows for file in self.files) > self.counts.sum():
@@ -154,10 +154,10 @@ class Moments:
 
 def load(path: str | os.PathLike[str]) -> Moments:
     """Read moments; a file of certirl that holds something else is refused."""
-    found = archive.load(path)
-    if not isinstance(found, Moments):
-        raise ValueError(f"{path} holds a certirl {type(found).__name__}, not moments")
-    return found
+    record = archive.load(path)
+    if not isinstance(record, Moments):
+        raise ValueError(f"{path} holds a certirl {type(record).__name__}, not moments")
+    return record
 
 
 def total(parts: Iterable[Moments]) -> Moments:
@@ -207,23 +207,44 @@ def check_repeats(files: Iterable[tuple[str, str]], *, can_allow: bool = True) -
 
 
 def measure(
-    transitions: Transitions | TensorTransitions, *, basis: Basis, columns: int | None = None, map: Any = None
+    data: Any,
+    *,
+    basis: Basis,
+    columns: int | None = None,
+    progress: bool | Report | None = None,
+    map: Any = None,
 ) -> Moments:
-    """Sum the products of basis functions over logged transitions (Algorithm 1, step 4, before dividing by n).
+    """Sum products of basis functions over transitions (Algorithm 1, step 4).
+
+    Memory does not grow with the length of a stream of files.
 
     Args:
-        transitions: the data, in NumPy or on a device.
-        basis: the row basis φ; placed on the data's domain.
+        data: `Transitions`, `TensorTransitions`, or files: ``certirl.tables.stream("*.parquet")``.
+        basis: the row basis φ; placed on the domain of the data.
         columns: how many of its functions describe the state, k_s; all of them if left out.
+        progress: True, False, a function ``(done, total)``, or None for a line if standard error is a terminal.
         map: where to work: a number of threads, a Dask client, an executor; threads on all cores if left out.
+
+    Example:
+        >>> import certirl
+        >>> log = certirl.Transitions([0.0, 0.5, 1.0, 0.2], [0, 1, 0, 1], [0.5, 1.0, 0.0, 0.1])
+        >>> print(certirl.measure(log, basis=certirl.Legendre(3)))
+        4 transitions: Legendre(3) on [0, 1], 3 columns, 2 actions
     """
-    if not isinstance(transitions, Transitions | TensorTransitions):
-        raise TypeError(f"measure takes logged Transitions (files: tables.measure), got {shown(transitions)}")
-    basis = as_basis(basis).on(transitions.domain)
-    narrow = basis.resized(basis.size if columns is None else as_count(columns, "columns"))
+    if not all(hasattr(data, name) for name in ("stream", "domain", "n_actions")):
+        raise TypeError(f"measure takes logged Transitions or certirl.tables.stream(files), got {shown(data)}")
+    rows = as_basis(basis).on(data.domain)
+    narrow = rows.resized(rows.size if columns is None else as_count(columns, "columns"))
+    if narrow.size > rows.size:
+        most = f"the {rows.size} functions of the basis"
+        raise ValueError(f"{setting('columns')} must lie between 1 and {most}, got {columns}")
     with on(map):
-        ((moments,),) = accumulate(transitions.stream(), [(basis, narrow)], n_actions=transitions.n_actions)
-    return moments
+        stream = watched_stream(data.stream(), None, progress)
+        ((moments,),) = accumulate(stream, [(rows, narrow)], n_actions=data.n_actions)
+    counts: Counter[tuple[str, str]] = Counter()
+    for file in moments.files:  # one for each chunk
+        counts[file.name, file.fingerprint] += file.rows
+    return replace(moments, files=tuple(File(name, count, mark) for (name, mark), count in counts.items()))
 
 
 def accumulate(
@@ -234,7 +255,7 @@ def accumulate(
     folds: int = 1,
     views: Sequence[Sequence[int]] | None = None,
 ) -> list[tuple[Moments, ...]]:
-    """Read a stream once and sum up the moments of several (rows, columns) pairs, each in ``folds`` disjoint parts.
+    """The moments of several (rows, columns) pairs by reading a stream once.
 
     Memory does not grow with the length of the stream. Chunks are worked on in parallel (`certirl.ground.work`).
 
@@ -251,7 +272,7 @@ def accumulate(
 
 
 def worthwhile(chunks: Sequence[Chunk], functions: int) -> str | None:
-    """The kernel for this amount of data: "numpy" where loading a compiled one costs more than it saves, else None."""
+    """The kernel for this amount of data: "numpy" if it is small, else None, the fastest."""
     rows = sum(getattr(chunk, "n", LITTLE) for chunk in chunks)
     return "numpy" if rows * functions < LITTLE else None
 
@@ -270,12 +291,7 @@ def _of_chunk(
             view = piece if views is None else piece.view(views[index])
             for number, part in enumerate(parts):
                 part.add(Piece(view.actions, view.states[number::folds], view.next_states[:, number::folds]))
-    return [tuple(part.moments() for part in parts) for parts in sums]
-
-
-def of_chunk(rows: Basis, columns: Basis, n_actions: int, chunk: Chunk) -> Moments:
-    """The moments of one chunk."""
-    return _of_chunk(((rows, columns),), n_actions, 1, None, None, chunk)[0][0]
+    return [tuple(part.moments(getattr(chunk, "origin", None)) for part in parts) for parts in sums]
 
 
 def _added(first: list[tuple[Moments, ...]], second: list[tuple[Moments, ...]]) -> list[tuple[Moments, ...]]:
@@ -306,7 +322,7 @@ class _Sums:
         self.counts[list(group)] += len(piece.states)
         self.paired &= len(group) == len(self.counts)
 
-    def moments(self) -> Moments:
+    def moments(self, origin: tuple[str, str] | None) -> Moments:
         A, k, ks = len(self.counts), self.rows.size, self.columns.size
         gram, cross, outer = np.zeros((A, ks, ks)), np.zeros((A, k, ks)), np.zeros((A, A, k, k))
         for group, sums in self._sums.items():
@@ -317,4 +333,5 @@ class _Sums:
                 for j, b in enumerate(group[i:], start=i):
                     outer[a, b] += blocks[i, j]
                     outer[b, a] = outer[a, b].T
-        return Moments(self.rows, self.columns, self.counts, gram, cross, outer, self.paired)
+        files = () if origin is None else (File(origin[0], int(self.counts.sum()), origin[1]),)
+        return Moments(self.rows, self.columns, self.counts, gram, cross, outer, self.paired, files)

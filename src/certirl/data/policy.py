@@ -1,4 +1,4 @@
-"""Policies: one action everywhere, one action at every state, or actions with probabilities."""
+"""Policies: one action, one action for every state, or actions with probabilities."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ class Policy:
         return probabilities
 
     def support(self, states: Array) -> NDArray[np.bool_]:
-        """Which actions it takes at each state with a positive probability ``[n, A]``: these must be equally good."""
+        """Which actions have a positive probability at each state ``[n, A]``: all must be best."""
         return self.probabilities(states) > 0
 
     def _answer(self, states: Array) -> NDArray[Any]:
-        """Actions ``[n]`` or probabilities ``[n, A]``, checked; the rule receives a copy of the states."""
+        """Actions ``[n]`` or probabilities ``[n, A]``, checked."""
         states = np.asarray(states, dtype=float)
         if self.constant is not None:
             return np.full(len(states), self.constant, dtype=np.intp)
@@ -83,13 +83,13 @@ class Policy:
 
 
 def no_action(expert: Any, n_actions: int, *, of_states: bool = True) -> str:
-    """The sentence about an expert that is none of the actions; ``of_states`` if it may be a policy instead."""
+    """The sentence about an expert that is no action, nor a policy ``of_states``."""
     other = by_door(", or a function of states", ", or a file of demonstrations") if of_states else ""
     return f"{setting('expert')} must be one of the actions 0 … {n_actions - 1}{other}, got {shown(expert)}"
 
 
 def as_policy(expert: Any, n_actions: int) -> Policy:
-    """A policy from an action, a vectorised function of states, or anything that predicts actions.
+    """A policy from an action, a function of states, or a model that predicts actions.
 
     Args:
         expert: a whole number; a function of states ``[n, d]``; or an object with ``predict(states)``, as reinforcement
@@ -124,7 +124,7 @@ def as_policy(expert: Any, n_actions: int) -> Policy:
 
 
 def _has_deterministic(predict: Any) -> bool:
-    """Whether exploration can be switched off: random actions of a learner are no function of the state."""
+    """Whether the exploration of a learner can be switched off."""
     try:
         return "deterministic" in signature(predict).parameters
     except (TypeError, ValueError):  # compiled functions have no signature

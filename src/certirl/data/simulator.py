@@ -55,16 +55,16 @@ class Simulator(Protocol):
         ...
 
     def sample(self, states: Array, action: int, rng: np.random.Generator) -> NDArray[Any]:
-        """Draw one next state for each of the states ``[n, d]``; ``[n]`` may be returned when d = 1."""
+        """Draw one next state for each state ``[n, d]``; for d = 1 also as ``[n]``."""
         ...
 
 
 class RoleGenerator(np.random.Generator):
-    """A generator made by `as_generator` for one role; generators spawned from it belong to the same role."""
+    """A generator made by `as_generator` for one role, as are those spawned from it."""
 
 
 def as_generator(rng: Any, role: str = "", *, plain: bool = False) -> RoleGenerator:
-    """A generator for one task, from a seed or a Generator of the user; never from the global state.
+    """A generator for one task, from a seed or a Generator of the user.
 
     Draws use generators spawned from its seed sequence, which do not depend on the numbers drawn from it before.
 
@@ -145,7 +145,7 @@ def periodic_of(simulator: Any) -> tuple[int, ...]:
 
 
 def device_of(simulator: Any) -> Any:
-    """The torch device whose tensors the simulator takes; None for NumPy, and for devices that torch does not know."""
+    """The torch device whose tensors the simulator takes; None for NumPy."""
     device = getattr(simulator, "device", None)
     named = isinstance(device, str) and device.partition(":")[0] in TORCH_DEVICES
     return device if named or tensors.is_tensor(device) else None
@@ -323,7 +323,7 @@ def ask(simulator: Simulator, states: Any, action: int, rng: Any, domain: Domain
 
 
 def ask_all(simulator: Simulator, states: Any, rng: Any) -> tuple[Any, bool]:
-    """Next states of all actions ``[A, n, d]`` with equal random numbers, and whether all used equally many."""
+    """Next states ``[A, n, d]`` with equal random numbers; whether all used equally many."""
     answers, positions, domain = [], set(), as_domain(simulator.domain)
     on_device = device_of(simulator) is not None
     for action in range(simulator.n_actions):

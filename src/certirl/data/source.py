@@ -1,4 +1,4 @@
-"""Sources of transitions: a simulator, from which more can be drawn, or a log, which is used as it is.
+"""Sources of transitions: simulators, from which more can be drawn, and logs.
 
 `as_source` decides once which of the two it is; nothing that works on a `Source` asks again.
 """
@@ -81,9 +81,9 @@ class Source:
         return bool(terminal(states).any())
 
     def terminal(self) -> tuple[Terminal | None, TerminalBoxes | None]:
-        """A function that says which states are terminal, None if there is none; and boxes that describe them.
+        """A function that says which states are terminal, and boxes that describe them.
 
-        Boxes learned from the marks of a log are a function only if they are reliable.
+        Each is None where there is none. Boxes learned from a log are a function only if they are reliable.
         """
         if self.log is not None:
             if self.log.terminal is None or not self.has_terminal_states:
@@ -118,14 +118,14 @@ class Source:
             as_flag(paired, "paired")
 
     def check_noise(self) -> None:
-        """Refuse simulators on whose random numbers no proof can rest; `pools` looks at those of a log."""
+        """Refuse simulators on whose random numbers no proof can rest."""
         fault = "" if self.simulator is None else noise_fault(self.simulator)
         if fault:
             raise ValueError(fault)
 
-    def generator(self, rng: Any, role: str = "") -> np.random.Generator:
-        """The generator of a task; for a log of seed 0 if none is given."""
-        return as_generator(0 if rng is None and self.log is not None else rng, role)
+    def generator(self, rng: Any, role: str = "", *, plain: bool = False) -> np.random.Generator:
+        """The generator of a task, as in `as_generator`; for a log of seed 0 if none is given."""
+        return as_generator(0 if rng is None and self.log is not None else rng, role, plain=plain)
 
     def per_action(self, samples: int) -> int:
         """Transitions of the action with fewest: those of a log, else as many as are drawn."""
@@ -152,7 +152,7 @@ class Source:
     def pools(
         self, share: float, basis: Basis, rng: Any, *, design: bool | Design = True, paired: bool | None = None
     ) -> tuple[Pool, Pool]:
-        """Independent pools for training and for a proof: empty ones to draw into, or a log divided at random.
+        """Independent pools for training and for a proof, empty or of a divided log.
 
         The first ``share`` of a log is for training; the other arguments are those of `stream`.
         """
@@ -163,7 +163,7 @@ class Source:
         generator = as_generator(rng)
         settings: dict[str, Any] = {"design": design, "refuse_terminal": True}
         settings["paired"] = can_pair(self.simulator, basis, generator, asked=paired)
-        first, second = (partial(draw, self.simulator, basis, rng=own, **settings) for own in generator.spawn(2))
+        first, second = (partial(draw, self.simulator, basis, rng=child, **settings) for child in generator.spawn(2))
         return Pool([], first), Pool([], second)
 
     def divided(
@@ -176,7 +176,7 @@ class Source:
         design: bool | Design = True,
         paired: bool | None = None,
     ) -> tuple[Draws | Record, Draws | Record]:
-        """Independent streams for training and for a proof, of ``samples`` draws in all or of a log; as `pools`."""
+        """Independent streams for training and for a proof, of ``samples`` draws or of a log."""
         training, fresh = self.pools(share, basis, rng, design=design, paired=paired)
         few = max(int(share * samples), 1)
         training.grow(few)
@@ -195,7 +195,7 @@ def as_source(source: Any) -> Source:
 
 
 class Pool:
-    """Transitions for one purpose, training or proof, which can be read again; of draws only seeds are kept.
+    """Transitions for training or for a proof; of draws only seeds are kept.
 
     Args:
         parts: the transitions.

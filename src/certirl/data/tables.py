@@ -1,7 +1,7 @@
-"""Tables of transitions or episodes that need not fit into memory: streamed, surveyed, measured or loaded.
+"""Tables of transitions or episodes: streamed, surveyed or loaded into memory.
 
-    paths = "log/*.parquet"                                    # a file, a folder, a pattern, or a list of these
-    moments = certirl.tables.measure(paths, basis=certirl.Legendre(11))
+    log = certirl.tables.stream("log/*.parquet")               # a file, a folder, a pattern, or a list of these
+    moments = certirl.measure(log, basis=certirl.Legendre(11))
 
 A table has the columns ``state`` (or ``state_0``, ``state_1``, …) and ``action``. It is a table of transitions if it
 also has ``next_state`` (or ``next_state_0``, …), and every row is taken by itself. It is a table of episodes if it has
@@ -17,11 +17,8 @@ from __future__ import annotations
 
 import os
 import re
-import sys
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,9 +41,8 @@ from certirl.data.formats import (
     open_table,
     separator_hint,
 )
-from certirl.data.moments import File, Moments, check_repeats, of_chunk
+from certirl.data.moments import check_repeats
 from certirl.data.transitions import Piece, Rows, Transitions, join_episodes, join_terminal
-from certirl.functions.bases import Basis, as_basis
 from certirl.ground.domain import (
     Array,
     Domain,
@@ -57,10 +53,8 @@ from certirl.ground.domain import (
     no_box,
 )
 from certirl.ground.doors import as_count, as_flag, by_door, setting
-from certirl.ground.progress import Report, watched_stream
-from certirl.ground.work import fold, on
 
-__all__ = ["measure", "read", "read_demonstrations", "stream", "survey"]
+__all__ = ["read", "read_demonstrations", "stream", "survey"]
 
 ROWS = 2**18  # of a batch: some ten megabytes
 EPISODE_ROWS = 2**16  # of a batch of episodes, which takes more memory for each row
@@ -76,47 +70,37 @@ class Columns(NamedTuple):
 
     Attributes:
         states, next_states: one or more columns.
-        action: the column of actions.
         episode: the column that says which episode a row is from.
-        terminated, truncated: where an episode ended.
-        step: the order within an episode.
+        ends: the columns that say where an episode ended, among ``terminated`` and ``truncated``.
+        step: it has a column ``step``, the order within an episode.
         by_episode: rows are steps of episodes; False if every row is taken by itself.
         dimension: the number of coordinates of a state.
     """
 
     states: tuple[str, ...]
     next_states: tuple[str, ...]
-    action: str
     episode: str | None
-    terminated: str | None
-    truncated: str | None
-    step: str | None
+    ends: tuple[str, ...]
+    step: bool
     by_episode: bool
     dimension: int
 
     @property
     def by_ends(self) -> bool:
         """Only their ends tell episodes apart."""
-        return self.episode is None and bool(self.terminated or self.truncated)
+        return self.episode is None and bool(self.ends)
 
     @property
     def wanted(self) -> Wanted:
         """The columns to read."""
-        may_miss_actions = self.by_episode or not self.next_states
-        step = self.step if self.by_episode else None
-        ends = [self.terminated, self.truncated if self.by_ends else None]
-        numbers = (*self.states, *self.next_states, step, None if may_miss_actions else self.action)
-        optional = (self.action if may_miss_actions else None, *ends)
-        return Wanted(tuple(filter(None, numbers)), tuple(filter(None, optional)), self.episode)
-
-    def only_transitions(self) -> Columns:
-        """The same without what is known about episodes."""
-        return self._replace(episode=None, terminated=None, truncated=None)
+        step = ("step",) if self.by_episode and self.step else ()
+        ends = [name for name in self.ends if name == ENDS[0] or self.by_ends]
+        return Wanted((*self.states, *self.next_states, *step), ("action", *ends), self.episode)
 
     def __str__(self) -> str:
         after = "next states in columns of their own" if self.next_states else "next states from the rows that follow"
-        ends = "terminal where terminated says so" if self.terminated else "no state known to be terminal"
-        by_ends = f"a new episode after each row with {' or '.join(name for name in ENDS if getattr(self, name))}"
+        ends = "terminal where terminated says so" if ENDS[0] in self.ends else "no state known to be terminal"
+        by_ends = f"a new episode after each row with {' or '.join(self.ends)}"
         which = by_ends if self.by_ends else f"one episode for each value of the column {self.episode}"
         return f"{which}; {after}; {ends}"
 
@@ -132,34 +116,33 @@ def recognise(table: Table, *, episode_column: str | None = None, demonstrations
     """
     names = table.names
     states, after = _coordinates(names, "state"), _coordinates(names, "next_state")
-    usual = next((name for name in EPISODE if name in names), None)
-    ends = [name if name in names else None for name in ENDS]
-    step = "step" if "step" in names else None
-    by_episode = not demonstrations and (bool(episode_column) or (episode_column is None and any((usual, *ends))))
-    episode = episode_column or usual
-    complete = bool(states) and "action" in names and (not episode_column or episode_column in names)
-    if by_episode:
-        complete &= len(after) in (0, len(states)) and bool(episode or after)
-    elif not demonstrations:
-        complete &= len(after) == len(states)
-    if not complete:
+    episode = episode_column or next((name for name in EPISODE if name in names), None)
+    ends = tuple(name for name in ENDS if name in names)
+    by_episode = not demonstrations and episode_column != "" and bool(episode or ends)
+    needs_after = not (by_episode and episode) and not demonstrations
+    if (
+        not {"action", *([episode_column] if episode_column else [])} <= set(names)
+        or not states
+        or (needs_after and not after)
+        or (len(after) not in (0, len(states)) and not demonstrations)
+    ):
         raise ValueError(_incomplete(table, episode_column, by_episode, demonstrations))
     unclear = sorted({"done", "dones"} & set(names))
-    if by_episode and unclear and ends[0] is None:
+    if by_episode and unclear and ENDS[0] not in ends:
         raise ValueError(
             f"the column {unclear[0]} does not say whether an episode was terminated or cut off: call it terminated, "
             "or leave it out if no state is terminal"
         )
     after = () if demonstrations else after
-    columns = Columns(states, after, "action", episode, ends[0], ends[1], step, by_episode, table.coordinates(states))
-    twice = [name for name in columns.wanted.names if names.count(name) > 1]
-    if twice:
-        raise ValueError(f"it has more than one column {twice[0]}")
+    columns = Columns(states, after, episode, ends, "step" in names, by_episode, table.coordinates(states))
+    for name in columns.wanted.names:
+        if names.count(name) > 1:
+            raise ValueError(f"it has more than one column {name}")
     return columns
 
 
 def _coordinates(names: Sequence[str], name: str) -> tuple[str, ...]:
-    """``name`` if there is such a column, else ``name_0, name_1, …``, of which none may be missing."""
+    """``name`` if there is such a column, else all of ``name_0, name_1, …``."""
     numbers = sorted(int(other[len(name) + 1 :]) for other in names if re.fullmatch(rf"{name}_[0-9]+", other))
     if name in names:
         if numbers:
@@ -183,7 +166,8 @@ def _incomplete(table: Table, episode_column: str | None, by_episode: bool, demo
             "it needs the columns state, action, next_state (or state_0, …, next_state_0, …), or a column episode and "
             "the next state in the next row"
         )
-    return f"{needs}{table.hint}; it has {', '.join(table.names) or 'no header'}{separator_hint(table.names)}"
+    needs += ", in npz files arrays states, actions, next_states, episodes" * (table.file.suffix.lower() == ".npz")
+    return f"{needs}; it has {', '.join(table.names) or 'no header'}{separator_hint(table.names)}"
 
 
 def _rows(table: Table, columns: Columns, rows: int, section: Section = WHOLE) -> Iterator[Steps]:
@@ -198,14 +182,14 @@ def _rows(table: Table, columns: Columns, rows: int, section: Section = WHOLE) -
             over = np.any(list(ends.values()), axis=0)
             episodes = ended + np.cumsum(over) - over
             ended += int(over.sum())
-        actions = cells[columns.action]
+        actions = cells["action"]
         yield Steps(
             _side_by_side(cells, columns.states),
             actions[:, 0] if actions.ndim == 2 and actions.shape[1] == 1 else actions,
             _side_by_side(cells, columns.next_states) if columns.next_states else None,
-            ends.get("terminated"),
+            ends.get(ENDS[0]),
             episodes,
-            cells[columns.step] if columns.by_episode and columns.step else None,
+            cells.get("step"),
             np.arange(first, first + len(actions)),
         )
         first += len(actions)
@@ -244,6 +228,7 @@ class Chunk:
         conversion: how the rows become transitions.
         rows: how many are in memory at a time, at most (all of an npz file).
         section: which rows.
+        fingerprint: of the file.
         folder: the folder that the name of the file is relative to.
     """
 
@@ -252,6 +237,7 @@ class Chunk:
     conversion: Conversion
     rows: int = ROWS
     section: Section = WHOLE
+    fingerprint: str = ""
     folder: str = field(default_factory=os.getcwd, repr=False)
 
     @property
@@ -266,12 +252,17 @@ class Chunk:
         assert self.conversion.n_actions is not None
         return self.conversion.n_actions
 
+    @property
+    def origin(self) -> tuple[str, str]:
+        """Name and fingerprint of the file."""
+        return Path(self.file).name, self.fingerprint
+
     def table(self) -> Table:
         """The table that holds its rows."""
         return open_table(Path(self.file) if self.folder == os.getcwd() else Path(self.folder, self.file))
 
     def pieces(self) -> Iterator[Piece]:
-        """The transitions that begin in its rows, those of a batch sorted by action, otherwise in their order."""
+        """The transitions that begin in its rows, in each batch sorted by action."""
         with in_file(self.file):
             for steps in self.steps():
                 converted = self.conversion.apply(steps)
@@ -293,7 +284,7 @@ class Chunk:
                 yield steps
 
     def _windows(self, table: Table) -> Iterator[tuple[Steps, int]]:
-        """Its rows in batches, each with the two rows after it, and the number of rows without these."""
+        """Its rows in batches with the two rows after each, and their number without these."""
         held: list[Steps] = []
         for batch in _rows(table, self.columns, self.rows, self.section):
             window = Steps.joined([*held, batch])
@@ -346,10 +337,24 @@ class FileStream:
         """Parts that can be read independently."""
         return self.parts
 
+    def stream(self) -> FileStream:
+        """The stream itself."""
+        return self
+
     @property
-    def files(self) -> list[str]:
-        """The files, in their order."""
-        return list(dict.fromkeys(chunk.file for chunk in self.parts))
+    def domain(self) -> Domain:
+        """The box of states."""
+        return self.parts[0].domain
+
+    @property
+    def n_actions(self) -> int:
+        """The number of actions."""
+        return self.parts[0].n_actions
+
+    @property
+    def total(self) -> int:
+        """The number of rows in all files."""
+        return sum(table.count() for table in {chunk.file: chunk.table() for chunk in self.parts}.values())
 
 
 @dataclass(frozen=True)
@@ -408,11 +413,18 @@ def survey(paths: Paths, *, episode_column: str | None = None, rows: int | None 
         episode_column: as in `read`.
         rows: how many to hold in memory at a time.
     """
-    return _surveyed(_chunks(find_files(paths), Conversion(), episode_column, rows))
+    return _surveyed(_chunks(dict.fromkeys(find_files(paths), ""), Conversion(), episode_column, rows))
 
 
-def stream(paths: Paths, *, episode_column: str | None = None, rows: int | None = None, **settings: Any) -> FileStream:
-    """Tables as pieces of one action each, never more in memory than a batch; `measure` takes it.
+def stream(
+    paths: Paths,
+    *,
+    episode_column: str | None = None,
+    rows: int | None = None,
+    allow_repeats: bool = False,
+    **settings: Any,
+) -> FileStream:
+    """Tables as a stream, of which a batch is in memory at a time; `certirl.measure` takes it.
 
     A Parquet file is cut into chunks at its row groups, as few as make up ``rows`` rows; other files are one chunk.
     Batches have at most ``rows`` rows, but an npz file cannot be read in parts. The steps of episodes continue across
@@ -423,6 +435,7 @@ def stream(paths: Paths, *, episode_column: str | None = None, rows: int | None 
         paths: a file, a folder, a glob pattern, or a list of these.
         episode_column: as in `read`.
         rows: of a batch; 2¹⁸ if left out, 2¹⁶ of episodes.
+        allow_repeats: count a file and its copy both.
         **settings: what to make of the rows, as in `from_episodes`: domain, n_actions, actions, state, periodic,
             outside, absorb. A domain or a number of actions that is left out is found by `survey`. A stream does not
             count the states that it clips, nor last actions without a next state.
@@ -431,7 +444,8 @@ def stream(paths: Paths, *, episode_column: str | None = None, rows: int | None 
     if conversion.outside == "drop":
         other = by_door("use read", "remove those rows before")
         raise ValueError(f"a stream cannot say what it dropped: write {setting('outside', repr('clip'))}, or {other}")
-    chunks = _chunks(find_files(paths), conversion, episode_column, rows)
+    fingerprints = refuse_copies(find_files(paths), allow_repeats=as_flag(allow_repeats, "allow_repeats"))
+    chunks = _chunks(fingerprints, conversion, episode_column, rows)
     if conversion.domain is None or conversion.n_actions is None:
         if conversion.state is not None:
             raise ValueError("with state= the domain and n_actions must be given: pass domain=((low, high), …)")
@@ -476,7 +490,7 @@ def read(paths: Paths, *, episode_column: str | None = None, **settings: Any) ->
 def read_demonstrations(
     paths: Paths, *, episode_column: str | None = None
 ) -> tuple[Array, NDArray[np.float64], NDArray[np.intp] | None]:
-    """States ``[n, d]`` and the expert's actions there ``[n]``; episodes ``[n]`` if every file has them, else None.
+    """States ``[n, d]``, the expert's actions ``[n]``, and episodes ``[n]`` or None.
 
     Args:
         paths: tables with the columns state (or state_0, …) and action; rows without an action are left out.
@@ -500,73 +514,17 @@ def read_demonstrations(
     )
 
 
-def measure(
-    paths: Paths | FileStream,
-    *,
-    basis: Basis,
-    columns: int | None = None,
-    rows: int | None = None,
-    episode_column: str | None = None,
-    allow_repeats: bool = False,
-    progress: bool | Report | None = None,
-    map: Any = None,
-    **settings: Any,
-) -> Moments:
-    """Sum the products of basis functions over tables (Algorithm 1, step 4), in memory that does not grow with them.
-
-    Args:
-        paths: a file, a folder, a glob pattern, or a list of these; or what `stream` returned.
-        basis: the row basis φ; placed on the domain.
-        columns: how many of its functions describe the state, k_s; all of them if left out.
-        rows: as in `stream`.
-        episode_column: as in `read`.
-        allow_repeats: count a file and its copy both.
-        progress: True, False, a function ``(done, total)``, or None for a line if standard error is a terminal.
-        map: where to work: a number of threads, a Dask client, an executor; threads on all cores if left out.
-        **settings: as in `stream`: domain, n_actions, and others.
-    """
-    if isinstance(paths, FileStream):
-        if settings:
-            raise ValueError(f"a stream has its settings already: leave {' and '.join(settings)} out here")
-        data = paths
-    else:
-        data = stream(paths, episode_column=episode_column, rows=rows, **settings)
-    basis = as_basis(basis).on(data.parts[0].domain)
-    narrow = basis.resized(basis.size if columns is None else as_count(columns, "columns"))
-    if narrow.size > basis.size:
-        most = f"the {basis.size} functions of the basis"
-        raise ValueError(f"{setting('columns')} must lie between 1 and {most}, got {columns}")
-    places = [Path(file) for file in data.files]
-    fingerprints = refuse_copies(places, allow_repeats=as_flag(allow_repeats, "allow_repeats"))
-    is_watched = sys.stderr.isatty() if progress is None else progress is not False
-    total = sum(open_table(place).count() for place in places) if is_watched else 0
-    watched = watched_stream(data, total, progress if is_watched else False)
-    with on(map):
-        moments = fold(partial(_measured, basis, narrow, fingerprints), watched.chunks())
-    counts: Counter[tuple[str, str]] = Counter()
-    for file in moments.files:
-        counts[file.name, file.fingerprint] += file.rows
-    return replace(moments, files=tuple(File(name, count, mark) for (name, mark), count in counts.items()))
-
-
-def _measured(rows: Basis, columns: Basis, fingerprints: dict[str, str], chunk: Chunk) -> Moments:
-    """The moments of one chunk, with the file that they are from."""
-    moments = of_chunk(rows, columns, chunk.n_actions, chunk)
-    file = File(Path(chunk.file).name, int(moments.counts.sum()), fingerprints[chunk.file])
-    return replace(moments, files=(file,))
-
-
-def refuse_copies(files: Sequence[Path], *, allow_repeats: bool | None = None) -> dict[str, str]:
-    """Refuse files that hold the same data, byte for byte or in two formats; the fingerprint of each.
+def refuse_copies(files: Sequence[Path], *, allow_repeats: bool | None = None) -> dict[Path, str]:
+    """Refuse files with the same data, as copies or in two formats; their fingerprints.
 
     Args:
         files: the files.
         allow_repeats: True to accept copies; None where the caller has no such setting.
     """
-    fingerprints = {str(file): fingerprint(file) for file in files}
+    fingerprints = {file: fingerprint(file) for file in files}
     if allow_repeats:
         return fingerprints
-    check_repeats(fingerprints.items(), can_allow=allow_repeats is not None)
+    check_repeats(((str(file), mark) for file, mark in fingerprints.items()), can_allow=allow_repeats is not None)
     if len({file.suffix.lower() for file in files}) > 1:
         heads: dict[Any, Path] = {}
         for file in files:
@@ -579,7 +537,7 @@ def refuse_copies(files: Sequence[Path], *, allow_repeats: bool | None = None) -
 
 
 def _head(file: Path) -> Any:
-    """States and actions of the first rows to six digits; the name of a file that cannot be read."""
+    """States and actions of the first rows to six digits; the name if it cannot be read."""
     try:
         table = open_table(file)
         rows = next(_rows(table, recognise(table, demonstrations=True), _HEAD)).where(slice(0, _HEAD))
@@ -593,12 +551,11 @@ def _recognised(
     files: Sequence[Path], episode_column: str | None, conversion: Conversion, *, demonstrations: bool = False
 ) -> list[tuple[Path, Table, Columns]]:
     """Look at the columns of every file before reading any."""
-    found: list[tuple[Path, Table, Columns]] = []
+    tables: list[tuple[Path, Table, Columns]] = []
     for file in files:
         with in_file(file):
             table = open_table(file)
             columns = recognise(table, episode_column=episode_column, demonstrations=demonstrations)
-            table.check(columns.wanted)
             if (
                 conversion.domain is not None
                 and conversion.state is None
@@ -608,30 +565,32 @@ def _recognised(
                     f"states have {columns.dimension} coordinates but the domain {describe(conversion.domain)} has "
                     f"{len(conversion.domain)}"
                 )
-        found.append((file, table, columns))
-        first, _, other = found[0]
+        tables.append((file, table, columns))
+        first, _, other = tables[0]
         if columns.dimension != other.dimension:
             s = "s" * (other.dimension != 1)
             raise ValueError(
                 f"states have {other.dimension} coordinate{s} in {first} but {columns.dimension} in {file}"
             )
-    return found
+    return tables
 
 
-def _chunks(files: Sequence[Path], conversion: Conversion, episode_column: str | None, rows: int | None) -> list[Chunk]:
-    """Parts of the tables that can be read independently, in their order."""
+def _chunks(
+    files: dict[Path, str], conversion: Conversion, episode_column: str | None, rows: int | None
+) -> list[Chunk]:
+    """Parts of tables that can be read independently; files come with their fingerprints."""
     size = None if rows is None else as_count(rows, "rows", meaning="a positive whole number")
     chunks = []
-    for file, table, columns in _recognised(files, episode_column, conversion):
-        columns = columns if columns.by_episode else columns.only_transitions()
+    for file, table, columns in _recognised(list(files), episode_column, conversion):
+        columns = columns if columns.by_episode else columns._replace(episode=None, ends=())
         batch = size or (EPISODE_ROWS if columns.by_episode else ROWS)
         sections = [WHOLE] if columns.by_ends else table.sections(columns.wanted, batch)
-        chunks += [Chunk(str(file), columns, conversion, batch, section) for section in sections]
+        chunks += [Chunk(str(file), columns, conversion, batch, section, files[file]) for section in sections]
     return chunks
 
 
 class _Extent(NamedTuple):
-    """Of some transitions: how many, the smallest and largest coordinates ``[d]``, and the actions."""
+    """The number of some transitions, their box ``[d]`` and ``[d]``, and their actions."""
 
     rows: int
     low: Array
@@ -671,7 +630,7 @@ def _statistics(chunk: Chunk) -> _Extent | None:
     """The extent of a whole file from what it says itself; None if its rows must be read."""
     columns, d = chunk.columns, len(chunk.columns.states)
     table = chunk.table()
-    extremes = table.extremes([*columns.states, columns.action, *columns.next_states])
+    extremes = table.extremes([*columns.states, "action", *columns.next_states])
     if columns.by_episode or extremes is None:
         return None
     low, high = extremes

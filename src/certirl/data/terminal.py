@@ -26,7 +26,7 @@ MOST_PRINTED = 6  # boxes
 @archive.record
 @dataclass(frozen=True, eq=False)
 class TerminalBoxes:
-    """Boxes of terminal states; a function of states ``[n, d]`` that says which lie in one of them ``[n]``.
+    """Boxes of terminal states: a function of states ``[n, d]`` to truth values ``[n]``.
 
     Attributes:
         boxes: low and high ends ``[b, 2, d]``, infinite where a coordinate does not matter.
@@ -84,7 +84,7 @@ def _in_words(low: Array, high: Array) -> str:
 
 
 def learn_terminal_boxes(states: Array, terminal: NDArray[np.bool_]) -> TerminalBoxes:
-    """Boxes that hold the terminal states and no others, as far as splits along the coordinates find them.
+    """Find boxes that hold the terminal states and few others, by splits along coordinates.
 
     Args:
         states: ``[n, d]``.
@@ -98,7 +98,7 @@ def learn_terminal_boxes(states: Array, terminal: NDArray[np.bool_]) -> Terminal
 
 
 def _boxes(states: Array, terminal: NDArray[np.bool_]) -> Array:
-    """Split where the two sides are purest (Gini), until they are pure or small; the boxes of terminal states."""
+    """The boxes of terminal states, by splits where both sides are purest (Gini)."""
     d = states.shape[1]
     boxes: list[Array] = []
 

@@ -85,7 +85,8 @@ class Transitions:
             raise ValueError(
                 f"episodes must be {len(states)} numbers, one for each row, got shape {list(episodes.shape)}"
             )
-        self._keep(
+        freeze(
+            self,
             states=as_states(states, domain, name="states"),  # copies, like all arrays of the record
             actions=actions,
             next_states=as_states(next_states, domain, name="next_states"),
@@ -105,11 +106,6 @@ class Transitions:
         first, _ = self.of_action(0)
         if any(not np.array_equal(first, self.of_action(action)[0]) for action in range(1, self.n_actions)):
             raise ValueError("paired transitions need the same states, in the same order, for every action")
-
-    def _keep(self, **checked: Any) -> None:
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
-        freeze(self)
 
     def __len__(self) -> int:
         return len(self.states)
@@ -143,7 +139,7 @@ class Transitions:
         names = ("states", "actions", "next_states", "terminal", "episodes")
         columns = {name: None if getattr(self, name) is None else getattr(self, name)[rows] for name in names}
         same = ("domain", "n_actions", "paired", "domain_from_data", "independent", "notes", "_origin")
-        part._keep(**columns, **{name: getattr(self, name) for name in same})
+        freeze(part, **columns, **{name: getattr(self, name) for name in same})
         if part.paired:
             part._check_pairs()
         return part
@@ -158,7 +154,7 @@ class Transitions:
         return Record(self)
 
     def divided(self, share: float, rng: np.random.Generator) -> tuple[Transitions, Transitions]:
-        """Two disjoint random parts, the first with this share of the rows; rows of a pair stay together."""
+        """Two disjoint random parts, the first with this share of the rows, pairs kept together."""
         n = int(self.counts[0]) if self.paired else len(self)
         chosen = np.zeros(n, dtype=bool)
         chosen[rng.choice(n, max(int(share * n), 1), replace=False, shuffle=False)] = True
@@ -174,7 +170,7 @@ class Transitions:
 
 @dataclass(frozen=True, eq=False)
 class TensorTransitions:
-    """Observed steps (s, a, s') as torch tensors: they stay on their device, and `measure` returns sums only.
+    """Observed steps (s, a, s') as torch tensors, which stay on their device.
 
     Attributes:
         states: ``[n]`` or ``[n, d]``.
@@ -206,10 +202,13 @@ class TensorTransitions:
         low, high = int(self.actions.min()), int(self.actions.max())
         if self.actions.is_floating_point() or low < 0 or high >= self.n_actions:
             raise ValueError(f"actions must be whole numbers 0 … {self.n_actions - 1}, got {low} to {high}")
-        checked = {"states": states, "next_states": next_states, "domain": domain, "n_actions": count}
-        checked["actions"] = self.actions.clone()  # a copy, like the states
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+        actions = self.actions.clone()  # a copy, like the states
+        freeze(self, states=states, actions=actions, next_states=next_states, domain=domain, n_actions=count)
+
+    @property
+    def total(self) -> int:
+        """The number of transitions."""
+        return len(self.states)
 
     def stream(self) -> TensorTransitions:
         """The record itself, which is a stream of one chunk: one is enough to keep a device busy."""
@@ -263,7 +262,7 @@ def concatenate(parts: Iterable[Transitions]) -> Transitions:
         independent=False if False in declared else None if None in declared else True,
         notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
     )
-    whole._keep(domain_from_data=any(part.domain_from_data for part in parts))
+    freeze(whole, domain_from_data=any(part.domain_from_data for part in parts))
     return whole
 
 
@@ -283,7 +282,7 @@ def join_terminal(columns: Sequence[NDArray[np.bool_] | None]) -> NDArray[np.boo
 def join_episodes(
     columns: Sequence[NDArray[np.intp] | None], lengths: Sequence[int], origins: Sequence[str] | None = None
 ) -> NDArray[np.intp] | None:
-    """Numbers 0, 1, … of the episodes of several logs one after the other; None if all are unknown.
+    """Numbers 0, 1, … of the episodes of several joined logs; None if all are unknown.
 
     Args:
         columns: the numbers of each, or None; a row without number is one by itself.
@@ -325,13 +324,13 @@ def as_episode_numbers(episodes: Any, *, first: int = 0) -> NDArray[np.intp]:
 
 
 def counted(counts: Iterable[int]) -> str:
-    """Numbers of transitions per action, in words: one number if all are equal, else the least and the largest."""
+    """Transitions per action in words: one number, or the least and the largest."""
     numbers = [int(count) for count in counts]
     return f"{min(numbers):,}" + (f" to {max(numbers):,}" if max(numbers) > min(numbers) else "")
 
 
 class Piece(NamedTuple):
-    """Transitions from the same states under one action, or under several with common random numbers.
+    """Transitions from some states, under one action or under several with common noise.
 
     Attributes:
         actions: which actions, m of them.
@@ -386,7 +385,7 @@ class _Plain:
 
 
 def pieces_per_chunk(pieces: int) -> int:
-    """How many pieces make a chunk: enough chunks for every core, and enough pieces to be worth sending."""
+    """How many pieces make a chunk: few enough for all cores, enough to be worth sending."""
     return min(max(-(-pieces // 8), 1), 64)
 
 

@@ -1,4 +1,4 @@
-"""Trials of a simulator's random numbers: can a proof rest on its draws, and can actions share random numbers?"""
+"""Trials of a simulator's random numbers: for a proof, and for pairs of actions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FEW = 256  # states at which pairs are tried
 
 
 def noise_fault(simulator: Simulator) -> str:
-    """What is wrong with the random numbers of a simulator, in a sentence; empty if a short trial finds nothing.
+    """A sentence about faulty random numbers of a simulator; empty if a trial finds none.
 
     A few states, each repeated in many rows, are passed in several calls with generators of fixed seeds, so that no
     generator of the user is used. The same seed must give the same answers. If rows are independent, the mean over the
@@ -72,7 +72,7 @@ def _answers(simulator: Simulator, states: Any, action: int, number: int) -> Arr
 
 
 def _repeated_after(values: Array) -> int:
-    """The shift after which the ranks in a column of values ``[n, d]`` repeat; 0 if there is none.
+    """The shift after which the ranks in a column of values ``[n, d]`` repeat, or 0.
 
     For independent rows the correlation of ranks at each shift is about N(0, 1/n), whatever their distribution. Where
     fewer than ``_MOVED`` rows differ from the most common value, a few coincidences would look like a repetition.
@@ -91,7 +91,7 @@ def _repeated_after(values: Array) -> int:
 
 
 def can_pair(simulator: Simulator, basis: Basis, rng: Any, *, asked: bool | None = None) -> bool:
-    """Whether rows keep their random numbers from action to action, tried on a few hundred states.
+    """Whether rows keep their random numbers from action to action, by a trial.
 
     If not, a row of one action shares its random numbers with another row of the next (as in rejection sampling), rows
     are no longer independent of each other, and pairs must not be formed. Every action must use equally many random

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from certirl.fit.estimate import MAX_CONDITION, estimate
 from certirl.fit.recover import recover
 from certirl.functions.bases import Basis, Fourier, Legendre
 from certirl.functions.boxes import of_degree, product
+from certirl.functions.components import Component, as_columns
 from certirl.functions.extrema import minimum
 from certirl.ground.domain import Array, Domain, describe
 from certirl.ground.doors import as_count
@@ -33,31 +35,76 @@ TARGETS = 9
 # On boxes, where functions are dearer: the most columns to compare, and the most rows to start from.
 MOST_COLUMNS_ON_A_BOX = 200
 MOST_ROWS_ON_A_BOX = 70
+MOST_COLUMNS_FOR_A_TAIL = 60
+TailNumber = Callable[[Basis], float]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen and why, in a sentence that the solution prints.
+    """The functions that were chosen, for one component or for several.
 
     Attributes:
-        basis: the family and number of rows.
-        columns: the number of functions of the state.
-        why: the sentence.
+        bases: the functions of rewards and values of each component, on its own box.
+        columns: the numbers of functions of the state.
+        why: how they were chosen, in a sentence that the solution prints.
+        components: names and coordinates; None for a state that is not divided.
     """
 
-    basis: Basis
-    columns: int
+    bases: tuple[Basis, ...]
+    columns: tuple[int, ...]
     why: str
+    components: tuple[Component, ...] | None = None
+
+    @property
+    def spaces(self) -> tuple[Basis, ...]:
+        """The functions of the state of each component."""
+        return tuple(basis.resized(size) for basis, size in zip(self.bases, self.columns, strict=True))
+
+    @property
+    def pairs(self) -> list[tuple[Basis, Basis]]:
+        """Functions of next states and of states, as `accumulate` takes them."""
+        return list(zip(self.bases, self.spaces, strict=True))
+
+    @property
+    def views(self) -> list[tuple[int, ...]] | None:
+        """The coordinates of each component; None for a state that is not divided."""
+        return None if self.components is None else [component.coordinates for component in self.components]
 
 
-def as_asked(basis: Basis, columns: int) -> Choice:
-    """Nothing is left to choose."""
-    columns = as_count(columns, "columns", most=basis.size, meaning="a whole number of functions of the basis")
-    return Choice(basis, columns, f"{basis} on {describe(basis.domain)} as asked, {columns} columns as asked")
+def as_asked(
+    basis: Any, columns: Any, domain: Domain, components: tuple[Component, ...] | None = None
+) -> Choice | None:
+    """The choice if basis and columns are both given, else None.
+
+    Args:
+        basis: a basis; with components it is in them already.
+        columns: a number of functions of the state; with components one for all or one for each.
+        domain: the box of states.
+        components: with their bases, if the state is divided.
+    """
+    if columns is None or (basis is None and components is None):
+        return None
+    meaning = "a whole number of functions of the basis"
+    if components is None:
+        rows = basis.on(domain)
+        size = as_count(columns, "columns", most=rows.size, meaning=meaning)
+        why = f"{rows} on {describe(rows.domain)} as asked, {size} columns as asked"
+        return Choice((rows,), (size,), why)
+    each = zip(components, as_columns(columns, components), strict=True)
+    sizes = tuple(as_count(size, "columns", most=own.basis.size, meaning=meaning) for own, size in each)
+    return _of_components(components, sizes, "as asked")
+
+
+def _of_components(components: tuple[Component, ...], sizes: tuple[int, ...], how: str) -> Choice:
+    named = ", ".join(sorted({str(component.basis) for component in components}))
+    least, most = min(sizes), max(sizes)
+    count = f"{least}" if least == most else f"{least} to {most}"
+    why = f"{named} for each component, {count} columns {how}"
+    return Choice(tuple(component.basis for component in components), sizes, why, components)
 
 
 def as_measured(moments: Moments, basis: Basis | None, columns: int | None) -> Choice:
-    """What moments hold, or as much of it as is asked for; held-out data they do not have."""
+    """The functions of moments that were measured before, or as many of them as are asked for."""
     rows = moments.rows
     if basis is not None:
         rows = basis.on(moments.rows.domain)
@@ -67,38 +114,71 @@ def as_measured(moments: Moments, basis: Basis | None, columns: int | None) -> C
     if columns is not None:
         columns = as_count(columns, "columns", most=most, meaning="a whole number of the functions measured")
     columns = most if columns is None else columns
-    return Choice(rows, columns, f"{rows} on {describe(rows.domain)}, {columns} columns: the data came as moments")
+    why = f"{rows} on {describe(rows.domain)}, {columns} columns: the data came as moments"
+    return Choice((rows,), (columns,), why)
 
 
-def given_basis(
-    stream: Iterable[Piece], basis: Basis, *, n_actions: int, columns: int | None
-) -> tuple[Moments, Choice]:
-    """Measure in a given basis; the number of columns is taken as given or chosen by held-out prediction."""
-    if columns is not None:
-        choice = as_asked(basis, columns)
-        ((moments,),) = accumulate(stream, [(basis, basis.resized(choice.columns))], n_actions=n_actions)
-        return moments, choice
-    most = MOST_COLUMNS_ON_A_BOX if basis.dimension > 1 else MOST_COLUMNS
-    wide = basis.resized(min(basis.size, most))
-    (folds,) = accumulate(stream, [(basis, wide)], n_actions=n_actions, folds=FOLDS)
-    columns = best_columns(folds)
-    where = f"{basis} on {describe(basis.domain)}"
-    return total(folds), Choice(basis, columns, f"{where} as asked; {columns} columns predict held-out data best")
-
-
-def nothing_given(
+def choose(
     stream: Iterable[Piece],
     domain: Domain,
     *,
     n_actions: int,
-    columns: int | None,
+    basis: Any,
+    columns: Any,
+    components: tuple[Component, ...] | None = None,
     discount: float,
     expert: int,
     periodic: Sequence[int] = (),
-) -> tuple[Moments, Choice]:
+) -> tuple[list[Moments], Choice]:
+    """Measure the data in the functions asked for, or in those that predict held-out data best: one walk.
+
+    Args:
+        stream: the data.
+        domain: the box of states.
+        n_actions: A.
+        basis: the functions of rewards and values; chosen if None.
+        columns: how many of them describe the state; chosen if None.
+        components: with their bases, if the state is divided.
+        discount: γ.
+        expert: the action that the expert takes.
+        periodic: coordinates that are periodic.
+    """
+    asked = as_asked(basis, columns, domain, components)
+    if asked is not None:
+        sums = accumulate(stream, asked.pairs, n_actions=n_actions, views=asked.views)
+        return [own for (own,) in sums], asked
+    if components is None and basis is None:
+        return _nothing_given(stream, domain, n_actions, columns, discount, expert, periodic)
+    bases = [basis.on(domain)] if components is None else [component.basis for component in components]
+    pairs = [(own, own.resized(min(own.size, _most_columns(own)))) for own in bases]
+    views = None if components is None else [component.coordinates for component in components]
+    folds = accumulate(stream, pairs, n_actions=n_actions, folds=FOLDS, views=views)
+    sizes = tuple(best_columns(own) for own in folds)
+    moments = [total(own) for own in folds]
+    if components is None:
+        where = f"{bases[0]} on {describe(bases[0].domain)}"
+        choice = Choice(tuple(bases), sizes, f"{where} as asked; {sizes[0]} columns predict held-out data best")
+    else:
+        choice = _of_components(components, sizes, "by held-out prediction")
+    return [own.leading(own.rows.size, size) for own, size in zip(moments, sizes, strict=True)], choice
+
+
+def _most_columns(basis: Basis) -> int:
+    return MOST_COLUMNS_ON_A_BOX if basis.dimension > 1 else MOST_COLUMNS
+
+
+def _nothing_given(
+    stream: Iterable[Piece],
+    domain: Domain,
+    n_actions: int,
+    columns: int | None,
+    discount: float,
+    expert: int,
+    periodic: Sequence[int],
+) -> tuple[list[Moments], Choice]:
     """Choose the family by how well its columns predict common targets, then the columns, then the rows.
 
-    On a box it is polynomials, and waves for the coordinates in ``periodic``.
+    On a box it is polynomials, and waves for periodic coordinates.
     """
     if len(domain) > 1:
         return _nothing_given_on_a_box(stream, domain, n_actions, columns, discount, expert, periodic)
@@ -109,17 +189,16 @@ def nothing_given(
     measured, compared = results[: len(bases)], results[len(bases) :]
     winner, why = best_family(compared)
     folds = measured[winner]
-    chosen = columns is None
+    reason = "least held-out error" if columns is None else "as asked"
     if columns is None:
         columns = best_columns(folds)
     else:
-        what = "a whole number of functions, unless a basis is given"
-        columns = as_count(columns, "columns", most=max(ROW_SIZES), meaning=what)
+        meaning = "a whole number of functions, unless a basis is given"
+        columns = as_count(columns, "columns", most=max(ROW_SIZES), meaning=meaning)
     size = best_size(folds, columns, discount=discount, expert=expert)
     basis = bases[winner].resized(size)
-    reason = "least held-out error" if chosen else "as asked"
-    sentence = f"{basis.kind} ({why}), {columns} columns ({reason}), {size} rows (held-out margin)"
-    return total(folds), Choice(basis, columns, sentence)
+    sentence = f"{basis.family} ({why}), {columns} columns ({reason}), {size} rows (held-out margin)"
+    return [total(folds).leading(size, columns)], Choice((basis,), (columns,), sentence)
 
 
 def places(domain: Domain) -> Basis:
@@ -135,7 +214,7 @@ def _nothing_given_on_a_box(
     discount: float,
     expert: int,
     periodic: Sequence[int],
-) -> tuple[Moments, Choice]:
+) -> tuple[list[Moments], Choice]:
     """Polynomials by total degree: choose the columns, then among every other degree the rows."""
     basis = of_degree(domain, 1, periodic)
     for degree in range(2, 11):
@@ -143,15 +222,46 @@ def _nothing_given_on_a_box(
         basis = larger if larger.size <= MOST_ROWS_ON_A_BOX else basis
     (folds,) = accumulate(stream, [(basis, basis)], n_actions=n_actions, folds=FOLDS)
     if columns is not None:
-        as_asked(basis, columns)
+        as_asked(basis, columns, domain)
     chosen = best_columns(folds) if columns is None else columns
     sizes = sorted(basis.complete_sizes()[:2:-2]) or [basis.size]
     size = best_size(folds, chosen, discount=discount, expert=expert, sizes=sizes)
     basis, reason = basis.resized(size), "least held-out error" if columns is None else "as asked"
     degree = int(basis.degrees.sum(axis=1).max())
-    kind = "Legendre" + ", Fourier where it goes around," * bool(periodic)
-    sentence = f"{kind} up to total degree {degree}, {size} rows (held-out margin), {chosen} columns ({reason})"
-    return total(folds), Choice(basis, chosen, sentence)
+    family = "Legendre" + ", Fourier for periodic coordinates," * bool(periodic)
+    sentence = f"{family} up to total degree {degree}, {size} rows (held-out margin), {chosen} columns ({reason})"
+    return [total(folds).leading(size, chosen)], Choice((basis,), (chosen,), sentence)
+
+
+def widened(moments: Moments, choice: Choice, tail: TailNumber, discount: float, expert: int) -> Choice:
+    """More columns, and rows with them, until the tail costs less than a tenth of the margin.
+
+    Args:
+        moments: of a state that is not divided.
+        choice: by held-out data.
+        tail: the tail of a basis as a number.
+        discount: γ.
+        expert: the action that the expert takes.
+    """
+    (rows,), (columns,) = choice.bases, choice.columns
+    recovery = recover(bellman(estimate(moments), discount=discount, expert=expert))
+    if recovery.value is None:
+        return choice
+    span = -minimum(rows, recovery.value)[1] - minimum(rows, -recovery.value)[1]
+    for size in _wider(rows, columns):
+        basis = rows.resized(max(rows.size, size))
+        number = tail(basis.resized(size))
+        if number * span * (1 + (2 * size) ** 0.5) / (1 - discount) < 0.1:
+            return Choice((basis,), (size,), f"{choice.why}; {size} columns make the tail {number:.2g}")
+    return choice
+
+
+def _wider(basis: Basis, columns: int) -> Iterable[int]:
+    """Numbers of columns from the chosen one on; on boxes those that complete a degree."""
+    if basis.dimension == 1:
+        return range(columns, MOST_COLUMNS_FOR_A_TAIL)
+    sizes = basis.resized(MOST_COLUMNS_ON_A_BOX).complete_sizes()[:-1]
+    return [size for size in sizes if size >= columns]
 
 
 def best_family(compared: Sequence[Sequence[Moments]]) -> tuple[int, str]:

@@ -1,19 +1,19 @@
-"""Are there enough functions of the state? What held-out data say about families and numbers of columns."""
+"""Diagnosis of the number of columns: held-out errors of predicting the next state."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from certirl.data.moments import accumulate
-from certirl.data.simulator import Simulator, as_generator, check_simulator, draw
-from certirl.data.transitions import CHUNK, Piece, Transitions, pieces
+from certirl.data.simulator import Simulator
+from certirl.data.source import as_source
+from certirl.data.transitions import Transitions
 from certirl.fit.choose import FOLDS, TARGETS, held_out_errors
 from certirl.functions.bases import FAMILIES, Basis, Fourier, Legendre
-from certirl.ground.domain import Array, as_domain, one_coordinate
+from certirl.ground.domain import Array, one_coordinate
 from certirl.ground.doors import as_count, shown
 
 SAMPLES = 20_000  # transitions per action that are drawn, where no number is given
@@ -22,15 +22,15 @@ MOST = 200  # columns that can be tried
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """The error of predicting functions of the next state from the first functions of the state, on data left out.
+    """Held-out errors of predicting functions of the next state from the first functions of the state.
 
     Attributes:
         kind: the family of the columns.
         columns: numbers of columns tried ``[m]``.
-        excess: held-out error above the best, as a share of it ``[m]``; infinite where the data could not decide.
+        excess: held-out error above the least one, as a share of it ``[m]``; infinite where the data are too few.
         standard_error: of the excess, from paired folds ``[m]``.
         best: the number with the least error.
-        asked: the number in question, if one was given.
+        asked: the number in question; None if there is none.
     """
 
     kind: str
@@ -42,7 +42,7 @@ class Diagnosis:
 
     @property
     def too_small(self) -> bool:
-        """More columns than asked for predict better by more than two standard errors."""
+        """More columns than those in question predict better, by more than two standard errors."""
         if self.asked is None or self.asked >= self.best:
             return False
         at = int(np.flatnonzero(self.columns == self.asked)[0])
@@ -50,11 +50,12 @@ class Diagnosis:
 
     @property
     def verdict(self) -> str:
-        """One sentence."""
+        """The result in a sentence."""
         if self.asked is None:
             return f"{self.best} columns predict held-out data best"
         if self.too_small:
-            return f"{self.asked} columns are too few: {self.best} predict held-out data better, beyond doubt"
+            better = f"{self.best} predict held-out data better, by more than two standard errors"
+            return f"{self.asked} columns are too few: {better}"
         return f"nothing in these data says that {self.asked} columns are too few"
 
     def __str__(self) -> str:
@@ -62,12 +63,12 @@ class Diagnosis:
             f"  {n:>3}  {_above(e, s) if np.isfinite(e) else '-'}{'   best' if n == self.best else ''}"
             for n, e, s in zip(self.columns, self.excess, self.standard_error, strict=True)
         ]
-        tail = "  A sample cannot rule out what lies beyond: a certificate still needs a declared tail."
+        tail = "  A sample cannot show that no further functions are needed: a certificate needs a declared tail."
         return "\n".join([f"{self.kind}: {self.verdict}.", "  columns, error above the best", *rows, tail])
 
 
 def _above(excess: float, error: float) -> str:
-    """In percent; of large numbers three digits."""
+    """An excess with its standard error in percent; large numbers with three digits."""
     return f"{excess:+.3%} ± {error:.3%}" if excess < 10 else f"{100 * excess:+.3g}% ± {100 * error:.3g}%"
 
 
@@ -80,7 +81,7 @@ def diagnose(
     samples: int | None = None,
     rng: Any = None,
 ) -> Diagnosis:
-    """Compare numbers of columns by held-out prediction; says when the number in question is too small.
+    """Compare numbers of columns by held-out errors, and say whether the number in question is too small.
 
     Args:
         source: a simulator or logged transitions.
@@ -96,26 +97,18 @@ def diagnose(
     if columns is not None:
         columns = as_count(columns, "columns", most=MOST)
     most = max(as_count(most, "most", most=MOST), columns or 1)
-    if isinstance(source, Transitions):
-        if samples is not None:
-            raise ValueError("samples is for simulators: a log is used as it is, leave samples out")
-    else:
-        check_simulator(source)
-    domain = as_domain(source.domain)
-    one_coordinate(domain, "a diagnosis is")
-    basis, targets = kind(most).on(domain), kind(TARGETS).on(domain)
-    stream: Iterable[Piece]
-    if isinstance(source, Transitions):
-        stream = pieces(source, CHUNK)
-    else:
-        count = SAMPLES if samples is None else samples
-        stream = draw(source, basis, count, as_generator(rng, "diagnose", plain=True), design=True)
-    (folds,) = accumulate(stream, [(targets, basis)], n_actions=source.n_actions, folds=FOLDS)
+    data = as_source(source)
+    data.check_settings(samples=samples)
+    one_coordinate(data.domain, "a diagnosis is")
+    basis, targets = kind(most).on(data.domain), kind(TARGETS).on(data.domain)
+    generator = data.generator(rng, "diagnose", plain=True)
+    stream = data.stream(SAMPLES if samples is None else samples, basis, generator, paired=False)
+    (folds,) = accumulate(stream, [(targets, basis)], n_actions=data.n_actions, folds=FOLDS)
     step = 2 if kind is Fourier else 1
     sizes = np.unique([*range(1, most + 1, step), *([columns] if columns else [])])
     errors = held_out_errors(folds).T[sizes - 1]
     best = int(np.argmin(errors.mean(axis=1)))
     with np.errstate(invalid="ignore"):
-        gaps = (errors - errors[best]) / errors[best].mean()
-        spread = gaps.std(axis=1, ddof=1) / np.sqrt(FOLDS)
-    return Diagnosis(kind.kind, sizes, gaps.mean(axis=1), spread, int(sizes[best]), columns)
+        excess = (errors - errors[best]) / errors[best].mean()
+        standard_error = excess.std(axis=1, ddof=1) / np.sqrt(FOLDS)
+    return Diagnosis(kind.kind, sizes, excess.mean(axis=1), standard_error, int(sizes[best]), columns)

@@ -1,4 +1,4 @@
-"""How far to trust what was learned of an expert: errors of the estimated effects, growth, missing data."""
+"""Errors of the value form: of estimated effects and action values, growth of the value series, missing data."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from certirl.data.coverage import coverage
 from certirl.data.policy import Policy
 from certirl.data.simulator import Terminal
+from certirl.data.source import as_source
 from certirl.data.terminal import TerminalBoxes
 from certirl.data.transitions import Transitions
 from certirl.fit.effects import Effects, Regression, features, richer, unit_chart
@@ -20,13 +21,23 @@ from certirl.functions.bases import Basis
 from certirl.functions.cells import Cells
 from certirl.ground.domain import Array, Domain
 
-LOOKED_AT = 5_000  # rows of each action whose misses are compared with their neighbours
-SURE = 0.999  # a chance of going on that is none of ending
+COMPARED = 5_000  # rows of each action whose errors are compared with their neighbours
+SURE = 0.999  # a probability of continuing that counts as certain
 NEAR = 0.05  # a grid point with less weight of states around it rests on its neighbours
 
 
 class World(NamedTuple):
-    """The problem."""
+    """The problem: dynamics, expert, domain, terminal states and discount.
+
+    Attributes:
+        source: a simulator or a log.
+        policy: the expert.
+        domain: the box of states.
+        periodic: coordinates that are periodic.
+        ended: states to whether they are terminal; None if none is.
+        discount: γ.
+        ends: the terminal states in boxes; None without any.
+    """
 
     source: Any
     policy: Policy
@@ -38,17 +49,17 @@ class World(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What the data gave.
+    """What the data say about the effects of the actions.
 
     Attributes:
-        effects: of every action.
-        regression: of V's functions on the state, if that is where effects are from.
-        log: the transitions behind them; None if the simulator was asked at every state.
-        samples: how many there were; of a log, the fewest of an action.
-        most: of a log, transitions of the action with most; None if all have as many.
-        moves: of the state itself, regressed; None if they were not tried.
-        moved: effects are from these.
-        model_error: of these, as `moves.relative_error` has it.
+        effects: of every action on the functions of V.
+        regression: of V's functions on the state, if the effects are from it.
+        log: the transitions behind the effects; None if the simulator was asked at every state.
+        samples: states, or the fewest transitions of an action.
+        moves: the regressed next-state model; None if it was not tried.
+        moved: the effects are from the next-state model.
+        most: transitions of the action with most; None if all have as many.
+        model_error: of the next-state model, as `next_states.relative_error` defines it.
     """
 
     effects: Effects
@@ -66,89 +77,91 @@ def action_values(
 ) -> tuple[Basis | Cells, Array, float]:
     """(P̂_aV)(s) as functions of the state, with their held-out error over the effect of an action."""
     if seen.regression is not None:
-        assert seen.log is not None
         fitted = seen.regression.weights @ fit.value
         return seen.regression.columns, fitted, _regression_error(world, seen, fit, fitted)
     effects, goals = seen.effects, seen.effects.after @ fit.value
     states = effects.states
     if lifted is not None:  # no choice is made where every action terminates, and a jump there would spoil the rest
-        chance = continuing(effects)
         kept = ~lifted.terminating
         if not effects.seen:  # estimates of termination differ at a threshold, by the whole value of continuing
-            kept &= (chance > SURE).all(axis=0)
+            kept &= (continuing(effects) > SURE).all(axis=0)
         states, goals = states[kept], goals[:, kept]
-    if not effects.seen:  # what all actions share, ends and noise above all, chooses none and is the hardest to fit
+    if not effects.seen:  # a function that all actions share, termination and noise above all, is the hardest to fit
         goals = goals - goals.mean(axis=0)
-    fold = np.arange(len(states)) % 5 == 0
+    held_out = np.arange(len(states)) % 5 == 0
     candidates: list[Basis | Cells] = [richer(effects.basis, factor) for factor in (1.0, 1.6)]
     candidates += [fit.reward_basis] if isinstance(fit.reward_basis, Cells) else []
-    candidates = [one for one in candidates if one.size <= 0.4 * len(states)] or [richer(effects.basis, 0.5)]
-    errors = [_missed(one, states, goals, fold) for one in candidates]
+    candidates = [columns for columns in candidates if columns.size <= 0.4 * len(states)]
+    candidates = candidates or [richer(effects.basis, 0.5)]
+    errors = [_held_out_error(columns, states, goals, held_out) for columns in candidates]
     best = candidates[int(np.argmin(errors))]
-    effect = float(np.sqrt(np.mean((goals - goals.mean(axis=0)) ** 2) * 2))
-    error = (_moved_error(world, seen, fit) if seen.moved else min(errors)) / max(effect, 1e-300)
-    return best, least_squares(best, states, SMOOTH)(goals.T)[1].T, error
+    error = _next_state_error(world, seen, fit) if seen.moved else min(errors)
+    return best, least_squares(best, states, SMOOTH)(goals.T)[1].T, error / max(_effect(goals), 1e-300)
 
 
-def _missed(columns: Basis | Cells, states: Array, goals: Array, fold: NDArray[np.bool_]) -> float:
-    """The root mean square error on a fold that the fit has not seen."""
-    _, fitted = least_squares(columns, states[~fold], SMOOTH)(goals[:, ~fold].T)
-    found = np.stack([columns.combined(states[fold], own) for own in fitted.T])
-    return float(np.sqrt(np.mean((found - goals[:, fold]) ** 2)))
+def _effect(values: Array) -> float:
+    """The root mean square difference of two actions' values ``[A, n]``."""
+    return float(np.sqrt(np.mean((values - values.mean(axis=0)) ** 2) * 2))
 
 
-def _moved_error(world: World, seen: Seen, fit: ValueFit) -> float:
-    """What regressed moves miss of V at the next states, without the noise: see `_regression_error`.
+def _held_out_error(columns: Basis | Cells, states: Array, goals: Array, held_out: NDArray[np.bool_]) -> float:
+    """The root mean square error on states that the fit did not use."""
+    _, fitted = least_squares(columns, states[~held_out], SMOOTH)(goals[:, ~held_out].T)
+    predicted = np.stack([columns.combined(states[held_out], coefficients) for coefficients in fitted.T])
+    return float(np.sqrt(np.mean((predicted - goals[:, held_out]) ** 2)))
 
-    Only rows that go on count, and surely so: beside an end all that going on is worth would pass for an error.
+
+def _neighbour_products(errors: Array, places: Array) -> float:
+    """Σ of products of the errors at neighbouring places ``[n]``, ``[n, d]``.
+
+    Errors of a fit at two neighbouring states share the fit's error and not the noise of the two next states, so that
+    the mean product estimates the squared error without the noise.
     """
     from scipy.spatial import KDTree
 
+    _, neighbours = KDTree(places).query(places, k=2)
+    return float(errors @ errors[neighbours[:, 1]])
+
+
+def _next_state_error(world: World, seen: Seen, fit: ValueFit) -> float:
+    """Root mean square error of the next-state model in V at the next states, without the noise.
+
+    Only transitions that continue, and from states that surely do, count: beside terminal states the whole value of
+    continuing would count as an error.
+    """
     assert seen.moves is not None and seen.log is not None
-    log, total, count = seen.log, 0.0, 0
-    truth, basis = features(seen.effects.basis, log.next_states, world.ended, log.terminal), seen.effects.basis
-    goes_on, one = truth[:, 0] != 0, constant(seen.effects)
+    log, basis, total, count = seen.log, seen.effects.basis, 0.0, 0
+    observed, first = features(basis, log.next_states, world.ended, log.terminal), constant(seen.effects)
+    continued = observed[:, 0] != 0
     for action in range(log.n_actions):
-        rows = np.flatnonzero((log.actions == action) & goes_on)[:LOOKED_AT]
-        ahead = seen.moves.after(basis, log.states[rows], np.random.default_rng(0))[action]
-        sure = ahead[:, 0] / one > SURE
-        missed, rows = (truth[rows[sure]] - ahead[sure]) @ fit.value, rows[sure]
-        if len(rows) < 2:
-            continue
-        places = unit_chart(log.states[rows], world.domain, world.periodic)
-        _, neighbours = KDTree(places).query(places, k=2)
-        total, count = total + float(missed @ missed[neighbours[:, 1]]), count + len(missed)
+        rows = np.flatnonzero((log.actions == action) & continued)[:COMPARED]
+        predicted = seen.moves.after(basis, log.states[rows], np.random.default_rng(0))[action]
+        sure = predicted[:, 0] / first > SURE
+        errors, rows = (observed[rows[sure]] - predicted[sure]) @ fit.value, rows[sure]
+        if len(rows) > 1:
+            places = unit_chart(log.states[rows], world.domain, world.periodic)
+            total, count = total + _neighbour_products(errors, places), count + len(errors)
     return float(np.sqrt(max(total / max(count, 1), 0.0)))
 
 
 def _regression_error(world: World, seen: Seen, fit: ValueFit, fitted: Array) -> float:
-    """Model error over action effect where next states are random.
-
-    What a fit misses at two neighbouring states agrees in its own error and not in their noise, so that the mean
-    product of held-out misses of neighbours estimates the squared error without the noise; it is at least what
-    sampling leaves in a row.
-    """
-    from scipy.spatial import KDTree
-
+    """Error of regressed effects over the effect of an action; at least what sampling leaves in a comparison."""
     assert seen.regression is not None and seen.log is not None
-    log, low, total, count = seen.log, np.array(world.domain)[:, 0], 0.0, 0
-    width = np.diff(np.array(world.domain), axis=1)[:, 0]
-    ends = features(seen.regression.basis, log.next_states, world.ended, log.terminal) @ fit.value
+    log, columns, (low, high), total, count = seen.log, seen.regression.columns, np.array(world.domain).T, 0.0, 0
+    values = features(seen.regression.basis, log.next_states, world.ended, log.terminal) @ fit.value
     for action in range(log.n_actions):
-        states, goals = log.states[log.actions == action], ends[log.actions == action]
-        fold = np.arange(len(states)) % 2 == 0
-        values = seen.regression.columns.values(states)
-        gram = values[~fold].T @ values[~fold]
+        states, goals = log.states[log.actions == action], values[log.actions == action]
+        held_out = np.arange(len(states)) % 2 == 0
+        phi = columns.values(states)
+        gram = phi[~held_out].T @ phi[~held_out]
         gram[np.diag_indices(len(gram))] += 1e-9 * np.trace(gram) / len(gram)
-        missed = (goals - values @ np.linalg.solve(gram, values[~fold].T @ goals[~fold]))[fold]
-        places = ((states - low) / width)[fold]
-        _, neighbours = KDTree(places).query(places, k=2)
-        total, count = total + float(missed @ missed[neighbours[:, 1]]), count + len(missed)
-    found = np.stack([seen.regression.columns.combined(seen.effects.states, own) for own in fitted])
-    effect = float(np.sqrt(np.mean((found - found.mean(axis=0)) ** 2) * 2))
+        errors = (goals - phi @ np.linalg.solve(gram, phi[~held_out].T @ goals[~held_out]))[held_out]
+        total += _neighbour_products(errors, ((states - low) / (high - low))[held_out])
+        count += len(errors)
+    predicted = np.stack([columns.combined(seen.effects.states, coefficients) for coefficients in fitted])
     # A difference of two actions has the errors of both; a fit on half of the data has twice that of the whole.
     squared = max(total / count, float(fit.value @ seen.regression.noise @ fit.value))
-    return float(np.sqrt(squared)) / max(effect, 1e-300)
+    return float(np.sqrt(squared)) / max(_effect(predicted), 1e-300)
 
 
 def spectral_radius(effects: Effects, rows: Comparisons) -> float:
@@ -160,15 +173,15 @@ def spectral_radius(effects: Effects, rows: Comparisons) -> float:
 
 def uncovered(world: World, seen: Seen, fit: ValueFit) -> float:
     """The share of R's grid points without states around them; of a log, of the box where an action is extrapolated."""
-    if isinstance(world.source, Transitions) and seen.log is not None:
-        behind = seen.moves if seen.regression is None else seen.regression
-        assert behind is not None
-        return float(coverage(seen.log, basis=behind.columns).extrapolated_share.max())
+    if as_source(world.source).log is not None and seen.log is not None:
+        model = seen.moves if seen.regression is None else seen.regression
+        assert model is not None
+        return float(coverage(seen.log, basis=model.columns).extrapolated_share.max())
     return float(unvisited(fit.reward_basis, seen.effects.states).mean())
 
 
 def unvisited(basis: Basis | Cells, states: Array) -> NDArray[np.bool_]:
-    """The points of a grid without states around them ``[k]``; none if it is no grid."""
+    """The points of a grid without states around them ``[k]``; none for a basis that is not a grid."""
     if not isinstance(basis, Cells):
         return np.zeros(basis.size, dtype=bool)
     index, value = basis.corners(states)

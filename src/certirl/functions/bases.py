@@ -414,6 +414,10 @@ class Family(Basis):
         """The coordinates t ∈ [-1, 1] of states of the domain: ``[n]``."""
         return np.clip(self._to_reference(as_rows(states, 1)[:, 0]), -1.0, 1.0)  # rounding may go past an end
 
+    def to_angle(self, states: ArrayLike) -> Array:
+        """The angles θ of states, with t = cos θ; t = θ/π for periodic functions: ``[n]``."""
+        return np.arccos(self.to_reference(states))
+
     def from_angle(self, angles: Array) -> Array:
         """The states at angles: ``[n]``."""
         return self._from_reference(np.cos(angles))
@@ -617,6 +621,10 @@ class Fourier(Family):
     def sup(self) -> Array:
         """1, and √½ for the constant."""
         return np.where(np.arange(self.size) == 0, np.sqrt(0.5), 1.0)
+
+    def to_angle(self, states: ArrayLike) -> Array:
+        """θ = πt: ``[n]``."""
+        return np.pi * self.to_reference(states)
 
     def from_angle(self, angles: Array) -> Array:
         """The states at angles, of any number of turns: ``[n]``."""

@@ -17,6 +17,7 @@ from certirl.functions.bases import Basis
 from certirl.functions.cells import Cells
 from certirl.functions.components import SumBasis
 from certirl.functions.reward import Reward, RewardLike, values_of
+from certirl.ground import archive
 from certirl.ground.domain import Array, Domain, describe, mesh, uniform_states
 from certirl.ground.doors import as_number, shown, some_rows
 
@@ -28,14 +29,16 @@ _ROUNDING = (
 )
 _ALIKE = 1e-4  # of the range: the largest difference of the answers of two calls, as in single precision
 _SMALLEST, _LARGEST = 1e-250, 1e250  # ranges that can be normalised; margins may be far below them
+_NOT_SQUARED = "which double precision cannot square: multiply it by a positive constant, which changes no policy"
 
 
+@archive.record
 @dataclass(frozen=True, eq=False)
 class BoundedReward:
     """``R(s)/unit`` with ``low ≤ R/unit ≤ high``, callable on states ``[n, d]``.
 
     Attributes:
-        function: R.
+        function: R; None in a file, unless it is an expansion.
         low: the lower bound, in units.
         high: the upper bound, in units.
         unit: a power of two.
@@ -44,15 +47,27 @@ class BoundedReward:
     """
 
     thread_safe: ClassVar[bool] = True  # `values_of` calls the function
-    function: RewardLike
+    function: RewardLike | None
     low: float
     high: float
     unit: float
     source: str
     domain: Domain
 
+    def as_read(self, file: str) -> BoundedReward:
+        """Refuse a range or a unit that is none."""
+        as_range((self.low, self.high))
+        as_number(self.unit, "unit", least=0, strict=True)
+        if self.source not in ("proved", "declared", "looked up") or (self.source == "proved") != (
+            self.basis is not None
+        ):
+            raise ValueError(f"the range of a reward must be proved, declared or looked up, got {shown(self.source)}")
+        return self
+
     def __call__(self, states: Array) -> Array:
         """R at states ``[n]``, in units."""
+        if self.function is None:
+            raise ValueError("the reward is not in the file: certify it again, or keep the reward beside the file")
         values = values_of(self.function, states) / self.unit
         if self.source != "proved" and len(values):
             slack = _ROUNDING * max(abs(self.low), abs(self.high))
@@ -71,12 +86,12 @@ class BoundedReward:
     @property
     def basis(self) -> Basis | Cells | SumBasis | None:
         """The functions of which R is an expansion; None if it is none."""
-        return self.function.basis if self.source == "proved" else None  # type: ignore[attr-defined]
+        return getattr(self.function, "basis", None) if self.source == "proved" else None
 
     @property
     def coefficients(self) -> Array:
         """The coefficients of R in its basis, in units."""
-        return np.asarray(self.function.coefficients / self.unit)  # type: ignore[attr-defined]
+        return np.asarray(self.function.coefficients / self.unit)  # type: ignore[union-attr]
 
     @property
     def range(self) -> tuple[float, float]:
@@ -136,23 +151,18 @@ def unit_of(span: float, largest: float) -> float:
     if span == 0:
         return 1.0
     if not _SMALLEST <= span <= _LARGEST or not largest <= _LARGEST:
-        raise ValueError(
-            f"the reward has a range of {span:.3g} and values up to {largest:.3g}, which double precision cannot "
-            "square: multiply it by a positive constant, which changes no policy"
-        )
+        raise ValueError(f"the reward has a range of {span:.3g} and values up to {largest:.3g}, {_NOT_SQUARED}")
     return math.ldexp(1.0, math.frexp(span)[1] - 1)
-
-
-def scaled_expansion(reward: Reward) -> tuple[Reward, float]:
-    """An expansion divided by a power of two near its size, and that power."""
-    sizes = np.abs(reward.coefficients)
-    unit = unit_of(float(sizes[1:].max(initial=0.0)), float(sizes.max()))
-    return Reward(reward.basis, reward.coefficients / unit), unit
 
 
 def proved_range(reward: RewardLike) -> tuple[float, float] | None:
     """Bounds of an expansion that need no assumption; None for any other function."""
-    return reward.range if isinstance(reward, Reward) else None
+    if not isinstance(reward, Reward):
+        return None
+    largest = float(np.abs(reward.coefficients).max(initial=0.0))
+    if largest > _LARGEST:
+        raise ValueError(f"the reward has coefficients up to {largest:.3g}, {_NOT_SQUARED}")
+    return reward.range
 
 
 def _looked_up(reward: RewardLike, domain: Domain) -> tuple[float, float]:

@@ -25,6 +25,7 @@ _MOST_DENSE, _MOST_FINE = 4_000, 40_000  # points of the dense mesh and of the f
 _MOST_BAND = 30_000  # points at which bands are computed
 _VISITED = 4.0  # points per degree for visits, whose bound need not be sharp
 _BLOCK = 1024  # states blended at once
+_MOVE, _MOST_CELLS = 0.06, 1_000_000  # how far an expansion of size 1 may move within a cell, and the most cells
 
 
 class Mesh(NamedTuple):
@@ -41,6 +42,13 @@ class Mesh(NamedTuple):
     states: Array
     factor: float
     double: float
+
+
+class Cells(NamedTuple):
+    """Cells of a box, by their middles and half their sides along each coordinate."""
+
+    axes: list[Array]
+    half: list[Array]
 
 
 class Frame:
@@ -71,7 +79,7 @@ class Frame:
         return len(self.parts)
 
     def tables(self, states: Array, counts: tuple[int, ...] | None = None) -> list[Array]:
-        """Harmonics of each coordinate at states ``[n, d]``: ``[M_j, n]`` each, those of `wide` unless told fewer."""
+        """Harmonics of each coordinate at states ``[n, d]``, as many as in `wide` or ``counts``: ``[M_j, n]``."""
         coordinates = zip(self.parts, self.wide if counts is None else counts, states.T, strict=True)
         # States were checked where they came in; rounding may go past an end.
         return [
@@ -116,8 +124,8 @@ class Frame:
         total = np.zeros((*leading, self.size, self.size))
         for terms in combinations(range(2), repeat=self.dimension):
             places, weight = [], np.ones((self.size, self.size))
-            for (index, share), term, own in zip(self._steps, terms, self.indices.T, strict=True):
-                pairs = np.ix_(own, own)
+            for (index, share), term, numbers in zip(self._steps, terms, self.indices.T, strict=True):
+                pairs = np.ix_(numbers, numbers)
                 places.append(index[term][pairs])
                 weight = weight * share[term][pairs]
             total += weight * sums[(..., *places)]
@@ -181,24 +189,20 @@ class Frame:
         matrix = 2 / (high - low) * _derivative(count, part.periodic)
         return np.moveaxis(np.tensordot(tensor, matrix, axes=(axis, 0)), -1, axis)
 
-    def fall(self, curve: Array, axes: list[Array], half: Array) -> Array:
+    def fall(self, curve: Array, cells: Cells) -> Array:
         """How far an expansion can fall below its values at the middles of cells, within them ``[n_1, …, n_d]``.
 
         By Taylor's formula: slopes at the middles, and the largest second derivatives anywhere.
-
-        Args:
-            curve: ``[k]``.
-            axes: the middles along each coordinate.
-            half: half the sides of a cell ``[d]``.
         """
         tensor, dense = self.tensor(curve), self.dense_axes
-        total = np.zeros([len(axis) for axis in axes])
-        for j, own in enumerate(half):
+        total = np.zeros([len(axis) for axis in cells.axes])
+        sides = [_along(half, axis, self.dimension) for axis, half in enumerate(cells.half)]
+        for j, side in enumerate(sides):
             slope = self.slope(tensor, j)
-            total += own * np.abs(self.on_axes(slope, axes))
-            for i, other in enumerate(half):
+            total += side * np.abs(self.on_axes(slope, cells.axes))
+            for i, other in enumerate(sides):
                 bend = np.abs(self.on_axes(self.slope(slope, i), dense)).max()
-                total += own * other * self.dense.factor * float(bend) / 2
+                total += side * other * (self.dense.factor * float(bend) / 2)
         return total
 
     @cached_property
@@ -249,12 +253,36 @@ class Frame:
         weights = blending(self.parts[axis], count, along[:, None])
         return np.abs(weights), weights
 
-    def drift(self, axes: list[Array], half: Array) -> Array:
-        """How far an expansion that nowhere exceeds 1 can move within cells of half sides ``[n_1, …, n_d]``."""
+    def drift(self, cells: Cells) -> Array:
+        """How far an expansion that nowhere exceeds 1 can move from the middles of cells ``[n_1, …, n_d]``.
+
+        In the angle of each coordinate its slope is at most its degree (Bernstein).
+        """
         total = np.zeros(())
-        for part, axis, own in zip(self.parts, axes, half, strict=True):
-            total = np.add.outer(total, own * part.steepness(axis[:, None], float(own))[:, 0])
+        for part, axis, half in zip(self.parts, cells.axes, cells.half, strict=True):
+            low, middle, high = (part.to_angle(np.clip(x, *part.domain[0])) for x in (axis - half, axis, axis + half))
+            reach = np.maximum(np.abs(low - middle), np.abs(high - middle))
+            total = np.add.outer(total, part.degree * reach)
         return total
+
+    def cells(self, edges: list[Array] | None = None) -> Cells:
+        """Cells so small that expansions hardly move within them, even in angle, cut further at some edges.
+
+        Args:
+            edges: along each coordinate, the ends included; none but the ends if left out.
+        """
+        most = _MOST_CELLS ** (1 / self.dimension)
+        axes, halves = [], []
+        for axis, part in enumerate(self.parts):
+            count = int(min(np.ceil(part.degree * np.pi * (1 + part.periodic) / _MOVE), most)) + 1
+            ((low, high),) = part.domain
+            even = np.linspace(-1.0, 1.0, count) if part.periodic else -np.cos(np.linspace(0.0, np.pi, count))
+            cuts = [low, high] if edges is None else edges[axis]
+            ends = np.unique(np.concatenate([(low + high) / 2 + (high - low) / 2 * even[1:-1], cuts]))
+            ends = ends[np.append(True, np.diff(ends) > 1e-12 * (high - low))]
+            axes.append((ends[1:] + ends[:-1]) / 2)
+            halves.append((ends[1:] - ends[:-1]) / 2)
+        return Cells(axes, halves)
 
 
 @lru_cache(maxsize=32)
@@ -264,16 +292,16 @@ def frame(columns: Basis) -> Frame:
 
 
 @lru_cache(maxsize=64)
-def _band(own: Frame, log_events: float) -> Mesh:
-    best, counts = np.inf, own.basis.spread_counts(2.0)
+def _band(harmonics: Frame, log_events: float) -> Mesh:
+    best, counts = np.inf, harmonics.basis.spread_counts(2.0)
     for share in np.arange(1.0, 12.0, 0.125):
-        points = own.basis.spread_counts(float(share))
+        points = harmonics.basis.spread_counts(float(share))
         if prod(points) > _MOST_BAND and np.isfinite(best):
             break
-        cost = own.basis.inflation(*points) * (log_events + np.log(prod(points))) ** 0.5
+        cost = harmonics.basis.inflation(*points) * (log_events + np.log(prod(points))) ** 0.5
         if cost < best:
             best, counts = cost, points
-    return own.mesh(counts)
+    return harmonics.mesh(counts)
 
 
 def _change(columns: Basis, level: Basis) -> Array:
@@ -298,6 +326,11 @@ def _products(part: Family) -> tuple[Array, Array]:
     sign = np.where(sine & ~other, np.sign(m - n), np.sign(n - m))
     share = 0.5 * np.array([np.where(sine & other, -1.0, 1.0), np.where(mixed, sign, 1.0)])
     return index, share
+
+
+def _along(numbers: Array, axis: int, dimension: int) -> Array:
+    """Numbers along one coordinate, shaped for a product with arrays over all coordinates."""
+    return numbers.reshape([-1 if j == axis else 1 for j in range(dimension)])
 
 
 def _derivative(count: int, periodic: bool) -> Array:

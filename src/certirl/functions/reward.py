@@ -17,7 +17,7 @@ from certirl.functions.components import Component, SumBasis
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Domain, as_states, describe, like_input
-from certirl.ground.doors import alone, as_reals, lend, shown
+from certirl.ground.doors import alone, as_count, as_reals, lend, shown
 
 RewardLike = Callable[[Array], Any]
 
@@ -118,6 +118,18 @@ class Reward:
         if self.ended is not None:
             values = np.where(self.ended(rows), 0.0, values)
         return like_input(values, states, self.basis.dimension)
+
+    def derivative(self, states: ArrayLike, axis: int = 0) -> Any:
+        """∂R/∂s along one coordinate, in the same shapes; for expansions in bases and their sums."""
+        if isinstance(self.basis, Cells) or self.zero_at_terminal:
+            raise ValueError(f"only an expansion in a basis, without terminal states, has a derivative, got {self}")
+        axis = as_count(axis, "axis", least=0, most=self.basis.dimension - 1, meaning="the number of a coordinate")
+        rows = as_states(states, self.domain)
+        component, reward = next(
+            term for term in zip(self.components, self.parts, strict=True) if axis in term[0].coordinates
+        )
+        table = component.basis.derivative(component.of(rows), component.coordinates.index(axis))
+        return like_input(table @ reward.coefficients, states, self.basis.dimension)
 
     @property
     def domain(self) -> Domain:

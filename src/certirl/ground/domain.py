@@ -23,8 +23,15 @@ _FEW = 100  # actions that may be missing in a log unless the number of actions 
 _WIDTHS = 1e-100, 1e100  # half of a domain: its square and that of its inverse stay finite
 
 
-def freeze(record: Any) -> None:
-    """Make the arrays of a frozen dataclass read-only, also those in tuples, without changing the caller's array."""
+def freeze(record: Any, **values: Any) -> None:
+    """Make the arrays of a frozen dataclass read-only, also those in tuples, without changing the caller's array.
+
+    Args:
+        record: the dataclass.
+        **values: what to store in its fields before.
+    """
+    for name, value in values.items():
+        object.__setattr__(record, name, value)
     for field in fields(record):
         value = getattr(record, field.name)
         if isinstance(value, np.ndarray):
@@ -74,6 +81,11 @@ def describe(domain: Domain) -> str:
 def mesh(axes: Sequence[Array]) -> Array:
     """All combinations of one number from each axis, the last varying fastest: ``[Π n_j, d]``."""
     return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
+
+
+def even_mesh(domain: Domain, along: int) -> Array:
+    """An even mesh over a box, so many states along each coordinate, the corners included ``[N, d]``."""
+    return mesh([np.linspace(low, high, along) for low, high in domain])
 
 
 def one_coordinate(domain: Domain, what: str, *, switching: bool = False) -> None:

@@ -63,10 +63,12 @@ def watched(
         report(done, total)
 
 
-def watched_stream(stream: Any, total: int, progress: bool | Report | None) -> Any:
-    """The same data; reports after each piece how many transitions of the total are done."""
+def watched_stream(stream: Any, total: int | None, progress: bool | Report | None) -> Any:
+    """The same data; reports after each piece how many transitions of the total, ``stream.total`` if None, are done."""
     report = _reporter(progress, "transitions")
-    return stream if report is None else _WatchedStream(stream, _Counter(total, report))
+    if report is None:
+        return stream
+    return _WatchedStream(stream, _Counter(stream.total if total is None else total, report))
 
 
 class _Counter:

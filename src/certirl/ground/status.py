@@ -293,6 +293,3 @@ def unverified(headline: str, file: str | None, how: str = "certirl check") -> s
     if not head.startswith("Certified"):
         return f"{headline} {note}"
     return f"Claims to be {head[0].lower()}{head[1:]} {note}{colon}{rest}"
-
-
-UNCHECKED = "there is no check of refutations"  # why what a file says of the absence of a reward is not verified

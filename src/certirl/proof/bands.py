@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from certirl.functions.bases import Basis
-from certirl.functions.frame import frame
+from certirl.functions.frame import Cells, frame
 from certirl.functions.inequalities import (
     EVENTS,
     MIXED_EVENTS,
@@ -76,10 +76,11 @@ class Band:
         """What the radius on one side is made of at states ``[n, d]``, by name ``[n]``."""
         return self._losses(frame(self.columns).blended(self._numbers(side), states), np.zeros(()), side)
 
-    def losses_in_cells(self, axes: list[Array], half: Array, side: int) -> dict[str, Array]:
-        """The same within cells, by their middles along each coordinate and half their sides ``[n_1, …, n_d]``."""
-        own = frame(self.columns)
-        return self._losses(own.blended_on_axes(self._numbers(side), axes), own.drift(axes, half), side)
+    def losses_in_cells(self, cells: Cells, side: int) -> dict[str, Array]:
+        """The same within cells ``[n_1, …, n_d]``."""
+        harmonics = frame(self.columns)
+        blended = harmonics.blended_on_axes(self._numbers(side), cells.axes)
+        return self._losses(blended, harmonics.drift(cells), side)
 
     def everywhere(self, side: int) -> dict[str, float]:
         """The same over all states at once: the largest radius at a point, and what lies between points."""
@@ -227,12 +228,12 @@ def bands(surrogate: Surrogate, evidence: Evidence, *, delta: float, tail: float
     more = 1.0 if growth is None else growth
     size = _size(work, parts["size of the error"], tail, growth)
     expected = _expected(work, parts["size of the error"], more)
-    found = []
+    pairs = []
     for (pair, points), shares in zip(whole.points.items(), surrogate.shares, strict=True):
         L = -np.log(parts["band"] * shares.reshape(2, -1))
         estimation, second = _radii(size, points, expected, L, more, growth is None)
         second = second + _second_order_tail(work, size, pair, tail)
-        found.append(
+        pairs.append(
             Band(
                 pair=pair,
                 columns=surrogate.columns,
@@ -247,7 +248,7 @@ def bands(surrogate: Surrogate, evidence: Evidence, *, delta: float, tail: float
     if whole.drop is not None and beyond:
         visits = _visits(work, whole.visits, parts["regret"] / 2, tail, growth)
         span = _span(work, size, whole.drop, expected, parts["regret"] / 2, tail, more, growth is None)
-    return Bands(tuple(found), visits, span)
+    return Bands(tuple(pairs), visits, span)
 
 
 def _size(work: Workings, delta: float, tail: float, growth: float | None) -> _Size | None:
@@ -257,7 +258,7 @@ def _size(work: Workings, delta: float, tail: float, growth: float | None) -> _S
     """
     if work.gamma * (1 + tail * work.residual_lebesgue) >= 1:
         return None  # what regression aims at need not contract, so that there may be no u
-    error, m = work.error, len(work.error.seen)
+    error, m = work.error, len(work.error.value)
     if m == 0:  # one column: u is a constant
         return _Size(np.zeros(0), np.zeros((0, 0)), 0.0, 0.0)
     more, L = 1.0 if growth is None else growth, log_term(2 * MIXED_EVENTS, delta)
@@ -269,7 +270,7 @@ def _size(work: Workings, delta: float, tail: float, growth: float | None) -> _S
         if np.linalg.cond(left) > _MOST_CONDITION:
             return None
         inverse = np.linalg.inv(left)
-        centre = inverse @ error.seen
+        centre = inverse @ error.value
         start, stretch = float(np.linalg.norm(centre)), float(np.linalg.norm(inverse, 2))
     else:  # as large as noise makes them
         start, stretch = _likely(error.trace[0] / more, error.top[1] / more)
@@ -291,7 +292,7 @@ def _likely(trace: float, top: float) -> tuple[float, float]:
 
 def _norms(error: Error, L: float, more: float) -> tuple[tuple[float, float], tuple[float, float]]:
     """Bounds on the noise of the vector for V̂ and for a fixed function of length 1: observed, and expected."""
-    observed, expected, m = [], [], len(error.seen)
+    observed, expected, m = [], [], len(error.value)
     kinds = zip(error.trace, error.top, error.longest, error.expected_trace, error.expected_top, strict=True)
     for trace, top, longest, likely_trace, likely_top in kinds:
         likely = likely_trace / more, likely_top / more, longest / more
@@ -304,7 +305,7 @@ def _norms(error: Error, L: float, more: float) -> tuple[tuple[float, float], tu
 def _expected(work: Workings, delta: float, more: float) -> Array:
     """1 and the length of u, as training data and the fresh states let us expect it ``[2]``."""
     error = work.error
-    if not len(error.seen):
+    if not len(error.value):
         return np.array([1.0, 0.0])
     _, (alpha, beta) = _norms(error, log_term(2 * MIXED_EVENTS, delta), more)
     start, stretch = _likely(error.expected_trace[0] / more, error.expected_top[1] / more)
@@ -331,7 +332,7 @@ def _radii(
     if size is None:
         return estimation, np.full(estimation.shape, np.inf)
     if observed:
-        turned = np.linalg.norm(points.seen @ size.inverse, axis=1)
+        turned = np.linalg.norm(points.functions @ size.inverse, axis=1)
     else:  # as large as noise makes it
         turned = np.sqrt(noise.operator) * (size.inverse[0, 0] if size.inverse.size else 0.0)
     total = sloped(size.moment(noise), size.largest(noise), L, slope)
@@ -345,7 +346,7 @@ def _curve(work: Workings, b: int, a: int, size: _Size | None) -> Array:
     curve = s.fits[b] - s.fits[a]
     if size is None:
         return curve
-    sums = work.e.residuals + np.einsum("i,aik->ak", size.centre, work.seen)
+    sums = work.e.residuals + np.einsum("i,aik->ak", size.centre, work.function_sums)
     errors = np.einsum("aij,aj->ai", work.precision, sums)
     lift = work.gamma * (s.Z[b] - s.Z[a]).T @ work.resolvent.T @ errors[list(s.used)].ravel()
     return np.asarray(curve + errors[b] - errors[a] + lift)
@@ -383,7 +384,7 @@ def _span(
     later = 2 * tail * work.residual_lebesgue * work.gamma / (1 - work.gamma)
     lost = float(estimation[0, 0] + second[0, 0] + later * (work.radius[0] + size.length * work.radius[1]))
     lost += _rounding(work, lost, more)
-    corrected = work.s.dropped + (float(points.value[0] + points.seen[0] @ size.centre) if observed else 0.0)
+    corrected = work.s.dropped + (float(points.value[0] + points.functions[0] @ size.centre) if observed else 0.0)
     return max(0.0, corrected - lost)
 
 
@@ -391,11 +392,11 @@ def _visits(work: Workings, tents: list[Visits], delta: float, tail: float, grow
     """sup over states and actions of P_c of every tent ``[w]``."""
     mesh, most, more = work.frame.visited, np.zeros(len(work.s.widths)), 1.0 if growth is None else growth
     L = log_term(EVENTS * work.A * len(mesh.states) * max(len(most), 1), delta)
-    for own in tents:
-        curve = work.s.tent_fits[own.action, own.tent] + (own.curve if growth is None else 0.0)
-        above = mesh.factor * float(empirical_bernstein(own.observed / more, own.largest / more, L).max())
-        beyond = tail * work.lebesgue[own.action] / 2 + _rounding(work, above, more, scale=2.0)
-        most[own.tent] = max(most[own.tent], work.frame.peak(curve) + above + beyond)
+    for visit in tents:
+        curve = work.s.tent_fits[visit.action, visit.tent] + (visit.curve if growth is None else 0.0)
+        above = mesh.factor * float(empirical_bernstein(visit.observed / more, visit.largest / more, L).max())
+        beyond = tail * work.lebesgue[visit.action] / 2 + _rounding(work, above, more, scale=2.0)
+        most[visit.tent] = max(most[visit.tent], work.frame.peak(curve) + above + beyond)
     return np.clip(most, 0.0, 1.0)
 
 

@@ -1,4 +1,4 @@
-"""What is to be proved, whichever reward is found: the expert, the columns, the tail and the tube; decided once."""
+"""What is to be proved, whatever the reward: the expert, the columns, the tail and the tube; decided once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Part(NamedTuple):
         number: among all components.
         name: what to call it; empty for the only one.
         coordinates: of whole states; None for all.
-        columns: φ, on the component's own box.
+        columns: φ, on the box of the component.
         tail: τ; None if none is declared.
     """
 
@@ -133,12 +133,12 @@ class Case:
         each = reward.parts if isinstance(reward, Reward) else (reward,)
         if len(each) != len(self.parts):
             raise ValueError(f"a reward of {len(each)} components does not fit {len(self.parts)} components")
-        found: list[BoundedReward | None] = []
-        for part, own in zip(self.parts, each, strict=True):
-            known = own if isinstance(own, BoundedReward) else bounded(own, part.columns.domain)
-            empty = len(each) > 1 and not own.coefficients.any()
-            found.append(None if empty else known.normalised())
-        return found
+        rewards: list[BoundedReward | None] = []
+        for part, function in zip(self.parts, each, strict=True):
+            ranged = function if isinstance(function, BoundedReward) else bounded(function, part.columns.domain)
+            empty = len(each) > 1 and not function.coefficients.any()
+            rewards.append(None if empty else ranged.normalised())
+        return rewards
 
 
 # What no certificate exists for, and why.
@@ -154,13 +154,13 @@ def _parts(
     columns: Basis | Sequence[Basis], components: Sequence[Component] | None, tail: TailLike
 ) -> tuple[Part, ...]:
     each = [columns] if isinstance(columns, Basis) else list(columns)
-    for own in each:
-        check_columns(own)
+    for basis in each:
+        check_columns(basis)
     if components is None:
         return (Part(0, "", None, each[0], tail_number(tail, each[0])),)
     return tuple(
-        Part(number, component.name, component.coordinates, own, tail_number(tail, own))
-        for number, (component, own) in enumerate(zip(components, each, strict=True))
+        Part(number, component.name, component.coordinates, basis, tail_number(tail, basis))
+        for number, (component, basis) in enumerate(zip(components, each, strict=True))
     )
 
 

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certirl.data.transitions import counted
-from certirl.ground.domain import Array, as_states, freeze
+from certirl.fit.witness import place_of
+from certirl.functions.frame import frame
+from certirl.ground import archive
+from certirl.ground.archive import UNSAVED, Shape
+from certirl.ground.domain import Array, Domain, as_states, freeze
+from certirl.ground.doors import as_count, as_number, as_probability
 from certirl.ground.status import Claim, chance, unverified
 from certirl.proof.bands import Bands, bands, shares_of
 from certirl.proof.case import MAX_CONDITION, Case
 from certirl.proof.sums import Evidence
-from certirl.proof.surrogate import Surrogate
+from certirl.proof.surrogate import Surrogate, in_family
 from certirl.proof.tail import tail_in_words
 from certirl.proof.tube import Margin, Reading, Tube, read
 
 SEPARATE = "given the action, each component's next state depends on its own state alone"
 
 
+@archive.record
 @dataclass(frozen=True, eq=False)
 class Ground:
     """What the bounds of one component rest on.
@@ -41,6 +49,35 @@ class Ground:
     surrogate: Surrogate
     evidence: Evidence
 
+    def as_read(self, file: str) -> Ground:
+        """Refuse sums that do not fit the surrogate, or that were made with another reward."""
+        s, e = self.surrogate, self.evidence
+        as_probability(self.delta, "a component's part of delta")
+        if self.tail is not None and not self.tail >= 0:
+            raise ValueError(f"tail must not be negative, got {self.tail}")
+        A, k, m, w, pairs = s.n_actions, s.columns.size, s.Z.shape[1], len(s.widths), len(s.pairs(e.paired))
+        wide, basis = s.frame.wide, s.reward.basis
+        shapes = {
+            "counts": (A,),
+            "gram": (A, *wide),
+            "residuals": (A, k),
+            "residual_moments": (pairs, *wide),
+            "cross_moments": (pairs, s.directions, *wide),
+            "operator_residuals": (A, m, k),
+            "operator_moments": (pairs, *wide),
+            "visits": (A, w, k),
+            "visit_moments": (A, w, *wide),
+            "reached": (A, 0 if basis is None else basis.size),
+        }
+        for name, shape in shapes.items():
+            if getattr(e, name).shape != shape:
+                raise ValueError(f"{name} must have the shape {list(shape)}, got {list(getattr(e, name).shape)}")
+        if (e.counts < k).any():
+            raise ValueError(f"counts must be {k} transitions of each action at least")
+        if s.constant and in_family(s.reward, s.columns):
+            _check_reward(s, e)
+        return self
+
     @cached_property
     def bands(self) -> Bands:
         """What holds around (P_b − P_a)V for every pair of actions, in the surrogate's unit."""
@@ -52,6 +89,7 @@ class Ground:
         return bands(self.surrogate, self.evidence, delta=delta, tail=self.tail or 0.0, growth=growth)
 
 
+@archive.record
 @dataclass(frozen=True, eq=False)
 class Certificate(Claim):
     """With probability at least 1 − δ the expert's action is strictly best: everywhere, or outside a tube.
@@ -86,7 +124,7 @@ class Certificate(Claim):
     margin: float
     estimated: float
     losses: dict[str, float]
-    state: Array
+    state: Annotated[Array, Shape("d")]
     action: int
     delta: float
     spending: dict[str, float]
@@ -95,15 +133,102 @@ class Certificate(Claim):
     samples: int
     regret: float
     value_span: float | None
-    bounds: Array
+    bounds: Annotated[Array, Shape("J B", infinite=True)]
     tube: Tube | None
     grounds: tuple[Ground, ...]
     goal: float | None = None
-    file: str | None = None
-    verified: bool = True
+    file: str | None = field(default=None, metadata=UNSAVED)
+    verified: bool = field(default=True, metadata=UNSAVED)
 
     def __post_init__(self) -> None:
         freeze(self)
+
+    def as_read(self, file: str) -> Certificate:
+        """The claim of a file, derived from its sums again and refused if the file says other numbers."""
+        if not self.grounds:
+            raise ValueError("a certificate needs the sums of at least one component")
+        delta = as_probability(self.delta, "certificate delta")
+        spent = sum(as_number(share, "a part of delta", least=0, most=1) for share in self.spending.values())
+        if abs(spent - delta) > 1e-9 * delta:
+            raise ValueError(f"the parts of delta must add up to {delta:g}, got {spent:g}")
+        names = shares_of(self.grounds[0].surrogate)
+        if abs(sum(self.spending.get(name, 0.0) for name in names) - sum(g.delta for g in self.grounds)) > 1e-9 * delta:
+            raise ValueError("the parts of delta must be those of the components")
+        if len({ground.surrogate.component for ground in self.grounds}) != len(self.grounds):
+            raise ValueError("a certificate of a sum needs the sums of different components")
+        if self.samples != self.grounds[0].evidence.counts.min():
+            raise ValueError("certificate samples must be as many as its sums are of")
+        tails = [ground.tail for ground in self.grounds]
+        if self.tail != (None if None in tails else max(tail for tail in tails if tail is not None)):
+            raise ValueError("certificate tail must be the largest of its components")
+        as_count(self.action, "certificate action", least=0, most=self.grounds[0].surrogate.n_actions - 1)
+        with np.errstate(all="ignore"):  # a file that was changed can lead to anything
+            summary = _summary(self.grounds, [ground.bands for ground in self.grounds], self.tube)
+        derived = replace(
+            self,
+            margin=summary.margin,
+            estimated=summary.estimated,
+            losses=summary.losses,
+            regret=summary.regret,
+            tube=summary.tube,
+            file=file,
+            verified=False,
+        )
+        derived.sums_lead_to({name: getattr(self, name) for name in ("holds", "margin", "estimated", "losses")})
+        return derived
+
+    def check_about(
+        self, reward: Any, discount: float, actions: int, expert: int | None, columns: Sequence[Any]
+    ) -> None:
+        """Refuse a certificate that is about another problem or another reward than its solution.
+
+        Args:
+            reward: of the solution.
+            discount: γ.
+            actions: their number.
+            expert: the action that the expert always takes; None if it depends on the state.
+            columns: the functions of the state of every component.
+        """
+        first, rewards = self.grounds[0].surrogate, getattr(reward, "parts", (reward,))
+        for name, solved, proved in (
+            ("discount", discount, first.discount),
+            ("number of actions", actions, first.n_actions),
+            ("expert", expert, first.used[0] if first.constant and expert is not None else expert),
+        ):
+            if solved != proved:
+                raise ValueError(f"the solution has the {name} {solved}, its certificate {proved}")
+        for ground in self.grounds:
+            s = ground.surrogate
+            if not s.component < len(rewards):
+                raise ValueError(f"the certificate is about component {s.component}, which the solution does not have")
+            if expert is not None and columns[s.component] != s.columns:
+                raise ValueError(f"the solution has the columns {columns[s.component]}, its certificate {s.columns}")
+            coefficients: Any = getattr(rewards[s.component], "coefficients", None)
+            if s.reward.basis is not None and not (
+                s.reward.basis == rewards[s.component].basis
+                and np.array_equal(s.reward.coefficients, coefficients / s.unit)
+            ):
+                raise ValueError("the certificate is about another reward than that of its solution")
+
+    @property
+    def statement(self) -> str:
+        """The claim in a sentence."""
+        return self._verified_headline()
+
+    def lines(self) -> list[tuple[str, str]]:
+        """The margin, the tube with the regret, and the assumptions, each in a line with its name."""
+        assumed = ("assumed", "; ".join(self.assumptions))
+        if self.tube is None:
+            return [("margin", self.proved), assumed]
+        where = f" at {place_of(self.state)} against action {self.action}"
+        least = f"at least {self.margin:.3g} there: " if np.isfinite(self.margin) else "no bound yet: "
+        compared = f"{least}{self.account(where)}" if self.margin < np.inf else "none: the expert takes every action"
+        tube = self.tube
+        shape = f"half-width {tube.half_width:.3g}, {tube.share:.2%} of the domain"
+        lines = [("margin", compared), ("tube", f"{tube.grid.described(tube.undecided)}: {shape}")]
+        if tube.ties > 0:
+            lines.append(("ties", f"actions that the expert mixes differ by {tube.ties:.3g} at most"))
+        return [*lines, ("regret", f"{self._regret_in_words}{self._settled(tube)}"), assumed]
 
     @property
     def holds(self) -> bool:  # type: ignore[override]
@@ -121,6 +246,15 @@ class Certificate(Claim):
     def discount(self) -> float:
         """γ."""
         return self.grounds[0].surrogate.discount
+
+    @property
+    def domain(self) -> Domain:
+        """The box of states, of the components with a reward."""
+        return tuple(side for ground in self.grounds for side in ground.surrogate.columns.domain)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write everything to an npz file, the suffix added if missing; `certirl.load` reads it."""
+        return archive.save(self, path)
 
     def advantage(self, states: ArrayLike) -> tuple[Array, Array]:
         """D_a(s) of what the expert does over every action a, divided by γ: estimated, and at least; ``[A, n]`` each.
@@ -185,27 +319,16 @@ class Certificate(Claim):
         return least_enough(enough, 10 * columns, self.samples * 2**12)
 
     def __str__(self) -> str:
-        place = ", ".join(f"{x:.4g}" for x in self.state)
-        where = f" at s = {place} against action {self.action}"
+        where = f" at {place_of(self.state)} against action {self.action}"
         data = f"{counted(self.grounds[0].evidence.counts)} fresh transitions per action"
         data += "" if self.holds else f"; {self.missing}"
         lines = [self._headline()]
         if self.tube is None:
             lines += [f"  {self.account(where, digits=4)}", f"  from {data}"]
         else:
-            least = f"at least {self.margin:.3g} there: " if np.isfinite(self.margin) else "no bound yet: "
-            compared = (
-                f"{least}{self.account(where)}" if self.margin < np.inf else "none: the expert takes every action"
-            )
-            lines += [f"  margin   {compared}", *self._tube_lines(self.tube), f"  data     {data}"]
+            named = [(name, text) for name, text in self.lines() if name != "assumed"]
+            lines += [f"  {name:<9}{text}" for name, text in [*named, ("data", data)]]
         return "\n".join([*lines, *(f"  assumed: {assumption}" for assumption in self.assumptions)])
-
-    def _tube_lines(self, tube: Tube) -> list[str]:
-        shape = f"half-width {tube.half_width:.3g}, {tube.share:.2%} of the domain"
-        lines = [f"  tube     {tube.grid.described(tube.undecided)}: {shape}"]
-        if tube.ties > 0:
-            lines.append(f"  ties     actions that the expert mixes differ by {tube.ties:.3g} at most")
-        return [*lines, f"  regret   {self._regret_in_words}{self._settled(tube)}"]
 
     @property
     def _regret_in_words(self) -> str:
@@ -243,6 +366,31 @@ class Certificate(Claim):
         if not np.isfinite(self.margin):
             return f"{self.word.capitalize()}: too little data for any bound {where}"
         return f"{self.word.capitalize()}: {sure}{self.condition} the margin {where} is at least {self.margin:.3g}"
+
+
+def _check_reward(surrogate: Surrogate, evidence: Evidence) -> None:
+    """Refuse sums that were made with another reward: V̂ must have their range, and Σ Y_c must follow from R.
+
+    Σ Y_c = Σ V̂(s') − Σ P̂_cV̂(s), and V̂ = R + γ P̂_πV̂ is one expansion, whose sums at the next states are `reached`.
+    """
+    s, size = surrogate, max(surrogate.reward.coefficients.size, surrogate.columns.size)
+    wide = frame(s.columns.resized(size).closed())
+    curve = wide.coefficients(np.pad(s.reward.coefficients, (0, wide.size - s.reward.coefficients.size)))
+    curve[: s.frame.size] += s.discount * s.fits[s.used[0]]
+    low, high = wide.minimum(curve)[1], -wide.minimum(-curve)[1]
+    scale = max(abs(low), abs(high), 1e-300)
+    if max(abs(low - s.low), abs(high - s.high)) > 1e-9 * scale:
+        raise ValueError(
+            f"V of the reward reaches from {low:.6g} to {high:.6g}, but the sums were made with a V from "
+            f"{s.low:.6g} to {s.high:.6g}"
+        )
+    if s.reward.coefficients.size < s.columns.size:
+        return
+    in_basis = np.linalg.solve(wide.change.T, curve)[: evidence.reached.shape[1]]
+    gram = s.frame.lifted(evidence.gram)[:, 0]
+    sums = evidence.reached @ in_basis - np.einsum("ai,ai->a", s.fits, gram)
+    if (np.abs(sums - evidence.residuals[:, 0]) > 1e-9 * evidence.counts * scale * len(in_basis)).any():
+        raise ValueError("the sums were made with another reward")
 
 
 class _Summary(NamedTuple):
@@ -406,7 +554,7 @@ def conclude(
         margin=told.margin,
         estimated=told.estimated,
         losses=told.losses,
-        state=told.state,
+        state=_filled(told.state, case),
         action=told.action,
         delta=sum(spending.values()),
         spending=spending,
@@ -420,6 +568,18 @@ def conclude(
         grounds=grounds,
         goal=goal,
     )
+
+
+def _filled(state: Array, case: Case) -> Array:
+    """The state, with the lower ends of coordinates whose component has no reward in place of nan ``[d]``."""
+    if case.parts[0].coordinates is None:
+        return state
+    ends = {
+        c: low for part in case.parts for c, (low, _) in zip(part.coordinates or (), part.columns.domain, strict=True)
+    }
+    whole = np.array([ends[c] for c in range(len(ends))])
+    whole[: len(state)] = np.where(np.isnan(state), whole[: len(state)], state)
+    return whole
 
 
 def _tails_in_words(case: Case, grounds: Sequence[Ground]) -> list[str]:

@@ -19,7 +19,7 @@ from certirl.functions.frame import frame
 from certirl.ground import archive
 from certirl.ground.domain import Array, freeze
 from certirl.ground.work import fold
-from certirl.kernels.blocked import LONGEST
+from certirl.kernels.sums import LONGEST
 from certirl.kernels.tensors import on_host
 from certirl.proof.value_cones import Cover
 

@@ -44,13 +44,13 @@ class Points(NamedTuple):
 
     Attributes:
         value: observed ΣZ(V̂) ``[n]``.
-        seen: observed ΣZ(f_i), i ≥ 1 ``[n, m − 1]``.
+        functions: observed ΣZ(f_i), i ≥ 1 ``[n, m − 1]``.
         noise: as above.
         expected: ΣZ(V̂)² as training data let us expect it ``[n]``.
     """
 
     value: Array
-    seen: Array
+    functions: Array
     noise: Noise
     expected: Array
 
@@ -59,7 +59,7 @@ class Error(NamedTuple):
     """The functionals that give the coefficients of û in the f_i, as one vector.
 
     Attributes:
-        seen: observed, of V̂ ``[m − 1]``.
+        value: observed, of V̂ ``[m − 1]``.
         matrix: observed, of the f_i: column i is the vector for f_i ``[m − 1, m − 1]``.
         trace: of the second moments of the vector, for V̂ and for the f_i together ``[2]``.
         top: their largest eigenvalues ``[2]``.
@@ -67,7 +67,7 @@ class Error(NamedTuple):
         expected_trace, expected_top: as training data let us expect them ``[2]``.
     """
 
-    seen: Array
+    value: Array
     matrix: Array
     trace: Array
     top: Array
@@ -86,17 +86,17 @@ class Workings:
         lebesgue: by how much regression can magnify a tail ``[A]``.
         residual_lebesgue: the largest of those of the actions that the expert uses.
         condition: the largest condition number of Σ x xᵀ.
-        seen: Σ x E_c(f_i), i ≥ 1 ``[A, m − 1, k]``.
+        function_sums: Σ x E_c(f_i), i ≥ 1 ``[A, m − 1, k]``.
         radius: how far V̂ and (f_i)_i are from a middle at most ``[2]``.
         error: the functionals of û.
     """
 
     def __init__(self, surrogate: Surrogate, evidence: Evidence) -> None:
-        s, e, own = surrogate, evidence, surrogate.frame
-        self.s, self.e, self.frame, self.gamma = s, e, own, s.discount
+        s, e, harmonics = surrogate, evidence, surrogate.frame
+        self.s, self.e, self.frame, self.gamma = s, e, harmonics, s.discount
         self.A, self.k = s.fits.shape
         self._used = list(s.used)
-        self.gram = own.lifted(e.gram)
+        self.gram = harmonics.lifted(e.gram)
         self.precision, self.condition = np.linalg.inv(self.gram), float(np.linalg.cond(self.gram).max())
         self.resolvent = np.linalg.inv(
             np.eye(s.Z.shape[1]) - self.gamma * np.concatenate(list(s.Z[self._used]), axis=1)
@@ -104,17 +104,17 @@ class Workings:
         self._pairs, every = s.pairs(e.paired), s.pairs(True)
         expected = s.noise[[every.index(pair) for pair in self._pairs]] * float(e.counts.min())
         observed = np.stack([e.residual_moments, e.operator_moments], axis=1)
-        self._moments = own.lifted(np.concatenate([observed, expected, e.cross_moments], axis=1))
-        self.seen = s.mix[1:] @ e.operator_residuals  # Σ x E_c(f_i) [A, m − 1, k]
+        self._moments = harmonics.lifted(np.concatenate([observed, expected, e.cross_moments], axis=1))
+        self.function_sums = s.mix[1:] @ e.operator_residuals  # Σ x E_c(f_i) [A, m − 1, k]
         self._suprema()
         self.error = self._of_error()
 
     def _suprema(self) -> None:
         """Over all states: leverages, and the sizes of V̂, of the f_i and of their fits."""
-        own, s = self.frame, self.s
-        fine, dense = own.values(own.fine.states), own.dense_values
+        harmonics, s = self.frame, self.s
+        fine, dense = harmonics.values(harmonics.fine.states), harmonics.dense_values
         leverage = [float(np.einsum("ni,ni->n", fine @ inverse, fine).max()) for inverse in self.precision]
-        self.leverage = own.fine.double * np.array(leverage)
+        self.leverage = harmonics.fine.double * np.array(leverage)
         self.lebesgue = 1 + np.sqrt(self.e.counts * self.leverage)
         self.residual_lebesgue = float(self.lebesgue[self._used].max())
         # At each state f_i is an average of its polynomials, one for every used action.
@@ -123,7 +123,7 @@ class Workings:
         away, fits = values - middle[:, None, None], s.mix[1:] @ s.Z @ dense.T - middle[:, None]  # [A, m − 1, q]
         self._fits = (s.fits @ dense.T - (s.low + s.high) / 2)[:, None]  # [A, 1, q]
         # Along every direction a vector of expansions is an expansion, so that its length is bounded as one.
-        size = own.dense.factor * np.linalg.norm(away, axis=0).max(initial=0.0)
+        size = harmonics.dense.factor * np.linalg.norm(away, axis=0).max(initial=0.0)
         self.radius = np.array([(s.high - s.low) / 2, size])
         kinds = (self._fits, fits)
         self._lengths = np.stack([np.linalg.norm(kind, axis=1) for kind in kinds])  # [2, A, q]
@@ -150,18 +150,19 @@ class Workings:
 
     def points(self, weights: Array, pair: tuple[int, int] | None = None) -> Points:
         """What evidence says about functionals ``[A, n, k]``, those of a pair of actions if they belong to one."""
-        active = [c for c in range(self.A) if weights[c].any()]
+        active = [c for c in range(self.A) if weights[c].any()] or [0]
         forms = self._forms(weights, active)
         largest = self._largest(weights, active, pair)
-        noise = Noise(forms[:, 0], forms[:, 1], forms[:, 4:], largest)
+        squares = np.maximum(forms[:, :3], 0.0)  # negative by rounding alone, where paired noise cancels
+        noise = Noise(squares[:, 0], squares[:, 1], forms[:, 4:], largest)
         value = np.einsum("cnk,ck->n", weights, self.e.residuals)
-        return Points(value, np.einsum("cnk,cik->ni", weights, self.seen, optimize=True), noise, forms[:, 2])
+        return Points(value, np.einsum("cnk,cik->ni", weights, self.function_sums, optimize=True), noise, squares[:, 2])
 
     def _of_error(self) -> Error:
         weights = self.of_error(np.linalg.inv(self.s.mix).T[1:])
         active, size = list(self._used), weights.shape[1]
-        seen = np.einsum("cnk,ck->n", weights, self.e.residuals)
-        matrix = np.einsum("cnk,cik->ni", weights, self.seen, optimize=True)
+        value = np.einsum("cnk,ck->n", weights, self.e.residuals)
+        matrix = np.einsum("cnk,cik->ni", weights, self.function_sums, optimize=True)
         forms = np.zeros((4, size, size))
         for c, d, moments in self._active_pairs(active):
             product = weights[c] @ moments[:4] @ weights[d].T
@@ -171,10 +172,11 @@ class Workings:
         dense = self.frame.dense_values
         lengths = {c: np.linalg.norm(weights[c] @ dense.T, axis=0)[None] for c in active}
         longest = self.frame.dense.double * self._terms(lengths, {}, None, self._lengths, self._gaps).max(axis=(1, 2))
-        return Error(seen, matrix, trace[:2], top[:2], longest, trace[2:], top[2:])
+        return Error(value, matrix, trace[:2], top[:2], longest, trace[2:], top[2:])
 
     def _active_pairs(self, active: list[int]) -> list[tuple[int, int, Array]]:
-        return [(c, d, own) for (c, d), own in zip(self._pairs, self._moments, strict=True) if {c, d} <= set(active)]
+        every = zip(self._pairs, self._moments, strict=True)
+        return [(c, d, moments) for (c, d), moments in every if {c, d} <= set(active)]
 
     def _forms(self, weights: Array, active: list[int]) -> Array:
         """Σ_cd weights_c·M_cd weights_d for all kinds of second moments: ``[n, r + 4]``."""
@@ -194,7 +196,7 @@ class Workings:
         both = {frozenset(pair): np.abs(swings[pair[0]] + swings[pair[1]])} if pair is not None else {}
         sizes = {c: np.abs(swing) for c, swing in swings.items()}
         terms = self._terms(sizes, both, pair, self._lengths, self._gaps)
-        if self.e.paired:  # of V̂ the supremum is known exactly
+        if self.e.paired:  # of V̂ the supremum is exact
             fits = np.abs(sum(swings[c] * self._fits[c] for c in active))
             terms[0] = np.minimum(terms[0], self.radius[0] * sum(sizes.values()) + fits)
         return np.minimum(largest, self.frame.dense.double * terms.max(axis=2).T)
@@ -222,7 +224,7 @@ class Workings:
     ) -> Array:
         """The largest contribution of a fresh state at each of q states ``[2, n, q]``.
 
-        A residual of action c is within the radius of a middle value, less a fit of given length. Of paired data the
+        A residual of action c is within the radius of a middle value, less a fit of known length. Of paired data the
         fits of a pair (b, a) are w_b f_b + w_a f_a = (w_b + w_a) f_b − w_a (f_b − f_a), in either order.
 
         Args:
@@ -238,7 +240,7 @@ class Workings:
             return np.max([radius * sizes[c] + each[c] for c in sizes], axis=0)
         fits = sum(each.values())
         if pair is not None:
-            others = sum((own for c, own in each.items() if c not in pair), np.zeros(()))
+            others = sum((term for c, term in each.items() if c not in pair), np.zeros(()))
             for one, other in (pair, pair[::-1]):
                 apart = sizes[other] * gaps[pair][:, None] + both[frozenset(pair)] * lengths[:, one, None]
                 fits = np.minimum(fits, apart + others)
@@ -258,7 +260,7 @@ class Visits(NamedTuple):
 def visits_of(work: Workings) -> list[Visits]:
     """What the data say about P_c of every tent, at the points `Frame.visited`."""
     values, moments = work.frame.values(work.frame.visited.states), work.frame.lifted(work.e.visit_moments)
-    dense, found = work.frame.dense_values, []
+    dense, visits = work.frame.dense_values, []
     for c in range(work.A):
         weights = values @ work.precision[c]
         swings = np.abs(weights @ dense.T)
@@ -266,5 +268,5 @@ def visits_of(work: Workings) -> list[Visits]:
             fit = dense @ guess
             largest = work.frame.dense.double * (swings * np.maximum(1 - fit, fit)).max(axis=1)
             observed = np.einsum("ni,ni->n", weights @ moments[c, w], weights)
-            found.append(Visits(c, w, work.precision[c] @ work.e.visits[c, w], observed, largest))
-    return found
+            visits.append(Visits(c, w, work.precision[c] @ work.e.visits[c, w], observed, largest))
+    return visits

@@ -1,7 +1,7 @@
 """Refutation: proved from fresh data that no value function of a class makes the expert strictly optimal.
 
 Every bound follows from what was fixed beforehand (`value_cones.Cover`) and the sums over fresh data
-(`function_residuals.ResidualSums`), both kept in the record. docs/notes/refutation.md has statement and proof.
+(`function_residuals.ResidualSums`), both kept in the record. docs/notes/certificate.md, section 12, has the proof.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from certirl.ground import archive
 from certirl.ground.archive import UNSAVED
 from certirl.ground.domain import Array
 from certirl.ground.doors import as_number, as_probability
-from certirl.ground.status import UNCHECKED, Claim, chance, unverified
-from certirl.proof.bounds import sum_error, summation_error
+from certirl.ground.status import Claim, chance, unverified
 from certirl.proof.certificate import least_enough
 from certirl.proof.function_residuals import ResidualSums, check_sums, pairs_of
+from certirl.proof.sums import sum_error, summation_error
 from certirl.proof.value_cones import Cover, check_cover
 
 CEILING = 0.1  # of δ, for the bound on the margin of any value function; the rest is for the cones
@@ -151,7 +151,7 @@ class Refutation(Claim):
         return f"Undetermined: {sure} {self._rewards} {bound}"
 
     def __str__(self) -> str:
-        headline = self.statement if self.verified else unverified(self.statement, self.file, UNCHECKED)
+        headline = self.statement if self.verified else unverified(self.statement, self.file)
         more = f", in {sum(ground.cover.cones for ground in self.grounds)} cones of values"
         if not self.refuted:
             needed = "perhaps no number" if self.samples_needed is None else f"about {self.samples_needed:,}"
@@ -175,9 +175,8 @@ class Refutation(Claim):
             raise ValueError(f"a refutation needs grounds, and parts of delta that add up to {delta:g}")
         if sum(float(ground.cover.shares.sum()) for ground in self.grounds) > 1 + 1e-9:
             raise ValueError("the shares of delta add up to more than 1")
-        weights = [ground.cover.alternatives for ground in self.grounds]
-        if len(weights) > 1 and np.ptp(np.vstack(weights), axis=0).max() > 1e-9:
-            raise ValueError("the weights of the alternative actions must be the same in all mixtures")
+        if len(self.grounds) > 1:
+            _check_sum([ground.cover for ground in self.grounds])
         with np.errstate(all="ignore"):  # a file that was changed can lead to anything
             found = replace(self, **derived(self.grounds, self.spending.get("cones", 0.0) / (1 - CEILING)))
         found.sums_lead_to(vars(self) | {"holds": self.holds})
@@ -329,6 +328,18 @@ class Outlook(NamedTuple):
             middle = (low * high) ** 0.5
             low, high = (low, middle) if shares(middle).sum() <= 1 - CEILING else (middle, high)
         return high, shares(high)
+
+
+def _check_sum(covers: Sequence[Cover]) -> None:
+    """Refuse covers that do not refute a sum together."""
+    coordinates = sorted(c for cover in covers for c in cover.coordinates or ())
+    if coordinates != list(range(sum(cover.columns.dimension for cover in covers))):
+        raise ValueError("the components must hold every coordinate once")
+    chances = np.vstack([cover.probabilities for cover in covers])
+    if (chances != chances[0]).any() or chances[0].max() != 1:
+        raise ValueError("a sum is refuted for an expert that always takes one action")
+    if np.ptp(np.vstack([cover.alternatives for cover in covers]), axis=0).max() > 1e-9:
+        raise ValueError("the weights of the alternative actions must be the same in all mixtures")
 
 
 def derived(grounds: Sequence[RefutationGround], delta: float) -> dict[str, Any]:

@@ -26,13 +26,19 @@ from certirl.ground.doors import as_count
 from certirl.ground.progress import Report
 from certirl.ground.work import on
 from certirl.proof.case import Case
-from certirl.proof.certificate import independence
-from certirl.proof.certify_components import SEPARATE
+from certirl.proof.certificate import SEPARATE, independence
 from certirl.proof.function_residuals import gather
 from certirl.proof.refutation import CEILING, Bounds, Outlook, Refutation, RefutationGround, derived
 from certirl.proof.source import FIT_SHARE, check_delta, check_enough, check_settings, split
 from certirl.proof.tail import TailLike, tail_in_words
-from certirl.proof.value_cones import Comparisons, Cover, Regression, comparisons, cover_of, regression
+from certirl.proof.value_cones import Comparisons, Cover, Regression, comparisons, cover_of, obstacle, regression
+
+MOST_ON_A_BOX = 16  # functions of V on a box up to which a search tries a refutation
+
+
+def worthwhile(classes: Sequence[Basis]) -> bool:
+    """Whether a search should try to refute these classes of V, one for each component: rich ones take too long."""
+    return all(functions.dimension == 1 or functions.size <= MOST_ON_A_BOX for functions in classes)
 
 
 def refute(
@@ -198,11 +204,19 @@ def attempt(
         delta: of this attempt.
         moments: of all training data, in rows that begin with the classes, and the columns of the case; measured on
             ``training`` if left out.
-        only_conflicts: return None if some value function obeys all comparisons on training data.
+        only_conflicts: return None if some value function obeys all comparisons on training data, if these are too few,
+            or if the classes are too rich.
     """
+    if only_conflicts and not worthwhile(classes):
+        return None
     measured = _measured(case, classes, training) if moments is None else moments
-    fitted = [regression(own, functions.size) for own, functions in zip(measured, classes, strict=True)]
     rows = [comparisons(case, part) for part in case.parts]
+    reason = obstacle(case, rows, measured)
+    if reason and only_conflicts:
+        return None
+    if reason:
+        raise ValueError(reason)
+    fitted = [regression(own, functions.size) for own, functions in zip(measured, classes, strict=True)]
     planned: dict[str, Any] = {"samples": samples, "delta": delta / len(case.parts), "only_conflicts": only_conflicts}
     if len(case.parts) > 1:
         alternatives = _alternatives(case, rows, fitted)
@@ -226,7 +240,7 @@ def attempt(
 
 def _measured(case: Case, classes: Sequence[Basis], training: Iterable[Piece]) -> list[Moments]:
     pairs = [(own, part.columns) for own, part in zip(classes, case.parts, strict=True)]
-    views = None if len(pairs) == 1 else [part.coordinates or () for part in case.parts]
+    views = None if case.parts[0].coordinates is None else [part.coordinates or () for part in case.parts]
     return [own for (own,) in accumulate(training, pairs, n_actions=case.policy.n_actions, views=views)]
 
 

@@ -30,7 +30,7 @@ from certirl.functions.reward import RewardLike, known_expert, reward_at_termina
 from certirl.ground.domain import Array, Domain, as_domain, as_states, describe, freeze, uniform_states
 from certirl.ground.doors import as_count, as_probability
 from certirl.ground.progress import Report, check_progress, watched
-from certirl.proof.certify import check_delta
+from certirl.proof.source import check_delta
 
 ROWS = 65_536  # rollouts at once: memory stays flat however many are asked for
 MOST_STATES = 1_000_000  # start states

@@ -1,4 +1,4 @@
-"""How the part of δ for the bands is divided among pairs of actions, sides and points, before fresh data are seen.
+"""How the part of δ for the bands is divided among pairs of actions, sides and points, before fresh data are read.
 
 Any shares that add up to 1 are sound. Few points decide a margin: those where the expert's advantage is thin or the
 band wide. There an event may be rare, elsewhere it need not be.
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from certirl.ground.domain import Array
 from certirl.proof.bands import shares_of, workings
-from certirl.proof.case import Case
+from certirl.proof.case import MAX_CONDITION, Case
 from certirl.proof.sums import Evidence
 from certirl.proof.surrogate import Surrogate
 
@@ -23,19 +23,22 @@ _DOUBT = 0.5  # standard deviations by which margins may be smaller than forecas
 _MOST_LOG, _ROUNDS = 40.0, 50  # the largest L, and steps of the bisection
 
 
-def planned_shares(case: Case, surrogate: Surrogate, seen: Evidence, samples: int, delta: float) -> Array:
+def planned_shares(case: Case, surrogate: Surrogate, evidence: Evidence, samples: int, delta: float) -> Array:
     """The shares for a surrogate ``[C, 2, N_1, …, N_d]``.
 
     Args:
         case: what is to be proved.
         surrogate: everything else is fixed already.
-        seen: the evidence of training data.
+        evidence: the evidence of training data.
         samples: fresh transitions per action that are planned.
         delta: of the certificate.
     """
-    growth, points = samples / float(seen.counts.min()), workings(surrogate, seen).points
-    moments = np.stack([np.tile(own.noise.value, (2, 1)) for own in points.values()])
-    ranges = np.stack([np.tile(own.noise.largest[:, 0], (2, 1)) for own in points.values()])
+    gram = surrogate.frame.lifted(evidence.gram)
+    if (evidence.counts < surrogate.columns.size).any() or (np.linalg.cond(gram) > MAX_CONDITION).any():
+        return np.full(surrogate.shares.shape, 1 / surrogate.shares.size)  # too few training data for a forecast
+    growth, points = samples / float(evidence.counts.min()), workings(surrogate, evidence).points
+    moments = np.stack([np.tile(point.noise.value, (2, 1)) for point in points.values()])
+    ranges = np.stack([np.tile(point.noise.largest[:, 0], (2, 1)) for point in points.values()])
     heights, read = (_at_points if case.grid is None else _around_points)(case, surrogate)
     expected, bound = _MOMENTS * moments / growth, _RANGES * ranges / growth
     shares = divided(read, heights - _DOUBT * np.sqrt(moments), expected, bound, delta * shares_of(surrogate)["band"])
@@ -56,22 +59,22 @@ def _at_points(case: Case, surrogate: Surrogate) -> tuple[Array, NDArray[np.bool
 
 def _around_points(case: Case, surrogate: Surrogate) -> tuple[Array, NDArray[np.bool_]]:
     """The same for an expert that switches: the least advantage in the cells around each point, outside the tube."""
-    grid, mesh, own = case.grid, surrogate.mesh, surrogate.frame
+    grid, mesh, harmonics = case.grid, surrogate.mesh, surrogate.frame
     assert grid is not None
-    axes = [part.spread_points(n)[:, 0] for part, n in zip(own.parts, mesh.counts, strict=True)]
+    axes = [part.spread_points(n)[:, 0] for part, n in zip(harmonics.parts, mesh.counts, strict=True)]
     after = [np.searchsorted(axis, cells) for axis, cells in zip(axes, grid.axes, strict=True)]
     corners = [
         np.ravel_multi_index(
             np.ix_(*(np.clip(i - shift, 0, n - 1) for i, shift, n in zip(after, side, mesh.counts, strict=True))),
             mesh.counts,
         ).ravel()
-        for side in product((0, 1), repeat=own.dimension)
+        for side in product((0, 1), repeat=harmonics.dimension)
     ]
     outside, near = grid.away + grid.reach > case.tube, grid.away <= case.tube
     heights = np.full((len(surrogate.compared), 2, len(mesh.states)), np.inf)
     read = np.zeros(heights.shape, dtype=bool)
     for pair, (b, a) in enumerate(surrogate.compared):
-        curve = own.on_axes(own.tensor(surrogate.fits[b] - surrogate.fits[a]), grid.axes).ravel()
+        curve = harmonics.on_axes(harmonics.tensor(surrogate.fits[b] - surrogate.fits[a]), grid.axes).ravel()
         for side, (best, other, sign) in enumerate(((b, a, 1.0), (a, b, -1.0))):
             better = grid.taken[best] & ~grid.taken[other]
             for corner in corners:
@@ -105,8 +108,9 @@ def divided(read: NDArray[np.bool_], heights: Array, expected: Array, bound: Arr
         The least radius of `inequalities.sloped` is r = yΣZ²/b, where y − log(1 + y) = Lb²/ΣZ².
         """
         radius = np.maximum(height - margin, 0.0) / _RADII
-        y = radius * b / v
-        gaps = np.where(y < 1e-4, y**2 / 2 - y**3 / 3, y - np.log1p(y))
+        y = np.minimum(radius * b, 1e150 * v) / v  # at most 1e150, without overflow
+        small = np.minimum(y, 1e-4)
+        gaps = np.where(y < 1e-4, small**2 / 2 - small**3 / 3, y - np.log1p(y))
         return np.exp(-np.minimum(gaps * v / b**2, _MOST_LOG))
 
     low = high = float(height.min())

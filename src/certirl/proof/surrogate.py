@@ -1,4 +1,4 @@
-"""What is fixed before fresh data are seen: the reward, a guess of its value, and guesses of what every action does.
+"""What is fixed before fresh data are read: the reward, a guess of its value, and guesses of what every action does.
 
 With π the expert's policy, `used` the actions it takes somewhere, φ the columns and h their harmonics
 (`functions.frame`), a surrogate holds P̂_cV̂ and P̂_c(π_d h_j) in the h, and V̂ = R + γ Σ_c π_c·(P̂_cV̂). Guesses may be as
@@ -7,8 +7,9 @@ poor as they like: fresh data measure their errors. docs/notes/certificate.md ha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Annotated
 
 import numpy as np
 
@@ -19,17 +20,20 @@ from certirl.functions.cells import Cells
 from certirl.functions.frame import Frame, Mesh, frame
 from certirl.functions.inequalities import log_term
 from certirl.functions.reward import values_of
+from certirl.ground import archive
+from certirl.ground.archive import UNSAVED, Shape
 from certirl.ground.domain import Array, freeze
+from certirl.ground.doors import as_number, as_probability
 
 
+@archive.record
 @dataclass(frozen=True, eq=False)
 class Surrogate:
-    """Everything that is fixed before the fresh data are seen; A actions, k columns, m = k·len(used) functions.
+    """Everything that is fixed before the fresh data are read; A actions, k columns, m = k·len(used) functions.
 
     Attributes:
         columns: φ; all arrays below are in their harmonics h.
-        reward: R in units; None once read from a file.
-        policy: π; None once read from a file.
+        reward: R in units.
         used: the actions that π takes with positive probability somewhere, in order.
         discount: γ.
         fits: P̂_cV̂ ``[A, k]``.
@@ -50,33 +54,57 @@ class Surrogate:
         unit: a power of two; R and V̂ are those of the user divided by it.
         component: the number of the component that it looks at.
         coordinates: of whole states, which it looks at; None for all.
+        policy: π; None once read from a file.
     """
 
     columns: Basis
-    reward: BoundedReward | None
-    policy: Policy | None
+    reward: BoundedReward
     used: tuple[int, ...]
     discount: float
-    fits: Array
-    Z: Array
-    mix: Array
+    fits: Annotated[Array, Shape("A columns.size")]
+    Z: Annotated[Array, Shape("A m columns.size")]
+    mix: Annotated[Array, Shape("m m")]
     directions: int
-    noise: Array
-    shares: Array
+    noise: Annotated[Array, Shape("P 2 …")]
+    shares: Annotated[Array, Shape("C 2 …")]
     low: float
     high: float
-    marks: Array
-    widths: Array
-    tent_fits: Array
-    places: Array
-    drop: Array
+    marks: Annotated[Array, Shape("…", infinite=True)]
+    widths: Annotated[Array, Shape("w")]
+    tent_fits: Annotated[Array, Shape("A w columns.size")]
+    places: Annotated[Array, Shape("2 columns.dimension")]
+    drop: Annotated[Array, Shape("m")]
     dropped: float
     unit: float = 1.0
     component: int = 0
     coordinates: tuple[int, ...] | None = None
+    policy: Policy | None = field(default=None, metadata=UNSAVED)
 
     def __post_init__(self) -> None:
         freeze(self)
+
+    def as_read(self, file: str) -> Surrogate:
+        """Refuse numbers that these cannot be, and arrays that do not fit the columns."""
+        actions, wide = self.n_actions, frame(self.columns).wide
+        if actions < 2 or not self.used or list(self.used) != sorted({*self.used} & {*range(actions)}):
+            raise ValueError(f"used must name some of {actions} actions in order, got {list(self.used)}")
+        functions = self.columns.size * len(self.used)
+        pairs = len(pairs_of(actions, self.used, True))
+        if len(self.mix) != functions or self.noise.shape != (pairs, 2, *wide):
+            raise ValueError(f"a surrogate of {len(self.used)} actions and {self.columns} needs {functions} functions")
+        if self.shares.ndim != 2 + self.columns.dimension or len(self.shares) != len(self.compared):
+            raise ValueError("shares must be those of every compared pair of actions and every point")
+        if (self.shares < 0).any() or not 0 < self.shares.sum() <= 1 + 1e-9:
+            raise ValueError(f"shares must add up to 1 at most, got {self.shares.sum():.6g}")
+        if self.directions not in (0, functions - 1):
+            raise ValueError(f"directions must be 0 or {functions - 1}, got {self.directions}")
+        as_probability(self.discount, "discount")
+        as_number(self.unit, "unit", least=0, strict=True)
+        for number in (self.low, self.high, self.dropped):
+            as_number(number, "a bound on the value")
+        if self.unit != self.reward.unit or (self.widths <= 0).any():
+            raise ValueError("the unit must be that of the reward, and widths must be positive")
+        return self
 
     @property
     def n_actions(self) -> int:
@@ -152,7 +180,7 @@ class Evaluation:
     """
 
     def __init__(self, surrogate: Surrogate) -> None:
-        assert surrogate.reward is not None and surrogate.policy is not None
+        assert surrogate.policy is not None
         self._reward, self._policy, self._used = surrogate.reward, surrogate.policy, list(surrogate.used)
         self.basis, self._frame, k = surrogate.reward.basis, surrogate.frame, surrogate.columns.size
         self.reached = 0 if self.basis is None else self.basis.size
@@ -186,11 +214,11 @@ class Evaluation:
         return values, pieces, h
 
     def totals(self, states: Array, h: Array) -> Array:
-        """Σ ψ_i(s) over each of several sets of states ``[g, n, d]`` for the reward's own functions: ``[g, k_R]``."""
+        """Σ ψ_i(s) over each of several sets of states ``[g, n, d]`` for the functions of the reward: ``[g, k_R]``."""
         if self.basis is None:
             return np.zeros((len(states), 0))
         if self._gain is None:
-            return np.stack([self.basis.summed(own) for own in states])
+            return np.stack([self.basis.summed(rows) for rows in states])
         return self.totals_of(h.reshape(len(h), len(states), -1).sum(axis=2))
 
     def totals_of(self, sums: Array) -> Array:

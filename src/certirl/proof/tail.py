@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from certirl.functions.bases import Basis
-from certirl.functions.inequalities import degree
 from certirl.ground.domain import one_coordinate
 from certirl.ground.doors import alone, as_count, as_number, by_door, shown, takes
 
@@ -41,7 +40,7 @@ class Smooth:
         """τ by the theorems of Jackson (polynomials) and Favard (circle); infinite where they do not apply."""
         one_coordinate(columns.domain, "a tail from derivatives is")
         ((low, high),) = columns.domain
-        half, p, top = (high - low) / 2, int(self.order), degree(columns)
+        half, p, top = (high - low) / 2, int(self.order), columns.degree
         if columns.periodic_axes:
             top = (columns.size - 1) // 2  # a frequency counts only with both its sine and its cosine
             return math.pi / 2 * self.bound * (half / math.pi / (top + 1)) ** p

@@ -33,11 +33,11 @@ class Fit(NamedTuple):
 
     Attributes:
         surrogates: of the components with a reward.
-        seen: the evidence of the training data themselves, one for each surrogate, for forecasts.
+        evidence: that of the training data themselves, one for each surrogate, for forecasts.
     """
 
     surrogates: tuple[Surrogate, ...]
-    seen: tuple[Evidence, ...]
+    evidence: tuple[Evidence, ...]
 
 
 def fit_surrogates(
@@ -57,32 +57,34 @@ def fit_surrogates(
         reward: a function of states, a `BoundedReward`, or a `Reward`, with one part for each component.
         training: data that the evidence will not use.
         moments: sums over training data of the reward's functions at next states and the columns, one for each
-            component, where they are known; else ``training`` is walked through for them.
+            component, where there are such; else ``training`` is walked through for them.
         again: training data of which the first are walked through again, for the size of the residuals; ``training`` if
             left out.
         samples: fresh transitions per action that are planned, four times those of ``again`` if left out.
         delta: the probability of failure that is planned: with ``samples`` it decides how δ is divided among points.
     """
     blanks = [
-        _blank(case, part, own) for part, own in zip(case.parts, case.rewards(reward), strict=True) if own is not None
+        _blank(case, part, bounded)
+        for part, bounded in zip(case.parts, case.rewards(reward), strict=True)
+        if bounded is not None
     ]
     if moments is not None and all(_serve(moments[blank.component], blank) for blank in blanks):
         regressions = [_from_moments(moments[blank.component], blank) for blank in blanks]
     else:
         regressions = [_regression(sums, blank) for sums, blank in zip(gather(blanks, training), blanks, strict=True)]
-    rough = [_solved(blank, *found) for blank, found in zip(blanks, regressions, strict=True)]
+    rough = [_solved(blank, *regression) for blank, regression in zip(blanks, regressions, strict=True)]
     data = _leading(training if again is None else again, FORECAST)
     turned = [
-        replace(own, **_directions(own, sums, _residual_covariance(own, data)))
-        for own, sums in zip(rough, gather(rough, data), strict=True)
+        replace(guess, **_directions(guess, sums, _residual_covariance(guess, data)))
+        for guess, sums in zip(rough, gather(rough, data), strict=True)
     ]
-    seen = gather(turned, data)
-    found = []
-    for own, sums in zip(turned, seen, strict=True):
-        known = replace(own, noise=_noise(own, sums))
+    evidence, surrogates = gather(turned, data), []
+    for guess, sums in zip(turned, evidence, strict=True):
+        surrogate = replace(guess, noise=_noise(guess, sums))
         planned = 4 * int(sums.counts.min()) if samples is None else samples
-        found.append(replace(known, shares=planned_shares(case, known, sums, planned, delta / len(turned))))
-    return Fit(tuple(found), seen)
+        shares = planned_shares(case, surrogate, sums, planned, delta / len(turned))
+        surrogates.append(replace(surrogate, shares=shares))
+    return Fit(tuple(surrogates), evidence)
 
 
 def _leading(stream: Iterable[Piece], most: int) -> list[Piece]:
@@ -139,7 +141,6 @@ def _regression(sums: Evidence, blank: Surrogate) -> tuple[Array, Array, Array]:
 def _serve(moments: Moments, blank: Surrogate) -> bool:
     """Whether moments hold what a regression needs."""
     reward = blank.reward
-    assert reward is not None
     return (
         blank.constant
         and in_family(reward, blank.columns)
@@ -150,8 +151,7 @@ def _serve(moments: Moments, blank: Surrogate) -> bool:
 
 
 def _from_moments(moments: Moments, blank: Surrogate) -> tuple[Array, Array, Array]:
-    """The same from moments in the columns' own functions."""
-    assert blank.reward is not None
+    """The same from moments in the functions of the columns."""
     k, change, alpha = blank.columns.size, blank.frame.change, blank.reward.coefficients
     regression = moments.cross @ np.linalg.pinv(moments.gram, hermitian=True)
     Z = np.linalg.solve(change, regression[:, :k] @ change)
@@ -170,36 +170,35 @@ def _solved(blank: Surrogate, Z: Array, of_reward: Array, tent_fits: Array) -> S
     fits = of_reward + blank.discount * np.einsum("i,aij->aj", value, Z)
     fits[used] = value.reshape(U, k)
     low, high = _value_range(blank, fits[used])
-    found = replace(blank, Z=Z, fits=fits, tent_fits=tent_fits, low=low, high=high)
+    guess = replace(blank, Z=Z, fits=fits, tent_fits=tent_fits, low=low, high=high)
     grid = blank.columns.grid(_GRID)
-    values = found.value(grid)
+    values = guess.value(grid)
     places = grid[[values.argmax(), values.argmin()]]
-    ends = found.pieces(places)
-    return replace(found, places=places, drop=ends[0] - ends[1], dropped=float(np.ptp(values)))
+    ends = guess.pieces(places)
+    return replace(guess, places=places, drop=ends[0] - ends[1], dropped=float(np.ptp(values)))
 
 
 def _value_range(blank: Surrogate, fits: Array) -> tuple[float, float]:
     """Bounds on V̂: exact where it is one expansion, else from the range of R and those of the fits."""
-    own, reward, gamma = blank.frame, blank.reward, blank.discount
-    assert reward is not None
+    harmonics, reward, gamma = blank.frame, blank.reward, blank.discount
     if blank.constant and in_family(reward, blank.columns):
         alpha = reward.coefficients
-        wide = frame(blank.columns.resized(max(len(alpha), own.size)).closed())
+        wide = frame(blank.columns.resized(max(len(alpha), harmonics.size)).closed())
         curve = wide.coefficients(np.pad(alpha, (0, wide.size - len(alpha))))
-        curve[: own.size] += gamma * fits[0]
+        curve[: harmonics.size] += gamma * fits[0]
         return wide.minimum(curve)[1], -wide.minimum(-curve)[1]
-    low = min(own.minimum(fit)[1] for fit in fits)
-    high = max(-own.minimum(-fit)[1] for fit in fits)
+    low = min(harmonics.minimum(fit)[1] for fit in fits)
+    high = max(-harmonics.minimum(-fit)[1] for fit in fits)
     return reward.low + gamma * low, reward.high + gamma * high
 
 
-def _noise(surrogate: Surrogate, seen: Evidence) -> Array:
+def _noise(surrogate: Surrogate, evidence: Evidence) -> Array:
     """Second moments of the residuals per transition, for all pairs of actions ``[P, 2, *wide]``."""
     every, noise = surrogate.pairs(True), np.zeros_like(surrogate.noise)
-    for place, pair in enumerate(surrogate.pairs(seen.paired)):
-        noise[every.index(pair), 0] = seen.residual_moments[place]
-        noise[every.index(pair), 1] = seen.operator_moments[place]
-    return noise / float(seen.counts.min())
+    for place, pair in enumerate(surrogate.pairs(evidence.paired)):
+        noise[every.index(pair), 0] = evidence.residual_moments[place]
+        noise[every.index(pair), 1] = evidence.operator_moments[place]
+    return noise / float(evidence.counts.min())
 
 
 def _residual_covariance(surrogate: Surrogate, data: Iterable[Piece]) -> Array:
@@ -220,17 +219,17 @@ def _residual_covariance(surrogate: Surrogate, data: Iterable[Piece]) -> Array:
     return np.asarray((total / np.maximum(counts, 1)[:, None, None]).sum(axis=0))
 
 
-def _directions(surrogate: Surrogate, seen: Evidence, residuals: Array) -> dict[str, Any]:
+def _directions(surrogate: Surrogate, evidence: Evidence, residuals: Array) -> dict[str, Any]:
     """Functions f_i for which (size of û)·(size of the residuals of the f_i) is expected to be least.
 
     f_0 = 1, of which no operator error is made. In the others û = (I − γP̂_π)⁻¹e, e the error of the fits, and the
     residuals have the same diagonal covariance, as far as training data show: the geometric mean of both.
     """
-    own, used, gamma = surrogate.frame, list(surrogate.used), surrogate.discount
-    k, m = own.size, surrogate.Z.shape[1]
-    inverse = np.linalg.pinv(own.lifted(seen.gram), hermitian=True)
-    errors, moments = np.zeros((len(used), k, len(used), k)), own.lifted(seen.residual_moments)
-    for (c, d), moment in zip(surrogate.pairs(seen.paired), moments, strict=True):
+    harmonics, used, gamma = surrogate.frame, list(surrogate.used), surrogate.discount
+    k, m = harmonics.size, surrogate.Z.shape[1]
+    inverse = np.linalg.pinv(harmonics.lifted(evidence.gram), hermitian=True)
+    errors, moments = np.zeros((len(used), k, len(used), k)), harmonics.lifted(evidence.residual_moments)
+    for (c, d), moment in zip(surrogate.pairs(evidence.paired), moments, strict=True):
         if c in used and d in used:
             i, j = used.index(c), used.index(d)
             errors[i, :, j] = inverse[c] @ moment @ inverse[d]
@@ -240,10 +239,11 @@ def _directions(surrogate: Surrogate, seen: Evidence, residuals: Array) -> dict[
     constant = np.zeros(m)
     constant[::k] = 1.0
     others = np.linalg.qr(np.column_stack([constant, np.eye(m)]))[0][:, 1:m]
-    values = own.dense_values
+    values = harmonics.dense_values
     sizes = residuals + _WHOLE * np.kron(np.eye(len(used)), values.T @ values / len(values))
     rows = _balanced(others.T @ sizes @ others, others.T @ covariance @ others) @ others.T
-    return {"mix": np.vstack([constant, rows]), "directions": m - 1 if (m - 1) * prod(own.wide) <= MOST_CROSSED else 0}
+    crossed = (m - 1) * prod(harmonics.wide) <= MOST_CROSSED
+    return {"mix": np.vstack([constant, rows]), "directions": m - 1 if crossed else 0}
 
 
 def _balanced(sizes: Array, covariance: Array) -> Array:

@@ -7,18 +7,22 @@ An expert of one action is compared with every other action over the whole box. 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.data.expert_grid import CELLS_ALONG, ExpertGrid
-from certirl.functions.frame import frame
+from certirl.data.expert_grid import ExpertGrid
+from certirl.functions.bases import Basis
+from certirl.functions.frame import Cells, frame
+from certirl.ground import archive
+from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, freeze
 from certirl.ground.doors import setting
 from certirl.proof.bands import Band, Bands
 
 
+@archive.record
 @dataclass(frozen=True, eq=False)
 class Tube:
     """Where an expert that switches is not proved strictly best.
@@ -31,14 +35,14 @@ class Tube:
         share: of the domain that is undecided.
         shortfall: how much better than the expert's another action can be at worst, divided by γ.
         settled: farther than this from a switch every best policy takes only actions that the expert takes; infinite if
-            that is nowhere known. Elsewhere actions are compared on the premise that the expert is followed afterwards.
+            that is proved nowhere. Elsewhere actions are compared as if the expert were followed afterwards.
         ties: how far actions that the expert mixes can differ; 0 if it never mixes.
         grid: the expert on the grid.
     """
 
     allowed: float
-    undecided: Array
-    decided: NDArray[np.bool_]
+    undecided: Annotated[Array, Shape("t d 2")]
+    decided: Annotated[NDArray[np.bool_], Shape("n")]
     half_width: float
     share: float
     shortfall: float
@@ -111,30 +115,63 @@ def read(
 
 def _everywhere(band: Band, pair: tuple[int, int], sign: float) -> Margin:
     """The better of two bounds over all states: the least of the curve less the largest radius, or cell by cell."""
-    own, side = frame(band.columns), 0 if sign > 0 else 1
-    state, estimated = own.minimum(sign * band.curve)
+    harmonics, side = frame(band.columns), 0 if sign > 0 else 1
+    state, estimated = harmonics.minimum(sign * band.curve)
     losses = band.everywhere(side)
     whole = Margin(pair, estimated - sum(losses.values()), estimated, losses, state)
     if not np.isfinite(whole.value):
         return whole
-    domain = band.columns.domain
-    count = CELLS_ALONG[len(domain)]
-    half = np.diff(np.array(domain), axis=1)[:, 0] / count / 2
-    axes = [low + h * (2 * np.arange(count) + 1) for (low, _), h in zip(domain, half, strict=True)]
-    values = own.on_axes(own.tensor(sign * band.curve), axes)
-    falls, parts = own.fall(band.curve, axes, half), band.losses_in_cells(axes, half, side)
+    cells = harmonics.cells()
+    values = harmonics.on_axes(harmonics.tensor(sign * band.curve), cells.axes)
+    falls, parts = harmonics.fall(band.curve, cells), band.losses_in_cells(cells, side)
     lower = values - falls - sum(parts.values())
-    cell = np.unravel_index(int(lower.argmin()), lower.shape)
-    if lower[cell] <= whole.value:
+    worst = np.unravel_index(int(lower.argmin()), lower.shape)
+    if lower[worst] <= whole.value:
         return whole
-    losses = {name: float(lost[cell]) for name, lost in parts.items()}
-    losses["grid"] += float(falls[cell])
-    place = np.array([axis[i] for axis, i in zip(axes, cell, strict=True)])
-    return Margin(pair, float(lower[cell]), float(values[cell]), losses, place)
+    return _margin(pair, worst, cells, values, falls, parts)
+
+
+def _margin(
+    pair: tuple[int, int],
+    worst: tuple[Any, ...],
+    cells: Cells,
+    values: Array,
+    falls: Array,
+    parts: dict[str, Array],
+) -> Margin:
+    """The bound in one cell."""
+    losses = {name: float(lost[worst]) for name, lost in parts.items()}
+    losses["grid"] += float(falls[worst])
+    place = np.array([axis[i] for axis, i in zip(cells.axes, worst, strict=True)])
+    estimated = float(values[worst])
+    return Margin(pair, estimated - sum(losses.values()), estimated, losses, place)
+
+
+class _Refined:
+    """Cells of the expert's grid, cut into smaller ones where expansions can change fast."""
+
+    def __init__(self, columns: Basis, grid: ExpertGrid) -> None:
+        sides = zip(grid.domain, grid.shape, strict=True)
+        edges = [np.linspace(low, high, count + 1) for (low, high), count in sides]
+        self.cells, self._shape = frame(columns).cells(edges), grid.shape
+        pairs = zip(self.cells.axes, edges, strict=True)
+        self._cell = [np.searchsorted(ends, axis, side="right") - 1 for axis, ends in pairs]
+        self._first = [
+            np.searchsorted(numbers, np.arange(count)) for numbers, count in zip(self._cell, grid.shape, strict=True)
+        ]
+
+    def spread(self, numbers: NDArray[Any]) -> NDArray[Any]:
+        """What holds on the cells of the grid ``[cells]``, on the smaller ones ``[n_1, …, n_d]``."""
+        return numbers.reshape(self._shape)[np.ix_(*self._cell)]
+
+    def least(self, numbers: Array) -> Array:
+        """The least of the smaller cells in each cell of the grid ``[cells]``."""
+        for axis, first in enumerate(self._first):
+            numbers = np.minimum.reduceat(numbers, first, axis=axis)
+        return numbers.ravel()
 
 
 def _read_cells(bands: Bands, grid: ExpertGrid, allowed: float, widths: Array, discount: float) -> Reading:
-    cells = len(grid.steady)
     if allowed < grid.reach:
         raise ValueError(
             f"{setting('tube')} must be at least {grid.reach:.3g}, the size of the cells in which the expert was "
@@ -147,25 +184,24 @@ def _read_cells(bands: Bands, grid: ExpertGrid, allowed: float, widths: Array, d
             f"every state is within {allowed:g} of a state where the expert switches: write a smaller "
             f"{setting('tube')}, or name an expert that does not switch so often"
         )
-    least, worst = np.full(cells, np.inf), Margin((0, 1), np.inf, np.inf, {}, grid.states[0])
-    short, ties = np.zeros(cells), 0.0
+    refined = _Refined(bands.pairs[0].columns, grid)
+    least, worst = np.full(len(grid.steady), np.inf), Margin((0, 1), np.inf, np.inf, {}, grid.states[0])
+    short, ties = np.zeros(len(grid.steady)), 0.0
     for band in bands.pairs:
-        own = frame(band.columns)
-        values = own.on_axes(own.tensor(band.curve), grid.axes).ravel()
-        falls = own.fall(band.curve, grid.axes, grid.half).ravel()
+        harmonics = frame(band.columns)
+        values = harmonics.on_axes(harmonics.tensor(band.curve), refined.cells.axes)
+        falls = harmonics.fall(band.curve, refined.cells)
         for side, ((b, a), sign) in enumerate(((band.pair, 1.0), (band.pair[::-1], -1.0))):
-            cells_of = band.losses_in_cells(grid.axes, grid.half, side)
-            parts = {name: loss.ravel() for name, loss in cells_of.items()}
+            parts = band.losses_in_cells(refined.cells, side)
             lower = sign * values - np.asarray(sum(parts.values())) - falls
-            proved = np.where(taken[b] & ~taken[a], lower, np.inf)
-            np.minimum(least, proved, out=least)
-            short = np.maximum(short, np.where(taken[b], -lower, 0.0))
-            ties = max(ties, float(np.where(taken[b] & taken[a] & grid.steady, -lower, 0.0).max()))
-            cell = int(np.where(outside, proved, np.inf).argmin())
-            if outside[cell] and proved[cell] < worst.value:
-                losses = {name: float(loss[cell]) for name, loss in parts.items()}
-                losses["grid"] += float(falls[cell])
-                worst = Margin((b, a), float(proved[cell]), float(sign * values[cell]), losses, grid.states[cell])
+            bound, strict = refined.least(lower), taken[b] & ~taken[a]
+            least = np.minimum(least, np.where(strict, bound, np.inf))
+            short = np.maximum(short, np.where(taken[b], -bound, 0.0))
+            ties = max(ties, float(np.where(taken[b] & taken[a] & grid.steady, -bound, 0.0).max()))
+            if (strict & outside).any() and bound[strict & outside].min() < worst.value:
+                asked = np.where(refined.spread(strict & outside), lower, np.inf)
+                place = np.unravel_index(int(asked.argmin()), asked.shape)
+                worst = _margin((b, a), place, refined.cells, sign * values, falls, parts)
     decided = grid.steady & (least > 0)
     regret = _regret(grid, short, bands.visits, widths, discount)
     # The best policy's value exceeds the expert's by the regret at most, so a margin above it survives the exchange.

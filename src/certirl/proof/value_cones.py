@@ -3,13 +3,14 @@
 For V = w·ψ the expert asks for w·ρ_i > 0 at every comparison i of a state with an alternative action. The w-space is
 cut into cones, each spanned by p directions, and each cone is given one mixture x = Σ λ_iρ_i: if w_v·x < 0 for the
 directions of the cone then w·x < 0 for every w in it, and some comparison fails. All of this is chosen on training
-data; whatever is chosen, the proof is that of docs/notes/refutation.md.
+data; whatever is chosen, the proof is that of docs/notes/certificate.md, section 12.
 """
 
 from __future__ import annotations
 
 import contextlib
 import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, NamedTuple
@@ -57,14 +58,12 @@ class Comparisons(NamedTuple):
 
 
 def comparisons(case: Case, part: Part) -> Comparisons:
-    """The expert against every alternative, at states that the columns tell apart, none within the tube."""
+    """The expert against every alternative, at states that the columns tell apart; none if the tube holds all."""
     states = part.columns.grid(4 * part.columns.size + 1)
     if case.grid is not None and len(case.grid.switches):
         cells = case.grid.states[_beside(case)]
         states = np.concatenate([states, cells])
         states = states[_distances(case, states) > case.tube]
-    if not len(states):
-        raise ValueError(f"a tube of half-width {case.tube:g} around the expert's switches leaves no state to compare")
     probabilities = case.policy.probabilities(states)
     actions, at = np.nonzero(probabilities.T < 1)
     return Comparisons(states[at], actions, probabilities[at])
@@ -210,15 +209,21 @@ class Regression(NamedTuple):
     precision: Array
 
 
+def obstacle(case: Case, rows: Sequence[Comparisons], moments: Sequence[Moments]) -> str:
+    """Why nothing can be chosen on these training data, in a sentence; empty if nothing prevents it."""
+    if not all(len(own.states) for own in rows):
+        return f"a tube of half-width {case.tube:g} around the expert's switches leaves no state to compare"
+    for own in moments:
+        few = (own.counts <= own.columns.size) | (np.linalg.cond(own.gram) > MAX_CONDITION)
+        if few.any():
+            states = f"the states of action {int(few.argmax())} cannot tell {own.columns.size} functions apart"
+            return f"{states} ({int(own.counts.min())} for training): use more data or fewer columns"
+    return ""
+
+
 def regression(moments: Moments, functions: int) -> Regression:
     """Fit the first functions of the moments' rows by their columns."""
     k = moments.columns.size
-    for action, (gram, count) in enumerate(zip(moments.gram, moments.counts, strict=True)):
-        if count <= k or np.linalg.cond(gram) > MAX_CONDITION:
-            raise ValueError(
-                f"the states of action {action} cannot tell {k} functions apart ({int(count)} for training): "
-                "use more data, fewer columns or states that cover the domain"
-            )
     cross, outer = moments.cross[:, 1:functions], moments.outer[:, :, 1:functions, 1:functions]
     inverse = np.linalg.inv(moments.gram)
     fits = cross @ inverse

@@ -31,10 +31,8 @@ from certirl.ground import archive
 from certirl.ground.archive import UNSAVED, Shape
 from certirl.ground.domain import Array, Domain, as_actions, as_n_actions, as_states, describe, freeze
 from certirl.ground.doors import as_count, as_number, as_probability
-from certirl.ground.status import UNCHECKED, Finding, chance, unverified, weakest
-from certirl.proof.certify import Certificate
-from certirl.proof.certify_components import AdditiveCertificate
-from certirl.proof.policy_certificate import PolicyCertificate
+from certirl.ground.status import Finding, chance, unverified, weakest
+from certirl.proof.certificate import Certificate
 from certirl.proof.refutation import Refutation
 
 GOOD, DISTRUST = 0.1, 0.7  # model error over action effect
@@ -353,7 +351,7 @@ class Solution:
     samples: int
     stats: Diagnostics
     witness: Witness | None = None
-    certificate: Certificate | PolicyCertificate | AdditiveCertificate | None = None
+    certificate: Certificate | None = None
     refutation: Refutation | None = None
     file: str | None = field(default=None, metadata=UNSAVED)
     verified: bool = field(default=True, metadata=UNSAVED)
@@ -522,8 +520,8 @@ class Solution:
     def _headline(self) -> str:
         usual = f"{self._usual()}."
         if self.status == "infeasible" and self.refutation is not None:
-            usual = f"{str(self.refutation).splitlines()[0]}."
-            return usual if self.file is None else unverified(usual, self.file, UNCHECKED)
+            usual = f"{self.refutation.statement}."
+            return usual if self.verified else unverified(usual, self.file)
         return usual if self.verified or self.status != "certified" else unverified(usual, self.file)
 
     def _usual(self) -> str:
@@ -663,7 +661,7 @@ def build(
     components: Sequence[Component] = (),
     independence: str = "",
     further: Sequence[Finding] = (),
-    certificate: Certificate | AdditiveCertificate | None = None,
+    certificate: Certificate | None = None,
     refutation: Refutation | None = None,
     drawn: Sequence[int] | None = None,
 ) -> Solution:
@@ -762,9 +760,10 @@ def load(path: str | os.PathLike[str], *, verify: bool = False) -> Any:
         raise ValueError(f"{path} is refuted by certirl check: {'; '.join(verdict.reasons)}")
     if verdict.verdict != "confirmed":
         return found
-    claim: Any = found.certificate if isinstance(found, Solution) else found
+    name = "refutation" if getattr(found, "certificate", None) is None else "certificate"
+    claim: Any = getattr(found, name) if isinstance(found, Solution) else found
     claim = replace(claim, verified=True, assumptions=verdict.trusted)
-    return replace(found, verified=True, certificate=claim) if isinstance(found, Solution) else claim
+    return replace(found, verified=True, **{name: claim}) if isinstance(found, Solution) else claim
 
 
 def _check_read(found: Solution) -> None:

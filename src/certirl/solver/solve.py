@@ -1,36 +1,45 @@
-"""The one call: data or simulator in, solution out."""
+"""`solve`: data or a simulator in, a solution out."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
-from certirl.data.moments import Moments
-from certirl.data.simulator import Simulator, as_generator, as_samples, check_simulator
-from certirl.data.source import as_source
-from certirl.data.transitions import Transitions
-from certirl.data.trials import noise_fault
-from certirl.fit.bellman import check_problem
-from certirl.fit.estimate import FORMS
-from certirl.fit.recover import OBJECTIVES, as_radius, check_slack
-from certirl.functions.bases import as_basis
-from certirl.ground.domain import as_domain
-from certirl.ground.doors import as_count, as_flag, by_door, setting, shown
-from certirl.ground.progress import Report, announcer, check_progress
-from certirl.ground.work import on
-from certirl.proof.certify import check_delta
-from certirl.proof.tail import TailLike, check_tail
-from certirl.proof.weigh import check_box
-from certirl.solver.prove_policy import prove_policy, prove_policy_by_log
-from certirl.solver.solution import Solution
-from certirl.solver.solve_action import estimated, proved_by_draws, proved_by_log
-from certirl.solver.solve_components import solve_components
-from certirl.solver.solve_policy import solve_policy
+import numpy as np
 
-SAMPLES, MAX_SAMPLES = 10_000, 1_000_000  # transitions per action, where no number is given
-NO_PROOF_FROM_MOMENTS = (
-    "a certificate needs transitions, since it must look at data that the reward has not seen, and moments keep none"
+from certirl.data.independence import FEWEST, MOST_COORDINATES, SAMPLES, independent
+from certirl.data.moments import Moments
+from certirl.data.simulator import Simulator
+from certirl.data.source import Pool
+from certirl.data.transitions import Piece, Transitions
+from certirl.fit.choose import Choice, as_asked, as_measured, choose, places, widened
+from certirl.fit.estimate import FORMS
+from certirl.fit.recover import OBJECTIVES, recover
+from certirl.functions.components import SumBasis, as_groups
+from certirl.ground.progress import Report, announcer, watched_stream
+from certirl.ground.status import Finding, Reason
+from certirl.ground.work import on
+from certirl.proof.case import Case
+from certirl.proof.certificate import Certificate
+from certirl.proof.refutation import Refutation
+from certirl.proof.tail import TailLike, is_number, tail_number
+from certirl.solver.program_form import ProgramForm, fitted
+from certirl.solver.search import (
+    TRAINING_SHARE,
+    Learner,
+    Outcome,
+    Schedule,
+    check_budget,
+    least_budget,
+    search,
 )
+from certirl.solver.settings import Request, Settings, request
+from certirl.solver.solution import Solution, build
+from certirl.solver.value_form import ValueForm, explain, proof_columns, with_proof
+
+PILOT = 4_000  # transitions per action that choose basis and columns before a proof is searched for
 
 
 def solve(
@@ -40,248 +49,239 @@ def solve(
     expert: Any = 0,
     basis: Any = None,
     columns: Any = None,
+    components: Any = None,
     samples: int | None = None,
-    rng: Any = None,
-    objective: str | None = None,
-    form: str | None = None,
-    cover: float | None = None,
-    slack: float | None = None,
     delta: float | None = None,
     tail: TailLike = None,
-    max_samples: int | None = None,
-    paired: bool | None = None,
+    rng: Any = None,
+    settings: Settings | None = None,
     progress: bool | Report | None = None,
     map: Any = None,
-    components: Any = None,
-    margin: Any = None,
-    tube: float | None = None,
-    regret: float | None = None,
 ) -> Solution:
-    """Find a reward under which the expert's action is strictly optimal: ``min_s D_a(s) ≥ 1`` for every rival a.
+    """Find a reward under which the expert's action is strictly optimal, and prove it if ``delta`` is given.
+
+    Strictly optimal: the advantage D_a(s) = ((P_π − P_a)V)(s) is positive at all states s, for every alternative
+    action a. Rewards are scaled to a smallest advantage of 1.
 
     Args:
         source: a simulator (anything with ``n_actions``, ``domain`` and ``sample(states, action, rng)``), logged
-            `Transitions`, or `Moments` measured before: these keep no transitions that a certificate could look at.
+            `Transitions`, or `Moments` measured before, which keep no transitions that a proof could rest on.
         discount: γ, strictly between 0 and 1.
-        expert: the action it always takes, or a function of states, or a model that predicts: see docs/experts.md.
-            With terminal states an action is treated like a function of states.
-        basis: the functions φ, say ``Legendre(11)`` or ``product(Fourier(9), Legendre(7))``; by held-out data if None.
-        columns: how many of them describe the state; chosen from held-out data if left out.
-        samples: transitions to draw for each action without ``delta``, 10,000 if left out; for simulators only.
-        rng: a seed or Generator; needed with a simulator.
-        objective: "least-variance", the default but for proofs of sums, "l1" (the paper's) or "max-margin".
-        form: "least-squares" (well-placed states), the default, or "mean" (the paper's: states from the weight of φ).
-        cover: solve on the paper's cover of this radius instead of on the continuum.
-        slack: soft form for experts that are only nearly optimal: the price of a shortfall.
-        delta: go on until it is proved, with at most this probability of a false certificate; on boxes see `certify`.
+        expert: the action that it always takes, a function of states, or a model with ``predict``: docs/experts.md.
+        basis: the functions of rewards and values, say ``Legendre(11)`` or ``product(Fourier(9), Legendre(7))``; chosen
+            by held-out data if left out. With components one for all or one for each.
+        columns: the number of functions that describe the state; chosen by held-out data if left out. For a proof about
+            an expert that depends on the state it may be a basis.
+        components: groups of coordinates that move independently, ``[[0], [1]]``: the reward is a sum over them.
+        samples: transitions to draw for each action, 10,000 if left out; with ``delta`` the most to draw, a million if
+            left out. For simulators only.
+        delta: draw until the answer is proved, with at most this probability of a false proof; a log is divided once.
         tail: what is known of the dynamics beyond the columns (see `certify`); without it nothing is "certified".
-        max_samples: with ``delta``, transitions per action to stop at, a million if left out; for simulators only.
-        paired: the same states and random numbers for every action, so that noise cancels; by a trial if left out.
-        progress: True, False, None for a line if standard error is a terminal, or a function ``(done, total)``: of
-            transitions per action with ``delta``, of transitions without, of stages for experts that depend on the
-            state.
+        rng: a seed or Generator; needed with a simulator.
+        settings: what few problems need: see `Settings`.
+        progress: True, False, None for a line if standard error is a terminal, or a function ``(done, total)``.
         map: a number of threads, a Dask client or an executor; all cores if left out. Results do not depend on it.
-        components: groups of coordinates that move independently, ``[[0], [1]]``; basis and columns for all or each.
-        margin: if the expert depends on the state, the half-width of the tube beside a switch; see `solve_policy`.
-        tube: with ``delta``, how far from a switch that must be proved, in units of the state; see `certify`.
-        regret: with ``delta``, go on until following the expert costs no more than this share of the value's span.
+
+    Example:
+        >>> import certirl
+        >>> problem = certirl.problems.random_polynomial(seed=1)
+        >>> certirl.solve(problem, discount=0.7, expert=0, samples=2_000, rng=0).status
+        'solved'
     """
-    check_progress(progress)
-    check_tail(tail)
-    is_log, is_policy, is_proof = isinstance(source, Transitions), not _is_one_action(expert), delta is not None
-    if not isinstance(source, Transitions | Moments):
-        check_simulator(source)
-    elif is_policy and isinstance(source, Moments):
-        raise TypeError("an expert that depends on the state needs transitions or a simulator: moments keep no states")
-    discount = check_problem(discount, 0 if is_policy else expert, source.n_actions)
-    delta = None if delta is None else check_delta(delta)
-    if paired is not None:
-        as_flag(paired, "paired")
-    by_value = is_policy or (not is_proof and not isinstance(source, Moments) and as_source(source).has_terminal_states)
-    idle = _idle(is_simulator=not isinstance(source, Transitions | Moments), is_policy=is_policy, is_proof=is_proof)
-    idle |= _without_program(is_policy=is_policy, is_proof=is_proof) if by_value else {}
-    asked: dict[str, Any] = {"samples": samples, "max_samples": max_samples, "paired": paired, "tail": tail}
-    asked |= {"objective": objective, "form": form, "cover": cover, "components": components, "columns": columns}
-    asked |= {"margin": margin, "tube": tube, "regret": regret}
-    for name, value in asked.items():
-        if value is not None and name in idle:
-            raise ValueError(idle[name])
-    check_slack(slack)
-    if not isinstance(source, Transitions | Moments):
-        fault = noise_fault(source)
-        if fault and is_proof:
-            raise ValueError(fault)
-        if fault:
-            warnings.warn(fault, stacklevel=2)
-    samples = SAMPLES if samples is None else as_samples(samples)
-    max_samples = MAX_SAMPLES if max_samples is None else as_samples(max_samples, "max_samples")
-    proof: dict[str, Any] = {"delta": delta, "tail": tail}
-    if rng is not None:
-        as_generator(rng)  # refused here, also where nothing is drawn
-    given: dict[str, Any] = {"basis": basis, "columns": columns, "samples": samples, "rng": rng, "map": map}
-    given |= {"max_samples": max_samples, "progress": progress, "paired": paired}
-    if by_value:
-        if is_log and regret is not None:
-            raise ValueError("a log has no more to draw: leave regret out, its certificate says what it is")
-        beside: dict[str, Any] = {"tube": tube, "regret": regret, "margin": margin, "price": slack}
-        return _for_policy(source, expert, discount=discount, **given, **proof, **beside)
-    form = FORMS[0] if form is None else form
-    plain, several = form == FORMS[0] and cover is None and slack is None, components is not None
-    _check(source, basis, columns, form, objective, cover, paired, several=several)
-    if delta is not None:
-        _check_proof(source, plain=plain, several=several)
-    problem: dict[str, Any] = {"discount": discount, "expert": int(expert), "objective": objective}
-    if several:
-        _check_for_components(source, plain=plain)
-        return solve_components(source, components, **given, **problem, **proof)
-    problem |= {"objective": objective or OBJECTIVES[0]}
-    return _for_action(source, form=form, program={"cover": cover, "slack": slack}, asked=problem, proof=proof, **given)
-
-
-def _for_action(
-    source: Any,
-    *,
-    basis: Any,
-    columns: Any,
-    samples: int,
-    max_samples: int,
-    rng: Any,
-    map: Any,
-    paired: bool | None,
-    progress: Any,
-    form: str,
-    program: dict[str, Any],
-    asked: dict[str, Any],
-    proof: dict[str, Any],
-) -> Solution:
-    """One action at every state: by one pass, or until it is proved if that is asked for."""
+    asked = request(
+        source, discount=discount, expert=expert, basis=basis, columns=columns, components=components, samples=samples,
+        delta=delta, tail=tail, rng=rng, settings=settings or Settings(), progress=progress,
+    )  # fmt: skip
     with on(map):
-        if isinstance(source, Transitions) and proof["delta"] is not None:
-            return proved_by_log(source, basis, columns, rng, progress, proof, asked)
-        asked["paired"] = paired
-        if proof["delta"] is None:
-            return estimated(source, basis, columns, samples, rng, form, progress, asked, program)
-        return proved_by_draws(source, basis, columns, rng, max_samples, progress, proof, asked)
+        if asked.by_value:
+            solution = explain(asked) if asked.delta is None else _proved_by_value(asked)
+        else:
+            solution = _estimated(asked) if asked.delta is None else _proved_by_program(asked)
+    seed = int(rng) if isinstance(rng, int | np.integer) else None
+    return replace(solution, stats=replace(solution.stats, seed=seed))
 
 
-def _is_one_action(expert: Any) -> bool:
-    return not (callable(expert) or hasattr(expert, "predict"))
-
-
-def _for_policy(
-    source: Any,
-    expert: Any,
-    *,
-    delta: float | None,
-    samples: int,
-    max_samples: int,
-    progress: Any,
-    map: Any,
-    columns: Any,
-    tail: TailLike,
-    tube: float | None,
-    regret: float | None,
-    paired: bool | None,
-    **form: Any,
-) -> Solution:
-    """The value form, until it is proved if that is asked for."""
-    with on(map):
-        if delta is None:
-            return solve_policy(source, expert, samples=samples, paired=paired, progress=progress, **form)
-        form |= {"columns": columns, "tail": tail, "tube": tube}
-        if isinstance(source, Transitions):
-            return prove_policy_by_log(source, expert, delta=delta, progress=progress, **form)
-        form |= {"regret": regret, "max_samples": max_samples, "paired": paired, "watch": announcer(progress)}
-        return prove_policy(source, expert, delta=delta, **form)
-
-
-def _idle(*, is_simulator: bool, is_policy: bool, is_proof: bool) -> dict[str, str]:
-    """Keywords that would be without effect, with the sentence that says so."""
-    found = {}
-    if not is_simulator:
-        for name, why in {
-            "samples": "a log is used as it is",
-            "paired": "a log says itself whether its rows are paired",
-            "max_samples": "a log has no more to draw",
-        }.items():
-            found[name] = f"{setting(name)} is for simulators: {why}, leave {setting(name)} out"
-    elif is_proof:
-        found["samples"] = "with delta, transitions are drawn until max_samples: leave samples out"
-    if not is_proof:
-        for name in ("max_samples", "tail", *(("tube", "regret") if is_policy else ())):
-            given, delta = setting(name), setting("delta")
-            found[name] = f"{given} is for a certificate: pass {delta} too, or leave {given} out"
-    if not is_policy:
-        for name in ("tube", "regret"):
-            found[name] = f"an expert who always takes one action never switches: leave {setting(name)} out"
-        given = setting("margin")
-        found["margin"] = f"{given} is for experts that depend on the state; of one action it is 1 at every state"
-    return found
-
-
-def _without_program(*, is_policy: bool, is_proof: bool) -> dict[str, str]:
-    """Keywords of the program for experts of one action, which the value form does without."""
-    names = ("objective", "form", "cover", "components")
-    if not is_policy:
-        why = "is not for problems with terminal states, for which V is sought with values of 0 there"
-        return {name: f"{setting(name)} {why}: leave {setting(name)} out" for name in (*names, "columns")}
-    why = "is for experts that always take one action: leave it out for a policy"
-    found = {name: f"{setting(name)} {why}" for name in names}
-    if not is_proof:
-        given, delta = setting("columns"), setting("delta")
-        found["columns"] = f"{given} is for the certificate of a policy: pass {delta} too, or leave it out"
-    return found
-
-
-def _check_proof(source: Any, *, plain: bool, several: bool) -> None:
-    """Refuse what cannot be certified, whatever the data say."""
+def _estimated(asked: Request) -> Solution:
+    """An expert of one action, one pass over the data, all of it for the estimate."""
+    source, settings, problem = asked.source, asked.settings, asked.problem
+    form = settings.form or FORMS[0]
+    independence, further = _tested(asked, asked.samples)
     if isinstance(source, Moments):
-        raise ValueError(f"{NO_PROOF_FROM_MOMENTS}: leave {setting('delta')} out, or give the transitions instead")
-    if not several:
-        check_box(as_domain(source.domain))
-    as_source(source).check_without_terminal()
-    if not plain:
-        names = f"{by_door('form, cover', setting('cover'))} and {setting('slack')}"
-        raise ValueError(f"a certificate is for the hard program on the continuum: leave {names} out")
+        choice = as_measured(source, asked.basis, asked.columns)
+        moments = [source.leading(choice.bases[0].size, choice.columns[0])]
+    else:
+        columns = asked.columns
+        if form == "mean" and columns is None and asked.basis is not None:
+            columns = asked.basis.size  # the paper's square matrix
+        stream, count = _stream(asked, asked.samples, asked.generator, is_design=form == FORMS[0])
+        moments, choice = _chosen(asked, watched_stream(stream, count, asked.progress), columns)
+    fit = fitted(moments, choice, form=form, **problem)
+    recovery = recover(
+        fit.criteria,
+        components=choice.components,
+        objective=settings.objective or OBJECTIVES[0],
+        cover=settings.cover,
+        slack=settings.slack,
+    )
+    components = choice.components or ()
+    return build(*fit, recovery, choice=choice.why, components=components, independence=independence, further=further)
 
 
-def _check_for_components(source: Any, *, plain: bool) -> None:
-    """Refuse what the joint program has not learnt."""
-    if isinstance(source, Moments):
-        raise ValueError("components need transitions or a simulator: moments keep one coordinate alone")
-    if not plain:
-        raise ValueError(
-            "components are solved by least squares, hard and on the continuum: leave form, cover and slack out"
-        )
+def _stream(
+    asked: Request, samples: int, rng: np.random.Generator, *, is_design: bool = True
+) -> tuple[Iterable[Piece], int]:
+    """The data in pieces, and how many transitions they hold."""
+    # The paper's mean form needs independent states from the basis's weight; least squares has a better design.
+    paired = asked.settings.paired if is_design else False
+    stream = asked.origin.stream(samples, _places(asked), rng, design=is_design, paired=paired)
+    return stream, len(asked.source) if asked.is_log else samples * asked.n_actions
 
 
-def _check(
-    source: Any,
-    basis: Any,
-    columns: Any,
-    form: Any,
-    objective: Any,
-    cover: Any,
-    paired: bool | None,
-    *,
-    several: bool,
-) -> None:
-    """Refuse before drawing anything what would be refused after."""
-    if form not in FORMS:
-        raise ValueError(f"form must be one of {', '.join(map(repr, FORMS))}, got {shown(form)}")
-    if objective is not None and objective not in OBJECTIVES:
-        raise ValueError(f"objective must be one of {', '.join(map(repr, OBJECTIVES))}, got {shown(objective)}")
-    if form == "mean":
-        if isinstance(source, Transitions | Moments):
-            raise ValueError("the mean form needs states drawn from the basis's weight: use least-squares for a log")
-        if paired:
-            raise ValueError("the mean form draws the states of every action by themselves: leave paired out")
-    if several:
-        return
-    domain = source.rows.domain if isinstance(source, Moments) else as_domain(source.domain)
-    if basis is not None:
-        as_basis(basis, domain)
-    if cover is not None:
-        as_radius(cover, domain)
-    if columns is not None:
-        as_count(columns, "columns", meaning="a whole number of functions of the state")
+def _places(asked: Request) -> Any:
+    """Where a simulator is asked: by the design of the functions, of each component by itself."""
+    if asked.components is not None:
+        return SumBasis(asked.components)
+    return asked.basis if asked.basis is not None else places(asked.domain)
+
+
+def _chosen(asked: Request, stream: Iterable[Piece], columns: Any) -> tuple[list[Moments], Choice]:
+    return choose(
+        stream,
+        asked.domain,
+        n_actions=asked.n_actions,
+        basis=asked.basis,
+        columns=columns,
+        components=asked.components,
+        periodic=asked.origin.periodic,
+        **asked.problem,
+    )
+
+
+def _tested(asked: Request, samples: int) -> tuple[str, tuple[Finding, ...]]:
+    """The test of the components' independence in words, and a finding if it failed."""
+    if asked.components is None:
+        return "", ()
+    groups = {component.name: list(component.coordinates) for component in asked.components}
+    if max(map(len, as_groups(groups, len(asked.domain)).values())) > MOST_COORDINATES:
+        return f"independence is not tested for components of more than {MOST_COORDINATES} coordinates", ()
+    at_hand = asked.origin.per_action(samples)
+    if at_hand < FEWEST:
+        return "too few transitions to test the components' independence", ()
+    outcome = independent(asked.source, groups, samples=min(SAMPLES, at_hand), rng=asked.generator.spawn(1)[0])
+    if outcome.holds:
+        return str(outcome), ()
+    finding = Reason.DEPENDENT.finding(test=str(outcome))
+    warnings.warn(finding.sentence, stacklevel=4)
+    return str(outcome), (finding,)
+
+
+def _proved_by_program(asked: Request) -> Solution:
+    """An expert of one action, until its reward is proved, or that there is none."""
+    independence, further = _tested(asked, asked.samples // 4)
+    choice = as_asked(asked.basis, asked.columns, asked.domain, asked.components)
+    pools = _pools(asked, _places(asked)) if asked.is_log else None
+    pilot = 0 if pools is not None or choice is not None else min(PILOT, max(asked.samples // 4, 1))
+    if choice is None:
+        _refuse_a_number(asked)
+        stream = _stream(asked, pilot, asked.generator.spawn(1)[0])[0] if pools is None else pools[0].newest()
+        moments, choice = _chosen(asked, stream, asked.columns)
+        if asked.columns is None and asked.tail is not None and asked.components is None:
+            choice = widened(moments[0], choice, lambda basis: tail_number(asked.tail, basis) or 0.0, **asked.problem)
+    case = Case.of(
+        asked.problem["expert"],
+        choice.spaces if choice.components else choice.spaces[0],
+        n_actions=asked.n_actions,
+        discount=asked.discount,
+        tail=asked.tail,
+        components=choice.components,
+    )
+    learner = ProgramForm(case, choice, asked.settings.objective)
+    if pools is None:
+        least = least_budget(max(choice.columns))
+        check_budget(asked.samples, max(choice.columns), -(-4 * least // 3) if pilot else least)
+        pools = _pools(asked, SumBasis(choice.components) if choice.components else choice.bases[0], case.design)
+    outcome = _search(asked, learner, pools, asked.samples - pilot, Schedule())
+    recovery = learner.recovery if outcome.candidate is None else outcome.candidate.answer
+    return build(
+        *learner.fitted,
+        recovery,
+        choice=choice.why,
+        components=choice.components or (),
+        independence=independence,
+        further=further,
+        certificate=outcome.proof if isinstance(outcome.proof, Certificate) else None,
+        refutation=outcome.proof if isinstance(outcome.proof, Refutation) else None,
+        drawn=asked.source.counts.tolist() if asked.is_log else [outcome.samples + pilot],
+    )
+
+
+def _refuse_a_number(asked: Request) -> None:
+    """A tail that is a number belongs to columns that are given."""
+    if asked.columns is None and (is_number(asked.tail) or (asked.components is not None and asked.tail is not None)):
+        raise ValueError("a tail given as a number belongs to the columns it was computed for: pass columns as well")
+
+
+def _proved_by_value(asked: Request) -> Solution:
+    """An expert that depends on the state, until a reward is proved, or that there is none."""
+    assert asked.policy is not None
+    columns = proof_columns(asked.columns, asked.tail, asked.domain, asked.discount, asked.origin.periodic)
+    case = Case.of(
+        asked.policy,
+        columns,
+        n_actions=asked.n_actions,
+        discount=asked.discount,
+        tail=asked.tail,
+        tube=asked.settings.tube,
+    )
+    learner = ValueForm(case, asked)
+    if not asked.is_log:
+        check_budget(asked.samples, columns.size, max(40 * columns.size, 4 * learner.fewest))
+    pools = _pools(asked, columns, case.design)
+    outcome = _search(asked, learner, pools, asked.samples, learner.schedule)
+    counts = asked.source.counts if asked.is_log else np.array([outcome.samples])
+    return with_proof(learner.solution, outcome.proof, asked, counts)
+
+
+def _pools(asked: Request, where: Any, design: Any = True) -> tuple[Pool, Pool]:
+    """Training and fresh data: draws, or a log that is divided once."""
+    training, fresh = asked.origin.pools(
+        TRAINING_SHARE, where, asked.generator, design=design, paired=asked.settings.paired
+    )
+    reported: Any = _ReportedPool(fresh, asked) if asked.is_log else fresh
+    return training, reported
+
+
+class _ReportedPool:
+    """The part of a log that a proof rests on; progress is reported as it is read."""
+
+    def __init__(self, pool: Pool, asked: Request) -> None:
+        self._pool, self._asked = pool, asked
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pool, name)
+
+    def _stream(self) -> Any:
+        return watched_stream(self._pool, sum(part.total for part in self._pool.parts), self._asked.progress)
+
+    def __iter__(self) -> Any:
+        return iter(self._stream())
+
+    def chunks(self) -> Any:
+        """Of all transitions, in order."""
+        return self._stream().chunks()
+
+
+def _search(asked: Request, learner: Learner, pools: tuple[Pool, Pool], budget: int, schedule: Schedule) -> Outcome:
+    assert asked.delta is not None
+    if asked.is_log:  # all of it at once, for one attempt
+        budget = pools[0].size + pools[1].size
+        schedule = schedule._replace(first=budget)
+    return search(
+        learner,
+        *pools,
+        delta=asked.delta,
+        budget=budget,
+        schedule=schedule,
+        regret=asked.settings.regret,
+        watch=None if asked.is_log else announcer(asked.progress),
+    )

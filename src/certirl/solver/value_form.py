@@ -7,8 +7,9 @@ piecewise linear on a grid of a size set by the number of states; margins fall t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from certirl.data.simulator import (
     device_of,
     periodic_of,
 )
-from certirl.data.source import as_source
+from certirl.data.source import Pool, as_source
 from certirl.data.transitions import Transitions
 from certirl.data.trials import can_pair
 from certirl.environments.planning import COMPARED_POINTS, MOST_ENTRIES, compare, size_of
@@ -56,14 +57,21 @@ from certirl.fit.value_program import (
     fit_value,
     profile_at,
 )
-from certirl.functions.bases import Basis, as_basis
+from certirl.functions.bases import MOST_FUNCTIONS, Basis, Fourier, Legendre, as_basis
+from certirl.functions.boxes import of_degree
 from certirl.functions.cells import MOST_COORDINATES, Cells
 from certirl.functions.reward import Reward
 from certirl.ground.domain import Array, Domain, as_domain
-from certirl.ground.doors import as_flag
+from certirl.ground.doors import as_count, as_flag, by_door
 from certirl.ground.progress import Report, announcer
 from certirl.ground.status import Finding, Reason
 from certirl.ground.work import one_blas_thread
+from certirl.proof.case import Case
+from certirl.proof.certificate import Certificate
+from certirl.proof.refutation import Refutation
+from certirl.proof.tail import TailLike, is_number, tail_number
+from certirl.solver.search import Candidate, Schedule
+from certirl.solver.settings import Request
 from certirl.solver.solution import DISTRUST, Compared, Diagnostics, Estimate, Share, Solution
 
 MOST_STATES = 30_000  # at which the expert is compared: more cost time and change nothing
@@ -396,3 +404,123 @@ def _tried_in_a_model(solution: Solution, seen: Seen, policy: Policy) -> Solutio
     kind, states = "states of the log", solution.compared.states
     planned, found = _planned(solution, seen.moves, policy, states, None, kind, decisive=seen.moved)
     return planned.judged(*known, found)
+
+
+MOST_FOR_A_REWARD = 300_000  # transitions per action from which a reward is learned during a search
+COLUMNS, MOST_COLUMNS = {1: 15, 2: 21, 3: 20}, 40
+MOST_REFUTED = 9  # functions of V up to which a proof that there is no reward is tried
+TOLERABLE = 1e-3  # of the value's span: the cost of a tail up to which columns are enough
+
+
+def explain(asked: Request) -> Solution:
+    """The value form without a proof."""
+    return solve_policy(
+        asked.source,
+        asked.policy,
+        samples=asked.samples,
+        rng=asked.rng,
+        paired=asked.settings.paired,
+        progress=asked.progress,
+        discount=asked.discount,
+        basis=asked.basis,
+        margin=asked.settings.margin,
+        price=asked.settings.slack,
+    )
+
+
+class ValueForm:
+    """Learns rewards by the value form; see `search.Learner`.
+
+    Args:
+        case: what is to be proved.
+        asked: the call of `solve`.
+    """
+
+    solution: Solution
+    schedule = Schedule()
+
+    def __init__(self, case: Case, asked: Request) -> None:
+        self.case, self._asked, self.fewest = case, asked, max(case.parts[0].columns.size + 2, FEWEST)
+        self.classes: Sequence[Basis] = ()
+
+    def moments(self) -> None:
+        """None: the value form measures none."""
+
+    def learn(self, training: Pool) -> Sequence[Candidate]:
+        """A reward from the first training transitions; whatever it explains, a certificate says what is true of it."""
+        self.solution = solve_policy(
+            training.log(MOST_FOR_A_REWARD),
+            self.case.policy,
+            discount=self.case.discount,
+            rng=0,
+            progress=False,
+            tried=self._asked.is_log,
+            basis=self._asked.basis,
+            margin=self._asked.settings.margin,
+            price=self._asked.settings.slack,
+        )
+        rows = self.solution.basis
+        is_small = self.solution.witness is not None and rows.size <= MOST_REFUTED
+        self.classes = (rows,) if is_small else ()
+        return [Candidate(self.solution.reward, None, self.solution)]
+
+
+def with_proof(
+    solution: Solution, proof: Certificate | Refutation | None, asked: Request, counts: NDArray[np.int64]
+) -> Solution:
+    """The solution with what fresh data proved; without a proof of a simulator's reward, with trials of it.
+
+    Args:
+        solution: from training data.
+        proof: a certificate, a refutation, or None.
+        asked: the call of `solve`.
+        counts: transitions per action in all.
+    """
+    stats = replace(solution.stats, most_samples=int(counts.max()))
+    solution = replace(solution, samples=int(counts.min()), stats=stats)
+    if isinstance(proof, Certificate):
+        solution = replace(solution, certificate=proof)
+        if proof.holds:
+            return solution.judged(Reason.CERTIFIED.finding(proved=proof.proved))
+    elif proof is not None:
+        solution = replace(solution, refutation=proof)
+        if proof.holds:
+            return replace(solution, witness=proof.witness).judged(Reason.REFUTED.finding(claim=proof.claim))
+        if proof.refuted:
+            solution = solution.judged(*solution.findings, Reason.REFUTED_WITHOUT_TAIL.finding(claim=proof.claim))
+    if asked.is_log:
+        return solution
+    rng = asked.generator.spawn(1)[0]
+    return try_out(solution, asked.source, asked.policy, margin=asked.settings.margin, rng=rng)
+
+
+def proof_columns(
+    asked: Basis | int | None, tail: TailLike, domain: Domain, discount: float, periodic: tuple[int, ...]
+) -> Basis:
+    """The functions of the state asked for; else as few as make the tail cost little of the value's span."""
+    if isinstance(asked, Basis):
+        return as_basis(asked, domain, name="columns")
+    choices = _column_choices(domain, periodic)
+    if asked is not None or tail is None:
+        meaning = by_door("a basis such as Legendre(15), or a whole number of functions", "a whole number of functions")
+        most, usual = MOST_FUNCTIONS, COLUMNS[len(domain)]
+        size = usual if asked is None else as_count(asked, "columns", most=most, meaning=meaning)
+        return next((basis for basis in choices if basis.size >= size), choices[-1]).resized(size)
+    if is_number(tail):
+        like = "Legendre(15)" if len(domain) == 1 else f"product({', '.join(['Legendre(6)'] * len(domain))})"
+        write = by_door(f"pass columns, say {like}", "write --columns N, too")
+        raise ValueError(f"the tail {tail} belongs to the columns it was computed for: {write}")
+    for basis in choices:
+        number = tail_number(tail, basis) or 0.0
+        if number * (1 + (2 ** len(domain) * basis.size) ** 0.5) / (1 - discount) < TOLERABLE:
+            return basis
+    return choices[-1]
+
+
+def _column_choices(domain: Domain, periodic: tuple[int, ...]) -> list[Basis]:
+    """Columns to choose from, fewest first: of one coordinate any odd number, on a box all of a total degree."""
+    if len(domain) > 1:
+        degrees = (of_degree(domain, degree, periodic) for degree in range(1, MOST_COLUMNS))
+        return list(takewhile(lambda basis: basis.size <= MOST_COLUMNS, degrees))
+    family = Fourier if periodic else Legendre
+    return [family(size).on(domain) for size in (*range(3, MOST_COLUMNS, 2), MOST_COLUMNS)]

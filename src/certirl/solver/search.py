@@ -1,0 +1,275 @@
+"""The search for a proof: learn from training data, forecast, prove or refute from fresh data, draw more.
+
+Every transition belongs for good to one of two pools. Rewards are found on the training pool, proofs rest on the fresh
+pool alone, so each attempt is valid by itself. Attempt i may fail with probability δ/2^i, the last one with what the
+others left: together at most δ, whenever the search stops. An attempt is made only when the training pool forecasts
+success, which costs none of δ: the first mostly succeeds. A log is divided into the two pools once, for one attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from certirl.data.moments import Moments
+from certirl.data.source import Pool
+from certirl.functions.bases import Basis
+from certirl.ground.doors import setting
+from certirl.ground.progress import Watch
+from certirl.proof.case import Case
+from certirl.proof.certificate import Certificate, Forecast, conclude, forecast, least_enough
+from certirl.proof.refutation import Refutation
+from certirl.proof.refute import Attempt, attempt
+from certirl.proof.sums import gather
+from certirl.proof.training import Fit, fit_surrogates
+
+TRAINING_SHARE = 0.3
+FORECAST = 65_536  # training transitions per action that a forecast walks through again, at most
+AFTER_FAILURE = 1.6  # the least growth after an attempt that failed
+
+
+class Candidate(NamedTuple):
+    """A reward that was learned, to be certified.
+
+    Attributes:
+        reward: R.
+        moments: of all training data, one for each component, where they were measured.
+        answer: what the learner needs to name the solution again.
+    """
+
+    reward: Any
+    moments: Sequence[Moments] | None
+    answer: Any
+
+
+class Learner(Protocol):
+    """How rewards are found.
+
+    Attributes:
+        case: what is to be proved.
+        classes: the functions of V of every component, for a proof that there is no reward; empty if none is tried.
+        fewest: training transitions per action that `learn` needs.
+    """
+
+    case: Case
+    classes: Sequence[Basis]
+    fewest: int
+
+    def learn(self, training: Pool) -> Sequence[Candidate]:
+        """Find rewards from all training transitions; none if the constraints conflict."""
+        ...
+
+    def moments(self) -> Sequence[Moments] | None:
+        """Of all training data, where they were measured."""
+        ...
+
+
+class Schedule(NamedTuple):
+    """How a search draws.
+
+    Attributes:
+        first: transitions per action in the first round.
+        least, most: factors by which n may grow from round to round: forecasts from little data are rough.
+        confident: the share of the margin that a forecast must leave for an attempt: fresh data vary both ways.
+        aim: the share that the next round is sized to leave.
+    """
+
+    first: int = 4_000
+    least: float = 1.15
+    most: float = 2.5
+    confident: float = 0.10
+    aim: float = 0.15
+
+
+class Outcome(NamedTuple):
+    """The end of a search.
+
+    Attributes:
+        proof: of the last round; None if no attempt was worth making.
+        candidate: what the proof is about, or the last reward learned; None without any.
+        samples: transitions per action drawn in all.
+    """
+
+    proof: Certificate | Refutation | None
+    candidate: Candidate | None
+    samples: int
+
+
+class _Certifying:
+    """An attempt to certify a reward.
+
+    Args:
+        case: what is to be proved.
+        candidate: the reward.
+        fit: of training data.
+        regret: that may be lost at most, as a share of the value's span; None if any may.
+    """
+
+    def __init__(
+        self,
+        case: Case,
+        candidate: Candidate,
+        fit: Fit,
+        regret: float | None,
+    ) -> None:
+        self.candidate, self._case, self._fit, self._regret = candidate, case, fit, regret
+
+    def share(self, samples: int, delta: float) -> float:
+        """The part of the margin, or of the regret allowed, that should be left; whichever is less."""
+        expected: Forecast = forecast(self._case, *self._fit, samples=samples, delta=delta)
+        if self._regret is None:
+            return expected.share
+        return min(expected.share, 1 - expected.regret / max(self._regret * expected.value_span, 1e-300))
+
+    def conclude(self, fresh: Pool, delta: float, others: dict[str, float]) -> Certificate:
+        """The certificate that the fresh data give."""
+        surrogates = self._fit.surrogates
+        evidence = gather(surrogates, fresh)
+        return conclude(self._case, surrogates, evidence, delta=delta, others=others, goal=self._regret)
+
+
+class _Refuting:
+    """An attempt to prove that there is no reward; as `_Certifying`."""
+
+    candidate = None
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+
+    def share(self, samples: int, delta: float) -> float:
+        """The part of the conflict that should be left."""
+        return self._attempt.forecast(samples, delta)
+
+    def conclude(self, fresh: Pool, delta: float, others: dict[str, float]) -> Refutation:
+        """The refutation that the fresh data give."""
+        return self._attempt.conclude(fresh, delta=delta, others=others)
+
+
+def least_budget(columns: int) -> int:
+    """Transitions per action below which no search is worth starting."""
+    return 20 * columns + 100
+
+
+def check_budget(budget: int, columns: int, least: int) -> None:
+    """Refuse a budget from which no proof could come."""
+    if budget < least:
+        raise ValueError(f"{setting('samples')} must be at least {least} for {columns} columns, got {budget}")
+
+
+def search(
+    learner: Learner,
+    training: Pool,
+    fresh: Pool,
+    *,
+    delta: float,
+    budget: int,
+    schedule: Schedule,
+    regret: float | None = None,
+    watch: Watch | None = None,
+) -> Outcome:
+    """Rounds of learning and forecasting, with an attempt whenever one should succeed, until one does or n is spent.
+
+    Args:
+        learner: finds rewards.
+        training: the pool in which rewards are found.
+        fresh: the pool that proofs rest on.
+        delta: of all attempts together.
+        budget: transitions per action, training and fresh.
+        schedule: how n grows.
+        regret: that a certificate may leave at most, as a share of the value's span; None if any will do.
+        watch: receives a line about every round.
+    """
+    attempts, failed, n = 0, 0, min(schedule.first, budget)
+    while True:
+        is_last = n >= budget
+        training.grow(max(int(TRAINING_SHARE * n), learner.fewest))
+        candidates = learner.learn(training)
+        samples = max(fresh.size, n - training.size)
+        allowed = delta / 2**attempts if is_last else delta / 2 ** (attempts + 1)
+        options = _options(learner, candidates, training, samples, allowed, regret)
+        shares = [option.share(samples, allowed) for option in options]
+        proof, best = None, int(np.argmax(shares)) if options else None
+        candidate = candidates[0] if candidates else None
+        if best is not None:
+            candidate = options[best].candidate or candidate
+            if shares[best] > schedule.confident or is_last:
+                attempts += 1
+                fresh.grow(samples)
+                proof = options[best].conclude(fresh, allowed, _other_attempts(delta, attempts, is_last=is_last))
+        if watch is not None:
+            watch(_line(n, None if best is None else shares[best], proof), n, budget)
+        if is_last or (proof is not None and _is_enough(proof, regret)):
+            return Outcome(proof, candidate, training.size + fresh.size)
+        needed = int(schedule.most * n)
+        if best is not None:
+            needed = _needed(options[best], n, budget, allowed / 2, schedule.aim)
+        least = AFTER_FAILURE if attempts > failed else schedule.least
+        failed, n = attempts, min(int(np.clip(needed, least * n, schedule.most * n)) + 1, budget)
+
+
+def _options(
+    learner: Learner,
+    candidates: Sequence[Candidate],
+    training: Pool,
+    samples: int,
+    delta: float,
+    regret: float | None,
+) -> list[Any]:
+    """What could be proved of the rewards learned, or of their absence, in one walk through some training data."""
+    options: list[Any] = []
+    if learner.classes:
+        refuting = attempt(
+            learner.case,
+            learner.classes,
+            training.leading(FORECAST),
+            samples=samples,
+            delta=delta,
+            moments=learner.moments(),
+        )
+        options += [] if refuting is None else [_Refuting(refuting)]
+    for candidate in candidates:
+        fit = fit_surrogates(
+            learner.case,
+            candidate.reward,
+            training,
+            moments=candidate.moments,
+            again=training.leading(FORECAST),
+            samples=samples,
+            delta=delta,
+        )
+        options.append(_Certifying(learner.case, candidate, fit, regret))
+    return options
+
+
+def _is_enough(proof: Certificate | Refutation, regret: float | None) -> bool:
+    """Whether it proves what was asked for."""
+    if isinstance(proof, Refutation):
+        return proof.refuted
+    return proof.margin > 0 and (regret is None or proof.relative_regret <= regret)
+
+
+def _needed(option: Any, n: int, most: int, delta: float, aim: float) -> int:
+    """The next n for which the forecast leaves what is aimed for; ``most`` if none does."""
+    return least_enough(lambda n: option.share(int((1 - TRAINING_SHARE) * n), delta) > aim, n, most) or most
+
+
+def _other_attempts(delta: float, attempt: int, *, is_last: bool) -> dict[str, float]:
+    """The parts of δ of earlier attempts and of those that may never be made."""
+    earlier = {f"attempt {i}": delta / 2**i for i in range(1, attempt)}
+    return earlier if is_last else earlier | {"later attempts": delta / 2**attempt}
+
+
+def _line(n: int, share: float | None, proof: Certificate | Refutation | None) -> str:
+    """A round in words."""
+    if proof is not None:
+        losses = sum(proof.losses.values())
+        return f"{n:,} per action: margin {proof.estimated:.3g}, losses {losses:.3g}, {proof.word}"
+    if share is None:
+        return f"{n:,} per action: no reward yet"
+    if share == -np.inf:
+        return f"{n:,} per action: too few for any bound"
+    if share <= 0:
+        return f"{n:,} per action: the bounds on the errors are still wider than the margin"
+    return f"{n:,} per action: a proof would leave {share:.0%} of the margin"

@@ -1,0 +1,282 @@
+"""Settings of `solve` that few problems need, and the table of what applies to which problem."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from certirl.data.moments import Moments
+from certirl.data.policy import Policy, as_policy
+from certirl.data.simulator import as_generator, as_samples
+from certirl.data.source import Source, as_source
+from certirl.data.transitions import Transitions
+from certirl.data.trials import noise_fault
+from certirl.fit.bellman import check_problem
+from certirl.fit.estimate import FORMS
+from certirl.fit.recover import OBJECTIVES, as_radius, check_slack
+from certirl.fit.value_program import Margin, check_margin
+from certirl.functions.bases import as_basis
+from certirl.functions.components import Component, as_components
+from certirl.ground.domain import Domain, as_domain
+from certirl.ground.doors import as_count, as_flag, as_number, as_probability, by_door, setting, shown
+from certirl.ground.progress import check_progress
+from certirl.proof.case import check_box
+from certirl.proof.tail import TailLike, check_tail
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How `solve` finds a reward and what a proof must show; None leaves the choice to `solve`.
+
+    Attributes:
+        objective: of the program for an expert of one action: "least-variance" (the value function that the data
+            determine best), "l1" (the paper's ‖α‖₁) or "max-margin"; for a proof the better of the first two if None.
+        form: of the estimate: "least-squares", the default, or "mean" (the paper's, for simulators).
+        cover: solve on the paper's cover of this radius instead of on the continuum.
+        slack: price of a shortfall, for experts that are only nearly optimal.
+        margin: for an expert that depends on the state, the half-width of the tube beside a switch over which margins
+            rise from 0 to 1, as a share of the box; or a function of states.
+        paired: draw every action with the same states and random numbers, so that noise cancels; by a trial if None.
+        tube: with ``delta``, how far from a switch the expert must be proved strictly best, in units of the state.
+        regret: with ``delta``, go on until following the expert costs at most this share of the span of the value.
+
+    Example:
+        >>> import certirl
+        >>> certirl.Settings(objective="l1", paired=False).objective
+        'l1'
+    """
+
+    objective: str | None = None
+    form: str | None = None
+    cover: float | None = None
+    slack: float | None = None
+    margin: Margin = None
+    paired: bool | None = None
+    tube: float | None = None
+    regret: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, choices in (("objective", OBJECTIVES), ("form", FORMS)):
+            value = getattr(self, name)
+            if value is not None and value not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {shown(value)}")
+        check_slack(self.slack)
+        check_margin(self.margin)
+        if self.paired is not None:
+            as_flag(self.paired, "paired")
+        for name, meaning in {"cover": "a radius", "tube": "a half-width"}.items():
+            if getattr(self, name) is not None:
+                as_number(getattr(self, name), name, least=0, strict=True, meaning=meaning)
+        if self.regret is not None:
+            as_number(self.regret, "regret", least=0, most=1, strict=True, meaning="a share of the value's span")
+
+    def given(self) -> dict[str, Any]:
+        """The settings that are not left to `solve`, by name."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+SAMPLES, MOST_SAMPLES = 10_000, 1_000_000  # transitions per action without and with a proof, where no number is given
+NO_PROOF_FROM_MOMENTS = (
+    "a certificate needs transitions, since it must look at data that the reward has not seen, and moments keep none"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """A call of `solve` after all checks; what is left out there is decided here.
+
+    Attributes:
+        source: a simulator, a log or moments.
+        policy: the expert.
+        by_value: the value form finds the reward: for experts that depend on the state and for terminal states.
+        discount: γ.
+        domain, n_actions: of the source.
+        basis: on the domain; None if it is to be chosen, and with components, which hold theirs.
+        columns: as in `solve`.
+        components: names, coordinates and bases; None for a state that is not divided.
+        samples: transitions per action, or the most of them.
+        delta, tail, progress: as in `solve`.
+        settings: as in `solve`.
+        rng: a seed or Generator; None for a log without one.
+    """
+
+    source: Any
+    policy: Policy
+    by_value: bool
+    discount: float
+    domain: Domain
+    n_actions: int
+    basis: Any
+    columns: Any
+    components: tuple[Component, ...] | None
+    samples: int
+    delta: float | None
+    tail: TailLike
+    progress: Any
+    settings: Settings
+    rng: Any
+
+    @cached_property
+    def generator(self) -> np.random.Generator:
+        """The one generator of the call."""
+        return as_generator(0 if self.is_log and self.rng is None else self.rng)
+
+    @cached_property
+    def origin(self) -> Source:
+        """The source of transitions, a simulator or a log."""
+        return as_source(self.source)
+
+    @property
+    def is_log(self) -> bool:
+        """Whether the source is a log, from which no more can be drawn."""
+        return isinstance(self.source, Transitions)
+
+    @property
+    def problem(self) -> dict[str, Any]:
+        """γ and the action that the expert always takes."""
+        return {"discount": self.discount, "expert": self.policy.constant}
+
+
+def request(
+    source: Any,
+    *,
+    discount: Any,
+    expert: Any,
+    basis: Any,
+    columns: Any,
+    components: Any,
+    samples: Any,
+    delta: Any,
+    tail: Any,
+    rng: Any,
+    settings: Any,
+    progress: Any,
+) -> Request:
+    """Check the arguments of `solve`, before anything is drawn."""
+    check_progress(progress)
+    check_tail(tail)
+    if not isinstance(settings, Settings):
+        raise TypeError(f"settings must be certirl.Settings(…), got {shown(settings)}")
+    is_moments, is_log = isinstance(source, Moments), isinstance(source, Transitions)
+    is_simulator = not (is_moments or is_log)
+    origin = None if is_moments else as_source(source)
+    is_policy = callable(expert) or hasattr(expert, "predict")
+    if is_policy and is_moments:
+        raise TypeError("an expert that depends on the state needs transitions or a simulator: moments keep no states")
+    discount = check_problem(discount, 0 if is_policy else expert, source.n_actions)
+    delta = None if delta is None else as_probability(delta, "delta")
+    by_value = is_policy or (delta is None and origin is not None and origin.has_terminal_states)
+    given = settings.given() | {
+        name: value
+        for name, value in {"samples": samples, "tail": tail, "components": components, "columns": columns}.items()
+        if value is not None
+    }
+    refused = _refused(
+        is_simulator=is_simulator, is_policy=is_policy, is_proof=delta is not None, by_value=by_value, is_log=is_log
+    )
+    for name in given:
+        if name in refused:
+            raise ValueError(refused[name])
+    _check_combination(source, settings, is_proof=delta is not None, by_value=by_value, several=components is not None)
+    if is_simulator:
+        fault = noise_fault(source)
+        if fault and delta is not None:
+            raise ValueError(fault)
+        if fault:
+            warnings.warn(fault, stacklevel=3)
+    if rng is not None:
+        as_generator(rng)  # refused here, also where nothing is drawn
+    domain = source.rows.domain if is_moments else as_domain(source.domain)
+    parts = None if components is None else as_components(components, basis, domain)
+    if parts is None and not by_value:
+        basis = None if basis is None else as_basis(basis, domain)
+        if columns is not None:
+            as_count(columns, "columns", meaning="a whole number of functions of the state")
+    if delta is not None and parts is None:
+        check_box(domain)
+    usual = SAMPLES if delta is None else MOST_SAMPLES
+    return Request(
+        source=source,
+        policy=as_policy(expert, source.n_actions),
+        by_value=by_value,
+        discount=discount,
+        domain=domain,
+        n_actions=source.n_actions,
+        basis=None if parts is not None else basis,
+        columns=columns,
+        components=parts,
+        samples=usual if samples is None else as_samples(samples),
+        delta=delta,
+        tail=tail,
+        progress=progress,
+        settings=settings,
+        rng=rng,
+    )
+
+
+def _refused(*, is_simulator: bool, is_policy: bool, is_proof: bool, by_value: bool, is_log: bool) -> dict[str, str]:
+    """The keywords and settings that would be without effect, each with the sentence that says so."""
+    refused = {}
+    if not is_simulator:
+        for name, why in {
+            "samples": "a log is used as it is",
+            "paired": "a log says itself whether its rows are paired",
+        }.items():
+            refused[name] = f"{setting(name)} is for simulators: {why}, leave {setting(name)} out"
+    if is_log:
+        refused["regret"] = "a log has no more to draw: leave regret out, its certificate says what it is"
+    if not is_proof:
+        for name in ("tail", "tube", "regret"):
+            refused[name] = (
+                f"{setting(name)} is for a certificate: pass {setting('delta')} too, or leave {setting(name)} out"
+            )
+    if not is_policy:
+        for name in ("tube", "regret"):
+            refused[name] = f"an expert who always takes one action never switches: leave {setting(name)} out"
+        refused["margin"] = (
+            f"{setting('margin')} is for experts that depend on the state; of one action it is 1 at every state"
+        )
+    if by_value:
+        names: tuple[str, ...] = ("objective", "form", "cover", "components")
+        why = "is for experts that always take one action: leave it out for a policy"
+        if not is_policy:
+            names = (*names, "columns")
+            why = "is not for problems with terminal states, for which V is sought with values of 0 there: leave it out"
+        refused |= {name: f"{setting(name)} {why}" for name in names}
+        if is_policy and not is_proof:
+            given = setting("columns")
+            refused["columns"] = (
+                f"{given} is for the certificate of a policy: pass {setting('delta')} too, or leave it out"
+            )
+    return refused
+
+
+def _check_combination(source: Any, settings: Settings, *, is_proof: bool, by_value: bool, several: bool) -> None:
+    """Refuse combinations of settings that exclude each other."""
+    is_moments = isinstance(source, Moments)
+    is_plain = settings.form in (None, FORMS[0]) and settings.cover is None and settings.slack is None
+    if is_proof and is_moments:
+        raise ValueError(f"{NO_PROOF_FROM_MOMENTS}: leave {setting('delta')} out, or give the transitions instead")
+    if is_proof:
+        as_source(source).check_without_terminal()
+    if is_proof and not by_value and not is_plain:
+        names = f"{by_door('form, cover', setting('cover'))} and {setting('slack')}"
+        raise ValueError(f"a certificate is for the hard program on the continuum: leave {names} out")
+    if several and is_moments:
+        raise ValueError("components need transitions or a simulator: moments keep one coordinate alone")
+    if several and not is_plain:
+        raise ValueError(
+            "components are solved by least squares, hard and on the continuum: leave form, cover and slack out"
+        )
+    if settings.form == "mean":
+        if is_moments or isinstance(source, Transitions):
+            raise ValueError("the mean form needs states drawn from the basis's weight: use least-squares for a log")
+        if settings.paired:
+            raise ValueError("the mean form draws the states of every action by themselves: leave paired out")
+    if settings.cover is not None:
+        as_radius(settings.cover, source.rows.domain if is_moments else as_domain(source.domain))

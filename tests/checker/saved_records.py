@@ -1,0 +1,128 @@
+"""Saved certificates and refutations of every kind, each small enough to be checked in a fraction of a second."""
+
+import copy
+import functools
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+
+import certirl
+import files
+from certirl import Legendre, product
+from certirl.data.expert_grid import CELLS_ALONG
+from certirl.proof.refute import refute
+
+PROVED = {"delta": 0.05, "tail": 0, "rng": 0, "progress": False}
+SETTINGS = PROVED | {"discount": 0.7}
+LINE, PLANE = Legendre(2), product(Legendre(2), Legendre(2))
+
+
+class Coins:
+    """Every coordinate goes to ±0.8, to the right with a probability that is linear in it: two columns, tail 0."""
+
+    def __init__(self, shares, slopes, dimension=1):
+        self.shares, self.slopes = np.array(shares, dtype=float), np.array(slopes, dtype=float)
+        self.n_actions, self.domain = len(shares), ((-1.0, 1.0),) * dimension
+
+    def sample(self, states, action, rng):
+        return np.where(rng.random(states.shape) < self.shares[action] + self.slopes[action] * states, 0.8, -0.8)
+
+
+STEADY, TORN = Coins((0.7, 0.3), (0.1, 0.1)), Coins((0.5, 0.5), (0.4, -0.4))
+STEADY_PLANE = Coins([(0.7, 0.7), (0.3, 0.3)], (0.1, 0.1), 2)
+TORN_PLANE = Coins([(0.5, 0.5), (0.5, 0.5)], [(0.4, 0.0), (-0.4, 0.0)], 2)
+MIDDLE = Coins([(0.5,), (0.8,), (0.2,)], (0.1, 0.1, 0.1))  # action 0 lies between the two others
+MIDDLE_PLANE = Coins([(0.5, 0.5), (0.8, 0.6), (0.2, 0.7), (0.5, 0.2)], (0.1,) * 4, 2)
+THREE = np.array([(0.7, 0.7), (0.3, 0.7), (0.7, 0.3)])  # one alternative acts on each coordinate
+
+
+def climb(states):
+    return states[:, 0]
+
+
+def away_from_zero(states):
+    return (states[:, 0] < 0).astype(int)
+
+
+def to_and_fro(states):
+    return (np.abs(states[:, 0]) < 0.5).astype(int)
+
+
+def _policy_solution():
+    settings = certirl.Settings(tube=0.4)
+    return certirl.solve(TORN, columns=2, samples=20_000, expert=away_from_zero, settings=settings, **SETTINGS)
+
+
+def _certify(reward, dynamics, columns, samples=20_000, **changes):
+    return certirl.certify(reward, dynamics, columns=columns, samples=samples, **SETTINGS | changes)
+
+
+def _plane_reward():
+    return certirl.Reward(PLANE.on(STEADY_PLANE.domain), np.array([0.0, 1.0, 1.0]))
+
+
+def _refute(dynamics, basis=LINE, columns=2, samples=20_000, **changes):
+    return refute(dynamics, **PROVED | {"expert": 0, "basis": basis, "columns": columns, "samples": samples} | changes)
+
+
+MAKERS = {
+    "action": lambda: certirl.solve(STEADY, basis=Legendre(4), columns=2, samples=20_000, **SETTINGS),
+    "box": lambda: _certify(_plane_reward(), STEADY_PLANE, PLANE),
+    "sum": lambda: certirl.solve(
+        Coins(THREE, (0.1,) * 3, 2), basis=Legendre(4), columns=2, samples=40_000,
+        components={"left": [0], "right": [1]}, **SETTINGS,
+    ),
+    "policy": lambda: _certify(climb, TORN, Legendre(2), expert=away_from_zero, tube=0.4),
+    "policy solution": _policy_solution,
+    "policy box": lambda: _certify(climb, TORN_PLANE, PLANE, samples=40_000, expert=away_from_zero, tube=0.5),
+    "refutation": lambda: _refute(MIDDLE),
+    "refuted box": lambda: _refute(MIDDLE_PLANE, PLANE, 3),
+    "refuted sum": lambda: _refute(Coins([(0.5, 0.5)] * 3, (0.0, 0.4, -0.4), 2), components=[[0], [1]]),
+    "refuted policy": lambda: _refute(TORN, expert=to_and_fro, tube=0.1),
+    "open": lambda: _refute(STEADY),
+}  # fmt: skip
+CERTIFICATES, REFUTATIONS = tuple(MAKERS)[:6], tuple(MAKERS)[6:]
+
+
+@functools.lru_cache
+def saved(kind):
+    """The record of a kind: a solution, a certificate or a refutation."""
+    with pytest.MonkeyPatch.context() as patch:
+        for dimension, cells in ((1, 40), (2, 12)):
+            patch.setitem(CELLS_ALONG, dimension, cells)
+        return MAKERS[kind]()
+
+
+def proof(kind):
+    """Its certificate or refutation."""
+    found = saved(kind)
+    return getattr(found, "certificate", found)
+
+
+@functools.lru_cache
+def _stored(kind):
+    with TemporaryDirectory() as folder:
+        return files.parts(saved(kind).save(f"{folder}/whole.npz"))
+
+
+def contents(kind):
+    """The header and the arrays of its file, to be changed at will."""
+    header, arrays = _stored(kind)
+    return copy.deepcopy(header), {name: array.copy() for name, array in arrays.items()}
+
+
+def claim_of(header):
+    """The certificate or refutation in a header."""
+    return header["certificate"] if header["type"] == "Solution" else header
+
+
+def place(arrays, name, number=0):
+    """The place of the array of this name that a bound rests on."""
+    found = [place for place in arrays if place.split(".")[-1] == name and "grounds." in place]
+    return found[number]
+
+
+def grounds(header, part):
+    """What the bounds rest on: the surrogates, the sums …"""
+    return [own[part] for own in claim_of(header)["grounds"]]

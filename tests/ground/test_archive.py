@@ -1,0 +1,180 @@
+"""Any record comes back from a file as it was, and a file that does not fit its record is refused in one sentence."""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import certirl
+import files
+from certirl.ground import archive
+from certirl.ground.archive import UNSAVED, Shape
+from certirl.ground.domain import Array
+
+
+@archive.record
+class Leaf(NamedTuple):
+    name: str
+    weight: float = 1.0
+
+
+@archive.record
+@dataclass(frozen=True, eq=False)
+class Branch:
+    counts: Annotated[NDArray[np.int64], Shape("A")]
+    table: Annotated[Array, Shape("A k")]
+    basis: certirl.Basis
+    coefficients: Annotated[Array, Shape("basis.size")] | None = None
+
+    def as_read(self, file: str) -> "Branch":
+        if (self.counts < 0).any():
+            raise ValueError("counts must not be negative")
+        return self
+
+
+@archive.record
+@dataclass(frozen=True, eq=False)
+class Tree:
+    branches: tuple[Branch, ...]
+    leaves: tuple[Leaf, Leaf]
+    losses: dict[str, float]
+    marks: NDArray[np.bool_]
+    ends: Annotated[Array, Shape("b 2 …", infinite=True)]
+    depth: int
+    height: float
+    evergreen: bool
+    note: str | None = None
+    rule: Callable[[Array], Any] | None = None
+    box: Any = None
+    file: str | None = field(default=None, metadata=UNSAVED)
+
+    def as_read(self, file: str) -> "Tree":
+        return replace(self, file=file)
+
+
+def tree():
+    basis = certirl.product(certirl.Legendre(3), certirl.Fourier(3)).on(((0.0, 1.0), (-2.0, 2.0)))
+    first = Branch(np.array([3, 4]), np.arange(6.0).reshape(2, 3), basis, np.ones(basis.size))
+    second = Branch(np.array([5]), np.zeros((1, 0)), certirl.Legendre(2, (0, 1)))
+    return Tree(
+        branches=(first, second),
+        leaves=(Leaf("a"), Leaf("b", math.inf)),
+        losses={"grid": 0.25, "second order": math.nan},
+        marks=np.array([True, False]),
+        ends=np.array([[[-np.inf], [1.0]]]),
+        depth=7,
+        height=0.1,
+        evergreen=True,
+        rule=lambda states: states,
+        box=((0.0, 1.0), (2, "x")),
+    )
+
+
+def test_a_record_comes_back_by_its_fields(tmp_path):
+    made, path = tree(), archive.save(tree(), tmp_path / "tree")
+    found = archive.load(path)
+    assert path.name == "tree.npz" and archive.kind_of(path) == "Tree" and found.file == str(path)
+    for name in ("leaves", "depth", "height", "evergreen", "note", "box"):
+        assert getattr(found, name) == getattr(made, name)
+    assert found.losses["grid"] == 0.25 and math.isnan(found.losses["second order"])
+    assert found.rule is None  # functions are not kept
+    np.testing.assert_array_equal(found.ends, made.ends)
+    assert found.marks.dtype == bool and found.marks.tolist() == [True, False]
+    for own, other in zip(found.branches, made.branches, strict=True):
+        assert own.basis == other.basis and own.counts.dtype.kind == "i"
+        np.testing.assert_array_equal(own.table, other.table)
+    np.testing.assert_array_equal(found.branches[0].coefficients, np.ones(5))
+    assert found.branches[1].coefficients is None
+    with pytest.raises(ValueError, match="read-only"):
+        found.branches[0].table[0] = 1.0
+
+
+def test_what_a_file_cannot_keep_is_refused(tmp_path):
+    for wrong in ({"note": object()}, {"losses": {1: 2.0}}, {"marks": np.array(["a"])}):
+        with pytest.raises(TypeError, match=r"a file (cannot keep|keeps arrays of numbers)"):
+            archive.save(replace(tree(), **wrong), tmp_path / "wrong")
+    assert list(tmp_path.iterdir()) == []
+    other = type("Leaf", (), {"__module__": "elsewhere"})
+    with pytest.raises(TypeError, match="two records are called Leaf: those of test_archive and of elsewhere"):
+        archive.record(other)
+
+
+CHANGED = {
+    "an unknown field": (lambda r, a: r.update(colour="green"), "Tree has no field colour"),
+    "a missing field": (lambda r, a: r.pop("depth"), "Tree lacks the field depth"),
+    "a field of a part": (lambda r, a: r["leaves"][0].pop("name"), "leaves.0 lacks the field name"),
+    "a number that is text": (lambda r, a: r.update(height="1"), "height must be a number, got '1'"),
+    "half of a count": (lambda r, a: r.update(depth=2.5), "depth must be a whole number, got 2.5"),
+    "a flag that is a number": (lambda r, a: r.update(evergreen=1), "evergreen must be true or false, got 1"),
+    "nothing in place of a record": (lambda r, a: r["branches"][0].update(basis=None), "basis must be Basis, got None"),
+    "another record": (lambda r, a: r["branches"][0].update(basis=r["leaves"][0]), "basis must be Basis, got 'Leaf'"),
+    "an unknown record": (lambda r, a: r.update(type="Shrub"), "the file must be .* got 'Shrub'"),
+    "three leaves": (lambda r, a: r["leaves"].append(r["leaves"][0]), "leaves must have 2 entries, got 3"),
+    "a list of losses": (lambda r, a: r.update(losses=[1.0]), "losses must be values by name, got"),
+    "no array": (lambda r, a: a.pop("marks"), "marks holds no array"),
+    "an array too many": (lambda r, a: a.update(more=np.ones(2)), "there is no field for the array more"),
+    "an array for a number": (lambda r, a: r.update(depth={"array": [2]}), "depth is not an array"),
+    "numbers for truth values": (lambda r, a: a.update(marks=np.ones(2)), "marks must be an array of truth values"),
+    "floats for counts": (
+        lambda r, a: a.update({"branches.0.counts": np.ones(2)}),
+        "branches.0.counts must be an array of whole numbers",
+    ),
+    "not a number": (lambda r, a: a.update(ends=np.full((1, 2, 1), np.nan)), "ends must hold numbers, got NaN"),
+    "infinite": (
+        lambda r, a: a.update({"branches.0.table": np.full((2, 3), np.inf)}),
+        "branches.0.table must hold finite numbers",
+    ),
+    "shapes that differ from the header": (
+        lambda r, a: a.update(marks=np.ones(3, bool)),
+        r"shape \[2\], got bool \[3\]",
+    ),
+    "a letter with two values": (
+        lambda r, a: (
+            a.update({"branches.0.counts": np.array([1])}),
+            r["branches"][0].update(counts={"array": [1]}),
+        ),
+        "branches.0.table must have the shape .* with A = 1",
+    ),
+    "another size than the basis": (
+        lambda r, a: r["branches"][0]["basis"].update(size=4),
+        "coefficients must have the shape .* with basis.size = 4",
+    ),
+    "an axis too few": (
+        lambda r, a: (a.update(ends=np.ones(2)), r.update(ends={"array": [2]})),
+        "ends must have the shape",
+    ),
+    "a product that there is not": (
+        lambda r, a: r["branches"][0]["basis"].update(index="round"),
+        "index must be one of 'total', 'full', 'hyperbolic', got 'round'",
+    ),
+    "what the record itself refuses": (
+        lambda r, a: a.update({"branches.0.counts": np.array([-1, 4])}),
+        "counts must not be negative",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", CHANGED)
+def test_changed_files_are_one_sentence(how, tmp_path):
+    record, arrays = files.parts(archive.save(tree(), tmp_path / "tree"))
+    change, sentence = CHANGED[how]
+    change(record, arrays)
+    with pytest.raises(ValueError, match=f"changed.npz is damaged or was changed: .*{sentence}") as caught:
+        archive.load(files.write(tmp_path / "changed.npz", record, arrays))
+    assert "\n" not in str(caught.value)
+
+
+def test_files_of_other_versions_and_formats_are_refused(tmp_path):
+    for header, sentence in (
+        ({"format": "certirl", "version": 1}, "has format version 1 and this certirl reads version 2"),
+        ({"format": "other", "version": 2}, "its header names no certirl format"),
+        ({"format": "certirl", "version": 2}, "it holds no record"),
+    ):
+        np.savez(tmp_path / "other.npz", header=np.array(json.dumps(header)))
+        with pytest.raises(ValueError, match=sentence):
+            archive.load(tmp_path / "other.npz")

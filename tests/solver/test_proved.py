@@ -1,0 +1,111 @@
+"""Solve until it is proved: from draws and from logs, within a budget, with a refutation where there is no reward."""
+
+from importlib import import_module
+
+import numpy as np
+import pytest
+
+import certirl
+from certirl.solver.search import Schedule
+
+PROBLEM = certirl.problems.random_polynomial(seed=7)
+COLUMNS = certirl.Legendre(3).on(PROBLEM.domain)
+
+
+def test_solve_until_proved():
+    reports = []
+    solution = certirl.solve(
+        PROBLEM, basis=certirl.Legendre(11), columns=3, discount=0.7, delta=0.05, tail=0, rng=0, progress=False
+    )
+    assert solution.status == "certified" and solution.certificate.holds
+    assert solution.samples < 60_000 and solution.certificate.delta == pytest.approx(0.05)
+    assert PROBLEM.true_margin(solution.reward, discount=0.7) > solution.certificate.margin
+    assert len(str(solution).splitlines()) == 6 and "assumed" in str(solution)
+    again = certirl.solve(
+        PROBLEM,
+        basis=certirl.Legendre(11),
+        columns=3,
+        discount=0.7,
+        delta=0.05,
+        tail=0,
+        rng=0,
+        progress=lambda *report: reports.append(report),
+    )
+    np.testing.assert_array_equal(again.reward.coefficients, solution.reward.coefficients)
+    assert reports[-1] == (solution.samples, 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("problem", "family"),
+    [(certirl.problems.thermostat(noise=2.0), "Legendre"), (certirl.problems.circle(), "Fourier")],
+    ids=lambda x: getattr(x, "name", x),
+)
+def test_basis_and_columns_are_chosen_for_the_tail(problem, family):
+    solution = certirl.solve(problem, discount=0.8, delta=0.05, tail=problem.tail, rng=0, samples=300_000)
+    assert solution.status == "certified" and solution.basis.kind == family
+    assert problem.true_margin(solution.reward, discount=0.8) > solution.certificate.margin
+
+
+def test_a_log_is_divided_and_proved():
+    log = certirl.sample(PROBLEM, basis=COLUMNS, samples=100_000, rng=3)
+    asked = {"basis": certirl.Legendre(11), "columns": 3, "discount": 0.7, "delta": 0.05}
+    proved = certirl.solve(log, tail=0, **asked)
+    assert proved.status == "certified" and proved.samples == 100_000
+    undeclared = certirl.solve(log, **asked)
+    assert undeclared.status == "solved" and undeclared.certificate.word == "conditional"
+
+
+def test_the_budget_is_respected_and_the_answer_says_what_is_missing():
+    solution = certirl.solve(
+        PROBLEM, basis=certirl.Legendre(11), columns=3, discount=0.7, delta=0.05, tail=0, rng=0, samples=4_000
+    )
+    assert solution.status == "solved" and solution.samples == 4_000
+    assert "should do" in str(solution) and not solution.certificate.holds
+
+
+def test_nothing_unsolvable_is_certified():
+    for seed in range(10):
+        problem = certirl.problems.unsolvable(seed=seed)
+        solution = certirl.solve(
+            problem, basis=certirl.Legendre(11), columns=3, discount=0.7, delta=0.2, tail=0, rng=0, samples=20_000
+        )
+        assert solution.status != "certified"
+
+
+def test_an_expert_that_no_reward_explains_is_certified_infeasible(tmp_path):
+    room = certirl.problems.thermostat()
+    asked = {"basis": certirl.Legendre(4), "discount": 0.9, "expert": 1, "rng": 0, "delta": 0.05}
+    solution = certirl.solve(room, columns=4, tail=0.0, samples=100_000, **asked)
+    assert solution.status == "infeasible" and str(solution).startswith("Certified infeasible")
+    again = certirl.load(solution.save(tmp_path / "none.npz")).refutation
+    assert (again.estimated, again.margin, again.losses) == (
+        pytest.approx(solution.refutation.estimated),
+        pytest.approx(solution.refutation.margin),
+        pytest.approx(solution.refutation.losses),
+    )
+    doubtful = certirl.solve(room, columns=4, samples=20_000, **asked)  # no tail declared: nothing is proved
+    assert doubtful.status == "undetermined" and "beyond the sampling error, but no tail was declared" in str(doubtful)
+    little = certirl.solve(room, columns=4, tail=0.0, samples=200, **asked)
+    assert little.status == "undetermined" and "not beyond the sampling error" in str(little)
+
+
+@pytest.mark.parametrize(("seed", "rng", "size"), [(34, 3, 4), (4, 3, 5), (5, 0, 5), (7, 3, 5), (20, 1, 4), (20, 3, 4)])
+def test_training_that_turns_infeasible_in_the_last_round_is_an_answer(seed, rng, size, monkeypatch):
+    monkeypatch.setattr(import_module("certirl.solver.solve"), "Schedule", lambda: Schedule(first=400))
+    problem = certirl.problems.random_polynomial(seed=seed, actions=4, degree=10)
+    asked = {"basis": certirl.Legendre(size), "columns": 3, "discount": 0.7, "delta": 0.05, "tail": 0}
+    solution = certirl.solve(problem, samples=1_500, rng=rng, **asked)
+    assert solution.status in {"undetermined", "infeasible"} and solution.samples <= 1_500
+    assert "contradict each other" in solution.reason and solution.reward is None
+    assert solution.refutation is None or str(solution.refutation).startswith("Undetermined")
+
+
+def test_a_number_as_tail_needs_columns():
+    with pytest.raises(ValueError, match="pass columns as well"):
+        certirl.solve(PROBLEM, basis=certirl.Legendre(11), discount=0.7, delta=0.05, tail=0, rng=0)
+    with pytest.raises(ValueError, match="samples must be at least 160 for 3 columns, got 9"):
+        certirl.solve(PROBLEM, basis=certirl.Legendre(5), columns=3, discount=0.7, delta=0.05, tail=0, samples=9, rng=0)
+    with pytest.raises(ValueError, match="leave form, cover and slack out"):
+        certirl.solve(
+            PROBLEM, basis=certirl.Legendre(11), discount=0.7, delta=0.05, settings=certirl.Settings(cover=0.1), rng=0
+        )
