@@ -216,18 +216,6 @@ def test_no_expansion_exceeds_its_values_at_the_spread_points_by_more_than_the_i
     assert basis.inflation(*(2 * n for n in counts), times=2) == pytest.approx(factor)
 
 
-def test_no_bounded_expansion_is_steeper_than_the_steepness(basis):
-    low, high = np.array(basis.domain).T
-    s = inside(basis, 201).reshape(-1, basis.dimension)
-    bound = basis.steepness(s)
-    assert bound.shape == s.shape
-    assert (basis.steepness(s, 0.1 * (high - low)) >= bound * (1 - 1e-12)).all()
-    for coefficients in np.random.default_rng(1).normal(size=(10, basis.size)):
-        size = np.abs(basis.values(basis.grid(4000)) @ coefficients).max() * 1.02
-        for axis in range(basis.dimension):
-            assert (np.abs(basis.derivative(s, axis) @ coefficients) <= bound[:, axis] * size + 1e-9).all()
-
-
 def test_harmonics_span_the_functions_and_twice_as_many_their_products(basis):
     t = np.linspace(-1, 1, 41)
     for part in basis.parts:

@@ -277,13 +277,3 @@ def test_blending_reproduces_every_expansion_with_weights_that_add_up_to_little_
 def test_too_few_points_for_a_degree_are_refused():
     with pytest.raises(ValueError, match="expansions of degree 5 are not determined by 5 points"):
         blending(Legendre(6), 5, np.zeros((1, 1)))
-
-
-@pytest.mark.parametrize("basis", BASES, ids=str)
-def test_no_expansion_is_steeper_than_its_size_allows(basis):
-    states = np.linspace(2.0, 5.0, 4001)[:, None]
-    C = np.random.default_rng(0).standard_normal((basis.size, 300))
-    largest = np.abs(basis.values(states) @ C).max(axis=0) * (1 + 1e-3)
-    slopes = np.abs(basis.derivative(states) @ C) / largest
-    assert (slopes <= basis.steepness(states) + 1e-9).all()
-    assert (basis.steepness(states, 0.1) >= basis.steepness(states)).all()

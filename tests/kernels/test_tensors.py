@@ -6,6 +6,7 @@ import pytest
 import certirl
 from certirl.data.moments import accumulate
 from certirl.data.simulator import draw
+from certirl.data.transitions import TensorTransitions
 from certirl.data.trials import can_pair
 from certirl.functions.components import SumBasis, as_components
 from certirl.kernels import tensors
@@ -118,7 +119,7 @@ def test_a_log_of_tensors_has_the_moments_of_the_same_log_in_numpy():
         domain=(-1, 1),
         n_actions=2,
     )
-    tensor_log = certirl.TensorTransitions(
+    tensor_log = TensorTransitions(
         *(torch.tensor(x, device=DEVICE) for x in (log.states, log.actions, log.next_states)),
         domain=(-1, 1),
         n_actions=2,
@@ -141,7 +142,7 @@ def test_a_log_of_tensors_has_the_moments_of_the_same_log_in_numpy():
 def test_a_wrong_log_of_tensors_is_a_sentence(change, sentence):
     good = {"states": torch.zeros(2), "actions": torch.tensor([0, 1]), "next_states": torch.zeros(2)}
     with pytest.raises((ValueError, TypeError), match=sentence):
-        certirl.TensorTransitions(**{**good, **change}, domain=(-1, 1), n_actions=2)
+        TensorTransitions(**{**good, **change}, domain=(-1, 1), n_actions=2)
 
 
 def test_a_certificate_of_a_simulator_on_a_device_is_true():

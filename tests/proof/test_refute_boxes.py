@@ -273,11 +273,11 @@ def test_a_box_beside_an_interval_is_refuted_as_a_sum():
 def test_solve_proves_on_a_box_that_no_reward_exists(tmp_path):
     problem = Whirl(drift=STILL.drift, shrink=0.3, noise=1.5)
     settings = {"discount": 0.7, "basis": PLANE, "delta": 0.05, "rng": 0}
-    found = certirl.solve(problem, expert=0, columns=3, tail=problem.tail, max_samples=100_000, **settings)
+    found = certirl.solve(problem, expert=0, columns=3, tail=problem.tail, samples=100_000, **settings)
     assert found.status == "infeasible" and found.refutation.holds
     back = certirl.load(found.save(tmp_path / "none"))
     assert back.refutation.holds and not back.refutation.verified
-    switching = certirl.solve(Whirl(), expert=towards, columns=COLUMNS, tail=TAIL, max_samples=300_000, **settings)
+    switching = certirl.solve(Whirl(), expert=towards, columns=COLUMNS, tail=TAIL, samples=300_000, **settings)
     assert switching.status == "infeasible" and "farther than 0.05 from its switches" in str(switching)
 
 

@@ -219,18 +219,18 @@ class Pool:
         """The transitions that the last `grow` added; all of a log."""
         return self.parts[-1]
 
-    def leading(self, size: int) -> Draws | Record:
+    def leading(self, size: int) -> Pool:
         """The first draws, at most this many of every action; all of a log."""
-        return self.parts[0].leading(size)
+        parts, kept = list[Draws | Record](), 0
+        for part in self.parts:
+            if kept < size:
+                parts.append(part.leading(size - kept))
+                kept += part.per_action
+        return Pool(parts)
 
     def log(self, most: int) -> Transitions:
         """The first draws as a record, at most this many of every action; all of a log."""
-        records, kept = [], 0
-        for part in self.parts:
-            if kept < most:
-                records.append(part.leading(most - kept).record())
-                kept += part.per_action
-        return concatenate(records)
+        return concatenate([part.record() for part in self.leading(most).parts])
 
     def __iter__(self) -> Iterator[Piece]:
         return (piece for part in self.parts for piece in part)

@@ -212,10 +212,6 @@ class Basis:
             )
         return self._products(tables).T
 
-    def to_reference(self, states: ArrayLike) -> Array:
-        """The coordinates t ∈ [-1, 1]ᵈ of states of the domain: ``[n, d]``; ``[n]`` for a family."""
-        return np.stack([part.to_reference(s) for part, s in self._columns(as_rows(states, self.dimension))], axis=1)
-
     def weight(self, states: ArrayLike) -> Array:
         """μ(s), the density for which the basis is orthonormal: ``[n]``."""
         rows = as_rows(states, self.dimension)
@@ -300,16 +296,6 @@ class Basis:
         factors = [1 / np.cos(along)] if along < np.pi / 2 else []
         factors += [float(np.prod(1 / np.cos(each)))] if (each < np.pi / 2).all() else []
         return float(min(factors, default=np.inf))
-
-    def steepness(self, states: ArrayLike, reach: ArrayLike = 0.0) -> Array:
-        """sup |∂f/∂s_j| within reach of each state over expansions with sup|f| ≤ 1: ``[n, d]``.
-
-        The inequalities of Bernstein and Markov; ``reach`` is a distance along every coordinate, or one for each.
-        """
-        rows = as_rows(states, self.dimension)
-        reaches = np.broadcast_to(np.asarray(reach, dtype=np.float64), self.dimension)
-        columns = zip(self._columns(rows), reaches, strict=True)
-        return np.stack([part._steepness(s, float(r)) for (part, s), r in columns], axis=1)
 
     def _with(self, counts: tuple[int, ...]) -> list[tuple[Family, int]]:
         return list(zip(self.parts, counts, strict=True))
@@ -439,11 +425,6 @@ class Family(Basis):
     def _from_reference(self, t: Array) -> Array:
         ((low, high),) = self.domain
         return np.clip((low + high) / 2 + (high - low) / 2 * t, low, high)
-
-    def _steepness(self, s: Array, reach: float) -> Array:
-        t = np.minimum(np.abs(np.clip(self._to_reference(s), -1.0, 1.0)) + reach / self._half_width, 1.0)
-        bernstein = 1 / np.sqrt(np.maximum(1 - t**2, 1e-12))
-        return np.asarray(self.degree / self._half_width * np.minimum(self.degree, bernstein))
 
     # Facts about the functions on [-1, 1]; values and derivatives are [k, n].
 
@@ -629,9 +610,6 @@ class Fourier(Family):
     def from_angle(self, angles: Array) -> Array:
         """The states at angles, of any number of turns: ``[n]``."""
         return self._from_reference(np.mod(angles + np.pi, 2 * np.pi) / np.pi - 1)
-
-    def _steepness(self, s: Array, reach: float) -> Array:
-        return np.full(len(s), np.pi / self._half_width * self.degree)
 
     def _reference_grid(self, count: int) -> Array:
         return np.linspace(-1.0, 1.0, count)

@@ -8,7 +8,6 @@ that sum to one, so that no accuracy is lost.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -89,26 +88,3 @@ def connection(size: int) -> Array:
         np.add.at(matrix[n], abs(n - 2 * np.arange(n + 1)), a[: n + 1] * a[n::-1])
     matrix.flags.writeable = False
     return matrix
-
-
-# Until every caller uses the methods of the basis.
-
-
-def is_circular(basis: Any) -> bool:
-    """Whether the harmonics are sines and cosines of πt; if not, cosines of arccos t."""
-    return bool(basis.periodic)
-
-
-def count(basis: Any) -> int:
-    """The number of harmonics that span the basis."""
-    return int(basis.harmonics)
-
-
-def doubled(basis: Any) -> int:
-    """The number of harmonics that span the products of two basis functions."""
-    return int(basis.doubled().size)
-
-
-def combine(basis: Any, sums: Array) -> Array:
-    """Σ φ(t) from Σ h(t), along the first axis: ``[k, …]`` from ``[count, …]``."""
-    return np.asarray(basis.from_harmonics(sums))

@@ -88,15 +88,13 @@ def even_mesh(domain: Domain, along: int) -> Array:
     return mesh([np.linspace(low, high, along) for low, high in domain])
 
 
-def one_coordinate(domain: Domain, what: str, *, switching: bool = False) -> None:
+def one_coordinate(domain: Domain, what: str) -> None:
     """Refuse a domain of several coordinates."""
     if len(domain) != 1:
         instead = (
             "certirl.solve takes any box, with delta up to three coordinates, or more if all of them move "
             f"independently: write components={[[c] for c in range(len(domain))]}"
         )
-        if switching:
-            instead = "certirl.solve without delta takes any box and tries the answer on fresh states"
         raise ValueError(
             f"{what} for states of one coordinate in this version, got the domain {describe(domain)}; {instead}"
         )

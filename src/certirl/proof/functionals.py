@@ -189,6 +189,8 @@ class Workings:
 
     def _largest(self, weights: Array, active: list[int], pair: tuple[int, int] | None) -> Array:
         """Bounds on the contribution of one fresh state to V̂ and to the f_i ``[n, 2]``."""
+        if not active:
+            return np.zeros((weights.shape[1], 2))
         dense, largest = self.frame.dense_values, self._from_lengths(weights, active, pair)
         if weights.shape[1] * len(dense) > _MOST_CLOSE:
             return largest

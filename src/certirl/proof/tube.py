@@ -142,9 +142,14 @@ def _margin(
     """The bound in one cell."""
     losses = {name: float(lost[worst]) for name, lost in parts.items()}
     losses["grid"] += float(falls[worst])
-    place = np.array([axis[i] for axis, i in zip(cells.axes, worst, strict=True)])
+    place = np.array([_without_rounding(axis, axis[i]) for axis, i in zip(cells.axes, worst, strict=True)])
     estimated = float(values[worst])
     return Margin(pair, estimated - sum(losses.values()), estimated, losses, place)
+
+
+def _without_rounding(axis: Array, place: float) -> float:
+    """A place on an axis, 0 where it differs from 0 by rounding only."""
+    return 0.0 if abs(place) < 1e-12 * float(np.abs(axis).max()) else float(place)
 
 
 class _Refined:

@@ -1,0 +1,20 @@
+"""Searches in small rounds, so that training data contradict each other in some of them."""
+
+from importlib import import_module
+
+from certirl.solver.program_form import ProgramForm
+from certirl.solver.search import Schedule
+
+
+def in_small_rounds(monkeypatch):
+    """Begin searches with 300 transitions per action; the list that is returned counts the rewards of every round."""
+    rounds, learn = [], ProgramForm.learn
+
+    def counting(self, training):
+        candidates = learn(self, training)
+        rounds.append(len(candidates))
+        return candidates
+
+    monkeypatch.setattr(import_module("certirl.solver.solve"), "Schedule", lambda: Schedule(first=300))
+    monkeypatch.setattr(ProgramForm, "learn", counting)
+    return rounds
