@@ -82,7 +82,7 @@ def test_pools_of_draws_grow_and_keep_what_they_have():
     training.grow(70)
     assert training.size == 100 and len(rows_of(training)) == 300 and before < rows_of(training)
     assert rows_of(training.newest()) == rows_of(training) - before
-    assert training.leading(30).n == 30 and training.leading(80).n == 40  # of the first draws
+    assert training.leading(30).size == 30 and training.leading(80).size == 80  # of all rounds
     assert len(training.log(60)) == 3 * 60 and len(training.log(1_000)) == 300
     assert {row for chunk in training.chunks() for row in rows_of(chunk.pieces())} == rows_of(training)
     fresh.grow(100)
@@ -95,7 +95,8 @@ def test_pools_of_a_log_hold_all_of_it():
     sizes = training.size, fresh.size
     training.grow(10**6)
     assert (training.size, fresh.size) == sizes and rows_of(training) | rows_of(fresh) == rows_of(log.stream())
-    assert len(training.log(1)) == training.newest().total == training.leading(1).total
+    assert len(training.log(1)) == len(rows_of(training)) == len(rows_of(training.leading(1)))
+    assert rows_of(training.newest()) == rows_of(training)
 
 
 @pytest.mark.parametrize("kind", ["simulator", "log"])
