@@ -403,7 +403,7 @@ def test_a_cluster_of_its_own_is_started_and_ended(folder, capsys):
 @pytest.mark.slow
 def test_an_error_in_a_cluster_of_its_own_is_one_sentence(folder, capsys):
     assert main(["moments", "log", "--domain", "0", "1", "--scheduler", "local", "--workers", "1"]) == 2
-    assert "lie outside the domain [0, 1]" in (error := capsys.readouterr().err) and error.count("\n") == 1
+    assert "leave the domain [0, 1]" in (error := capsys.readouterr().err) and error.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from inspect import signature
 from typing import Any
 
@@ -104,7 +105,7 @@ def as_policy(expert: Any, n_actions: int) -> Policy:
     if isinstance(expert, int | np.integer) and not isinstance(expert, bool):
         if not 0 <= expert < n_actions:
             raise ValueError(no_action(expert, n_actions))
-        return Policy(n_actions, lambda states: np.full(len(states), int(expert)), constant=int(expert))
+        return Policy(n_actions, partial(_same_action, int(expert)), constant=int(expert))
     assumption = str(getattr(expert, "assumption", ""))
     if isinstance(expert, type):
         raise TypeError(f"expert must be an object, got the class {expert.__name__}: write {expert.__name__}(…)")
@@ -129,6 +130,11 @@ def _has_deterministic(predict: Any) -> bool:
         return "deterministic" in signature(predict).parameters
     except (TypeError, ValueError):  # compiled functions have no signature
         return False
+
+
+def _same_action(action: int, states: Array) -> NDArray[np.intp]:
+    """One action at every state ``[n]``."""
+    return np.full(len(states), action)
 
 
 def _first(answer: Any) -> Any:
