@@ -205,6 +205,10 @@ class Diagnostics:
         """Refuse numbers that these cannot be."""
         for name in ("most_samples", "rounds", "rows"):
             as_count(getattr(self, name), f"stats.{name}", least=0)
+        if not self.objective:  # of the value form
+            for name in ("model_error", "growth", "uncovered", "ties", "unexplained", "residual", "largest_residual"):
+                if getattr(self, name) is None:
+                    raise ValueError(f"stats.{name} must be a number where no program was solved")
         for name in ("uncovered", "ties", "unexplained"):
             if not isnan(share := getattr(self, name)):
                 as_number(share, f"stats.{name}", least=0, most=1)
