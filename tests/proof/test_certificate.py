@@ -1,5 +1,6 @@
 """The one certificate path: constant expert, interval and single component are values of the same code."""
 
+import sys
 from dataclasses import fields, replace
 
 import numpy as np
@@ -281,3 +282,15 @@ def test_certify_takes_a_sum():
     assert found.margin == pytest.approx(found.bounds.sum(axis=0).min())
     assert found.losses["estimation"] > 0
     assert "given the action, each component's next state depends on its own state alone" in found.assumptions
+
+
+def test_numba_that_was_missing_once_is_found_later(monkeypatch):
+    pytest.importorskip("numba")
+    problem = certirl.problems.random_polynomial(seed=7)
+    placed = Legendre(5).on(problem.domain)
+    case = Case.of(1, placed.resized(3), n_actions=3, discount=DISCOUNT, tail=0.0)
+    ((surrogate,), _) = fit_surrogates(case, certirl.Reward(placed, np.eye(5)[1]), draw(problem, placed, 500, 0))
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "certirl.kernels.fused_products", None)
+        assert _Sums(surrogate, compiled=True).blocked
+    assert not _Sums(surrogate, compiled=True).blocked

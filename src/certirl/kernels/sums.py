@@ -41,7 +41,7 @@ class PairSums:
         tiles = -(-(rows.harmonics - 1) // 5) * -(-(columns.harmonics - 1) // 5)
         self.rows, self.columns, self.n = rows, columns, 0
         self.kernel = kernel or ("fused" if tiles <= _MOST_TILES else "gridding")
-        module, counts = _compiled(self.kernel), (rows.harmonics, columns.harmonics)
+        module, counts = compiled_module(self.kernel), (rows.harmonics, columns.harmonics)
         self._sums = module.Sums(counts, (rows.periodic, columns.periodic))
         self.error = float(module.error(max(counts)))
 
@@ -73,7 +73,7 @@ class SelfSums:
         count = basis.doubled().size
         self.basis, self.n = basis, 0
         self.kernel = kernel or ("fused" if count <= _MOST_HARMONICS[basis.periodic] else "gridding")
-        module = _compiled(self.kernel)
+        module = compiled_module(self.kernel)
         self._sums = module.Sums((count,), (basis.periodic,))
         self.error = float(module.error(count))
 
@@ -177,7 +177,8 @@ def joint_sums(bases: Sequence[Any], *, kernel: str | None = None) -> JointSums 
         raise
 
 
-def _compiled(kernel: str) -> Any:
+def compiled_module(kernel: str) -> Any:
+    """A module of compiled functions; an ImportError without numba, or where nothing compiled can be stored."""
     try:
         return import_module(f"certirl.kernels.{kernel}")
     except (ImportError, RuntimeError) as missing:  # RuntimeError: no place to store compiled code

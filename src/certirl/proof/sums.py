@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from functools import cache, partial
-from importlib import import_module
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, freeze
 from certirl.ground.work import fold
+from certirl.kernels.sums import compiled_module
 from certirl.kernels.tensors import on_host
 from certirl.proof.surrogate import Surrogate
 
@@ -235,10 +235,9 @@ def summation_error(counts: Array, gram: Array) -> float:
     return float(sum_error(counts, columns) * columns**2 * np.linalg.cond(gram).max())
 
 
-@cache
 def _kernel() -> Any:
-    """The compiled kernel; None without numba, or where nothing compiled can be kept."""
+    """The compiled kernel, or None where there is none; asked again each time, as numba can be installed meanwhile."""
     try:
-        return import_module("certirl.kernels.fused_products")
-    except (ImportError, RuntimeError):
+        return compiled_module("fused_products")
+    except ImportError:
         return None
