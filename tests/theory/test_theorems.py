@@ -24,15 +24,14 @@ from certirl.theory import (
     lemma4_error,
     lemma4_error_sharp,
     lemma5_tolerance,
-    lemma7,
     lemma7_corrected,
+    lemma10_lipschitz,
     lemma10_size,
     lemma10_size_corrected,
     lemma10_tail,
     lemma10_tail_corrected,
     lemma11_coefficients,
     lemma11_coefficients_corrected,
-    lemma11_derivative_bound,
     lemma11_norm,
     program_rows,
     requirements,
@@ -289,8 +288,8 @@ def test_chebyshev_with_three_columns_asks_for_the_fewest_samples():
 # Lemmas 7, 10, 11 and Corollary 12.
 
 
-def test_the_derivative_bound_and_the_norm_of_lemma_11_invert_each_other():
-    assert lemma11_norm(lemma11_derivative_bound(0.3)) == pytest.approx(0.3)
+def test_the_norm_of_lemma_11_is_the_one_printed_with_its_derivative_bound():
+    assert lemma11_norm(np.pi**6 * 0.3 / zeta(3)) == pytest.approx(0.3)
 
 
 def test_the_printed_tail_bounds_the_sum_of_the_printed_coefficients():
@@ -329,10 +328,8 @@ def test_the_size_of_lemma_10_is_the_smallest(epsilon):
     assert k == 1 or lemma10_tail_corrected(k - 1, b33=200.0, b30=9.0) > epsilon
 
 
-def test_lemma_7_says_what_lemmas_10_and_11_say():
-    found = lemma7(norm=0.3, epsilon=0.01)
-    assert found.norm == 0.3 and found.size == lemma10_size(0.01, norm=0.3)
-    assert found.rho == pytest.approx(4 * np.pi * 0.3 * zeta(2) / zeta(3))
+def test_the_lipschitz_bound_of_lemmas_7_and_10_is_the_printed_one():
+    assert lemma10_lipschitz(0.3) == pytest.approx(4 * np.pi * 0.3 * zeta(2) / zeta(3))
 
 
 def test_corollary_12_splits_beta_as_printed():
