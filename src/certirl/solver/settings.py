@@ -24,7 +24,7 @@ from certirl.functions.components import Component, as_components
 from certirl.ground.domain import Domain, as_domain
 from certirl.ground.doors import as_count, as_flag, as_number, as_probability, by_door, setting, shown
 from certirl.ground.progress import check_progress
-from certirl.proof.case import check_box
+from certirl.proof.case import REFUSED, check_box
 from certirl.proof.tail import TailLike, check_tail
 
 
@@ -242,12 +242,14 @@ def _refused(*, is_simulator: bool, is_policy: bool, is_proof: bool, by_value: b
             f"{setting('margin')} is for experts that depend on the state; of one action it is 1 at every state"
         )
     if by_value:
-        names: tuple[str, ...] = ("objective", "form", "cover", "components")
+        names: tuple[str, ...] = ("objective", "form", "cover")
         why = "is for experts that always take one action: leave it out for a policy"
         if not is_policy:
-            names = (*names, "columns")
+            names = (*names, "components", "columns")
             why = "is not for problems with terminal states, for which V is sought with values of 0 there: leave it out"
         refused |= {name: f"{setting(name)} {why}" for name in names}
+        if is_policy:
+            refused["components"] = REFUSED["policy", "sum"]
         if is_policy and not is_proof:
             given = setting("columns")
             refused["columns"] = (
