@@ -28,7 +28,9 @@ from checker.saved_records import (
 from pages import ROOT
 
 PAGE = (ROOT / "docs/certificates.md").read_text()
-TABLE, REFUSAL = re.search(r"## Which cases exist\n(.*?)\nRefused with this sentence:\n(.*?)\nAlso", PAGE, re.S).groups()
+TABLE, REFUSAL = re.search(
+    r"## Which cases exist\n(.*?)\nRefused with this sentence:\n(.*?)\nAlso", PAGE, re.S
+).groups()
 HEADER, _, *ROWS = [[cell.strip() for cell in line.split("|")[1:-1]] for line in re.findall(r"^\|.*\|$", TABLE, re.M)]
 CELLS = {(row[0].split(":")[0], case): cell for row in ROWS for case, cell in zip(HEADER[1:], row[1:], strict=True)}
 

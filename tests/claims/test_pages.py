@@ -1,11 +1,15 @@
 """Every page runs and prints what it says; and the comparison itself can fail."""
 
+import importlib
+import re
+
 import pytest
 
 from pages import ROOT, check, find, parts, same_line, same_number, script
 
 TUTORIALS = sorted(f"docs/tutorials/{path.name}" for path in (ROOT / "docs" / "tutorials").glob("*.md"))
-PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")), *TUTORIALS]
+PROSE = {"docs/glossary.md"}  # no code
+PAGES = ["README.md", *sorted({f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")} - PROSE), *TUTORIALS]
 QUICK = {"README.md", "docs/certificates.md", "docs/data.md"}
 MARKED = [pytest.param(page, marks=[pytest.mark.slow] * (page not in QUICK)) for page in PAGES]
 
@@ -13,6 +17,31 @@ MARKED = [pytest.param(page, marks=[pytest.mark.slow] * (page not in QUICK)) for
 @pytest.mark.parametrize("page", MARKED)
 def test_code_of_the_pages_runs_and_prints_what_they_say(page, tmp_path):
     check(page, tmp_path)
+
+
+def resolved(name):
+    """The object of a dotted name, imported as far as its modules go."""
+    if name in importlib.import_module("certirl").__all__ or "." not in name:
+        return getattr(importlib.import_module("certirl"), name)
+    owner, _, attribute = name.rpartition(".")
+    try:
+        return importlib.import_module(f"certirl.{name}")
+    except ModuleNotFoundError:
+        return getattr(resolved(owner), attribute)
+
+
+def test_names_in_the_glossary_exist():
+    rows = re.findall(r"^\|.*\| (.*) \|$", (ROOT / "docs/glossary.md").read_text(), re.M)
+    names = {
+        (name, fields) for row in rows for name, fields in re.findall(r"`certirl\.([\w.]+)`(?: \((`.*?`)\))?", row)
+    }
+    assert len(names) > 40
+    for name, fields in names:
+        found = resolved(name)
+        listed = {*dir(found), *getattr(found, "__annotations__", ())}
+        assert {field for field in re.findall(r"`(\w+)`", fields) if field not in listed} == set(), name
+    settings = {name for row in rows for name in re.findall(r"Settings\((\w+)=", row)}
+    assert settings <= {*resolved("Settings").__annotations__}
 
 
 @pytest.mark.parametrize(
