@@ -76,7 +76,12 @@ class Independence:
 
 
 def independent(
-    source: Simulator | Transitions, components: Any, *, samples: int = SAMPLES, rng: Any = None, level: float = LEVEL
+    source: Simulator | Transitions | Source,
+    components: Any,
+    *,
+    samples: int = SAMPLES,
+    rng: Any = None,
+    level: float = LEVEL,
 ) -> Independence:
     """Test that ``p_a(s'_j | s) = p_a(s'_j | s_j)`` for every component j and action a.
 
@@ -131,7 +136,7 @@ def find_components(
     as_flag(join_noise, "join_noise")
     data = as_source(source)
     single = [[coordinate] for coordinate in range(len(data.domain))]
-    test = independent(data, single, samples=samples, rng=rng, level=level)  # type: ignore[arg-type]
+    test = independent(data, single, samples=samples, rng=rng, level=level)
     strength = np.maximum(test.z, test.noise) if join_noise else test.z
     comparisons = (1 + join_noise) * test.comparisons
     joined = np.array([[_corrected(value, comparisons) < level for value in row] for row in strength])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from certirl.data.coverage import coverage
 from certirl.data.policy import Policy
 from certirl.data.simulator import Terminal
-from certirl.data.source import as_source
+from certirl.data.source import Source
 from certirl.data.terminal import TerminalBoxes
 from certirl.data.transitions import Transitions
 from certirl.fit.effects import Effects, Regression, features, richer, unit_chart
@@ -39,7 +39,7 @@ class World(NamedTuple):
         ends: the terminal states in boxes; None without any.
     """
 
-    source: Any
+    source: Source
     policy: Policy
     domain: Domain
     periodic: tuple[int, ...]
@@ -173,7 +173,7 @@ def spectral_radius(effects: Effects, rows: Comparisons) -> float:
 
 def uncovered(world: World, seen: Seen, fit: ValueFit) -> float:
     """The share of R's grid points without states around them; of a log, of the box where an action is extrapolated."""
-    if as_source(world.source).log is not None and seen.log is not None:
+    if world.source.log is not None and seen.log is not None:
         model = seen.moves if seen.regression is None else seen.regression
         assert model is not None
         return float(coverage(seen.log, basis=model.columns).extrapolated_share.max())

@@ -83,16 +83,30 @@ class Schedule(NamedTuple):
     aim: float = 0.15
 
 
+class Proof(NamedTuple):
+    """What an attempt gave: a certificate, a refutation, or neither if none was made.
+
+    Attributes:
+        certificate: of a reward.
+        refutation: of all rewards.
+        is_enough: it proves what was asked for.
+    """
+
+    certificate: Certificate | None = None
+    refutation: Refutation | None = None
+    is_enough: bool = False
+
+
 class Outcome(NamedTuple):
     """The end of a search.
 
     Attributes:
-        proof: of the last round; None if no attempt was worth making.
+        proof: of the last round.
         candidate: what the proof is about, or the last reward learned; None without any.
         samples: transitions per action drawn in all.
     """
 
-    proof: Certificate | Refutation | None
+    proof: Proof
     candidate: Candidate | None
     samples: int
 
@@ -123,11 +137,12 @@ class _Certifying:
             return expected.share
         return min(expected.share, 1 - expected.regret / max(self._regret * expected.value_span, 1e-300))
 
-    def conclude(self, fresh: Pool, delta: float, others: dict[str, float]) -> Certificate:
+    def conclude(self, fresh: Pool, delta: float, others: dict[str, float]) -> Proof:
         """The certificate that the fresh data give."""
-        surrogates = self._fit.surrogates
+        surrogates, regret = self._fit.surrogates, self._regret
         evidence = gather(surrogates, fresh)
-        return conclude(self._case, surrogates, evidence, delta=delta, others=others, goal=self._regret)
+        proof = conclude(self._case, surrogates, evidence, delta=delta, others=others, goal=regret)
+        return Proof(proof, None, proof.margin > 0 and (regret is None or proof.relative_regret <= regret))
 
 
 class _Refuting:
@@ -142,9 +157,10 @@ class _Refuting:
         """The part of the conflict that should be left."""
         return self._attempt.forecast(samples, delta)
 
-    def conclude(self, fresh: Pool, delta: float, others: dict[str, float]) -> Refutation:
+    def conclude(self, fresh: Pool, delta: float, others: dict[str, float]) -> Proof:
         """The refutation that the fresh data give."""
-        return self._attempt.conclude(fresh, delta=delta, others=others)
+        proof = self._attempt.conclude(fresh, delta=delta, others=others)
+        return Proof(None, proof, proof.refuted)
 
 
 def least_budget(columns: int) -> int:
@@ -190,7 +206,7 @@ def search(
         allowed = delta / 2**attempts if is_last else delta / 2 ** (attempts + 1)
         options = _options(learner, candidates, training, samples, allowed, regret)
         shares = [option.share(samples, allowed) for option in options]
-        proof, best = None, int(np.argmax(shares)) if options else None
+        proof, best = Proof(), int(np.argmax(shares)) if options else None
         candidate = candidates[0] if candidates else None
         if best is not None:
             candidate = options[best].candidate or candidate
@@ -200,7 +216,7 @@ def search(
                 proof = options[best].conclude(fresh, allowed, _other_attempts(delta, attempts, is_last=is_last))
         if watch is not None:
             watch(_line(n, None if best is None else shares[best], proof), n, budget)
-        if is_last or (proof is not None and _is_enough(proof, regret)):
+        if is_last or proof.is_enough:
             return Outcome(proof, candidate, training.size + fresh.size)
         needed = int(schedule.most * n)
         if best is not None:
@@ -243,13 +259,6 @@ def _options(
     return options
 
 
-def _is_enough(proof: Certificate | Refutation, regret: float | None) -> bool:
-    """Whether it proves what was asked for."""
-    if isinstance(proof, Refutation):
-        return proof.refuted
-    return proof.margin > 0 and (regret is None or proof.relative_regret <= regret)
-
-
 def _needed(option: Any, n: int, most: int, delta: float, aim: float) -> int:
     """The next n for which the forecast leaves what is aimed for; ``most`` if none does."""
     return least_enough(lambda n: option.share(int((1 - TRAINING_SHARE) * n), delta) > aim, n, most) or most
@@ -261,11 +270,12 @@ def _other_attempts(delta: float, attempt: int, *, is_last: bool) -> dict[str, f
     return earlier if is_last else earlier | {"later attempts": delta / 2**attempt}
 
 
-def _line(n: int, share: float | None, proof: Certificate | Refutation | None) -> str:
+def _line(n: int, share: float | None, proof: Proof) -> str:
     """A round in words."""
-    if proof is not None:
-        losses = sum(proof.losses.values())
-        return f"{n:,} per action: margin {proof.estimated:.3g}, losses {losses:.3g}, {proof.word}"
+    claim = proof.certificate or proof.refutation
+    if claim is not None:
+        losses = sum(claim.losses.values())
+        return f"{n:,} per action: margin {claim.estimated:.3g}, losses {losses:.3g}, {claim.word}"
     if share is None:
         return f"{n:,} per action: no reward yet"
     if share == -np.inf:

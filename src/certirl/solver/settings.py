@@ -13,7 +13,6 @@ from certirl.data.moments import Moments
 from certirl.data.policy import Policy, as_policy
 from certirl.data.simulator import as_generator, as_samples
 from certirl.data.source import Source, as_source
-from certirl.data.transitions import Transitions
 from certirl.data.trials import noise_fault
 from certirl.fit.bellman import check_problem
 from certirl.fit.estimate import FORMS
@@ -21,7 +20,7 @@ from certirl.fit.recover import OBJECTIVES, as_radius, check_slack
 from certirl.fit.value_program import Margin, check_margin
 from certirl.functions.bases import as_basis
 from certirl.functions.components import Component, as_components
-from certirl.ground.domain import Domain, as_domain
+from certirl.ground.domain import Domain
 from certirl.ground.doors import as_count, as_flag, as_number, as_probability, by_door, setting, shown
 from certirl.ground.progress import check_progress
 from certirl.proof.case import REFUSED, check_box
@@ -91,7 +90,8 @@ class Request:
     """A call of `solve` after all checks; what is left out there is decided here.
 
     Attributes:
-        source: a simulator, a log or moments.
+        source: a simulator or a log; None for moments.
+        moments: the moments; None for a simulator or a log.
         policy: the expert.
         by_value: the value form finds the reward: for experts that depend on the state and for terminal states.
         discount: γ.
@@ -105,7 +105,8 @@ class Request:
         rng: a seed or Generator; None for a log without one.
     """
 
-    source: Any
+    source: Source | None
+    moments: Moments | None
     policy: Policy
     by_value: bool
     discount: float
@@ -124,17 +125,18 @@ class Request:
     @cached_property
     def generator(self) -> np.random.Generator:
         """The one generator of the call."""
-        return as_generator(0 if self.is_log and self.rng is None else self.rng)
+        return self.origin.generator(self.rng)
 
-    @cached_property
+    @property
     def origin(self) -> Source:
         """The source of transitions, a simulator or a log."""
-        return as_source(self.source)
+        assert self.source is not None
+        return self.source
 
     @property
     def is_log(self) -> bool:
         """Whether the source is a log, from which no more can be drawn."""
-        return isinstance(self.source, Transitions)
+        return self.source is not None and self.source.log is not None
 
     @property
     def problem(self) -> dict[str, Any]:
@@ -162,11 +164,10 @@ def request(
     check_tail(tail)
     if not isinstance(settings, Settings):
         raise TypeError(f"settings must be certirl.Settings(…), got {shown(settings)}")
-    is_moments, is_log = isinstance(source, Moments), isinstance(source, Transitions)
-    is_simulator = not (is_moments or is_log)
-    origin = None if is_moments else as_source(source)
+    moments = source if isinstance(source, Moments) else None
+    origin = None if moments is not None else as_source(source)
     is_policy = callable(expert) or hasattr(expert, "predict")
-    if is_policy and is_moments:
+    if is_policy and origin is None:
         raise TypeError("an expert that depends on the state needs transitions or a simulator: moments keep no states")
     discount = check_problem(discount, 0 if is_policy else expert, source.n_actions)
     delta = None if delta is None else as_probability(delta, "delta")
@@ -177,21 +178,26 @@ def request(
         if value is not None
     }
     refused = _refused(
-        is_simulator=is_simulator, is_policy=is_policy, is_proof=delta is not None, by_value=by_value, is_log=is_log
+        is_simulator=origin is not None and origin.log is None,
+        is_policy=is_policy,
+        is_proof=delta is not None,
+        by_value=by_value,
+        is_log=origin is not None and origin.log is not None,
     )
     for name in given:
         if name in refused:
             raise ValueError(refused[name])
-    _check_combination(source, settings, is_proof=delta is not None, by_value=by_value, several=components is not None)
-    if is_simulator:
-        fault = noise_fault(source)
+    domain = source.rows.domain if origin is None else origin.domain
+    several = components is not None
+    _check_combination(origin, domain, settings, is_proof=delta is not None, by_value=by_value, several=several)
+    if origin is not None and origin.simulator is not None:
+        fault = noise_fault(origin.simulator)
         if fault and delta is not None:
             raise ValueError(fault)
         if fault:
             warnings.warn(fault, stacklevel=3)
     if rng is not None:
         as_generator(rng)  # refused here, also where nothing is drawn
-    domain = source.rows.domain if is_moments else as_domain(source.domain)
     parts = None if components is None else as_components(components, basis, domain)
     if parts is None and not by_value:
         basis = None if basis is None else as_basis(basis, domain)
@@ -201,7 +207,8 @@ def request(
         check_box(domain)
     usual = SAMPLES if delta is None else MOST_SAMPLES
     return Request(
-        source=source,
+        source=origin,
+        moments=moments,
         policy=as_policy(expert, source.n_actions),
         by_value=by_value,
         discount=discount,
@@ -258,27 +265,28 @@ def _refused(*, is_simulator: bool, is_policy: bool, is_proof: bool, by_value: b
     return refused
 
 
-def _check_combination(source: Any, settings: Settings, *, is_proof: bool, by_value: bool, several: bool) -> None:
-    """Refuse combinations of settings that exclude each other."""
-    is_moments = isinstance(source, Moments)
+def _check_combination(
+    source: Source | None, domain: Domain, settings: Settings, *, is_proof: bool, by_value: bool, several: bool
+) -> None:
+    """Refuse combinations of settings that exclude each other; the source is None for moments."""
     is_plain = settings.form in (None, FORMS[0]) and settings.cover is None and settings.slack is None
-    if is_proof and is_moments:
+    if is_proof and source is None:
         raise ValueError(f"{NO_PROOF_FROM_MOMENTS}: leave {setting('delta')} out, or give the transitions instead")
-    if is_proof:
-        as_source(source).check_without_terminal()
+    if is_proof and source is not None:
+        source.check_without_terminal()
     if is_proof and not by_value and not is_plain:
         names = f"{by_door('form, cover', setting('cover'))} and {setting('slack')}"
         raise ValueError(f"a certificate is for the hard program on the continuum: leave {names} out")
-    if several and is_moments:
+    if several and source is None:
         raise ValueError("components need transitions or a simulator: moments keep one coordinate alone")
     if several and not is_plain:
         raise ValueError(
             "components are solved by least squares, hard and on the continuum: leave form, cover and slack out"
         )
     if settings.form == "mean":
-        if is_moments or isinstance(source, Transitions):
+        if source is None or source.log is not None:
             raise ValueError("the mean form needs states drawn from the basis's weight: use least-squares for a log")
         if settings.paired:
             raise ValueError("the mean form draws the states of every action by themselves: leave paired out")
     if settings.cover is not None:
-        as_radius(settings.cover, source.rows.domain if is_moments else as_domain(source.domain))
+        as_radius(settings.cover, domain)

@@ -22,8 +22,6 @@ from certirl.ground.progress import Report, announcer, watched_stream
 from certirl.ground.status import Finding, Reason
 from certirl.ground.work import on
 from certirl.proof.case import Case
-from certirl.proof.certificate import Certificate
-from certirl.proof.refutation import Refutation
 from certirl.proof.tail import TailLike, is_number, tail_number
 from certirl.solver.program_form import ProgramForm, fitted
 from certirl.solver.search import (
@@ -103,12 +101,12 @@ def solve(
 
 def _estimated(asked: Request) -> Solution:
     """An expert of one action, one pass over the data, all of it for the estimate."""
-    source, settings, problem = asked.source, asked.settings, asked.problem
+    settings, problem = asked.settings, asked.problem
     form = settings.form or FORMS[0]
     independence, further = _tested(asked, asked.samples)
-    if isinstance(source, Moments):
-        choice = as_measured(source, asked.basis, asked.columns)
-        moments = [source.leading(choice.bases[0].size, choice.columns[0])]
+    if asked.moments is not None:
+        choice = as_measured(asked.moments, asked.basis, asked.columns)
+        moments = [asked.moments.leading(choice.bases[0].size, choice.columns[0])]
     else:
         columns = asked.columns
         if form == "mean" and columns is None and asked.basis is not None:
@@ -134,7 +132,7 @@ def _stream(
     # The paper's mean form needs independent states from the basis's weight; least squares has a better design.
     paired = asked.settings.paired if is_design else False
     stream = asked.origin.stream(samples, _places(asked), rng, design=is_design, paired=paired)
-    return stream, len(asked.source) if asked.is_log else samples * asked.n_actions
+    return stream, stream.total
 
 
 def _places(asked: Request) -> Any:
@@ -167,7 +165,7 @@ def _tested(asked: Request, samples: int) -> tuple[str, tuple[Finding, ...]]:
     at_hand = asked.origin.per_action(samples)
     if at_hand < FEWEST:
         return "too few transitions to test the components' independence", ()
-    outcome = independent(asked.source, groups, samples=min(SAMPLES, at_hand), rng=asked.generator.spawn(1)[0])
+    outcome = independent(asked.origin, groups, samples=min(SAMPLES, at_hand), rng=asked.generator.spawn(1)[0])
     if outcome.holds:
         return str(outcome), ()
     finding = Reason.DEPENDENT.finding(test=str(outcome))
@@ -209,9 +207,9 @@ def _proved_by_program(asked: Request) -> Solution:
         components=choice.components or (),
         independence=independence,
         further=further,
-        certificate=outcome.proof if isinstance(outcome.proof, Certificate) else None,
-        refutation=outcome.proof if isinstance(outcome.proof, Refutation) else None,
-        drawn=asked.source.counts.tolist() if asked.is_log else [outcome.samples + pilot],
+        certificate=outcome.proof.certificate,
+        refutation=outcome.proof.refutation,
+        drawn=asked.origin.log.counts.tolist() if asked.origin.log is not None else [outcome.samples + pilot],
     )
 
 
@@ -223,7 +221,6 @@ def _refuse_a_number(asked: Request) -> None:
 
 def _proved_by_value(asked: Request) -> Solution:
     """An expert that depends on the state, until a reward is proved, or that there is none."""
-    assert asked.policy is not None
     columns = proof_columns(asked.columns, asked.tail, asked.domain, asked.discount, asked.origin.periodic)
     case = Case.of(
         asked.policy,
@@ -238,7 +235,7 @@ def _proved_by_value(asked: Request) -> Solution:
         check_budget(asked.samples, columns.size, max(40 * columns.size, 4 * learner.fewest))
     pools = _pools(asked, columns, case.design)
     outcome = _search(asked, learner, pools, asked.samples, learner.schedule)
-    counts = asked.source.counts if asked.is_log else np.array([outcome.samples])
+    counts = asked.origin.log.counts if asked.origin.log is not None else np.array([outcome.samples])
     return with_proof(learner.solution, outcome.proof, asked, counts)
 
 

@@ -17,11 +17,9 @@ from numpy.typing import NDArray
 
 from certirl.data.policy import Policy, as_policy
 from certirl.data.simulator import (
-    as_generator,
     as_samples,
     check_simulator,
     device_of,
-    periodic_of,
 )
 from certirl.data.source import Pool, as_source
 from certirl.data.transitions import Transitions
@@ -43,7 +41,7 @@ from certirl.fit.effects import (
     seen_effects,
     value_basis,
 )
-from certirl.fit.next_states import CLEARLY, Moves, regress_moves, relative_error
+from certirl.fit.next_states import CLEARLY, regress_moves, relative_error
 from certirl.fit.policy_checks import Seen, World, action_values, spectral_radius, uncovered, unvisited
 from certirl.fit.recover import check_slack
 from certirl.fit.termination import LiftedFit, avoids_termination, choices, fit_lifted_value
@@ -67,10 +65,8 @@ from certirl.ground.progress import Report, announcer
 from certirl.ground.status import Finding, Reason
 from certirl.ground.work import one_blas_thread
 from certirl.proof.case import Case
-from certirl.proof.certificate import Certificate
-from certirl.proof.refutation import Refutation
 from certirl.proof.tail import TailLike, is_number, tail_number
-from certirl.solver.search import Candidate, Schedule
+from certirl.solver.search import Candidate, Proof, Schedule
 from certirl.solver.settings import Request
 from certirl.solver.solution import DISTRUST, Compared, Diagnostics, Estimate, Share, Solution
 
@@ -124,42 +120,42 @@ def solve_policy(
         progress: as in `solve`; a function receives (done, total) of the stages.
         tried: try R out, on fresh states and by planning on R alone, as far as that is possible.
     """
-    log, stage = isinstance(source, Transitions), _stages(progress)
-    if not log:
-        _check_source(source, samples, paired)
-    discount = check_problem(discount, 0, source.n_actions)
+    data, stage = as_source(source), _stages(progress)
+    log, simulator = data.log, data.simulator
+    if simulator is not None:
+        _check_source(simulator, samples, paired)
+    discount = check_problem(discount, 0, data.n_actions)
     check_margin(margin)
     check_slack(price)
-    policy, domain = as_policy(expert, source.n_actions), as_domain(source.domain)
-    generator = as_generator(0 if log and rng is None else rng, "solve_policy")
-    periodic = periodic_of(source)
+    policy, domain, periodic = as_policy(expert, data.n_actions), data.domain, data.periodic
+    generator = data.generator(rng, "solve_policy")
     phi = value_basis(domain, periodic) if basis is None else as_basis(basis, domain)
     periodic = periodic if basis is None else circular_axes(phi)
-    ended, ends = as_source(source).terminal()
-    world = World(source, policy, domain, periodic, ended, discount, ends)
+    ended, ends = data.terminal()
+    world = World(data, policy, domain, periodic, ended, discount, ends)
     # Many small products: with several threads they wait for each other more than they work.
     with one_blas_thread:
-        if log or not is_deterministic(source, generator):
+        if simulator is None or not is_deterministic(simulator, generator):
             seen = _estimated(world, phi, samples, generator, paired)
         else:
-            states = placed_states(source, phi, min(samples, MOST_STATES), generator)
-            seen = Seen(seen_effects(source, phi, states, generator), None, None, len(states))
+            states = placed_states(simulator, phi, min(samples, MOST_STATES), generator)
+            seen = Seen(seen_effects(simulator, phi, states, generator), None, None, len(states))
         stage(f"1 of {STAGES}: what the actions do is known at {len(seen.effects):,} states")
         rows = comparisons(seen.effects, policy, margin=margin)
         psi = _reward_basis(domain, periodic, len(seen.effects)) if reward_basis is None else reward_basis.on(domain)
         paid = PRICE if price is None else price
         given: dict[str, Any] = {"discount": discount, "reward_basis": psi, "price": paid}
-        played: Any = seen.moves if log else source
+        played: Any = seen.moves if simulator is None else simulator
         lifted = None
         if world.ended is not None and avoids_termination(played, policy, seen.effects, rows, discount):
             lifted = fit_lifted_value(seen.effects, rows, **given)
         fit = fit_value(seen.effects, rows, **given) if lifted is None else lifted.fit
         stage(f"2 of {STAGES}: V and R are found")
         found = _concluded(world, seen, rows, fit, lifted)
-        if tried and log:
+        if tried and log is not None:
             found = _tried_in_a_model(found, seen, policy)
         elif tried:
-            found = try_out(found, source, policy, margin=margin, rng=generator)
+            found = try_out(found, simulator, policy, margin=margin, rng=generator)
         stage(f"3 of {STAGES}: errors are estimated and the reward is tried")
         return found
 
@@ -193,15 +189,16 @@ def _reward_basis(domain: Domain, periodic: tuple[int, ...], n: int) -> Cells | 
 
 def _estimated(world: World, phi: Basis, samples: int, rng: np.random.Generator, paired: bool | None) -> Seen:
     """Effects where next states are random: looked at if noise is small beside them, else by least squares."""
-    source = world.source
-    if isinstance(source, Transitions):
-        return _from_log(world, _without_standing(source), phi, rng)
-    paired = can_pair(source, phi, rng.spawn(1)[0], asked=paired)
+    log, simulator = world.source.log, world.source.simulator
+    if simulator is None:
+        assert log is not None
+        return _from_log(world, _without_standing(log), phi, rng)
+    paired = can_pair(simulator, phi, rng.spawn(1)[0], asked=paired)
     states = min(samples, MOST_STATES)
-    if noise_beside_effects(source, phi, rng) < FAINT * (samples // states):
-        effects = drawn_effects(source, phi, live_states(source, states, rng), samples // states, rng)
+    if noise_beside_effects(simulator, phi, rng) < FAINT * (samples // states):
+        effects = drawn_effects(simulator, phi, live_states(simulator, states, rng), samples // states, rng)
         return Seen(effects, None, None, samples)
-    return _from_log(world, drawn(source, samples, rng.spawn(1)[0], paired=paired), phi, rng)
+    return _from_log(world, drawn(simulator, samples, rng.spawn(1)[0], paired=paired), phi, rng)
 
 
 def _from_log(world: World, log: Transitions, phi: Basis, rng: np.random.Generator) -> Seen:
@@ -219,7 +216,7 @@ def _from_log(world: World, log: Transitions, phi: Basis, rng: np.random.Generat
         )
     over = log.terminal if world.ended is None else None  # boxes that hold the marked states speak for these
     states = log.states if world.ended is None else log.states[~world.ended(log.states)]
-    if isinstance(world.source, Transitions) and not log.paired:
+    if world.source.log is not None and not log.paired:
         states = states[rng.permutation(len(states))]
     else:  # every action was drawn from the same ones
         states = states[: len(states) // log.n_actions]
@@ -299,7 +296,7 @@ def _sober(world: World, seen: Seen, fit: ValueFit) -> Array:
 
     Extrapolated, R would promise something somewhere, and planning would go and look for it where nothing is known.
     """
-    if not isinstance(world.source, Transitions):
+    if world.source.log is None:
         return fit.reward
     empty = unvisited(fit.reward_basis, seen.effects.states)
     return fit.reward if empty.all() else np.where(empty, fit.reward[~empty].min(), fit.reward)
@@ -337,7 +334,7 @@ def try_out(
     everywhere, away = Share(int(good.sum()), len(states)), Share(int(good[outside].sum()), int(outside.sum()))
     # V is positive wherever it goes on: where every action ends it there is nothing to agree on.
     judged = None if solution.stats.continuation is None else ahead.max(axis=0) > 0
-    planned, found = _planned(solution, simulator, policy, states, judged, "fresh states", decisive=True)
+    planned, found = _planned(solution, simulator, policy, states, judged=judged)
     stats = replace(planned.stats, greedy_share=everywhere, outside_share=away)
     return replace(planned, stats=stats).judged(*_before_trials(solution), _of_fresh_states(away), found)
 
@@ -361,12 +358,22 @@ def _planned(
     simulator: Any,
     policy: Policy,
     states: Array,
-    judged: NDArray[np.bool_] | None,
-    kind: str,
     *,
-    decisive: bool,
+    judged: NDArray[np.bool_] | None = None,
+    in_model: bool = False,
+    decisive: bool = True,
 ) -> tuple[Solution, Finding]:
-    """With what planning on R alone does, and what that allows; a failure is R's only where that is ``decisive``."""
+    """Plan on R alone, in a simulator or in the model of a log: the solution with the outcome, and a finding.
+
+    Args:
+        solution: with R and V.
+        simulator: to plan in.
+        policy: the expert.
+        states: at which the plan is compared with the expert ``[n, d]``.
+        judged: which of them count ``[n]``; all if left out.
+        in_model: the simulator is the next-state model of a log.
+        decisive: a failure is one of R, and not of the simulator.
+    """
     obstacle = _obstacle(simulator)
     if obstacle is not None:
         return solution, Reason.NOT_PLANNED.finding(why=obstacle)
@@ -377,8 +384,8 @@ def _planned(
     gap = max(regret, loss)
     failed = decisive and gap > UNUSABLE and len(solution.domain) <= JUDGED_COORDINATES
     reason = Reason.PLANNED_FAR_AWAY if failed else Reason.PLANNED_AWAY if gap > GAP else Reason.PLANNED
-    model = ", in the model of the next state," if isinstance(simulator, Moves) else ""
-    share = Share(found.agreed, found.judged, kind)
+    model = ", in the model of the next state," if in_model else ""
+    share = Share(found.agreed, found.judged, "states of the log" if in_model else "fresh states")
     stats = replace(solution.stats, planned_share=share, planned_regret=regret, planned_loss=loss)
     return replace(solution, stats=stats), reason.finding(model=model, gap=gap, most=GAP)
 
@@ -401,8 +408,8 @@ def _tried_in_a_model(solution: Solution, seen: Seen, policy: Policy) -> Solutio
     if seen.moves is None or seen.model_error * CLEARLY >= 1:
         why = "the log supports no model of the next state to plan in"
         return solution.judged(*known, Reason.NOT_PLANNED.finding(why=why))
-    kind, states = "states of the log", solution.compared.states
-    planned, found = _planned(solution, seen.moves, policy, states, None, kind, decisive=seen.moved)
+    states = solution.compared.states
+    planned, found = _planned(solution, seen.moves, policy, states, in_model=True, decisive=seen.moved)
     return planned.judged(*known, found)
 
 
@@ -465,33 +472,28 @@ class ValueForm:
         return [Candidate(self.solution.reward, None, self.solution)]
 
 
-def with_proof(
-    solution: Solution, proof: Certificate | Refutation | None, asked: Request, counts: NDArray[np.int64]
-) -> Solution:
+def with_proof(solution: Solution, proof: Proof, asked: Request, counts: NDArray[np.int64]) -> Solution:
     """The solution with what fresh data proved; without a proof of a simulator's reward, with trials of it.
 
     Args:
         solution: from training data.
-        proof: a certificate, a refutation, or None.
+        proof: what the last attempt gave.
         asked: the call of `solve`.
         counts: transitions per action in all.
     """
     stats = replace(solution.stats, most_samples=int(counts.max()))
-    solution = replace(solution, samples=int(counts.min()), stats=stats)
-    if isinstance(proof, Certificate):
-        solution = replace(solution, certificate=proof)
-        if proof.holds:
-            return solution.judged(Reason.CERTIFIED.finding(proved=proof.proved))
-    elif proof is not None:
-        solution = replace(solution, refutation=proof)
-        if proof.holds:
-            return replace(solution, witness=proof.witness).judged(Reason.REFUTED.finding(claim=proof.claim))
-        if proof.refuted:
-            solution = solution.judged(*solution.findings, Reason.REFUTED_WITHOUT_TAIL.finding(claim=proof.claim))
+    certificate, refutation = proof.certificate, proof.refutation
+    solution = replace(solution, samples=int(counts.min()), stats=stats, certificate=certificate, refutation=refutation)
+    if certificate is not None and certificate.holds:
+        return solution.judged(Reason.CERTIFIED.finding(proved=certificate.proved))
+    if refutation is not None and refutation.holds:
+        return replace(solution, witness=refutation.witness).judged(Reason.REFUTED.finding(claim=refutation.claim))
+    if refutation is not None and refutation.refuted:
+        solution = solution.judged(*solution.findings, Reason.REFUTED_WITHOUT_TAIL.finding(claim=refutation.claim))
     if asked.is_log:
         return solution
     rng = asked.generator.spawn(1)[0]
-    return try_out(solution, asked.source, asked.policy, margin=asked.settings.margin, rng=rng)
+    return try_out(solution, asked.origin.simulator, asked.policy, margin=asked.settings.margin, rng=rng)
 
 
 def proof_columns(
