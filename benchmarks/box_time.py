@@ -15,7 +15,6 @@ from typing import Any
 import certirl
 import harness
 from certirl import Legendre, problems, product
-from certirl.data.transitions import pieces
 from certirl.ground.work import cores
 from certirl.proof.case import Case
 from certirl.proof.certificate import conclude
@@ -45,9 +44,9 @@ def case(dimension, factor, samples):
     found = certirl.recover(criterion)
     note("program")
     case = Case.of(0, basis.on(problem.domain), n_actions=problem.n_actions, discount=0.7, tail=problem.tail)
-    surrogates = fit_surrogates(case, found.reward, pieces(training, 8192), moments=[moments]).surrogates
+    surrogates = fit_surrogates(case, found.reward, training.stream(), moments=[moments]).surrogates
     note("surrogate")
-    evidence = gather(surrogates, pieces(fresh, 8192))
+    evidence = gather(surrogates, fresh.stream())
     note("evidence")
     certificate = conclude(case, surrogates, evidence, delta=0.05)
     note("bounds, the tail included")

@@ -20,7 +20,7 @@ import numpy as np
 import certirl
 import methods
 import study
-from certirl.data.expert_grid import ExpertGrid
+from certirl.data.policy import ExpertGrid
 from certirl.functions.boxes import of_degree
 from certirl.problems import Greedy, Judgement, Truth, Whirl, judge, random_independent
 from certirl.proof.certificate import Certificate

@@ -10,7 +10,7 @@ import pytest
 import certirl
 import files
 from certirl import Legendre, product
-from certirl.data.expert_grid import CELLS_ALONG
+from certirl.data.policy import CELLS_ALONG
 from certirl.proof.refute import refute
 
 PROVED = {"delta": 0.05, "tail": 0, "rng": 0, "progress": False}

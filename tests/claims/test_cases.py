@@ -7,7 +7,7 @@ import pytest
 
 import certirl
 from certirl import Legendre
-from certirl.data.expert_grid import CELLS_ALONG
+from certirl.data.policy import CELLS_ALONG
 from certirl.proof.case import REFUSED
 from checker.saved_records import (
     MIDDLE,

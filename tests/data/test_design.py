@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from certirl import Fourier, Legendre, product
-from certirl.data.design import Even, Near, even
+from certirl.data.simulator import Even, Near
 
 BASES = [
     Legendre(1),
@@ -41,10 +41,10 @@ def test_an_even_design_is_nearly_as_good_everywhere_as_any_can_be(basis):
 
 def test_components_have_their_own_designs():
     first, second = Legendre(5).on(((0.0, 1.0),)), product(Legendre(3), Legendre(3)).on(((2.0, 3.0), (4.0, 5.0)))
-    states = even([first, second], [(1,), (2, 0)])(1_000, np.random.default_rng(1))
+    states = Even((first, second), ((1,), (2, 0)))(1_000, np.random.default_rng(1))
     assert states.shape == (1_000, 3)
     assert (np.floor(states) == [4.0, 0.0, 2.0]).all()
-    alone = even([second], [None])(1_000, np.random.default_rng(1))
+    alone = Even((second,))(1_000, np.random.default_rng(1))
     assert (np.floor(alone) == [2.0, 4.0]).all()
 
 

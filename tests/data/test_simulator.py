@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import certirl
+from certirl.data.dependence import can_pair
 from certirl.data.simulator import as_generator, device_of, draw
 from certirl.data.transitions import CHUNK
-from certirl.data.trials import can_pair
 from certirl.problems import random_polynomial
 from certirl.proof.certify import split
 

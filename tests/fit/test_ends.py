@@ -5,7 +5,7 @@ import pytest
 from test_ending import DISCOUNT, Ridge, balance, leave, surviving
 
 import certirl
-from certirl.data.terminal import learn_terminal_boxes
+from certirl.data.source import learn_terminal_boxes
 from certirl.fit import effects
 from certirl.fit import termination as ending
 from certirl.fit.next_states import CLEARLY, regress_moves, relative_error

@@ -9,9 +9,9 @@ import pytest
 
 import certirl
 from certirl import Legendre
+from certirl.data.dependence import noise_fault
 from certirl.data.policy import as_policy
 from certirl.data.simulator import as_generator, ask, terminal_of
-from certirl.data.trials import noise_fault
 from certirl.fit.effects import is_deterministic
 from certirl.proof.tail import Smooth, is_number, tail_number
 

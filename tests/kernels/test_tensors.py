@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import certirl
+from certirl.data.dependence import can_pair
 from certirl.data.moments import accumulate
 from certirl.data.simulator import draw
 from certirl.data.transitions import TensorTransitions
-from certirl.data.trials import can_pair
 from certirl.functions.components import SumBasis, as_components
 from certirl.kernels import tensors
 from certirl.kernels.sums import StackedSums

@@ -5,7 +5,7 @@ import pytest
 
 import certirl
 from certirl import Legendre, Reward, problems, product
-from certirl.data.trials import can_pair
+from certirl.data.dependence import can_pair
 from certirl.ground.domain import mesh
 from sizes import sizes
 

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 import certirl
-from certirl.data.design import Even
-from certirl.data.expert_grid import expert_grid
-from certirl.data.policy import as_policy
+from certirl.data.policy import as_policy, expert_grid
+from certirl.data.simulator import Even
 from certirl.functions.boxes import of_degree
 from certirl.functions.frame import Cells, frame
 from certirl.ground.domain import mesh

@@ -7,7 +7,6 @@ import pytest
 from scipy.optimize import linprog
 
 import certirl
-from certirl.data.transitions import pieces
 from certirl.functions.bases import Fourier, Legendre
 from certirl.problems import PolynomialProblem, random_polynomial, thermostat, unsolvable
 from certirl.proof import value_cones
@@ -98,7 +97,7 @@ def test_all_numbers_of_a_plan_lie_below_their_bounds(runs):
     for seed in range(runs):
         paired = seed % 2 == 0
         data = certirl.sample(problem, basis=cover.columns, samples=400, rng=seed, design=True, paired=paired)
-        (sums,) = gather([cover], pieces(data, 150))
+        (sums,) = gather([cover], data.stream())
         bounds = Bounds(cover, sums, 0.0)
         error = bounds.errors(cover, 0.5).sum(axis=0)
         misses += bool((truth > bounds.estimate + error).any())

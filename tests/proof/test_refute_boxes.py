@@ -7,7 +7,6 @@ import pytest
 from scipy.optimize import linprog
 
 import certirl
-from certirl.data.transitions import pieces
 from certirl.functions.bases import Fourier, Legendre
 from certirl.functions.boxes import product
 from certirl.functions.frame import frame
@@ -185,7 +184,7 @@ def test_all_numbers_lie_below_their_bounds_and_no_term_above_its_own(paired):
     truth = (truth[cover.which] * cover.directions).sum(axis=1)
     for seed in range(20):
         data = certirl.sample(problem, basis=cover.columns, samples=n, rng=seed, design=True, paired=paired)
-        (sums,) = gather([cover], pieces(data, 150))
+        (sums,) = gather([cover], data.stream())
         bounds = refutation.Bounds(cover, sums, 0.0)
         error = bounds.errors(cover, 0.5).sum(axis=0)
         misses += bool((truth > bounds.estimate + error).any())

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 import certirl
+from certirl.data.dependence import can_pair
 from certirl.data.moments import accumulate
 from certirl.data.simulator import as_generator, draw
 from certirl.data.transitions import CHUNK
-from certirl.data.trials import can_pair
 from certirl.fit.choose import best_columns
 from sizes import sizes
 

@@ -1,4 +1,4 @@
-"""Simulators: the dynamics of a problem, from which transitions are drawn."""
+"""Simulators: the dynamics of a problem, draws of transitions, and designs of the states they start in."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.data.transitions import CHUNK, Piece, Transitions, concatenate, pieces_per_chunk
+from certirl.data.transitions import CHUNK, Piece, Stream, Transitions, concatenate, pieces_per_chunk
 from certirl.functions.bases import Basis, as_basis
-from certirl.ground.domain import Array, Domain, as_axes, as_domain, as_n_actions, as_states
+from certirl.ground.domain import Array, Domain, as_axes, as_domain, as_n_actions, as_states, freeze
 from certirl.ground.doors import alone, as_count, as_flag, as_flags, as_reals, lend, shown, takes
 from certirl.kernels import tensors
 
@@ -27,6 +27,8 @@ NO_TERMINAL_STATES = (
 )
 MOST_KEPT = 10**9  # transitions in one record: 24 GB or more
 MOST_SAMPLES = 10**11  # transitions per action: hours of work on one machine
+# The share of states next to the ends of a coordinate, times degree + 2, by the number of coordinates that have ends.
+_ENDS = (0.9, 1.5, 1.8)
 
 
 @runtime_checkable
@@ -157,7 +159,7 @@ def as_samples(samples: Any, name: str = "samples", *, least: int = 1, most: int
 
 
 @dataclass(frozen=True, eq=False)
-class Draws:
+class Draws(Stream):
     """A stream of n transitions of every action, drawn when it is read: the same each time.
 
     Attributes:
@@ -181,9 +183,6 @@ class Draws:
     paired: bool
     first: int = 0
     refuse_terminal: bool = False
-
-    def __iter__(self) -> Iterator[Piece]:
-        return self.pieces()
 
     @property
     def total(self) -> int:
@@ -367,3 +366,87 @@ def check_rollouts(states: int, samples: int, steps: int) -> None:
             f"states={states:,}, samples={samples:,} and steps={steps:,} make {states * samples * steps:,} steps for "
             f"each first action, more than {MOST_SAMPLES:,}: ask for fewer"
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Even:
+    """States for which least squares is about equally accurate everywhere.
+
+    The largest φᵀG⁻¹φ, the variance of a fit of k functions at a state, is at least k/n. For polynomials and uniform
+    states it is k²/n, for the arcsine distribution (`Basis.design`) 2k/n, on boxes up to 4.5k/n at the corners. Here
+    some of the states are next to the ends of each coordinate instead, and it is about 1.3k/n.
+
+    Attributes:
+        bases: one, or one for each component of the state.
+        coordinates: those of each component; None for all, with a single basis.
+    """
+
+    bases: tuple[Basis, ...]
+    coordinates: tuple[tuple[int, ...] | None, ...] = (None,)
+
+    def __call__(self, count: int, rng: Any) -> Any:
+        """States ``[count, d]``, tensors if ``rng`` is a generator of a device."""
+        size = sum(basis.dimension for basis in self.bases)
+        columns: list[Any] = [None] * size
+        if isinstance(rng, np.random.Generator):
+            uniform, cosine, stack = rng.random((size, count)), np.cos, partial(np.stack, axis=1)
+        else:
+            torch = tensors.torch()
+            uniform = torch.rand(size, count, generator=rng, device=rng.device)
+            cosine, stack = torch.cos, partial(torch.stack, dim=1)
+        for basis, coordinates in zip(self.bases, self.coordinates, strict=True):
+            with_ends = basis.dimension - len(basis.periodic_axes)
+            for part, place in zip(basis.parts, range(size) if coordinates is None else coordinates, strict=True):
+                u, ((low, high),) = uniform[place], part.domain
+                t = 2 * u - 1 if part.periodic else cosine(toward_ends(u, part.degree, with_ends))
+                columns[place] = ((low + high) / 2 + (high - low) / 2 * t).clip(low, high)
+        return stack(columns)
+
+
+def toward_ends(uniform: Any, degree: int, coordinates: int) -> Any:
+    """Angles θ from uniform numbers: even on [0, π], but for a share next to its ends.
+
+    Args:
+        uniform: numbers between 0 and 1.
+        degree: of the functions in this coordinate.
+        coordinates: how many of the box have ends.
+    """
+    if degree == 0:
+        return np.pi * uniform
+    width, share = 0.5 / degree, _ENDS[min(coordinates, len(_ENDS)) - 1] / (degree + 2)
+    end = share / 2 + (1 - share) * width / np.pi  # the probability of angles within the width of an end
+    outer, inner = width / end, (np.pi - 2 * width) / (1 - 2 * end)
+    middle, last = (uniform - end).clip(0.0, 1 - 2 * end), (uniform - (1 - end)).clip(0.0, end)
+    return outer * (uniform.clip(0.0, end) + last) + inner * middle
+
+
+@dataclass(frozen=True, eq=False)
+class Near:
+    """A basis's even design, with a share of the states near given places instead.
+
+    With three in ten of the states near two places, the variance of a polynomial fit halves there, and grows by less
+    than a half elsewhere.
+
+    Attributes:
+        basis: its design gives the other states.
+        places: the given states ``[z, d]``.
+        widths: the largest distance from a place along each coordinate ``[d]``.
+        share: the share of states near a place.
+    """
+
+    basis: Basis
+    places: Array
+    widths: Array
+    share: float
+
+    def __post_init__(self) -> None:
+        freeze(self)
+
+    def __call__(self, count: int, rng: np.random.Generator) -> Array:
+        """States ``[count, d]``."""
+        states: Array = Even((self.basis,))(count, rng)
+        chosen = rng.random(count) < self.share
+        centres = self.places[rng.integers(len(self.places), size=count)]
+        moved = centres + self.widths * rng.uniform(-1.0, 1.0, states.shape)
+        low, high = np.array(self.basis.domain).T
+        return np.where(chosen[:, None], np.clip(moved, low, high), states)

@@ -42,7 +42,7 @@ from certirl.data.formats import (
     separator_hint,
 )
 from certirl.data.moments import check_repeats
-from certirl.data.transitions import Piece, Rows, Transitions, join_episodes, join_terminal
+from certirl.data.transitions import Piece, Rows, Stream, Transitions, join_episodes, join_terminal
 from certirl.ground.domain import (
     Array,
     Domain,
@@ -325,13 +325,10 @@ def _check_order(rows: Steps) -> None:
 
 
 @dataclass(frozen=True)
-class FileStream:
+class FileStream(Stream):
     """The transitions of tables as a stream, from one chunk after the other."""
 
     parts: tuple[Chunk, ...]
-
-    def __iter__(self) -> Iterator[Piece]:
-        return (piece for chunk in self.parts for piece in chunk.pieces())
 
     def chunks(self) -> tuple[Chunk, ...]:
         """Parts that can be read independently."""

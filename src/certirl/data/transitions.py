@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -149,9 +150,9 @@ class Transitions:
         chosen = self.actions == action
         return self.states[chosen], self.next_states[chosen]
 
-    def stream(self) -> Record:
+    def stream(self) -> LogStream:
         """The transitions in pieces."""
-        return Record(self)
+        return LogStream(self)
 
     def divided(self, share: float, rng: np.random.Generator) -> tuple[Transitions, Transitions]:
         """Two disjoint random parts, the first with this share of the rows, pairs kept together."""
@@ -166,66 +167,6 @@ class Transitions:
         if chosen.all() or not chosen.any():
             raise ValueError(f"{len(self)} transitions are too few to set some aside for a certificate")
         return self.where(chosen), self.where(~chosen)
-
-
-@dataclass(frozen=True, eq=False)
-class TensorTransitions:
-    """Observed steps (s, a, s') as torch tensors, which stay on their device.
-
-    Attributes:
-        states: ``[n]`` or ``[n, d]``.
-        actions: whole numbers 0, 1, …, ``[n]``.
-        next_states: like ``states``.
-        domain: the box of states.
-        n_actions: the number of actions.
-    """
-
-    states: Any
-    actions: Any
-    next_states: Any
-    domain: Domain
-    n_actions: int
-    on_device: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        domain = as_domain(self.domain)
-        for name in ("states", "actions", "next_states"):
-            if not tensors.is_tensor(getattr(self, name)):
-                kind = type(getattr(self, name)).__name__
-                raise TypeError(
-                    f"{name} must be a torch tensor, got {kind}; certirl.Transitions takes arrays and lists"
-                )
-        states = tensors.as_tensor_states(self.states, domain, name="states")
-        next_states = tensors.as_tensor_states(self.next_states, domain, name="next_states")
-        _check_lengths(states, self.actions, next_states)
-        count = as_n_actions(self.n_actions)
-        low, high = int(self.actions.min()), int(self.actions.max())
-        if self.actions.is_floating_point() or low < 0 or high >= self.n_actions:
-            raise ValueError(f"actions must be whole numbers 0 … {self.n_actions - 1}, got {low} to {high}")
-        actions = self.actions.clone()  # a copy, like the states
-        freeze(self, states=states, actions=actions, next_states=next_states, domain=domain, n_actions=count)
-
-    @property
-    def total(self) -> int:
-        """The number of transitions."""
-        return len(self.states)
-
-    def stream(self) -> TensorTransitions:
-        """The record itself, which is a stream of one chunk: one is enough to keep a device busy."""
-        return self
-
-    def __iter__(self) -> Iterator[Piece]:
-        return self.pieces()
-
-    def chunks(self) -> list[TensorTransitions]:
-        """The record itself."""
-        return [self]
-
-    def pieces(self) -> Iterator[Piece]:
-        """One for each action."""
-        for action in range(self.n_actions):
-            chosen = self.actions == action
-            yield Piece((action,), self.states[chosen], self.next_states[chosen][None])
 
 
 def _check_lengths(states: Any, actions: Any, next_states: Any) -> None:
@@ -361,14 +302,15 @@ class Chunk(Protocol):
         ...
 
 
-class Stream(Protocol):
+class Stream(ABC):
     """Data in pieces, to be read in order, or chunk by chunk by several workers."""
 
-    def __iter__(self) -> Iterator[Piece]: ...
-
+    @abstractmethod
     def chunks(self) -> Sequence[Chunk]:
         """Parts that together are the whole, in order; how they are cut depends on the data alone."""
-        ...
+
+    def __iter__(self) -> Iterator[Piece]:
+        return (piece for chunk in self.chunks() for piece in chunk.pieces())
 
 
 def chunks_of(stream: Iterable[Piece]) -> Sequence[Chunk]:
@@ -390,16 +332,14 @@ def pieces_per_chunk(pieces: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Record:
+class LogStream(Stream):
     """A log as a stream: all actions together if it is paired, else rows in their order.
 
     Attributes:
         log: the transitions.
-        size: states in a piece, at most.
     """
 
     log: Transitions
-    size: int = CHUNK
 
     @property
     def total(self) -> int:
@@ -411,7 +351,7 @@ class Record:
         """Transitions of the action with fewest."""
         return int(self.log.counts.min())
 
-    def leading(self, size: int) -> Record:
+    def leading(self, size: int) -> LogStream:
         """All of it: a log is used as it is."""
         return self
 
@@ -419,95 +359,118 @@ class Record:
         """The log."""
         return self.log
 
-    def __iter__(self) -> Iterator[Piece]:
-        for chunk in self.chunks():
-            yield from chunk.pieces()
-
-    def chunks(self) -> Sequence[Rows | Pairs]:
+    def chunks(self) -> list[Rows]:
         """Consecutive rows."""
         log = self.log
         states = int(log.counts[0]) if log.paired else len(log)
-        step = self.size * pieces_per_chunk(states // self.size)
+        step = CHUNK * pieces_per_chunk(states // CHUNK)
         parts = [slice(start, start + step) for start in range(0, states, step)]
         if not log.paired:
-            return [Rows(log.states[part], log.actions[part], log.next_states[part], self.size) for part in parts]
-        rows = np.stack([np.flatnonzero(log.actions == action) for action in range(log.n_actions)])
-        return [Pairs(log.states, log.next_states, rows[:, part], self.size) for part in parts]
+            return [Rows(log.states[part], log.actions[part], log.next_states[part]) for part in parts]
+        pairs = np.stack([np.flatnonzero(log.actions == action) for action in range(log.n_actions)])
+        return [Rows(log.states, log.actions, log.next_states, pairs[:, part]) for part in parts]
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Consecutive rows of a log as a chunk; reading it sorts them by action.
+    """Rows of a log as a chunk, copied and sorted by action only when it is read or sent.
 
     Attributes:
         states: ``[n, d]``.
         actions: ``[n]``.
         next_states: ``[n, d]``.
-        size: states in a piece, at most.
+        pairs: the rows of each action in a paired log, which are the chunk ``[A, m]``; None for all rows, one by one.
     """
 
     states: Array
     actions: NDArray[np.intp]
     next_states: Array
-    size: int = CHUNK
-
-    @property
-    def n(self) -> int:
-        """The number of transitions."""
-        return len(self.actions)
-
-    def pieces(self) -> Iterator[Piece]:
-        """The transitions of one action after the other, otherwise in their order."""
-        actions = self.actions
-        if (actions == actions[0]).all():  # rows of one action need no copies
-            order, counts = None, {int(actions[0]): len(actions)}
-        else:
-            # Sixteen bits are sorted digit by digit, many times as fast as by comparison.
-            keys = actions.astype(np.uint16) if actions.max() < 2**16 else actions
-            order = np.argsort(keys, kind="stable")
-            counts = {action: int(count) for action, count in enumerate(np.bincount(actions)) if count}
-        start = 0
-        for action, count in counts.items():
-            end = start + count
-            for place in range(start, end, self.size):
-                part = slice(place, min(place + self.size, end))
-                rows = part if order is None else order[part]
-                yield Piece((action,), self.states[rows], self.next_states[rows][None])
-            start = end
-
-
-@dataclass(frozen=True, eq=False)
-class Pairs:
-    """Rows of a paired log as a chunk, copied only when it is read or sent.
-
-    Attributes:
-        states, next_states: of the whole log ``[N, d]``.
-        rows: where the rows of each action are ``[A, n]``.
-        size: states in a piece, at most.
-    """
-
-    states: Array
-    next_states: Array
-    rows: NDArray[np.intp]
-    size: int = CHUNK
+    pairs: NDArray[np.intp] | None = None
 
     @property
     def n(self) -> int:
         """The number of states."""
-        return self.rows.shape[1]
+        return len(self.actions) if self.pairs is None else self.pairs.shape[1]
 
     def pieces(self) -> Iterator[Piece]:
-        """All actions together."""
-        for start in range(0, self.n, self.size):
-            rows = self.rows[:, start : start + self.size]
-            yield Piece(tuple(range(len(rows))), self.states[rows[0]], self.next_states[rows])
+        """All actions together if they are paired, else one action after the other, in the order of the rows."""
+        for actions, rows in self._groups():
+            for start in range(0, rows.shape[1], CHUNK):
+                part = rows[:, start : start + CHUNK]
+                yield Piece(actions, self.states[part[0]], self.next_states[part])
 
-    def __reduce__(self) -> Any:  # only these rows are sent, not the whole log
-        actions, n = self.rows.shape
-        states, next_states = self.states[self.rows.ravel()], self.next_states[self.rows.ravel()]
-        return Pairs, (states, next_states, np.arange(actions * n).reshape(actions, n), self.size)
+    def _groups(self) -> Iterator[tuple[tuple[int, ...], NDArray[np.intp]]]:
+        """Actions, and the rows of each ``[m, n]``."""
+        if self.pairs is not None:
+            yield tuple(range(len(self.pairs))), self.pairs
+            return
+        # Sixteen bits are sorted digit by digit, many times as fast as by comparison.
+        order = np.argsort(self.actions.astype(np.uint16), kind="stable")
+        ends = np.cumsum(np.bincount(self.actions))
+        for action, rows in enumerate(np.split(order, ends[:-1])):
+            if len(rows):
+                yield (action,), rows[None]
+
+    def __reduce__(self) -> Any:  # of a paired log only these rows are sent
+        if self.pairs is None:
+            return Rows, (self.states, self.actions, self.next_states)
+        rows = self.pairs.ravel()
+        places = np.arange(len(rows)).reshape(self.pairs.shape)
+        return Rows, (self.states[rows], self.actions[rows], self.next_states[rows], places)
 
 
-def pieces(transitions: Transitions, size: int = CHUNK) -> Record:
-    """A log in pieces of at most ``size`` states."""
-    return Record(transitions, size)
+@dataclass(frozen=True, eq=False)
+class TensorTransitions(Stream):
+    """Observed steps (s, a, s') as torch tensors, which stay on their device.
+
+    Attributes:
+        states: ``[n]`` or ``[n, d]``.
+        actions: whole numbers 0, 1, …, ``[n]``.
+        next_states: like ``states``.
+        domain: the box of states.
+        n_actions: the number of actions.
+    """
+
+    states: Any
+    actions: Any
+    next_states: Any
+    domain: Domain
+    n_actions: int
+    on_device: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        domain = as_domain(self.domain)
+        for name in ("states", "actions", "next_states"):
+            if not tensors.is_tensor(getattr(self, name)):
+                kind = type(getattr(self, name)).__name__
+                raise TypeError(
+                    f"{name} must be a torch tensor, got {kind}; certirl.Transitions takes arrays and lists"
+                )
+        states = tensors.as_tensor_states(self.states, domain, name="states")
+        next_states = tensors.as_tensor_states(self.next_states, domain, name="next_states")
+        _check_lengths(states, self.actions, next_states)
+        count = as_n_actions(self.n_actions)
+        low, high = int(self.actions.min()), int(self.actions.max())
+        if self.actions.is_floating_point() or low < 0 or high >= self.n_actions:
+            raise ValueError(f"actions must be whole numbers 0 … {self.n_actions - 1}, got {low} to {high}")
+        actions = self.actions.clone()  # a copy, like the states
+        freeze(self, states=states, actions=actions, next_states=next_states, domain=domain, n_actions=count)
+
+    @property
+    def total(self) -> int:
+        """The number of transitions."""
+        return len(self.states)
+
+    def stream(self) -> TensorTransitions:
+        """The record itself, which is a stream of one chunk: one is enough to keep a device busy."""
+        return self
+
+    def chunks(self) -> list[TensorTransitions]:
+        """The record itself."""
+        return [self]
+
+    def pieces(self) -> Iterator[Piece]:
+        """One for each action."""
+        for action in range(self.n_actions):
+            chosen = self.actions == action
+            yield Piece((action,), self.states[chosen], self.next_states[chosen][None])

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from certirl.data.coverage import coverage
 from certirl.data.policy import Policy
 from certirl.data.simulator import Terminal
-from certirl.data.source import Source
-from certirl.data.terminal import TerminalBoxes
+from certirl.data.source import Source, TerminalBoxes
 from certirl.data.transitions import Transitions
 from certirl.fit.effects import Effects, Regression, features, richer, unit_chart
 from certirl.fit.next_states import Moves

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from certirl.data.design import Even, Near, even
-from certirl.data.expert_grid import ExpertGrid, compared, expert_grid
-from certirl.data.policy import Policy, as_policy
+from certirl.data.policy import ExpertGrid, Policy, as_policy, compared, expert_grid
+from certirl.data.simulator import Even, Near
 from certirl.functions.bases import Basis
 from certirl.functions.bounded import BoundedReward, bounded
 from certirl.functions.components import Component
@@ -114,7 +113,7 @@ class Case:
     def design(self) -> Even | Near:
         """Where to draw states: more beside the switches, where margins are thin."""
         if self.grid is None or not len(self.grid.switches):
-            return even([part.columns for part in self.parts], [part.coordinates for part in self.parts])
+            return Even(tuple(part.columns for part in self.parts), tuple(part.coordinates for part in self.parts))
         columns = self.parts[0].columns
         return Near(columns, self.grid.switches, np.full(columns.dimension, BESIDE * self.tube), SHARE)
 

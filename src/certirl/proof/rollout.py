@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from certirl.data.dependence import can_pair
 from certirl.data.policy import as_policy
 from certirl.data.rollouts import returns
 from certirl.data.simulator import Simulator, as_generator, check_rollouts, check_simulator
 from certirl.data.source import as_source
 from certirl.data.transitions import Transitions
-from certirl.data.trials import can_pair
 from certirl.fit.bellman import check_problem, rivals_of
 from certirl.functions.bases import Legendre
 from certirl.functions.bounded import bounded, proved_range, trial_states, unit_of

@@ -1,7 +1,7 @@
 """Reading bands: where the expert is proved strictly best, by how much, and what it can lose elsewhere.
 
 An expert of one action is compared with every other action over the whole box. For any other the box is cut into cells
-(`data.expert_grid`): the *tube* is where it is not proved strictly best, and regret is bounded by what is lost there.
+(`ExpertGrid`): the *tube* is where it is not proved strictly best, and regret is bounded by what is lost there.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.data.expert_grid import ExpertGrid
+from certirl.data.policy import ExpertGrid
 from certirl.functions.bases import Basis
 from certirl.functions.frame import Cells, frame
 from certirl.ground import archive

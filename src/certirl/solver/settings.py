@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from certirl.data.dependence import noise_fault
 from certirl.data.moments import Moments
 from certirl.data.policy import Policy, as_policy
 from certirl.data.simulator import as_generator, as_samples
 from certirl.data.source import Source, as_source
-from certirl.data.trials import noise_fault
 from certirl.fit.bellman import check_problem
 from certirl.fit.estimate import FORMS
 from certirl.fit.recover import OBJECTIVES, as_radius, check_slack

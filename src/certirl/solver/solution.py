@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certirl.data.simulator import as_terminal
-from certirl.data.terminal import TerminalBoxes
+from certirl.data.source import TerminalBoxes
 from certirl.data.transitions import counted
 from certirl.fit.bellman import Bellman, rivals_of
 from certirl.fit.estimate import Operators

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from certirl.data.dependence import can_pair
 from certirl.data.policy import Policy, as_policy
 from certirl.data.simulator import (
     as_samples,
@@ -23,7 +24,6 @@ from certirl.data.simulator import (
 )
 from certirl.data.source import Pool, as_source
 from certirl.data.transitions import Transitions
-from certirl.data.trials import can_pair
 from certirl.environments.planning import COMPARED_POINTS, MOST_ENTRIES, compare, size_of
 from certirl.fit.bellman import check_problem
 from certirl.fit.conflicts import find_conflict
