@@ -6,8 +6,8 @@ A function of the state is a curve on an interval and a map on a box. Of three c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from certirl.ground.status import word_of
 if TYPE_CHECKING:
     from certirl.data.coverage import Coverage
     from certirl.problems import Problem
+    from certirl.proof.certificate import Certificate
     from certirl.solver.solution import Solution
 
 # Okabe and Ito's colours, distinguishable with every kind of colour vision and in grey.
@@ -196,7 +197,7 @@ def margins(
     return written(ax.figure, ax, path)
 
 
-def certificate(proof: Any, *, ax: Any = None, path: Any = None) -> Any:
+def certificate(proof: Certificate, *, ax: Any = None, path: Any = None) -> Any:
     """Draw the advantage of the expert's action over its best alternative, estimated with its proved band; the tube.
 
     In two coordinates a map of the proved lower bound, where that is positive, and of the tube.
@@ -206,10 +207,9 @@ def certificate(proof: Any, *, ax: Any = None, path: Any = None) -> Any:
         ax: where.
         path: where to write the picture, if anywhere.
     """
-    tube = _tube(proof)
-    if len(tube.domain) > 2:
+    if len(proof.domain) > 2:
         raise ValueError("a certificate is drawn in one or two coordinates; certificate.proves(states) has the others")
-    ax = _band(proof, tube, ax) if len(tube.domain) == 1 else _proved_map(proof, tube, ax)
+    ax = _band(proof, ax) if len(proof.domain) == 1 else _proved_map(proof, ax)
     return written(ax.figure, ax, path)
 
 
@@ -298,12 +298,16 @@ def _colour(action: int) -> str:
     return COLOURS[action % len(COLOURS)]
 
 
-def _shade(ax: Any, s: Array, chosen: Sequence[Array], label: str) -> None:
+def _shade(ax: Any, s: Array, chosen: Iterable[Array], label: str) -> None:
     """The colour of an action behind the states where it is chosen."""
     for action, where in enumerate(chosen):
-        if where.any():
-            behind = {"transform": ax.get_xaxis_transform(), "color": _colour(action), "alpha": 0.15, "lw": 0}
-            ax.fill_between(s, 0, 1, where=where, label=label.format(action), **behind)
+        _behind(ax, s, where, label=label.format(action), color=_colour(action), alpha=0.15)
+
+
+def _behind(ax: Any, s: Array, where: Array, **look: Any) -> None:
+    """A strip of colour over the whole height behind some of the states."""
+    if where.any():
+        ax.fill_between(s, 0, 1, where=where, transform=ax.get_xaxis_transform(), lw=0, **look)
 
 
 def _grid(count: int) -> tuple[Any, Any]:
@@ -449,27 +453,8 @@ def _shortfall_map(solution: Solution, plane: Plane, ax: Any) -> Any:
 # Certificates --------------------------------------------------------------------------------------------------------
 
 
-class _Tube(NamedTuple):
-    """What a certificate says of the states near switches; nothing for an expert of one action."""
-
-    domain: Domain
-    grid: Any = None
-    pieces: Any = ()
-    allowed: float = 0.0
-    share: float = 0.0
-
-
-def _tube(proof: Any) -> _Tube:
-    if hasattr(proof, "lookup"):
-        return _Tube(proof.lookup.domain, proof.lookup, proof.tube, proof.allowed, proof.share)
-    tube = proof.tube
-    if tube is None:
-        return _Tube(tuple(side for ground in proof.grounds for side in ground.surrogate.columns.domain))
-    return _Tube(tube.grid.domain, tube.grid, tube.undecided, tube.allowed, tube.share)
-
-
-def _band(proof: Any, tube: _Tube, ax: Any) -> Any:
-    ax, s = _axes(ax, 7, 4.2), _line(tube.domain, 2001)
+def _band(proof: Certificate, ax: Any) -> Any:
+    ax, s, tube = _axes(ax, 7, 4.2), _line(proof.domain, 2001), proof.tube
     estimate, least = proof.advantage(s)
     taken = np.isnan(estimate)
     _shade(ax, s, taken, "the expert takes action {}")
@@ -483,15 +468,14 @@ def _band(proof: Any, tube: _Tube, ax: Any) -> Any:
             ax.fill_between(s, lower, 2 * middle - lower, color=_colour(action), alpha=0.3, lw=0)
             ax.plot(s, middle, color=_colour(action), linewidth=1.8, label=f"over action {action}, {band}")
     ax.axhline(0.0, color="0.2", linewidth=1)
-    for number, (left, right) in enumerate(np.reshape(tube.pieces, (-1, 2))):
-        label = f"tube: not decided, {tube.share:.1%} of the states" if number == 0 else None
-        ax.axvspan(left, right, color="0.3", alpha=0.3, lw=0, label=label)
-    switches = np.ravel(tube.grid.switches) if tube.grid is not None else np.zeros(0)
-    for number, place in enumerate(np.add.outer(switches, [-tube.allowed, tube.allowed]).flat):
-        label = f"half-width asked for, {tube.allowed:.3g}" if number == 0 else None
-        ax.axvline(place, color="0.2", linewidth=1, linestyle=":", label=label)
     title = f"{proof.word}: margin at least {proof.margin:.2g}"
-    if tube.grid is not None:
+    if tube is not None:
+        for number, (left, right) in enumerate(tube.undecided[:, 0]):
+            label = f"tube: not decided, {tube.share:.1%} of the states" if number == 0 else None
+            ax.axvspan(left, right, color="0.3", alpha=0.3, lw=0, label=label)
+        for number, place in enumerate(np.add.outer(tube.grid.switches, [-tube.allowed, tube.allowed]).flat):
+            label = f"half-width asked for, {tube.allowed:.3g}" if number == 0 else None
+            ax.axvline(place, color="0.2", linewidth=1, linestyle=":", label=label)
         lost = f"at most {proof.relative_regret:.1%} of the span" if np.isfinite(proof.relative_regret) else "unknown"
         title += f" farther than {tube.allowed:.3g} from a switch; regret {lost}"
     ax.set_title(title, fontsize="small")
@@ -501,16 +485,16 @@ def _band(proof: Any, tube: _Tube, ax: Any) -> Any:
     return ax
 
 
-def _proved_map(proof: Any, tube: _Tube, ax: Any) -> Any:
-    ax = _axes(ax, 5.6, 4.6)
-    x, y, states = _sheet(tube.domain, _FIRST, None)
+def _proved_map(proof: Certificate, ax: Any) -> Any:
+    ax, tube = _axes(ax, 5.6, 4.6), proof.tube
+    x, y, states = _sheet(proof.domain, _FIRST, None)
     _, least = proof.advantage(states)
     proved = np.where(proof.proves(states), np.nanmin(np.where(np.isnan(least), np.inf, least), axis=0), np.nan)
     ax.set_facecolor("0.85")  # the tube is left transparent
     image = ax.pcolormesh(x, y, proved.reshape(y.size, x.size), cmap="viridis", shading="nearest", rasterized=True)
     ax.figure.colorbar(image, ax=ax, label="advantage at least, divided by γ")
     title = f"{proof.word}: margin at least {proof.margin:.2g}"
-    if tube.grid is not None:
+    if tube is not None:
         _borders(ax, x, y, tube.grid.taken_at(states).argmax(axis=0), "black")
         title = f"{proof.word}; grey: not decided, {tube.share:.1%} of the states\nblack: where the expert switches"
     ax.set_title(title, fontsize="small")
@@ -522,15 +506,11 @@ def _proved_map(proof: Any, tube: _Tube, ax: Any) -> Any:
 
 
 def _coverage_line(coverage: Coverage, actions: Sequence[int], ax: Any) -> Any:
-    ax = _axes(ax, 7, 3.2)
-    ((low, high),) = coverage.domain
-    s, edges = np.linspace(low, high, 801), np.linspace(low, high, coverage.cells.shape[1] + 1)
+    ax, s, edges = _axes(ax, 7, 3.2), _line(coverage.domain), _line(coverage.domain, coverage.cells.shape[1] + 1)
     for action in actions:
         ax.stairs(coverage.cells[action], edges, color=_colour(action), linewidth=1.6, label=f"action {action}")
-    blind = coverage.leverage(s)[list(actions)].max(axis=0) > 1
-    if blind.any():
-        behind = {"transform": ax.get_xaxis_transform(), "color": "0.5", "alpha": 0.25, "lw": 0}
-        ax.fill_between(s, 0, 1, where=blind, label="extrapolated", **behind)
+    extrapolated = coverage.leverage(s)[list(actions)].max(axis=0) > 1
+    _behind(ax, s, extrapolated, label="extrapolated", color="0.5", alpha=0.25)
     ax.legend(fontsize="small")
     _finish(ax, "transitions in a cell")
     return ax
