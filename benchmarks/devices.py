@@ -9,7 +9,7 @@ import numpy as np
 
 from certirl.kernels import tensors
 from certirl.problems import Independent, PolynomialProblem, Problem
-from certirl.problems.densities import STEPS, Chords, chords
+from certirl.problems.dynamics import STEPS, Chords, chords
 
 
 def on_device(problem: Problem, device: Any) -> Any:

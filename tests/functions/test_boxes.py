@@ -12,6 +12,7 @@ from certirl.fit.recover import OBJECTIVES, cover_points
 from certirl.ground.domain import mesh
 from certirl.ground.status import Reason
 from certirl.kernels.sums import StackedSums
+from mixed import Mixed
 from sizes import sizes
 
 WHIRL = problems.whirl()
@@ -106,7 +107,7 @@ def test_a_cover_holds_at_its_points_and_says_what_happens_between():
 
 
 def test_the_soft_form_has_a_cover_of_its_own():
-    problem = problems.Mixed(WHIRL)
+    problem = Mixed(WHIRL)
     found = certirl.recover(certirl.bellman(problem.operators(SMALL), discount=0.7), objective="l1", slack=1.0)
     assert found.finding == Reason.SOFT.finding() and found.slack.max() >= 1 - 1e-6
     assert 300 <= len(found.states) / 2 <= 500
@@ -149,7 +150,7 @@ def test_a_coordinate_of_any_scale_and_a_periodic_one():
 
 
 def test_what_cannot_be_solved_is_not_called_solved_beyond_the_noise():
-    problem = problems.Mixed(WHIRL)
+    problem = Mixed(WHIRL)
     solution = certirl.solve(problem, discount=0.8, basis=SMALL, samples=4_000, rng=0)
     assert solution.status != "solved" or solution.within_noise
 

@@ -63,7 +63,7 @@ def test_the_law_drawn_on_a_device_is_the_problem_s():
 
 
 def test_the_table_of_a_device_is_within_a_millionth_of_the_law():
-    from certirl.problems.densities import chords, distribution
+    from certirl.problems.dynamics import chords, distribution
     from devices import DeviceChords
 
     u = np.linspace(0, 1, 20_001, dtype=np.float32)[:-1]

@@ -7,13 +7,14 @@ import certirl
 from certirl import Legendre, Reward, problems, product
 from certirl.data.dependence import can_pair
 from certirl.ground.domain import mesh
+from mixed import Mixed
 from sizes import sizes
 
 PROBLEMS = [
     problems.whirl(),
     problems.random_independent(seed=3),
     problems.independent(certirl.problems.thermostat(), certirl.problems.random_polynomial(seed=1)),
-    problems.Mixed(problems.whirl()),
+    Mixed(problems.whirl()),
     problems.whirl(dimension=3),
 ]
 
@@ -51,7 +52,7 @@ def test_exact_operators_are_what_estimates_tend_to(problem):
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
 def test_actions_share_their_random_numbers_unless_a_coin_is_tossed(problem):
     basis = product(*[Legendre(3)] * len(problem.domain))
-    assert can_pair(problem, basis, 0) == (not isinstance(problem, problems.Mixed))
+    assert can_pair(problem, basis, 0) == (not isinstance(problem, Mixed))
 
 
 def fine_grid(problem, along=41):
@@ -90,7 +91,7 @@ def test_the_truth_of_a_sum_is_the_truth_of_all_coordinates_together():
 
 
 def test_what_cannot_be_solved_is_not():
-    problem = problems.Mixed(problems.whirl())
+    problem = Mixed(problems.whirl())
     criterion = certirl.bellman(problem.operators(product(Legendre(7), Legendre(7))), discount=0.8)
     found = certirl.recover(criterion)
     assert found.status == "infeasible" and found.witness.states.shape[1] == 2

@@ -11,7 +11,7 @@ from scipy.stats import kstest
 import certirl
 from certirl import problems
 from certirl.data.dependence import can_pair
-from certirl.problems.densities import TOLERANCE, chords, distribution
+from certirl.problems.dynamics import TOLERANCE, chords, distribution
 from sizes import sizes
 
 

@@ -163,7 +163,7 @@ def test_true_margin_agrees_with_monte_carlo_rollouts(n):
 def test_exact_inverse_transform_inverts():
     from numpy.polynomial import polynomial as power
 
-    from certirl.problems.densities import invert
+    from certirl.problems.dynamics import invert
 
     problem = problems.random_polynomial(seed=11)
     uniform = np.concatenate([np.random.default_rng(0).random(10_000), [0.0, 1.0, 1e-12]])

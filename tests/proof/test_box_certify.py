@@ -9,6 +9,7 @@ import certirl
 from certirl import Legendre, Reward, problems, product
 from certirl.functions.inequalities import SELF_EVENTS, log_term, self_bounded
 from certirl.ground.domain import mesh
+from mixed import Mixed
 from sizes import sizes
 
 
@@ -129,7 +130,7 @@ class Four:
 
 
 def test_an_estimated_conflict_on_a_box_settles_nothing():
-    problem = problems.Mixed(PROBLEM)
+    problem = Mixed(PROBLEM)
     found = certirl.solve(problem, discount=0.7, basis=BASIS, columns=15, delta=0.05, tail=0, samples=8_000, rng=0)
     assert found.status in ("undetermined", "solved")
 

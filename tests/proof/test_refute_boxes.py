@@ -11,10 +11,11 @@ from certirl.functions.bases import Fourier, Legendre
 from certirl.functions.boxes import product
 from certirl.functions.frame import frame
 from certirl.ground.domain import mesh
-from certirl.problems import Mixed, Problem, Whirl, independent, random_independent, thermostat
+from certirl.problems import Problem, Whirl, independent, random_independent, thermostat
 from certirl.proof import refutation, value_cones
 from certirl.proof.function_residuals import gather
 from certirl.proof.refute import refute
+from mixed import Mixed
 from sizes import sizes
 
 # Four ways to drift and an expert that never does: each explanation prefers some drift.

@@ -8,7 +8,6 @@ planned and judged by `optimal_policy`, `next_values`, `regret` and `judge`.
 from certirl.problems.dynamics import (
     Circle,
     Independent,
-    Mixed,
     PolynomialProblem,
     Thermostat,
     Whirl,
@@ -40,7 +39,6 @@ __all__ = [
     "Greedy",
     "Independent",
     "Judgement",
-    "Mixed",
     "PolynomialProblem",
     "Problem",
     "Steps",
