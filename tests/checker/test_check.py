@@ -3,7 +3,6 @@
 import ast
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +23,7 @@ from certirl.functions.boxes import product
 from certirl.functions.frame import frame
 from certirl.problems import circle, random_polynomial, thermostat
 from files import write
+from sizes import sizes
 
 EVERY = tuple(MAKERS)
 
@@ -258,10 +258,10 @@ TABLES = {
 }
 
 
-@pytest.mark.parametrize("kind", EVERY)
-def test_refutes_what_was_altered(kind, tmp_path, capsys):
+@pytest.mark.parametrize("step", sizes(4, 1))
+def test_refutes_what_was_altered(kind, step, tmp_path, capsys):
     passed = []
-    for name, alter in TABLES[kind].items():
+    for name, alter in list(TABLES[kind].items())[EVERY.index(kind) % step :: step]:
         header, arrays = contents(kind)
         before = json.dumps(header), {own: x.copy() for own, x in arrays.items()}
         alter(header, arrays)
@@ -280,18 +280,19 @@ def test_refutes_what_was_altered(kind, tmp_path, capsys):
     assert passed == []
 
 
-@pytest.mark.parametrize("kind", EVERY)
 def test_a_weaker_claim_is_confirmed_as_the_weaker_one(kind, tmp_path):
     header, arrays = contents(kind)
     found = claim_of(header)
-    found["margin"] -= 0.1 * abs(found["margin"])
+    if kind == "open":
+        pytest.skip("no margin is claimed")
+    found["margin"] *= 0.5
     if kind in CERTIFICATES and found["tube"]:
         found["tube"].update(half_width=1.1 * found["tube"]["half_width"], settled=math.inf)
-    if kind == "open":
-        return
     verdict = check(write(tmp_path / "c.npz", header, arrays))
     assert verdict.verdict == "confirmed", str(verdict)
     assert verdict.margin > found["margin"]
+    if kind in CERTIFICATES:
+        assert float(verdict.statement.split("≥ ")[1].split()[0]) <= found["margin"]
 
 
 def test_without_a_tail_or_a_margin_nothing_is_claimed(tmp_path):
@@ -467,9 +468,12 @@ BASES = [
     Chebyshev(4),
     Fourier(5),
     Fourier(6),
-    product(Legendre(6), Legendre(6)),
-    product(Fourier(5), Legendre(4), index="full"),
-    product(Legendre(4), Fourier(5), Legendre(3), index="hyperbolic"),
+    *sizes(
+        product(Fourier(3), Legendre(3), index="full"),
+        product(Legendre(6), Legendre(6)),
+        product(Fourier(5), Legendre(4), index="full"),
+        product(Legendre(4), Fourier(5), Legendre(3), index="hyperbolic"),
+    ),
 ]
 
 
@@ -533,10 +537,3 @@ def test_deviation_bounds_match_in_floating_point():
         assert float(found.above) == pytest.approx(told, rel=1e-12)
         told = inequalities.empirical_bernstein(moment, bound, term)
         assert float(checker_bands.bernstein(Enclosure(moment), bound, Enclosure(term)).above) == pytest.approx(told)
-
-
-def test_verified_is_what_the_check_confirmed(kind, tmp_path):
-    path = saved(kind).save(tmp_path / "c.npz")
-    assert not certirl.load(path).verified
-    again = certirl.load(path, verify=True)
-    assert again.verified and str(again).splitlines()[0] == str(replace(saved(kind))).splitlines()[0]

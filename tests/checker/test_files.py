@@ -18,6 +18,7 @@ from saved_records import CERTIFICATES, MAKERS, claim_of, contents, grounds, pro
 import certirl
 import files
 from certirl import cli
+from sizes import sizes
 
 
 def write(path, header, arrays):
@@ -70,7 +71,7 @@ def scaled(header, arrays, factor):
     claim["losses"] = {name: loss * factor for name, loss in claim["losses"].items()}
 
 
-@pytest.mark.parametrize("factor", [2.0**-27, 2.0**-300, 2.0**200])
+@pytest.mark.parametrize("factor", sizes(2.0**-300, 2.0**-27, 2.0**200))
 def test_nothing_is_compared_absolutely(certificate, factor, tmp_path):
     header, arrays = contents(certificate)
     margin = claim_of(header)["margin"]
@@ -143,15 +144,6 @@ def test_an_edited_delta_is_refused_or_spelled_out(kind, tmp_path):
     assert "δ = 0.9999: a statement that may fail with that probability is no certificate" in str(verdict)
     with pytest.raises(ValueError, match="was changed"):
         certirl.load(tmp_path / "c.npz")
-
-
-def test_a_weaker_statement_is_confirmed_as_the_weaker_one(certificate, tmp_path):
-    header, arrays = contents(certificate)
-    claim = claim_of(header)
-    claim["margin"] = 0.5 * claim["margin"]
-    verdict = certirl.check(write(tmp_path / "c.npz", header, arrays))
-    assert verdict.verdict == "confirmed"
-    assert number_after("≥ ", verdict.statement) <= claim["margin"] < verdict.margin
 
 
 def surrogate(header):
@@ -362,19 +354,25 @@ def alternatives(value):
     return [{}, [], None, 0.5, "text"]
 
 
-def altered_headers(header):
-    """Every header with one field changed or left out."""
+MISSING = object()  # in place of a value: the field is left out
+
+
+def altered_fields(header):
+    """Every field of a header with what it is changed to."""
     for path in leaves(header):
-        if not path:
-            continue
-        parent, last = path[:-1], path[-1]
-        for value in alternatives(field_at(header, path)):
-            changed = copy.deepcopy(header)
-            field_at(changed, parent)[last] = value
-            yield f"{'.'.join(map(str, path))} = {value!r:.40}", changed
-        changed = copy.deepcopy(header)
-        del field_at(changed, parent)[last]
-        yield f"no {'.'.join(map(str, path))}", changed
+        if path:
+            yield from ((path, value) for value in [*alternatives(field_at(header, path)), MISSING])
+
+
+def with_field(header, path, value):
+    """The header with one field changed or left out."""
+    changed = copy.deepcopy(header)
+    parent = field_at(changed, path[:-1])
+    if value is MISSING:
+        del parent[path[-1]]
+    else:
+        parent[path[-1]] = value
+    return changed
 
 
 def one_entry(array, factor=1.1):
@@ -409,12 +407,16 @@ ARRAYS = {
 
 
 def altered_arrays(arrays):
-    """Every array changed in every way."""
+    """Every array with every way to change it."""
     for name, array in arrays.items():
-        for how, alter in ARRAYS.items():
-            if array.size:
-                yield f"{name}: {how}", arrays | {name: alter(array)}
-        yield f"no {name}", {other: x for other, x in arrays.items() if other != name}
+        yield from ((name, how) for how in ARRAYS if array.size)
+        yield name, None
+
+
+def with_array(arrays, name, how):
+    """The arrays with one changed or left out."""
+    others = {other: x for other, x in arrays.items() if other != name}
+    return others if how is None else others | {name: ARRAYS[how](arrays[name])}
 
 
 def unsupported(verdict, original):
@@ -461,9 +463,10 @@ verdict_on, loaded = functools.partial(asked, certirl.check), functools.partial(
 
 
 def alterations(kind):
+    """What can be altered in a file of a kind: fields of its header, and arrays."""
     header, arrays = contents(kind)
-    yield from ((how, changed, arrays) for how, changed in altered_headers(header))
-    yield from ((how, header, changed) for how, changed in altered_arrays(arrays))
+    fields = [("field", *change) for change in altered_fields(header)]
+    return fields + [("array", *change) for change in altered_arrays(arrays)]
 
 
 def survey(kind, chosen, tmp_path):
@@ -471,26 +474,28 @@ def survey(kind, chosen, tmp_path):
     header, arrays = contents(kind)
     original = certirl.check(write(tmp_path / "whole.npz", header, arrays))
     confirmed, wrong = 0, []
-    for how, *changed in chosen:
-        path = write(tmp_path / "altered.npz", *changed)
+    for what, place, change in chosen:
+        words = with_field(header, place, change) if what == "field" else copy.deepcopy(header)
+        numbers = with_array(arrays, place, change) if what == "array" else arrays
+        path = write(tmp_path / "altered.npz", words, numbers)
         verdict = verdict_on(path)
         confirmed += verdict is not None and verdict.verdict == "confirmed"
         if problem := unsupported(verdict, original):
-            wrong.append(f"{how}: {problem}")
+            wrong.append(f"{place} {change!r:.40}: {problem}")
         if (read := loaded(path)) is not None and str(read).startswith("Certified"):
-            wrong.append(f"{how}: printed as certified")
+            wrong.append(f"{place} {change!r:.40}: printed as certified")
     return confirmed, wrong
 
 
 def test_no_altered_file_is_confirmed_beyond_what_it_supports(kind, tmp_path):
-    every = list(alterations(kind))
-    _, wrong = survey(kind, every[3::199], tmp_path)
+    every = alterations(kind)
+    _, wrong = survey(kind, every[3 :: len(every) // 8], tmp_path)
     assert wrong == []
 
 
 @pytest.mark.slow
 def test_none_of_all_altered_files_is_confirmed_beyond_what_it_supports(kind, tmp_path):
-    every = list(alterations(kind))
+    every = alterations(kind)
     confirmed, wrong = survey(kind, every, tmp_path)
     assert wrong == []
     assert len(every) > 700 and confirmed < len(every) / 2

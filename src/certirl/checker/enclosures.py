@@ -36,7 +36,8 @@ class Enclosure:
 
     def __init__(self, middle: Any, radius: Any = 0.0) -> None:
         self.middle = np.asarray(middle, dtype=np.float64)
-        self.radius = np.broadcast_to(np.asarray(radius, dtype=np.float64), self.middle.shape)
+        radii = np.asarray(radius, dtype=np.float64)
+        self.radius = radii if radii.shape == self.middle.shape else np.broadcast_to(radii, self.middle.shape)
 
     @property
     def above(self) -> Floats:

@@ -166,6 +166,7 @@ def waves(count: int, t: Enclosure, around: bool) -> Enclosure:
     return stacked(rows[:count])
 
 
+@lru_cache(maxsize=256)
 def spread(count: int, around: bool) -> Enclosure:
     """t of the points of a mesh along one coordinate: −cos π(j + ½)/N, or evenly spaced on the circle ``[N]``."""
     if around:
@@ -173,6 +174,7 @@ def spread(count: int, around: bool) -> Enclosure:
     return -turn(Enclosure(2.0 * np.arange(count) + 1) / (2.0 * count))[1]
 
 
+@lru_cache(maxsize=1024)
 def _cosine_below(angle: Fraction) -> float:
     """A number that is no larger than cos π·angle, for angles up to ½; 0 beyond."""
     if not 0 <= angle < Fraction(1, 2):
