@@ -11,7 +11,7 @@ import pytest
 
 import certirl.environments.gym
 from certirl.data.simulator import as_generator, check_simulator
-from certirl.environments.spaces import Stepped
+from certirl.environments.simulators import Stepped
 from certirl.ground.domain import into_domain
 
 KNOWN = {"MountainCar-v0": None, "Pendulum-v1": [-2.0, 0.0, 2.0], "CartPole-v1": None}

@@ -10,7 +10,6 @@ Everything here works in state coordinates: what ``env.unwrapped.state`` holds, 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
@@ -23,8 +22,7 @@ from certirl.data.episodes import Episode
 from certirl.data.policy import Policy, as_policy
 from certirl.data.rollouts import Step, choose, uniform_policy, walk
 from certirl.data.simulator import as_generator
-from certirl.environments.simulators import simulator
-from certirl.environments.spaces import Reader, controls_of, state_reader
+from certirl.environments.simulators import Reader, controls_of, copied, simulator, state_reader
 from certirl.functions.reward import reward_at_terminal, unpack, values_of
 from certirl.ground.domain import Array, as_domain, into_domain
 from certirl.ground.doors import as_count
@@ -74,7 +72,7 @@ def rollouts(
     if steps is None and not _has_time_limit(env):
         raise ValueError("nothing says when an episode of this environment is cut off: pass steps, say steps=200")
     read, streams = state_reader(env, get_state), as_generator(rng, "gym.play").spawn(episodes)
-    copies, played = _copies(env, min(episodes, SIDE_BY_SIDE)), []
+    copies, played = copied(env, min(episodes, SIDE_BY_SIDE)), []
     for start in range(0, episodes, len(copies)):
         batch = zip(copies, streams[start : start + len(copies)], strict=False)
         runs = _Runs([_Run.started(each, stream, read) for each, stream in batch], controls, read, on)
@@ -110,13 +108,6 @@ def _has_time_limit(env: Any) -> bool:
             return True
         env = env.env
     return False
-
-
-def _copies(env: Any, count: int) -> list[Any]:
-    try:
-        return [copy.deepcopy(env) for _ in range(count)]
-    except (TypeError, AttributeError, RuntimeError):  # windows, sockets, compiled engines: one after the other
-        return [env]
 
 
 @dataclass(eq=False)
