@@ -1,7 +1,9 @@
 """Planning: the optimal policy for a reward in a simulator, on a fine grid.
 
-It makes experts from an environment's own reward, and it is the independent check of a learned one: plan on the
-learned reward alone, then see what that policy earns. No basis, matrix or program of the rest of the library is used.
+It makes experts from an environment's own reward, and it is the independent check of a learned reward: the policy that
+is optimal under the learned reward alone is compared with the expert. No basis, matrix or program of the rest of the
+library is used. The parts, in order: `plan` and `Plan`; the decision process (dynamics, reward, terminal states); the
+same process on a grid (transition matrices, policy iteration, values of a policy); `compare`.
 """
 
 from __future__ import annotations
@@ -53,85 +55,6 @@ _BLOCK = 1 << 16  # states at once
 _SMALL = 1 << 12  # the same for V, which may have hundreds of functions
 
 
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """The optimal value function on a grid, and the policy that looks one step ahead with it.
-
-    A plan is a policy: called with states it returns actions, so that it can be passed as ``expert=``.
-
-    Attributes:
-        grid: the points where the values are known, which are multilinear between them.
-        values: V* at the points ``[N]``; in a terminal state what it pays for ever (0 under a reward of steps).
-        discount: γ.
-        residual: the largest change one more improvement would make to V at a point; V is exact on the grid up to
-            residual/(1 − γ). What interpolation adds is not in it: compare two numbers of points.
-        rounds: of policy iteration.
-    """
-
-    grid: Cells
-    values: Array
-    discount: float
-    residual: float
-    rounds: int
-    _process: _Process
-    _on_grid: Array | None = None
-    thread_safe: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        freeze(self)
-
-    @property
-    def n_actions(self) -> int:
-        """The number of actions."""
-        return self._process.simulator.n_actions
-
-    def __call__(self, states: ArrayLike) -> NDArray[np.intp]:
-        """The best action at each state ``[n]``."""
-        return self.policy(states)
-
-    def value(self, states: ArrayLike) -> Any:
-        """V*(s): interpolated, exact in terminal states; a float for one state, ``[n]`` for many."""
-        found = self._process.continued(self.grid, self.values, self._rows(states))
-        return like_input(found, states, self.grid.dimension)
-
-    def action_values(self, states: ArrayLike) -> Array:
-        """Q*(s, a) ``[n, A]``, one step ahead through the simulator.
-
-        States beyond the box are moved to its edge. Where next states were drawn Q* is interpolated between the points
-        instead: with new draws a policy would not be a function of the state.
-        """
-        rows = self._rows(states)
-        if self._on_grid is not None:
-            return np.stack([self.grid.combined(rows, values) for values in self._on_grid], axis=1)
-        found = np.empty((len(rows), self.n_actions))
-        for start in range(0, len(rows), _BLOCK):
-            block = rows[start : start + _BLOCK]
-            for action in range(self.n_actions):
-                found[start : start + _BLOCK, action] = self._ahead(block, action)
-        return found
-
-    def policy(self, states: ArrayLike) -> NDArray[np.intp]:
-        """The best action at each state ``[n]``; the first of those that tie."""
-        return self.action_values(states).argmax(axis=1)
-
-    def _rows(self, states: ArrayLike) -> Array:
-        return into_domain(as_rows(states, self.grid.dimension), self.grid.domain, self.grid.periodic)
-
-    def _ahead(self, states: Array, action: int) -> Array:
-        branches, weights = self._process.outcomes(states, action)
-        total = self._process.rewards(states, action, branches, weights)
-        for after, weight in zip(branches, weights, strict=True):
-            total = total + self.discount * weight * self._process.continued(self.grid, self.values, after)
-        return total
-
-    def __str__(self) -> str:
-        counts = " × ".join(map(str, self.grid.counts))
-        return (
-            f"Plan on {counts} points of {describe(self.grid.domain)}, γ = {self.discount:g}: "
-            f"{self.rounds} rounds, residual {self.residual:.2g}"
-        )
-
-
 def plan(
     simulator: Simulator,
     reward: RewardLike | None = None,
@@ -175,6 +98,337 @@ def plan(
     return _Model.of(_Process(simulator, reward, step_reward, discount, number, generator), grid).plan(tolerance)
 
 
+def _chosen_reward(
+    simulator: Any, reward: Any, step_reward: Any, discount: float | None
+) -> tuple[RewardLike | None, StepReward | None, float]:
+    if reward is not None and step_reward is not None:
+        raise ValueError("give reward, a function of states, or step_reward, a function of steps, not both")
+    if reward is not None:
+        reward, discount, _ = unpack(reward, discount, None)
+    else:
+        step_reward = getattr(simulator, "reward", None) if step_reward is None else step_reward
+        if not callable(step_reward):
+            raise ValueError(f"{type(simulator).__name__} has no reward of its own: pass one, a function of states")
+    if discount is None:
+        raise ValueError("a reward alone does not know the problem: pass discount, say discount=0.9")
+    return reward, step_reward, discount
+
+
+def _counts(points: Any, dimension: int) -> tuple[int, ...]:
+    if dimension not in POINTS:
+        raise ValueError(f"a grid serves one to four coordinates, these states have {dimension}")
+    chosen = np.asarray(POINTS[dimension] if points is None else points)
+    if chosen.shape not in {(), (dimension,)} or chosen.dtype.kind != "i" or (chosen < 3).any():
+        raise ValueError(f"points must be whole numbers of at least 3, one or {dimension} of them, got {shown(points)}")
+    counts = tuple(np.broadcast_to(chosen, dimension).tolist())
+    if prod(counts) > MOST_POINTS:
+        raise ValueError(f"points must make a grid of at most {MOST_POINTS:,}, got {prod(counts):,}: use fewer of them")
+    return counts
+
+
+def _check_memory(grid: Cells, n_actions: int, draws: int) -> None:
+    """Refuse, with a sentence, grids whose matrices would not fit."""
+    entries = n_actions * grid.size * draws * 2**grid.dimension
+    size = 2 * entries * 12 / 1e9  # eight bytes for a number and four for its column, and all matrices once more
+    if size > MOST_MEMORY:
+        raise ValueError(
+            f"{grid.size:,} points with {draws} next state{'s' * (draws != 1)} of {n_actions} actions take about "
+            f"{size:,.0f} GB of memory, more than {MOST_MEMORY}: ask for fewer points or draws"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The optimal value function on a grid, and the policy that looks one step ahead with it.
+
+    A plan is a policy: called with states it returns actions, so that it can be passed as ``expert=``.
+
+    Attributes:
+        grid: the points where the values are known, which are multilinear between them.
+        values: V* at the points ``[N]``; in a terminal state what it pays for ever (0 under a reward of steps).
+        discount: γ.
+        residual: the largest change one more improvement would make to V at a point; V is exact on the grid up to
+            residual/(1 − γ). What interpolation adds is not in it: compare two numbers of points.
+        rounds: of policy iteration.
+    """
+
+    grid: Cells
+    values: Array
+    discount: float
+    residual: float
+    rounds: int
+    _process: _Process
+    _on_grid: Array | None = None
+    thread_safe: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        freeze(self)
+
+    @property
+    def n_actions(self) -> int:
+        """The number of actions."""
+        return self._process.simulator.n_actions
+
+    def __call__(self, states: ArrayLike) -> NDArray[np.intp]:
+        """The best action at each state ``[n]``."""
+        return self.policy(states)
+
+    def value(self, states: ArrayLike) -> Any:
+        """V*(s): interpolated, exact in terminal states; a float for one state, ``[n]`` for many."""
+        values = self._process.continued(self.grid, self.values, self._rows(states))
+        return like_input(values, states, self.grid.dimension)
+
+    def action_values(self, states: ArrayLike) -> Array:
+        """Q*(s, a) ``[n, A]``, one step ahead through the simulator.
+
+        States beyond the box are moved to its edge. Where next states were drawn Q* is interpolated between the points
+        instead: with new draws a policy would not be a function of the state.
+        """
+        rows = self._rows(states)
+        if self._on_grid is not None:
+            return np.stack([self.grid.combined(rows, values) for values in self._on_grid], axis=1)
+        ahead = np.empty((len(rows), self.n_actions))
+        for start in range(0, len(rows), _BLOCK):
+            block = rows[start : start + _BLOCK]
+            for action in range(self.n_actions):
+                ahead[start : start + _BLOCK, action] = self._ahead(block, action)
+        return ahead
+
+    def policy(self, states: ArrayLike) -> NDArray[np.intp]:
+        """The best action at each state ``[n]``; the first of those that tie."""
+        return self.action_values(states).argmax(axis=1)
+
+    def _rows(self, states: ArrayLike) -> Array:
+        return into_domain(as_rows(states, self.grid.dimension), self.grid.domain, self.grid.periodic)
+
+    def _ahead(self, states: Array, action: int) -> Array:
+        branches, weights = self._process.outcomes(states, action)
+        total = self._process.rewards(states, action, branches, weights)
+        for after, weight in zip(branches, weights, strict=True):
+            total = total + self.discount * weight * self._process.continued(self.grid, self.values, after)
+        return total
+
+    def __str__(self) -> str:
+        counts = " × ".join(map(str, self.grid.counts))
+        return (
+            f"Plan on {counts} points of {describe(self.grid.domain)}, γ = {self.discount:g}: "
+            f"{self.rounds} rounds, residual {self.residual:.2g}"
+        )
+
+
+# The decision process: dynamics, reward, terminal states --------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Process:
+    """The decision process that is planned in: dynamics, reward, terminal states."""
+
+    simulator: Any
+    reward: RewardLike | None
+    step_reward: StepReward | None
+    discount: float
+    draws: int
+    rng: np.random.Generator
+
+    def terminal(self, states: Array) -> NDArray[np.bool_]:
+        return terminal_states(self.simulator, states)
+
+    def outcomes(self, states: Array, action: int) -> tuple[Array, Array]:
+        """Next states ``[m, n, d]`` and weights ``[m]``."""
+        declared = _outcomes(self.simulator, states, action)
+        if declared is not None:
+            return declared
+        domain = as_domain(self.simulator.domain)
+        seed = self.rng.bit_generator.seed_seq
+        assert isinstance(seed, np.random.SeedSequence)
+        branches = []
+        for number in range(self.draws):
+            stream = np.random.default_rng(np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, number)))
+            branches.append(ask(self.simulator, states, action, stream, domain))
+        return np.stack(branches), np.full(self.draws, 1 / self.draws)
+
+    def expected(self, value: RewardLike, states: Array, action: int) -> Array:
+        """(P_aV)(s) ``[n]``."""
+        branches, weights = self.outcomes(states, action)
+        return np.asarray(weights @ np.stack([values_of(value, after) for after in branches]))
+
+    def rewards(self, states: Array, action: int, branches: Array, weights: Array) -> Array:
+        """R(s), or the mean reward of the step ``[n]``."""
+        if self.reward is not None:
+            return values_of(self.reward, states)
+        assert self.step_reward is not None
+        paid = [self._paid(self.step_reward, states, action, after) for after in branches]
+        return np.where(self.terminal(states), 0.0, np.tensordot(weights, np.stack(paid), axes=1))
+
+    @staticmethod
+    def _paid(step_reward: StepReward, states: Array, action: int, after: Array) -> Array:
+        return values_of(lambda rows: step_reward(rows, action, lend(after)), states, name="step_reward")
+
+    def terminal_values(self, states: Array, terminal: NDArray[np.bool_]) -> Array:
+        """What terminal states pay from now on ``[n]``; 0 for the others."""
+        values = np.zeros(len(states))
+        if self.reward is not None and terminal.any():
+            values[terminal] = reward_at_terminal(self.reward, states[terminal]) / (1 - self.discount)
+        return values
+
+    def continued(self, grid: Cells, values: Array, states: Array) -> Array:
+        """V at states ``[n]``: interpolated, or what a terminal state pays."""
+        terminal = self.terminal(states)
+        return np.where(terminal, self.terminal_values(states, terminal), grid.combined(states, values))
+
+
+def _outcomes(simulator: Any, states: Array, action: int) -> tuple[Array, Array] | None:
+    """A simulator's next states ``[m, n, d]`` and weights ``[m]``; None if it has none."""
+    if not hasattr(simulator, "outcomes"):
+        return None
+    with alone(simulator):
+        answer = simulator.outcomes(lend(states), action)
+        if answer is None:
+            return None
+        after, weights = (as_reals(array, "the simulator's outcomes(states, action)") for array in answer)
+    fits = after.shape[1:] == states.shape and weights.shape == after.shape[:1] and np.isfinite(after).all()
+    if not fits or (weights < 0).any() or not abs(weights.sum() - 1) < 1e-6:
+        raise ValueError(
+            f"the simulator's outcomes(states, action) must be finite next states [m, {len(states)}, "
+            f"{states.shape[1]}] and weights [m] that add up to 1, got {list(after.shape)} and {list(weights.shape)}"
+        )
+    return after, weights
+
+
+def _number_of_draws(simulator: Any, domain: Domain, draws: Any, rng: np.random.Generator) -> int:
+    if draws is not None:
+        return as_count(draws, "draws")
+    states = uniform_states(domain, 64, rng)
+    if _outcomes(simulator, states, 0) is not None:
+        return 1
+    for action in range(simulator.n_actions):
+        first, second = (ask(simulator, states, action, stream, domain) for stream in rng.spawn(2))
+        if not np.array_equal(first, second):
+            return 32 if len(domain) <= 2 else 8
+    return 1
+
+
+# The same on a grid: transition matrices, policy iteration, values of a policy ----------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Model:
+    """A decision process on the points of a grid.
+
+    Attributes:
+        process: the process.
+        grid: the points ``[N, d]``.
+        matrices: γP_a for each action, sparse ``[N, N]``, without terminal states.
+        rewards: of each action, with what terminal next states pay ``[A, N]``.
+    """
+
+    process: _Process
+    grid: Cells
+    matrices: list[Any]
+    rewards: Array
+
+    @classmethod
+    def of(cls, process: _Process, grid: Cells) -> _Model:
+        """Ask the simulator about all points."""
+        from scipy.sparse import vstack
+
+        nodes, matrices = grid.points(), []
+        terminal = process.terminal(nodes)
+        rewards = np.empty((process.simulator.n_actions, grid.size))
+        for action in range(process.simulator.n_actions):
+            blocks = []
+            for start in range(0, grid.size, _BLOCK):
+                block = slice(start, start + _BLOCK)
+                rows, rewards[action, block] = _transitions(process, grid, nodes[block], ~terminal[block], action)
+                blocks.append(rows)
+            matrices.append(vstack(blocks, format="csr"))
+            rewards[action, terminal] = process.terminal_values(nodes, terminal)[terminal]
+        return cls(process, grid, matrices, rewards)
+
+    def action_values(self, values: Array) -> Array:
+        """Q(s, a) at the points ``[A, N]``, from V there."""
+        return np.stack([paid + P @ values for P, paid in zip(self.matrices, self.rewards, strict=True)])
+
+    def plan(self, tolerance: float) -> Plan:
+        """Solve V* = max_a r_a + γP_aV* up to a share of its span: modified policy iteration."""
+        from scipy.sparse import vstack
+
+        discount = self.process.discount
+        stacked, every = vstack(self.matrices, format="csr"), np.arange(self.grid.size)
+        values, rounds, settled = self.rewards.max(axis=0), 0, False
+        while not settled and rounds < _ROUNDS:
+            rounds, ahead = rounds + 1, self.action_values(values)
+            best, policy = ahead.max(axis=0), ahead.argmax(axis=0)
+            change = float(np.abs(best - values).max())
+            settled = change <= tolerance * (1 - discount) * max(float(np.ptp(best)), 1e-300)
+            values = best
+            if not settled:
+                values = _evaluated(stacked[policy * every.size + every], self.rewards[policy, every], best, discount)
+        ahead = self.action_values(values)
+        residual = float(np.abs(ahead.max(axis=0) - values).max())
+        on_grid = ahead if self.process.draws > 1 else None
+        return Plan(self.grid, values, discount, residual, rounds, self.process, on_grid)
+
+    def policy_values(self, probabilities: Array, paid: Array, start: Array, tolerance: float) -> Array:
+        """V = Σ_a π_a(r_a + γP_aV) ``[N]``, for probabilities ``[N, A]``, rewards ``[A, N]``."""
+        from scipy.sparse import diags_array
+
+        P = sum(diags_array(weights) @ matrix for weights, matrix in zip(probabilities.T, self.matrices, strict=True))
+        P, reward, values = P.tocsr(), (probabilities.T * paid).sum(axis=0), start
+        for _ in range(_ROUNDS):
+            if np.abs(reward + P @ values - values).max() <= tolerance:
+                break
+            values = _evaluated(P, reward, values, self.process.discount)
+        return values
+
+
+def _transitions(
+    process: _Process, grid: Cells, states: Array, alive: NDArray[np.bool_], action: int
+) -> tuple[Any, Array]:
+    """Rows of γP_a for some states, sparse ``[n, N]``, and r_a with what terminal next states pay ``[n]``."""
+    from scipy.sparse import csr_array
+
+    branches, weights = process.outcomes(states, action)
+    rewards = process.rewards(states, action, branches, weights)
+    columns, shares = [], []
+    for after, weight in zip(branches, process.discount * weights, strict=True):
+        over = process.terminal(after)
+        index, share = grid.corners(after)
+        columns.append(index)
+        shares.append(weight * share * (~over & alive)[:, None])
+        rewards = rewards + weight * process.terminal_values(after, over)
+    index, share = np.concatenate(columns, axis=1), np.concatenate(shares, axis=1)
+    starts = np.arange(0, index.size + 1, index.shape[1])
+    # Half as wide indices, and no zeros, take half the time.
+    entries = (share.ravel(), index.ravel().astype(np.int32), starts.astype(np.int32))
+    rows = csr_array(entries, shape=(len(index), grid.size))
+    rows.eliminate_zeros()
+    return rows, rewards
+
+
+def _evaluated(P: Any, reward: Array, values: Array, discount: float) -> Array:
+    """V with a fifth of the error in V = r + γPV, by substitution and extrapolation."""
+    first, last = np.inf, values
+    for sweep in range(_SWEEPS):
+        change = reward + P @ values - values
+        size = float(np.abs(change).max())
+        values, first = values + change, first if sweep else size
+        if size <= 0.2 * first or size == 0:
+            break
+        if sweep % 8 == 7:
+            # Shrinking steadily by ρ, all changes to come add up to ρ/(1 − ρ) times this one (Aitken).
+            ratio = float(change @ last) / float(last @ last)
+            if 0 < ratio < 1:
+                jumped = values + change * min(ratio / (1 - ratio), discount / (1 - discount))
+                if np.abs(reward + P @ jumped - jumped).max() < ratio * size:
+                    values = jumped
+        last = change
+    return values
+
+
+# A policy compared with the plan on a reward --------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Comparison:
     """A policy compared with the optimal policy for a reward R, from the same states.
@@ -215,10 +469,10 @@ def size_of(simulator: Simulator) -> _Size:
     """The size of a `Comparison` in this simulator."""
     domain = as_domain(simulator.domain)
     dimension, rng = len(domain), np.random.default_rng(0)
-    known = _outcomes(simulator, np.array(domain).mean(axis=1)[None], 0)
-    still = known is not None or _number_of_draws(simulator, domain, None, rng) == 1
-    points, draws = (COMPARED_POINTS[dimension], 1) if still else (DRAWN_POINTS[dimension], DRAWN[dimension])
-    branches = draws if known is None else len(known[1])
+    declared = _outcomes(simulator, np.array(domain).mean(axis=1)[None], 0)
+    drawn = declared is None and _number_of_draws(simulator, domain, None, rng) > 1
+    points, draws = (DRAWN_POINTS[dimension], DRAWN[dimension]) if drawn else (COMPARED_POINTS[dimension], 1)
+    branches = draws if declared is None else len(declared[1])
     return _Size(points, draws, points**dimension * branches * simulator.n_actions * 2**dimension)
 
 
@@ -285,248 +539,15 @@ def _losses_of_rollouts(
     def paid(rows: Array, terminal: bool) -> Array:
         return (reward_at_terminal if terminal else values_of)(reward, rows)
 
-    def earned(one: Policy) -> Array:  # without R(s_0), which all policies have in common
+    def earned(followed: Policy) -> Array:  # without R(s_0), which all policies have in common
         rng = np.random.default_rng(0)
-        return discount * returns(simulator, starts, [one] * (steps - 1), paid, discount=discount, rng=rng)
+        return discount * returns(simulator, starts, [followed] * (steps - 1), paid, discount=discount, rng=rng)
 
     lost = np.zeros(len(starts))
     for number, step in enumerate(simulate(simulator, starts, [planned] * steps, np.random.default_rng(0))):
         ahead = np.stack([process.expected(value, step.states, a) for a in range(best.n_actions)], axis=1)
         better = (policy.probabilities(step.states) * ahead).sum(axis=1) - ahead[np.arange(len(ahead)), step.actions]
         lost[step.rows] += discount ** (number + 1) * better
-    most, others = earned(planned), [earned(one) for one in (policy, uniform_policy(best.n_actions))]
+    most, others = earned(planned), [earned(other) for other in (policy, uniform_policy(best.n_actions))]
     regret, chance = (float((most - other).mean()) for other in others)
     return regret, float(lost.mean()), chance
-
-
-@dataclass(frozen=True, eq=False)
-class _Process:
-    """The decision process that is planned in: dynamics, reward, terminal states."""
-
-    simulator: Any
-    reward: RewardLike | None
-    step_reward: StepReward | None
-    discount: float
-    draws: int
-    rng: np.random.Generator
-
-    def terminal(self, states: Array) -> NDArray[np.bool_]:
-        return terminal_states(self.simulator, states)
-
-    def outcomes(self, states: Array, action: int) -> tuple[Array, Array]:
-        """Next states ``[m, n, d]`` and weights ``[m]``."""
-        known = _outcomes(self.simulator, states, action)
-        if known is not None:
-            return known
-        domain = as_domain(self.simulator.domain)
-        seed = self.rng.bit_generator.seed_seq
-        assert isinstance(seed, np.random.SeedSequence)
-        branches = []
-        for number in range(self.draws):
-            stream = np.random.default_rng(np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, number)))
-            branches.append(ask(self.simulator, states, action, stream, domain))
-        return np.stack(branches), np.full(self.draws, 1 / self.draws)
-
-    def expected(self, value: RewardLike, states: Array, action: int) -> Array:
-        """(P_aV)(s) ``[n]``."""
-        branches, weights = self.outcomes(states, action)
-        return np.asarray(weights @ np.stack([values_of(value, after) for after in branches]))
-
-    def rewards(self, states: Array, action: int, branches: Array, weights: Array) -> Array:
-        """R(s), or the mean reward of the step ``[n]``."""
-        if self.reward is not None:
-            return values_of(self.reward, states)
-        assert self.step_reward is not None
-        paid = [self._paid(self.step_reward, states, action, after) for after in branches]
-        return np.where(self.terminal(states), 0.0, np.tensordot(weights, np.stack(paid), axes=1))
-
-    @staticmethod
-    def _paid(step_reward: StepReward, states: Array, action: int, after: Array) -> Array:
-        return values_of(lambda rows: step_reward(rows, action, lend(after)), states, name="step_reward")
-
-    def terminal_values(self, states: Array, terminal: NDArray[np.bool_]) -> Array:
-        """What terminal states pay from now on ``[n]``; 0 for the others."""
-        values = np.zeros(len(states))
-        if self.reward is not None and terminal.any():
-            values[terminal] = reward_at_terminal(self.reward, states[terminal]) / (1 - self.discount)
-        return values
-
-    def continued(self, grid: Cells, values: Array, states: Array) -> Array:
-        """V at states ``[n]``: interpolated, or what a terminal state pays."""
-        terminal = self.terminal(states)
-        return np.where(terminal, self.terminal_values(states, terminal), grid.combined(states, values))
-
-
-@dataclass(frozen=True, eq=False)
-class _Model:
-    """A decision process on the points of a grid.
-
-    Attributes:
-        process: the process.
-        grid: the points ``[N, d]``.
-        matrices: γP_a for each action, sparse ``[N, N]``, without terminal states.
-        rewards: of each action, with what terminal next states pay ``[A, N]``.
-    """
-
-    process: _Process
-    grid: Cells
-    matrices: list[Any]
-    rewards: Array
-
-    @classmethod
-    def of(cls, process: _Process, grid: Cells) -> _Model:
-        """Ask the simulator about all points."""
-        from scipy.sparse import csr_array, vstack
-
-        nodes, matrices = grid.points(), []
-        terminal = process.terminal(nodes)
-        rewards = np.empty((process.simulator.n_actions, grid.size))
-        for action in range(process.simulator.n_actions):
-            blocks = []
-            for start in range(0, grid.size, _BLOCK):
-                block = slice(start, start + _BLOCK)
-                branches, weights = process.outcomes(nodes[block], action)
-                rewards[action, block] = process.rewards(nodes[block], action, branches, weights)
-                columns, shares = [], []
-                for after, weight in zip(branches, process.discount * weights, strict=True):
-                    over = process.terminal(after)
-                    index, share = grid.corners(after)
-                    columns.append(index)
-                    shares.append(weight * share * (~over & ~terminal[block])[:, None])
-                    rewards[action, block] += weight * process.terminal_values(after, over)
-                index, share = np.concatenate(columns, axis=1), np.concatenate(shares, axis=1)
-                starts = np.arange(0, index.size + 1, index.shape[1])
-                # Half as wide indices, and no zeros, take half the time.
-                entries = (share.ravel(), index.ravel().astype(np.int32), starts.astype(np.int32))
-                rows = csr_array(entries, shape=(len(index), grid.size))
-                rows.eliminate_zeros()
-                blocks.append(rows)
-            matrices.append(vstack(blocks, format="csr"))
-            rewards[action, terminal] = process.terminal_values(nodes, terminal)[terminal]
-        return cls(process, grid, matrices, rewards)
-
-    def action_values(self, values: Array) -> Array:
-        """Q(s, a) at the points ``[A, N]``, from V there."""
-        return np.stack([paid + P @ values for P, paid in zip(self.matrices, self.rewards, strict=True)])
-
-    def plan(self, tolerance: float) -> Plan:
-        """Solve V* = max_a r_a + γP_aV* up to a share of its span: modified policy iteration."""
-        from scipy.sparse import vstack
-
-        discount = self.process.discount
-        stacked, every = vstack(self.matrices, format="csr"), np.arange(self.grid.size)
-        values, rounds, settled = self.rewards.max(axis=0), 0, False
-        while not settled and rounds < _ROUNDS:
-            rounds, ahead = rounds + 1, self.action_values(values)
-            best, policy = ahead.max(axis=0), ahead.argmax(axis=0)
-            change = float(np.abs(best - values).max())
-            settled = change <= tolerance * (1 - discount) * max(float(np.ptp(best)), 1e-300)
-            values = best
-            if not settled:
-                values = _evaluated(stacked[policy * every.size + every], self.rewards[policy, every], best, discount)
-        ahead = self.action_values(values)
-        residual = float(np.abs(ahead.max(axis=0) - values).max())
-        on_grid = ahead if self.process.draws > 1 else None
-        return Plan(self.grid, values, discount, residual, rounds, self.process, on_grid)
-
-    def policy_values(self, probabilities: Array, paid: Array, start: Array, tolerance: float) -> Array:
-        """V = Σ_a π_a(r_a + γP_aV) ``[N]``, for probabilities ``[N, A]``, rewards ``[A, N]``."""
-        from scipy.sparse import diags_array
-
-        P = sum(diags_array(weights) @ matrix for weights, matrix in zip(probabilities.T, self.matrices, strict=True))
-        P, reward, values = P.tocsr(), (probabilities.T * paid).sum(axis=0), start
-        for _ in range(_ROUNDS):
-            if np.abs(reward + P @ values - values).max() <= tolerance:
-                break
-            values = _evaluated(P, reward, values, self.process.discount)
-        return values
-
-
-def _chosen_reward(
-    simulator: Any, reward: Any, step_reward: Any, discount: float | None
-) -> tuple[RewardLike | None, StepReward | None, float]:
-    if reward is not None and step_reward is not None:
-        raise ValueError("give reward, a function of states, or step_reward, a function of steps, not both")
-    if reward is not None:
-        reward, discount, _ = unpack(reward, discount, None)
-    else:
-        step_reward = getattr(simulator, "reward", None) if step_reward is None else step_reward
-        if not callable(step_reward):
-            raise ValueError(f"{type(simulator).__name__} has no reward of its own: pass one, a function of states")
-    if discount is None:
-        raise ValueError("a reward alone does not know the problem: pass discount, say discount=0.9")
-    return reward, step_reward, discount
-
-
-def _number_of_draws(simulator: Any, domain: Domain, draws: Any, rng: np.random.Generator) -> int:
-    if draws is not None:
-        return as_count(draws, "draws")
-    states = uniform_states(domain, 64, rng)
-    if _outcomes(simulator, states, 0) is not None:
-        return 1
-    for action in range(simulator.n_actions):
-        first, second = (ask(simulator, states, action, stream, domain) for stream in rng.spawn(2))
-        if not np.array_equal(first, second):
-            return 32 if len(domain) <= 2 else 8
-    return 1
-
-
-def _outcomes(simulator: Any, states: Array, action: int) -> tuple[Array, Array] | None:
-    """A simulator's next states ``[m, n, d]`` and weights ``[m]``; None if it has none."""
-    if not hasattr(simulator, "outcomes"):
-        return None
-    with alone(simulator):
-        answer = simulator.outcomes(lend(states), action)
-        if answer is None:
-            return None
-        after, weights = (as_reals(array, "the simulator's outcomes(states, action)") for array in answer)
-    fits = after.shape[1:] == states.shape and weights.shape == after.shape[:1] and np.isfinite(after).all()
-    if not fits or (weights < 0).any() or not abs(weights.sum() - 1) < 1e-6:
-        raise ValueError(
-            f"the simulator's outcomes(states, action) must be finite next states [m, {len(states)}, "
-            f"{states.shape[1]}] and weights [m] that add up to 1, got {list(after.shape)} and {list(weights.shape)}"
-        )
-    return after, weights
-
-
-def _check_memory(grid: Cells, n_actions: int, draws: int) -> None:
-    """Refuse, with a sentence, grids whose matrices would not fit."""
-    entries = n_actions * grid.size * draws * 2**grid.dimension
-    size = 2 * entries * 12 / 1e9  # eight bytes for a number and four for its column, and all matrices once more
-    if size > MOST_MEMORY:
-        raise ValueError(
-            f"{grid.size:,} points with {draws} next state{'s' * (draws != 1)} of {n_actions} actions take about "
-            f"{size:,.0f} GB of memory, more than {MOST_MEMORY}: ask for fewer points or draws"
-        )
-
-
-def _counts(points: Any, dimension: int) -> tuple[int, ...]:
-    if dimension not in POINTS:
-        raise ValueError(f"a grid serves one to four coordinates, these states have {dimension}")
-    chosen = np.asarray(POINTS[dimension] if points is None else points)
-    if chosen.shape not in {(), (dimension,)} or chosen.dtype.kind != "i" or (chosen < 3).any():
-        raise ValueError(f"points must be whole numbers of at least 3, one or {dimension} of them, got {shown(points)}")
-    counts = tuple(np.broadcast_to(chosen, dimension).tolist())
-    if prod(counts) > MOST_POINTS:
-        raise ValueError(f"points must make a grid of at most {MOST_POINTS:,}, got {prod(counts):,}: use fewer of them")
-    return counts
-
-
-def _evaluated(P: Any, reward: Array, values: Array, discount: float) -> Array:
-    """V with a fifth of the error in V = r + γPV, by substitution and extrapolation."""
-    first, last = np.inf, values
-    for sweep in range(_SWEEPS):
-        change = reward + P @ values - values
-        size = float(np.abs(change).max())
-        values, first = values + change, first if sweep else size
-        if size <= 0.2 * first or size == 0:
-            break
-        if sweep % 8 == 7:
-            # Shrinking steadily by ρ, all changes to come add up to ρ/(1 − ρ) times this one (Aitken).
-            ratio = float(change @ last) / float(last @ last)
-            if 0 < ratio < 1:
-                jumped = values + change * min(ratio / (1 - ratio), discount / (1 - discount))
-                if np.abs(reward + P @ jumped - jumped).max() < ratio * size:
-                    values = jumped
-        last = change
-    return values
