@@ -21,7 +21,7 @@ import certirl
 import methods
 import study
 from certirl.data.policy import ExpertGrid
-from certirl.functions.boxes import of_degree
+from certirl.functions.bases import of_degree
 from certirl.problems import Greedy, Judgement, Truth, Whirl, judge, random_independent
 from certirl.proof.certificate import Certificate
 

@@ -24,7 +24,7 @@ import scipy.spatial  # noqa: F401
 import certirl
 import study
 from certirl import plots, product
-from certirl.functions.boxes import INDEX_SETS
+from certirl.functions.bases import INDEX_SETS
 from certirl.ground.work import on, one_blas_thread
 from trial_statistics import fit_power_law
 

@@ -38,7 +38,7 @@ if _TYPE_CHECKING:
     from certirl.functions.bases import Chebyshev as Chebyshev
     from certirl.functions.bases import Fourier as Fourier
     from certirl.functions.bases import Legendre as Legendre
-    from certirl.functions.boxes import product as product
+    from certirl.functions.bases import product as product
     from certirl.functions.cells import Cells as Cells
     from certirl.functions.reward import Reward as Reward
     from certirl.proof.certificate import Certificate as Certificate
@@ -83,7 +83,7 @@ _MODULES = {
     "load": "solver.solution",
     "measure": "data.moments",
     "policy_from": "data.demonstrations",
-    "product": "functions.boxes",
+    "product": "functions.bases",
     "recover": "fit.recover",
     "refute": "proof.refute",
     "rollout_check": "proof.rollout",

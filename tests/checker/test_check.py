@@ -18,8 +18,7 @@ from certirl.checker.enclosures import Enclosure
 from certirl.checker.files import check, main
 from certirl.checker.harmonics import Box
 from certirl.functions import inequalities
-from certirl.functions.bases import Chebyshev, Fourier, Legendre
-from certirl.functions.boxes import product
+from certirl.functions.bases import Chebyshev, Fourier, Legendre, product
 from certirl.functions.frame import frame
 from certirl.problems import circle, random_polynomial, thermostat
 from files import write

@@ -12,7 +12,7 @@ import pytest
 
 import certirl
 from certirl import Fourier, Legendre, problems, product
-from certirl.functions.boxes import of_degree
+from certirl.functions.bases import of_degree
 from certirl.functions.components import as_components
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))

@@ -5,8 +5,8 @@ import pytest
 
 import certirl
 from certirl import Cells, Chebyshev, Fourier, Legendre, Reward, product
-from certirl.functions.bounded import bounded
 from certirl.functions.components import SumBasis, as_components
+from certirl.functions.reward import bounded
 
 RNG = np.random.default_rng(0)
 BASES = [

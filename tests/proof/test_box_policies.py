@@ -9,7 +9,7 @@ import pytest
 import certirl
 from certirl.data.policy import as_policy, expert_grid
 from certirl.data.simulator import Even
-from certirl.functions.boxes import of_degree
+from certirl.functions.bases import of_degree
 from certirl.functions.frame import Cells, frame
 from certirl.ground.domain import mesh
 from certirl.problems import Greedy, Truth, Whirl, random_independent

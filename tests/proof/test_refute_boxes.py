@@ -7,8 +7,7 @@ import pytest
 from scipy.optimize import linprog
 
 import certirl
-from certirl.functions.bases import Fourier, Legendre
-from certirl.functions.boxes import product
+from certirl.functions.bases import Fourier, Legendre, product
 from certirl.functions.frame import frame
 from certirl.ground.domain import mesh
 from certirl.problems import Problem, Whirl, independent, random_independent, thermostat

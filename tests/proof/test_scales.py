@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import certirl
-from certirl.functions.bounded import bounded, unit_of
+from certirl.functions.reward import bounded, unit_of
 
 BOX = ((-1.0, 1.0),)
 ATOMS = np.array([-0.5, 0.5, 0.95])

@@ -12,8 +12,7 @@ from certirl.data.episodes import OUTSIDE
 from certirl.data.formats import find_files, in_file, open_table
 from certirl.data.tables import EPISODE, Columns, read, recognise
 from certirl.data.transitions import Transitions
-from certirl.functions.bases import FAMILIES, MOST_FUNCTIONS, Basis, Fourier
-from certirl.functions.boxes import product
+from certirl.functions.bases import FAMILIES, MOST_FUNCTIONS, Basis, Fourier, product
 from certirl.ground import archive
 from certirl.ground.domain import describe
 from certirl.ground.doors import as_count

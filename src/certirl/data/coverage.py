@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certirl.data.transitions import Transitions
-from certirl.functions.bases import Basis, Fourier, Legendre, as_basis
-from certirl.functions.boxes import product
+from certirl.functions.bases import Basis, Fourier, Legendre, as_basis, product
 from certirl.ground.domain import Array, Domain, as_axes, as_states, describe, freeze, mesh
 from certirl.ground.doors import as_count
 

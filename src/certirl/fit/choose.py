@@ -15,8 +15,7 @@ from certirl.data.transitions import Piece
 from certirl.fit.bellman import bellman
 from certirl.fit.estimate import MAX_CONDITION, estimate
 from certirl.fit.recover import recover
-from certirl.functions.bases import Basis, Fourier, Legendre
-from certirl.functions.boxes import of_degree, product
+from certirl.functions.bases import Basis, Fourier, Legendre, of_degree, product
 from certirl.functions.components import Component, as_columns
 from certirl.functions.extrema import minimum
 from certirl.ground.domain import Array, Domain, describe

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from certirl.data.simulator import Simulator, Terminal, ask, periodic_of, terminal_of
 from certirl.data.transitions import Transitions
-from certirl.functions.bases import Basis, Fourier, Legendre
-from certirl.functions.boxes import of_degree
+from certirl.functions.bases import Basis, Fourier, Legendre, of_degree
 from certirl.ground.domain import Array, Domain, as_domain, freeze
 
 MOST_FUNCTIONS = 220  # in V

@@ -2,13 +2,18 @@
 
 A function of one coordinate is ``φ_i(s) = ψ_i(t)`` with ``t ∈ [-1, 1]`` the affine image of the state and ``ψ_i``
 orthonormal for the family's weight on [-1, 1]. The weight is transformed along with the state, so that Ẑ, ‖α‖₁ and β
-do not depend on the units of the state. On a box the functions are products of one function of each coordinate; an
-interval is a box with one coordinate. The first function is constant in every basis: deflation (`fit.estimate`) needs
-that.
+do not depend on the units of the state. The first function is constant in every basis: deflation (`fit.estimate`)
+needs that.
+
+On a box the functions are products of one function of each coordinate, orthonormal for the product of the weights; an
+interval is a box with one coordinate. A full set of indices grows as the power of the dimension; total degree and the
+hyperbolic cross leave out products of high degrees. Functions are always ordered by degree, so that the first functions
+form a smaller set of the same kind: fewer columns than rows mean lower degrees.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import gcd, prod
@@ -19,13 +24,16 @@ from numpy.polynomial import chebyshev
 from numpy.typing import ArrayLike, NDArray
 
 from certirl.functions import harmonics
-from certirl.functions.index_sets import Families, levels_of, ordered_indices
 from certirl.ground import archive
 from certirl.ground.domain import Array, Domain, as_domain, as_rows, describe, mesh
 from certirl.ground.doors import as_count, by_door, setting, shown
 
 REFERENCE: Domain = ((-1.0, 1.0),)
+INDEX_SETS = ("total", "full", "hyperbolic")
+_MOST_INDICES = 1 << 22  # candidates for indices: a box of degrees with more is a mistake
 MOST_FUNCTIONS = 500  # in a program: the time to solve it grows with their third power, seconds at this size
+
+Families = tuple["type[Family]", ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +97,7 @@ class Basis:
     @property
     def indices(self) -> NDArray[np.intp]:
         """Numbers of the functions of each coordinate with product φ_i: ``[k, d]``, from 0 on."""
-        return ordered_indices(self._families, self._highest, self.index, self.size)
+        return _ordered_indices(self._families, self._highest, self.index, self.size)
 
     @cached_property
     def parts(self) -> tuple[Family, ...]:
@@ -146,7 +154,7 @@ class Basis:
 
     def complete_sizes(self) -> list[int]:
         """The numbers of functions, up to all, that are complete up to some degree."""
-        levels = levels_of(self.degrees, self._highest, self.index)
+        levels = _levels(self.degrees, self._highest, self.index)
         return [*(np.flatnonzero(np.diff(levels)) + 1).tolist(), self.size]
 
     @property
@@ -318,6 +326,49 @@ class Basis:
         if axis not in range(self.dimension):
             axes = "one coordinate, axis 0" if self.dimension == 1 else f"the axes 0 … {self.dimension - 1}"
             raise ValueError(f"{self} has {axes}; got axis {axis}")
+
+
+# Sets of indices: which products of functions belong to a basis, and in which order.
+
+
+def _levels(degrees: NDArray[np.intp], highest: tuple[int, ...], index: str) -> Array:
+    """Levels of products ``[m]`` from their degrees ``[m, d]``; 1 for a highest degree alone."""
+    if index == "hyperbolic":
+        return (np.log1p(degrees) / np.log1p(highest)).sum(axis=1).round(9)
+    shares = degrees / np.maximum(highest, 1)
+    return np.asarray(shares.max(axis=1) if index == "full" else shares.sum(axis=1)).round(9)
+
+
+def _within(families: Families, highest: tuple[int, ...], index: str, reach: float) -> tuple[Array, Array]:
+    """All indices up to a level, and their levels."""
+    caps = np.array(highest) * reach if index != "hyperbolic" else (np.array(highest) + 1.0) ** reach - 1
+    degrees = (caps + 1e-9).astype(int).tolist()
+    sizes = [family.size_of_degree(degree) for family, degree in zip(families, degrees, strict=True)]
+    if prod(sizes) > _MOST_INDICES:
+        raise ValueError(f"{' × '.join(map(str, sizes))} indices are too many: use fewer functions in each coordinate")
+    indices = mesh([np.arange(size) for size in sizes])
+    columns = [family.degree_of(column) for family, column in zip(families, indices.T, strict=True)]
+    levels = _levels(np.stack(columns, axis=1), highest, index)
+    return indices[levels <= reach + 1e-9], levels[levels <= reach + 1e-9]
+
+
+@lru_cache(maxsize=128)
+def _ordered_indices(families: Families, highest: tuple[int, ...], index: str, size: int) -> NDArray[np.intp]:
+    """The first indices by level, then by the first coordinate, …: ``[size, d]``, read-only."""
+    reach = 1.0
+    indices, levels = _within(families, highest, index, reach)
+    while len(indices) < size:
+        reach *= 1.1
+        indices, levels = _within(families, highest, index, reach)
+    order = np.lexsort([*(-indices.T[::-1]), levels])
+    chosen = indices[order[:size]]
+    chosen.flags.writeable = False
+    return chosen
+
+
+def _count_indices(families: Families, highest: tuple[int, ...], index: str) -> int:
+    """The number of indices up to the highest degree of every factor alone."""
+    return len(_within(families, highest, index, 1.0)[0])
 
 
 class Family(Basis):
@@ -635,6 +686,83 @@ class Fourier(Family):
         half = half[: keep[-1] + 1]
         z = np.roots(np.concatenate([half[::-1], [0.0], half.conj()]))
         return np.angle(z[np.abs(np.log(np.abs(z) + 1e-300)) < 1e-2]) / np.pi
+
+
+@archive.record
+@dataclass(frozen=True, eq=False)
+class ProductBasis(Basis):
+    """The first ``size`` products of one function of each coordinate, ordered by degree.
+
+    Made by `product`. The degree of a product is measured in units of the highest degree of each factor, so that a
+    coordinate with a larger factor gets more functions.
+
+    Attributes:
+        size: the number of functions, k.
+        interval: the domain, one (low, high) for each coordinate; None until it is placed on the domain of a problem.
+        factors: the family of each coordinate, with its number of functions if the others are constant.
+        index: "total" (the sum of the degrees counts), "full" (the largest) or "hyperbolic" (their product).
+    """
+
+    factors: tuple[Family, ...] = ()
+    index: str = "total"
+
+    kind = "product"
+
+    def __str__(self) -> str:
+        names = " × ".join(map(str, self.parts))
+        return f"{names} ({self.index}, {self.size} function{'s' * (self.size != 1)})"
+
+    @property
+    def level(self) -> ProductBasis:
+        """The products with the same span that are orthonormal for the distribution of `design`."""
+        return ProductBasis(self.size, self.interval, tuple(factor.level for factor in self.factors), self.index)
+
+    def as_read(self, file: str) -> Basis:
+        """Refuse factors that `product` refuses."""
+        if len(self.factors) < 2:
+            raise ValueError(f"a product of bases needs two factors or more, got {len(self.factors)}")
+        return replace(product(*self.factors, index=self.index).resized(self.size), interval=self.interval)
+
+
+def product(*factors: Family, index: str = "total") -> Basis:
+    """Products of one function of each coordinate, ``φ_i(s) = Π_j φ_{i_j}(s_j)``.
+
+    ``product(Fourier(9), Legendre(7))`` is a basis for an angle and a speed: frequencies up to 4 without the speed,
+    degrees up to 6 without the angle, and products in between. The product of one family is the family.
+
+    Args:
+        factors: a family for each coordinate, either all with an interval or all without.
+        index: which products: "total" (degrees, in units of each factor's highest, with a sum of at most one), "full"
+            (all) or "hyperbolic" (degrees plus one, on a logarithmic scale, with a sum of at most one).
+    """
+    for factor in factors:
+        if not isinstance(factor, Family):
+            raise TypeError(f"product takes families such as certirl.Legendre(7), one per coordinate, got {factor!r}")
+    if index not in INDEX_SETS:
+        raise ValueError(f"index must be one of {', '.join(map(repr, INDEX_SETS))}, got {index!r}")
+    if len(factors) == 1:
+        return factors[0]
+    if not factors:
+        raise ValueError("product needs a family for each coordinate, such as certirl.Legendre(7); got none")
+    for factor in factors:
+        if factor.size < 2:
+            raise ValueError(f"every coordinate needs at least two functions, got {factor}")
+        if factor.size != factor.harmonics:
+            raise ValueError(f"the sine and cosine of a frequency belong together: {factor} needs an odd number")
+    placed = [factor.interval is not None for factor in factors]
+    if any(placed) and not all(placed):
+        bare = factors[placed.index(False)]
+        raise ValueError(f"give every factor an interval or none: coordinate {placed.index(False)}, {bare}, has none")
+    plain = tuple(type(factor)(factor.size) for factor in factors)
+    interval = tuple(factor.interval for factor in factors) if all(placed) else None
+    smallest = ProductBasis(1, interval, plain, index)
+    return smallest.resized(_count_indices(smallest._families, smallest._highest, index))
+
+
+def of_degree(domain: Domain, degree: int, periodic: Sequence[int] = ()) -> Basis:
+    """Functions up to a total degree on a box: polynomials, Fourier in periodic coordinates."""
+    families = [Fourier if axis in periodic else Legendre for axis in range(len(domain))]
+    return product(*(family(family.size_of_degree(degree)) for family in families)).on(domain)
 
 
 @lru_cache

@@ -14,8 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from certirl.functions.bases import MOST_FUNCTIONS, Basis, Family, Legendre, as_basis
-from certirl.functions.boxes import product
+from certirl.functions.bases import MOST_FUNCTIONS, Basis, Family, Legendre, as_basis, product
 from certirl.ground import archive
 from certirl.ground.domain import Array, Domain, as_rows, describe
 from certirl.ground.doors import as_count, shown

@@ -11,9 +11,8 @@ import numpy as np
 from certirl.data.policy import ExpertGrid, Policy, as_policy, compared, expert_grid
 from certirl.data.simulator import Even, Near
 from certirl.functions.bases import Basis
-from certirl.functions.bounded import BoundedReward, bounded
 from certirl.functions.components import Component
-from certirl.functions.reward import Reward
+from certirl.functions.reward import BoundedReward, Reward, bounded
 from certirl.ground.domain import Array, Domain, describe
 from certirl.ground.doors import as_number, by_door
 from certirl.proof.tail import TailLike, tail_number

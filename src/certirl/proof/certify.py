@@ -10,9 +10,8 @@ from certirl.data.source import as_source
 from certirl.data.transitions import Transitions
 from certirl.fit.bellman import check_problem
 from certirl.functions.bases import Basis, as_basis
-from certirl.functions.bounded import bounded
 from certirl.functions.components import Component, SumBasis
-from certirl.functions.reward import Reward, known_expert, unpack
+from certirl.functions.reward import Reward, bounded, known_expert, unpack
 from certirl.ground.domain import as_domain
 from certirl.ground.progress import Report
 from certirl.ground.work import on

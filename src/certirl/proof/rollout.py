@@ -22,11 +22,19 @@ from certirl.data.simulator import Simulator, as_generator, check_rollouts, chec
 from certirl.data.source import as_source
 from certirl.data.transitions import Transitions
 from certirl.fit.bellman import check_problem, rivals_of
-from certirl.functions.bases import Legendre
-from certirl.functions.bounded import bounded, proved_range, trial_states, unit_of
-from certirl.functions.boxes import product
+from certirl.functions.bases import Legendre, product
 from certirl.functions.inequalities import SELF_EVENTS, log_term, self_bounded
-from certirl.functions.reward import RewardLike, known_expert, reward_at_terminal, unpack, values_of
+from certirl.functions.reward import (
+    RewardLike,
+    bounded,
+    known_expert,
+    proved_range,
+    reward_at_terminal,
+    trial_states,
+    unit_of,
+    unpack,
+    values_of,
+)
 from certirl.ground.domain import Array, Domain, as_domain, as_states, describe, freeze, uniform_states
 from certirl.ground.doors import as_count, as_probability
 from certirl.ground.progress import Report, check_progress, watched

@@ -15,11 +15,10 @@ import numpy as np
 
 from certirl.data.policy import Policy
 from certirl.functions.bases import Basis
-from certirl.functions.bounded import BoundedReward
 from certirl.functions.cells import Cells
 from certirl.functions.frame import Frame, Mesh, frame
 from certirl.functions.inequalities import log_term
-from certirl.functions.reward import values_of
+from certirl.functions.reward import BoundedReward, values_of
 from certirl.ground import archive
 from certirl.ground.archive import UNSAVED, Shape
 from certirl.ground.domain import Array, freeze

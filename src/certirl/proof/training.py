@@ -11,8 +11,8 @@ import numpy as np
 
 from certirl.data.moments import Moments
 from certirl.data.transitions import Piece
-from certirl.functions.bounded import BoundedReward
 from certirl.functions.frame import frame
+from certirl.functions.reward import BoundedReward
 from certirl.ground.domain import Array
 from certirl.kernels.tensors import on_host
 from certirl.proof.case import Case

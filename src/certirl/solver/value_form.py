@@ -55,8 +55,7 @@ from certirl.fit.value_program import (
     fit_value,
     profile_at,
 )
-from certirl.functions.bases import MOST_FUNCTIONS, Basis, Fourier, Legendre, as_basis
-from certirl.functions.boxes import of_degree
+from certirl.functions.bases import MOST_FUNCTIONS, Basis, Fourier, Legendre, as_basis, of_degree
 from certirl.functions.cells import MOST_COORDINATES, Cells
 from certirl.functions.reward import Reward
 from certirl.ground.domain import Array, Domain, as_domain
