@@ -211,7 +211,9 @@ class Basis:
 
     def derivative(self, states: ArrayLike, axis: int = 0) -> Array:
         """∂φ_i/∂s for each state, along one coordinate: ``[n, k]``."""
-        self._check_axis(axis)
+        if axis not in range(self.dimension):
+            axes = "one coordinate, axis 0" if self.dimension == 1 else f"the axes 0 … {self.dimension - 1}"
+            raise ValueError(f"{self} has {axes}; got axis {axis}")
         rows, tables = as_rows(states, self.dimension), []
         for number, (part, s) in enumerate(self._columns(rows)):
             t = part._to_reference(s)
@@ -270,13 +272,6 @@ class Basis:
         """sup_s |φ_i(s)| for each function: ``[k]``."""
         return self._products([part.sup()[:, None] for part in self.parts])[:, 0]
 
-    def lipschitz(self, axis: int = 0) -> Array:
-        """sup_s |∂φ_i/∂s| for each function, along one coordinate: ``[k]``."""
-        self._check_axis(axis)
-        tables = [part.sup()[:, None] for part in self.parts]
-        tables[axis] = self.parts[axis]._reference_lipschitz()[:, None] / self.parts[axis]._half_width
-        return self._products(tables)[:, 0]
-
     # Spread points: what the values of an expansion there say about all states between them.
 
     def spread_counts(self, share: float) -> tuple[int, ...]:
@@ -321,11 +316,6 @@ class Basis:
         for table, column in zip(tables[1:], columns[1:], strict=True):
             total *= table[column]
         return total
-
-    def _check_axis(self, axis: int) -> None:
-        if axis not in range(self.dimension):
-            axes = "one coordinate, axis 0" if self.dimension == 1 else f"the axes 0 … {self.dimension - 1}"
-            raise ValueError(f"{self} has {axes}; got axis {axis}")
 
 
 # Sets of indices: which products of functions belong to a basis, and in which order.
@@ -441,7 +431,8 @@ class Family(Basis):
 
     def harmonic_products(self, sums: Array) -> Array:
         """Σ h hᵀ ``[harmonics, harmonics]`` from the sums of the harmonics of `doubled`."""
-        return harmonics.products(sums, self.harmonics, self.periodic)
+        index, share = harmonics.products(self.harmonics, self.periodic)
+        return np.asarray((share * sums[index]).sum(axis=0))
 
     def harmonic_values(self, t: Array, count: int | None = None) -> Array:
         """h_i(t) for the first harmonics, by default those of the functions: ``[count, n]``."""
@@ -480,13 +471,12 @@ class Family(Basis):
     # Facts about the functions on [-1, 1]; values and derivatives are [k, n].
 
     def _reference_values(self, t: Array) -> Array:
-        raise NotImplementedError
+        raise NotImplementedError  # by a recurrence whose error grows with the degree, not with its square
 
     def _reference_derivative(self, t: Array) -> Array:
-        raise NotImplementedError
-
-    def _reference_lipschitz(self) -> Array:
-        raise NotImplementedError
+        level = self.level.resized(self.harmonics)
+        values = level._reference_values(t) / level.sup()[:, None]
+        return self.from_harmonics(harmonics.derivative(self.harmonics, self.periodic) @ values)
 
     def _reference_weight(self, t: Array) -> Array:
         return np.ones_like(t)
@@ -533,14 +523,6 @@ class Legendre(Family):
         rows *= self.sup()[:, None]
         return rows
 
-    def _reference_derivative(self, t: Array) -> Array:
-        # P'_n = P'_{n−2} + (2n − 1) P_{n−1} holds up to the ends of the interval, where dividing by 1 − t² does not.
-        values = self._reference_values(t) / self.sup()[:, None]
-        rows = np.zeros_like(values)
-        for n in range(1, self.size):
-            rows[n] = (2 * n - 1) * values[n - 1] + (rows[n - 2] if n > 1 else 0.0)
-        return rows * self.sup()[:, None]
-
     def sup(self) -> Array:
         """√(i − ½), reached at the ends."""
         return np.sqrt(np.arange(self.size) + 0.5)
@@ -553,10 +535,6 @@ class Legendre(Family):
     def from_harmonics(self, sums: Array) -> Array:
         """Σ φ(t) from Σ T(t): a Legendre polynomial is an average of Chebyshev polynomials."""
         return super().from_harmonics(np.tensordot(harmonics.connection(self.size), sums[: self.size], axes=1))
-
-    def _reference_lipschitz(self) -> Array:
-        n = np.arange(self.size)
-        return self.sup() * n * (n + 1) / 2
 
 
 @archive.record
@@ -578,13 +556,6 @@ class Chebyshev(Family):
             rows[n] = 2 * t * rows[n - 1] - rows[n - 2]
         return rows * self.sup()[:, None]
 
-    def _reference_derivative(self, t: Array) -> Array:
-        # T'_n = n U_{n−1}, with U the polynomials of the second kind.
-        second = np.zeros((self.size, t.size))
-        for n in range(1, self.size):
-            second[n] = 1.0 if n == 1 else 2 * t * second[n - 1] - second[n - 2]
-        return second * (np.arange(self.size) * self.sup())[:, None]
-
     def _reference_weight(self, t: Array) -> Array:
         with np.errstate(divide="ignore"):
             return 1.0 / np.sqrt(np.maximum(1.0 - t * t, 0.0))
@@ -599,9 +570,6 @@ class Chebyshev(Family):
     def sup(self) -> Array:
         """√(2/π), and √(1/π) for the constant."""
         return np.sqrt(np.where(np.arange(self.size) == 0, 1.0, 2.0) / np.pi)
-
-    def _reference_lipschitz(self) -> Array:
-        return self.sup() * np.arange(self.size) ** 2
 
 
 @archive.record
@@ -643,13 +611,6 @@ class Fourier(Family):
                 s, c = s * cos + c * sin, c * cos - s * sin  # the next frequency by angle addition
         return rows
 
-    def _reference_derivative(self, t: Array) -> Array:
-        whole = self.resized(self.size | 1)._reference_values(t)
-        rows = np.zeros((self.size, t.size))
-        rows[1::2] = whole[2::2][: len(rows[1::2])]
-        rows[2::2] = -whole[1::2][: len(rows[2::2])]
-        return rows * (np.pi * self.degrees)
-
     def sup(self) -> Array:
         """1, and √½ for the constant."""
         return np.where(np.arange(self.size) == 0, np.sqrt(0.5), 1.0)
@@ -667,9 +628,6 @@ class Fourier(Family):
 
     def _reference_points(self, count: int) -> Array:
         return 2 * (np.arange(count) + 0.5) / count - 1
-
-    def _reference_lipschitz(self) -> Array:
-        return np.pi * self.degrees[:, 0]
 
     def _reference_stationary_points(self, coefficients: Array) -> Array:
         # With z = exp(iπt) the slope times z^M is an ordinary polynomial of degree 2M; roots on the circle are kept.

@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from certirl.functions.bases import Basis, Family
+from certirl.functions.bases import Basis
 from certirl.functions.extrema import minimum
+from certirl.functions.harmonics import derivative, products
 from certirl.functions.inequalities import blending
 from certirl.ground.domain import Array
 
@@ -71,7 +72,7 @@ class Frame:
         self.wide = tuple(part.doubled().size for part in self.parts)
         self.narrow = tuple(part.harmonics for part in self.parts)
         self.change = _change(columns, self.basis)
-        self._steps = [_products(part) for part in self.parts]
+        self._steps = [products(part.size, part.periodic) for part in self.parts]
 
     @property
     def dimension(self) -> int:
@@ -186,7 +187,7 @@ class Frame:
         """The derivative of a tensor along one coordinate."""
         part, count = self.parts[axis], tensor.shape[axis]
         ((low, high),) = part.domain
-        matrix = 2 / (high - low) * _derivative(count, part.periodic)
+        matrix = 2 / (high - low) * derivative(count, part.periodic)
         return np.moveaxis(np.tensordot(tensor, matrix, axes=(axis, 0)), -1, axis)
 
     def fall(self, curve: Array, cells: Cells) -> Array:
@@ -313,34 +314,6 @@ def _change(columns: Basis, level: Basis) -> Array:
     return matrix
 
 
-def _products(part: Family) -> tuple[Array, Array]:
-    """h_i h_j = Σ_t share_tij h of number index_tij, t = 0, 1: ``[2, s, s]`` each."""
-    i, j = np.ogrid[: part.size, : part.size]
-    if not part.periodic:
-        return np.array([i + j, abs(i - j)]), np.full((2, part.size, part.size), 0.5)
-    m, n = (i + 1) // 2, (j + 1) // 2
-    sine, other = i % 2 == 1, j % 2 == 1
-    total, gap = m + n, abs(m - n)
-    mixed = sine != other  # a sine times a cosine is a sum of sines, anything else one of cosines
-    index = np.array([2 * total - mixed, 2 * gap - (mixed & (gap > 0))])
-    sign = np.where(sine & ~other, np.sign(m - n), np.sign(n - m))
-    share = 0.5 * np.array([np.where(sine & other, -1.0, 1.0), np.where(mixed, sign, 1.0)])
-    return index, share
-
-
 def _along(numbers: Array, axis: int, dimension: int) -> Array:
     """Numbers along one coordinate, shaped for a product with arrays over all coordinates."""
     return numbers.reshape([-1 if j == axis else 1 for j in range(dimension)])
-
-
-def _derivative(count: int, periodic: bool) -> Array:
-    """D with dh/dt = D h on [-1, 1] for the first harmonics, on a circle an odd number of them ``[count, count]``."""
-    matrix = np.zeros((count, count))
-    if periodic:
-        for m in range(1, count // 2 + 1):
-            matrix[2 * m - 1, 2 * m], matrix[2 * m, 2 * m - 1] = np.pi * m, -np.pi * m
-        return matrix
-    for n in range(1, count):
-        matrix[n, n - 1 :: -2] = 2.0 * n
-        matrix[n, 0] /= 2
-    return matrix

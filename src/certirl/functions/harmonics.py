@@ -59,20 +59,32 @@ def _fill_circle(rows: Array, t: Array) -> None:
         have += new
 
 
-def products(sums: Array, count: int, periodic: bool) -> Array:
-    """Σ h hᵀ ``[count, count]`` from the sums of the first 2·count − 1 harmonics."""
+def products(count: int, periodic: bool) -> tuple[Array, Array]:
+    """h_i h_j = Σ_t share_tij h of number index_tij, t = 0, 1, for the first harmonics: ``[2, count, count]`` each."""
+    i, j = np.ogrid[:count, :count]
     if not periodic:
-        i, j = np.ogrid[:count, :count]
-        return np.asarray((sums[i + j] + sums[abs(i - j)]) / 2)
-    sin, cos = np.concatenate([[0.0], sums[1::2]]), sums[0::2]
-    m = np.arange(count // 2 + 1)
-    total, gap = np.add.outer(m, m), np.subtract.outer(m, m)
-    gram = np.empty((count, count))
-    gram[0::2, 0::2] = (cos[abs(gap)] + cos[total]) / 2
-    gram[1::2, 1::2] = ((cos[abs(gap)] - cos[total]) / 2)[1:, 1:]
-    gram[1::2, 0::2] = ((sin[total] + np.sign(gap) * sin[abs(gap)]) / 2)[1:]
-    gram[0::2, 1::2] = gram[1::2, 0::2].T
-    return gram
+        return np.array([i + j, abs(i - j)]), np.full((2, count, count), 0.5)
+    m, n = (i + 1) // 2, (j + 1) // 2
+    sine, other = i % 2 == 1, j % 2 == 1
+    total, gap = m + n, abs(m - n)
+    mixed = sine != other  # a sine times a cosine is a sum of sines, anything else one of cosines
+    index = np.array([2 * total - mixed, 2 * gap - (mixed & (gap > 0))])
+    sign = np.where(sine & ~other, np.sign(m - n), np.sign(n - m))
+    share = 0.5 * np.array([np.where(sine & other, -1.0, 1.0), np.where(mixed, sign, 1.0)])
+    return index, share
+
+
+def derivative(count: int, periodic: bool) -> Array:
+    """D with dh/dt = D h on [-1, 1] for the first harmonics, an odd number if periodic ``[count, count]``."""
+    matrix = np.zeros((count, count))
+    if periodic:
+        for m in range(1, count // 2 + 1):
+            matrix[2 * m - 1, 2 * m], matrix[2 * m, 2 * m - 1] = np.pi * m, -np.pi * m
+        return matrix
+    for n in range(1, count):
+        matrix[n, n - 1 :: -2] = 2.0 * n
+        matrix[n, 0] /= 2
+    return matrix
 
 
 @lru_cache(maxsize=16)
