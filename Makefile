@@ -35,14 +35,16 @@ lint: $(VENV)/test
 # One BLAS thread per worker: the tests run on all cores already.
 test test-slow test-sdist test-device: export OMP_NUM_THREADS := 1
 test test-slow test-sdist test-device: export OPENBLAS_NUM_THREADS := 1
+# Compiled modules are kept: many tests start an interpreter of their own.
+test test-slow test-sdist test-device: export PYTHONDONTWRITEBYTECODE :=
 
 # Every claim, some of them at a reduced size.
 test: lint
-	$(PYTEST) -n auto --dist loadfile -m "not slow"
+	$(PYTEST) -n auto --dist worksteal -m "not slow"
 
 # The tests that `make test` leaves out.
 test-slow: $(VENV)/test
-	$(PYTEST) -n auto --dist loadfile -m slow
+	$(PYTEST) -n auto --dist worksteal -m slow
 
 test-all: test test-slow
 
@@ -54,7 +56,7 @@ test-sdist: $(VENV)/test
 	rm -rf build/sdist
 	$(BIN)/python -m build --quiet --sdist --outdir build/sdist
 	tar -xzf build/sdist/*.tar.gz -C build/sdist --strip-components 1
-	cd build/sdist && PYTHONPATH=$$PWD/src $(PYTEST) -n auto --dist loadfile -m "not slow" $$(grep -rlE "parents\[2\]|parent.parent|^(import|from) ($(FILES))\b" tests --include=test_*.py)
+	cd build/sdist && PYTHONPATH=$$PWD/src $(PYTEST) -n auto --dist worksteal -m "not slow" $$(grep -rlE "parents\[2\]|parent.parent|^(import|from) ($(FILES))\b" tests --include=test_*.py)
 
 # The path of a GPU on torch's CPU device, or on the GPU if torch finds one; torch is large and only installed for this.
 test-device: $(VENV)/test
