@@ -1,4 +1,4 @@
-"""One contract for every kind of expert, of state, of components and of source: proved, printed, saved, read, checked."""
+"""One contract over experts, states, components and sources: proved, printed, saved, read, checked."""
 
 import itertools
 
