@@ -6,9 +6,8 @@ from test_ending import DISCOUNT, Ridge, balance, leave, surviving
 
 import certirl
 from certirl.data.source import learn_terminal_boxes
-from certirl.fit import effects
 from certirl.fit import termination as ending
-from certirl.fit.next_states import CLEARLY, regress_moves, relative_error
+from certirl.fit.effects import CLEARLY, drawn_log, regress, regress_next_states, relative_error
 from certirl.solver import value_form as solve_policy
 
 
@@ -61,17 +60,17 @@ def test_moves_are_preferred_where_functions_jump_and_not_where_noise_rules():
     rng, phi = np.random.default_rng(0), certirl.Legendre(25).on(((-1.0, 1.0),))
     for noise, better in ((0.001, True), (0.5, False)):
         simulator = Shaken(5.0, noise)
-        drawn = effects.drawn(simulator, 2000, rng, paired=True)
-        moves = regress_moves(drawn, phi, ended=simulator.terminal, periodic=(), rng=rng)
-        regression = effects.regress(drawn, phi, ended=simulator.terminal)
+        drawn = drawn_log(simulator, 2000, rng, paired=True)
+        moves = regress_next_states(drawn, phi, is_terminal=simulator.terminal, periodic=(), rng=rng)
+        regression = regress(drawn, phi, is_terminal=simulator.terminal)
         assert (relative_error(moves, regression, drawn, rng) < CLEARLY) == better
 
 
 def test_moves_go_on_as_often_as_the_dynamics():
     simulator, rng = Shaken(5.0, 0.05), np.random.default_rng(0)
     phi, states = certirl.Legendre(11).on(((-1.0, 1.0),)), np.linspace(0.6, 0.89, 30)[:, None]
-    drawn = effects.drawn(simulator, 5000, rng, paired=True)
-    moves = regress_moves(drawn, phi, ended=simulator.terminal, periodic=(), rng=rng)
+    drawn = drawn_log(simulator, 5000, rng, paired=True)
+    moves = regress_next_states(drawn, phi, is_terminal=simulator.terminal, periodic=(), rng=rng)
     found = np.mean([moves.after(phi, states, rng)[:, :, 0] for _ in range(40)], axis=0) / phi.values(states)[0, 0]
     many = np.repeat(states, 2000, axis=0)
     for action in range(3):

@@ -102,7 +102,7 @@ def test_too_little_data_is_distrusted_and_missing_data_are_told():
     actions = np.arange(330) % 3
     moved = np.concatenate([Room(0.9).sample(states[[i]], actions[i], rng) for i in range(330)])
     log = certirl.Transitions(states, actions, moved, domain=(-1, 1))
-    with pytest.raises(ValueError, match="action 0 has 30 transitions: too few to tell what it does, at least 100"):
+    with pytest.raises(ValueError, match="action 0 has 30 transitions: too few to estimate its effect, at least 100"):
         certirl.solve(log.where(np.arange(330) < 90), expert=comfort, discount=0.9)
     found = certirl.solve(log, expert=comfort, discount=0.9)
     assert found.status == "undetermined" and "more transitions" in found.reason
@@ -189,7 +189,7 @@ def test_actions_that_never_differ_leave_it_undetermined():
     [
         ({"settings": certirl.Settings(cover=0.1)}, "cover is for experts that always take one action"),
         ({"tail": 0.0}, "tail is for a certificate: pass delta too"),
-        ({"components": [[0]]}, "components is for experts"),
+        ({"components": [[0]]}, "couples the components"),
         ({"columns": 3}, "columns is for the certificate of a policy"),
         ({"rng": None}, "rng is needed"),
         ({"samples": 2.5}, "whole number of transitions per action"),

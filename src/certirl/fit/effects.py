@@ -1,29 +1,67 @@
-"""What each action does to a basis: the rows (P_aφ)(s) at many states, seen directly or regressed on the state.
+"""The effects of the actions on a basis: rows (P_aφ)(s) at many states, observed, drawn or regressed on the state.
 
-The square matrix of the paper asks the same few functions to describe the value and how it is moved; where actions
-differ little its error exceeds their effect. Here V's functions are looked at where the actions lead: at the observed
-next states themselves if nothing is random, else through a regression with functions of the state chosen for that.
-Terminal states are absorbing and worth nothing: every function is 0 there.
+The square matrix of the paper asks the same few functions to describe the value and its expectation after an action;
+where actions differ little, its error exceeds their effect. Here the functions of V are evaluated at next states: at
+the observed ones if nothing is random, else through a regression on the state, of these functions or of the next state
+itself, whichever predicts held-out data better. Terminal states are absorbing and worth 0: every function is 0 there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from certirl.data.policy import Policy
 from certirl.data.simulator import Simulator, Terminal, ask, periodic_of, terminal_of
+from certirl.data.source import Source, TerminalBoxes
 from certirl.data.transitions import Transitions
+from certirl.data.dependence import can_pair
 from certirl.functions.bases import Basis, Fourier, Legendre, of_degree
-from certirl.ground.domain import Array, Domain, as_domain, freeze
+from certirl.ground.domain import Array, Domain, as_domain, as_rows, freeze, into_domain
 
-MOST_FUNCTIONS = 220  # in V
-MOST_ALONE = 25  # in V, of one coordinate
+MOST_FUNCTIONS = 220  # of V
+MOST_ALONE = 25  # of V, for one coordinate
 MOST_COLUMNS = 600  # functions of the state in a regression
-RICHER = (0.4, 0.6, 1.0, 1.6, 2.3)  # degrees of these, in units of that of V
-RIDGE = 1e-9  # of the mean square of a function, so that unseen directions stay at rest
+DEGREES = (0.4, 0.6, 1.0, 1.6, 2.3)  # of the columns of a regression of V's functions, in units of the degree of V
+NEXT_STATE_DEGREES = (0.2, 0.4, 0.6, 1.0)  # of the columns of a regression of the next state, in the same units
+RIDGE = 1e-9  # of the mean square of a function, which keeps directions without data at zero
+MOST_STATES = 30_000  # at which the expert is compared: more cost time and change nothing
+FEWEST = 100  # states, or transitions of an action, that a regression needs
+FAINT = 0.1  # noise over effects, both squared, up to which drawn next states are used without a regression
+DRAWS = 8  # residuals that stand for the noise at a state
+MOST_RESIDUALS = 4096  # that a model of the next state keeps
+NOISELESS = 1e-6  # of the box: smaller noise is none
+SCORED = 4000  # rows on which two regressions are compared
+CLEARLY = 0.8  # of the other's error
+
+
+class Problem(NamedTuple):
+    """The dynamics, the expert and the discount.
+
+    Attributes:
+        source: a simulator or a log.
+        policy: the expert.
+        discount: γ.
+        periodic: coordinates that are periodic.
+        is_terminal: states to whether they are terminal; None if none is.
+        terminal_boxes: the terminal states in boxes; None without any.
+    """
+
+    source: Source
+    policy: Policy
+    discount: float
+    periodic: tuple[int, ...]
+    is_terminal: Terminal | None = None
+    terminal_boxes: TerminalBoxes | None = None
+
+    @property
+    def domain(self) -> Domain:
+        """The box of states."""
+        return self.source.domain
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,9 +73,9 @@ class Effects:
         states: ``[n, d]``.
         now: φ(s) ``[n, k]``.
         after: (P_aφ)(s) for each action ``[A, n, k]``.
-        periodic: coordinates that go around.
-        seen: next states were looked at directly, so that ``after`` has no error; False if it was regressed.
-        columns: the functions of the state of the regression; None if it was not needed.
+        periodic: coordinates that are periodic.
+        noiseless: next states were observed without noise, so that ``after`` has no error.
+        columns: the functions of the state of the regression; None without one.
         noise: the covariance ``[k, k]`` that sampling leaves in a difference of two actions' rows; None if none.
     """
 
@@ -46,7 +84,7 @@ class Effects:
     now: Array
     after: Array
     periodic: tuple[int, ...] = ()
-    seen: bool = True
+    noiseless: bool = False
     columns: Basis | None = None
     noise: Array | None = None
 
@@ -67,75 +105,74 @@ class Effects:
 
 
 def value_basis(domain: Domain, periodic: tuple[int, ...] = (), most: int = MOST_FUNCTIONS) -> Basis:
-    """Polynomials of the largest total degree with at most so many functions, frequencies for angles."""
+    """Polynomials of the largest total degree with at most ``most`` functions; frequencies for periodic coordinates."""
     if len(domain) == 1:
         return (Fourier(MOST_ALONE) if periodic else Legendre(MOST_ALONE)).on(domain)
     return of_degree(domain, max(d for d in range(1, most) if _count(len(domain), periodic, d) <= most), periodic)
 
 
-def circular_axes(basis: Basis) -> tuple[int, ...]:
-    """The coordinates that a basis takes for angles."""
-    return basis.periodic_axes
-
-
 def richer(basis: Basis, factor: float) -> Basis:
-    """The same kind of basis with degrees larger by a factor, within what a regression can bear."""
-    around = basis.periodic_axes
-    highest = [family.degree for family in basis.factors] if basis.dimension > 1 or around else [basis.size]
+    """The same kind of basis with degrees larger by a factor, and at most `MOST_COLUMNS` functions on a box."""
+    periodic = basis.periodic_axes
+    highest = [family.degree for family in basis.factors] if basis.dimension > 1 or periodic else [basis.size]
     degree = max(round(factor * max(highest)), 1)
     if basis.dimension == 1:
-        return basis.resized(2 * degree + 1 if around else degree)
-    while degree > 1 and _count(basis.dimension, around, degree) > MOST_COLUMNS:
+        return basis.resized(2 * degree + 1 if periodic else degree)
+    while degree > 1 and _count(basis.dimension, periodic, degree) > MOST_COLUMNS:
         degree -= 1
-    return of_degree(basis.domain, degree, around)
+    return of_degree(basis.domain, degree, periodic)
 
 
 def _count(dimension: int, periodic: tuple[int, ...], degree: int) -> int:
     """The number of products of total degree at most ``degree``: coordinate by coordinate."""
     counts = np.ones(1, dtype=int)
     for axis in range(dimension):
-        own = np.where(np.arange(degree + 1) > 0, 2, 1) if axis in periodic else np.ones(degree + 1, dtype=int)
-        counts = np.convolve(counts, own)[: degree + 1]
+        of_axis = np.where(np.arange(degree + 1) > 0, 2, 1) if axis in periodic else np.ones(degree + 1, dtype=int)
+        counts = np.convolve(counts, of_axis)[: degree + 1]
     return int(counts.sum())
 
 
-def features(basis: Basis, states: Array, ended: Terminal | None, over: NDArray[np.bool_] | None = None) -> Array:
-    """φ(s) ``[n, k]``, zero in terminal states: where ``ended`` says so, or where ``over`` marked them."""
+def features(
+    basis: Basis, states: Array, is_terminal: Terminal | None, marked: NDArray[np.bool_] | None = None
+) -> Array:
+    """φ(s) ``[n, k]``, zero in terminal states: where ``is_terminal`` says so, and where they are marked ``[n]``."""
     values = basis.values(states)
-    if ended is not None:
-        values[ended(states)] = 0.0
-    if over is not None:
-        values[over] = 0.0
+    if is_terminal is not None:
+        values[is_terminal(states)] = 0.0
+    if marked is not None:
+        values[marked] = 0.0
     return values
 
 
-def live_states(source: Any, n: int, rng: np.random.Generator) -> Array:
-    """n states drawn evenly from the box, none of them terminal ``[n, d]``."""
-    low, high = np.array(as_domain(source.domain)).T
-    ended, found, kept = terminal_of(source), [], 0
-    for _ in range(100):
-        states = low + (high - low) * rng.random((n, len(low)))
-        states = states if ended is None else states[~ended(states)]
-        found.append(states)
-        kept += len(states)
-        if kept >= n:
-            return np.concatenate(found)[:n]
-    raise ValueError(f"fewer than 1 in 100 states of the box go on: only {kept} of {100 * n} drawn were not terminal")
+def live_states(simulator: Simulator, n: int, rng: np.random.Generator) -> Array:
+    """n states drawn uniformly from the box, none of them terminal ``[n, d]``."""
+    low, high = np.array(as_domain(simulator.domain)).T
+    states = _live(simulator, n, lambda: low + (high - low) * rng.random((n, len(low))))
+    if len(states) < n:
+        drawn = f"only {len(states)} of {100 * n} drawn were not terminal"
+        raise ValueError(f"fewer than 1 in 100 states of the box are not terminal: {drawn}")
+    return states
 
 
-def placed_states(source: Any, basis: Basis, n: int, rng: np.random.Generator) -> Array:
-    """n states that are not terminal ``[n, d]``: half drawn evenly, half where polynomials swing fastest, at the edges.
+def placed_states(simulator: Simulator, basis: Basis, n: int, rng: np.random.Generator) -> Array:
+    """n states that are not terminal ``[n, d]``: half drawn uniformly, half by the basis's design, towards the edges.
 
-    Even states alone leave the corners to extrapolation; edge states alone leave the middle thin.
+    Uniform states alone leave the corners to extrapolation; states of the design alone are few in the middle.
     """
-    even, ended, found, kept = live_states(source, n - n // 2, rng), terminal_of(source), [], 0
+    uniform = live_states(simulator, n - n // 2, rng)
+    return np.concatenate([uniform, _live(simulator, n // 2, lambda: basis.design(max(n // 2, 1), rng))])
+
+
+def _live(simulator: Simulator, n: int, draw: Callable[[], Array]) -> Array:
+    """The first n states that are not terminal of a hundred draws; fewer if there are not as many."""
+    is_terminal, kept, count = terminal_of(simulator), list[Array](), 0
     for _ in range(100):
-        states = basis.design(max(n // 2, 1), rng)
-        found.append(states if ended is None else states[~ended(states)])
-        kept += len(found[-1])
-        if kept >= n // 2:
+        states = draw()
+        kept.append(states if is_terminal is None else states[~is_terminal(states)])
+        count += len(kept[-1])
+        if count >= n:
             break
-    return np.concatenate([even, *found])[:n]
+    return np.concatenate(kept)[:n]
 
 
 def is_deterministic(simulator: Simulator, rng: np.random.Generator, count: int = 256) -> bool:
@@ -154,49 +191,49 @@ def next_states(simulator: Simulator, states: Array, rng: np.random.Generator) -
     return np.stack([ask(simulator, states, action, rng, domain) for action in range(simulator.n_actions)])
 
 
-def seen_effects(simulator: Simulator, basis: Basis, states: Array, rng: np.random.Generator) -> Effects:
-    """V's functions at the very states that each action leads to, for dynamics without noise."""
-    ended, periodic = terminal_of(simulator), periodic_of(simulator)
-    after = np.stack([features(basis, moved, ended) for moved in next_states(simulator, states, rng)])
-    return Effects(basis, states, features(basis, states, ended), after, periodic)
+def observed_effects(simulator: Simulator, basis: Basis, states: Array, rng: np.random.Generator) -> Effects:
+    """V's functions at the next states of each action, for dynamics without noise."""
+    is_terminal, periodic = terminal_of(simulator), periodic_of(simulator)
+    after = np.stack([features(basis, ahead, is_terminal) for ahead in next_states(simulator, states, rng)])
+    return Effects(basis, states, features(basis, states, is_terminal), after, periodic, noiseless=True)
 
 
 def drawn_effects(simulator: Simulator, basis: Basis, states: Array, draws: int, rng: np.random.Generator) -> Effects:
-    """V's functions where each action leads, a mean over draws that are as far as possible the same for all actions."""
-    ended, periodic = terminal_of(simulator), periodic_of(simulator)
+    """V's functions at next states, a mean over draws with the same random numbers for all actions."""
+    is_terminal, periodic = terminal_of(simulator), periodic_of(simulator)
     domain, after = as_domain(simulator.domain), np.zeros((simulator.n_actions, len(states), basis.size))
     for seed in rng.bit_generator.seed_seq.spawn(draws):  # type: ignore[attr-defined]
         for action in range(simulator.n_actions):
-            moved = ask(simulator, states, action, np.random.default_rng(seed), domain)
-            after[action] += features(basis, moved, ended) / draws
-    return Effects(basis, states, features(basis, states, ended), after, periodic, seen=False)
+            ahead = ask(simulator, states, action, np.random.default_rng(seed), domain)
+            after[action] += features(basis, ahead, is_terminal) / draws
+    return Effects(basis, states, features(basis, states, is_terminal), after, periodic)
 
 
-def noise_beside_effects(simulator: Simulator, basis: Basis, rng: np.random.Generator, count: int = 1000) -> float:
+def noise_ratio(simulator: Simulator, basis: Basis, rng: np.random.Generator, count: int = 1000) -> float:
     """The variance that one draw leaves in a difference of two actions, over the mean square of the difference itself.
 
-    What two draws at the same state share is the difference, what they do not is noise.
+    The difference is what two draws at the same state have in common; the rest is noise.
     """
     states = live_states(simulator, count, rng)
-    one, other = (drawn_effects(simulator, basis, states, 1, rng).after for _ in range(2))
-    first, second = one[1:] - one[:1], other[1:] - other[:1]
-    shared = float(np.mean(first * second))
-    return float(np.mean((first - second) ** 2)) / 2 / shared if shared > 0 else np.inf
+    pair = [drawn_effects(simulator, basis, states, 1, rng).after for _ in range(2)]
+    first, second = (after[1:] - after[:1] for after in pair)
+    common = float(np.mean(first * second))
+    return float(np.mean((first - second) ** 2)) / 2 / common if common > 0 else np.inf
 
 
-def drawn(simulator: Simulator, n: int, rng: np.random.Generator, *, paired: bool) -> Transitions:
-    """n transitions of every action from the same even states, none of them terminal; paired with the same noise too.
+def drawn_log(simulator: Simulator, n: int, rng: np.random.Generator, *, paired: bool) -> Transitions:
+    """n transitions of every action from the same uniform states, none of them terminal.
 
-    Even states: where least squares would want them, at the edges, fewer are left for the switches, which lie inside
-    and move with the noise around them. No terminal states: nothing is compared there, and what the actions do jumps.
+    Paired, they have the same noise too. A design for least squares would take states from the switches, which lie
+    inside and move with the noise around them. At terminal states nothing is compared, and effects jump.
     """
     states, (seed,) = live_states(simulator, n, rng), rng.bit_generator.seed_seq.spawn(1)  # type: ignore[attr-defined]
-    streams = [seed] * simulator.n_actions if paired else seed.spawn(simulator.n_actions)
+    seeds = [seed] * simulator.n_actions if paired else seed.spawn(simulator.n_actions)
     domain = as_domain(simulator.domain)
-    moved = [ask(simulator, states, a, np.random.default_rng(own), domain) for a, own in enumerate(streams)]
+    ahead = [ask(simulator, states, a, np.random.default_rng(own), domain) for a, own in enumerate(seeds)]
     actions = np.repeat(np.arange(simulator.n_actions), n)
     start = np.tile(states, (simulator.n_actions, 1))
-    return Transitions(start, actions, np.concatenate(moved), domain, simulator.n_actions, paired)
+    return Transitions(start, actions, np.concatenate(ahead), domain, simulator.n_actions, paired)
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,62 +244,78 @@ class Regression:
         basis: φ, of V.
         columns: χ, of the state.
         weights: B ``[A, m, k]``.
-        held_out: for each candidate number of columns its mean square error on held-out data, in units of the spread.
         noise: the covariance ``[k, k]`` of a difference of two actions' rows, on average over the states.
     """
 
     basis: Basis
     columns: Basis
     weights: Array
-    held_out: dict[int, float]
     noise: Array
 
-    def at(self, states: Array) -> Array:
+    def after(self, states: Array) -> Array:
         """(P̂_aφ)(s) ``[A, n, k]``."""
         return np.einsum("nm,amk->ank", self.columns.values(states), self.weights, optimize=True)
+
+    def effects(self, states: Array, is_terminal: Terminal | None, periodic: tuple[int, ...]) -> Effects:
+        """The effects at some states."""
+        now = features(self.basis, states, is_terminal)
+        return Effects(self.basis, states, now, self.after(states), periodic, columns=self.columns, noise=self.noise)
 
 
 def regress(
     log: Transitions,
     basis: Basis,
     *,
-    ended: Terminal | None = None,
-    over: NDArray[np.bool_] | None = None,
-    factor: Any = None,
+    is_terminal: Terminal | None = None,
+    marked: NDArray[np.bool_] | None = None,
+    degrees: Sequence[float] = DEGREES,
 ) -> Regression:
-    """Fit (P_aφ)(s) by least squares; the columns that predict every fifth row best from the others are taken.
+    """Fit (P_aφ)(s) by least squares, with the columns that predict held-out rows best.
 
     Args:
         log: the transitions.
         basis: φ, of V.
-        ended: which states are terminal.
-        over: which transitions ended in a terminal state ``[n]``, if the log knows better.
-        factor: degree of the columns in units of that of V; by held-out data if left out.
+        is_terminal: which states are terminal.
+        marked: which transitions lead to a terminal state ``[n]``, if the log knows better.
+        degrees: of the columns to compare, in units of the degree of V.
     """
-    moved = features(basis, log.next_states, ended, over)
-    fold = np.arange(len(log)) % 5 == 0
-    candidates = [richer(basis, one) for one in (RICHER if factor is None else (factor,))]
-    candidates = [one for number, one in enumerate(candidates) if one.size not in {c.size for c in candidates[:number]}]
-    fewest = int(log.counts.min())
-    affordable = [one for one in candidates if one.size * 3 <= fewest] or [richer(basis, 0.5)]
-    errors = {}
-    for columns in affordable if len(affordable) > 1 else ():
-        values = columns.values(log.states)
-        fitted = [solve_least_squares(values[rows & ~fold], moved[rows & ~fold]) for rows in rows_of(log)]
-        missed = [moved[rows & fold] - values[rows & fold] @ B for rows, B in zip(rows_of(log), fitted, strict=True)]
-        errors[columns.size] = float(np.mean(np.concatenate(missed) ** 2) / max(moved.var(axis=0).mean(), 1e-300))
-    best = min(affordable, key=lambda one: errors.get(one.size, 0.0))
-    values = best.values(log.states)
-    weights = np.stack([solve_least_squares(values[rows], moved[rows]) for rows in rows_of(log)])
-    return Regression(basis, best, weights, errors, _row_noise(log, values, moved, weights))
+    goals = features(basis, log.next_states, is_terminal, marked)
+    columns = _best_columns(log, basis, degrees, 0.5, goals)
+    values = columns.values(log.states)
+    weights = np.stack([solve_least_squares(values[rows], goals[rows]) for rows in _rows_of_actions(log)])
+    return Regression(basis, columns, weights, _difference_noise(log, values, goals, weights))
 
 
-def _row_noise(log: Transitions, values: Array, moved: Array, weights: Array) -> Array:
-    """What is left in a difference of two actions: at a state, m/n of the covariance of the misses of each.
+def _best_columns(log: Transitions, basis: Basis, degrees: Sequence[float], fallback: float, goals: Array) -> Basis:
+    """The columns with which every fifth row is predicted best from the others.
 
-    Common random numbers move all actions alike, and what they share cancels.
+    Args:
+        log: the transitions.
+        basis: of V.
+        degrees: of the columns, in units of that of the basis.
+        fallback: the degree where there are too few transitions for all of these.
+        goals: what to predict ``[n, m]``, in units in which errors are to be compared.
     """
-    missed = [moved[rows] - values[rows] @ B for rows, B in zip(rows_of(log), weights, strict=True)]
+    candidates = {columns.size: columns for columns in (richer(basis, degree) for degree in degrees)}
+    affordable = [columns for columns in candidates.values() if columns.size * 3 <= log.counts.min()]
+    if len(affordable) < 2:
+        return affordable[0] if affordable else richer(basis, fallback)
+    held_out, errors = np.arange(len(log)) % 5 == 0, []
+    for columns in affordable:
+        values, missed = columns.values(log.states), list[Array]()
+        for rows in _rows_of_actions(log):
+            fit, test = rows & ~held_out, rows & held_out
+            missed.append(goals[test] - values[test] @ solve_least_squares(values[fit], goals[fit]))
+        errors.append(float(np.mean(np.concatenate(missed) ** 2)))
+    return affordable[int(np.argmin(errors))]
+
+
+def _difference_noise(log: Transitions, values: Array, goals: Array, weights: Array) -> Array:
+    """The covariance of the error of a difference of two actions ``[k, k]``: of each m/n of its residual covariance.
+
+    Common random numbers affect all actions alike, and what they share cancels.
+    """
+    missed = [goals[rows] - values[rows] @ B for rows, B in zip(_rows_of_actions(log), weights, strict=True)]
     m = values.shape[1]
     if log.paired:
         pairs = [(missed[a] - missed[0]) for a in range(1, len(missed))]
@@ -270,7 +323,7 @@ def _row_noise(log: Transitions, values: Array, moved: Array, weights: Array) ->
     return np.asarray(2 * sum(own.T @ own * (m / len(own) ** 2) for own in missed) / len(missed))
 
 
-def rows_of(log: Transitions) -> list[NDArray[np.bool_]]:
+def _rows_of_actions(log: Transitions) -> list[NDArray[np.bool_]]:
     """The rows of each action."""
     return [log.actions == action for action in range(log.n_actions)]
 
@@ -282,17 +335,221 @@ def solve_least_squares(values: Array, goals: Array) -> Array:
     return np.linalg.solve(gram, values.T @ goals)
 
 
-def regressed_effects(
-    regression: Regression, states: Array, ended: Terminal | None, periodic: tuple[int, ...]
-) -> Effects:
-    """The regression at some states, as effects."""
-    now = features(regression.basis, states, ended)
-    after, columns = regression.at(states), regression.columns
-    return Effects(regression.basis, states, now, after, periodic, False, columns, regression.noise)
+@dataclass(frozen=True, eq=False)
+class NextStateModel:
+    """A simulator learned from a log: ``s' = s + f_a(s) + noise``, where residuals of the regression are the noise.
+
+    Functions of the next state are steep, and at terminal states they jump to 0, which no regression of them on s can
+    follow. Where s' itself depends smoothly on s and noise is small, s' is better regressed, and the functions are
+    evaluated there. Noise is taken to be the same everywhere, so held-out data must say whether this is better.
+
+    Attributes:
+        columns: functions χ of the state.
+        weights: of f_a ``[A, m, d]``.
+        residuals: of the regression ``[J, d]``.
+        domain: the box.
+        periodic: coordinates that are periodic.
+        is_terminal: which states are terminal; None if none is.
+    """
+
+    columns: Basis
+    weights: Array
+    residuals: Array
+    domain: Domain
+    periodic: tuple[int, ...]
+    is_terminal: Terminal | None
+
+    def __post_init__(self) -> None:
+        freeze(self)
+
+    @property
+    def n_actions(self) -> int:
+        """A."""
+        return len(self.weights)
+
+    @property
+    def noiseless(self) -> bool:
+        """Whether the residuals are as small as rounding."""
+        width = np.diff(np.array(self.domain), axis=1)[:, 0]
+        return bool(np.sqrt(np.mean((self.residuals / width) ** 2)) < NOISELESS)
+
+    def _into_box(self, states: Array) -> Array:
+        return into_domain(states, self.domain, self.periodic)
+
+    def _mean(self, states: Array, action: int) -> Array:
+        """s + f_a(s) ``[n, d]``, which may lie outside the box."""
+        rows = as_rows(states, len(self.domain))
+        return np.asarray(rows + self.columns.values(rows) @ self.weights[action])
+
+    def sample(self, states: Array, action: int, rng: np.random.Generator) -> Array:
+        """Next states ``[n, d]``."""
+        mean = self._mean(states, action)
+        return self._into_box(mean + self.residuals[rng.integers(len(self.residuals), size=len(mean))])
+
+    def outcomes(self, states: Array, action: int) -> tuple[Array, Array]:
+        """Next states ``[m, n, d]`` with weights ``[m]``: the mean plus some residuals, the same everywhere."""
+        mean = self._mean(states, action)
+        noise = np.zeros((1, len(self.domain))) if self.noiseless else self.residuals[:DRAWS]
+        return self._into_box(mean + noise[:, None]), np.full(len(noise), 1 / len(noise))
+
+    def terminal(self, states: Array) -> Any:
+        """Which states are terminal ``[n]``."""
+        return np.zeros(len(states), dtype=bool) if self.is_terminal is None else self.is_terminal(states)
+
+    def after(self, basis: Basis, states: Array, rng: np.random.Generator) -> Array:
+        """(P̂_aφ)(s) ``[A, n, k]``: the mean over residuals, the same ones for every action."""
+        means = states + np.einsum("nm,amd->and", self.columns.values(states), self.weights, optimize=True)
+        draws = 1 if self.noiseless else DRAWS
+        total = np.zeros((self.n_actions, len(states), basis.size))
+        for _ in range(draws):
+            noise = 0.0 if self.noiseless else self.residuals[rng.integers(len(self.residuals), size=len(states))]
+            for action, mean in enumerate(means):
+                total[action] += features(basis, self._into_box(mean + noise), self.is_terminal)
+        return total / draws
+
+    def effects(self, basis: Basis, states: Array, rng: np.random.Generator) -> Effects:
+        """The effects of the actions on a basis at some states."""
+        now = features(basis, states, self.is_terminal)
+        return Effects(basis, states, now, self.after(basis, states, rng), self.periodic)
+
+
+def regress_next_states(
+    log: Transitions,
+    basis: Basis,
+    *,
+    is_terminal: Terminal | None,
+    periodic: tuple[int, ...],
+    rng: np.random.Generator,
+) -> NextStateModel:
+    """Fit s' − s by least squares, with the columns that predict held-out rows best; arguments as for `regress`."""
+    low, high = np.array(log.domain).T
+    step = log.next_states - log.states
+    for axis in periodic:
+        width = high[axis] - low[axis]
+        step[:, axis] = (step[:, axis] + width / 2) % width - width / 2
+    units = step.std(axis=0) + 1e-300
+    columns = _best_columns(log, basis, NEXT_STATE_DEGREES, NEXT_STATE_DEGREES[0], step / units)
+    values, residuals = columns.values(log.states), np.empty_like(step)
+    weights = []
+    for rows in _rows_of_actions(log):
+        weights.append(solve_least_squares(values[rows], step[rows]))
+        # Residuals of the fitted rows are too small, by the functions that were fitted to them.
+        inflation = np.sqrt(max(1 - columns.size / rows.sum(), 0.1))
+        residuals[rows] = (step[rows] - values[rows] @ weights[-1]) / inflation
+    kept = residuals[rng.permutation(len(residuals))[:MOST_RESIDUALS]]
+    return NextStateModel(columns, np.stack(weights), kept, log.domain, periodic, is_terminal)
+
+
+def relative_error(model: NextStateModel, regression: Regression, log: Transitions, rng: np.random.Generator) -> float:
+    """The squared error of the next-state model over that of the regression, in predicting φ at the next states.
+
+    Below `CLEARLY` the model is better; above 1/`CLEARLY` it is no model of the next state. Both were fitted to these
+    rows, from which the regression, with more columns, gains more.
+    """
+    basis = regression.basis
+    chosen = rng.permutation(len(log))[:SCORED]
+    states, actions, rows = log.states[chosen], log.actions[chosen], np.arange(len(chosen))
+    marked = None if log.terminal is None else log.terminal[chosen]
+    truth = features(basis, log.next_states[chosen], model.is_terminal, marked)
+    errors = [
+        float(np.mean((predicted[actions, rows] - truth) ** 2))
+        for predicted in (model.after(basis, states, rng), regression.after(states))
+    ]
+    return errors[0] / max(errors[1], 1e-300) if errors[0] > 0 else 0.0
+
+
+class EffectModel(NamedTuple):
+    """The estimated effects of the actions, with the data and models behind them.
+
+    Attributes:
+        effects: of every action on the functions of V.
+        samples, most_samples: states, or transitions of the action with fewest and with most.
+        log: the transitions behind the effects; None if a simulator was asked at every state.
+        regression: of V's functions on the state, if the effects are from it.
+        next_states: the model of the next state; None without a log.
+        model_error: of that model, as `relative_error` defines it.
+    """
+
+    effects: Effects
+    samples: int
+    most_samples: int
+    log: Transitions | None = None
+    regression: Regression | None = None
+    next_states: NextStateModel | None = None
+    model_error: float = float("inf")
+
+    @property
+    def by_next_states(self) -> bool:
+        """Whether the effects are from the model of the next state."""
+        return self.next_states is not None and self.regression is None
+
+
+def estimate_effects(
+    problem: Problem, basis: Basis, samples: int, rng: np.random.Generator, paired: bool | None
+) -> EffectModel:
+    """The effects of the actions on a basis: observed or drawn where noise is small beside them, else regressed.
+
+    Args:
+        problem: with the source; a log is used as it is.
+        basis: the functions of V.
+        samples: states to ask a simulator about, or transitions of every action if it is noisy.
+        rng: the generator.
+        paired: draw with the same random numbers for every action; by a trial if None.
+    """
+    simulator, log = problem.source.simulator, problem.source.log
+    if simulator is None:
+        assert log is not None
+        return _from_log(problem, _without_absorbed(log), basis, rng)
+    count = min(samples, MOST_STATES)
+    if is_deterministic(simulator, rng):
+        states = placed_states(simulator, basis, count, rng)
+        return EffectModel(observed_effects(simulator, basis, states, rng), len(states), len(states))
+    paired = can_pair(simulator, basis, rng.spawn(1)[0], asked=paired)
+    if noise_ratio(simulator, basis, rng) < FAINT * (samples // count):
+        effects = drawn_effects(simulator, basis, live_states(simulator, count, rng), samples // count, rng)
+        return EffectModel(effects, samples, samples)
+    return _from_log(problem, drawn_log(simulator, samples, rng.spawn(1)[0], paired=paired), basis, rng)
+
+
+def _from_log(problem: Problem, log: Transitions, basis: Basis, rng: np.random.Generator) -> EffectModel:
+    """Effects by least squares on the state: of V's functions, or of the state itself if held-out data say so."""
+    fewest, most, is_terminal = int(log.counts.min()), int(log.counts.max()), problem.is_terminal
+    if fewest == 0:
+        missing = ", ".join(map(str, np.flatnonzero(log.counts == 0)))
+        raise ValueError(
+            f"action {missing} was never taken in the log, so that its effect is unknown; actions are counted from 0"
+        )
+    if fewest < FEWEST:
+        raise ValueError(
+            f"action {int(log.counts.argmin())} has {fewest} transitions: too few to estimate its effect, "
+            f"at least {FEWEST} of every action are needed"
+        )
+    marked = log.terminal if is_terminal is None else None  # boxes that hold the marked states replace the marks
+    states = log.states if is_terminal is None else log.states[~is_terminal(log.states)]
+    if problem.source.log is not None and not log.paired:
+        states = states[rng.permutation(len(states))]
+    else:  # every action was drawn from the same states
+        states = states[: len(states) // log.n_actions]
+    states = states[:MOST_STATES]
+    model = regress_next_states(log, basis, is_terminal=is_terminal, periodic=problem.periodic, rng=rng)
+    reference = regress(log, basis, is_terminal=is_terminal, marked=marked, degrees=(1.0,))
+    error = relative_error(model, reference, log, rng)
+    if error < CLEARLY:
+        return EffectModel(model.effects(basis, states, rng), fewest, most, log, None, model, error)
+    regression = regress(log, basis, is_terminal=is_terminal, marked=marked)
+    effects = regression.effects(states, is_terminal, problem.periodic)
+    return EffectModel(effects, fewest, most, log, regression, model, error)
+
+
+def _without_absorbed(log: Transitions) -> Transitions:
+    """Without the rows that lead from terminal states to themselves: V is 0 there, whatever the action."""
+    if log.terminal is None:
+        return log
+    return log.where(~(log.terminal & (log.states == log.next_states).all(axis=1)))
 
 
 def unit_chart(states: Array, domain: Domain, periodic: tuple[int, ...]) -> Array:
-    """States in units of the box's widths, angles on a circle of length 1: what distances are measured in."""
+    """States in units of the box's widths, periodic coordinates on a circle of length 1; distances are taken there."""
     low, high = np.array(domain).T
     shares = (states - low) / (high - low)
     parts = []

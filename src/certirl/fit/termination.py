@@ -24,7 +24,7 @@ from certirl.data.policy import Policy
 from certirl.data.rollouts import simulate, uniform_policy
 from certirl.data.simulator import Simulator, terminal_of
 from certirl.fit.effects import Effects, live_states
-from certirl.fit.value_program import Comparisons, ValueFit, fit_value
+from certirl.fit.value_program import Comparisons, ValueFit, as_grid, fit_value
 from certirl.functions.bases import Basis
 from certirl.functions.cells import Cells
 from certirl.ground.domain import Array, freeze
@@ -102,7 +102,7 @@ def avoids_termination(
     if terminal_of(simulator) is None or (continuing(effects) > 0.5).all() or not len(rows):
         return False
     chosen = choices(effects, rows)
-    if chosen.sought > (1e-9 if effects.seen else max(RARELY, SELDOM * chosen.avoided)):
+    if chosen.sought > (1e-9 if effects.noiseless else max(RARELY, SELDOM * chosen.avoided)):
         return False
     steps = min(ceil(3 / (1 - discount)), LONGEST)
     more = durations(simulator, policy, steps) - durations(simulator, None, steps)
@@ -165,8 +165,8 @@ def fit_lifted_value(
 
 
 def _raised(fit: ValueFit, amount: float) -> Array:
-    """The coefficients of R + amount: hats add up to 1."""
-    if isinstance(fit.reward_basis, Cells):
+    """The coefficients of R + amount: those of a grid are values."""
+    if as_grid(fit.reward_basis) is not None:
         return fit.reward + amount
     middle = np.array([[(low + high) / 2 for low, high in fit.reward_basis.domain]])
     return _shifted(fit.reward, amount / float(fit.reward_basis.values(middle)[0, 0]))

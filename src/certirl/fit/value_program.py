@@ -1,7 +1,7 @@
 """The value form: a value function that prefers what the expert does, and the reward that has it.
 
 For any V the reward ``R_V = V − γP_πV`` has V as the expert's value, and the expert is optimal for it if and only if
-``(P_π − P_a)V ≥ 0`` for every rival. So V = wᵀφ is sought with ``(P_π − P_a)V(s) ≥ m(s) − ξ(s)``: no matrix of the
+``(P_π − P_a)V ≥ 0`` for every action a. So V = wᵀφ is sought with ``(P_π − P_a)V(s) ≥ m(s) − ξ(s)``: no matrix of the
 policy, no inverse, and γ does not enter the rows. The reward R = ρᵀψ has functions of its own, and what it misses of
 R_V is part of the objective. Rows may fall short at a price, so that there is always an answer; the shortfall says
 where the expert is not explained.
@@ -33,31 +33,29 @@ TIE = 1e-9  # actions whose effects differ by less, relative to the typical diff
 FIRST = 4_000  # rows of a first solve, from which the whole starts
 ENOUGH = 1e-6  # a step that gains less than this share of the objective is the last
 ROUGH = 1e-2  # the same for the first solve
-_STEPS = 100  # of Newton's method, at most
-
-FOLLOW = ("best", "expert")
+STEPS = 100  # of Newton's method, at most
 
 Margin = float | Callable[[Array], Any] | None
 
 
 @dataclass(frozen=True, eq=False)
 class Comparisons:
-    """One row for each state and rival: by how much P_πV must exceed P_aV.
+    """One row for each state and alternative action: by how much P_πV must exceed P_aV.
 
     Attributes:
         gains: (P_π − P_a)φ(s) ``[m, k]``.
         margins: m(s) ``[m]``, 0 beside a switch.
         which: the row of the state in `Effects` ``[m]``.
-        rivals: the action that loses ``[m]``; in rows that ask for a tie, the one that ties.
+        alternatives: the alternative action ``[m]``; in rows that ask for a tie, the one that ties.
         profile: m at every state ``[n]``.
-        ties: how many comparisons were left out since both actions do the same.
+        ties: how many comparisons were left out since both actions have the same effect.
         expert: (P_πφ)(s) ``[n, k]``.
     """
 
     gains: Array
     margins: Array
     which: NDArray[np.intp]
-    rivals: NDArray[np.intp]
+    alternatives: NDArray[np.intp]
     profile: Array
     ties: int
     expert: Array
@@ -71,16 +69,14 @@ class Comparisons:
 
 @dataclass(frozen=True, eq=False)
 class ValueFit:
-    """What the program says.
+    """The answer of the program.
 
     Attributes:
         value: w ``[k]``, coefficients of V.
         reward: ρ, coefficients of R in its own basis.
         reward_basis: that basis.
         shortfall: ξ of every comparison ``[m]``.
-        residuals: R − (V − γ max_a P_aV), or − (V − γP_πV), at every state that R was fitted to.
-        steps: Newton steps, or solves of the linear program.
-        follow: whom R was fitted to in the end, see `fit_value`.
+        residuals: R − (V − γ max_a P_aV) at every state that R was fitted to.
     """
 
     value: Array
@@ -88,31 +84,29 @@ class ValueFit:
     reward_basis: Basis | Cells
     shortfall: Array
     residuals: Array
-    steps: int
-    follow: str
 
     def __post_init__(self) -> None:
         freeze(self)
 
     @property
     def residual(self) -> float:
-        """ε: the largest of them."""
+        """ε, the largest residual."""
         return float(np.abs(self.residuals).max(initial=0.0))
 
 
 def comparisons(effects: Effects, policy: Policy, *, margin: Margin = None) -> Comparisons:
-    """All rows: what the expert does beats everything else by m(s), what it mixes ties.
+    """All rows: the expert's action is better than every other by m(s), and actions that it mixes tie.
 
     Args:
-        effects: what the actions do.
+        effects: of the actions.
         policy: the expert.
         margin: the half-width of the tube beside a switch over which margins rise to 1, as a share of the box; or a
-            function of states giving m(s); by rule if left out.
+            function of states giving m(s); chosen if left out.
     """
     chances = policy.probabilities(effects.states)
     expert = effects.of_policy(chances)
     profile = profile_at(effects.states, effects.states, policy, effects.basis.domain, effects.periodic, margin=margin)
-    gains, margins, which, rivals = [], [], [], []
+    gains, margins, which, alternatives = [], [], [], []
     for action in range(effects.n_actions):
         difference = expert - effects.after[action]
         loses, mixes = chances[:, action] == 0, (chances[:, action] > 0) & (chances[:, action] < 1)
@@ -120,13 +114,20 @@ def comparisons(effects: Effects, policy: Policy, *, margin: Margin = None) -> C
             gains.append(sign * difference[rows])
             margins.append(wanted * profile[rows])
             which.append(np.flatnonzero(rows))
-            rivals.append(np.full(int(rows.sum()), action))
+            alternatives.append(np.full(int(rows.sum()), action))
     all_gains, all_margins = np.concatenate(gains), np.concatenate(margins)
     size = np.linalg.norm(all_gains, axis=1)
     floor = ROUNDING * float(np.linalg.norm(expert, axis=1).max())
     kept = size > max(TIE * float(np.median(size[size > 0])), floor) if (size > 0).any() else size > 0
-    places, losers = np.concatenate(which)[kept], np.concatenate(rivals)[kept]
-    return Comparisons(all_gains[kept], all_margins[kept], places, losers, profile, int((~kept).sum()), expert)
+    return Comparisons(
+        gains=all_gains[kept],
+        margins=all_margins[kept],
+        which=np.concatenate(which)[kept],
+        alternatives=np.concatenate(alternatives)[kept],
+        profile=profile,
+        ties=int((~kept).sum()),
+        expert=expert,
+    )
 
 
 def check_margin(margin: Any) -> None:
@@ -142,51 +143,51 @@ def check_margin(margin: Any) -> None:
 
 
 def profile_at(
-    states: Array, known: Array, policy: Policy, domain: Domain, periodic: tuple[int, ...], *, margin: Margin = None
+    states: Array, data: Array, policy: Policy, domain: Domain, periodic: tuple[int, ...], *, margin: Margin = None
 ) -> Array:
     """m(s) ``[n]`` at any states: from 0 at a switch to 1 beyond the tube.
 
     Args:
         states: ``[n, d]``.
-        known: states between which switches are looked for ``[m, d]``.
+        data: states between which switches are located ``[m, d]``.
         policy: the expert.
         domain: the box.
-        periodic: coordinates that go around.
+        periodic: coordinates that are periodic.
         margin: as for `comparisons`.
     """
     check_margin(margin)
     if callable(margin):
         with alone(margin):
-            given = as_reals(margin(lend(states)), "margin(states)").astype(np.float64).reshape(-1)
-        if given.shape != (len(states),) or not np.isfinite(given).all() or (given < 0).any():
+            values = as_reals(margin(lend(states)), "margin(states)").astype(np.float64).reshape(-1)
+        if values.shape != (len(states),) or not np.isfinite(values).all() or (values < 0).any():
             raise ValueError(f"margin(states) must be one number ≥ 0 for each of {len(states)} states")
-        return given
+        return values
     if margin is None:
-        # Finer than the states lie, the distance to the nearest other one says nothing about the switch.
-        margin = max(TUBE, len(known) ** (-1.0 / known.shape[1]))
-    return np.clip(distance_to_switch(states, known, policy, domain, periodic) / margin, 0.0, 1.0)
+        # A tube narrower than the distance between states would hold none of them.
+        margin = max(TUBE, len(data) ** (-1.0 / data.shape[1]))
+    return np.clip(distance_to_switch(states, data, policy, domain, periodic) / margin, 0.0, 1.0)
 
 
-def distance_to_switch(states: Array, known: Array, policy: Policy, domain: Domain, periodic: tuple[int, ...]) -> Array:
-    """How far the nearest known state is at which the expert does something else ``[n]``, in units of the box.
+def distance_to_switch(states: Array, data: Array, policy: Policy, domain: Domain, periodic: tuple[int, ...]) -> Array:
+    """The distance to the nearest state of the data where the expert acts otherwise ``[n]``, in units of the box.
 
-    What it does at a state is what it does at most of the nearest known states: single errors of an expert that is only
-    nearly optimal are no switches, and must not take away the margin around them.
+    The action at a state is that of the majority of the nearest states of the data: single errors of an expert that is
+    only nearly optimal are no switches, and must not reduce the margin around them.
     """
     from scipy.spatial import KDTree
 
-    kinds, labels = np.unique(policy.support(known) @ (1 << np.arange(policy.n_actions)), return_inverse=True)
-    places, known = (unit_chart(rows, domain, periodic) for rows in (states, known))
-    tree, count = KDTree(known), min(NEIGHBOURS, len(known))
-    smooth, own = (
+    kinds, labels = np.unique(policy.support(data) @ (1 << np.arange(policy.n_actions)), return_inverse=True)
+    places, points = (unit_chart(rows, domain, periodic) for rows in (states, data))
+    tree, count = KDTree(points), min(NEIGHBOURS, len(points))
+    of_data, of_states = (
         _majority(labels[tree.query(rows, k=count)[1].reshape(len(rows), count)], len(kinds))
-        for rows in (known, places)
+        for rows in (points, places)
     )
-    away = np.full(len(states), np.inf)
-    for label in np.unique(own):
-        if (smooth != label).any():
-            away[own == label] = KDTree(known[smooth != label]).query(places[own == label])[0]
-    return away
+    distances = np.full(len(states), np.inf)
+    for label in np.unique(of_states):
+        if (of_data != label).any():
+            distances[of_states == label] = KDTree(points[of_data != label]).query(places[of_states == label])[0]
+    return distances
 
 
 def _majority(labels: NDArray[np.intp], kinds: int) -> NDArray[np.intp]:
@@ -201,64 +202,64 @@ def fit_value(
     discount: float,
     reward_basis: Basis | Cells,
     price: float = PRICE,
-    smooth: float = SMOOTH,
-    follow: str = "best",
     adjust: Callable[[Array], Array] | None = None,
 ) -> ValueFit:
     """``min price·mean ξ² + mean (R − R_V)² + small·‖w‖²``, all rows at once.
 
     For given w the best R is linear in w, so that it is eliminated first; what remains is a smooth convex problem in
-    the few coefficients of V, which Newton's method ends in some tens of steps.
+    the few coefficients of V, which Newton's method solves in some tens of steps.
 
-    Where a rival looks better than the expert, R_V pays for doing what the expert does, and planning on R would come
-    back again and again to collect: a shortfall ξ is worth up to ξ/(1 − γ). So R is fitted anew in the end, to
+    Where an alternative action looks better than the expert's, R_V pays for the expert's action, and a plan on R would
+    return there to collect: a shortfall ξ is worth up to ξ/(1 − γ). So R is fitted again in the end, to
     ``V − γ max_a P_aV``, under which V itself is the best value. Where the expert is explained nothing changes.
 
     Args:
-        effects: what the actions do.
+        effects: of the actions.
         rows: the comparisons.
         discount: γ.
         reward_basis: functions ψ of the reward.
         price: of a shortfall.
-        smooth: weight of squared second differences, for cells.
-        follow: "best" for that last fit, "expert" to keep R with V as the expert's own value everywhere.
         adjust: w to the w that R is fitted to in the end.
     """
-    if follow not in FOLLOW:
-        raise ValueError(f"follow must be one of {', '.join(map(repr, FOLLOW))}, got {follow!r}")
     target = effects.now - discount * rows.expert  # (V − γP_πV)(s) = target @ w
-    fitted = least_squares(reward_basis, effects.states, smooth)
+    fitted = least_squares(reward_basis, effects.states)
     features, solved = fitted(target)
     missed = target.T @ target - np.asarray(features.T @ target).T @ solved
     scale = np.mean(effects.now**2, axis=0) + 1e-300
     curvature = (missed + missed.T) / (2 * len(effects)) + SMALL * np.diag(scale)
     if effects.noise is not None:
-        curvature = curvature + price * effects.noise  # a noisy row misses its mark by that much on average
-    w, steps = _newton(rows.gains, rows.margins, curvature, price)
+        curvature = curvature + price * effects.noise  # the mean squared error of a noisy row
+    w = _newton(rows.gains, rows.margins, curvature, price)
     if adjust is not None:
         w = adjust(w)
-    wanted = target @ w
-    if follow == "best":
-        wanted = effects.now @ w - discount * (effects.after @ w).max(axis=0)
+    wanted = effects.now @ w - discount * (effects.after @ w).max(axis=0)
     reward = fitted(wanted)[1]
     residuals = reward_basis.combined(effects.states, reward) - wanted
     shortfall = np.maximum(rows.margins - rows.gains @ w, 0.0)
-    return ValueFit(w, reward, reward_basis, shortfall, residuals, steps, follow)
+    return ValueFit(w, reward, reward_basis, shortfall, residuals)
 
 
-def least_squares(basis: Basis | Cells, states: Array, smooth: float) -> Callable[[Array], tuple[Any, Array]]:
-    """Goals at the states ``[n, …]`` to the functions there and the coefficients that fit the goals best."""
+def as_grid(basis: Basis | Cells) -> Cells | None:
+    """The grid of a piecewise linear reward; None for other functions."""
+    return basis if isinstance(basis, Cells) else None
+
+
+def least_squares(basis: Basis | Cells, states: Array) -> Callable[[Array], tuple[Any, Array]]:
+    """Goals at the states ``[n, …]`` to the functions there and the coefficients that fit the goals best.
+
+    On a grid, squared second differences are penalised.
+    """
     from scipy.linalg import cho_factor, cho_solve
 
-    ridge = 1e-9 * len(states) / basis.size
-    if not isinstance(basis, Cells):
+    ridge, grid = 1e-9 * len(states) / basis.size, as_grid(basis)
+    if grid is None:
         dense = basis.values(states)
         normal = dense.T @ dense
         normal[np.diag_indices(basis.size)] += ridge
         factor = cho_factor(normal, lower=True)
         return lambda goals: (dense, cho_solve(factor, dense.T @ goals))
-    hats = basis.matrix(states)
-    gram = (hats.T @ hats + basis.roughness() * (smooth * len(states) / basis.size)).tocsc()
+    hats = grid.matrix(states)
+    gram = (hats.T @ hats + grid.roughness() * (SMOOTH * len(states) / basis.size)).tocsc()
     if basis.dimension <= 2:
         from scipy.sparse import eye_array
         from scipy.sparse.linalg import splu
@@ -271,25 +272,22 @@ def least_squares(basis: Basis | Cells, states: Array, smooth: float) -> Callabl
     return lambda goals: (hats, cho_solve(factor, np.asarray(hats.T @ goals)))
 
 
-def _newton(gains: Array, margins: Array, curvature: Array, price: float) -> tuple[Array, int]:
-    """The least of ``price·mean max(0, m − Gw)² + wᵀQw``, and the steps it took."""
-    w, taken = np.zeros(gains.shape[1]), 0
+def _newton(gains: Array, margins: Array, curvature: Array, price: float) -> Array:
+    """The w that minimises ``price·mean max(0, m − Gw)² + wᵀQw``."""
+    w, stride = np.zeros(gains.shape[1]), len(gains) // FIRST
     if not len(gains):
-        return w, taken
-    stride = len(gains) // FIRST
+        return w
     if stride > 1:
-        w, taken = _descend(gains[::stride], margins[::stride], curvature, price, w, ROUGH)
-    w, more = _descend(gains, margins, curvature, price, w, ENOUGH)
-    return w, taken + more
+        w = _descend(gains[::stride], margins[::stride], curvature, price, w, ROUGH)
+    return _descend(gains, margins, curvature, price, w, ENOUGH)
 
 
-def _descend(
-    gains: Array, margins: Array, curvature: Array, price: float, w: Array, enough: float
-) -> tuple[Array, int]:
+def _descend(gains: Array, margins: Array, curvature: Array, price: float, w: Array, enough: float) -> Array:
+    """Newton's steps from w, until one gains less than the share ``enough`` of the objective."""
     weight, ahead = price / len(gains), gains @ w
     missing = np.maximum(margins - ahead, 0.0)
     value = weight * float(missing @ missing) + float(w @ curvature @ w)
-    for step in range(1, _STEPS + 1):
+    for _ in range(STEPS):
         short = missing > 0
         rows = gains[short]
         slope = 2 * (curvature @ w) - 2 * weight * (missing[short] @ rows)
@@ -298,32 +296,32 @@ def _descend(
         direction = -np.linalg.solve(hessian, slope)
         along, bent = gains @ direction, curvature @ direction
         length = _best_length(margins - ahead, along, float(w @ bent), float(direction @ bent), weight)
-        found_w, found_ahead = w + length * direction, ahead + length * along
-        missing = np.maximum(margins - found_ahead, 0.0)
-        found = weight * float(missing @ missing) + float(found_w @ curvature @ found_w)
-        if found >= value:  # rounding is all that is left
-            return w, step
-        w, ahead, gained, value = found_w, found_ahead, value - found, found
+        next_w, next_ahead = w + length * direction, ahead + length * along
+        missing = np.maximum(margins - next_ahead, 0.0)
+        next_value = weight * float(missing @ missing) + float(next_w @ curvature @ next_w)
+        if next_value >= value:  # by rounding
+            break
+        w, ahead, gained, value = next_w, next_ahead, value - next_value, next_value
         if gained <= enough * value:
-            return w, step
-    return w, _STEPS
+            break
+    return w
 
 
 def _best_length(room: Array, along: Array, linear: float, quadratic: float, weight: float) -> float:
     """Where ``weight·Σ max(0, room − t·along)² + 2t·linear + t²·quadratic`` is least, by Newton steps in a bracket."""
     low, high, t = 0.0, np.inf, 1.0
     for _ in range(40):
-        left = room - t * along
-        short = left > 0
-        own = along[short]
-        # Plain sums: threads of a matrix library cost more than they bring here.
-        slope = linear + t * quadratic - weight * float((own * left[short]).sum())
-        bend = quadratic + weight * float((own * own).sum())
+        rest = room - t * along
+        short = rest > 0
+        rates = along[short]
+        # Plain sums: threads of a matrix library would take longer here.
+        slope = linear + t * quadratic - weight * float((rates * rest[short]).sum())
+        bend = quadratic + weight * float((rates * rates).sum())
         low, high = (t, high) if slope < 0 else (low, t)
-        found = t - slope / bend if bend > 0 else 2 * t
-        if not low < found < high:
-            found = (low + high) / 2 if np.isfinite(high) else 2 * t
-        if abs(found - t) <= 1e-9 * t:
-            return found
-        t = found
+        new = t - slope / bend if bend > 0 else 2 * t
+        if not low < new < high:
+            new = (low + high) / 2 if np.isfinite(high) else 2 * t
+        if abs(new - t) <= 1e-9 * t:
+            return new
+        t = new
     return t

@@ -1,4 +1,10 @@
-"""The record that shows why there is no reward: rows of the criterion whose weighted sum is zero."""
+"""Why there is no reward: rows of the criterion whose weighted sum is zero.
+
+For V = wᵀφ the expert asks for ``w·ρ_i > 0`` with ``ρ_i = ((P_π − P_{a_i})φ)(s_i)``, at every state away from its
+switches and for every alternative action. By Farkas either some w does, or weights λ ≥ 0 with sum 1 have
+``Σ λ_iρ_i = 0``: advantages in some of these rows are disadvantages in the others. One row more than there are
+functions is enough.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +15,10 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
+from certirl.data.policy import Policy
+from certirl.fit.effects import Effects
+from certirl.fit.program import least_norm
+from certirl.fit.value_program import Comparisons
 from certirl.functions.extrema import ranked
 from certirl.ground import archive
 from certirl.ground.archive import Shape
@@ -17,6 +27,8 @@ from certirl.ground.domain import Array, freeze
 EXACT = 1e-8  # a residual below this is zero but for rounding
 USED = 1e-9  # of all weights: rows with less are left out
 SHOWN = 4  # rows, and coordinates of a state, that are printed
+NEGLIGIBLE = 1e-6  # of the longest row: a V with less advantage everywhere would have to be a million times the margin
+ROUNDS, AT_ONCE = 30, 150  # of the search for a conflict, and rows that one adds
 
 
 @archive.record
@@ -104,6 +116,53 @@ def whole_rows(
             alternatives.append(int(action))
             shares.append(float(sums[0].sum()) * (high - low))
     return np.array(whole), np.array(alternatives, dtype=np.intp), np.array(shares)
+
+
+def find_conflict(effects: Effects, policy: Policy, rows: Comparisons, shortfall: Array) -> Witness | None:
+    """Rows outside the tube that cancel, if the soft answer left any of them unexplained; None if V explains them all.
+
+    Rows are added where the shortest answer so far fails, until they cancel up to `NEGLIGIBLE`, or it fails nowhere.
+    The length of their sum is the largest advantage that a V can have, per unit of its coefficients.
+
+    Args:
+        effects: of the actions.
+        policy: the expert.
+        rows: all comparisons.
+        shortfall: by how much the soft answer stays below their margins ``[m]``.
+    """
+    outside = np.flatnonzero(rows.margins >= 1.0)
+    missed = shortfall[outside] >= rows.margins[outside]
+    if not missed.any():
+        return None
+    gains = rows.gains[outside] / np.sqrt(np.mean(effects.now**2, axis=0) + 1e-300)
+    gains = gains / float(np.linalg.norm(gains, axis=1).max())
+    rank = np.argsort(-shortfall[outside], kind="stable")
+    working = np.union1d(rank[:AT_ONCE], rank[:: max(len(rank) // AT_ONCE, 1)])
+    for _ in range(ROUNDS):
+        u, weights = least_norm(gains[working])
+        if u is None or np.linalg.norm(u) * NEGLIGIBLE > 1:
+            break
+        ahead = gains @ u
+        failing = np.flatnonzero(ahead < 1.0 - 1e-6)
+        new = np.setdiff1d(failing[np.argsort(ahead[failing], kind="stable")[:AT_ONCE]], working)
+        if not len(new):
+            return None
+        working = np.union1d(working[weights > 0], new)
+    else:
+        return None  # not settled
+    if not weights.any():  # the solver gave up
+        return None
+    used, shares = working[weights > 0], weights[weights > 0] / weights.sum()
+    states = effects.states[rows.which[outside[used]]]
+    return Witness(
+        states=states,
+        taken=policy.actions(states),
+        actions=rows.alternatives[outside[used]],
+        weights=shares,
+        residual=float(np.linalg.norm(shares @ gains[used])),
+        functions=str(effects.basis),
+        noiseless=effects.noiseless,
+    )
 
 
 def place_of(state: Array) -> str:

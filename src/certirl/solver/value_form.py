@@ -1,8 +1,8 @@
-"""The walk for experts that depend on the state: data and a policy in, a reward with what it explains out.
+"""The value form: data and an expert that depends on the state in, a reward and what it explains out.
 
-No setting belongs to an environment. V gets as many functions as stay cheap, angles their frequencies; effects are seen
-directly where two draws agree and regressed where they do not, with columns chosen by held-out data; the reward is
-piecewise linear on a grid of a size set by the number of states; margins fall to 0 beside a switch by rule.
+No setting belongs to an environment. The number of functions of V is set by their cost; effects are observed where two
+draws agree and regressed where they do not, with columns chosen by held-out data; the reward is piecewise linear on a
+grid whose size is set by the number of states; margins fall to 0 beside a switch.
 """
 
 from __future__ import annotations
@@ -15,34 +15,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.data.dependence import can_pair
 from certirl.data.policy import Policy, as_policy
-from certirl.data.simulator import (
-    as_samples,
-    check_simulator,
-    device_of,
-)
+from certirl.data.simulator import Simulator, as_samples, device_of
 from certirl.data.source import Pool, as_source
-from certirl.data.transitions import Transitions
 from certirl.environments.planning import COMPARED_POINTS, MOST_ENTRIES, compare, size_of
+from certirl.fit.action_values import action_values, spectral_radius, uncovered, unvisited
 from certirl.fit.bellman import check_problem
-from certirl.fit.conflicts import find_conflict
 from certirl.fit.effects import (
-    circular_axes,
-    drawn,
-    drawn_effects,
-    is_deterministic,
+    CLEARLY,
+    FEWEST,
+    EffectModel,
+    Problem,
+    estimate_effects,
     live_states,
     next_states,
-    noise_beside_effects,
-    placed_states,
-    regress,
-    regressed_effects,
-    seen_effects,
     value_basis,
 )
-from certirl.fit.next_states import CLEARLY, regress_moves, relative_error
-from certirl.fit.policy_checks import Seen, World, action_values, spectral_radius, uncovered, unvisited
 from certirl.fit.recover import check_slack
 from certirl.fit.termination import LiftedFit, avoids_termination, choices, fit_lifted_value
 from certirl.fit.value_program import (
@@ -55,6 +43,7 @@ from certirl.fit.value_program import (
     fit_value,
     profile_at,
 )
+from certirl.fit.witness import find_conflict
 from certirl.functions.bases import MOST_FUNCTIONS, Basis, Fourier, Legendre, as_basis, of_degree
 from certirl.functions.cells import MOST_COORDINATES, Cells
 from certirl.functions.reward import Reward
@@ -69,18 +58,15 @@ from certirl.solver.search import Candidate, Proof, Schedule
 from certirl.solver.settings import Request
 from certirl.solver.solution import DISTRUST, Compared, Diagnostics, Estimate, Share, Solution
 
-MOST_STATES = 30_000  # at which the expert is compared: more cost time and change nothing
 MOST_SAMPLES = 1_000_000  # transitions of every action, all of which are kept with their functions
 STAGES = 3  # of which progress is reported
-FEWEST = 100  # states, or transitions of an action, that can say anything
 UNEXPLAINED = 0.3  # of the states: from here on nothing is called explained
 FRESH = 5_000  # states on which a reward is tried
 PREFERRED = 0.9  # share of the fresh states outside the tube, lower end of its interval: validated from here on
 GAP = 0.02  # between planning on R alone and the expert, in units of what acting at random loses: validated up to here
 UNUSABLE = 0.3  # the same: from here on nothing is called solved
-MOST_POINTS, MOST_ALONE = 6_400, 200  # of the reward's grid; of one coordinate
+MOST_POINTS, MOST_ALONE = 6_400, 200  # of the reward's grid, in all and along one coordinate
 STATES_PER_POINT = 1.5
-FAINT = 0.1  # noise beside effects, both squared, at which drawn next states are looked at as they are
 DRAWS = 32  # next states of each fresh state, where they are random
 STEPPED_COORDINATES = 2  # up to which an environment that is stepped row by row is planned in
 JUDGED_COORDINATES = 2  # up to which the planning grid is fine enough for every failure to be R's
@@ -101,26 +87,26 @@ def solve_policy(
     progress: bool | Report | None = None,
     tried: bool = True,
 ) -> Solution:
-    """Find R under which what the expert does is best wherever it can be: ``(P_π − P_a)V(s) ≥ m(s) − ξ(s)``.
+    """Find R under which the expert's actions are best where possible: ``(P_π − P_a)V(s) ≥ m(s) − ξ(s)``.
 
     Args:
         source: a simulator, which may say ``terminal(states)`` and ``periodic``, or logged `Transitions`.
         expert: a function of states ``[n, d]`` giving actions ``[n]`` or probabilities ``[n, A]``; a `Policy`; or an
             object with ``predict``.
         discount: γ.
-        basis: the functions of V, which say what goes around: a log does not; by rule if left out.
+        basis: the functions of V, which say which coordinates are periodic: a log does not; chosen if left out.
         reward_basis: the functions of R; `Cells` on a grid that the states can fill if left out.
         samples: states to ask a simulator about, or transitions of every action if it is noisy.
         rng: a seed or Generator; needed with a simulator.
         margin: half-width of the tube beside a switch over which margins rise from 0 to 1, as a share of the box; or a
-            function of states giving m(s); by rule if left out.
+            function of states giving m(s); chosen if left out.
         price: of a squared shortfall, in units of a squared residual of R.
         paired: draw with the same random numbers for every action; by a trial if left out.
         progress: as in `solve`; a function receives (done, total) of the stages.
         tried: try R out, on fresh states and by planning on R alone, as far as that is possible.
     """
     data, stage = as_source(source), _stages(progress)
-    log, simulator = data.log, data.simulator
+    simulator = data.simulator
     if simulator is not None:
         _check_source(simulator, samples, paired)
     discount = check_problem(discount, 0, data.n_actions)
@@ -129,34 +115,30 @@ def solve_policy(
     policy, domain, periodic = as_policy(expert, data.n_actions), data.domain, data.periodic
     generator = data.generator(rng, "solve_policy")
     phi = value_basis(domain, periodic) if basis is None else as_basis(basis, domain)
-    periodic = periodic if basis is None else circular_axes(phi)
-    ended, ends = data.terminal()
-    world = World(data, policy, domain, periodic, ended, discount, ends)
-    # Many small products: with several threads they wait for each other more than they work.
+    periodic = periodic if basis is None else phi.periodic_axes
+    problem = Problem(data, policy, discount, periodic, *data.terminal())
+    # Threads of a matrix library would cost more than they gain: the products are many and small.
     with one_blas_thread:
-        if simulator is None or not is_deterministic(simulator, generator):
-            seen = _estimated(world, phi, samples, generator, paired)
-        else:
-            states = placed_states(simulator, phi, min(samples, MOST_STATES), generator)
-            seen = Seen(seen_effects(simulator, phi, states, generator), None, None, len(states))
-        stage(f"1 of {STAGES}: what the actions do is known at {len(seen.effects):,} states")
-        rows = comparisons(seen.effects, policy, margin=margin)
-        psi = _reward_basis(domain, periodic, len(seen.effects)) if reward_basis is None else reward_basis.on(domain)
-        paid = PRICE if price is None else price
-        given: dict[str, Any] = {"discount": discount, "reward_basis": psi, "price": paid}
-        played: Any = seen.moves if simulator is None else simulator
+        model = estimate_effects(problem, phi, samples, generator, paired)
+        effects = model.effects
+        stage(f"1 of {STAGES}: the effects of the actions are known at {len(effects):,} states")
+        rows = comparisons(effects, policy, margin=margin)
+        psi = _reward_basis(domain, periodic, len(effects)) if reward_basis is None else reward_basis.on(domain)
+        weight = PRICE if price is None else price
+        program: dict[str, Any] = {"discount": discount, "reward_basis": psi, "price": weight}
+        dynamics: Any = model.next_states if simulator is None else simulator
         lifted = None
-        if world.ended is not None and avoids_termination(played, policy, seen.effects, rows, discount):
-            lifted = fit_lifted_value(seen.effects, rows, **given)
-        fit = fit_value(seen.effects, rows, **given) if lifted is None else lifted.fit
+        if problem.is_terminal is not None and avoids_termination(dynamics, policy, effects, rows, discount):
+            lifted = fit_lifted_value(effects, rows, **program)
+        fit = fit_value(effects, rows, **program) if lifted is None else lifted.fit
         stage(f"2 of {STAGES}: V and R are found")
-        found = _concluded(world, seen, rows, fit, lifted)
-        if tried and log is not None:
-            found = _tried_in_a_model(found, seen, policy)
+        solution = _concluded(problem, model, rows, fit, lifted)
+        if tried and simulator is None:
+            solution = _tried_in_a_model(solution, model, policy)
         elif tried:
-            found = try_out(found, simulator, policy, margin=margin, rng=generator)
+            solution = try_out(solution, simulator, policy, margin=margin, rng=generator)
         stage(f"3 of {STAGES}: errors are estimated and the reward is tried")
-        return found
+        return solution
 
 
 def _stages(progress: bool | Report | None) -> Callable[[str], None]:
@@ -165,9 +147,8 @@ def _stages(progress: bool | Report | None) -> Callable[[str], None]:
     return lambda line: watch(line, next(numbers), STAGES)
 
 
-def _check_source(simulator: Any, samples: Any, paired: Any) -> None:
-    """Refuse what cannot be asked, or too seldom."""
-    check_simulator(simulator)
+def _check_source(simulator: Simulator, samples: Any, paired: Any) -> None:
+    """Refuse a simulator on a device, and numbers of samples for which the value form is not made."""
     if device_of(simulator) is not None:
         raise ValueError(
             "experts that depend on the state, and terminal states, need a simulator that works with NumPy arrays"
@@ -178,7 +159,7 @@ def _check_source(simulator: Any, samples: Any, paired: Any) -> None:
 
 
 def _reward_basis(domain: Domain, periodic: tuple[int, ...], n: int) -> Cells | Basis:
-    """Piecewise linear on a grid as fine as the states can fill; beyond four coordinates polynomials."""
+    """Piecewise linear on a grid with some states for each point; beyond four coordinates polynomials."""
     if len(domain) > MOST_COORDINATES:
         return value_basis(domain, periodic, MOST_POINTS // 10)
     points = min(MOST_POINTS, n / STATES_PER_POINT)
@@ -186,62 +167,14 @@ def _reward_basis(domain: Domain, periodic: tuple[int, ...], n: int) -> Cells | 
     return Cells((min(along, MOST_ALONE),) * len(domain), periodic).on(domain)
 
 
-def _estimated(world: World, phi: Basis, samples: int, rng: np.random.Generator, paired: bool | None) -> Seen:
-    """Effects where next states are random: looked at if noise is small beside them, else by least squares."""
-    log, simulator = world.source.log, world.source.simulator
-    if simulator is None:
-        assert log is not None
-        return _from_log(world, _without_standing(log), phi, rng)
-    paired = can_pair(simulator, phi, rng.spawn(1)[0], asked=paired)
-    states = min(samples, MOST_STATES)
-    if noise_beside_effects(simulator, phi, rng) < FAINT * (samples // states):
-        effects = drawn_effects(simulator, phi, live_states(simulator, states, rng), samples // states, rng)
-        return Seen(effects, None, None, samples)
-    return _from_log(world, drawn(simulator, samples, rng.spawn(1)[0], paired=paired), phi, rng)
-
-
-def _from_log(world: World, log: Transitions, phi: Basis, rng: np.random.Generator) -> Seen:
-    """Effects by least squares on the state: of V's functions, or of the state itself if held-out data say so."""
-    if log.counts.min() == 0:
-        never = ", ".join(map(str, np.flatnonzero(log.counts == 0)))
-        raise ValueError(
-            f"action {never} was never taken in the log, so that nothing is known of what it does; actions are counted "
-            "from 0"
-        )
-    if log.counts.min() < FEWEST:
-        raise ValueError(
-            f"action {int(log.counts.argmin())} has {int(log.counts.min())} transitions: too few to tell what it does, "
-            f"at least {FEWEST} of every action are needed"
-        )
-    over = log.terminal if world.ended is None else None  # boxes that hold the marked states speak for these
-    states = log.states if world.ended is None else log.states[~world.ended(log.states)]
-    if world.source.log is not None and not log.paired:
-        states = states[rng.permutation(len(states))]
-    else:  # every action was drawn from the same ones
-        states = states[: len(states) // log.n_actions]
-    states, fewest, most = states[:MOST_STATES], int(log.counts.min()), int(log.counts.max())
-    moves = regress_moves(log, phi, ended=world.ended, periodic=world.periodic, rng=rng)
-    error = relative_error(moves, regress(log, phi, ended=world.ended, over=over, factor=1.0), log, rng)
-    if error < CLEARLY:
-        return Seen(moves.effects(phi, states, rng), None, log, fewest, moves, True, most, error)
-    regression = regress(log, phi, ended=world.ended, over=over)
-    effects = regressed_effects(regression, states, world.ended, world.periodic)
-    return Seen(effects, regression, log, fewest, moves, False, most, error)
-
-
-def _without_standing(log: Transitions) -> Transitions:
-    """Without the rows that lead from terminal states to themselves: V is 0 there, whatever the action."""
-    if log.terminal is None:
-        return log
-    return log.where(~(log.terminal & (log.states == log.next_states).all(axis=1)))
-
-
-def _concluded(world: World, seen: Seen, rows: Comparisons, fit: ValueFit, lifted: LiftedFit | None) -> Solution:
-    """What the data alone say of the answer."""
-    effects, n = seen.effects, len(seen.effects)
-    reward = Reward(fit.reward_basis, _sober(world, seen, fit), world.ended)
-    value = Reward(effects.basis, fit.value, world.ended)
-    columns, ahead, model_error = action_values(world, seen, fit, lifted)
+def _concluded(
+    problem: Problem, model: EffectModel, rows: Comparisons, fit: ValueFit, lifted: LiftedFit | None
+) -> Solution:
+    """The solution with all that the data say of it, before it is tried."""
+    effects, n = model.effects, len(model.effects)
+    reward = Reward(fit.reward_basis, _without_extrapolation(problem, model, fit), problem.is_terminal)
+    value = Reward(effects.basis, fit.value, problem.is_terminal)
+    columns, ahead, model_error = action_values(problem, model, fit, lifted)
     advantages = rows.gains @ fit.value
     worse, short = np.zeros(n, dtype=bool), np.zeros(n)
     worse[rows.which[(advantages < 0) & (rows.margins > 0)]] = True
@@ -250,68 +183,68 @@ def _concluded(world: World, seen: Seen, rows: Comparisons, fit: ValueFit, lifte
     choice = f"V has {effects.basis.size} functions" + (
         f", effects {effects.columns.size} by held-out data" if effects.columns is not None else ""
     )
-    if seen.moved and seen.moves is not None:
-        choice += f", next states {seen.moves.columns.size}, which held-out data prefer"
+    if model.next_states is not None and model.by_next_states:
+        choice += f", next states {model.next_states.columns.size}, which held-out data prefer"
     stats = Diagnostics(
         choice=choice,
-        most_samples=seen.samples if seen.most is None else seen.most,
+        most_samples=model.most_samples,
         model_error=model_error,
-        growth=world.discount * spectral_radius(effects, rows),
-        uncovered=uncovered(world, seen, fit),
+        growth=problem.discount * spectral_radius(effects, rows),
+        uncovered=uncovered(problem, model, fit),
         ties=rows.ties / compared,
         unexplained=float(worse.mean()),
         residual=float(np.sqrt(np.mean(fit.residuals**2))),
         largest_residual=fit.residual,
-        noiseless=effects.seen,
+        noiseless=effects.noiseless,
         continuation=None if lifted is None else lifted.least,
-        termination=None if world.ended is None else choices(effects, rows),
-        terminal=world.ends,
-        periodic=world.periodic,
-        assumption=world.policy.assumption,
+        termination=None if problem.is_terminal is None else choices(effects, rows),
+        terminal=problem.terminal_boxes,
+        periodic=problem.periodic,
+        assumption=problem.policy.assumption,
     )
     outside = np.flatnonzero(rows.margins >= 1.0)
     least = outside[advantages[outside].argmin()] if len(outside) else None
-    name, coordinates = "state", tuple(range(len(world.domain)))
+    name, coordinates = "state", tuple(range(len(problem.domain)))
     return Solution(
         findings=(*_of_the_data(len(rows), stats), Reason.UNTRIED.finding()),
         reward=reward,
         value=value,
         components=(Estimate(name, coordinates, effects.basis, columns, ahead),),
-        discount=world.discount,
+        discount=problem.discount,
         n_actions=effects.n_actions,
-        expert=world.policy.constant,
+        expert=problem.policy.constant,
         margin=float("nan") if least is None else float(advantages[least]),
         state=None if least is None else effects.states[rows.which[least]],
-        action=None if least is None else int(rows.rivals[least]),
+        action=None if least is None else int(rows.alternatives[least]),
         compared=Compared(effects.states, short, rows.profile),
-        samples=seen.samples,
+        samples=model.samples,
         stats=stats,
-        witness=find_conflict(effects, world.policy, rows, np.maximum(rows.margins - advantages, 0.0)),
+        witness=find_conflict(effects, problem.policy, rows, np.maximum(rows.margins - advantages, 0.0)),
     )
 
 
-def _sober(world: World, seen: Seen, fit: ValueFit) -> Array:
+def _without_extrapolation(problem: Problem, model: EffectModel, fit: ValueFit) -> Array:
     """R's coefficients; of a log, the lowest of those with states around them wherever there are none.
 
-    Extrapolated, R would promise something somewhere, and planning would go and look for it where nothing is known.
+    An extrapolated R could be large where there are no data, and a plan would go there.
     """
-    if world.source.log is None:
+    if problem.source.log is None:
         return fit.reward
-    empty = unvisited(fit.reward_basis, seen.effects.states)
+    empty = unvisited(fit.reward_basis, model.effects.states)
     return fit.reward if empty.all() else np.where(empty, fit.reward[~empty].min(), fit.reward)
 
 
 def _of_the_data(comparisons: int, stats: Diagnostics) -> list[Finding]:
     """The findings that follow from estimates and comparisons."""
-    found = []
+    findings = []
     if not comparisons:
-        found.append(Reason.ALL_ALIKE.finding())
+        findings.append(Reason.ALL_ALIKE.finding())
     if stats.model_error > DISTRUST:
         reason = Reason.INEXACT_GREEDY if stats.noiseless else Reason.INEXACT_EFFECTS
-        found.append(reason.finding(error=stats.model_error))
+        findings.append(reason.finding(error=stats.model_error))
     if stats.unexplained > UNEXPLAINED:
-        found.append(Reason.UNEXPLAINED.finding(share=stats.unexplained))
-    return found
+        findings.append(Reason.UNEXPLAINED.finding(share=stats.unexplained))
+    return findings
 
 
 def try_out(
@@ -327,15 +260,15 @@ def try_out(
         for action, moved in enumerate(next_states(simulator, states, rng)):
             ahead[action] += value(moved) / draws
     best = ahead >= ahead.max(axis=0) - 1e-9 * np.ptp(ahead)
-    good = (best.T | ~policy.support(states)).all(axis=1)  # whatever the expert may do is among the best
+    good = (best.T | ~policy.support(states)).all(axis=1)  # every action that the expert may take is among the best
     tube = profile_at(states, solution.compared.states, policy, value.domain, solution.stats.periodic, margin=margin)
     outside = tube >= 1.0
     everywhere, away = Share(int(good.sum()), len(states)), Share(int(good[outside].sum()), int(outside.sum()))
-    # V is positive wherever it goes on: where every action ends it there is nothing to agree on.
+    # V is positive at states that are not terminal: where every action terminates there is nothing to agree on.
     judged = None if solution.stats.continuation is None else ahead.max(axis=0) > 0
-    planned, found = _planned(solution, simulator, policy, states, judged=judged)
+    planned, finding = _planned(solution, simulator, policy, states, judged=judged)
     stats = replace(planned.stats, greedy_share=everywhere, outside_share=away)
-    return replace(planned, stats=stats).judged(*_before_trials(solution), _of_fresh_states(away), found)
+    return replace(planned, stats=stats).judged(*_before_trials(solution), _of_fresh_states(away), finding)
 
 
 def _before_trials(solution: Solution) -> list[Finding]:
@@ -377,14 +310,15 @@ def _planned(
     if obstacle is not None:
         return solution, Reason.NOT_PLANNED.finding(why=obstacle)
     assert solution.reward is not None and solution.value is not None
-    asked: dict[str, Any] = {"discount": solution.discount, "judged": judged}
-    found = compare(simulator, solution.reward, solution.value, policy, states, **asked)
-    regret, loss = found.shares
+    comparison = compare(
+        simulator, solution.reward, solution.value, policy, states, discount=solution.discount, judged=judged
+    )
+    regret, loss = comparison.shares
     gap = max(regret, loss)
     failed = decisive and gap > UNUSABLE and len(solution.domain) <= JUDGED_COORDINATES
     reason = Reason.PLANNED_FAR_AWAY if failed else Reason.PLANNED_AWAY if gap > GAP else Reason.PLANNED
     model = ", in the model of the next state," if in_model else ""
-    share = Share(found.agreed, found.judged, "states of the log" if in_model else "fresh states")
+    share = Share(comparison.agreed, comparison.judged, "states of the log" if in_model else "fresh states")
     stats = replace(solution.stats, planned_share=share, planned_regret=regret, planned_loss=loss)
     return replace(solution, stats=stats), reason.finding(model=model, gap=gap, most=GAP)
 
@@ -401,15 +335,16 @@ def _obstacle(simulator: Any) -> str | None:
     return None if entries <= MOST_ENTRIES else f"its matrices would have {entries:,} entries, over {MOST_ENTRIES:,}"
 
 
-def _tried_in_a_model(solution: Solution, seen: Seen, policy: Policy) -> Solution:
-    """Try planning on R alone in the model of the next state of a log, if held-out data speak for that model."""
-    known = [*_before_trials(solution), Reason.NO_FRESH_STATES.finding(share=1 - solution.stats.unexplained)]
-    if seen.moves is None or seen.model_error * CLEARLY >= 1:
+def _tried_in_a_model(solution: Solution, model: EffectModel, policy: Policy) -> Solution:
+    """Try planning on R alone in the model of the next state of a log, if held-out data support that model."""
+    findings = [*_before_trials(solution), Reason.NO_FRESH_STATES.finding(share=1 - solution.stats.unexplained)]
+    if model.next_states is None or model.model_error * CLEARLY >= 1:
         why = "the log supports no model of the next state to plan in"
-        return solution.judged(*known, Reason.NOT_PLANNED.finding(why=why))
-    states = solution.compared.states
-    planned, found = _planned(solution, seen.moves, policy, states, in_model=True, decisive=seen.moved)
-    return planned.judged(*known, found)
+        return solution.judged(*findings, Reason.NOT_PLANNED.finding(why=why))
+    planned, finding = _planned(
+        solution, model.next_states, policy, solution.compared.states, in_model=True, decisive=model.by_next_states
+    )
+    return planned.judged(*findings, finding)
 
 
 MOST_FOR_A_REWARD = 300_000  # transitions per action from which a reward is learned during a search
