@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from certirl.data.dependence import can_pair
 from certirl.data.policy import Policy
 from certirl.data.simulator import Simulator, Terminal, ask, periodic_of, terminal_of
 from certirl.data.source import Source, TerminalBoxes
 from certirl.data.transitions import Transitions
-from certirl.data.dependence import can_pair
 from certirl.functions.bases import Basis, Fourier, Legendre, of_degree
 from certirl.ground.domain import Array, Domain, as_domain, as_rows, freeze, into_domain
 
