@@ -234,7 +234,7 @@ NOT_FILES = {
 @pytest.mark.parametrize("name", NOT_FILES)
 def test_what_cannot_be_a_file_is_refused_before_the_work(folder, monkeypatch, capsys, name):
     monkeypatch.setattr("certirl.cli.solve", None)  # nothing is worked on
-    monkeypatch.setattr("certirl.cli.solved", None)
+    monkeypatch.setattr("certirl.cli.inputs.solved", None)
     monkeypatch.setattr(certirl.data.moments, "measure", None)
     monkeypatch.setattr(certirl.data.moments, "merge", None)
     before = sorted(folder.rglob("*"))
@@ -254,7 +254,7 @@ def test_what_cannot_be_a_file_is_refused_before_the_work(folder, monkeypatch, c
 
 
 def test_folders_that_cannot_be_written_to_are_found_before_the_work(folder, monkeypatch, capsys):
-    monkeypatch.setattr("certirl.cli.solved", None)
+    monkeypatch.setattr("certirl.cli.inputs.solved", None)
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "folder")
     assert main([*SOLVE, "-o", "folder/x"]) == 2
     assert capsys.readouterr().err == "certirl: cannot write folder/x.npz: folder is write-protected\n"
@@ -264,7 +264,7 @@ def test_folders_that_cannot_be_written_to_are_found_before_the_work(folder, mon
     assert capsys.readouterr().err == "certirl: cannot write x.npz: x.npz is write-protected\n"
     monkeypatch.undo()
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("certirl.cli.solved", None)
+    monkeypatch.setattr("certirl.cli.inputs.solved", None)
 
     def temporary(dir):
         raise OSError(30, "Read-only file system")
@@ -592,7 +592,7 @@ def test_an_interrupt_that_a_library_turns_into_its_own_error_is_one_line(folder
             _interrupts.during_work()
         raise ImportError("numpy._core.multiarray failed to import")
 
-    monkeypatch.setattr("certirl.cli.solved", misled)
+    monkeypatch.setattr("certirl.cli.inputs.solved", misled)
     monkeypatch.setattr(_interrupts, "_interrupted", False)
     assert main([*SOLVE, "--plot", ""]) == 130
     assert capsys.readouterr().err == "certirl: interrupted\n"

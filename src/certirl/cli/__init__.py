@@ -15,7 +15,6 @@ from typing import Any, NoReturn
 
 from certirl import __version__
 from certirl.cli import inputs
-from certirl.cli.files import OBSERVED, demonstrations_of, solved
 from certirl.data import moments
 from certirl.data.formats import find_files
 from certirl.fit.recover import OBJECTIVES
@@ -77,8 +76,8 @@ def _sentence(problem: BaseException) -> str:
     """What to say of an error: its own sentence, or one for what the system says in another way."""
     if isinstance(problem, MemoryError):
         wanted = re.search(r"allocate ([\d.]+?)\.? (\wi?B|bytes)", str(problem))
-        much = f": {wanted[1]} {wanted[2]} in one piece" if wanted else ""
-        return f"there is not enough memory{much}; use fewer functions, actions or coordinates, or certirl moments"
+        size = f": {wanted[1]} {wanted[2]} in one piece" if wanted else ""
+        return f"there is not enough memory{size}; use fewer functions, actions or coordinates, or certirl moments"
     if isinstance(problem, OSError) and problem.errno is not None:
         return f"cannot use {problem.filename}: {str(problem.strerror).lower()}"
     return " ".join(str(problem).split())
@@ -117,7 +116,7 @@ class _Output:
 
 @contextmanager
 def _lasting_output() -> Iterator[None]:
-    """In here no verb is stopped by what its lines are written to; a reader who has gone away is no mistake."""
+    """A context in which a failing standard output stops no command; a closed pipe is not an error."""
     if sys.stdout is None:
         yield
         return
@@ -180,9 +179,9 @@ def demo(options: argparse.Namespace) -> int:
 
 def solve_file(options: argparse.Namespace) -> int:
     """Solve from logged transitions, or from moments."""
-    _check_outputs(options, [*find_files(options.data), *demonstrations_of(options)])
+    _check_outputs(options, [*find_files(options.data), *inputs.demonstrations_of(options)])
     with place(options.workers, options.scheduler) as where:
-        solution = solved(options, where)
+        solution = inputs.solved(options, where)
     _deliver(solution, options, [solution], label="Solution", draw=lambda path: solution.plot(path=path))
     return 0 if solution.status in ("solved", "validated", "certified") else 1
 
@@ -205,8 +204,8 @@ def cover(options: argparse.Namespace) -> int:
     _check_outputs(options, find_files(options.data))
     log = inputs.read_log(options)
     basis = inputs.basis_of(options, len(log.domain))
-    found = coverage(log, basis=basis, periodic=tuple(options.periodic))
-    _deliver(found, options, [found], draw=lambda path: plots.coverage(found, path=path))
+    covered = coverage(log, basis=basis, periodic=tuple(options.periodic))
+    _deliver(covered, options, [covered], draw=lambda path: plots.coverage(covered, path=path))
     return 0
 
 
@@ -278,11 +277,11 @@ def _check_outputs(options: argparse.Namespace, read: Sequence[Any] = ()) -> Non
     from certirl import plots
 
     written = [archive.check_writable(options.output)] if hasattr(options, "output") else []
-    if options.plot if hasattr(options, "plot") else None:
+    if getattr(options, "plot", None):
         written.append(archive.check_writable(options.plot, plots.SUFFIXES))
-    own = {Path(path).resolve() for path in read}
+    inputs_read = {Path(path).resolve() for path in read}
     for target in written:
-        if target.resolve() in own:
+        if target.resolve() in inputs_read:
             raise ValueError(f"{target} is an input; write the result elsewhere with --output")
 
 
@@ -295,24 +294,24 @@ def _deliver(
     hint: str = "",
     draw: Callable[[Path], Any] | None = None,
 ) -> None:
-    """Write the record and its picture, then print; what could not be written is an error only after that.
+    """Write the record and its picture, then print; files that could not be written are an error only after that.
 
     Args:
-        record: what was found.
-        options: with ``output`` and ``plot``, where the verb has them.
+        record: the result.
+        options: with ``output`` and ``plot``, where the command has them.
         lines: what to print first.
         label: what to call the record where its file is named.
         hint: what can be done with the file.
         draw: writes the picture to a path.
     """
-    said, problems = [str(line) for line in lines], []
+    printed, problems = [str(line) for line in lines], []
     if label:
         where, problem = _saved(record, options.output)
-        said += [f"{label}: {where}{hint}"] if where is not None else []
+        printed += [f"{label}: {where}{hint}"] if where is not None else []
         problems += [problem] if problem else []
     if draw is not None and options.plot and getattr(record, "reward", record) is not None:
-        said += _drawn(draw, options.plot, problems)
-    print("\n".join(said))
+        printed += _drawn(draw, options.plot, problems)
+    print("\n".join(printed))
     if problems:
         raise OSError("; ".join(problems))
 
@@ -408,16 +407,14 @@ def _add_demo(command: argparse.ArgumentParser) -> None:
 
 
 def _add_solve(command: argparse.ArgumentParser) -> None:
-    command.add_argument("data", nargs="+", help=f"{inputs.DATA}; or one file that certirl moments wrote")
     command.add_argument("--discount", type=float, required=True, help="γ, strictly between 0 and 1")
     command.add_argument(
         "--expert", default="0", metavar="WHO",
         help="the action it always takes (default 0); or a file of its demonstrations, with columns state, action (and "
-        f"episode, if they come in episodes) or .npz with arrays states, actions; or the word {OBSERVED}: the "
+        f"episode, if they come in episodes) or .npz with arrays states, actions; or the word {inputs.OBSERVED}: the "
         "expert made the log, and its policy is learned from the actions there",
     )  # fmt: skip
-    inputs.add_states(command)
-    inputs.add_episodes(command)
+    inputs.add_log(command, also="; or one file that certirl moments wrote")
     functions = command.add_argument_group("functions of the state")
     inputs.add_basis(functions, "chosen from held-out data")
     functions.add_argument(
@@ -453,18 +450,14 @@ def _add_solve(command: argparse.ArgumentParser) -> None:
 
 
 def _add_coverage(command: argparse.ArgumentParser) -> None:
-    command.add_argument("data", nargs="+", help=inputs.DATA)
-    inputs.add_states(command)
-    inputs.add_episodes(command)
+    inputs.add_log(command)
     inputs.add_basis(command, "moderate ones, for the number of coordinates")
     command.add_argument("--plot", metavar="PICTURE", help="where a picture goes (default: none)")
     command.set_defaults(run=cover)
 
 
 def _add_moments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("data", nargs="+", help=inputs.DATA)
-    inputs.add_states(command)
-    inputs.add_episodes(command)
+    inputs.add_log(command)
     inputs.add_basis(command, "legendre", default="legendre")
     command.add_argument("--columns", type=int, metavar="N", help="functions of the state (default: as many)")
     command.add_argument("--allow-repeats", action="store_true", help="let a file and its copy both count")

@@ -1,21 +1,30 @@
-"""What a command is given: its options, and the logs and bases behind them."""
+"""Options of the commands, and what they stand for: logs, bases, experts, and calls of `solve`."""
 
 from __future__ import annotations
 
 import argparse
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from certirl.data import moments
+from certirl.data.coverage import coverage
+from certirl.data.demonstrations import policy_from
+from certirl.data.dependence import dependence
 from certirl.data.episodes import OUTSIDE
 from certirl.data.formats import find_files, in_file, open_table
-from certirl.data.tables import EPISODE, Columns, read, recognise
+from certirl.data.policy import Policy
+from certirl.data.tables import EPISODE, Columns, read, read_demonstrations, recognise
 from certirl.data.transitions import Transitions
+from certirl.fit.effects import value_basis
 from certirl.functions.bases import FAMILIES, MOST_FUNCTIONS, Basis, Fourier, product
-from certirl.ground import archive
+from certirl.ground import archive, doors
 from certirl.ground.domain import describe
 from certirl.ground.doors import as_count
+from certirl.solver.settings import NO_PROOF_FROM_MOMENTS, Settings
+from certirl.solver.solve import solve
 
 DATA = (
     "files, folders or patterns: .parquet or .csv with columns state (or state_0, state_1, …), action and next_state, "
@@ -25,6 +34,8 @@ DATA = (
 _RENAMED = {"n_actions": "actions", "rng": "seed", "map": "workers", "price": "slack", "k": "size"}
 _FORMS = {"domain": " LOW HIGH", "periodic": " AXIS"}
 _POSITIONAL = ("data", "file", "files", "study", "run", "given")
+OBSERVED = "observed"  # the word for an expert who made the log
+MOSTLY = 0.5  # of the states: where some action is extrapolated at more of them, no answer is given
 # What `certirl reproduce` runs: files of experiments/.
 STUDIES = ("figure1", "figure2", "figure3", "figure4", "rollouts", "samples")
 
@@ -82,27 +93,24 @@ def option_names(options: argparse.Namespace) -> dict[str, str]:
     return {keyword: f"--{name.replace('_', '-')}{_FORMS.get(name, '')}" for keyword, name in names.items()}
 
 
-_INTERVALS: dict[str, Any] = {"type": float, "nargs": 2, "metavar": ("LOW", "HIGH"), "action": "append"}
-
-
-def add_states(group: Any) -> None:
-    """The options that say where the states live."""
-    group.add_argument("--domain", help="the interval of states; once for each coordinate", **_INTERVALS)
-    group.add_argument("--actions", type=int, metavar="N", help="number of actions (default: largest seen plus one)")
-    group.add_argument(
+def add_log(command: Any, *, also: str = "") -> None:
+    """Add the files of a log and the options that say what to make of their rows."""
+    command.add_argument("data", nargs="+", help=DATA + also)
+    command.add_argument(
+        "--domain", type=float, nargs=2, metavar=("LOW", "HIGH"), action="append",
+        help="the interval of states; once for each coordinate",
+    )  # fmt: skip
+    command.add_argument("--actions", type=int, metavar="N", help="number of actions (default: largest seen plus one)")
+    command.add_argument(
         "--periodic", type=int, metavar="AXIS", action="append", default=[],
         help="a periodic coordinate, 0 being the first; once for each",
     )  # fmt: skip
-
-
-def add_episodes(group: Any) -> None:
-    """The options that say what to make of the rows of a table."""
-    group.add_argument(
+    command.add_argument(
         "--episode-column", metavar="NAME",
         help=f"the column that says which episode a row is from (default: {EPISODE[0]} or another usual name, if there "
         "is one; '' to take every row by itself)",
     )  # fmt: skip
-    group.add_argument(
+    command.add_argument(
         "--outside", choices=OUTSIDE,
         help="what to do with transitions that leave the domain (default refuse)",
     )  # fmt: skip
@@ -113,6 +121,39 @@ def add_basis(group: Any, usual: str, *, default: str | None = None) -> None:
     names = [name.lower() for name in FAMILIES]
     group.add_argument("--basis", choices=names, default=default, help=f"default: {usual}; Fourier for --periodic")
     group.add_argument("--size", type=int, metavar="N", help="functions in the basis, with --basis (default 11)")
+
+
+def add_place(parser: Any, workers: str) -> None:
+    """Add the options that say where to work; ``workers`` in words without a scheduler."""
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help=f"{workers} (default: all cores); results do not depend on it"
+    )
+    parser.add_argument(
+        "--scheduler", metavar="ADDRESS", help="a Dask scheduler, tcp://host:8786; or local, to start one of processes"
+    )
+
+
+def add_folder(parser: Any, name: str) -> None:
+    """Add the option that says into which folder results are written, this one by default."""
+    parser.add_argument("--out", type=_folder, default=Path(name), help=f"folder for the results (default {name})")
+
+
+def add_study_options(parser: Any, out: str) -> None:
+    """Add the options of every experiment; ``out`` is the folder for its results."""
+    parser.add_argument("--fast", action="store_true", help="a small version, for a first look")
+    add_place(parser, "processes")
+    parser.add_argument("--trials", type=int, help="repetitions, where there are any (default: the paper's)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of all draws (default 0)")
+    add_folder(parser, out)
+
+
+def _folder(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("the name of the folder is empty")
+    return Path(text)
+
+
+# What the options stand for ------------------------------------------------------------------------------------------
 
 
 def basis_of(options: argparse.Namespace, coordinates: int) -> Basis | None:
@@ -172,31 +213,148 @@ def check_axes(periodic: Sequence[int], coordinates: int) -> None:
         raise ValueError(f"--periodic {wrong[0]} names no coordinate: the states have {there}")
 
 
-def add_place(parser: Any, workers: str) -> None:
-    """Add the options that say where to work; ``workers`` in words without a scheduler."""
-    parser.add_argument(
-        "--workers", type=int, metavar="N", help=f"{workers} (default: all cores); results do not depend on it"
-    )
-    parser.add_argument(
-        "--scheduler", metavar="ADDRESS", help="a Dask scheduler, tcp://host:8786; or local, to start one of processes"
-    )
+def solved(options: argparse.Namespace, where: Any) -> Any:
+    """The answer of `solve` to the options of a command; ``where`` is its map."""
+    kinds = [archive.kind_of(path) for path in options.data]
+    return (_from_moments if any(kinds) else _from_log)(options, {**_asked(options), "map": where})
 
 
-def add_folder(parser: Any, name: str) -> None:
-    """Add the option that says into which folder results are written, this one by default."""
-    parser.add_argument("--out", type=_folder, default=Path(name), help=f"folder for the results (default {name})")
+def _asked(options: argparse.Namespace) -> dict[str, Any]:
+    """The settings of `solve` that do not depend on the data; None where none is asked for."""
+    asked = {name: getattr(options, name) for name in ("discount", "columns", "delta", "tail")}
+    names = ("objective", "cover", "slack", "margin", "tube")
+    return asked | {"settings": Settings(**{name: getattr(options, name) for name in names})}
 
 
-def add_study_options(parser: Any, out: str) -> None:
-    """Add the options of every experiment; ``out`` is the folder for its results."""
-    parser.add_argument("--fast", action="store_true", help="a small version, for a first look")
-    add_place(parser, "processes")
-    parser.add_argument("--trials", type=int, help="repetitions, where there are any (default: the paper's)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of all draws (default 0)")
-    add_folder(parser, out)
+def _from_log(options: argparse.Namespace, asked: dict[str, Any]) -> Any:
+    expert = expert_of(options)
+    if expert.action is None and options.objective is not None:
+        raise ValueError("--objective is for experts who always take one action: leave it out")
+    _check_proof(options, constant=expert.action is not None)
+    log = read_log(options)
+    sign = dependence(log) if options.delta is not None else None
+    if sign is not None:
+        raise ValueError(f"{sign}, or leave --delta out")
+    if expert.action is None:
+        policy = policy_of(expert, log, options.periodic)
+        return solve(log, expert=policy, basis=_value_functions(options, log), **asked)
+    basis = basis_of(options, len(log.domain))
+    if options.periodic and basis is None:
+        raise ValueError("--periodic needs --basis with an expert who always takes one action, say --basis legendre")
+    return solve(log, expert=expert.action, basis=basis, **asked)
 
 
-def _folder(text: str) -> Path:
-    if not text:
-        raise argparse.ArgumentTypeError("the name of the folder is empty")
-    return Path(text)
+def _check_proof(options: argparse.Namespace, *, constant: bool) -> None:
+    """Refuse in the words of options what `solve` would refuse in those of Python."""
+    if options.delta is None:
+        return
+    if options.domain is None:
+        raise ValueError("a certificate needs a declared domain: write --domain LOW HIGH, once for each coordinate")
+    if not constant and options.tail is not None and options.columns is None:
+        raise ValueError("--tail belongs to the columns it was computed for: write --columns N, too")
+
+
+def _from_moments(options: argparse.Namespace, asked: dict[str, Any]) -> Any:
+    if len(options.data) > 1:
+        raise ValueError(
+            "one moments file can be solved, and no other file with it: certirl merge puts several together"
+        )
+    for name in ("domain", "actions", "periodic", "episode_column", "outside"):
+        if getattr(options, name):
+            option = f"--{name.replace('_', '-')}"
+            raise ValueError(f"{option} belongs to transitions, and moments were measured with theirs: leave it out")
+    with doors.options({}):  # what is wrong in the file was no option
+        measured = moments.load(options.data[0])
+    expert = expert_of(options)
+    if expert.action is None:
+        raise ValueError("an expert who depends on the state needs transitions: moments keep no states")
+    print(measured)
+    basis = basis_of(options, measured.rows.dimension)
+    solution = solve(measured, expert=expert.action, basis=basis, **asked)
+    print(f"{NO_PROOF_FROM_MOMENTS.capitalize()}.")
+    return solution
+
+
+@dataclass(frozen=True)
+class Expert:
+    """The expert that ``--expert`` names.
+
+    Attributes:
+        action: the action it always takes; None if it depends on the state.
+        file: of demonstrations; None if the log was made by the expert.
+    """
+
+    action: int | None
+    file: str | None = None
+
+
+def expert_of(options: argparse.Namespace) -> Expert:
+    """An action, the word "observed", or a file."""
+    word = str(options.expert).strip()
+    if word.lstrip("+-").isdecimal():
+        return Expert(int(word))
+    if word == OBSERVED:
+        if options.delta is not None:
+            raise ValueError(
+                "a certificate must rest on data that had no part in saying who the expert is: give the expert's "
+                "demonstrations in a file of their own, --expert FILE, or leave --delta out"
+            )
+        return Expert(None)
+    if not word or not Path(word).exists():
+        raise ValueError(
+            f"--expert must be an action (a whole number), the word {OBSERVED}, or a file of demonstrations; "
+            + (f"there is no file {word}" if word else "it is empty")
+        )
+    kind = archive.kind_of(word)
+    if kind is not None:
+        raise ValueError(f"--expert must be a file of demonstrations, and {word} is a file of certirl ({kind})")
+    if Path(word).resolve() in {file.resolve() for file in find_files(options.data)}:
+        raise ValueError(f"{word} is the log itself: write --expert {OBSERVED} if the expert made it")
+    return Expert(None, word)
+
+
+def demonstrations_of(options: argparse.Namespace) -> tuple[Path, ...]:
+    """The files that ``--expert`` names."""
+    expert = expert_of(options)
+    return () if expert.file is None else find_files(expert.file)
+
+
+def policy_of(expert: Expert, log: Transitions, periodic: Sequence[int]) -> Policy:
+    """The policy of an expert that depends on the state, estimated from its actions."""
+    if expert.file is None:
+        _check_alternatives(log, periodic)
+        return policy_from(log, periodic=periodic)
+    states, actions, episodes = read_demonstrations(expert.file)
+    try:
+        if states.shape[1] != len(log.domain):
+            raise ValueError(f"states have {states.shape[1]} coordinates, those of the log {len(log.domain)}")
+        settings: dict[str, Any] = {"domain": log.domain, "n_actions": log.n_actions, "periodic": periodic}
+        return policy_from(states, actions, episodes=episodes, **settings)
+    except ValueError as problem:
+        raise ValueError(f"{expert.file}: {problem}") from None
+
+
+def _value_functions(options: argparse.Namespace, log: Transitions) -> Basis | None:
+    """The functions of V that were asked for, or the usual ones for periodic coordinates."""
+    basis = basis_of(options, len(log.domain))
+    return value_basis(log.domain, tuple(options.periodic)) if basis is None and options.periodic else basis
+
+
+def _check_alternatives(log: Transitions, periodic: Sequence[int]) -> None:
+    """Refuse a log of the expert in which other actions were hardly ever tried."""
+    covered = coverage(log, periodic=tuple(periodic))
+    if covered.never_taken:
+        raise ValueError(
+            f"action {', '.join(map(str, covered.never_taken))} was never taken in the log, so that nothing tells what "
+            "the expert avoided: add transitions in which it is tried, or lower --actions"
+        )
+    share = float(covered.extrapolated(log.states).mean())
+    if share > MOSTLY:
+        where = [sentence for sentence in covered.sentences if "taken only" in sentence] or covered.sentences
+        raise ValueError(
+            f"the log does not show what the actions do that the expert avoids: at {share:.0%} of its states some "
+            f"action was never tried nearby ({'; '.join(where)}); add transitions in which every action is tried"
+        )
+    if not covered.complete:
+        lines = (f"  {sentence[0].upper()}{sentence[1:]}." for sentence in covered.sentences)
+        print("\n".join(["What the log does not show:", *lines]))

@@ -5,58 +5,27 @@ true margin of any reward. `Independent` puts problems side by side as component
 planned and judged by `optimal_policy`, `next_values`, `regret` and `judge`.
 """
 
-from certirl.problems.dynamics import (
-    Circle,
-    Independent,
-    PolynomialProblem,
-    Thermostat,
-    Whirl,
-    circle,
-    factorised,
-    independent,
-    random_independent,
-    random_polynomial,
-    thermostat,
-    unsolvable,
-    whirl,
-)
-from certirl.problems.problem import Problem
-from certirl.problems.switching import (
-    Greedy,
-    Judgement,
-    Steps,
-    SwitchingProblem,
-    Truth,
-    comfort,
-    judge,
-    next_values,
-    optimal_policy,
-    regret,
-)
-
-__all__ = [
-    "Circle",
-    "Greedy",
-    "Independent",
-    "Judgement",
-    "PolynomialProblem",
-    "Problem",
-    "Steps",
-    "SwitchingProblem",
-    "Thermostat",
-    "Truth",
-    "Whirl",
-    "circle",
-    "comfort",
-    "factorised",
-    "independent",
-    "judge",
-    "next_values",
-    "optimal_policy",
-    "random_independent",
-    "random_polynomial",
-    "regret",
-    "thermostat",
-    "unsolvable",
-    "whirl",
-]
+from certirl.problems.dynamics import Circle as Circle
+from certirl.problems.dynamics import Independent as Independent
+from certirl.problems.dynamics import PolynomialProblem as PolynomialProblem
+from certirl.problems.dynamics import Thermostat as Thermostat
+from certirl.problems.dynamics import Whirl as Whirl
+from certirl.problems.dynamics import circle as circle
+from certirl.problems.dynamics import factorised as factorised
+from certirl.problems.dynamics import independent as independent
+from certirl.problems.dynamics import random_independent as random_independent
+from certirl.problems.dynamics import random_polynomial as random_polynomial
+from certirl.problems.dynamics import thermostat as thermostat
+from certirl.problems.dynamics import unsolvable as unsolvable
+from certirl.problems.dynamics import whirl as whirl
+from certirl.problems.problem import Problem as Problem
+from certirl.problems.switching import Greedy as Greedy
+from certirl.problems.switching import Judgement as Judgement
+from certirl.problems.switching import Steps as Steps
+from certirl.problems.switching import SwitchingProblem as SwitchingProblem
+from certirl.problems.switching import Truth as Truth
+from certirl.problems.switching import comfort as comfort
+from certirl.problems.switching import judge as judge
+from certirl.problems.switching import next_values as next_values
+from certirl.problems.switching import optimal_policy as optimal_policy
+from certirl.problems.switching import regret as regret
