@@ -11,9 +11,8 @@ from functools import partial
 from multiprocessing import get_context
 from typing import Any, TypeVar
 
-from certirl.ground import cluster, interrupts
+from certirl.ground import interrupts, work
 from certirl.ground.doors import with_options
-from certirl.ground.work import check_workers, current_place, single_threaded
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -36,9 +35,9 @@ def processes(
         tasks: its arguments.
         workers: the number of processes; all cores if omitted.
     """
-    count = min(check_workers(workers), len(tasks))
-    alone, place = partial(single_threaded, with_options(function)), current_place()
-    if cluster.is_client(place):
+    count = min(work.check_workers(workers), len(tasks))
+    alone, place = partial(work.single_threaded, with_options(function)), work.current_place()
+    if work.is_client(place):
         yield from _on_cluster(alone, tasks, place)
     elif hasattr(place, "submit"):
         yield from _on_executor(alone, tasks, place)
@@ -52,16 +51,16 @@ def processes(
 def _on_cluster(function: Callable[[Any], Any], tasks: Sequence[Any], client: Any) -> Iterator[tuple[int, Any]]:
     from distributed import as_completed
 
-    cluster.check(client)
+    work.check_client(client)
     if not tasks:
         return
-    with cluster.submitting(client) as submit:
-        indices = {future: index for index, future in enumerate(cluster.tasks(function, tasks, submit))}
+    with work.submitting(client) as submit:
+        indices = {future: index for index, future in enumerate(work.tasks(function, tasks, submit))}
         finished = as_completed(list(indices), loop=client.loop)
         for _ in range(len(indices)):
-            cluster.wait(finished.has_ready, client)
+            work.wait_until(finished.has_ready, client)
             future = next(finished)
-            yield indices.pop(future), cluster.result(future, client)
+            yield indices.pop(future), work.result_of(future, client)
 
 
 def _on_executor(function: Callable[[Task], Result], tasks: Sequence[Task], pool: Any) -> Iterator[tuple[int, Result]]:

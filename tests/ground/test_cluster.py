@@ -23,7 +23,6 @@ from certirl.data.moments import accumulate
 from certirl.data.moments import load as load_moments
 from certirl.data.simulator import draw
 from certirl.data.transitions import CHUNK
-from certirl.ground import cluster as _cluster
 from certirl.ground import work as _map
 from files import parts
 from sizes import sizes
@@ -119,7 +118,7 @@ def test_moments_of_draws(places, place, paired):
 @pytest.mark.parametrize("samples", [100_000, 5_000], ids=["sent a few at a time", "sent at once"])
 def test_moments_of_a_log(places, place, samples, log):
     data = log if samples == 100_000 else logged(samples)
-    assert _cluster.is_heavy(itself, data.stream().chunks()) == (samples == 100_000)
+    assert _map.is_heavy(itself, data.stream().chunks()) == (samples == 100_000)
     assert_same(certirl.measure(data, basis=BASIS, map=places[place]), certirl.measure(data, basis=BASIS, map=1))
 
 
@@ -207,8 +206,8 @@ class Holding:
 def test_what_all_chunks_share_travels_once(client):
     """A simulator with a large table: half a megabyte for all chunks together, not for each."""
     chunks = draw(Holding(np.ones(65_536)), BASIS, 8 * CHUNK, 0).chunks()
-    assert len(chunks) == 8 and not _cluster.is_heavy(itself, chunks)
-    assert len(_cluster.packed((itself, chunks))) < 600_000
+    assert len(chunks) == 8 and not _map.is_heavy(itself, chunks)
+    assert len(_map.packed((itself, chunks))) < 600_000
 
 
 def pid_of_the_worker(chunk):
@@ -327,8 +326,8 @@ def test_a_package_that_workers_lack_is_a_sentence(client, tmp_path, monkeypatch
 
 def test_a_client_that_is_closed_or_alone_is_a_sentence(monkeypatch, client):
     settings = {"processes": False, "dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL}
-    monkeypatch.setattr(_cluster, "WAIT", 0.3)
-    monkeypatch.setattr(_cluster, "LOOK", 0.05)
+    monkeypatch.setattr(_map, "WAIT", 0.3)
+    monkeypatch.setattr(_map, "LOOK", 0.05)
     with distributed.LocalCluster(n_workers=0, **settings) as cluster:
         with distributed.Client(cluster, set_as_default=False) as alone:
             with pytest.raises(ConnectionError, match="no workers for 0 seconds: start some"):
@@ -417,7 +416,7 @@ def test_an_error_in_a_cluster_of_its_own_is_one_sentence(folder, capsys):
     ],
 )
 def test_wrong_places_are_one_sentence(folder, capsys, monkeypatch, options, sentence):
-    monkeypatch.setattr(_cluster, "CONNECT", 1)
+    monkeypatch.setattr(_map, "CONNECT", 1)
     assert main(["moments", "log", *options]) == 2
     error = capsys.readouterr().err
     assert error.startswith("certirl: ") and sentence in error and error.count("\n") == 1

@@ -2,31 +2,47 @@
 
 Data come in chunks, and the results of chunks are added up. Chunks are cut by size alone and sums are always taken in
 one order, that of a balanced tree over the chunks: results do not depend, to the last bit, on the number of workers.
+
+To a cluster everything is sent as bytes that are packed here and opened by the workers: an object that cannot be sent
+is noticed before anything starts, and what all tasks share is sent once rather than with every task. What is lost with
+a worker can be computed again, since only tasks are stored.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import operator
 import os
 import pickle
+import re
+import signal
+import sys
+import sysconfig
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import CancelledError, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
-from functools import partial
+from functools import lru_cache, partial
 from threading import Lock
 from typing import Any, TypeVar
+from weakref import WeakSet
 
-from certirl.ground import cluster
+from certirl.ground import interrupts
 from certirl.ground.doors import as_count, setting, shown, with_options
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+Submit = Callable[..., Any]
 
 MOST_WORKERS = 4096  # more is a mistake, and would start as many processes on a local cluster
-
-_NO_DATA = "there are no data: nothing to add up"
+CONNECT = 10  # seconds to find a scheduler
+WAIT = 30.0  # seconds without any worker after which the work is given up
+LOOK = 2.0  # seconds between checks whether there are workers
+LIGHT = 1 << 17  # bytes of a chunk that names its data rather than holding them
+_ADDRESS = re.compile(r"(tcp|tls|ws|wss)://\S+:\d+")
 
 _place: ContextVar[Any] = ContextVar("certirl_place", default=None)
 
@@ -65,7 +81,7 @@ def on(place: Any) -> Iterator[None]:
 
 @contextmanager
 def place(workers: int | None, scheduler: str | None) -> Iterator[Any]:
-    """The place that ``--workers`` and ``--scheduler`` name, closed at the end.
+    """The place that ``--workers`` and ``--scheduler`` name, closed at the end in every case.
 
     Args:
         workers: threads, or processes of a local cluster; None for all cores.
@@ -74,9 +90,45 @@ def place(workers: int | None, scheduler: str | None) -> Iterator[Any]:
     count = check_workers(workers)
     if scheduler is None:
         yield workers
-    else:
-        with cluster.connected(scheduler, workers, count) as client:
-            yield client
+        return
+    if scheduler != "local" and not _ADDRESS.fullmatch(scheduler):
+        raise ValueError(f"--scheduler must be an address such as tcp://host:8786, or local, got {scheduler!r}")
+    if scheduler != "local" and workers is not None:
+        raise ValueError("--workers is for this machine; the number of workers at a scheduler is decided there")
+    try:
+        from distributed import Client
+    except ImportError:
+        raise ImportError('a cluster needs Dask: pip install "certirl[cluster]"') from None
+    with ExitStack() as closing:
+        address = closing.enter_context(_local_cluster(count)) if scheduler == "local" else scheduler
+        try:
+            client = closing.enter_context(Client(address, timeout=CONNECT, set_as_default=False))
+        except (OSError, TimeoutError, ValueError):
+            raise ConnectionError(f"there is no Dask scheduler at {scheduler}: dask scheduler starts one") from None
+        if scheduler == "local":
+            client.run(_ignore_interrupts)
+        if sys.stderr.isatty():
+            print(f"certirl: working at {client.scheduler.address}", file=sys.stderr)
+        yield client
+
+
+def _local_cluster(count: int) -> Any:
+    """A cluster of processes with one thread each, without log messages."""
+    from distributed import LocalCluster
+
+    with interrupts.Deferred():
+        return LocalCluster(
+            n_workers=count,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address="127.0.0.1:0",  # any free port: other clusters may run beside it
+            silence_logs=logging.CRITICAL,
+        )
+
+
+def _ignore_interrupts() -> None:
+    """Leave Ctrl-C, which reaches every process of a terminal, to the command alone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def current_place() -> Any:
@@ -94,13 +146,13 @@ def fold(
     memory does not grow with their number, unless chunks are names of data rather than data.
     """
     if not chunks:
-        raise ValueError(_NO_DATA)
+        raise ValueError("there are no data: nothing to add up")
     function, place = with_options(function), _place.get()
-    if cluster.is_client(place):
-        return _tree(cluster.sums(partial(single_threaded, function), chunks, add, place), add)
+    task = partial(single_threaded, function)
+    if is_client(place):
+        return _tree(_cluster_sums(task, chunks, add, place), add)
     with one_blas_thread:
         if hasattr(place, "submit"):
-            task = partial(single_threaded, function)
             _check_sendable(place, task, chunks[0])
             return _tree(_in_order(task, chunks, place, 2 * cores()), add)
         count = min(check_workers(place), len(chunks))
@@ -134,8 +186,6 @@ def _tree(results: Iterable[Result], add: Callable[..., Result]) -> Result:
             before = held.pop()
             size, result = size + before[0], add(before[1], result)
         held.append((size, result))
-    if not held:
-        raise ValueError(_NO_DATA)
     _, total = held.pop()
     while held:
         total = add(held.pop()[1], total)
@@ -184,3 +234,200 @@ class _OneBlasThread:
 
 
 one_blas_thread = _OneBlasThread()
+
+
+# Dask clusters.
+
+
+def is_client(place: Any) -> bool:
+    """Whether this is a Dask client; its executor is like any other."""
+    return type(place).__module__.partition(".")[0] == "distributed" and hasattr(place, "scheduler_info")
+
+
+def check_client(client: Any) -> None:
+    """Refuse a client that cannot submit work."""
+    if client.asynchronous:
+        raise ValueError("the Dask client is asynchronous: make it with Client(…, asynchronous=False)")
+    if client.status != "running":
+        raise ConnectionError(f"the Dask client is {client.status}: connect again with Client(…)")
+
+
+def _cluster_sums(function: Any, chunks: Sequence[Any], add: Any, client: Any) -> Iterator[Any]:
+    """Sums of function(chunk) over groups of chunks, in order, computed by the workers.
+
+    Every sum is a balanced tree. Chunks that name their data form one group. Those that hold data are sent in groups of
+    a power of two, a few groups at a time; the groups are subtrees of the balanced tree over all chunks.
+    """
+    check_client(client)
+    heavy = is_heavy(function, chunks)
+    size = 1 << max(sum(client.nthreads().values()), 4).bit_length() if heavy else len(chunks)
+    waiting: deque[Any] = deque()
+    with submitting(client) as submit:
+        for start in range(0, len(chunks), size):
+            futures = tasks(function, chunks[start : start + size], submit, heavy=heavy)
+            waiting.append(_tree(futures, partial(submit, add, priority=1)))  # sums come before further results
+            if len(waiting) > 2:
+                yield result_of(waiting.popleft(), client)
+        while waiting:
+            yield result_of(waiting.popleft(), client)
+
+
+def is_heavy(function: Any, chunks: Sequence[Any]) -> bool:
+    """Whether each chunk holds much data of its own, rather than names of data."""
+    first = len(packed((function, chunks[:1])))
+    return len(packed((function, chunks[:2]))) - first > LIGHT
+
+
+def tasks(function: Any, chunks: Sequence[Any], submit: Submit, *, heavy: bool = False) -> list[Any]:
+    """The futures of function(chunk) for every chunk.
+
+    If chunks are not heavy but large, most of it is shared by all of them and sent as one task. What is small is sent
+    with every task: tasks without dependencies are distributed over the workers at once.
+    """
+    if not heavy and len(packed((function, chunks[:1]))) > LIGHT:
+        shared = submit(_itself, packed((function, tuple(chunks))))
+        return [submit(_on_chunk, shared, number) for number in range(len(chunks))]
+    code, *contents = _packed_each([function, *chunks])
+    return [submit(_on_content, code, content) for content in contents]
+
+
+@contextmanager
+def submitting(client: Any) -> Iterator[Submit]:
+    """A function that submits calls to the client, which any exception cancels.
+
+    Ctrl-C is among the exceptions. Futures are referenced weakly: a result that was added up leaves the memory of the
+    workers.
+    """
+    import dask
+
+    futures: WeakSet[Any] = WeakSet()
+
+    def submit(*call: Any, priority: int = 0) -> Any:
+        # Dask would advise to scatter large data; scattered data are lost with the worker that holds them.
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
+            future = client.submit(*call, pure=False, priority=priority)
+        futures.add(future)
+        return future
+
+    try:
+        yield submit
+    except BaseException:
+        with suppress(Exception):
+            client.cancel(list(futures), force=True)
+        raise
+
+
+def wait_until(ready: Callable[[], bool], client: Any) -> None:
+    """Wait until ready; ConnectionError after WAIT seconds without any worker."""
+    pause, last_workers = 1e-3, time.monotonic()
+    last_look = last_workers
+    while not ready():
+        time.sleep(pause)
+        pause, now = min(2 * pause, 0.05), time.monotonic()
+        if now - last_look > LOOK:
+            last_look = now
+            if _has_workers(client):
+                last_workers = now
+            elif now - last_workers > WAIT:
+                raise ConnectionError(
+                    f"the Dask cluster has had no workers for {WAIT:.0f} seconds: start some, "
+                    "or wait for them with client.wait_for_workers(1)"
+                )
+
+
+def _has_workers(client: Any) -> bool:
+    try:
+        check_client(client)
+        return bool(client.nthreads())
+    except (OSError, TimeoutError) as problem:
+        raise ConnectionError(f"the Dask scheduler cannot be reached any more: {problem}") from None
+
+
+def result_of(future: Any, client: Any) -> Any:
+    """The result of a future, or its failure in one sentence."""
+    from distributed import KilledWorker
+
+    wait_until(future.done, client)
+    try:
+        return future.result()
+    except KilledWorker as problem:
+        died = problem.allowed_failures + 1
+        raise ChildProcessError(
+            f"{died} workers of the Dask cluster died at the same task, most likely for lack of memory"
+        ) from None
+    except (CancelledError, asyncio.CancelledError):
+        raise ConnectionError(
+            "the work was cancelled: the Dask client was closed, or it has lost its scheduler"
+        ) from None
+
+
+# Contents of tasks on a cluster.
+
+
+def packed(thing: Any) -> bytes:
+    """As bytes that a worker can open."""
+    return _packed_each([thing])[0]
+
+
+def _packed_each(things: Sequence[Any]) -> list[bytes]:
+    import cloudpickle
+
+    try:
+        with suppress(Exception), _by_value():
+            return [bytes(cloudpickle.dumps(thing)) for thing in things]
+        # A module that cannot be sent because of its other contents may be installed on the workers.
+        return [bytes(cloudpickle.dumps(thing)) for thing in things]
+    except Exception as problem:  # pickling runs code of the object's class
+        raise TypeError(
+            f"something cannot be sent to the workers of a cluster ({problem}): a simulator or reward that is to "
+            "be sent must not hold locks, open files or connections"
+        ) from None
+
+
+@contextmanager
+def _by_value() -> Iterator[None]:
+    """Send the code of modules that are not installed, which workers cannot import, too."""
+    import cloudpickle
+
+    registered = cloudpickle.list_registry_pickle_by_value()
+    with ExitStack() as undo:
+        for name, module in list(sys.modules.items()):
+            if name not in registered and _is_plain_file(name, module):
+                cloudpickle.register_pickle_by_value(module)
+                undo.callback(cloudpickle.unregister_pickle_by_value, module)
+        yield
+
+
+def _is_plain_file(name: str, module: Any) -> bool:
+    file = getattr(module, "__file__", None)
+    if "." in name or name == "__main__" or not isinstance(file, str) or hasattr(module, "__path__"):
+        return False
+    libraries = tuple(sysconfig.get_path(path) for path in ("stdlib", "platstdlib"))
+    installed = "site-packages" in file or "dist-packages" in file or file.startswith(libraries)
+    return file.endswith(".py") and not installed
+
+
+@lru_cache(maxsize=2)
+def _opened(content: bytes) -> Any:
+    import cloudpickle
+
+    try:
+        return cloudpickle.loads(content)
+    except ImportError as problem:
+        raise ImportError(
+            f"a worker of the cluster lacks what it needs ({problem}): install it there, "
+            "or send it with client.upload_file(…)"
+        ) from None
+
+
+def _itself(content: bytes) -> bytes:
+    return content
+
+
+def _on_content(function: bytes, content: bytes) -> Any:
+    return _opened(function)(_opened.__wrapped__(content))  # data are not kept
+
+
+def _on_chunk(content: bytes, number: int) -> Any:
+    function, chunks = _opened(content)
+    return function(chunks[number])
