@@ -171,7 +171,7 @@ def test_an_unknown_kernel_is_a_sentence():
 
 
 def test_without_numba_the_sums_are_made_with_numpy(monkeypatch):
-    for name in ("fused", "spreading", "gridding"):
+    for name in ("fused", "gridding"):
         monkeypatch.delitem(sys.modules, f"certirl.kernels.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "numba", None)
     for k in (5, 101):
@@ -197,54 +197,53 @@ def test_the_factor_of_gridding_is_within_its_bound_everywhere():
     difference in either direction allows for twice the slope that is seen. The table stands for the window.
     """
     pytest.importorskip("numba")
-    from certirl.kernels import gridding as _gridding
-    from certirl.kernels import spreading as _spread
+    from certirl.kernels import gridding
 
-    table = _spread.TABLE.reshape(_spread.PARTS, -1, _spread.WIDTH)
-    place = np.linspace(0.0, 1.0, 32 * _spread.PARTS + 1)
-    part = np.minimum((place * _spread.PARTS).astype(int), _spread.PARTS - 1)
-    powers = (place * _spread.PARTS - part)[:, None] ** np.arange(table.shape[1])
+    table = gridding.TABLE.reshape(gridding.PARTS, -1, gridding.WIDTH)
+    place = np.linspace(0.0, 1.0, 32 * gridding.PARTS + 1)
+    part = np.minimum((place * gridding.PARTS).astype(int), gridding.PARTS - 1)
+    powers = (place * gridding.PARTS - part)[:, None] ** np.arange(table.shape[1])
     weights = np.einsum("ap,apl->al", powers, table[part])
-    distance = np.arange(_spread.WIDTH) - (_spread.WIDTH // 2 - 1) - place[:, None]
-    np.testing.assert_allclose(weights, _spread.window(distance), atol=1e-11)
-    nu = np.linspace(0.0, 1.0 / _gridding.NODES_PER_PERIOD, 1001)
+    distance = np.arange(gridding.WIDTH) - (gridding.WIDTH // 2 - 1) - place[:, None]
+    np.testing.assert_allclose(weights, gridding.window(distance), atol=1e-11)
+    nu = np.linspace(0.0, 1.0 / gridding.NODES_PER_PERIOD, 1001)
     spread = sum(w * np.exp(2j * np.pi * np.outer(nu, d)) for w, d in zip(weights.T, distance.T, strict=True))
-    error = np.abs(spread / _spread.window_transform(nu)[:, None] - 1.0)
+    error = np.abs(spread / gridding.window_transform(nu)[:, None] - 1.0)
     between = np.abs(np.diff(error, axis=0)).max() + np.abs(np.diff(error, axis=1)).max()
-    assert error.max() + between <= _gridding.FACTOR_ERROR
-    gain = _spread.window_transform(np.zeros(1)) / _spread.window_transform(nu[-1:])
-    rounding = 2.0**-53 * _gridding.FLUSH * gain[0] ** 2
+    assert error.max() + between <= gridding.FACTOR_ERROR
+    gain = gridding.window_transform(np.zeros(1)) / gridding.window_transform(nu[-1:])
+    rounding = 2.0**-53 * gridding.FLUSH * gain[0] ** 2
     assert gain[0] < 1.51 and rounding < 2.2e-9
-    assert 2 * (_gridding.FACTOR_ERROR + 800 * _spread.ARCCOS_ERROR) + rounding <= _gridding.ERROR
+    assert 2 * (gridding.FACTOR_ERROR + 800 * gridding.ARCCOS_ERROR) + rounding <= gridding.ERROR
 
 
 def test_a_last_coefficient_of_the_arc_cosine_that_is_zero_is_kept(monkeypatch):
     """On some processors it is, by rounding, and polynomials drop what is zero at their end."""
-    _spread = pytest.importorskip("certirl.kernels.spreading")
-    found = _spread.chebyshev.chebinterpolate
-    monkeypatch.setattr(_spread.chebyshev, "chebinterpolate", lambda *args: found(*args) * (np.arange(20) < 19))
-    assert len(_spread._arccos_coefficients()) == len(_spread._ARCCOS) == 20
+    gridding = pytest.importorskip("certirl.kernels.gridding")
+    found = gridding.chebyshev.chebinterpolate
+    monkeypatch.setattr(gridding.chebyshev, "chebinterpolate", lambda *args: found(*args) * (np.arange(20) < 19))
+    assert len(gridding._arccos_coefficients()) == len(gridding._ARCCOS) == 20
 
 
 def test_the_arc_cosine_is_within_its_stated_error():
     pytest.importorskip("numba")
-    from certirl.kernels import spreading as _spread
+    from certirl.kernels import gridding
 
     near = np.logspace(-17, 0, 20_001)
     t = np.concatenate([np.linspace(-1, 1, 100_001), 1 - near, near - 1, near, -near])
     out = np.empty_like(t)
-    _spread.arccos_into(t, out, 1.0)
-    assert np.abs(out - np.arccos(t)).max() <= _spread.ARCCOS_ERROR
+    gridding.arccos_into(t, out, 1.0)
+    assert np.abs(out - np.arccos(t)).max() <= gridding.ARCCOS_ERROR
     assert out.min() >= 0.0
 
 
 def test_reading_and_clearing_the_grid_on_the_way_changes_nothing(monkeypatch):
     pytest.importorskip("numba")
-    from certirl.kernels import gridding as _gridding
+    from certirl.kernels import gridding
 
     basis, y, x = certirl.Chebyshev(25), points(5000), points(5000, seed=1)
     plain = joint(basis, basis, y, x, "gridding")
-    monkeypatch.setattr(_gridding, "FLUSH", 700)
+    monkeypatch.setattr(gridding, "FLUSH", 700)
     flushed = joint(basis, basis, y, x, "gridding")
     for pair, block in plain.blocks().items():
         np.testing.assert_allclose(flushed.blocks()[pair], block, atol=1e-9)

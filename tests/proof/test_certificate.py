@@ -291,6 +291,6 @@ def test_numba_that_was_missing_once_is_found_later(monkeypatch):
     case = Case.of(1, placed.resized(3), n_actions=3, discount=DISCOUNT, tail=0.0)
     ((surrogate,), _) = fit_surrogates(case, certirl.Reward(placed, np.eye(5)[1]), draw(problem, placed, 500, 0))
     with monkeypatch.context() as without:
-        without.setitem(sys.modules, "certirl.kernels.fused_products", None)
+        without.setitem(sys.modules, "certirl.kernels.fused", None)
         assert _Sums(surrogate, compiled=True).blocked
     assert not _Sums(surrogate, compiled=True).blocked

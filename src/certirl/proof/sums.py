@@ -238,6 +238,6 @@ def summation_error(counts: Array, gram: Array) -> float:
 def _kernel() -> Any:
     """The compiled kernel, or None where there is none; asked again each time, as numba can be installed meanwhile."""
     try:
-        return compiled_module("fused_products")
+        return compiled_module("fused")
     except ImportError:
         return None
