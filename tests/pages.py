@@ -1,11 +1,11 @@
-"""What the pages show and what really happens: the code of a page is run, and what it prints compared with the page.
+"""Run the code of a page and compare what it prints with what the page shows.
 
 Words are compared exactly. Numbers are compared to the digits that are the same on every processor: the last digits of
 a double depend on the processor, its linear algebra and its compiler, and a number that is printed with a few digits
 can lie next to a rounding boundary. So a number with a decimal point or an exponent may differ by one unit of its last
 printed digit; whole numbers (counts, sizes, actions) may not differ at all. Two kinds of whole numbers are not
-compared, since they count comparisons with a tolerance: how often a solver was called, with how many rows in the end,
-and the rounds of value iteration with what they left.
+compared, since they depend on comparisons with a tolerance: the calls of a solver with its rows at the end, and the
+rounds of value iteration with their residual.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 NUMBER = re.compile(r"(?<![\w.])[-+−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[-+]?\d+)?(?!\w)")
 EFFORT = re.compile(r"\b\d+ solves?, \d+ rows|\b\d+ rounds?, residual \S+")
-CUT = "…"  # a line of its own: lines that the page leaves out
+CUT = "…"  # a line of its own: stands for lines that the page does not show
 
 
-def same_number(one: str, other: str) -> bool:
-    """Equal if both are whole; otherwise within a unit of the last digit of the one that has more of them."""
-    first, second = (Decimal(number.replace(",", "").replace("−", "-")) for number in (one, other))
-    if not set(one + other) & set(".e"):
+def same_number(shown: str, printed: str) -> bool:
+    """Whole numbers must be equal, others within one unit of the last digit of the more precise one."""
+    first, second = (Decimal(number.replace(",", "").replace("−", "-")) for number in (shown, printed))
+    if not set(shown + printed) & set(".e"):
         return first == second
     last = min(int(number.as_tuple().exponent) for number in (first, second))
     return abs(first - second) <= Decimal((0, (1,), last))
 
 
 def same_line(shown: str, printed: str) -> bool:
-    """The same words, and numbers that agree."""
-    one, other = (EFFORT.sub("effort", line.rstrip()) for line in (shown, printed))
-    if NUMBER.sub("#", one) != NUMBER.sub("#", other):
+    """The words are equal, and the numbers agree."""
+    first, second = (EFFORT.sub("effort", line.rstrip()) for line in (shown, printed))
+    if NUMBER.sub("#", first) != NUMBER.sub("#", second):
         return False
-    return all(map(same_number, NUMBER.findall(one), NUMBER.findall(other)))
+    return all(map(same_number, NUMBER.findall(first), NUMBER.findall(second)))
 
 
 def find(shown: str, printed: list[str], start: int = 0) -> int | None:
-    """The line after the first place from ``start`` on where the shown lines were printed, one after the other.
+    """The line after the first place from ``start`` on where the shown lines were printed consecutively; None if none.
 
-    None if there is no such place. A line "…" stands for any lines that are left out. What is indented belongs to the
-    line above it, so a block that begins or ends in the middle of such a paragraph needs that line, too.
+    A line "…" stands for any number of lines. Indented lines belong to the line above them, so a block that begins or
+    ends within such a paragraph needs a line "…", too.
     """
-    blocks = [part.splitlines() for part in re.split(rf"^ *{CUT} *(?:\n|$)", shown, flags=re.M)]
-    for number, lines in enumerate(blocks):
+    sections = [part.splitlines() for part in re.split(rf"^ *{CUT} *(?:\n|$)", shown, flags=re.M)]
+    for number, lines in enumerate(sections):
         places = range(start, len(printed) - len(lines) + 1)
         at = next((at for at in places if all(map(same_line, lines, printed[at:]))), None)
         if at is None or (number == 0 and lines[0].startswith("  ")):
@@ -57,25 +57,25 @@ def find(shown: str, printed: list[str], start: int = 0) -> int | None:
 
 
 def parts(text: str) -> list[tuple[str, str]]:
-    """What a page is made of, as it comes: ("python", code), ("text", output) and ("command", …) with its output."""
-    found, shown, lines = list[tuple[str, str]](), False, iter(text.splitlines(keepends=True))
+    """The blocks of a page in order: ("python", code), ("text", output) and ("command", …) with its output."""
+    blocks, shown, lines = list[tuple[str, str]](), False, iter(text.splitlines(keepends=True))
     for line in lines:
         command = line.startswith("    $ certirl ")
         if line.startswith("```"):
             kind, body = line[3:].strip(), "".join(iter(lambda: next(lines), "```\n"))
-            found += [(kind, body)] * (kind in ("python", "text"))
+            blocks += [(kind, body)] * (kind in ("python", "text"))
         elif command:
-            found += [("command", line.strip().removeprefix("$ certirl ")), ("text", "")]
+            blocks += [("command", line.strip().removeprefix("$ certirl ")), ("text", "")]
         elif shown and line.startswith("    "):
-            found[-1] = ("text", found[-1][1] + line[4:])
+            blocks[-1] = ("text", blocks[-1][1] + line[4:])
         shown = command or (shown and line.startswith("    "))
-    return found
+    return blocks
 
 
-def script(found: list[tuple[str, str]]) -> str:
-    """The Python blocks and the commands whose output is shown, one after the other."""
+def script(blocks: list[tuple[str, str]]) -> str:
+    """The Python blocks and the commands whose output is shown, in order."""
     code = ["from certirl.cli import main as _certirl\n"]
-    for (kind, body), (_, after) in zip(found, [*found[1:], ("", "")], strict=True):
+    for (kind, body), (_, after) in zip(blocks, [*blocks[1:], ("", "")], strict=True):
         if kind == "python":
             code.append(body)
         elif kind == "command" and after:
@@ -85,10 +85,10 @@ def script(found: list[tuple[str, str]]) -> str:
 
 def check(page: str, folder: Path) -> None:
     """Run a page in an empty folder; every block of output must have been printed, in the order of the page."""
-    found = parts((ROOT / page).read_text())
-    shown = [body for kind, body in found if kind == "text" and body]
-    assert shown and any(kind == "python" for kind, _ in found)
-    (folder / "page.py").write_text(script(found))
+    blocks = parts((ROOT / page).read_text())
+    shown = [body for kind, body in blocks if kind == "text" and body]
+    assert shown and any(kind == "python" for kind, _ in blocks)
+    (folder / "page.py").write_text(script(blocks))
     command = [sys.executable, "-u", "page.py"]
     done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     assert done.returncode == 0, done.stdout

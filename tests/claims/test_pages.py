@@ -1,4 +1,4 @@
-"""Every page runs and prints what it says; and the comparison itself can fail."""
+"""Every page runs and prints what it shows; the comparison is tested too."""
 
 import importlib
 import re
@@ -45,7 +45,7 @@ def test_names_in_the_glossary_exist():
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "same"),
+    ("shown", "printed", "same"),
     [
         ("3", "3", True),
         ("3", "4", False),
@@ -67,8 +67,8 @@ def test_names_in_the_glossary_exist():
         ("1e-147", "4e-147", False),
     ],
 )
-def test_numbers_agree_to_a_unit_of_their_last_digit(one, other, same):
-    assert same_number(one, other) is same and same_number(other, one) is same
+def test_numbers_agree_to_a_unit_of_their_last_digit(shown, printed, same):
+    assert same_number(shown, printed) is same and same_number(printed, shown) is same
 
 
 @pytest.mark.parametrize(
