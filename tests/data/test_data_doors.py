@@ -386,7 +386,6 @@ def ways(file):
     """Every call that reads transitions from a file."""
     return {
         "read": lambda: tables.read(file),
-        "survey": lambda: tables.survey(file).n_actions,
         "stream": lambda: list(tables.stream(file)),
         "measure": lambda: certirl.measure(tables.stream(file), basis=certirl.Legendre(2)),
     }

@@ -129,13 +129,12 @@ def test_every_way_of_reading_gives_the_same_transitions(tmp_path, format, kind)
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("format", FORMATS)
-def test_the_survey_finds_the_box_the_actions_and_the_rows(tmp_path, format, kind):
-    path = write(tmp_path / f"log.{format}", columns_of(walks(), kind), 5)
-    log, found = tables.read(path, absorb=False), tables.survey(path, rows=4)
-    assert (found.domain, found.n_actions, found.rows) == (log.domain, log.n_actions, len(log))
-    assert log.domain_from_data and str(found).startswith(f"{len(log)} transitions in 1 file, states in [")
-    (chunk, *_) = tables.stream(path).chunks()
-    assert (chunk.domain, chunk.n_actions) == (log.domain, log.n_actions)
+def test_a_stream_finds_the_box_the_actions_and_the_rows(tmp_path, format, kind):
+    columns = columns_of(walks(), kind)
+    path = write(tmp_path / f"log.{format}", columns, 5)
+    log, stream = tables.read(path, absorb=False), tables.stream(path, rows=4, absorb=False)
+    assert (stream.domain, stream.n_actions, len(in_stream(stream))) == (log.domain, log.n_actions, len(log))
+    assert log.domain_from_data and str(stream).startswith(f"{len(columns['state'])} rows in 1 file, states in [")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -151,7 +150,7 @@ def test_several_files_are_one_log_whose_episodes_end_with_their_file(tmp_path, 
     for log in logs:
         np.testing.assert_array_equal(log.states, logs[0].states)
     assert in_log(logs[0]) == in_stream(tables.stream(tmp_path, rows=7, **BOX)) == truth
-    assert len(tables.survey(tmp_path).files) == 3
+    assert len(tables.stream(tmp_path).files) == 3
     if kind != "transitions":
         steps = [[len(states) > 1 for states, _, _ in part] for part in parts]
         assert len(np.unique(logs[0].episodes[logs[0].episodes >= 0])) == np.sum(steps)
@@ -250,14 +249,14 @@ def test_demonstrations_are_read_from_whatever_holds_states_and_actions(tmp_path
             tables.read_demonstrations(tmp_path / name)
 
 
-def test_the_survey_of_parquet_reads_no_rows_if_it_has_statistics(tmp_path, monkeypatch):
+def test_a_stream_of_parquet_reads_no_rows_for_its_box_if_there_are_statistics(tmp_path, monkeypatch):
     table = pa.table(columns_of(walks(), "transitions"))
     pq.write_table(table, tmp_path / "with.parquet", row_group_size=5)
     pq.write_table(table, tmp_path / "without.parquet", write_statistics=False)
-    slow = tables.survey(tmp_path / "without.parquet")
+    slow = tables.stream(tmp_path / "without.parquet")
     monkeypatch.setattr(_Parquet, "batches", lambda *_: pytest.fail("rows were read"))
-    fast = tables.survey(tmp_path / "with.parquet")
-    assert (fast.domain, fast.n_actions, fast.counts) == (slow.domain, slow.n_actions, slow.counts)
+    fast = tables.stream(tmp_path / "with.parquet")
+    assert (fast.domain, fast.n_actions, fast.total) == (slow.domain, slow.n_actions, slow.total)
 
 
 @pytest.mark.parametrize(
@@ -280,7 +279,7 @@ def test_numbers_of_all_kinds_are_read(tmp_path, real, whole):
     data = tables.read(tmp_path / "d.parquet", domain=(-1, 1))
     np.testing.assert_array_equal(data.states[:, 0], np.array(states, dtype=float))
     assert data.actions.tolist() == [0, 1, 0, 1]
-    assert tables.survey(tmp_path / "d.parquet").n_actions == 2
+    assert tables.stream(tmp_path / "d.parquet").n_actions == 2
 
 
 @pytest.mark.parametrize("edge", [0.1, 1000.4])
@@ -348,7 +347,7 @@ def test_bad_rows_are_named(tmp_path, format, episodes, change, sentence):
 
 
 @pytest.mark.parametrize("change", [{"state": [0.0, None, 0.1]}, {"state": [0.0, np.inf, 0.1]}, {"action": [0, 1, -1]}])
-def test_the_survey_or_the_stream_after_it_finds_bad_rows(tmp_path, change):
+def test_a_stream_without_a_box_finds_bad_rows(tmp_path, change):
     with pytest.raises(ValueError, match=r"bad\.parquet: .* row"):
         list(tables.stream(write(tmp_path / "bad.parquet", GOOD | change)))
 
@@ -397,7 +396,7 @@ def test_episodes_that_no_stream_can_read_are_refused_by_file_and_row(tmp_path, 
 )
 def test_columns_and_cells_that_are_wrong_are_refused_by_file(tmp_path, text, sentence):
     (tmp_path / "log.csv").write_text(text)
-    for read in (tables.read, tables.survey, lambda path: list(tables.stream(path, rows=1, **BOX))):
+    for read in (tables.read, tables.stream, lambda path: list(tables.stream(path, rows=1, **BOX))):
         with pytest.raises(ValueError, match="log.csv: .*" + sentence):
             read(tmp_path / "log.csv")
 
@@ -451,7 +450,7 @@ def test_empty_files_are_refused_even_among_others(tmp_path, format, kind):
     write(tmp_path / f"b.{format}", {name: [] for name in table})
     if format == "parquet":
         pq.write_table(pa.table(table).slice(0, 0), tmp_path / "b.parquet")
-    for read in (tables.read, tables.survey, lambda paths: list(tables.stream(paths, **BOX))):
+    for read in (tables.read, tables.stream, lambda paths: list(tables.stream(paths, **BOX))):
         with pytest.raises(ValueError, match=rf"b\.{format}: there are no rows in it"):
             read(tmp_path)
 
@@ -466,7 +465,7 @@ def test_what_is_not_there_or_there_twice(tmp_path):
         (tmp_path, "there is no .parquet, .csv or .npz file in the folder"),
     ):
         with pytest.raises(FileNotFoundError, match=sentence):
-            tables.survey(paths)
+            tables.stream(paths)
     (folder / "list.txt").write_text("x")
     for paths, sentence in (
         ([], "no files to read"),
@@ -475,10 +474,10 @@ def test_what_is_not_there_or_there_twice(tmp_path):
         (str(folder / "*"), "cannot read .*list.txt: transitions come as"),
     ):
         with pytest.raises(ValueError, match=sentence):
-            tables.survey(paths)
+            tables.stream(paths)
     write(folder / "b.npz", GOOD)
     with pytest.raises(ValueError, match=r"holds \.csv and \.npz files: name those to read"):
-        tables.survey(folder)
+        tables.stream(folder)
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -489,7 +488,7 @@ def test_files_of_different_shape_are_not_mixed(tmp_path, format):
         else:
             columns = {f"{which}_{i}": [0.0, 1.0] for which in ("state", "next_state") for i in range(d)}
             write(tmp_path / f"{name}.{format}", columns | {"action": [0, 1]})
-    for read in (tables.survey, tables.read, tables.read_demonstrations, lambda paths: list(tables.stream(paths))):
+    for read in (tables.read, tables.read_demonstrations, tables.stream):
         with pytest.raises(ValueError, match=rf"1 coordinate in .*a\.{format} but 2 in .*b\.{format}"):
             read(tmp_path)
     with pytest.raises(ValueError, match=rf"b\.{format}: states have 2 coordinates but the domain \[0, 1\] has 1"):
@@ -498,11 +497,10 @@ def test_files_of_different_shape_are_not_mixed(tmp_path, format):
 
 def test_a_box_or_actions_that_make_no_sense_are_refused(tmp_path):
     write(tmp_path / "d.parquet", {"state": [1.0, 1.0], "action": [0, 7], "next_state": [1.0, 1.0]})
-    found = tables.survey(tmp_path)
     with pytest.raises(ValueError, match="some coordinate never changes"):
-        _ = found.domain
+        tables.stream(tmp_path)
     with pytest.raises(ValueError, match="an action 7 in only 2 transitions"):
-        _ = found.n_actions
+        tables.stream(tmp_path, domain=(0, 2))
     states = np.linspace(0, 1, 1_000)
     write(tmp_path / "d.parquet", {"state": states, "action": [0] * 999 + [900], "next_state": states})
     with pytest.raises(ValueError, match="the largest action is 900 but only 2 different actions occur"):
@@ -517,7 +515,7 @@ def test_without_pyarrow_csv_works_and_parquet_says_what_to_install(tmp_path, mo
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     assert_same_sums(certirl.measure(tables.stream(csv, **BOX), basis=BASIS), certirl.measure(log, basis=BASIS))
     with pytest.raises(ImportError, match=r'pip install "certirl\[parquet\]"'):
-        tables.survey(parquet)
+        tables.stream(parquet)
 
 
 @pytest.mark.parametrize("format", FORMATS)

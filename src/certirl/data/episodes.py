@@ -26,6 +26,7 @@ from certirl.ground.domain import (
     count_actions,
     describe,
     freeze,
+    into_domain,
 )
 from certirl.ground.doors import as_array, as_flag, as_flags, as_reals, lend, setting, shown
 
@@ -306,17 +307,14 @@ class Conversion:
         slack = _ROUNDING * (high - low)
         if is_single:
             slack = np.maximum(slack, np.spacing(np.maximum(np.abs(low), np.abs(high)).astype(np.float32)))
-        ends = []
-        for values in (steps.states, steps.next_states):
-            for axis in self.periodic:
-                values = values.copy()
-                values[:, axis] = low[axis] + (values[:, axis] - low[axis]) % (high[axis] - low[axis])
-            ends.append(values)
-        inside = replace(steps, states=np.clip(ends[0], low, high), next_states=np.clip(ends[1], low, high))
-        if not any(((values < low - slack) | (values > high + slack)).any() for values in ends):
-            return inside
-        beyond = np.stack([np.maximum(np.maximum(low - values, values - high) - slack, 0.0) for values in ends])
+        slack[list(self.periodic)] = np.inf  # any number stands for a state in the domain
+        ends = np.stack([steps.states, steps.next_states])
+        moved = into_domain(ends, domain, self.periodic)
+        inside = replace(steps, states=moved[0], next_states=moved[1])
+        beyond = np.maximum(np.abs(ends - moved) - slack, 0.0)
         leaving = np.asarray((beyond > 0).any(axis=(0, 2)))
+        if not leaving.any():
+            return inside
         account = _account(beyond, ends, domain, steps.rows)
         if self.outside == "refuse":
             instead = " or ".join(setting("outside", repr(word)) for word in OUTSIDE[1:])
@@ -328,14 +326,14 @@ class Conversion:
         return inside.where(~leaving).noted(f"{account}; these transitions were dropped")
 
 
-def _account(beyond: Array, ends: list[Array], domain: Domain, rows: NDArray[np.intp] | None) -> str:
+def _account(beyond: Array, ends: Array, domain: Domain, rows: NDArray[np.intp] | None) -> str:
     """How many transitions leave the domain, by which coordinates, and how far."""
     count, parts = beyond.shape[1], []
     for axis in np.flatnonzero((beyond > 0).any(axis=(0, 1))):
         end, place = np.unravel_index(int(beyond[:, :, axis].argmax()), beyond.shape[:2])
         number = int((beyond[:, :, axis] > 0).any(axis=0).sum())
         row = place if rows is None else rows[place]
-        parts.append(f"{number:,} in coordinate {axis} (farthest {ends[end][place, axis]:.6g}, row {row})")
+        parts.append(f"{number:,} in coordinate {axis} (farthest {ends[end, place, axis]:.6g}, row {row})")
     leaving = int((beyond > 0).any(axis=(0, 2)).sum())
     return f"{leaving:,} of {count:,} transitions leave the domain {describe(domain)}: {', '.join(parts)}"
 
@@ -360,7 +358,7 @@ def steps_in(source: Any) -> Steps:
     if not played:
         raise ValueError(f"there are no steps in these {len(episodes)} episodes")
     states = {number: _columns(episode.states) for number, episode in played.items()}
-    actions = {number: _flat(episode.actions) for number, episode in played.items()}
+    actions = {number: flat(episode.actions) for number, episode in played.items()}
     _check_alike("states", states)
     _check_alike("actions", actions)
     steps = Steps(
@@ -434,7 +432,8 @@ def _columns(values: Any, name: str = "states") -> Array:
     return rows.reshape(len(rows), -1) if rows.ndim != 2 else rows
 
 
-def _flat(actions: NDArray[Any]) -> NDArray[Any]:
+def flat(actions: NDArray[Any]) -> NDArray[Any]:
+    """Actions ``[n]`` from ``[n]`` or ``[n, 1]``; controls ``[n, m]`` stay as they are."""
     return actions[:, 0] if actions.ndim == 2 and actions.shape[1] == 1 else actions
 
 

@@ -1,4 +1,4 @@
-"""Tables of transitions or episodes: streamed, surveyed or loaded into memory.
+"""Tables of transitions or episodes: streamed or loaded into memory.
 
     log = certirl.tables.stream("log/*.parquet")               # a file, a folder, a pattern, or a list of these
     moments = certirl.measure(log, basis=certirl.Legendre(11))
@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.data.episodes import Conversion, Steps, has_action, numbered
+from certirl.data.episodes import Conversion, Steps, flat, has_action, numbered
 from certirl.data.formats import (
     WHOLE,
     Cells,
@@ -47,14 +47,13 @@ from certirl.ground.domain import (
     Array,
     Domain,
     as_actions,
-    as_domain,
+    bounding_box,
     count_actions,
     describe,
-    no_box,
 )
 from certirl.ground.doors import as_count, as_flag, by_door, setting
 
-__all__ = ["read", "read_demonstrations", "stream", "survey"]
+__all__ = ["read", "read_demonstrations", "stream"]
 
 ROWS = 2**18  # of a batch: some ten megabytes
 EPISODE_ROWS = 2**16  # of a batch of episodes, which takes more memory for each row
@@ -170,8 +169,13 @@ def _incomplete(table: Table, episode_column: str | None, by_episode: bool, demo
     return f"{needs}; it has {', '.join(table.names) or 'no header'}{separator_hint(table.names)}"
 
 
-def _rows(table: Table, columns: Columns, rows: int, section: Section = WHOLE) -> Iterator[Steps]:
-    """Read a section of a table in batches of at most ``rows`` rows."""
+def _rows(
+    table: Table, columns: Columns, rows: int, section: Section = WHOLE, conversion: Conversion | None = None
+) -> Iterator[Steps]:
+    """Read a section of a table in batches of at most ``rows`` rows.
+
+    With a conversion, actions that it cannot take are refused by their rows.
+    """
     first, ended = section.first, 0
     for cells in table.batches(columns.wanted, rows, section):
         for name in (*columns.wanted.numbers, *filter(None, [columns.episode])):
@@ -182,10 +186,14 @@ def _rows(table: Table, columns: Columns, rows: int, section: Section = WHOLE) -
             over = np.any(list(ends.values()), axis=0)
             episodes = ended + np.cumsum(over) - over
             ended += int(over.sum())
-        actions = cells["action"]
+        actions = flat(cells["action"])
+        if conversion is not None and conversion.actions is None:
+            may_miss = not columns.next_states and actions.ndim == 1 and actions.dtype.kind in "if"
+            logged = np.where(has_action(actions), actions, 0) if may_miss else actions
+            as_actions(logged, n_actions=conversion.n_actions, first=first)
         yield Steps(
             _side_by_side(cells, columns.states),
-            actions[:, 0] if actions.ndim == 2 and actions.shape[1] == 1 else actions,
+            actions,
             _side_by_side(cells, columns.next_states) if columns.next_states else None,
             ends.get(ENDS[0]),
             episodes,
@@ -241,18 +249,6 @@ class Chunk:
     folder: str = field(default_factory=os.getcwd, repr=False)
 
     @property
-    def domain(self) -> Domain:
-        """The box of states."""
-        assert self.conversion.domain is not None
-        return self.conversion.domain
-
-    @property
-    def n_actions(self) -> int:
-        """The number of actions."""
-        assert self.conversion.n_actions is not None
-        return self.conversion.n_actions
-
-    @property
     def origin(self) -> tuple[str, str]:
         """Name and fingerprint of the file."""
         return Path(self.file).name, self.fingerprint
@@ -270,23 +266,21 @@ class Chunk:
 
     def steps(self) -> Iterator[Steps]:
         """The steps that begin in its rows, in batches and before conversion."""
-        table, controls = self.table(), self.conversion.actions is not None
+        table = self.table()
+        batches = _rows(table, self.columns, self.rows, self.section, self.conversion)
         if not self.columns.by_episode:
-            for rows in _rows(table, self.columns, self.rows, self.section):
-                _check_actions(rows, self.conversion)
-                yield rows
+            yield from batches
             return
-        for rows, begun in self._windows(table):
+        for rows, begun in self._windows(table, batches):
             _check_order(rows)
-            _check_actions(rows.where(slice(0, begun)), self.conversion)
-            steps = rows.by_episode(begun=begun, controls=controls)
+            steps = rows.by_episode(begun=begun, controls=self.conversion.actions is not None)
             if len(steps):
                 yield steps
 
-    def _windows(self, table: Table) -> Iterator[tuple[Steps, int]]:
+    def _windows(self, table: Table, batches: Iterator[Steps]) -> Iterator[tuple[Steps, int]]:
         """Its rows in batches with the two rows after each, and their number without these."""
         held: list[Steps] = []
-        for batch in _rows(table, self.columns, self.rows, self.section):
+        for batch in batches:
             window = Steps.joined([*held, batch])
             begun = max(len(window) - _AHEAD, 0)
             if begun:
@@ -299,14 +293,6 @@ class Chunk:
                 if sum(map(len, held)) >= begun + _AHEAD:
                     break
             yield Steps.joined(held), begun
-
-
-def _check_actions(rows: Steps, conversion: Conversion) -> None:
-    """Refuse, by its row in the file, what is neither missing nor an action."""
-    if conversion.actions is None and rows.rows is not None:
-        may_miss = rows.next_states is None
-        actions = np.where(has_action(rows.actions), rows.actions, 0.0) if may_miss else rows.actions
-        as_actions(actions, n_actions=conversion.n_actions, first=int(rows.rows[0]))
 
 
 def _check_order(rows: Steps) -> None:
@@ -341,76 +327,28 @@ class FileStream(Stream):
     @property
     def domain(self) -> Domain:
         """The box of states."""
-        return self.parts[0].domain
+        assert self.parts[0].conversion.domain is not None
+        return self.parts[0].conversion.domain
 
     @property
     def n_actions(self) -> int:
         """The number of actions."""
-        return self.parts[0].n_actions
+        assert self.parts[0].conversion.n_actions is not None
+        return self.parts[0].conversion.n_actions
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files, in the order in which they are read."""
+        return tuple(dict.fromkeys(chunk.file for chunk in self.parts))
 
     @property
     def total(self) -> int:
         """The number of rows in all files."""
         return sum(table.count() for table in {chunk.file: chunk.table() for chunk in self.parts}.values())
 
-
-@dataclass(frozen=True)
-class Survey:
-    """The extent of the data in tables.
-
-    Attributes:
-        files: in the order in which they are read.
-        counts: transitions in each file.
-        low, high: the smallest and largest value of each coordinate, over states and next states.
-        actions: those that occur, in order; the largest alone where only the statistics of the files were read.
-    """
-
-    files: tuple[str, ...]
-    counts: tuple[int, ...]
-    low: tuple[float, ...]
-    high: tuple[float, ...]
-    actions: tuple[int, ...]
-
-    @property
-    def rows(self) -> int:
-        """The number of transitions in all files."""
-        return sum(self.counts)
-
-    @property
-    def domain(self) -> Domain:
-        """The smallest box around the data."""
-        if any(low >= high for low, high in zip(self.low, self.high, strict=True)):
-            raise ValueError(no_box())
-        return as_domain(list(zip(self.low, self.high, strict=True)))
-
-    @property
-    def n_actions(self) -> int:
-        """The largest action plus one."""
-        with in_file(*self.files):
-            if self.actions[-1] >= self.rows:
-                raise ValueError(
-                    f"there is an action {self.actions[-1]} in only {self.rows} transitions: number the actions 0, 1, …"
-                )
-            return count_actions(np.array(self.actions))
-
     def __str__(self) -> str:
-        box = describe(tuple(zip(self.low, self.high, strict=True)))
         files = f"{len(self.files)} file{'s' * (len(self.files) != 1)}"
-        return f"{self.rows:,} transitions in {files}, states in {box}, actions 0 … {self.actions[-1]}"
-
-
-def survey(paths: Paths, *, episode_column: str | None = None, rows: int | None = None) -> Survey:
-    """Find the smallest box around the data, the actions and the number of transitions.
-
-    Parquet files usually contain the smallest and largest value of each row group, and then no row is read unless it is
-    a table of episodes; other files are read once, in batches.
-
-    Args:
-        paths: a file, a folder, a glob pattern, or a list of these.
-        episode_column: as in `read`.
-        rows: how many to hold in memory at a time.
-    """
-    return _surveyed(_chunks(dict.fromkeys(find_files(paths), ""), Conversion(), episode_column, rows))
+        return f"{self.total:,} rows in {files}, states in {describe(self.domain)}, actions 0 … {self.n_actions - 1}"
 
 
 def stream(
@@ -434,24 +372,16 @@ def stream(
         rows: of a batch; 2¹⁸ if left out, 2¹⁶ of episodes.
         allow_repeats: count a file and its copy both.
         **settings: what to make of the rows, as in `from_episodes`: domain, n_actions, actions, state, periodic,
-            outside, absorb. A domain or a number of actions that is left out is found by `survey`. A stream does not
-            count the states that it clips, nor last actions without a next state.
+            outside, absorb. A domain or a number of actions that is left out is that of the data, by the statistics
+            of Parquet files or by reading all rows once. A stream does not count the states that it clips, nor last
+            actions without a next state.
     """
     conversion = Conversion(**settings)
     if conversion.outside == "drop":
         other = by_door("use read", "remove those rows before")
         raise ValueError(f"a stream cannot say what it dropped: write {setting('outside', repr('clip'))}, or {other}")
     fingerprints = refuse_copies(find_files(paths), allow_repeats=as_flag(allow_repeats, "allow_repeats"))
-    chunks = _chunks(fingerprints, conversion, episode_column, rows)
-    if conversion.domain is None or conversion.n_actions is None:
-        if conversion.state is not None:
-            raise ValueError("with state= the domain and n_actions must be given: pass domain=((low, high), …)")
-        extent = _surveyed(chunks)
-        domain = extent.domain if conversion.domain is None else conversion.domain
-        count = extent.n_actions if conversion.n_actions is None else conversion.n_actions
-        conversion = replace(conversion, domain=domain, n_actions=count)
-        chunks = [replace(chunk, conversion=conversion) for chunk in chunks]
-    return FileStream(tuple(chunks))
+    return FileStream(_with_extent(_chunks(fingerprints, conversion, episode_column, rows)))
 
 
 def read(paths: Paths, *, episode_column: str | None = None, **settings: Any) -> Transitions:
@@ -595,19 +525,30 @@ class _Extent(NamedTuple):
     actions: set[int]
 
 
-def _surveyed(chunks: Sequence[Chunk]) -> Survey:
-    extents = {file: list(_extents(list(parts))) for file, parts in groupby(chunks, key=lambda chunk: chunk.file)}
-    every = [extent for parts in extents.values() for extent in parts]
-    with in_file(*extents):
-        if not every:
+def _with_extent(chunks: Sequence[Chunk]) -> tuple[Chunk, ...]:
+    """The chunks; a domain or a number of actions that is left out is that of their data."""
+    conversion, files = chunks[0].conversion, dict.fromkeys(chunk.file for chunk in chunks)
+    if conversion.domain is not None and conversion.n_actions is not None:
+        return tuple(chunks)
+    if conversion.state is not None:
+        raise ValueError("with state= the domain and n_actions must be given: pass domain=((low, high), …)")
+    extents = [extent for _, parts in groupby(chunks, lambda chunk: chunk.file) for extent in _extents(list(parts))]
+    with in_file(*files):
+        if not extents:
             raise ValueError("there are no steps in these episodes: each of them has a single state")
-    return Survey(
-        files=tuple(extents),
-        counts=tuple(sum(extent.rows for extent in parts) for parts in extents.values()),
-        low=tuple(np.min([extent.low for extent in every], axis=0).tolist()),
-        high=tuple(np.max([extent.high for extent in every], axis=0).tolist()),
-        actions=tuple(sorted(set().union(*(extent.actions for extent in every)))),
-    )
+        domain, count = conversion.domain, conversion.n_actions
+        if domain is None:
+            domain = bounding_box(*(np.array([getattr(extent, end) for extent in extents]) for end in ("low", "high")))
+        if count is None:
+            actions = sorted(set[int]().union(*(extent.actions for extent in extents)))
+            total = sum(extent.rows for extent in extents)
+            if actions[-1] >= total:
+                raise ValueError(
+                    f"there is an action {actions[-1]} in only {total} transitions: number the actions 0, 1, …"
+                )
+            count = count_actions(np.array(actions))
+    conversion = replace(conversion, domain=domain, n_actions=count)
+    return tuple(replace(chunk, conversion=conversion) for chunk in chunks)
 
 
 def _extents(chunks: Sequence[Chunk]) -> Iterator[_Extent]:
@@ -639,8 +580,7 @@ def _statistics(chunk: Chunk) -> _Extent | None:
 
 def _loaded(table: Table, columns: Columns, conversion: Conversion) -> Steps:
     """All steps of a table."""
-    rows = Steps.joined(list(_rows(table, columns, ROWS)))
-    _check_actions(rows, conversion)
+    rows = Steps.joined(list(_rows(table, columns, ROWS, conversion=conversion)))
     if columns.by_episode:
         return rows.by_episode(controls=conversion.actions is not None)
     return replace(rows, episodes=None if rows.episodes is None else numbered(rows.episodes))
