@@ -232,9 +232,9 @@ def _from_log(options: argparse.Namespace, asked: dict[str, Any]) -> Any:
         raise ValueError("--objective is for experts who always take one action: leave it out")
     _check_proof(options, constant=expert.action is not None)
     log = read_log(options)
-    sign = dependence(log) if options.delta is not None else None
-    if sign is not None:
-        raise ValueError(f"{sign}, or leave --delta out")
+    sentence = dependence(log) if options.delta is not None else ""
+    if sentence:
+        raise ValueError(sentence)
     if expert.action is None:
         policy = policy_of(expert, log, options.periodic)
         return solve(log, expert=policy, basis=_value_functions(options, log), **asked)

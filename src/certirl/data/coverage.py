@@ -8,14 +8,14 @@ there: it is extrapolated, and a statement about the expert there rests on the b
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import Basis, Fourier, Legendre, as_basis, product
-from certirl.ground.domain import Array, Domain, as_axes, as_states, describe, freeze, mesh
+from certirl.ground.domain import Array, Domain, as_axes, as_states, describe, even_mesh, freeze
 from certirl.ground.doors import as_count
 
 CELLS = {1: 50, 2: 25, 3: 10, 4: 6}  # along each coordinate
@@ -165,25 +165,11 @@ def coverage(
             f"{along} cells along each of {d} coordinates mean a mesh of {count:,} states, and {MOST_STATES:,} are the "
             "most: pass fewer cells, or look at a few coordinates alone"
         )
-    probes = _Probes(basis, mesh([np.linspace(low, high, 2 * along + 1) for low, high in domain]))
+    probes = _Probes(basis, even_mesh(domain, 2 * along + 1))
     states = [transitions.states[transitions.actions == action] for action in range(transitions.n_actions)]
     actions = [probes.compared(rows, along) for rows in states]
-    columns = {name: np.array([getattr(action, name) for action in actions]) for name in _OfAction._fields}
+    columns = {name: np.array([action[name] for action in actions]) for name in actions[0]}
     return Coverage(basis=basis, domain=domain, counts=transitions.counts, **columns)
-
-
-class _OfAction(NamedTuple):
-    """The fields of `Coverage` for one action."""
-
-    effective: float
-    least: float
-    condition: float
-    cells: NDArray[np.intp]
-    low: Array
-    high: Array
-    extrapolated_share: float
-    worst: Array
-    roots: Array
 
 
 class _Probes:
@@ -196,8 +182,8 @@ class _Probes:
         weights = 0.5 ** np.asarray(edges)
         self.weights = weights / weights.sum()
 
-    def compared(self, states: Array, along: int) -> _OfAction:
-        """The coverage of the mesh by the states of one action ``[n, d]``."""
+    def compared(self, states: Array, along: int) -> dict[str, Any]:
+        """The coverage of the mesh by the states of one action ``[n, d]``: fields of `Coverage`."""
         low, high = np.array(self.basis.domain).T
         root, condition = _root(_gram(self.basis, states))
         leverage = ((self.phi @ root) ** 2).sum(axis=1) if len(states) else np.full(len(self.phi), np.inf)
@@ -207,18 +193,17 @@ class _Probes:
         place = np.minimum(((states - low) / (high - low) * along).astype(int), along - 1)
         cells = np.histogramdd(place, bins=[np.arange(along + 1) - 0.5] * len(low))[0].astype(np.intp)
         least, largest = (states.min(axis=0), states.max(axis=0)) if len(states) else (np.full(len(low), np.nan),) * 2
-        share = float(self.weights @ (leverage > EXTRAPOLATED))
-        return _OfAction(
-            float(median),
-            float(worth.min()),
-            condition,
-            cells,
-            least,
-            largest,
-            share,
-            self.states[leverage.argmax()],
-            root,
-        )
+        return {
+            "effective": float(median),
+            "least": float(worth.min()),
+            "condition": condition,
+            "cells": cells,
+            "low": least,
+            "high": largest,
+            "extrapolated_share": float(self.weights @ (leverage > EXTRAPOLATED)),
+            "worst": self.states[leverage.argmax()],
+            "roots": root,
+        }
 
 
 def _moderate(dimension: int, periodic: tuple[int, ...]) -> Basis:

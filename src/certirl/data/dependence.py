@@ -6,7 +6,7 @@ and a simulator may draw its random numbers for several rows at once. docs/notes
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from certirl.data.simulator import Simulator, ask, ask_all, check_simulator, device_of, draw
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import Basis
-from certirl.ground.domain import Array, as_domain
-from certirl.ground.doors import as_flag
+from certirl.ground.domain import Array, as_domain, uniform_states
+from certirl.ground.doors import as_flag, by_door
 from certirl.kernels import tensors
 
 INDEPENDENT = "a certificate needs transitions that are independent of each other"
@@ -33,40 +33,27 @@ _ROUNDING = 1e-6  # of the width: smaller differences are those of single precis
 _FEW = 256  # states at which pairs are tried
 
 
-class Sign(NamedTuple):
-    """A sign of dependence.
-
-    Attributes:
-        finding: what shows it.
-        remedy: what to do.
-        declaration: what to write in Python where the sign is wrong; empty where it cannot be.
-    """
-
-    finding: str
-    remedy: str
-    declaration: str = ""
-
-    def __str__(self) -> str:
-        return f"{INDEPENDENT}, and {self.finding}: {self.remedy}"
-
-
-def dependence(log: Transitions) -> Sign | None:
-    """The first sign that the rows of a log are not independent; None if there is none."""
+def dependence(log: Transitions) -> str:
+    """A sentence about the first sign that the rows of a log are not independent; empty if there is none."""
     if log.episodes is not None and _has_repeats(log.episodes[log.episodes >= 0]):
-        return Sign("the steps of an episode follow from each other", "keep one step of every episode")
+        return _refusal("the steps of an episode follow from each other", "keep one step of every episode")
     if log.independent is not None:
-        return None if log.independent else Sign("these are declared not to be", "draw others")
+        return "" if log.independent else _refusal("these are declared not to be", "draw others")
     repeated = repeated_rows(log)
     if repeated:
         finding = f"{repeated:,} of {len(log):,} rows repeat the state, action and next state of another, as copies do"
-        return Sign(finding, "keep one of each", _DECLARE)
+        return _refusal(finding, "keep one of each", _DECLARE)
     continued = continued_rows(log)
     if continued:
         finding = (
             f"{continued:,} of {len(log):,} rows start in the very state in which another ends, as steps of a walk do"
         )
-        return Sign(finding, "keep single steps from far apart", _DECLARE)
-    return None
+        return _refusal(finding, "keep single steps from far apart", _DECLARE)
+    return ""
+
+
+def _refusal(finding: str, remedy: str, otherwise: str = "solve without delta") -> str:
+    return f"{INDEPENDENT}, and {finding}: {remedy}, or {by_door(otherwise, 'leave --delta out')}"
 
 
 def repeated_rows(log: Transitions) -> int:
@@ -184,8 +171,7 @@ def noise_fault(simulator: Simulator) -> str:
     about 1, an average of F(calls − 1, …), and far above 1 if rows share random numbers. If random numbers are used
     again for later rows of a call, the answers to copies of one state repeat after a shift.
     """
-    low, high = np.array(as_domain(simulator.domain)).T
-    states = low + (high - low) * np.random.default_rng(0).random((_STATES, len(low)))
+    states = uniform_states(as_domain(simulator.domain), _STATES, np.random.default_rng(0))
     for action in range(simulator.n_actions):
         copies = np.repeat(states, _ROWS, axis=0)
         calls = np.stack([_answers(simulator, copies, action, seed) for seed in range(_CALLS)])

@@ -33,6 +33,8 @@ Cells = dict[str, NDArray[Any]]  # the values of each column, nan where one is m
 
 # A file is identified by its length and this many bytes at both ends: hashing 100 GB would take minutes.
 _HASHED = 2**16
+# What libraries raise if they cannot read a file.
+_DAMAGES = (OSError, ValueError, TypeError, KeyError, EOFError, AttributeError, RuntimeError, zipfile.BadZipFile)
 _TRUTH = {"": np.nan, "true": 1.0, "false": 0.0}  # cells that stand for numbers in a column where some may be missing
 
 
@@ -112,6 +114,17 @@ class Table(ABC):
 def open_table(file: Path) -> Table:
     """Open the table in a file; its suffix says which format it has."""
     return _FORMATS[file.suffix.lower()](file)
+
+
+@contextmanager
+def _undamaged(format: str) -> Iterator[None]:
+    """Refuse, in one sentence, a file that a library cannot read as this format."""
+    try:
+        yield
+    except PermissionError:
+        raise
+    except _DAMAGES:
+        raise ValueError(f"it is not {format}, or it is damaged or cut short") from None
 
 
 @contextmanager
@@ -243,10 +256,8 @@ class _Parquet(Table):
         with self._opened() as stored:
             batches = stored.iter_batches(batch_size=rows, row_groups=list(groups), columns=wanted.names)
             while True:
-                try:
+                with _undamaged("a Parquet file"):
                     batch = next(batches, None)
-                except (OSError, ValueError, RuntimeError):
-                    raise ValueError(_DAMAGED_PARQUET) from None
                 if batch is None:
                     return
                 if batch.num_rows:
@@ -278,16 +289,9 @@ class _Parquet(Table):
             parquet = importlib.import_module("pyarrow.parquet")
         except ImportError:
             raise ImportError(f'{self.file} cannot be read without pyarrow: pip install "certirl[parquet]"') from None
-        try:
+        with _undamaged("a Parquet file"):
             # Page by page: by default the compressed columns of a whole row group are fetched before its first row.
             return parquet.ParquetFile(self.file, pre_buffer=False, buffer_size=2**20, page_checksum_verification=True)
-        except PermissionError:
-            raise
-        except (OSError, ValueError, RuntimeError):
-            raise ValueError(_DAMAGED_PARQUET) from None
-
-
-_DAMAGED_PARQUET = "it is not a Parquet file, or it is damaged or cut short"
 
 
 def _is_number(kind: Any) -> bool:
@@ -436,6 +440,7 @@ def missing(name: str, row: int) -> str:
     return f"{name} is missing or not finite in row {row}"
 
 
+# The columns that arrays of an npz file stand for.
 _ARRAYS = {
     "states": "state",
     "actions": "action",
@@ -453,17 +458,12 @@ class _Npz(Table):
         """Name and shape of the array behind each column, from their headers."""
         readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
         shapes = {}
-        try:
-            with zipfile.ZipFile(self.file) as archive:
-                for member in archive.namelist():
-                    with archive.open(member) as stream:
-                        shape, _, _ = readers[np.lib.format.read_magic(stream)](stream)
-                    array = member.removesuffix(".npy")
-                    shapes[_ARRAYS.get(array, array)] = array, shape
-        except PermissionError:
-            raise
-        except _DAMAGES:
-            raise ValueError(_DAMAGED_NPZ) from None
+        with _undamaged("an npz file of plain arrays"), zipfile.ZipFile(self.file) as archive:
+            for member in archive.namelist():
+                with archive.open(member) as stream:
+                    shape, _, _ = readers[np.lib.format.read_magic(stream)](stream)
+                array = member.removesuffix(".npy")
+                shapes[_ARRAYS.get(array, array)] = array, shape
         return shapes
 
     @property
@@ -480,13 +480,12 @@ class _Npz(Table):
 
     def batches(self, wanted: Wanted, rows: int, section: Section = WHOLE) -> Iterator[Cells]:
         arrays = {name: self._shapes[name][0] for name in wanted.names}
-        try:
-            with self.file.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
-                cells = {name: np.atleast_1d(stored[array]) for name, array in arrays.items()}
-        except PermissionError:
-            raise
-        except _DAMAGES:
-            raise ValueError(_DAMAGED_NPZ) from None
+        with (
+            _undamaged("an npz file of plain arrays"),
+            self.file.open("rb") as stream,
+            np.load(stream, allow_pickle=False) as stored,
+        ):
+            cells = {name: np.atleast_1d(stored[array]) for name, array in arrays.items()}
         if len({len(values) for values in cells.values()}) > 1:
             lengths = ", ".join(f"{len(cells[name])} {array}" for name, array in arrays.items())
             raise ValueError(f"its arrays must be equally long, got {lengths}")
@@ -497,6 +496,4 @@ class _Npz(Table):
             yield cells
 
 
-_DAMAGES = (OSError, ValueError, TypeError, KeyError, EOFError, AttributeError, zipfile.BadZipFile)
-_DAMAGED_NPZ = "it is not an npz file of plain arrays, or it is damaged or cut short"
 _FORMATS: dict[str, type[Table]] = {".parquet": _Parquet, ".csv": _Csv, ".npz": _Npz}

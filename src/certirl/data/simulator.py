@@ -153,9 +153,9 @@ def device_of(simulator: Any) -> Any:
     return device if named or tensors.is_tensor(device) else None
 
 
-def as_samples(samples: Any, name: str = "samples", *, least: int = 1, most: int = MOST_SAMPLES) -> int:
+def as_samples(samples: Any, *, least: int = 1, most: int = MOST_SAMPLES) -> int:
     """A number of transitions per action."""
-    return as_count(samples, name, least=least, most=most, meaning="a whole number of transitions per action")
+    return as_count(samples, "samples", least=least, most=most, meaning="a whole number of transitions per action")
 
 
 @dataclass(frozen=True, eq=False)

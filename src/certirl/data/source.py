@@ -33,7 +33,7 @@ from certirl.data.transitions import Chunk, LogStream, Stream, Transitions, conc
 from certirl.functions.bases import Basis
 from certirl.ground import archive
 from certirl.ground.archive import Shape
-from certirl.ground.domain import Array, Domain, as_domain, as_rows, freeze, mesh
+from certirl.ground.domain import Array, Domain, as_domain, as_rows, even_mesh, freeze, uniform_states
 from certirl.ground.doors import as_count, as_flag, as_number, setting
 
 _SEARCHED = {1: 401, 2: 101, 3: 25}  # states along each coordinate among which terminal ones are searched for
@@ -84,7 +84,7 @@ class Source:
         if terminal is None:
             return False
         along = _SEARCHED.get(len(domain))
-        states = self._even_states() if along is None else mesh([np.linspace(*side, along) for side in domain])
+        states = self._drawn_states() if along is None else even_mesh(domain, along)
         return bool(terminal(states).any())
 
     def terminal(self) -> tuple[Terminal | None, TerminalBoxes | None]:
@@ -100,13 +100,12 @@ class Source:
         terminal = terminal_of(self.simulator)
         if terminal is None:
             return None, None
-        states = self._even_states()
-        over = terminal(states)
-        return terminal, learn_terminal_boxes(states, over) if over.any() else None
+        states = self._drawn_states()
+        flags = terminal(states)
+        return terminal, learn_terminal_boxes(states, flags) if flags.any() else None
 
-    def _even_states(self) -> Array:
-        low, high = np.array(self.domain).T
-        return np.asarray(low + (high - low) * np.random.default_rng(0).random((_DRAWN, len(low))))
+    def _drawn_states(self) -> Array:
+        return uniform_states(self.domain, _DRAWN, np.random.default_rng(0))
 
     def check_without_terminal(self) -> None:
         """Refuse terminal states."""
@@ -249,9 +248,9 @@ def divide(log: Transitions, share: float, rng: np.random.Generator) -> tuple[Tr
     if log.domain_from_data:  # fresh data would have placed the basis, and new states may lie outside
         raise ValueError("a certificate needs a declared domain: write Transitions(…, domain=(low, high))")
     Source(log=log).check_without_terminal()
-    sign = dependence(log)
-    if sign is not None:
-        raise ValueError(f"{sign}, or {sign.declaration or 'solve without delta'}")
+    sentence = dependence(log)
+    if sentence:
+        raise ValueError(sentence)
     return log.divided(share, rng)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -136,14 +137,12 @@ class Transitions:
                 f"chosen must be {len(self)} booleans, one for each transition and true for some, got {shown(chosen)}"
             )
         rows = np.flatnonzero(flags)
-        part = object.__new__(Transitions)  # the checks of the whole hold for the part
+        chosen_rows = copy.copy(self)  # the checks of the log hold for its rows
         names = ("states", "actions", "next_states", "terminal", "episodes")
-        columns = {name: None if getattr(self, name) is None else getattr(self, name)[rows] for name in names}
-        same = ("domain", "n_actions", "paired", "domain_from_data", "independent", "notes", "_origin")
-        freeze(part, **columns, **{name: getattr(self, name) for name in same})
-        if part.paired:
-            part._check_pairs()
-        return part
+        freeze(chosen_rows, **{name: getattr(self, name)[rows] for name in names if getattr(self, name) is not None})
+        if chosen_rows.paired:
+            chosen_rows._check_pairs()
+        return chosen_rows
 
     def of_action(self, action: int) -> tuple[Array, Array]:
         """The states ``[m, d]`` and next states ``[m, d]`` of one action, in order."""
