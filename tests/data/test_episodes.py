@@ -100,7 +100,7 @@ def test_a_last_action_without_a_next_state_is_left_out_and_noted():
     assert steps.states.ravel().tolist() == [0.0, 0.5]
     assert not steps.terminal.any()
     assert "last action of 2 episodes" in steps.notes[0]
-    with pytest.raises(ValueError, match="episode a goes on after it was terminated"):
+    with pytest.raises(ValueError, match="episode a continues after it was terminated"):
         rows([0.0, 0.1, 0.2], [0, 1, np.nan], ["a", "a", "a"], [True, False, False]).by_episode()
     with pytest.raises(ValueError, match="has a row without an action before its last one"):
         rows([0.0, 0.1, 0.2], [0, np.nan, np.nan], [1, 1, 1]).by_episode()

@@ -366,7 +366,7 @@ EPISODES = {"episode": [0, 0, 0], "state": [0.0, 0.1, 0.2], "action": [0, 1, Non
         ({"episode": [1, 1, 0]}, "row 2 belongs before the row above it"),
         ({"episode": ["a", "b", "a"]}, "row 2 belongs before the row above it"),
         ({"step": [1, 0, 2]}, "row 1 belongs before the row above it, and a stream takes"),
-        ({"terminated": [True, False, False]}, "episode 0(.0)? goes on after it was terminated"),
+        ({"terminated": [True, False, False]}, "episode 0(.0)? continues after it was terminated"),
         ({"terminated": [0, 0, 7]}, "terminated must be True or False, got 7 in row 2"),
         ({"action": [None, 1, None]}, "episode 0(.0)? has a row without an action before its last one"),
         ({"action": [0, 10**6, None]}, "action 1000000 in row 1 is"),

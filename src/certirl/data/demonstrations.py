@@ -144,11 +144,11 @@ def _checked(states: Any, actions: Any, episodes: Any, domain: Any, n_actions: i
         if actions is not None:
             raise TypeError("transitions hold their actions: leave actions out")
         log = states
-        real = np.ones(len(log), bool) if log.episodes is None else log.episodes >= 0  # without absorbing rows
-        groups = log.episodes[real] if episodes is None and log.episodes is not None else episodes
+        demonstrated = np.ones(len(log), bool) if log.episodes is None else log.episodes >= 0  # without absorbing rows
+        groups = log.episodes[demonstrated] if episodes is None and log.episodes is not None else episodes
         box = log.domain if domain is None else domain
         count = log.n_actions if n_actions is None else n_actions
-        return _checked(log.states[real], log.actions[real], groups, box, count)
+        return _checked(log.states[demonstrated], log.actions[demonstrated], groups, box, count)
     if actions is None:
         raise TypeError("policy_from needs states and the actions taken there")
     declared = None if n_actions is None else as_n_actions(n_actions)

@@ -176,7 +176,7 @@ def numbered(labels: NDArray[Any]) -> NDArray[np.intp]:
 
 def _check_ends(wrong: NDArray[np.bool_], episodes: NDArray[Any]) -> None:
     if wrong.any():
-        raise ValueError(f"episode {episodes[wrong.argmax()]} goes on after it was terminated")
+        raise ValueError(f"episode {episodes[wrong.argmax()]} continues after it was terminated")
 
 
 def from_episodes(

@@ -28,7 +28,7 @@ SAMPLES = 4_000  # transitions per action: a dependence that these do not show i
 LEVEL = 1e-3
 MOST_SAMPLES = 1_000_000  # transitions per action, all of which are kept
 FEWEST = 180  # transitions per action below which z is far from normal
-OWN_DEGREES = {1: 8, 2: 5}  # total degree of the regression on a component's own state, by its coordinates; 3 for more
+DEGREES = {1: 8, 2: 5}  # total degree of the regression on a component's own state, by its coordinates; 3 for more
 MOST_COORDINATES = 3
 
 
@@ -162,9 +162,9 @@ def _rows(source: Source, samples: int, rng: Any) -> list[tuple[Array, Array]]:
     """States and next states of each action, in coordinates from −1 to 1: ``[n, d]`` each."""
     low, high = np.array(source.domain).T
     generator = source.generator(rng, "independent", plain=True)
-    each = tuple(Component(f"s{c}", (c,), Legendre(1).on((side,))) for c, side in enumerate(source.domain))
-    places: Any = SumBasis(each)
-    log, pairs = source.stream(samples, places, generator, paired=False).record(), []
+    coordinates = tuple(Component(f"s{c}", (c,), Legendre(1).on((side,))) for c, side in enumerate(source.domain))
+    design: Any = SumBasis(coordinates)
+    log, pairs = source.stream(samples, design, generator, paired=False).record(), []
     for action in range(log.n_actions):
         rows = log.of_action(action)
         n = len(rows[0])
@@ -186,7 +186,7 @@ class _Comparison:
         self.comparisons = self.products = 0
         residuals = []
         for j, group in enumerate(groups):
-            regressors, _ = np.linalg.qr(_own_functions(states, group))
+            regressors, _ = np.linalg.qr(_regressors(states, group))
             targets = after[:, list(group)].reshape(self.n, -1)
             r = targets - regressors @ (regressors.T @ targets)
             r[:, (r**2).mean(axis=0) < 1e-20] = 0.0  # predicted exactly: the rest is rounding
@@ -215,9 +215,9 @@ def _functions(states: Array) -> Array:
     return np.stack([basis.values(column)[:, 1:] for column in states.T], axis=1)
 
 
-def _own_functions(states: Array, group: tuple[int, ...]) -> Array:
+def _regressors(states: Array, group: tuple[int, ...]) -> Array:
     """All products of the component's coordinates up to a total degree ``[n, m]``."""
-    degree = OWN_DEGREES.get(len(group), 3)
+    degree = DEGREES.get(len(group), 3)
     if len(group) == 1:
         return Legendre(degree + 1).values(states[:, group[0]])
     powers = [p for total in range(degree + 1) for p in combinations_with_replacement(group, total)]
@@ -226,6 +226,6 @@ def _own_functions(states: Array, group: tuple[int, ...]) -> Array:
 
 def _other_functions(before: Array, group: tuple[int, ...], other: tuple[int, ...]) -> Array:
     """Functions of another component, alone and times a coordinate of this one ``[n, m]``."""
-    theirs = before[:, list(other)]
-    crossed = [theirs[:, :, :2] * before[:, [c], :1] for c in group]
-    return np.concatenate([values.reshape(len(before), -1) for values in (theirs, *crossed)], axis=1)
+    functions = before[:, list(other)]
+    crossed = [functions[:, :, :2] * before[:, [c], :1] for c in group]
+    return np.concatenate([values.reshape(len(before), -1) for values in (functions, *crossed)], axis=1)

@@ -163,8 +163,8 @@ def load(path: str | os.PathLike[str]) -> Moments:
 def total(parts: Iterable[Moments]) -> Moments:
     """Add moments in the order given."""
     first, *rest = parts
-    for part in rest:
-        first = first + part
+    for moments in rest:
+        first = first + moments
     return first
 
 
@@ -178,10 +178,10 @@ def merge(parts: Iterable[Moments], *, allow_repeats: bool = False) -> Moments:
     if isinstance(parts, Moments) or not isinstance(parts, Iterable):
         raise TypeError(f"merge takes a list of moments, got {shown(parts)}")
     merged: Moments | None = None
-    for part in parts:  # one at a time: there may be many
-        if not isinstance(part, Moments):
-            raise TypeError(f"merge takes a list of moments, got {shown(part)} in it")
-        merged = part if merged is None else merged + part
+    for moments in parts:  # one at a time: there may be many
+        if not isinstance(moments, Moments):
+            raise TypeError(f"merge takes a list of moments, got {shown(moments)} in it")
+        merged = moments if merged is None else merged + moments
         if not allow_repeats:
             check_repeats((file.name, file.fingerprint) for file in merged.files)
     if merged is None:

@@ -215,13 +215,13 @@ class ExpertGrid:
         In several coordinates, where corners disagree, those at the corners of the neighbouring cells too: three
         regions may meet in a cell of which only two reach a corner.
         """
-        here = np.moveaxis(np.asarray(self._corners(self.support).any(axis=0)), -1, 0)
+        at_corners = np.moveaxis(np.asarray(self._corners(self.support).any(axis=0)), -1, 0)
         if len(self.domain) == 1:
-            return here
+            return at_corners
         from scipy.ndimage import maximum_filter
 
-        around = np.array([maximum_filter(action, size=3) for action in here])
-        return np.where(self.steady, here.reshape(len(here), -1), around.reshape(len(here), -1))
+        at_neighbours = np.array([maximum_filter(action, size=3) for action in at_corners])
+        return np.where(self.steady.reshape(self.shape), at_corners, at_neighbours).reshape(len(at_corners), -1)
 
     def _corners(self, values: NDArray[Any]) -> NDArray[Any]:
         """Values at the points, corner by corner of the cells ``[2ᵈ, c_1, …, c_d, …]``."""
@@ -315,10 +315,10 @@ def expert_grid(policy: Policy, domain: Domain) -> ExpertGrid:
     """Ask the expert about the corners of all cells, and about some of them twice."""
     cells = Cells((CELLS_ALONG[len(domain)] + 1,) * len(domain), (), domain)
     corners = cells.points()
-    support, some = policy.support(corners), some_rows(len(corners))
-    differs = (policy.support(corners[some]) != support[some]).any(axis=1)
+    support, rows = policy.support(corners), some_rows(len(corners))
+    differs = (policy.support(corners[rows]) != support[rows]).any(axis=1)
     if differs.mean() > _ALIKE:
-        place = ", ".join(f"{x:.6g}" for x in corners[some][differs.argmax()])
+        place = ", ".join(f"{x:.6g}" for x in corners[rows][differs.argmax()])
         raise ValueError(
             f"the expert's answer at s = {place} changes from call to call: it must depend on one state alone, without "
             "random numbers and without means, maxima or ranks over the states"
@@ -339,8 +339,8 @@ def _compare(grid: ExpertGrid, states: Array, probabilities: Array) -> None:
         return
     for shift in (-1, 1):  # rounding may count a state to the neighbouring cell
         low, high = np.array(grid.domain).T
-        beside = np.clip(states[rows] + shift * 1e-9 * (high - low), low, high)
-        hidden[rows] &= ~grid.taken_at(beside).T
+        shifted = np.clip(states[rows] + shift * 1e-9 * (high - low), low, high)
+        hidden[rows] &= ~grid.taken_at(shifted).T
     if hidden.any():
         row, action = (int(i) for i in np.argwhere(hidden)[0])
         place, sides = (", ".join(f"{x:.6g}" for x in numbers) for numbers in (states[row], grid.cells.sides))

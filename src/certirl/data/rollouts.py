@@ -130,9 +130,9 @@ def returns(
         total[over] = rest[0] * reward(states[over], True)
     for number, step in enumerate(simulate(simulator, states, policies, rng)):
         for terminal, share in ((False, 1.0), (True, rest[number])):
-            here = step.over == terminal
-            if here.any():
-                total[step.rows[here]] += discount**number * share * reward(step.next_states[here], terminal)
+            chosen = step.over == terminal
+            if chosen.any():
+                total[step.rows[chosen]] += discount**number * share * reward(step.next_states[chosen], terminal)
     return total
 
 

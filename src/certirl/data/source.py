@@ -184,9 +184,9 @@ class Source:
     ) -> tuple[Draws | LogStream, Draws | LogStream]:
         """Independent streams for training and for a proof, of ``samples`` draws or of a log."""
         training, fresh = self.pools(share, basis, rng, design=design, paired=paired)
-        few = max(int(share * samples), 1)
-        training.grow(few)
-        fresh.grow(max(samples - few, 1))
+        first = max(int(share * samples), 1)
+        training.grow(first)
+        fresh.grow(max(samples - first, 1))
         return training.newest(), fresh.newest()
 
 

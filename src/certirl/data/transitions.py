@@ -82,11 +82,7 @@ class Transitions:
         if len(domain) != dimension:
             raise ValueError(f"states have {dimension} coordinates but the domain {describe(domain)} has {len(domain)}")
         terminal = None if self.terminal is None else as_flags(self.terminal, len(states), "terminal")
-        episodes = None if self.episodes is None else as_episode_numbers(self.episodes)
-        if episodes is not None and episodes.shape != (len(states),):
-            raise ValueError(
-                f"episodes must be {len(states)} numbers, one for each row, got shape {list(episodes.shape)}"
-            )
+        episodes = None if self.episodes is None else _as_episode_numbers(self.episodes, len(states))
         freeze(
             self,
             states=as_states(states, domain, name="states"),  # copies, like all arrays of the record
@@ -178,40 +174,38 @@ def _check_lengths(states: Any, actions: Any, next_states: Any) -> None:
         raise ValueError("there are no transitions: states, actions and next_states are empty")
 
 
-def concatenate(parts: Iterable[Transitions]) -> Transitions:
+def concatenate(logs: Iterable[Transitions]) -> Transitions:
     """Join several records on one domain, in order; episodes of different logs stay different."""
-    parts = list(parts)
-    if not parts:
+    logs = list(logs)
+    if not logs:
         raise ValueError("there are no transitions to join")
-    if len(parts) == 1:
-        return parts[0]
-    if len({(part.domain, part.n_actions, part.paired) for part in parts}) > 1:
+    if len(logs) == 1:
+        return logs[0]
+    if len({(log.domain, log.n_actions, log.paired) for log in logs}) > 1:
         raise ValueError("transitions can be joined only on the same domain and with the same actions")
-    declared = {part.independent for part in parts}
-    whole = Transitions(
-        np.concatenate([part.states for part in parts]),
-        np.concatenate([part.actions for part in parts]),
-        np.concatenate([part.next_states for part in parts]),
-        domain=parts[0].domain,
-        n_actions=parts[0].n_actions,
-        paired=parts[0].paired,
-        terminal=join_terminal([part.terminal for part in parts]),
-        episodes=join_episodes(
-            [part.episodes for part in parts], [len(part) for part in parts], [part._origin for part in parts]
-        ),
+    declared = {log.independent for log in logs}
+    joined = Transitions(
+        np.concatenate([log.states for log in logs]),
+        np.concatenate([log.actions for log in logs]),
+        np.concatenate([log.next_states for log in logs]),
+        domain=logs[0].domain,
+        n_actions=logs[0].n_actions,
+        paired=logs[0].paired,
+        terminal=join_terminal([log.terminal for log in logs]),
+        episodes=join_episodes([log.episodes for log in logs], list(map(len, logs)), [log._origin for log in logs]),
         independent=False if False in declared else None if None in declared else True,
-        notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+        notes=tuple(dict.fromkeys(note for log in logs for note in log.notes)),
     )
-    freeze(whole, domain_from_data=any(part.domain_from_data for part in parts))
-    return whole
+    freeze(joined, domain_from_data=any(log.domain_from_data for log in logs))
+    return joined
 
 
 def join_terminal(columns: Sequence[NDArray[np.bool_] | None]) -> NDArray[np.bool_] | None:
     """Which next states are terminal, of several logs one after the other; None if unknown."""
-    known = [column for column in columns if column is not None]
-    if len(known) == len(columns):
-        return np.concatenate(known)
-    if any(column.any() for column in known):
+    marked = [column for column in columns if column is not None]
+    if len(marked) == len(columns):
+        return np.concatenate(marked)
+    if any(column.any() for column in marked):
         raise ValueError(
             "some of these transitions say which next states are terminal and others do not: let all say it, False "
             "where an episode continues"
@@ -231,34 +225,29 @@ def join_episodes(
     """
     if all(column is None for column in columns):
         return None
-    logs: dict[Any, list[int]] = {}
-    for part, column in enumerate(columns):
-        log = part if origins is None or column is None else origins[part]
-        logs.setdefault(log, []).append(part)
-    joined = [np.arange(n) if column is None else column for column, n in zip(columns, lengths, strict=True)]
-    start = 0
-    for parts in logs.values():
-        numbers = np.concatenate([joined[part] for part in parts])
-        in_episode = numbers >= 0
-        names, which = np.unique(numbers[in_episode], return_inverse=True)
-        numbers[in_episode] = start + which.reshape(-1)
-        start += len(names)
-        ends = np.cumsum([lengths[part] for part in parts])[:-1]
-        for part, renumbered in zip(parts, np.split(numbers, ends), strict=True):
-            joined[part] = renumbered
-    return np.concatenate(joined)
+    names = [index if origins is None or column is None else origins[index] for index, column in enumerate(columns)]
+    logs = list(dict.fromkeys(names))
+    log = np.repeat([logs.index(name) for name in names], lengths)
+    of_logs = zip(columns, lengths, strict=True)
+    numbers = np.concatenate([np.arange(n) if column is None else column for column, n in of_logs])
+    in_episode = numbers >= 0
+    labels, which = np.unique(numbers[in_episode], return_inverse=True)
+    keys = log[in_episode] * len(labels) + which.reshape(-1)
+    joined = np.full(len(numbers), -1)
+    joined[in_episode] = np.unique(keys, return_inverse=True)[1].reshape(-1)
+    return joined
 
 
-def as_episode_numbers(episodes: Any, *, first: int = 0) -> NDArray[np.intp]:
-    """Whole numbers, -1 for rows of no episode; rows are counted from ``first``."""
-    number = "number names with np.unique(names, return_inverse=True)[1]"
-    raw = as_array(episodes, "episodes", first=first, instead=number)
-    whole = np.isfinite(raw) & (raw == np.round(raw)) & (raw >= -1) & (raw < 2**62)
-    if not whole.all():
-        place = tuple(np.argwhere(~whole)[0])
+def _as_episode_numbers(episodes: Any, count: int) -> NDArray[np.intp]:
+    """Whole numbers ``[count]``, -1 for rows of no episode."""
+    raw = as_array(episodes, "episodes", instead="number names with np.unique(names, return_inverse=True)[1]")
+    if raw.shape != (count,):
+        raise ValueError(f"episodes must be {count} numbers, one for each row, got shape {list(raw.shape)}")
+    valid = np.isfinite(raw) & (raw == np.round(raw)) & (raw >= -1) & (raw < 2**62)
+    if not valid.all():
+        row = int(valid.argmin())
         raise ValueError(
-            f"episodes must be whole numbers, -1 for rows of no episode, got {float(raw[place]):.12g} in row "
-            f"{first + int(place[0]) if place else first}"
+            f"episodes must be whole numbers, -1 for rows of no episode, got {float(raw[row]):.12g} in row {row}"
         )
     return raw.astype(np.intp)
 
