@@ -63,7 +63,7 @@ def curves(task: list[Any]) -> dict[str, Any]:
     truth = problem.margins(found.reward, GRID, discount=discount)
     alternative = int(floor.min(axis=1).argmin())
     return {
-        "rival": criterion.rivals[alternative],
+        "rival": criterion.alternatives[alternative],
         "right": bool(truth.min() > 0),  # against every alternative, not only the one that is drawn
         "cover points": points,
         "margin at cover points": at_points[alternative],

@@ -31,7 +31,7 @@ if _TYPE_CHECKING:
     from certirl.environments import gym as gym
     from certirl.environments import planning as planning
     from certirl.fit.bellman import bellman as bellman
-    from certirl.fit.diagnose import diagnose as diagnose
+    from certirl.fit.choose import diagnose as diagnose
     from certirl.fit.estimate import estimate as estimate
     from certirl.fit.recover import recover as recover
     from certirl.functions.bases import Basis as Basis
@@ -75,7 +75,7 @@ _MODULES = {
     "certify": "proof.certify",
     "check": "checker.files",
     "coverage": "data.coverage",
-    "diagnose": "fit.diagnose",
+    "diagnose": "fit.choose",
     "estimate": "fit.estimate",
     "find_components": "data.independence",
     "from_episodes": "data.episodes",

@@ -28,7 +28,7 @@ def product_rows(criteria, grids, in_values):
     return np.array(
         [
             np.concatenate([m[rival] @ x[i] for m, x, i in zip(matrices, features, places, strict=True)])
-            for rival in range(len(criteria[0].rivals))
+            for rival in range(len(criteria[0].alternatives))
             for places in itertools.product(*(range(len(grid)) for grid in grids))
         ]
     )
@@ -67,7 +67,7 @@ def test_the_joint_program_equals_the_product_grid_program(components, seeds, ob
 
 def solvable_on_a_grid(criteria, points=41):
     """Another program, another solver, other variables: the largest margin of rewards with coefficients within 1."""
-    J, rivals, k = len(criteria), len(criteria[0].rivals), criteria[0].F.shape[1]
+    J, rivals, k = len(criteria), len(criteria[0].alternatives), criteria[0].F.shape[1]
     size = J * k + J * rivals + 1
     upper = []
     for j, criterion in enumerate(criteria):
@@ -114,7 +114,7 @@ def test_a_conflict_has_a_witness_that_cancels_in_every_component(objective):
             witness = found.witness
             total = sum(
                 weight
-                * criterion.advantage[criterion.rivals.index(action)]
+                * criterion.advantage[criterion.alternatives.index(action)]
                 @ criterion.columns.values(part.of(state))[0]
                 for state, action, weight in zip(witness.states, witness.actions, witness.weights, strict=True)
             )

@@ -100,7 +100,7 @@ def test_an_infeasible_problem_names_states_actions_and_weights(objective):
     assert witness.weights.min() > 0 and witness.weights.sum() == pytest.approx(1)
     assert set(witness.actions) == {1, 2}
     # The proof, in our own arithmetic: the weighted rows cancel, so no value function is positive on all of them.
-    position = {a: i for i, a in enumerate(criterion.rivals)}
+    position = {a: i for i, a in enumerate(criterion.alternatives)}
     combined = sum(
         weight * criterion.advantage[position[a]] @ criterion.columns.values(s)[0]
         for s, a, weight in zip(witness.states, witness.actions, witness.weights, strict=True)
@@ -132,7 +132,8 @@ def test_the_soft_form_explains_what_it_can(objective):
     assert found.slack.max() >= 1 - 1e-6  # of two opposite rows, one misses by at least the whole margin
     values = np.array(
         [
-            criterion.margins(found.reward.coefficients)[criterion.rivals.index(a)] @ criterion.columns.values(s)[0]
+            criterion.margins(found.reward.coefficients)[criterion.alternatives.index(a)]
+            @ criterion.columns.values(s)[0]
             for s, a in zip(found.states, found.actions, strict=True)
         ]
     )

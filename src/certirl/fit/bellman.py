@@ -22,11 +22,11 @@ class Bellman:
         basis: the functions φ of rewards and values, k of them.
         discount: γ.
         expert: the action π that the expert always takes.
-        rivals: the other actions, in the order of the matrices below.
+        alternatives: the other actions, in the order of the matrices below.
         F: (I − γT)⁻¹(T − Z^a) ``[A − 1, k, k_s]``; the first row is zero, since constant rewards change nothing.
         advantage: T − Z^a ``[A − 1, k, k_s]``: the same criterion in value coordinates, D_a(s) = wᵀ(T − Z^a)φ(s).
         T: the expert's operator ``[k, k_s]``.
-        noise: residual covariances of the next state's functions, the expert first, then the rivals ``[A, A, k, k]``.
+        noise: residual covariances of the next state's functions ``[A, A, k, k]``, the expert first.
         precision: inverse Gram sums in the same order ``[A, k_s, k_s]``.
         condition: condition number of I − γT on non-constant functions.
         spectral_radius: of γT on non-constant functions; the paper's series converges only below 1.
@@ -35,7 +35,7 @@ class Bellman:
     basis: Basis
     discount: float
     expert: int
-    rivals: tuple[int, ...]
+    alternatives: tuple[int, ...]
     F: Array
     advantage: Array
     T: Array
@@ -54,10 +54,10 @@ class Bellman:
 
     @property
     def spread(self) -> Array:
-        """The covariance of the noise in T̂ − Ẑ^a, per transition and averaged over the rivals ``[k, k]``."""
-        own, rivals = self.noise[0, 0], np.arange(1, len(self.noise))
-        both = own + self.noise[rivals, rivals] - self.noise[0, rivals] - self.noise[rivals, 0]
-        return np.asarray(both.mean(axis=0))
+        """The covariance of the noise in T̂ − Ẑ^a, per transition and averaged over the alternatives ``[k, k]``."""
+        others = np.arange(1, len(self.noise))
+        covariances = self.noise[0, 0] + self.noise[others, others] - self.noise[0, others] - self.noise[others, 0]
+        return np.asarray(covariances.mean(axis=0))
 
     def reward_of(self, value: Array) -> Array:
         """α = w − γTᵀw: the reward whose value under the expert is V = wᵀφ."""
@@ -70,15 +70,15 @@ class Bellman:
         return np.linalg.solve(np.eye(len(alpha)) - self.discount * _square(self.T).T, alpha)
 
     def margins(self, alpha: Array) -> Array:
-        """The coefficients of D_a in the columns, one row per rival: ``[A − 1, k_s]``."""
+        """The coefficients of D_a in the columns, one row for each alternative: ``[A − 1, k_s]``."""
         return np.einsum("i,aij->aj", alpha, self.F)
 
     def error_forms(self, alpha: Array) -> Array:
         """Q_a with Var D̂_a(s) ≈ φ(s)ᵀQ_aφ(s), to first order in the error of the operators: ``[A − 1, k_s, k_s]``.
 
-        From F̂ − F ≈ (I − γT)⁻¹[(T̂ − T)(I + γF) − (Ẑ − Z)]: the expert's error enters through (I + γF)φ(s), the rival's
-        through φ(s), each with the spread of V = wᵀφ times the inverse Gram matrix of its states; with common random
-        numbers the covariance of the two is taken off.
+        From F̂ − F ≈ (I − γT)⁻¹[(T̂ − T)(I + γF) − (Ẑ − Z)]: the expert's error enters through (I + γF)φ(s), that of the
+        alternative through φ(s), each with the spread of V = wᵀφ times the inverse Gram matrix of its states; with
+        common random numbers the covariance of the two is subtracted.
         """
         w, ks = self.value_of(alpha), self.T.shape[1]
         lift = np.eye(ks) + self.discount * self.F[:, :ks, :]
@@ -101,17 +101,17 @@ def bellman(operators: Operators, *, discount: float, expert: int = 0) -> Bellma
         expert: the action the expert always takes.
     """
     discount = check_problem(discount, expert, operators.n_actions, of_states=False)
-    rivals = rivals_of(expert, operators.n_actions)
-    order = [expert, *rivals]
+    alternatives = alternatives_of(expert, operators.n_actions)
+    order = [expert, *alternatives]
     T = operators.Z[expert]
-    advantage = T - operators.Z[list(rivals)]
+    advantage = T - operators.Z[list(alternatives)]
     inner = np.eye(len(T)) - discount * _square(T)
     eigenvalues = np.linalg.eigvals(_square(T)[1:, 1:]) if len(T) > 1 else np.zeros(1)
     return Bellman(
         basis=operators.basis,
         discount=discount,
         expert=int(expert),
-        rivals=rivals,
+        alternatives=alternatives,
         F=np.linalg.solve(inner, advantage),
         advantage=advantage,
         T=T,
@@ -122,7 +122,7 @@ def bellman(operators: Operators, *, discount: float, expert: int = 0) -> Bellma
     )
 
 
-def rivals_of(expert: int, n_actions: int) -> tuple[int, ...]:
+def alternatives_of(expert: int, n_actions: int) -> tuple[int, ...]:
     """The actions that the expert does not take, in order."""
     return tuple(a for a in range(n_actions) if a != expert)
 

@@ -1,4 +1,4 @@
-"""Which basis, how many functions: decided by data that the fit has not seen."""
+"""The choice of a basis and of numbers of functions, by held-out data; `diagnose` prints the errors."""
 
 from __future__ import annotations
 
@@ -11,30 +11,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.moments import Moments, accumulate, total
-from certirl.data.transitions import Piece
+from certirl.data.simulator import Simulator
+from certirl.data.source import as_source
+from certirl.data.transitions import Piece, Transitions
 from certirl.fit.bellman import bellman
 from certirl.fit.estimate import MAX_CONDITION, estimate
 from certirl.fit.recover import recover
+from certirl.functions.bases import FAMILIES as ALL_FAMILIES
 from certirl.functions.bases import Basis, Fourier, Legendre, of_degree, product
 from certirl.functions.components import Component, as_columns
 from certirl.functions.extrema import minimum
-from certirl.ground.domain import Array, Domain, describe
-from certirl.ground.doors import as_count
+from certirl.ground.domain import Array, Domain, describe, one_coordinate
+from certirl.ground.doors import as_count, shown
 
 FOLDS = 5
 EXACT = 1e-12  # held-out errors below this share of the mean square are rounding
 # The held-out error averages over the states while the criterion is a minimum over them: too few columns are wrong
-# without a sign of it, too many only cost samples. So dependence on the state is never taken to be simpler than this.
+# without a sign of it, too many only cost samples. So at least this many columns are taken.
 FEWEST_COLUMNS = 3
 MOST_COLUMNS = 25
 ROW_SIZES = (7, 11, 15, 21)
 FAMILIES: tuple[type[Basis], ...] = (Legendre, Fourier)
 # Functions of the next state that every family of columns must predict when families are compared.
 TARGETS = 9
-# On boxes, where functions are dearer: the most columns to compare, and the most rows to start from.
+# On boxes, where functions cost more: the most columns to compare, and the most rows to start from.
 MOST_COLUMNS_ON_A_BOX = 200
 MOST_ROWS_ON_A_BOX = 70
 MOST_COLUMNS_FOR_A_TAIL = 60
+DIAGNOSED, MOST_DIAGNOSED = 20_000, 200  # `diagnose`: transitions per action if left out, and columns at most
 TailNumber = Callable[[Basis], float]
 
 
@@ -90,7 +94,7 @@ def as_asked(
         why = f"{rows} on {describe(rows.domain)} as asked, {size} columns as asked"
         return Choice((rows,), (size,), why)
     each = zip(components, as_columns(columns, components), strict=True)
-    sizes = tuple(as_count(size, "columns", most=own.basis.size, meaning=meaning) for own, size in each)
+    sizes = tuple(as_count(size, "columns", most=part.basis.size, meaning=meaning) for part, size in each)
     return _of_components(components, sizes, "as asked")
 
 
@@ -147,9 +151,9 @@ def choose(
         sums = accumulate(stream, asked.pairs, n_actions=n_actions, views=asked.views)
         return [own for (own,) in sums], asked
     if components is None and basis is None:
-        return _nothing_given(stream, domain, n_actions, columns, discount, expert, periodic)
+        return _choose_all(stream, domain, n_actions, columns, periodic, discount=discount, expert=expert)
     bases = [basis.on(domain)] if components is None else [component.basis for component in components]
-    pairs = [(own, own.resized(min(own.size, _most_columns(own)))) for own in bases]
+    pairs = [(rows, rows.resized(min(rows.size, _most_columns(rows)))) for rows in bases]
     views = None if components is None else [component.coordinates for component in components]
     folds = accumulate(stream, pairs, n_actions=n_actions, folds=FOLDS, views=views)
     sizes = tuple(best_columns(own) for own in folds)
@@ -166,70 +170,53 @@ def _most_columns(basis: Basis) -> int:
     return MOST_COLUMNS_ON_A_BOX if basis.dimension > 1 else MOST_COLUMNS
 
 
-def _nothing_given(
+def _choose_all(
     stream: Iterable[Piece],
     domain: Domain,
     n_actions: int,
-    columns: int | None,
+    columns: Any,
+    periodic: Sequence[int],
+    *,
     discount: float,
     expert: int,
-    periodic: Sequence[int],
 ) -> tuple[list[Moments], Choice]:
     """Choose the family by how well its columns predict common targets, then the columns, then the rows.
 
-    On a box it is polynomials, and waves for periodic coordinates.
+    On a box the family is given: polynomials by total degree, with frequencies for periodic coordinates.
     """
-    if len(domain) > 1:
-        return _nothing_given_on_a_box(stream, domain, n_actions, columns, discount, expert, periodic)
-    bases = [family(max(ROW_SIZES)).on(domain) for family in FAMILIES]
-    targets = bases[0].resized(TARGETS)
-    pairs = [(basis, basis) for basis in bases] + [(targets, basis.resized(TARGETS)) for basis in bases]
+    bases = _largest_bases(domain, periodic)
+    pairs = [(basis, basis) for basis in bases]
+    if len(bases) > 1:
+        targets = bases[0].resized(TARGETS)
+        pairs += [(targets, basis.resized(TARGETS)) for basis in bases]
     results = accumulate(stream, pairs, n_actions=n_actions, folds=FOLDS)
-    measured, compared = results[: len(bases)], results[len(bases) :]
-    winner, why = best_family(compared)
-    folds = measured[winner]
-    reason = "least held-out error" if columns is None else "as asked"
-    if columns is None:
-        columns = best_columns(folds)
-    else:
+    winner, why = best_family(results[len(bases) :]) if len(bases) > 1 else (0, "")
+    basis, folds = bases[winner], results[winner]
+    if columns is not None:
         meaning = "a whole number of functions, unless a basis is given"
-        columns = as_count(columns, "columns", most=max(ROW_SIZES), meaning=meaning)
-    size = best_size(folds, columns, discount=discount, expert=expert)
-    basis = bases[winner].resized(size)
-    sentence = f"{basis.family} ({why}), {columns} columns ({reason}), {size} rows (held-out margin)"
-    return [total(folds).leading(size, columns)], Choice((basis,), (columns,), sentence)
+        columns = as_count(columns, "columns", most=basis.size, meaning=meaning)
+    count, reason = (best_columns(folds), "least held-out error") if columns is None else (columns, "as asked")
+    sizes = ROW_SIZES if len(domain) == 1 else sorted(basis.complete_sizes()[:2:-2]) or [basis.size]
+    size = best_size(folds, count, discount=discount, expert=expert, sizes=sizes)
+    basis = basis.resized(size)
+    name = f"{basis.family} ({why})"
+    if len(domain) > 1:
+        name = f"Legendre{', Fourier for periodic coordinates,' * bool(periodic)} up to total degree {basis.degree}"
+    sentence = f"{name}, {count} columns ({reason}), {size} rows (held-out margin)"
+    return [total(folds).leading(size, count)], Choice((basis,), (count,), sentence)
+
+
+def _largest_bases(domain: Domain, periodic: Sequence[int]) -> list[Basis]:
+    """The bases to choose from, with the most functions to measure: one for each family, or one on a box."""
+    if len(domain) == 1:
+        return [family(max(ROW_SIZES)).on(domain) for family in FAMILIES]
+    degrees = (of_degree(domain, degree, periodic) for degree in range(2, 11))
+    return [[of_degree(domain, 1, periodic), *(basis for basis in degrees if basis.size <= MOST_ROWS_ON_A_BOX)][-1]]
 
 
 def places(domain: Domain) -> Basis:
     """A basis whose design says where to ask a simulator before a basis is chosen."""
     return product(*[Legendre(2)] * len(domain))
-
-
-def _nothing_given_on_a_box(
-    stream: Iterable[Piece],
-    domain: Domain,
-    n_actions: int,
-    columns: int | None,
-    discount: float,
-    expert: int,
-    periodic: Sequence[int],
-) -> tuple[list[Moments], Choice]:
-    """Polynomials by total degree: choose the columns, then among every other degree the rows."""
-    basis = of_degree(domain, 1, periodic)
-    for degree in range(2, 11):
-        larger = of_degree(domain, degree, periodic)
-        basis = larger if larger.size <= MOST_ROWS_ON_A_BOX else basis
-    (folds,) = accumulate(stream, [(basis, basis)], n_actions=n_actions, folds=FOLDS)
-    if columns is not None:
-        as_asked(basis, columns, domain)
-    chosen = best_columns(folds) if columns is None else columns
-    sizes = sorted(basis.complete_sizes()[:2:-2]) or [basis.size]
-    size = best_size(folds, chosen, discount=discount, expert=expert, sizes=sizes)
-    basis, reason = basis.resized(size), "least held-out error" if columns is None else "as asked"
-    degree = int(basis.degrees.sum(axis=1).max())
-    family = "Legendre" + ", Fourier for periodic coordinates," * bool(periodic)
-    sentence = f"{family} up to total degree {degree}, {size} rows (held-out margin), {chosen} columns ({reason})"
-    return [total(folds).leading(size, chosen)], Choice((basis,), (chosen,), sentence)
 
 
 def widened(moments: Moments, choice: Choice, tail: TailNumber, discount: float, expert: int) -> Choice:
@@ -317,7 +304,7 @@ def _determined(gram: Array, counts: NDArray[np.int64]) -> int:
 def _candidates(moments: Moments) -> Sequence[int]:
     """The numbers of columns to compare: complete sets of functions with a lowest degree in every coordinate."""
     columns = moments.columns
-    most = min(moments.rows.size, MOST_COLUMNS_ON_A_BOX if columns.dimension > 1 else MOST_COLUMNS)
+    most = min(moments.rows.size, _most_columns(columns))
     sizes = [size for size in columns.complete_sizes() if size <= most]
     fewest = [1 if part.periodic else FEWEST_COLUMNS - 1 for part in columns.parts]
     return [size for size in sizes if (columns.degrees[:size].max(axis=0) >= fewest).all()] or sizes[-1:]
@@ -362,3 +349,97 @@ def best_size(
         if np.isfinite(gap).all() and gap.mean() <= gap.std(ddof=1) / np.sqrt(len(gap)):
             return size
     return sizes[best]
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnosis:
+    """Held-out errors of predicting functions of the next state from the first functions of the state.
+
+    Attributes:
+        kind: the family of the columns.
+        columns: numbers of columns tried ``[m]``.
+        excess: held-out error above the least one, as a share of it ``[m]``; infinite where the data are too few.
+        standard_error: of the excess, from paired folds ``[m]``.
+        best: the number with the least error.
+        asked: the number in question; None if there is none.
+    """
+
+    kind: str
+    columns: Array
+    excess: Array
+    standard_error: Array
+    best: int
+    asked: int | None
+
+    @property
+    def too_small(self) -> bool:
+        """More columns than those in question predict better, by more than two standard errors."""
+        if self.asked is None or self.asked >= self.best:
+            return False
+        at = int(np.flatnonzero(self.columns == self.asked)[0])
+        return bool(self.excess[at] > 2 * self.standard_error[at])
+
+    @property
+    def verdict(self) -> str:
+        """The result in a sentence."""
+        if self.asked is None:
+            return f"{self.best} columns predict held-out data best"
+        if self.too_small:
+            better = f"{self.best} predict held-out data better, by more than two standard errors"
+            return f"{self.asked} columns are too few: {better}"
+        return f"nothing in these data says that {self.asked} columns are too few"
+
+    def __str__(self) -> str:
+        rows = [
+            f"  {n:>3}  {_above(e, s) if np.isfinite(e) else '-'}{'   best' if n == self.best else ''}"
+            for n, e, s in zip(self.columns, self.excess, self.standard_error, strict=True)
+        ]
+        tail = "  A sample cannot show that no further functions are needed: a certificate needs a declared tail."
+        return "\n".join([f"{self.kind}: {self.verdict}.", "  columns, error above the best", *rows, tail])
+
+
+def _above(excess: float, error: float) -> str:
+    """An excess with its standard error in percent; large numbers with three digits."""
+    return f"{excess:+.3%} ± {error:.3%}" if excess < 10 else f"{100 * excess:+.3g}% ± {100 * error:.3g}%"
+
+
+def diagnose(
+    source: Simulator | Transitions,
+    *,
+    family: type[Basis] | Basis = Legendre,
+    columns: int | None = None,
+    most: int = 15,
+    samples: int | None = None,
+    rng: Any = None,
+) -> Diagnosis:
+    """Compare numbers of columns by held-out errors, and say whether the number in question is too small.
+
+    Args:
+        source: a simulator or logged transitions.
+        family: `Legendre`, `Fourier` or `Chebyshev`.
+        columns: the number in question, if there is one.
+        most: the largest number to try.
+        samples: transitions per action to draw, 20,000 if left out; for simulators only.
+        rng: a seed or Generator; needed with a simulator.
+    """
+    kind = family if isinstance(family, type) else type(family)
+    if kind not in ALL_FAMILIES.values():
+        raise TypeError(f"family must be one of {', '.join(ALL_FAMILIES)}, got {shown(family)}")
+    if columns is not None:
+        columns = as_count(columns, "columns", most=MOST_DIAGNOSED)
+    most = max(as_count(most, "most", most=MOST_DIAGNOSED), columns or 1)
+    data = as_source(source)
+    data.check_settings(samples=samples)
+    one_coordinate(data.domain, "a diagnosis is")
+    basis, targets = kind(most).on(data.domain), kind(TARGETS).on(data.domain)
+    generator = data.generator(rng, "diagnose", plain=True)
+    stream = data.stream(DIAGNOSED if samples is None else samples, basis, generator, paired=False)
+    (folds,) = accumulate(stream, [(targets, basis)], n_actions=data.n_actions, folds=FOLDS)
+    step = 2 if kind is Fourier else 1
+    sizes = np.unique([*range(1, most + 1, step), *([columns] if columns else [])])
+    errors = held_out_errors(folds).T[sizes - 1]
+    best = int(np.argmin(errors.mean(axis=1)))
+    with np.errstate(invalid="ignore"):
+        excess = (errors - errors[best]) / errors[best].mean()
+        standard_error = excess.std(axis=1, ddof=1) / np.sqrt(FOLDS)
+    return Diagnosis(kind.kind, sizes, excess.mean(axis=1), standard_error, int(sizes[best]), columns)

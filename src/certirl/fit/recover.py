@@ -254,7 +254,7 @@ class _Task:
             self._distinct(j)[:, None, None] * (c.advantage if self.in_values else c.F)[:, self.first :, :]
             for j, c in enumerate(criteria)
         ]
-        self.alternatives = criteria[0].rivals
+        self.alternatives = criteria[0].alternatives
         self.states: dict[tuple[int, int], Array] = {}
         self._order: list[tuple[int, int, Array]] = []  # of adding
 
@@ -447,7 +447,3 @@ def check_slack(slack: Any) -> None:
     """Refuse, with a sentence, what is no price of a shortfall."""
     if slack is not None:
         as_number(slack, "slack", least=0, strict=True, meaning="a price")
-
-
-def _state(state: Array) -> str:
-    return f"s = {state[0]:.4g}" if len(state) == 1 else f"s = ({', '.join(f'{x:.4g}' for x in state)})"

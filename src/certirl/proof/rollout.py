@@ -21,7 +21,7 @@ from certirl.data.rollouts import returns
 from certirl.data.simulator import Simulator, as_generator, check_rollouts, check_simulator
 from certirl.data.source import as_source
 from certirl.data.transitions import Transitions
-from certirl.fit.bellman import check_problem, rivals_of
+from certirl.fit.bellman import alternatives_of, check_problem
 from certirl.functions.bases import Legendre, product
 from certirl.functions.inequalities import SELF_EVENTS, log_term, self_bounded
 from certirl.functions.reward import (
@@ -174,7 +174,7 @@ def rollout_check(
         states=start,
         advantage=unit * mean,
         standard_error=unit * np.sqrt(variance / samples),
-        alternatives=rivals_of(expert, simulator.n_actions),
+        alternatives=alternatives_of(expert, simulator.n_actions),
         steps=steps,
         samples=samples,
         truncation=discount**steps * (high - low) / (1 - discount),
@@ -222,7 +222,9 @@ def _differences(
     progress: bool | Report | None = False,
 ) -> Array:
     """Σ X and Σ X² of the differences X of returns, expert less other ``[2, A − 1, n]``."""
-    actions = [as_policy(action, simulator.n_actions) for action in (expert, *rivals_of(expert, simulator.n_actions))]
+    actions = [
+        as_policy(action, simulator.n_actions) for action in (expert, *alternatives_of(expert, simulator.n_actions))
+    ]
     total, rows = np.zeros((2, len(actions) - 1, len(start))), len(start) * samples
     blocks = (np.arange(begin, min(begin + ROWS, rows)) % len(start) for begin in range(0, rows, ROWS))
     for which in watched(blocks, rows, len, progress, unit="rollouts"):

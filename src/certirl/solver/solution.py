@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from certirl.data.simulator import as_terminal
 from certirl.data.source import TerminalBoxes
 from certirl.data.transitions import counted
-from certirl.fit.bellman import Bellman, rivals_of
+from certirl.fit.bellman import Bellman, alternatives_of
 from certirl.fit.estimate import Operators
 from certirl.fit.recover import Recovery, findings_of
 from certirl.fit.termination import Choices
@@ -410,7 +410,7 @@ class Solution:
     @property
     def alternatives(self) -> tuple[int, ...]:
         """The actions that an expert of one action does not take, in order."""
-        return rivals_of(self._one_action(), self.n_actions)
+        return alternatives_of(self._one_action(), self.n_actions)
 
     def _one_action(self) -> int:
         if self.expert is None:
@@ -737,8 +737,8 @@ def build(
 
 def _estimate(component: Component, criterion: Bellman, coefficients: Array) -> Estimate:
     """The effects of the actions on the value of a component's reward; the expert's action is the zero."""
-    values = np.zeros((len(criterion.rivals) + 1, criterion.columns.size))
-    values[list(criterion.rivals)] = -criterion.margins(coefficients)
+    values = np.zeros((len(criterion.alternatives) + 1, criterion.columns.size))
+    values[list(criterion.alternatives)] = -criterion.margins(coefficients)
     variances = criterion.error_forms(coefficients)
     return Estimate(component.name, component.coordinates, criterion.basis, criterion.columns, values, variances)
 
