@@ -93,8 +93,8 @@ def test_certify_with_the_seed_of_the_solution_sees_fresh_data():
     assert solved.status in ("solved", "undetermined")
     drawn = set()
     for stream in (
-        *split(PROBLEM, BASIS.on(PROBLEM.domain), 1000, 0, 0.5, False, role="certify", paired=True),
-        *split(PROBLEM, BASIS.on(PROBLEM.domain), 1000, 0, 0.5, False, role="refute", paired=True),
+        *split(PROBLEM, BASIS.on(PROBLEM.domain), 1000, 0, False, role="certify", paired=True),
+        *split(PROBLEM, BASIS.on(PROBLEM.domain), 1000, 0, False, role="refute", paired=True),
         *(draw(PROBLEM, BASIS, 500, generator, design=True, paired=True) for generator in as_generator(0).spawn(4)),
     ):
         drawn.add(float(next(iter(stream)).states[0, 0]))

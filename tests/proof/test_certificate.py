@@ -9,12 +9,13 @@ import pytest
 import certirl
 from certirl import Chebyshev, Fourier, Legendre, product
 from certirl.data.simulator import draw
+from certirl.data.transitions import CHUNK
 from certirl.functions.components import as_components
 from certirl.proof.bands import bands
 from certirl.proof.case import Case
 from certirl.proof.certificate import conclude, forecast
 from certirl.proof.certify import certify
-from certirl.proof.sums import _Sums, gather
+from certirl.proof.sums import _EvidenceTotals, gather
 from certirl.proof.training import fit_surrogates
 
 DISCOUNT = 0.7
@@ -140,12 +141,12 @@ def test_compiled_sums_are_those_of_numpy(basis, columns, directions, paired):
     reward = certirl.Reward(placed, rng.normal(size=basis.size))
     ((surrogate,), _) = fit_surrogates(case, reward, draw(problem, placed, 500, 0, paired=paired))
     surrogate = replace(surrogate, directions=directions, Z=rng.normal(size=(3, k, k)), fits=rng.normal(size=(3, k)))
-    sums = [_Sums(surrogate, compiled=compiled) for compiled in (False, True)]
+    sums = [_EvidenceTotals(surrogate, compiled=compiled) for compiled in (False, True)]
     for piece in draw(problem, placed, 2_000, 1, paired=paired):
         for own in sums:
             own.take(piece)
-    assert [own.blocked for own in sums] == [True, False]
-    plain, compiled = (own.evidence() for own in sums)
+    assert [own.length == CHUNK for own in sums] == [False, True]
+    plain, compiled = (own.sums() for own in sums)
     for name in (field.name for field in fields(plain)):
         one, other = np.asarray(getattr(plain, name)), np.asarray(getattr(compiled, name))
         assert np.allclose(one, other, rtol=1e-9, atol=1e-9 * max(np.abs(one).max(initial=0), 1)), name
@@ -292,5 +293,5 @@ def test_numba_that_was_missing_once_is_found_later(monkeypatch):
     ((surrogate,), _) = fit_surrogates(case, certirl.Reward(placed, np.eye(5)[1]), draw(problem, placed, 500, 0))
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "certirl.kernels.fused", None)
-        assert _Sums(surrogate, compiled=True).blocked
-    assert not _Sums(surrogate, compiled=True).blocked
+        assert _EvidenceTotals(surrogate, compiled=True).length < CHUNK
+    assert _EvidenceTotals(surrogate, compiled=True).length == CHUNK

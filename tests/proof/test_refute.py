@@ -10,9 +10,9 @@ import certirl
 from certirl.functions.bases import Fourier, Legendre
 from certirl.problems import PolynomialProblem, random_polynomial, thermostat, unsolvable
 from certirl.proof import value_cones
-from certirl.proof.function_residuals import gather
 from certirl.proof.refutation import Bounds
 from certirl.proof.refute import refute
+from certirl.proof.sums import gather_residuals
 from certirl.proof.tail import Smooth
 from sizes import sizes
 
@@ -97,7 +97,7 @@ def test_all_numbers_of_a_plan_lie_below_their_bounds(runs):
     for seed in range(runs):
         paired = seed % 2 == 0
         data = certirl.sample(problem, basis=cover.columns, samples=400, rng=seed, design=True, paired=paired)
-        (sums,) = gather([cover], data.stream())
+        (sums,) = gather_residuals([cover], data.stream())
         bounds = Bounds(cover, sums, 0.0)
         error = bounds.errors(cover, 0.5).sum(axis=0)
         misses += bool((truth > bounds.estimate + error).any())
@@ -122,7 +122,7 @@ def test_the_first_cones_are_the_same_on_every_machine():
     nothing = np.zeros((1, 1))
     for p in (2, 3, 8):
         rows = np.vstack([np.eye(p), -np.eye(p)])  # which cancel out: no reward
-        search = value_cones.ConeSearch(rows, nothing, nothing, nothing, nothing, 0.0, 1.0, 1.0, None, 1)
+        search = value_cones.ConeSearch(rows, nothing, nothing, nothing, nothing, 0.0, 1.0, 1.0, np.ones(1), 1)
         corners, j, i = search._simplex(), np.arange(1, p + 1), np.arange(p + 1)[:, None]
         np.testing.assert_allclose(corners @ corners.T, (np.eye(p + 1) * (p + 1) - 1) / p, atol=1e-12)
         known = np.where(i < j, 1.0, np.where(i == j, -1.0 * j, 0.0)) / np.sqrt(j * (j + 1) * p / (p + 1))

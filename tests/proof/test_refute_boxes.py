@@ -1,19 +1,22 @@
 """Certified infeasibility on boxes: never false, for experts of one action and for experts that switch."""
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy.optimize import linprog
 
 import certirl
+from certirl.fit.recover import findings_of
 from certirl.functions.bases import Fourier, Legendre, product
 from certirl.functions.frame import frame
 from certirl.ground.domain import mesh
+from certirl.ground.status import Reason, weakest
 from certirl.problems import Problem, Whirl, independent, random_independent, thermostat
 from certirl.proof import refutation, value_cones
-from certirl.proof.function_residuals import gather
-from certirl.proof.refute import refute
+from certirl.proof.refute import refute, too_many_functions
+from certirl.proof.sums import gather_residuals
 from mixed import Mixed
 from sizes import sizes
 
@@ -184,7 +187,7 @@ def test_all_numbers_lie_below_their_bounds_and_no_term_above_its_own(paired):
     truth = (truth[cover.which] * cover.directions).sum(axis=1)
     for seed in range(20):
         data = certirl.sample(problem, basis=cover.columns, samples=n, rng=seed, design=True, paired=paired)
-        (sums,) = gather([cover], data.stream())
+        (sums,) = gather_residuals([cover], data.stream())
         bounds = refutation.Bounds(cover, sums, 0.0)
         error = bounds.errors(cover, 0.5).sum(axis=0)
         misses += bool((truth > bounds.estimate + error).any())
@@ -278,6 +281,16 @@ def test_solve_proves_on_a_box_that_no_reward_exists(tmp_path):
     assert back.refutation.holds and not back.refutation.verified
     switching = certirl.solve(Whirl(), expert=towards, columns=COLUMNS, tail=TAIL, samples=300_000, **settings)
     assert switching.status == "infeasible" and "farther than 0.05 from its switches" in str(switching)
+
+
+def test_a_search_says_how_many_functions_are_too_many_to_refute():
+    many = product(Legendre(6), Legendre(6))
+    assert too_many_functions([PLANE, Legendre(30)]) == ""
+    why = too_many_functions([PLANE, many])
+    assert why.endswith("at most 16 functions, and here are 21")
+    conflict = SimpleNamespace(finding=Reason.CONFLICT.finding())
+    reasons = findings_of(conflict, None, None, asked=True, too_many=why)
+    assert weakest(reasons).status == "undetermined" and why in weakest(reasons).cause
 
 
 # Identities

@@ -12,8 +12,9 @@ from certirl import Legendre
 from certirl.data.simulator import draw
 from certirl.functions.inequalities import MIXED_EVENTS, best_scale, best_slope, log_term, mixed_norm, sloped
 from certirl.problems.switching import Steps, Truth
-from certirl.proof.bands import _size, bands, workings
+from certirl.proof.bands import _size, bands
 from certirl.proof.case import Case
+from certirl.proof.functionals import workings
 from certirl.proof.sums import gather
 from certirl.proof.training import fit_surrogates
 
@@ -37,7 +38,7 @@ class Run:
         )
         self.pieces = list(draw(self.problem, columns, samples, fresh, paired=paired))
         (self.evidence,) = gather([self.surrogate], self.pieces)
-        self.work = workings(self.surrogate, self.evidence).work
+        self.work = workings(self.surrogate, self.evidence)
 
     def reward(self, states):
         return np.cos(3 * states[:, 0]) + states[:, 0]

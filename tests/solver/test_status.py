@@ -130,7 +130,7 @@ def test_what_planning_loses_is_measured_against_chance():
 
 def test_fresh_data_that_contradict_the_reward_leave_it_undetermined():
     solved = SimpleNamespace(finding=Reason.SOLVED.finding(), margin=1.0)
-    asked = {"asked": True, "several": False}
+    asked = {"asked": True, "too_many": ""}
     for estimated, holds, status in ((-0.1, False, "undetermined"), (0.2, False, "solved"), (0.9, True, "certified")):
         proof = SimpleNamespace(estimated=estimated, holds=holds, missing="more samples are needed")
         assert weakest(findings_of(solved, proof, None, **asked)).status == status

@@ -26,7 +26,7 @@ SAME_DIGITS = 1e-12  # of the operators: a smaller difference of two actions is 
 
 
 def findings_of(
-    recovery: Any, certificate: Claim | None, refutation: Any, *, asked: bool, several: bool
+    recovery: Any, certificate: Claim | None, refutation: Any, *, asked: bool, too_many: str
 ) -> list[Finding]:
     """The findings that follow from a program and from the proofs tried after it.
 
@@ -35,11 +35,11 @@ def findings_of(
         certificate: the proof of its reward, or the attempt; None if there was none.
         refutation: the proof that there is no reward, or the attempt, with ``holds`` and ``refuted``; or None.
         asked: a proof was asked for.
-        several: the state, or a component of it, has several coordinates.
+        too_many: why no refutation is tried with so many functions of V, in words; empty if one is.
     """
     finding: Finding = recovery.finding
     if finding.status == "infeasible" and asked:
-        return [finding, *_undecided(refutation, several)]
+        return [finding, *_undecided(refutation, too_many)]
     if finding.status != "solved" or certificate is None:
         return [finding]
     if certificate.estimated <= 0:
@@ -49,15 +49,15 @@ def findings_of(
     return [Reason.UNPROVED.finding(reason=finding.sentence, missing=certificate.missing)]
 
 
-def _undecided(refutation: Any, several: bool) -> list[Finding]:
+def _undecided(refutation: Any, too_many: str) -> list[Finding]:
     """Why an estimated conflict settles nothing where a proof was asked for; nothing if the conflict is proved."""
+    if refutation is None and too_many:
+        return [Reason.CONFLICT_OF_MANY_FUNCTIONS.finding(why=too_many)]
     if refutation is None:
-        reason = Reason.CONFLICT_ON_A_BOX if several else Reason.CONFLICT_WITHOUT_DATA
-    elif refutation.holds:
+        return [Reason.CONFLICT_WITHOUT_DATA.finding()]
+    if refutation.holds:
         return []
-    else:
-        reason = Reason.CONFLICT_WITHOUT_TAIL if refutation.refuted else Reason.CONFLICT_IN_DOUBT
-    return [reason.finding()]
+    return [(Reason.CONFLICT_WITHOUT_TAIL if refutation.refuted else Reason.CONFLICT_IN_DOUBT).finding()]
 
 
 @dataclass(frozen=True, eq=False)

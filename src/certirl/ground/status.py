@@ -119,10 +119,11 @@ class Reason(Enum):
         "it: neither a reward nor its absence is proved",
         "allow more samples",
     )
-    CONFLICT_ON_A_BOX = (
+    CONFLICT_OF_MANY_FUNCTIONS = (
         "undetermined",
-        "the estimated constraints contradict each other, and in several coordinates there is no proof that the true "
-        "ones do: neither a reward nor its absence is proved",
+        "the estimated constraints contradict each other, and no proof was tried that the true ones do, since {why}: "
+        "neither a reward nor its absence is proved",
+        "use fewer functions",
     )
     REFUTED = "infeasible", "{claim}"
     REFUTED_WITHOUT_TAIL = "undetermined", "if the tail is zero, " + REFUTED[1], "declare a tail"

@@ -12,7 +12,6 @@ needs one inequality at each point and one for the vector Nν(V). docs/notes/cer
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -30,8 +29,8 @@ from certirl.functions.inequalities import (
     sloped,
 )
 from certirl.ground.domain import Array
-from certirl.proof.functionals import Error, Noise, Points, Visits, Workings, visits_of
-from certirl.proof.sums import LONGEST, SHORTEST, Evidence
+from certirl.proof.functionals import Error, Noise, Points, Workings, workings
+from certirl.proof.sums import Evidence, sum_error
 from certirl.proof.surrogate import Surrogate
 
 # How δ is spent: the band decides, the size of the error can do with little; regret only where the expert switches.
@@ -180,33 +179,6 @@ class _Size(NamedTuple):
         return np.asarray(noise.largest @ np.array([1.0, self.length]))
 
 
-@lru_cache(maxsize=16)  # a forecast asks again and again with another δ or size
-def workings(surrogate: Surrogate, evidence: Evidence) -> Work:
-    """Everything that does not depend on δ, made once."""
-    return Work(surrogate, evidence)
-
-
-class Work:
-    """Workings, and the functionals at the points of the bands.
-
-    Attributes:
-        work: shared by all inequalities.
-        points: by the pairs of actions that are compared.
-        drop: behind the span of the value; None for an expert of one action.
-        visits: of the tents.
-    """
-
-    def __init__(self, surrogate: Surrogate, evidence: Evidence) -> None:
-        self.work = Workings(surrogate, evidence)
-        values = surrogate.frame.values(surrogate.mesh.states)
-        self.points = {pair: self.work.points(self.work.weights(*pair, values), pair) for pair in surrogate.compared}
-        self.drop: Points | None = None
-        self.visits: list[Visits] = []
-        if not surrogate.constant:
-            self.drop = self.work.points(self.work.of_error(surrogate.drop[None]))
-            self.visits = visits_of(self.work)
-
-
 def shares_of(surrogate: Surrogate) -> dict[str, float]:
     """How δ is split, by name: shares that add up to 1."""
     return SHARES if surrogate.constant else SWITCHING_SHARES
@@ -222,14 +194,14 @@ def bands(surrogate: Surrogate, evidence: Evidence, *, delta: float, tail: float
         tail: τ.
         growth: a forecast instead: so many times as much data, which say nothing new. For planning only.
     """
-    whole, beyond = workings(surrogate, evidence), np.isfinite(tail)  # an infinite tail leaves nothing to bound
-    work, tail, counts = whole.work, tail if beyond else 0.0, surrogate.mesh.counts
+    work, beyond = workings(surrogate, evidence), np.isfinite(tail)  # an infinite tail leaves nothing to bound
+    tail, counts = tail if beyond else 0.0, surrogate.mesh.counts
     parts = {name: share * delta for name, share in shares_of(surrogate).items()}
     more = 1.0 if growth is None else growth
     size = _size(work, parts["size of the error"], tail, growth)
     expected = _expected(work, parts["size of the error"], more)
     pairs = []
-    for (pair, points), shares in zip(whole.points.items(), surrogate.shares, strict=True):
+    for (pair, points), shares in zip(work.compared.items(), surrogate.shares, strict=True):
         L = -np.log(parts["band"] * shares.reshape(2, -1))
         estimation, second = _radii(size, points, expected, L, more, growth is None)
         second = second + _second_order_tail(work, size, pair, tail)
@@ -245,9 +217,9 @@ def bands(surrogate: Surrogate, evidence: Evidence, *, delta: float, tail: float
             )
         )
     visits, span = np.ones(len(surrogate.widths)), 0.0
-    if whole.drop is not None and beyond:
-        visits = _visits(work, whole.visits, parts["regret"] / 2, tail, growth)
-        span = _span(work, size, whole.drop, expected, parts["regret"] / 2, tail, more, growth is None)
+    if not surrogate.constant and beyond:
+        visits = _visits(work, parts["regret"] / 2, tail, growth)
+        span = _span(work, size, expected, parts["regret"] / 2, tail, more, growth is None)
     return Bands(tuple(pairs), visits, span)
 
 
@@ -370,7 +342,6 @@ def _slipped(work: Workings, pair: tuple[int, int]) -> float:
 def _span(
     work: Workings,
     size: _Size | None,
-    points: Points,
     expected: Array,
     delta: float,
     tail: float,
@@ -380,6 +351,7 @@ def _span(
     """V at one state less V at another: V̂ there, corrected, less the same losses as a band, rounding among them."""
     if size is None:
         return 0.0
+    points = work.drop
     estimation, second = _radii(size, points, expected, np.full((1, 1), log_term(1, delta)), more, observed)
     later = 2 * tail * work.residual_lebesgue * work.gamma / (1 - work.gamma)
     lost = float(estimation[0, 0] + second[0, 0] + later * (work.radius[0] + size.length * work.radius[1]))
@@ -388,11 +360,11 @@ def _span(
     return max(0.0, corrected - lost)
 
 
-def _visits(work: Workings, tents: list[Visits], delta: float, tail: float, growth: float | None) -> Array:
+def _visits(work: Workings, delta: float, tail: float, growth: float | None) -> Array:
     """sup over states and actions of P_c of every tent ``[w]``."""
     mesh, most, more = work.frame.visited, np.zeros(len(work.s.widths)), 1.0 if growth is None else growth
     L = log_term(EVENTS * work.A * len(mesh.states) * max(len(most), 1), delta)
-    for visit in tents:
+    for visit in work.visits:
         curve = work.s.tent_fits[visit.action, visit.tent] + (visit.curve if growth is None else 0.0)
         above = mesh.factor * float(empirical_bernstein(visit.observed / more, visit.largest / more, L).max())
         beyond = tail * work.lebesgue[visit.action] / 2 + _rounding(work, above, more, scale=2.0)
@@ -403,11 +375,9 @@ def _visits(work: Workings, tents: list[Visits], delta: float, tail: float, grow
 def _rounding(work: Workings, radius: float, growth: float, scale: float | None = None) -> float:
     """What floating point can have done to a curve and to a radius: of V̂, or of a function of a scale by itself.
 
-    Generous, not a proof. No number goes through more than `LONGEST` additions within a block and one for each block;
-    harmonics come by recurrences and are off by 2M² roundings at most before they are added.
+    Generous, not a proof.
     """
-    s, n = work.s, float(work.e.counts.max()) * growth
-    unit = (LONGEST + n / SHORTEST + 2 * max(work.frame.wide) ** 2) * np.finfo(float).eps
+    s, unit = work.s, sum_error(float(work.e.counts.max()) * growth, max(work.frame.wide))
     if scale is None:  # V̂ enters with its size, not its span: a large constant costs digits
         size = s.high - s.low + max(abs(s.low), abs(s.high))
         scale = size * float(np.abs(work.resolvent).sum(axis=1).max())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -10,18 +10,21 @@ import numpy as np
 
 from certirl.data.policy import ExpertGrid, Policy, as_policy, compared, expert_grid
 from certirl.data.simulator import Even, Near
+from certirl.fit.bellman import check_expert
 from certirl.functions.bases import Basis
 from certirl.functions.components import Component
 from certirl.functions.reward import BoundedReward, Reward, bounded
 from certirl.ground.domain import Array, Domain, describe
 from certirl.ground.doors import as_number, by_door
-from certirl.proof.tail import TailLike, tail_number
+from certirl.proof.tail import TailLike, tail_in_words, tail_number
 
 MOST_COORDINATES = 3
 MOST_COLUMNS = 1_300
-MAX_CONDITION = 1e8  # of Σ x xᵀ: beyond it solves lose half the digits
 # Of the domain's least width: the half-width of the tube if none is asked for, by the number of coordinates.
 _TUBE = {1: 0.025, 2: 0.025, 3: 0.05}
+SEPARATE = "given the action, each component's next state depends on its own state alone"
+PAIRED = "what happens at different states is independent, across actions too (rows do not share random numbers)"
+UNPAIRED = "given the states, the fresh transitions are independent of each other"
 SHARE, BESIDE = 0.3, 2.0  # of fresh states drawn beside the switches, and within so many half-widths of the tube
 _WIDTHS = (1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2)  # of the tents, as shares of the tube
 
@@ -91,6 +94,7 @@ class Case:
             tube: a half-width, for experts that switch; a share of the domain's least width if left out.
             components: groups of coordinates that move independently; None for one that holds all.
         """
+        check_expert(0, n_actions)
         policy = as_policy(expert, n_actions)
         parts = _parts(columns, components, tail)
         kind = ("constant" if policy.constant is not None else "policy", "sum" if components is not None else "single")
@@ -137,6 +141,18 @@ class Case:
             empty = len(each) > 1 and not function.coefficients.any()
             rewards.append(None if empty else ranged.normalised())
         return rewards
+
+    def assumptions(self, components: Iterable[int], *, paired: bool) -> list[str]:
+        """What is assumed of the dynamics of these components and of the fresh data, in words."""
+        names: dict[str, list[str]] = {}
+        for part in (self.parts[number] for number in components):
+            names.setdefault(tail_in_words(self.tail, part.tail, part.columns), []).append(part.name)
+        tails = list(names)
+        if len(self.parts) > 1:
+            alike = len(names) == 1
+            tails = [f"in {'each component' if alike else ', '.join(names[words])} {words}" for words in tails]
+            tails.insert(0, SEPARATE)
+        return [*tails, PAIRED if paired else UNPAIRED]
 
 
 # What no certificate exists for, and why.

@@ -12,22 +12,20 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from certirl.data.policy import ExpertGrid
 from certirl.data.transitions import counted
 from certirl.fit.witness import place_of
-from certirl.functions.frame import frame
 from certirl.ground import archive
 from certirl.ground.archive import UNSAVED, Shape
 from certirl.ground.domain import Array, Domain, as_states, freeze
 from certirl.ground.doors import as_count, as_number, as_probability
 from certirl.ground.status import Claim, chance, unverified
 from certirl.proof.bands import Bands, bands, shares_of
-from certirl.proof.case import MAX_CONDITION, Case
+from certirl.proof.case import Case
 from certirl.proof.sums import Evidence
 from certirl.proof.surrogate import Surrogate, in_family
-from certirl.proof.tail import tail_in_words
-from certirl.proof.tube import Margin, Reading, Tube, read
-
-SEPARATE = "given the action, each component's next state depends on its own state alone"
+from certirl.proof.tail import largest_tail
+from certirl.proof.tube import Margin, Tube, read
 
 
 @archive.record
@@ -57,21 +55,18 @@ class Ground:
             raise ValueError(f"tail must not be negative, got {self.tail}")
         A, k, m, w, pairs = s.n_actions, s.columns.size, s.Z.shape[1], len(s.widths), len(s.pairs(e.paired))
         wide, basis = s.frame.wide, s.reward.basis
-        shapes = {
-            "counts": (A,),
-            "gram": (A, *wide),
-            "residuals": (A, k),
-            "residual_moments": (pairs, *wide),
-            "cross_moments": (pairs, s.directions, *wide),
-            "operator_residuals": (A, m, k),
-            "operator_moments": (pairs, *wide),
-            "visits": (A, w, k),
-            "visit_moments": (A, w, *wide),
-            "reached": (A, 0 if basis is None else basis.size),
-        }
-        for name, shape in shapes.items():
-            if getattr(e, name).shape != shape:
-                raise ValueError(f"{name} must have the shape {list(shape)}, got {list(getattr(e, name).shape)}")
+        e.check_shapes(
+            counts=(A,),
+            gram=(A, *wide),
+            residuals=(A, k),
+            residual_moments=(pairs, *wide),
+            cross_moments=(pairs, s.directions, *wide),
+            operator_residuals=(A, m, k),
+            operator_moments=(pairs, *wide),
+            visits=(A, w, k),
+            visit_moments=(A, w, *wide),
+            reached=(A, 0 if basis is None else basis.size),
+        )
         if (e.counts < k).any():
             raise ValueError(f"counts must be {k} transitions of each action at least")
         if s.constant and in_family(s.reward, s.columns):
@@ -158,22 +153,12 @@ class Certificate(Claim):
             raise ValueError("a certificate of a sum needs the sums of different components")
         if self.samples != self.grounds[0].evidence.counts.min():
             raise ValueError("certificate samples must be as many as its sums are of")
-        tails = [ground.tail for ground in self.grounds]
-        if self.tail != (None if None in tails else max(tail for tail in tails if tail is not None)):
+        if self.tail != largest_tail(ground.tail for ground in self.grounds):
             raise ValueError("certificate tail must be the largest of its components")
         as_count(self.action, "certificate action", least=0, most=self.grounds[0].surrogate.n_actions - 1)
         with np.errstate(all="ignore"):  # a file that was changed can lead to anything
-            summary = _summary(self.grounds, [ground.bands for ground in self.grounds], self.tube)
-        derived = replace(
-            self,
-            margin=summary.margin,
-            estimated=summary.estimated,
-            losses=summary.losses,
-            regret=summary.regret,
-            tube=summary.tube,
-            file=file,
-            verified=False,
-        )
+            summary = _summary(self.grounds, [ground.bands for ground in self.grounds], *self._asked)
+        derived = replace(self, **summary.derived, file=file, verified=False)
         derived.sums_lead_to({name: getattr(self, name) for name in ("holds", "margin", "estimated", "losses")})
         return derived
 
@@ -313,7 +298,7 @@ class Certificate(Claim):
                 then = ground.forecast(n, ground.delta)
                 pairs = zip(then.pairs, ground.bands.pairs, strict=True)
                 later.append(replace(then, pairs=tuple(replace(new, curve=now.curve) for new, now in pairs)))
-            return _summary(self.grounds, later, self.tube).margin > 0
+            return bool(_summary(self.grounds, later, *self._asked).derived["margin"] > 0)
 
         columns = max(ground.surrogate.columns.size for ground in self.grounds)
         return least_enough(enough, 10 * columns, self.samples * 2**12)
@@ -329,6 +314,11 @@ class Certificate(Claim):
             named = [(name, text) for name, text in self.lines() if name != "assumed"]
             lines += [f"  {name:<9}{text}" for name, text in [*named, ("data", data)]]
         return "\n".join([*lines, *(f"  assumed: {assumption}" for assumption in self.assumptions)])
+
+    @property
+    def _asked(self) -> tuple[ExpertGrid | None, float]:
+        """The grid of an expert that switches, and the half-width of the tube that was asked for."""
+        return (None, 0.0) if self.tube is None else (self.tube.grid, self.tube.allowed)
 
     @property
     def _regret_in_words(self) -> str:
@@ -373,10 +363,8 @@ def _check_reward(surrogate: Surrogate, evidence: Evidence) -> None:
 
     Σ Y_c = Σ V̂(s') − Σ P̂_cV̂(s), and V̂ = R + γ P̂_πV̂ is one expansion, whose sums at the next states are `reached`.
     """
-    s, size = surrogate, max(surrogate.reward.coefficients.size, surrogate.columns.size)
-    wide = frame(s.columns.resized(size).closed())
-    curve = wide.coefficients(np.pad(s.reward.coefficients, (0, wide.size - s.reward.coefficients.size)))
-    curve[: s.frame.size] += s.discount * s.fits[s.used[0]]
+    s = surrogate
+    wide, curve = s.expansion(s.fits[s.used[0]])
     low, high = wide.minimum(curve)[1], -wide.minimum(-curve)[1]
     scale = max(abs(low), abs(high), 1e-300)
     if max(abs(low - s.low), abs(high - s.high)) > 1e-9 * scale:
@@ -394,33 +382,34 @@ def _check_reward(surrogate: Surrogate, evidence: Evidence) -> None:
 
 
 class _Summary(NamedTuple):
-    """What the readings of all components say together, in the user's unit."""
+    """What the readings of all components say together, in the user's unit.
 
-    margin: float
-    estimated: float
-    losses: dict[str, float]
-    state: Array
-    action: int
+    Attributes:
+        derived: the fields of a certificate that follow from its sums.
+        decisive: the margin of each component against the alternative whose sum is least.
+        bounds: margins of each component against every alternative.
+    """
+
+    derived: dict[str, Any]
+    decisive: list[Margin]
     bounds: list[list[float]]
-    regret: float
-    tube: Tube | None
 
 
-def _read(ground: Ground, found: Bands, grid: Any, allowed: float) -> Reading:
-    s = ground.surrogate
-    return read(found, grid, expert=s.used[0], allowed=allowed, widths=s.widths, discount=s.discount)
-
-
-def _summary(grounds: Sequence[Ground], found: Sequence[Bands], tube: Any) -> _Summary:
+def _summary(
+    grounds: Sequence[Ground], each_bands: Sequence[Bands], grid: ExpertGrid | None, allowed: float
+) -> _Summary:
     """Minima over components add up, action by action; regret follows from the least sum.
 
     Args:
         grounds: of the components with a reward.
-        found: the bands of each.
-        tube: an object with the expert's ``grid`` and the half-width ``allowed``; None for an expert of one action.
+        each_bands: the bands of each.
+        grid: the expert on a grid; None for an expert of one action.
+        allowed: the half-width of the tube that was asked for.
     """
-    grid, allowed = (None, 0.0) if tube is None else (tube.grid, tube.allowed)
-    readings = [_read(ground, own, grid, allowed) for ground, own in zip(grounds, found, strict=True)]
+    readings = [
+        read(own, grid, expert=s.used[0], allowed=allowed, widths=s.widths, discount=s.discount)
+        for s, own in zip((ground.surrogate for ground in grounds), each_bands, strict=True)
+    ]
     units = [ground.surrogate.unit for ground in grounds]
     each = [[_times(margin, unit) for margin in reading.margins] for reading, unit in zip(readings, units, strict=True)]
     sums = np.sum([[margin.value for margin in margins] for margins in each], axis=0)
@@ -431,16 +420,14 @@ def _summary(grounds: Sequence[Ground], found: Sequence[Bands], tube: Any) -> _S
     regret = discount / (1 - discount) * max(0.0, -least)
     if readings[0].tube is not None:
         regret = units[0] * readings[0].regret
-    return _Summary(
-        margin=least,
-        estimated=sum(margin.estimated for margin in decisive),
-        losses={name: sum(margin.losses[name] for margin in decisive) for name in names},
-        state=_whole_state(grounds, decisive),
-        action=decisive[0].pair[1],
-        bounds=[[margin.value for margin in margins] for margins in each],
-        regret=regret,
-        tube=None if readings[0].tube is None else readings[0].tube.times(units[0]),
-    )
+    derived = {
+        "margin": least,
+        "estimated": sum(margin.estimated for margin in decisive),
+        "losses": {name: sum(margin.losses[name] for margin in decisive) for name in names},
+        "regret": regret,
+        "tube": None if readings[0].tube is None else readings[0].tube.times(units[0]),
+    }
+    return _Summary(derived, decisive, [[margin.value for margin in margins] for margins in each])
 
 
 def _times(margin: Margin, unit: float) -> Margin:
@@ -448,15 +435,16 @@ def _times(margin: Margin, unit: float) -> Margin:
     return margin._replace(value=unit * margin.value, estimated=unit * margin.estimated, losses=losses)
 
 
-def _whole_state(grounds: Sequence[Ground], margins: Sequence[Margin]) -> Array:
-    """The state where the margin is least, components without a reward in the middle of nothing: nan ``[d]``."""
-    if grounds[0].surrogate.coordinates is None:
-        return margins[0].state
-    places: dict[int, float] = {}
-    for ground, margin in zip(grounds, margins, strict=True):
-        assert ground.surrogate.coordinates is not None
-        places |= dict(zip(ground.surrogate.coordinates, margin.state, strict=True))
-    return np.array([places.get(c, np.nan) for c in range(max(places) + 1)])
+def _whole_state(case: Case, states: Sequence[Array], components: Sequence[int]) -> Array:
+    """The states of components as one, with the lower ends of the coordinates of all others ``[d]``."""
+    if case.parts[0].coordinates is None:
+        return states[0]
+    whole = np.zeros(sum(part.columns.dimension for part in case.parts))
+    for part in case.parts:
+        whole[list(part.coordinates or ())] = [low for low, _ in part.columns.domain]
+    for component, state in zip(components, states, strict=True):
+        whole[list(case.parts[component].coordinates or ())] = state
+    return whole
 
 
 class Forecast(NamedTuple):
@@ -493,9 +481,10 @@ def forecast(
         delta: the probability of failure.
     """
     grounds = _grounds(case, surrogates, evidence, delta)
-    found = [ground.forecast(samples, ground.delta) for ground in grounds]
-    told = _summary(grounds, found, _asked(case))
-    return Forecast(told.margin, told.estimated, told.regret, grounds[0].surrogate.unit * found[0].span)
+    expected = [ground.forecast(samples, ground.delta) for ground in grounds]
+    derived = _summary(grounds, expected, case.grid, case.tube).derived
+    span = grounds[0].surrogate.unit * expected[0].span
+    return Forecast(derived["margin"], derived["estimated"], derived["regret"], span)
 
 
 def _grounds(
@@ -503,16 +492,7 @@ def _grounds(
 ) -> tuple[Ground, ...]:
     parts = [case.parts[surrogate.component] for surrogate in surrogates]
     each = zip(parts, surrogates, evidence, strict=True)
-    return tuple(Ground(part.name, delta / len(parts), part.tail, own, seen) for part, own, seen in each)
-
-
-class _Asked(NamedTuple):
-    grid: Any
-    allowed: float
-
-
-def _asked(case: Case) -> _Asked | None:
-    return None if case.grid is None else _Asked(case.grid, case.tube)
+    return tuple(Ground(part.name, delta / len(parts), part.tail, surrogate, sums) for part, surrogate, sums in each)
 
 
 def conclude(
@@ -536,69 +516,32 @@ def conclude(
         others: parts of δ that belong to other attempts, by name.
         goal: the regret that was asked for, as a share of the value's span.
     """
-    for surrogate, seen in zip(surrogates, evidence, strict=True):
-        gram = surrogate.frame.lifted(seen.gram)
-        if (seen.counts < surrogate.columns.size).any() or (np.linalg.cond(gram) > MAX_CONDITION).any():
+    for surrogate, sums in zip(surrogates, evidence, strict=True):
+        if not sums.determine(surrogate.columns):
             name = case.parts[surrogate.component].name
             which = f"the columns of {name}" if name else "the columns"
             raise ValueError(f"the fresh states cannot tell {which} apart: use more data or fewer columns")
     grounds = _grounds(case, surrogates, evidence, delta)
-    found = [ground.bands for ground in grounds]
-    told = _summary(grounds, found, _asked(case))
-    bounds = np.zeros((len(case.parts), case.policy.n_actions - 1))
-    if told.tube is None:
-        bounds[[surrogate.component for surrogate in surrogates]] = told.bounds
+    derived, decisive, margins = _summary(grounds, [ground.bands for ground in grounds], case.grid, case.tube)
+    components = [surrogate.component for surrogate in surrogates]
+    bounds = np.zeros((len(case.parts) if case.grid is None else 0, case.policy.n_actions - 1))
+    if case.grid is None:
+        bounds[components] = margins
     spending = {name: share * delta for name, share in shares_of(surrogates[0]).items()} | (others or {})
-    tails = [ground.tail for ground in grounds]
     return Certificate(
-        margin=told.margin,
-        estimated=told.estimated,
-        losses=told.losses,
-        state=_filled(told.state, case),
-        action=told.action,
+        **derived,
+        state=_whole_state(case, [margin.state for margin in decisive], components),
+        action=decisive[0].pair[1],
         delta=sum(spending.values()),
         spending=spending,
-        assumptions=(*_tails_in_words(case, grounds), independence(paired=evidence[0].paired), *notes, *case.notes),
-        tail=None if None in tails else max(tail for tail in tails if tail is not None),
+        assumptions=(*case.assumptions(components, paired=evidence[0].paired), *notes, *case.notes),
+        tail=largest_tail(ground.tail for ground in grounds),
         samples=int(evidence[0].counts.min()),
-        regret=told.regret,
-        value_span=None if told.tube is None else surrogates[0].unit * found[0].span,
-        bounds=bounds if told.tube is None else bounds[:0],
-        tube=told.tube,
+        value_span=None if case.grid is None else surrogates[0].unit * grounds[0].bands.span,
+        bounds=bounds,
         grounds=grounds,
         goal=goal,
     )
-
-
-def _filled(state: Array, case: Case) -> Array:
-    """The state, with the lower ends of coordinates whose component has no reward in place of nan ``[d]``."""
-    if case.parts[0].coordinates is None:
-        return state
-    ends = {
-        c: low for part in case.parts for c, (low, _) in zip(part.coordinates or (), part.columns.domain, strict=True)
-    }
-    whole = np.array([ends[c] for c in range(len(ends))])
-    whole[: len(state)] = np.where(np.isnan(state), whole[: len(state)], state)
-    return whole
-
-
-def _tails_in_words(case: Case, grounds: Sequence[Ground]) -> list[str]:
-    """What is assumed of the dynamics: once for all components of which the same is assumed."""
-    told: dict[str, list[str]] = {}
-    for ground in grounds:
-        told.setdefault(tail_in_words(case.tail, ground.tail, ground.surrogate.columns), []).append(ground.name)
-    if len(case.parts) == 1 and case.parts[0].coordinates is None:
-        return list(told)
-    if len(told) == 1:
-        return [SEPARATE, *(f"in each component {words}" for words in told)]
-    return [SEPARATE, *(f"in {', '.join(names)} {words}" for words, names in told.items())]
-
-
-def independence(*, paired: bool) -> str:
-    """What is assumed of the fresh data, as a certificate prints it."""
-    if paired:
-        return "what happens at different states is independent, across actions too (rows do not share random numbers)"
-    return "given the states, the fresh transitions are independent of each other"
 
 
 def least_enough(enough: Callable[[int], bool], low: int, high: int) -> int | None:

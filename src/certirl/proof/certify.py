@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from certirl.data.simulator import Simulator
+from certirl.data.simulator import Design, Simulator
 from certirl.data.source import as_source
-from certirl.data.transitions import Transitions
-from certirl.fit.bellman import check_problem
+from certirl.data.transitions import Piece, Transitions
 from certirl.functions.bases import Basis, as_basis
 from certirl.functions.components import Component, SumBasis
 from certirl.functions.reward import Reward, bounded, known_expert, unpack
 from certirl.ground.domain import as_domain
-from certirl.ground.progress import Report
+from certirl.ground.doors import as_probability
+from certirl.ground.progress import Report, check_progress, watched_stream
 from certirl.ground.work import on
 from certirl.proof.case import Case
 from certirl.proof.certificate import Certificate, conclude
-from certirl.proof.source import FIT_SHARE, check_delta, check_enough, check_settings, split
 from certirl.proof.sums import gather
-from certirl.proof.tail import TailLike
+from certirl.proof.tail import TailLike, check_tail
 from certirl.proof.training import fit_surrogates
 
+FIT_SHARE = 0.2  # of the data, for what is fixed beforehand; the proof rests on the others
+SAMPLES = 100_000  # transitions per action that are drawn for a proof, where no number is given
 UNSEEN = "the reward was chosen without looking at these transitions"
 
 
@@ -69,7 +70,7 @@ def certify(
             left out. Results do not depend on it.
         tube: a half-width, for experts that switch; a fortieth of the domain's (least) width if left out.
     """
-    delta = check_delta(delta)
+    delta = as_probability(delta, "delta")
     count = check_settings(source, samples, tail=tail, paired=paired, progress=progress)
     expert = known_expert(reward, expert)
     expert = 0 if expert is None else expert
@@ -78,19 +79,17 @@ def certify(
     if discount is None or each is None:
         raise ValueError("a reward alone does not know the problem: pass discount and columns, say columns=Legendre(7)")
     domain = as_domain(source.domain)
-    discount = check_problem(discount, expert if isinstance(expert, int) else 0, source.n_actions)
     placed: Any = each if components is not None else as_basis(each, domain, name="columns", like="certirl.Legendre(3)")
     case = Case.of(
         expert,
         placed,
         n_actions=source.n_actions,
-        discount=discount,
+        discount=as_probability(discount, "discount"),
         tail=tail,
         tube=tube,
         components=components,
     )
-    as_source(source).check_without_terminal()
-    check_enough(source, count, max(part.columns.size for part in case.parts))
+    check_enough(source, count, case)
     notes: tuple[str, ...] = (UNSEEN,)
     if components is None:
         function = bounded(function, domain, reward_range)
@@ -98,9 +97,7 @@ def certify(
     elif reward_range is not None:
         raise ValueError("reward_range is for plain functions: the ranges of a sum of expansions are known")
     places: Any = placed if components is None else SumBasis(tuple(components))
-    training, fresh = split(
-        source, places, count, rng, FIT_SHARE, progress, role="certify", paired=paired, design=case.design
-    )
+    training, fresh = split(source, places, count, rng, progress, role="certify", paired=paired, design=case.design)
     with on(map):
         planned = int((1 - FIT_SHARE) * (count or min(source.counts)))  # type: ignore[union-attr]  # of a log
         fit = fit_surrogates(case, function, training, samples=planned, delta=delta)
@@ -121,3 +118,48 @@ def _columns(record: Any, function: Any, columns: Any) -> tuple[Any, Sequence[Co
         raise ValueError(f"there are {len(components)} components but {len(each)} bases of columns")
     boxes = (component.basis.domain for component in components)
     return [as_basis(own, box, name="columns") for own, box in zip(each, boxes, strict=True)], components
+
+
+def check_settings(source: Any, samples: Any, *, tail: Any, paired: Any, progress: Any) -> int:
+    """How many transitions per action to draw for a proof; refuse, before any work, settings without effect or sense.
+
+    Args:
+        source: a simulator, or a log, of which nothing is drawn.
+        samples: as asked for; None for the usual number.
+        tail: as in `certify`.
+        paired: as in `certify`.
+        progress: as in `certify`.
+    """
+    check_progress(progress)
+    check_tail(tail)
+    checked = as_source(source)
+    checked.check_settings(samples=samples, paired=paired)
+    checked.check_noise()
+    checked.check_without_terminal()
+    return 0 if checked.log is not None else SAMPLES if samples is None else int(samples)
+
+
+def check_enough(source: Any, samples: int, case: Case) -> None:
+    """Refuse so few draws that the fresh ones cannot determine the columns."""
+    columns = max(part.columns.size for part in case.parts)
+    least = next(n for n in range(columns + 1, 2 * columns + 2) if n - max(int(FIT_SHARE * n), 1) >= columns)
+    if as_source(source).log is None and samples < least:
+        raise ValueError(f"samples must be at least {least:,} for {columns} columns, got {samples:,}")
+
+
+def split(
+    source: Simulator | Transitions,
+    columns: Basis,
+    samples: int,
+    rng: Any,
+    progress: bool | Report | None,
+    *,
+    role: str,
+    paired: bool | None,
+    design: bool | Design = True,
+) -> tuple[Iterable[Piece], Iterable[Piece]]:
+    """Independent data for training and for the proof: two streams of draws, or a random division of a log."""
+    whole = as_source(source)
+    generator = whole.generator(rng, role)
+    training, fresh = whole.divided(FIT_SHARE, samples, columns, generator, design=design, paired=paired)
+    return training, watched_stream(fresh, fresh.total, progress)

@@ -8,6 +8,7 @@ inequalities, for any δ, and for more data that say nothing new. docs/notes/cer
 
 from __future__ import annotations
 
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -76,6 +77,16 @@ class Error(NamedTuple):
     expected_top: Array
 
 
+class Visits(NamedTuple):
+    """Of one action and one tent: the observed curve in the harmonics, second moments and largest terms at points."""
+
+    action: int
+    tent: int
+    curve: Array
+    observed: Array
+    largest: Array
+
+
 class Workings:
     """Quantities shared by all inequalities, for one surrogate and its evidence.
 
@@ -130,6 +141,32 @@ class Workings:
         self._gaps = {
             (b, a): np.stack([np.linalg.norm(kind[b] - kind[a], axis=0) for kind in kinds]) for b, a in s.compared
         }  # [2, q]
+
+    @cached_property
+    def compared(self) -> dict[tuple[int, int], Points]:
+        """The functionals of every pair of actions that is compared, at the points of the bands."""
+        values = self.frame.values(self.s.mesh.states)
+        return {pair: self.points(self.weights(*pair, values), pair) for pair in self.s.compared}
+
+    @cached_property
+    def drop(self) -> Points:
+        """The functional behind the span of the value."""
+        return self.points(self.of_error(self.s.drop[None]))
+
+    @cached_property
+    def visits(self) -> list[Visits]:
+        """What the data say about P_c of every tent, at the points `Frame.visited`."""
+        values, moments = self.frame.values(self.frame.visited.states), self.frame.lifted(self.e.visit_moments)
+        dense, visits = self.frame.dense_values, []
+        for c in range(self.A):
+            weights = values @ self.precision[c]
+            swings = np.abs(weights @ dense.T)
+            for w, guess in enumerate(self.s.tent_fits[c]):
+                fit = dense @ guess
+                largest = self.frame.dense.double * (swings * np.maximum(1 - fit, fit)).max(axis=1)
+                observed = np.einsum("ni,ni->n", weights @ moments[c, w], weights)
+                visits.append(Visits(c, w, self.precision[c] @ self.e.visits[c, w], observed, largest))
+        return visits
 
     def weights(self, b: int, a: int, values: Array) -> Array:
         """The functionals behind (P_b − P_a)V at states with these harmonics ``[n, k]``: ``[A, n, k]``."""
@@ -249,26 +286,7 @@ class Workings:
         return np.asarray(radius * sum(sizes.values()) + fits)
 
 
-class Visits(NamedTuple):
-    """Of one action and one tent: the observed curve in the harmonics, second moments and largest terms at points."""
-
-    action: int
-    tent: int
-    curve: Array
-    observed: Array
-    largest: Array
-
-
-def visits_of(work: Workings) -> list[Visits]:
-    """What the data say about P_c of every tent, at the points `Frame.visited`."""
-    values, moments = work.frame.values(work.frame.visited.states), work.frame.lifted(work.e.visit_moments)
-    dense, visits = work.frame.dense_values, []
-    for c in range(work.A):
-        weights = values @ work.precision[c]
-        swings = np.abs(weights @ dense.T)
-        for w, guess in enumerate(work.s.tent_fits[c]):
-            fit = dense @ guess
-            largest = work.frame.dense.double * (swings * np.maximum(1 - fit, fit)).max(axis=1)
-            observed = np.einsum("ni,ni->n", weights @ moments[c, w], weights)
-            visits.append(Visits(c, w, work.precision[c] @ work.e.visits[c, w], observed, largest))
-    return visits
+@lru_cache(maxsize=16)  # a forecast asks again and again with another δ or size
+def workings(surrogate: Surrogate, evidence: Evidence) -> Workings:
+    """Everything that does not depend on δ, made once."""
+    return Workings(surrogate, evidence)

@@ -1,7 +1,7 @@
 """Refutation: proved from fresh data that no value function of a class makes the expert strictly optimal.
 
 Every bound follows from what was fixed beforehand (`value_cones.Cover`) and the sums over fresh data
-(`function_residuals.ResidualSums`), both kept in the record. docs/notes/certificate.md, section 12, has the proof.
+(`sums.ResidualSums`), both kept in the record. docs/notes/certificate.md, section 12, has the proof.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from certirl.ground.domain import Array
 from certirl.ground.doors import as_number, as_probability
 from certirl.ground.status import Claim, chance, unverified
 from certirl.proof.certificate import least_enough
-from certirl.proof.function_residuals import ResidualSums, check_sums, pairs_of
-from certirl.proof.sums import sum_error, summation_error
-from certirl.proof.value_cones import Cover, check_cover
+from certirl.proof.sums import ResidualSums, row_pairs, sum_error
+from certirl.proof.tail import largest_tail
+from certirl.proof.value_cones import Cover
 
 CEILING = 0.1  # of δ, for the bound on the margin of any value function; the rest is for the cones
 _LEAST = 1e-3  # of what the cones get, shared evenly: a forecast that a number is clear may be wrong
@@ -51,9 +51,10 @@ class RefutationGround:
     tail: float | None
 
     def as_read(self, file: str) -> RefutationGround:
-        """Refuse cones that do not cover all directions, shares and slopes that are none, sums of other functions."""
-        check_cover(self.cover)
-        check_sums(self.cover, self.sums)
+        """Refuse sums of other functions than those of the cover, and a negative tail."""
+        (A, p, k), wide = self.cover.fits.shape, frame(self.cover.columns).wide
+        pairs = len(row_pairs(A, p, self.sums.paired)[0])
+        self.sums.check_shapes(counts=(A,), gram=(A, *wide), residuals=(A, p, k), moments=(pairs, *wide))
         if self.tail is not None and self.tail != inf:
             as_number(self.tail, "tail", least=0)
         return self
@@ -110,8 +111,7 @@ class Refutation(Claim):
     @property
     def tail(self) -> float | None:  # type: ignore[override]
         """τ, the largest of all components; None if none was declared."""
-        tails = [ground.tail for ground in self.grounds]
-        return None if None in tails else max(tail for tail in tails if tail is not None)
+        return largest_tail(ground.tail for ground in self.grounds)
 
     @property
     def samples(self) -> int:
@@ -194,10 +194,13 @@ class Bounds:
         bound: |Z| is at most this ``[N]``.
         tail, floating: bounds on the bias and on rounding ``[N]``.
         cones: which numbers belong to cones ``[N]``; the others give the ceiling.
+        samples: transitions per action, the fewest.
     """
 
     def __init__(self, cover: Cover, sums: ResidualSums, tail: float) -> None:
-        columns, which, w = frame(cover.columns), cover.which, cover.directions
+        columns, which, w, k = frame(cover.columns), cover.which, cover.directions, cover.columns.size
+        if not sums.determine(cover.columns):
+            raise ValueError("the fresh states cannot tell the columns apart: use more data or fewer columns")
         gram, g = columns.lifted(sums.gram), cover.pulls
         q = np.linalg.solve(gram, g[..., None])[..., 0]  # a fresh state adds the term Σ_c (q_c·x)(w·E_c)
         means = np.einsum("fck,cik->fi", g, cover.fits) + np.einsum("fck,cik->fi", q, sums.residuals)
@@ -209,8 +212,9 @@ class Bounds:
         self.bound = _largest_terms(cover, q, middle, half, paired=sums.paired)
         reach = np.sqrt(sums.counts * np.einsum("fck,ckl,fcl->fc", q, gram, q, optimize=True)).sum(axis=1)  # ≥ Σ|q_c·x|
         self.tail = tail * half * (2 + reach[which]) if tail else np.zeros(len(w))
-        self.floating = summation_error(sums.counts, gram) * (np.abs(middle) + 3 * half)
-        self.cones = which < cover.cones
+        solved = _sum_error(cover, sums) * k**2 * float(np.linalg.cond(gram).max())  # generous, not a proof
+        self.floating = solved * (np.abs(middle) + 3 * half)
+        self.cones, self.samples = which < cover.cones, int(sums.counts.min())
 
     def errors(self, cover: Cover, delta: float) -> Array:
         """Estimation, tail and rounding ``[3, N]``."""
@@ -223,7 +227,7 @@ def _second_moments(cover: Cover, sums: ResidualSums, q: Array) -> Array:
     """ΣZZᵀ of the terms Z = Σ_c (q_c·x)E_c of every mixture ``[F + 1, p, p]``."""
     columns, (A, p, _) = frame(cover.columns), cover.fits.shape
     total = np.zeros((len(q), p, p))
-    for first, second, moment in zip(*pairs_of(A, p, sums.paired), sums.moments, strict=True):
+    for first, second, moment in zip(*row_pairs(A, p, sums.paired), sums.moments, strict=True):
         (c, i), (d, j) = divmod(int(first), p), divmod(int(second), p)
         value = np.einsum("fk,fk->f", q[:, c] @ columns.lifted(moment), q[:, d])
         total[:, i, j] += value
@@ -234,11 +238,15 @@ def _second_moments(cover: Cover, sums: ResidualSums, q: Array) -> Array:
 
 def _rounding(cover: Cover, sums: ResidualSums, q: Array) -> Array:
     """r with (Σ_i|w_i|r_i)² at least the rounding error of ΣZ² ``[F + 1, p]``."""
-    A, p, k = cover.fits.shape
-    first, second = pairs_of(A, p, sums.paired)
+    A, p, _ = cover.fits.shape
+    first, second = row_pairs(A, p, sums.paired)
     squares = sums.moments[first == second].reshape(A, p, -1)[..., 0]  # ΣE_ci²
     sizes = np.einsum("fc,ci->fi", np.abs(q).sum(axis=2), np.sqrt(np.maximum(squares, 0.0)))
-    return np.asarray(np.sqrt(sum_error(sums.counts, k)) * sizes)
+    return np.asarray(np.sqrt(_sum_error(cover, sums)) * sizes)
+
+
+def _sum_error(cover: Cover, sums: ResidualSums) -> float:
+    return sum_error(float(sums.counts.max()), 2 * cover.columns.size - 1)
 
 
 def _ranges(cover: Cover) -> tuple[Array, Array]:
@@ -278,11 +286,14 @@ class Outlook(NamedTuple):
 
     Attributes:
         bounds: one for each component.
-        samples: transitions per action that they are of.
     """
 
     bounds: tuple[Bounds, ...]
-    samples: int
+
+    @property
+    def samples(self) -> int:
+        """Transitions per action that the bounds are of."""
+        return self.bounds[0].samples
 
     def ratio(self, samples: int, delta: float) -> float:
         """error/κ in the least clear direction from so many fresh transitions, δ spent at best; inf if hopeless."""
@@ -349,19 +360,17 @@ def derived(grounds: Sequence[RefutationGround], delta: float) -> dict[str, Any]
         grounds: one for each component.
         delta: for this refutation alone.
     """
-    bounds = [Bounds(own.cover, own.sums, own.tail or 0.0) for own in grounds]
-    parts = [own.errors(ground.cover, delta) for own, ground in zip(bounds, grounds, strict=True)]
-    above = [own.estimate + part.sum(axis=0) for own, part in zip(bounds, parts, strict=True)]
-    ratios = [np.where(b.cones, b.estimate / part.sum(axis=0), -inf) for b, part in zip(bounds, parts, strict=True)]
-    least = int(np.argmax([ratio.max() for ratio in ratios]))
-    worst = int(ratios[least].argmax())
-    losses = dict(zip(_LOSSES, parts[least][:, worst].tolist(), strict=True))
-    refuted = all(bool(own[b.cones].max() < 0) for own, b in zip(above, bounds, strict=True))
-    remainder = max(0.0, *(float(own[~b.cones].max()) for own, b in zip(above, bounds, strict=True)))
-    outlook = Outlook(tuple(bounds), int(grounds[0].sums.counts.min()))
+    bounds = tuple(Bounds(ground.cover, ground.sums, ground.tail or 0.0) for ground in grounds)
+    estimate, cones = (np.concatenate(each) for each in zip(*((b.estimate, b.cones) for b in bounds), strict=True))
+    errors = np.hstack([own.errors(ground.cover, delta) for own, ground in zip(bounds, grounds, strict=True)])
+    above = estimate + errors.sum(axis=0)
+    worst = int(np.where(cones, estimate / errors.sum(axis=0), -inf).argmax())
+    losses = dict(zip(_LOSSES, errors[:, worst].tolist(), strict=True))
+    refuted, remainder = bool(above[cones].max() < 0), max(0.0, float(above[~cones].max()))
+    outlook = Outlook(bounds)
     return {
-        "margin": -float(bounds[least].estimate[worst]) - sum(losses.values()),
-        "estimated": -float(bounds[least].estimate[worst]),
+        "margin": -float(estimate[worst]) - sum(losses.values()),
+        "estimated": -float(estimate[worst]),
         "losses": losses,
         "ceiling": 0.0 if refuted else remainder,
         "witness": _witness(grounds, remainder),

@@ -15,30 +15,30 @@ import numpy as np
 
 from certirl.data.moments import Moments, accumulate
 from certirl.data.simulator import Simulator
-from certirl.data.source import as_source
 from certirl.data.transitions import Piece, Transitions
-from certirl.fit.bellman import check_expert
 from certirl.fit.program import Rows, least_norm_of_sums
 from certirl.functions.bases import MOST_FUNCTIONS, Basis, as_basis
 from certirl.functions.components import Component, SumBasis, as_columns, as_components
 from certirl.ground.domain import Array, Domain, as_domain
-from certirl.ground.doors import as_count
+from certirl.ground.doors import as_count, as_probability
 from certirl.ground.progress import Report
 from certirl.ground.work import on
 from certirl.proof.case import Case
-from certirl.proof.certificate import SEPARATE, independence
-from certirl.proof.function_residuals import gather
+from certirl.proof.certify import FIT_SHARE, check_enough, check_settings, split
 from certirl.proof.refutation import CEILING, Bounds, Outlook, Refutation, RefutationGround, derived
-from certirl.proof.source import FIT_SHARE, check_delta, check_enough, check_settings, split
-from certirl.proof.tail import TailLike, tail_in_words
+from certirl.proof.sums import gather_residuals
+from certirl.proof.tail import TailLike
 from certirl.proof.value_cones import Comparisons, Cover, Regression, comparisons, cover_of, obstacle, regression
 
 MOST_ON_A_BOX = 16  # functions of V on a box up to which a search tries a refutation
 
 
-def worthwhile(classes: Sequence[Basis]) -> bool:
-    """Whether a search should try to refute these classes of V, one for each component: rich ones take too long."""
-    return all(functions.dimension == 1 or functions.size <= MOST_ON_A_BOX for functions in classes)
+def too_many_functions(classes: Sequence[Basis]) -> str:
+    """Why a search does not try to refute these classes of V, one for each component; empty if it does."""
+    sizes = [functions.size for functions in classes if functions.dimension > 1]
+    if max(sizes, default=0) <= MOST_ON_A_BOX:
+        return ""
+    return f"in several coordinates it is tried with at most {MOST_ON_A_BOX} functions, and here are {max(sizes)}"
 
 
 def refute(
@@ -84,21 +84,17 @@ def refute(
         tube: a half-width, for experts that switch: states nearer to a switch, where margins are thin and a switch may
             be known only roughly, are not compared; a share of the domain's least width if left out.
     """
-    delta = check_delta(delta)
+    delta = as_probability(delta, "delta")
     count = check_settings(source, samples, tail=tail, paired=paired, progress=progress)
-    as_source(source).check_without_terminal()
-    if isinstance(expert, int | np.integer) or source.n_actions < 2:
-        check_expert(expert if isinstance(expert, int | np.integer) else 0, source.n_actions)
-    domain = as_domain(source.domain)
-    whole, classes, narrow = _functions(basis, columns, components, domain)
+    whole, classes, narrow = _functions(basis, columns, components, as_domain(source.domain))
     problem: dict[str, Any] = {"n_actions": source.n_actions, "discount": nan, "tail": tail, "tube": tube}
     case = Case.of(expert, narrow if whole else narrow[0], components=whole, **problem)
-    check_enough(source, count, max(own.size for own in narrow))
+    check_enough(source, count, case)
     places: Any = SumBasis(whole) if whole else narrow[0]
-    training, fresh = split(source, places, count, rng, FIT_SHARE, progress, role="refute", paired=paired)
+    training, fresh = split(source, places, count, rng, progress, role="refute", paired=paired)
     with on(map):
         measured = _measured(case, classes, training)
-        planned = max(int(min(own.counts.min() for own in measured) * (1 - FIT_SHARE) / FIT_SHARE), 1)
+        planned = max(int(min(sums.counts.min() for sums in measured) * (1 - FIT_SHARE) / FIT_SHARE), 1)
         plan = attempt(case, classes, training, samples=planned, delta=delta, moments=measured, only_conflicts=False)
         assert plan is not None
         return plan.conclude(fresh, delta=delta)
@@ -143,45 +139,28 @@ class Attempt:
         """The share of the estimates that so many fresh transitions should leave: 1 − error/κ; −inf if hopeless."""
         return 1 - self.outlook.ratio(samples, delta)
 
-    def needed(self, delta: float, share: float = 0.0) -> int | None:
-        """The least fresh transitions per action that should leave this share of the estimates; None if none would."""
-        return self.outlook.needed(delta, 1 - share, 10 * max(cover.columns.size for cover in self.covers))
-
-    def conclude(
-        self,
-        fresh: Iterable[Piece],
-        *,
-        delta: float,
-        notes: tuple[str, ...] = (),
-        others: dict[str, float] | None = None,
-    ) -> Refutation:
+    def conclude(self, fresh: Iterable[Piece], *, delta: float, others: dict[str, float] | None = None) -> Refutation:
         """What fresh data prove.
 
         Args:
             fresh: data that nothing was chosen on.
             delta: for this refutation alone.
-            notes: further assumptions.
             others: parts of δ that belong to other attempts, by name.
         """
-        case, sums = self.case, gather(self.covers, fresh)
-        each = zip(self.covers, sums, case.parts, strict=True)
-        grounds = tuple(RefutationGround(cover, own, part.tail) for cover, own, part in each)
+        case, each = self.case, gather_residuals(self.covers, fresh)
+        grounds = tuple(
+            RefutationGround(cover, sums, part.tail)
+            for cover, sums, part in zip(self.covers, each, case.parts, strict=True)
+        )
         spending = {"cones": (1 - CEILING) * delta, "ceiling": CEILING * delta, **(others or {})}
-        independent = independence(paired=sums[0].paired)
         return Refutation(
             **derived(grounds, delta),
             delta=sum(spending.values()),
             spending=spending,
-            assumptions=(*_tails_in_words(case), independent, *case.notes, *notes),
+            assumptions=(*case.assumptions(range(len(case.parts)), paired=each[0].paired), *case.notes),
             tube=case.tube if case.grid is not None and len(case.grid.switches) else 0.0,
             grounds=grounds,
         )
-
-
-def _tails_in_words(case: Case) -> tuple[str, ...]:
-    widest = max(case.parts, key=lambda part: part.columns.size)
-    sentence = tail_in_words(case.tail, widest.tail, widest.columns)
-    return (sentence,) if len(case.parts) == 1 else (SEPARATE, f"in each component {sentence}")
 
 
 def attempt(
@@ -207,7 +186,7 @@ def attempt(
         only_conflicts: return None if some value function obeys all comparisons on training data, if these are too few,
             or if the classes are too rich.
     """
-    if only_conflicts and not worthwhile(classes):
+    if only_conflicts and too_many_functions(classes):
         return None
     measured = _measured(case, classes, training) if moments is None else moments
     rows = [comparisons(case, part) for part in case.parts]
@@ -217,24 +196,31 @@ def attempt(
     if reason:
         raise ValueError(reason)
     fitted = [regression(own, functions.size) for own, functions in zip(measured, classes, strict=True)]
-    planned: dict[str, Any] = {"samples": samples, "delta": delta / len(case.parts), "only_conflicts": only_conflicts}
+    most, alternatives = None, None
     if len(case.parts) > 1:
         alternatives = _alternatives(case, rows, fitted)
         if alternatives is None and only_conflicts:
             return None
         if alternatives is None:  # fresh data will hardly show a conflict that training data do not
-            alternatives = np.full(case.policy.n_actions - 1, 1 / (case.policy.n_actions - 1))
-            planned["most"] = 1
-        planned["alternatives"] = alternatives
+            most, alternatives = 1, np.full(case.policy.n_actions - 1, 1 / (case.policy.n_actions - 1))
     covers = []
-    for part, functions, own, fit in zip(case.parts, classes, rows, fitted, strict=True):
-        cover = cover_of(part, functions, own, fit, **planned)
+    for part, functions, compared, fit in zip(case.parts, classes, rows, fitted, strict=True):
+        cover = cover_of(
+            part,
+            functions,
+            compared,
+            fit,
+            samples=samples,
+            delta=delta / len(case.parts),
+            alternatives=alternatives,
+            most=most,
+            only_conflicts=only_conflicts,
+        )
         if cover is None:
             return None
         covers.append(cover)
-    sums = gather(covers, training)
-    bounds = [Bounds(cover, own, part.tail or 0.0) for cover, own, part in zip(covers, sums, case.parts, strict=True)]
-    outlook = Outlook(tuple(bounds), int(sums[0].counts.min()))
+    each = zip(covers, gather_residuals(covers, training), case.parts, strict=True)
+    outlook = Outlook(tuple(Bounds(cover, sums, part.tail or 0.0) for cover, sums, part in each))
     return Attempt(case, outlook.planned(covers, samples, delta), outlook)
 
 

@@ -38,7 +38,6 @@ from certirl.functions.reward import (
 from certirl.ground.domain import Array, Domain, as_domain, as_states, describe, freeze, uniform_states
 from certirl.ground.doors import as_count, as_probability
 from certirl.ground.progress import Report, check_progress, watched
-from certirl.proof.source import check_delta
 
 ROWS = 65_536  # rollouts at once: memory stays flat however many are asked for
 MOST_STATES = 1_000_000  # start states
@@ -344,7 +343,7 @@ def scenario(
     """
     check_progress(progress)
     function, discount, expert = _problem(reward, simulator, discount, expert)
-    share, delta = as_probability(share, "share"), check_delta(delta)
+    share, delta = as_probability(share, "share"), as_probability(delta, "delta")
     samples = as_count(samples, "samples", least=2, meaning="a whole number of rollouts")
     as_source(simulator).check_without_terminal()
     as_source(simulator).check_noise()

@@ -147,6 +147,17 @@ class Surrogate:
         """π_d h_j at states ``[n, d]``: ``[n, m]``."""
         return self.evaluation(states)[1].T
 
+    def expansion(self, fit: Array) -> tuple[Frame, Array]:
+        """R + γ·(fit in the harmonics ``[k]``) as one expansion: its harmonics and coefficients.
+
+        For a reward that is an expansion in the family of the columns.
+        """
+        alpha = self.reward.coefficients
+        harmonics = frame(self.columns.resized(max(len(alpha), self.columns.size)).closed())
+        coefficients = harmonics.coefficients(np.pad(alpha, (0, harmonics.size - len(alpha))))
+        coefficients[: self.columns.size] += self.discount * fit
+        return harmonics, coefficients
+
     def tents(self, states: Array) -> Array:
         """1 at a switch, falling to 0 at each half-width from it ``[w, n]``."""
         if not self.widths.size:
@@ -183,12 +194,10 @@ class Evaluation:
         self._reward, self._policy, self._used = surrogate.reward, surrogate.policy, list(surrogate.used)
         self.basis, self._frame, k = surrogate.reward.basis, surrogate.frame, surrogate.columns.size
         self.reached = 0 if self.basis is None else self.basis.size
-        self._size, self._gain = k, None
+        self._gain: Array | None = None
+        self._size = k
         if in_family(surrogate.reward, surrogate.columns):
-            self._frame = frame(surrogate.columns.resized(max(self.reached, k)).closed())
-            expansion = np.zeros(self._frame.size)
-            expansion[: self.reached] = surrogate.reward.coefficients
-            self._gain = self._frame.coefficients(expansion)
+            self._frame, self._gain = surrogate.expansion(np.zeros(k))
         self._functions = np.vstack([surrogate.mix[1:], surrogate.discount * surrogate.fits[self._used].reshape(1, -1)])
         self.alone: tuple[Array, int] | None = None
         if surrogate.constant and self._gain is not None:  # one product serves V̂ and the f_i

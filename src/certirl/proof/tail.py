@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,6 +92,12 @@ def tail_number(tail: TailLike, columns: Basis) -> float | None:
     if isinstance(value, float) and value == math.inf:  # a bound that says nothing about these columns
         return math.inf
     return as_number(value, f"tail(columns) for {columns}", least=0)
+
+
+def largest_tail(tails: Iterable[float | None]) -> float | None:
+    """The largest of several τ; None if one of them is not declared."""
+    numbers = list(tails)
+    return None if None in numbers else max(number for number in numbers if number is not None)
 
 
 def tail_in_words(tail: TailLike, number: float | None, columns: Basis) -> str:

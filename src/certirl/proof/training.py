@@ -1,13 +1,15 @@
-"""Surrogates from training data: least squares for operators, a fixed point for the value, directions of its error."""
+"""Surrogates from training data: least squares for operators, a fixed point for the value, directions, shares of δ."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from certirl.data.moments import Moments
 from certirl.data.transitions import Piece
@@ -15,8 +17,9 @@ from certirl.functions.frame import frame
 from certirl.functions.reward import BoundedReward
 from certirl.ground.domain import Array
 from certirl.kernels.tensors import on_host
+from certirl.proof.bands import shares_of
 from certirl.proof.case import Case
-from certirl.proof.shares import planned_shares
+from certirl.proof.functionals import workings
 from certirl.proof.sums import Evidence, gather
 from certirl.proof.surrogate import Surrogate, in_family, mesh_of, pairs_of
 
@@ -25,6 +28,10 @@ FORECAST = 65_536  # training transitions per action that are looked at again, a
 _SOME = 8192  # training states from which the size of the residuals of all functions is estimated
 _WHOLE = 0.003  # how much the size of π_d h_j counts over the whole domain, where π_d may be zero: ranges need it
 _FLOOR = 1e-12  # of the largest eigenvalue
+_SHARP, _LEVEL = 0.5, 0.45  # by the forecast, and evenly over what is read; the rest evenly over everything
+_MOMENTS, _RANGES, _RADII = 1.3, 1.1, 1.1  # times what training data let us expect
+_DOUBT = 0.5  # standard deviations by which margins may be smaller than forecast
+_MOST_LOG, _ROUNDS = 40.0, 50  # the largest L, and steps of the bisection
 MOST_CROSSED = 2_000  # sums per pair of actions up to which residuals of V̂ and of each f_i are multiplied
 
 
@@ -182,10 +189,7 @@ def _value_range(blank: Surrogate, fits: Array) -> tuple[float, float]:
     """Bounds on V̂: exact where it is one expansion, else from the range of R and those of the fits."""
     harmonics, reward, gamma = blank.frame, blank.reward, blank.discount
     if blank.constant and in_family(reward, blank.columns):
-        alpha = reward.coefficients
-        wide = frame(blank.columns.resized(max(len(alpha), harmonics.size)).closed())
-        curve = wide.coefficients(np.pad(alpha, (0, wide.size - len(alpha))))
-        curve[: harmonics.size] += gamma * fits[0]
+        wide, curve = blank.expansion(fits[0])
         return wide.minimum(curve)[1], -wide.minimum(-curve)[1]
     low = min(harmonics.minimum(fit)[1] for fit in fits)
     high = max(-harmonics.minimum(-fit)[1] for fit in fits)
@@ -256,3 +260,106 @@ def _balanced(sizes: Array, covariance: Array) -> Array:
     spread, turns = np.linalg.eigh(half @ covariance @ half)
     spread = np.maximum(spread, _FLOOR * spread[-1]) if spread[-1] > 0 else np.ones(len(spread))  # without noise
     return np.asarray((spread[:, None] ** 0.25 * (turns.T @ back))[::-1])
+
+
+def planned_shares(case: Case, surrogate: Surrogate, evidence: Evidence, samples: int, delta: float) -> Array:
+    """Divide the part of δ for the bands among pairs of actions, sides and points ``[C, 2, N_1, …, N_d]``.
+
+    Any shares that add up to 1 are sound. Few points decide a margin: those where the expert's advantage is thin or the
+    band wide. There an event may be rare, elsewhere it need not be.
+
+    Args:
+        case: what is to be proved.
+        surrogate: everything else is fixed already.
+        evidence: the evidence of training data.
+        samples: fresh transitions per action that are planned.
+        delta: of the certificate.
+    """
+    if not evidence.determine(surrogate.columns):
+        return np.full(surrogate.shares.shape, 1 / surrogate.shares.size)  # too few training data for a forecast
+    growth, points = samples / float(evidence.counts.min()), workings(surrogate, evidence).compared
+    moments = np.stack([np.tile(point.noise.value, (2, 1)) for point in points.values()])
+    ranges = np.stack([np.tile(point.noise.largest[:, 0], (2, 1)) for point in points.values()])
+    heights, read = (_at_points if case.grid is None else _around_points)(case, surrogate)
+    expected, bound = _MOMENTS * moments / growth, _RANGES * ranges / growth
+    shares = _divided(read, heights - _DOUBT * np.sqrt(moments), expected, bound, delta * shares_of(surrogate)["band"])
+    return shares.reshape(len(points), 2, *surrogate.mesh.counts)
+
+
+def _at_points(case: Case, surrogate: Surrogate) -> tuple[Array, NDArray[np.bool_]]:
+    """The expert's advantage that is forecast at the points, infinite where it is not asked for, and what is read.
+
+    For an expert of one action ``[C, 2, N]`` each.
+    """
+    values = surrogate.frame.values(surrogate.mesh.states)
+    curves = np.stack([values @ (surrogate.fits[b] - surrogate.fits[a]) for b, a in surrogate.compared])
+    sides = np.array([[b in surrogate.used, a in surrogate.used] for b, a in surrogate.compared])
+    read = np.broadcast_to(sides[:, :, None], (len(curves), 2, curves.shape[1]))
+    return np.where(read, np.stack([curves, -curves], axis=1), np.inf), read
+
+
+def _around_points(case: Case, surrogate: Surrogate) -> tuple[Array, NDArray[np.bool_]]:
+    """The same for an expert that switches: the least advantage in the cells around each point, outside the tube."""
+    grid, mesh, harmonics = case.grid, surrogate.mesh, surrogate.frame
+    assert grid is not None
+    axes = [part.spread_points(n)[:, 0] for part, n in zip(harmonics.parts, mesh.counts, strict=True)]
+    after = [np.searchsorted(axis, cells) for axis, cells in zip(axes, grid.axes, strict=True)]
+    corners = [
+        np.ravel_multi_index(
+            np.ix_(*(np.clip(i - shift, 0, n - 1) for i, shift, n in zip(after, side, mesh.counts, strict=True))),
+            mesh.counts,
+        ).ravel()
+        for side in product((0, 1), repeat=harmonics.dimension)
+    ]
+    outside, near = grid.away + grid.reach > case.tube, grid.away <= case.tube
+    heights = np.full((len(surrogate.compared), 2, len(mesh.states)), np.inf)
+    read = np.zeros(heights.shape, dtype=bool)
+    for pair, (b, a) in enumerate(surrogate.compared):
+        curve = harmonics.on_axes(harmonics.tensor(surrogate.fits[b] - surrogate.fits[a]), grid.axes).ravel()
+        for side, (best, other, sign) in enumerate(((b, a, 1.0), (a, b, -1.0))):
+            better = grid.taken[best] & ~grid.taken[other]
+            for corner in corners:
+                asked = better & outside
+                np.minimum.at(heights[pair, side], corner[asked], sign * curve[asked])
+                read[pair, side, corner[better | (near & grid.taken[best])]] = True
+    return heights, read
+
+
+def _divided(read: NDArray[np.bool_], heights: Array, expected: Array, bound: Array, delta: float) -> Array:
+    """Shares that add up to 1, most of them where margins are forecast to be thin; all arrays ``[C, 2, N]``.
+
+    Args:
+        read: bounds that are read.
+        heights: the advantage that is forecast, infinite where none is asked for.
+        expected: ΣZ² of the fresh data.
+        bound: |Z|.
+        delta: of all bands together.
+    """
+    everything = np.full(read.shape, 1 / read.size)
+    if not read.any():
+        return everything
+    level, margins = read / read.sum(), np.isfinite(heights)
+    if not margins.any():
+        return np.asarray((_SHARP + _LEVEL) * level + (1 - _SHARP - _LEVEL) * everything)
+    height, v, b = heights[margins], np.maximum(expected[margins], 1e-300), np.maximum(bound[margins], 1e-150)
+
+    def spent(margin: float) -> Array:
+        """e^−L at every point, with the L that leaves the margin.
+
+        The least radius of `inequalities.sloped` is r = yΣZ²/b, where y − log(1 + y) = Lb²/ΣZ².
+        """
+        radius = np.maximum(height - margin, 0.0) / _RADII
+        y = np.minimum(radius * b, 1e150 * v) / v  # at most 1e150, without overflow
+        small = np.minimum(y, 1e-4)
+        gaps = np.where(y < 1e-4, small**2 / 2 - small**3 / 3, y - np.log1p(y))
+        return np.exp(-np.minimum(gaps * v / b**2, _MOST_LOG))
+
+    low = high = float(height.min())
+    while spent(low).sum() > delta and high - low < 1e6 * (abs(high) + 1):
+        low -= 2 * (high - low) + 1e-6 * (abs(high) + 1e-9)
+    for _ in range(_ROUNDS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if spent(middle).sum() <= delta else (low, middle)
+    sharp = np.zeros(read.shape)
+    sharp[margins] = spent(low)
+    return np.asarray(_SHARP * sharp / sharp.sum() + _LEVEL * level + (1 - _SHARP - _LEVEL) * everything)

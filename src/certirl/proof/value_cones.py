@@ -1,4 +1,4 @@
-"""What a refutation fixes before fresh data are seen: comparisons, cones of value functions, mixtures.
+"""What a refutation fixes before fresh data are read: comparisons, cones of value functions, mixtures.
 
 For V = w·ψ the expert asks for w·ρ_i > 0 at every comparison i of a state with an alternative action. The w-space is
 cut into cones, each spanned by p directions, and each cone is given one mixture x = Σ λ_iρ_i: if w_v·x < 0 for the
@@ -128,6 +128,27 @@ class Cover:
     def __post_init__(self) -> None:
         freeze(self)
 
+    def as_read(self, file: str) -> Cover:
+        """Refuse cones that leave directions out, and mixtures, slopes and shares that are none."""
+        p, A = len(self.corners), self.probabilities.shape[1]
+        as_states(self.states, self.columns.domain)
+        as_actions(self.actions, n_actions=A)
+        check_columns(self.columns)
+        if p != self.functions.size - 1 or self.functions.domain != self.columns.domain:
+            raise ValueError(f"a cover of {p} dimensions needs {p + 1} functions on the domain of the columns")
+        if not np.linalg.cond(self.corners) < MAX_CONDITION or len(self.splits) != self.cones - p - 1:
+            raise ValueError(f"{self.cones} cones need {p} independent corners and {self.cones - p - 1} splits")
+        for count, (number, u, v, exponent) in enumerate(self.splits, start=p + 1):
+            if not (0 <= number < count and 0 <= u < p and 0 <= v < p and u != v and abs(exponent) < 100):
+                raise ValueError(f"split {count - p - 1} must name a cone and two of its directions")
+        sums = np.vstack([self.mixtures.sum(axis=1, keepdims=True), self.probabilities.sum(axis=1, keepdims=True)])
+        if min(self.mixtures.min(), self.probabilities.min()) < 0 or np.abs(sums - 1).max() > 1e-9:
+            raise ValueError("mixtures and probabilities must be non-negative and add up to 1")
+        fitting = len(self.slopes) == len(self.which) and 0 < self.slopes.min() <= self.slopes.max() < 1
+        if not fitting or not self.shares.min() > 0:
+            raise ValueError("every number of a cover needs a slope between 0 and 1 and a positive share of delta")
+        return self
+
     @property
     def comparisons(self) -> Comparisons:
         """States, alternatives and expert."""
@@ -152,8 +173,10 @@ class Cover:
     @cached_property
     def directions(self) -> Array:
         """w of every number, of unit ‖·‖₁ ``[F p + 2p, p]``."""
-        p = len(self.corners)
-        rows = np.vstack([*cones_of(self.corners, self.splits), np.eye(p), -np.eye(p)])
+        p, cones = len(self.corners), _first_cones(np.vstack([-self.corners.sum(axis=0), self.corners]))
+        for number, u, v, exponent in self.splits:
+            _split_cone(cones, number, u, v, exponent)
+        rows = np.vstack([*cones, np.eye(p), -np.eye(p)])
         return rows / np.abs(rows).sum(axis=1, keepdims=True)
 
     @property
@@ -163,36 +186,16 @@ class Cover:
         return np.asarray(np.einsum("fm,mc,mk->fck", self.mixtures, self.comparisons.contrast, x, optimize=True))
 
 
-def check_cover(cover: Cover) -> None:
-    """Refuse the cover of a file that is none: cones that leave directions out, mixtures and shares that are none."""
-    p, A = len(cover.corners), cover.probabilities.shape[1]
-    as_states(cover.states, cover.columns.domain)
-    as_actions(cover.actions, n_actions=A)
-    check_columns(cover.columns)
-    if p != cover.functions.size - 1 or cover.functions.domain != cover.columns.domain:
-        raise ValueError(f"a cover of {p} dimensions needs {p + 1} functions on the domain of the columns")
-    if not np.linalg.cond(cover.corners) < MAX_CONDITION or len(cover.splits) != cover.cones - p - 1:
-        raise ValueError(f"{cover.cones} cones need {p} independent corners and {cover.cones - p - 1} splits")
-    for count, (number, u, v, exponent) in enumerate(cover.splits, start=p + 1):
-        if not (0 <= number < count and 0 <= u < p and 0 <= v < p and u != v and abs(exponent) < 100):
-            raise ValueError(f"split {count - p - 1} must name a cone and two of its directions")
-    sums = np.vstack([cover.mixtures.sum(axis=1, keepdims=True), cover.probabilities.sum(axis=1, keepdims=True)])
-    if min(cover.mixtures.min(), cover.probabilities.min()) < 0 or np.abs(sums - 1).max() > 1e-9:
-        raise ValueError("mixtures and probabilities must be non-negative and add up to 1")
-    fitting = len(cover.slopes) == len(cover.which) and 0 < cover.slopes.min() <= cover.slopes.max() < 1
-    if not fitting or not cover.shares.min() > 0:
-        raise ValueError("every number of a cover needs a slope between 0 and 1 and a positive share of delta")
+def _first_cones(simplex: Array) -> list[Array]:
+    """The cones ``[p, p]``, a direction a row, between the corners ``[p + 1, p]`` of a simplex around 0."""
+    return [np.delete(simplex, v, axis=0) for v in range(len(simplex))]
 
 
-def cones_of(corners: Array, splits: NDArray[np.intp]) -> list[Array]:
-    """The cones ``[p, p]``, a direction a row: those of a simplex around 0, split in order."""
-    simplex = np.vstack([-corners.sum(axis=0), corners])
-    cones = [np.delete(simplex, v, axis=0) for v in range(len(simplex))]
-    for number, u, v, exponent in splits:
-        first, second = cones[number], cones[number].copy()
-        first[u] = second[v] = first[u] + 2.0**exponent * first[v]
-        cones.append(second)
-    return cones
+def _split_cone(cones: list[Array], number: int, u: int, v: int, exponent: int) -> None:
+    """Replace a cone by two, with u + 2^e v for u in the first, which keeps its place, and for v in the other."""
+    first, second = cones[number], cones[number].copy()
+    first[u] = second[v] = first[u] + 2.0**exponent * first[v]
+    cones.append(second)
 
 
 class Regression(NamedTuple):
@@ -248,7 +251,7 @@ class ConeSearch:
         tail: τ.
         samples: fresh transitions per action that are planned.
         log_term: L that is planned.
-        alternatives: ν of the alternatives, in order, that every mixture has ``[A − 1]``; None for any.
+        alternatives: ν of the alternatives, in order, that every mixture has ``[A − 1]``; a single 1 for any.
         most: the most cones.
     """
 
@@ -260,7 +263,7 @@ class ConeSearch:
     tail: float
     samples: float
     log_term: float
-    alternatives: Array | None
+    alternatives: Array
     most: int
 
     @cached_property
@@ -271,8 +274,7 @@ class ConeSearch:
     def grown(self) -> tuple[Array, Array, Array]:
         """Split the cone that is least clearly excluded, and so on: corners, splits and mixtures, as in `Cover`."""
         simplex, splits = self._simplex(), list[tuple[int, int, int, int]]()
-        p = len(simplex) - 1
-        cones = [np.delete(simplex, v, axis=0) for v in range(p + 1)]
+        p, cones = len(simplex) - 1, _first_cones(simplex)
         mixtures, heap, new = [np.empty(0)] * (p + 1), list[tuple[float, int]](), list(range(p + 1))
         start: NDArray[np.intp] = np.arange(0, len(self.points), max(len(self.points) // 50, 1))
         while True:
@@ -290,10 +292,8 @@ class ConeSearch:
             u, v = divmod(first_of_least(angles.ravel()), p)  # the widest angle
             exponent = round(float(np.log2(lengths[u] / lengths[v])))
             splits.append((number, u, v, exponent))
-            other = cone.copy()
-            cone[u] = other[v] = cone[u] + 2.0**exponent * cone[v]
             new, start = [number, len(cones)], np.flatnonzero(mixtures[number])
-            cones.append(other)
+            _split_cone(cones, number, u, v, exponent)
             mixtures.append(np.empty(0))
 
     def _simplex(self) -> Array:
@@ -332,22 +332,16 @@ class ConeSearch:
 
     def _lowest(self, directions: Array) -> Array:
         """The least w·ρ of all rows, or Σ_a ν_a times the least of each alternative's, for every direction."""
-        each = directions @ self.points.T
-        if self.alternatives is None:
-            return np.asarray(each.min(axis=1))
-        return np.asarray(each.reshape(len(directions), len(self.alternatives), -1).min(axis=2) @ self.alternatives)
+        each = (directions @ self.points.T).reshape(len(directions), len(self.alternatives), -1)
+        return np.asarray(each.min(axis=2) @ self.alternatives)
 
     def _imbalance(self) -> Array:
         """Rows that vanish for mixtures with the right weights of the alternatives ``[R, m]``."""
-        if self.alternatives is None:
-            return np.zeros((0, len(self.points)))
         members = np.repeat(np.eye(len(self.alternatives)), len(self.points) // len(self.alternatives), axis=1)
         return np.asarray(members - self.alternatives[:, None])
 
     def _balanced(self, mixture: Array) -> Array:
         """The mixture, scaled to the right weight of every alternative."""
-        if self.alternatives is None:
-            return mixture
         groups = mixture.reshape(len(self.alternatives), -1)
         groups = np.where(groups.any(axis=1, keepdims=True), groups, 1.0)
         return np.asarray((groups * (self.alternatives / groups.sum(axis=1))[:, None]).ravel())
@@ -374,9 +368,9 @@ def cover_of(
     *,
     samples: int,
     delta: float,
-    alternatives: Array | None = None,
-    most: int | None = None,
-    only_conflicts: bool = False,
+    alternatives: Array | None,
+    most: int | None,
+    only_conflicts: bool,
 ) -> Cover | None:
     """Choose cones and mixtures; slopes and shares are left empty.
 
@@ -405,7 +399,7 @@ def cover_of(
         tail=tail if np.isfinite(tail) else 0.0,
         samples=samples,
         log_term=log_term(p * (CONES + 2), delta),
-        alternatives=alternatives,
+        alternatives=np.ones(1) if alternatives is None else alternatives,
         most=CONES if most is None else most,
     )
     if only_conflicts and alternatives is None and search.reward is not None:

@@ -34,6 +34,7 @@ from certirl.ground.doors import as_count, as_number, as_probability
 from certirl.ground.status import Finding, chance, unverified, weakest
 from certirl.proof.certificate import Certificate
 from certirl.proof.refutation import Refutation
+from certirl.proof.refute import too_many_functions
 
 GOOD, DISTRUST = 0.1, 0.7  # model error over action effect
 SHOWN = 3  # components named in the print
@@ -685,8 +686,8 @@ def build(
     """
     first, counts = criteria[0], operators[0].counts if drawn is None else drawn
     named = components or [Component("state", tuple(range(first.basis.dimension)), first.basis)]
-    several = any(len(component.coordinates) > 1 for component in named)
-    findings = findings_of(recovery, certificate, refutation, asked=drawn is not None, several=several)
+    too_many = too_many_functions([component.basis for component in named])
+    findings = findings_of(recovery, certificate, refutation, asked=drawn is not None, too_many=too_many)
     reward = recovery.reward
     rewards = () if reward is None else reward.parts
     values = [Reward(own.basis, w) for own, w in zip(criteria, recovery.values, strict=False)]
