@@ -12,7 +12,7 @@ from saved_records import CERTIFICATES, MAKERS, REFUTATIONS, claim_of, contents,
 import certirl
 from certirl import cli
 from certirl.checker import bands as checker_bands
-from certirl.checker import certificates, enclosures, harmonics
+from certirl.checker import enclosures, harmonics
 from certirl.checker import records as checker_records
 from certirl.checker.enclosures import Enclosure
 from certirl.checker.files import check, main
@@ -96,7 +96,7 @@ def test_every_band_agrees_at_every_point(kind, tmp_path):
     found = proof(kind)
     record = checker_records.read(found.save(tmp_path / "c.npz"))
     (ground,) = found.grounds
-    work = checker_bands.Derivation(certificates.Component.of(record.records("grounds")[0], None).ground)
+    work = checker_bands.Derivation(checker_bands.Ground(record.records("grounds")[0]))
     for own, band in zip(work.bands(), ground.bands.pairs, strict=True):
         assert own.pair == band.pair
         for name, told in ((own.estimation, band.estimation), (own.second, band.second_order)):

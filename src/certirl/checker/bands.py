@@ -7,6 +7,7 @@ or a bound on the safe side. Nothing here is shared with the code that made the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -28,6 +29,17 @@ from certirl.checker.enclosures import (
     top_eigenvalue,
 )
 from certirl.checker.harmonics import Box, Functions
+from certirl.checker.records import (
+    RELATIVE,
+    SEPARATE,
+    TIGHT,
+    DamagedError,
+    ImpossibleError,
+    Record,
+    failed,
+    reward_of,
+    short,
+)
 
 # How δ is spent on the statements of the theorem, by whether the expert takes one action.
 SHARES = {
@@ -45,47 +57,168 @@ class TooLittleError(Exception):
     """The sums bound nothing, in a sentence."""
 
 
-@dataclass(frozen=True, eq=False)
-class Ground:
-    """What was fixed beforehand and the sums over fresh data, as a file holds them; names as in a file."""
+class Sums:
+    """Sums over fresh transitions for one component of the state.
 
-    columns: Functions
-    used: tuple[int, ...]
-    discount: float
-    delta: float
-    tail: float
-    fits: Floats
-    Z: Floats
-    mix: Floats
-    noise: Floats
-    shares: Floats
-    low: float
-    high: float
-    widths: Floats
-    tent_fits: Floats
-    drop: Floats
-    dropped: float
-    unit: float
-    counts: Floats
-    gram: Floats
-    residuals: Floats
-    residual_moments: Floats
-    cross_moments: Floats
-    operator_residuals: Floats
-    operator_moments: Floats
-    visits: Floats
-    visit_moments: Floats
-    paired: bool
+    Attributes:
+        name: of the component.
+        coordinates: of the state that it consists of; None if it is the only one.
+        columns, box: the functions of the state, and their harmonics.
+        tail: τ; None if none was declared.
+        counts: transitions of each action ``[A]``.
+        gram: Σ χ(s) of each action ``[A, *wide]``.
+        paired: whether every state was tried with every action.
+    """
+
+    def __init__(self, record: Record, name: str, fixed: Record, sums: Record) -> None:
+        self.name, self.columns, self.tail = name, fixed.functions("columns"), record.tail()
+        self.coordinates = None if fixed.entry("coordinates") is None else fixed.wholes("coordinates")
+        if self.columns.dimension > 3 or not self.columns.closed:
+            raise ImpossibleError(f"{self.columns} are no functions that bounds can rest on")
+        self.box = Box.of(self.columns)
+        self.counts = sums.array("counts", (None,), "iu").astype(float)
+        if len(self.counts) < 2:
+            raise DamagedError(f"counts should be of two actions or more, got {len(self.counts)}")
+        self.gram, self.paired = sums.array("gram", (self.actions, *self.box.wide)), sums.flag("paired")
 
     @property
     def actions(self) -> int:
         """How many, A."""
-        return len(self.fits)
+        return len(self.counts)
+
+    @cached_property
+    def grams(self) -> Enclosure:
+        """Σ h hᵀ of each action ``[A, k, k]``."""
+        return self.box.lifted(self.gram)
+
+    @cached_property
+    def precision(self) -> list[Enclosure]:
+        """The inverses of the Gram matrices."""
+        return [inverse(self.grams[c]) for c in range(self.actions)]
+
+    @cached_property
+    def condition(self) -> float:
+        """The largest condition number of a Gram matrix; TooLittleError if one may be singular."""
+        ends = [(least_eigenvalue(self.grams[c]), top_eigenvalue(self.grams[c])) for c in range(self.actions)]
+        if min(low for low, _ in ends) <= 0:
+            raise TooLittleError("a Gram matrix is not positive definite: the states cannot tell the functions apart")
+        return max(high / low for low, high in ends)
+
+    @property
+    def rounding(self) -> float:
+        """What floating point can have done to a sum over data, as a share of its terms (section 15)."""
+        return float((_STRETCH + self.counts.max() / _BLOCK + 2 * max(self.box.wide) ** 2) * 2.0**-52)
+
+    def contradictions(self) -> list[str]:
+        """What sums over data cannot be."""
+        wrong, k = [], self.columns.size
+        for c, (n, gram) in enumerate(zip(self.counts, self.gram, strict=True)):
+            bounded = abs(gram.flat[0] - n) <= TIGHT * n and np.abs(gram).max() <= n * (1 + TIGHT)
+            wrong += failed(
+                (n >= k, f"action {c} has {int(n)} transitions, too few for {k} functions"),
+                (bounded, f"the Gram matrix of action {c} is not one of {int(n)} states"),
+            )
+        same = (self.gram == self.gram[0]).all() and (self.counts == self.counts[0]).all()
+        return wrong + failed((same or not self.paired, "paired actions have different states"))
+
+    @property
+    def assumption(self) -> str:
+        """What the tail says of the dynamics, in words."""
+        size = self.columns.size
+        families = " × ".join(self.columns.families)
+        which = f"a combination of the first {size} {families} functions of the state" if size > 1 else "a constant"
+        if not self.tail:
+            return f"every P_a f is exactly {which}"
+        return f"every P_a f, |f| ≤ 1, lies within {short(self.tail)} of {which}"
+
+    @property
+    def data(self) -> str:
+        """How many transitions there are, in words."""
+        least, most = int(self.counts.min()), int(self.counts.max())
+        how = "every state tried with every action" if self.paired else "drawn separately for each action"
+        return f"{least:,}{f' to {most:,}' * (most > least)} fresh transitions of each action, {how}"
+
+
+def contradictions(parts: Sequence[Sums]) -> list[str]:
+    """What the sums of the components cannot be, each by itself and together."""
+    first, wrong = parts[0], []
+    if any(part.actions != first.actions for part in parts):
+        raise DamagedError("grounds should be of components with the same actions")
+    for part in parts:
+        prefix = f"component {part.name}: " if len(parts) > 1 else ""
+        wrong += [prefix + sentence for sentence in part.contradictions()]
+    groups = [part.coordinates for part in parts]
+    fits = [
+        group is not None and len(group) == part.columns.dimension for group, part in zip(groups, parts, strict=True)
+    ]
+    coordinates = [c for group in groups for c in group or ()]
+    return wrong + failed(
+        (
+            groups == [None] or (all(fits) and len(set(coordinates)) == len(coordinates)),
+            "the components are not groups of different coordinates",
+        ),
+        (
+            all(part.paired == first.paired and (part.counts == first.counts).all() for part in parts),
+            "the components were not looked at in the same transitions",
+        ),
+    )
+
+
+def assumptions(parts: Sequence[Sums]) -> list[str]:
+    """What is assumed of the dynamics of all components, in sentences."""
+    if parts[0].coordinates is None:
+        return [parts[0].assumption]
+    return [SEPARATE, *(f"in {part.name} {part.assumption}" for part in parts)]
+
+
+class Ground(Sums):
+    """What was fixed beforehand and the sums over fresh data of one component of a certificate; names as in a file."""
+
+    def __init__(self, record: Record) -> None:
+        s, e = record.record("surrogate", "Surrogate"), record.record("evidence", "Evidence")
+        super().__init__(record, record.text("name"), s, e)
+        A, k, wide, d = self.actions, self.columns.size, self.box.wide, self.columns.dimension
+        self.used, self.component = s.wholes("used"), s.whole("component")
+        if not self.used or list(self.used) != sorted({*self.used} & {*range(A)}):
+            raise DamagedError(f"used should name some of {A} actions in order, got {self.used!r:.60}")
+        self.delta, self.discount, self.unit = record.number("delta"), s.number("discount"), s.number("unit")
+        if not 0 < self.discount < 1:
+            raise DamagedError(f"discount should lie between 0 and 1, got {self.discount:g}")
+        if not self.unit > 0 or s.record("reward", "BoundedReward").number("unit") != self.unit:
+            raise DamagedError(f"unit should be positive, and that of the reward, got {self.unit:g}")
+        self.reward = reward_of(s.record("reward"), self.unit)
+        m, r, self.widths = k * len(self.used), s.whole("directions"), s.array("widths", (None,))
+        if r not in (0, m - 1):
+            raise DamagedError(f"directions should be 0 or {m - 1}, got {r}")
+        w, pairs, observed = len(self.widths), len(self.pairs(True)), len(self.pairs(self.paired))
+        # Fixed before the fresh data.
+        self.fits, self.Z = s.array("fits", (A, k)), s.array("Z", (A, m, k))
+        self.mix, self.noise = s.array("mix", (m, m)), s.array("noise", (pairs, 2, *wide))
+        self.shares = s.array("shares", (pairs - A, 2, *[None] * d))
+        self.tent_fits = s.array("tent_fits", (A, w, k))
+        self.marks = s.array("marks", (None,) * (d if w else 1), finite=False)
+        self.places, self.drop, self.dropped = s.array("places", (2, d)), s.array("drop", (m,)), s.number("dropped")
+        # Sums over the fresh data.
+        self.residuals, self.residual_moments = (
+            e.array("residuals", (A, k)),
+            e.array("residual_moments", (observed, *wide)),
+        )
+        self.cross_moments = e.array("cross_moments", (observed, r, *wide))
+        self.operator_residuals = e.array("operator_residuals", (A, m, k))
+        self.operator_moments = e.array("operator_moments", (observed, *wide))
+        self.visits, self.visit_moments = e.array("visits", (A, w, k)), e.array("visit_moments", (A, w, *wide))
+        self.reached = e.array("reached", (A, len(self.reward.coefficients)))
+        self.low, self.high = self._value_range(s.number("low"), s.number("high"))
 
     @property
     def constant(self) -> bool:
         """Whether the expert takes one action everywhere."""
         return len(self.used) == 1
+
+    @property
+    def tau(self) -> float:
+        """τ, 0 if none was declared."""
+        return self.tail or 0.0
 
     def pairs(self, paired: bool) -> list[tuple[int, int]]:
         """c ≤ d whose residuals are multiplied."""
@@ -100,6 +233,108 @@ class Ground:
     def part(self, name: str) -> float:
         """A part of δ, rounded down."""
         return SHARES[self.constant][name] * self.delta * (1 - 1e-15)
+
+    def _value_range(self, low: float, high: float) -> tuple[float, float]:
+        """Bounds on V̂, at least as wide as those in the file; ImpossibleError if the file has others."""
+        least, most = self._derived_range()
+        room = RELATIVE * max(most - least, TIGHT * max(abs(least), abs(most)))
+        if not (abs(least - low) <= room and abs(most - high) <= room):
+            derived = f"from {short(self.unit * least, 6)} to {short(self.unit * most, 6)}"
+            stated = f"from {short(self.unit * low, 6)} to {short(self.unit * high, 6)}"
+            values = f"the reward and the guesses of the file have values V {derived}"
+            raise ImpossibleError(f"{values}, but the sums were made with a V {stated}")
+        return min(least, low), max(most, high)
+
+    def _derived_range(self) -> tuple[float, float]:
+        """Bounds on V̂ = R + γ Σ π_d (fits_d·h): of the sum where R is an expansion like the fits, else of each term."""
+        gamma = enclosed(self.discount)
+        if (expansion := self._expansion) is not None:
+            wide = expansion if expansion.size >= self.columns.size else self.columns
+            if wide.closed:
+                R, fit = np.zeros(wide.size), np.zeros(wide.size)
+                R[: len(self.reward.coefficients)] = self.reward.coefficients
+                fit[: self.columns.size] = self.fits[self.used[0]]
+                return Box.of(wide).range(Enclosure(R) @ wide.change + gamma * fit)
+        low, high = self.reward.range
+        ends = [self.box.range(enclosed(self.fits[d])) for d in self.used]
+        least, most = min(end for end, _ in ends), max(end for _, end in ends)
+        return float((enclosed(low) + gamma * least).below), float((enclosed(high) + gamma * most).above)
+
+    @property
+    def _expansion(self) -> Functions | None:
+        """The reward's functions where V̂ is one expansion: those of an expert of one action, in the columns' order."""
+        basis = self.reward.basis
+        return basis if self.constant and isinstance(basis, Functions) and basis.kin(self.columns) else None
+
+    @property
+    def described(self) -> str:
+        """The reward in words."""
+        if self.reward.basis is None:
+            return str(self.reward)
+        return f"{self.reward}, ‖α‖₁ = {short(self.unit * float(np.abs(self.reward.coefficients).sum()))}"
+
+    def contradictions(self) -> list[str]:
+        """What neither sums over data nor guesses can be, and what contradicts the reward."""
+        k, shares = self.columns.size, float(self.shares.sum())
+        diagonal = [self.pairs(self.paired).index((c, c)) for c in range(self.actions)]
+        first = (slice(None),) + (0,) * len(self.box.wide)
+        mixed = self.mix[1:] @ self.operator_residuals
+        sizes = [  # Σ x_i f is at most √(n Σ f²), as no x_i exceeds 1
+            ((self.residuals**2).max(axis=1), self.residual_moments[diagonal][first]),
+            ((mixed**2).sum(axis=1).max(axis=1, initial=0.0), self.operator_moments[diagonal][first]),
+            *(((self.visits[:, w] ** 2).max(axis=1), self.visit_moments[:, w][first]) for w in range(len(self.widths))),
+        ]
+        small = [(square <= self.counts * moment * (1 + TIGHT) + 1e-290).all() for square, moment in sizes]
+        moved = np.abs(self.Z[:, ::k].sum(axis=1) - np.eye(k)[0]).max()
+        kept = np.abs(self.operator_residuals[:, ::k].sum(axis=1)).max()
+        constant = np.zeros(self.Z.shape[1])
+        constant[::k] = 1.0
+        return [
+            *super().contradictions(),
+            *failed(
+                (all(small), "the residuals of an action are larger than their second moments allow"),
+                (moved <= TIGHT * (1 + np.abs(self.Z).max()), "an operator moves constants"),
+                (
+                    kept <= TIGHT * self.counts.max() * (1 + np.abs(self.Z).sum(axis=2).max()),
+                    "constants have residuals",
+                ),
+                (
+                    (self.mix[0] == constant).all(),
+                    "the first of the functions that the error is made of is not constant",
+                ),
+                (
+                    (self.shares >= 0).all() and shares <= 1 + TIGHT,
+                    f"the shares of the points add up to {short(shares, 6)}, not to 1 at most",
+                ),
+                (
+                    self.low <= self.high and (self.widths > 0).all(),
+                    "V's bounds are the wrong way round, or a tent has no width",
+                ),
+            ),
+            *self._other_reward(),
+        ]
+
+    def _other_reward(self) -> list[str]:
+        """Whether Σ Y_c and the sums of the reward's functions over next states contradict each other."""
+        reward, basis = self.reward, self.reward.basis
+        if basis is None:
+            return []
+        if basis.box != self.columns.box:
+            return [f"the reward is {reward}, the columns are on {self.columns.domain}"]
+        x, fits = self.grams.middle[:, 0], self.fits[list(self.used)].ravel()
+        pieces = self.operator_residuals[:, :, 0] + np.einsum("cmk,ck->cm", self.Z, x)  # Σ π_d h_j over next states
+        guessed = self.discount * pieces @ fits - np.einsum("ck,ck->c", self.fits, x)
+        sums = self.reached @ reward.coefficients + guessed
+        size = np.abs(self.reached) @ np.abs(reward.coefficients)
+        size += self.counts * (np.abs(fits).sum() + np.abs(self.fits).sum(axis=1))
+        follows = np.abs(sums - self.residuals[:, 0]) <= TIGHT * size
+        wrong = [f"the sums of action {c} were made with another reward" for c in np.flatnonzero(~follows)]
+        if self._expansion is not None:
+            same, change = min(self.columns.size, basis.size), self.columns.change
+            apart = np.abs((pieces @ change.middle.T)[:, :same] - self.reached[:, :same]).max()
+            agree = apart <= TIGHT * self.counts.max() * change.size.sum()
+            wrong += failed((agree, "the sums over next states contradict each other"))
+        return wrong
 
 
 class Points(NamedTuple):
@@ -150,24 +385,14 @@ class Band:
     rounding: float
 
 
-def spectrum(gram: Enclosure) -> tuple[float, float]:
-    """Bounds on the least and the largest eigenvalue of a Gram matrix."""
-    return least_eigenvalue(gram), top_eigenvalue(gram)
-
-
 class Derivation:
     """The inequalities for one ground."""
 
     def __init__(self, ground: Ground) -> None:
         g = self.g = ground
-        self.box, self.gamma = Box.of(g.columns), enclosed(g.discount)
+        self.box, self.gamma = g.box, enclosed(g.discount)
         self.k, self.m = g.columns.size, g.Z.shape[1]
-        self.gram = self.box.lifted(g.gram)
-        ends = [spectrum(own) for own in self.gram]  # type: ignore[attr-defined]
-        if min(low for low, _ in ends) <= 0:
-            raise TooLittleError("a Gram matrix is not positive definite: the states cannot tell the functions apart")
-        self.condition = max(high / low for low, high in ends)
-        self.precision = [inverse(self.gram[c]) for c in range(g.actions)]
+        self.condition, self.precision = g.condition, g.precision
         blocks = np.concatenate([g.Z[c] for c in g.used], axis=1)
         self.resolvent = inverse(np.eye(self.m) - self.gamma * blocks)
         self.rows = g.mix[1:]
@@ -265,7 +490,7 @@ class Derivation:
         """The same from |p·x|² ≤ (pᵀGp)·(the largest leverage)."""
 
         def size(rows: Enclosure, c: int) -> Floats:
-            forms = ((rows @ self.gram[c]) * rows).sum().positive()
+            forms = ((rows @ self.g.grams[c]) * rows).sum().positive()
             return (forms * self.leverage[c]).root().above[:, None]
 
         sizes = {c: size(own, c) for c, own in weights.items()}
@@ -353,7 +578,7 @@ class Derivation:
     def size(self) -> Size:
         """Bounds on u; TooLittleError where there are none."""
         g, m = self.g, self.m - 1
-        if not float((self.gamma * (enclosed(g.tail) * self.worst + 1.0)).above) < 1:
+        if not float((self.gamma * (enclosed(g.tau) * self.worst + 1.0)).above) < 1:
             raise TooLittleError("the tail is too large: what regression aims at may grow from step to step")
         if m == 0:
             return Size(Enclosure(np.zeros(0)), Enclosure(np.zeros((0, 0))), 0.0, 0.0)
@@ -404,7 +629,7 @@ class Derivation:
         for (b, a), shares in zip(g.compared, g.shares, strict=True):
             events = enclosed(shares.reshape(2, -1)) * (g.part("band") / max(total, 1.0))
             first, second = self.radii(self.points(self.weights(b, a, values), (b, a)), -logarithm(events))
-            slip = self._slipped(b, a) * g.tail
+            slip = self._slipped(b, a) * g.tau
             second = (enclosed(second) + slip * self.size.length * self.radius[1]).above
             tail, most = float((slip * self.radius[0]).above), float((first + second).max())
             shape = (2, *counts)
@@ -435,9 +660,7 @@ class Derivation:
         points = self.points(self.of_error(enclosed(g.drop[None])))
         log_terms = -logarithm(enclosed(np.full((1, 1), g.part("regret") / 2)))
         first, second = self.radii(points, log_terms)
-        slipped = (
-            self._later * g.tail * self.worst * (enclosed(self.radius[0]) + enclosed(size.length) * self.radius[1])
-        )
+        slipped = self._later * g.tau * self.worst * (enclosed(self.radius[0]) + enclosed(size.length) * self.radius[1])
         lost = float((enclosed(first[0, 0]) + second[0, 0] + slipped).above)
         if not np.isfinite(lost):
             return 0.0
@@ -461,14 +684,14 @@ class Derivation:
                 observed = ((weights @ moments[c, w]) * weights).sum().positive()
                 above = factor * float(bernstein(observed, largest, L).above.max()) * (1 + 1e-15)
                 curve = enclosed(guess) + self.precision[c] @ g.visits[c, w]
-                beyond = self.lebesgue[c] * g.tail * 0.5 + self.rounding(above, scale=2.0)
+                beyond = self.lebesgue[c] * g.tau * 0.5 + self.rounding(above, scale=2.0)
                 most[w] = max(most[w], float((beyond + box.peak(curve) + above).above))
         return np.clip(most, 0.0, 1.0)
 
     def rounding(self, radius: float, scale: float | None = None) -> float:
         """What floating point can have done to the sums over data, as section 15 allows for it."""
         g = self.g
-        unit = (_STRETCH + float(g.counts.max()) / _BLOCK + 2 * max(self.box.wide) ** 2) * 2.0**-52
+        unit = g.rounding
         if scale is None:
             size = g.high - g.low + max(abs(g.low), abs(g.high))
             scale = size * float(self.resolvent.size.sum(axis=1).max())

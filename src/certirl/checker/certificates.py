@@ -1,768 +1,778 @@
 """Certificates derived again: of experts of one action and of policies, on intervals and boxes, alone and as sums.
 
-One derivation: an interval is a box with one coordinate, an expert of one action uses one, and a single reward is a sum
-of one component. Nothing here is shared with the code that made the certificate.
+One derivation: an interval is a box with one coordinate, a single reward is a sum of one component, and an expert of
+one action is a policy whose grid has one cell. Nothing here is shared with the code that made the certificate. The
+notation is that of docs/notes/certificate.md, sections 9 and 10. All bounds are rounded to the safe side.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product as combinations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from certirl.checker.bands import SHARES, Derivation, Ground, TooLittleError
-from certirl.checker.enclosures import Enclosure, Floats, enclosed
-from certirl.checker.harmonics import Box, Functions
+from certirl.checker.bands import (
+    SHARES,
+    Band,
+    Derivation,
+    Ground,
+    TooLittleError,
+    assumptions,
+    contradictions,
+)
+from certirl.checker.enclosures import Enclosure, Floats, enclosed, smaller
+from certirl.checker.harmonics import Box, Cells
 from certirl.checker.records import (
     ALIKE,
     DRAWS,
     FIXED_BEFORE,
     RELATIVE,
-    SEPARATE,
     TIGHT,
     Claim,
     DamagedError,
     Finding,
-    ImpossibleError,
     Record,
-    Reward,
     at_least,
     at_most,
-    probability,
-    reward_of,
+    components_of,
+    failed,
     short,
-    spent,
-    tail_in_words,
-    terms_of,
-    transitions,
 )
-from certirl.checker.tubes import LOSSES, Bounds, Expert, Parts, Side, Tube, read_tube, whole
 
+LOSSES = ("estimation", "grid", "second order", "truncation tail", "floating point")
 _NAMED = 4  # switches that are listed
-_OTHER = "the sums of action {} were made with another reward"
+Flags = NDArray[np.bool_]
+Pair = tuple[int, int]
+
+
+# Bounds at all states of one component.
+
+
+@dataclass(frozen=True)
+class Account:
+    """A lower bound on a margin, and what it is made of: an estimate less losses, in the order of `LOSSES`."""
+
+    estimated: float
+    losses: tuple[float, ...]
+
+    @property
+    def margin(self) -> float:
+        """The estimate less the losses, rounded down."""
+        return float((enclosed(self.estimated) - enclosed(np.array(self.losses)).sum()).below)
+
+    @property
+    def scale(self) -> float:
+        """The size of the terms, which differences are measured by."""
+        return abs(self.estimated) + sum(self.losses)
+
+    @staticmethod
+    def total(accounts: tuple[Account, ...], units: list[float]) -> Account:
+        """The sum over components, each times its unit."""
+        terms = np.array([[account.estimated, *account.losses] for account in accounts])
+        estimated, *losses = (np.array(units) @ terms).tolist()
+        return Account(estimated, tuple(losses))
+
+    def __str__(self) -> str:
+        named = [(x, name) for x, name in zip(self.losses, LOSSES, strict=True) if x > 1e-12 * self.scale]
+        return " − ".join([f"{self.estimated:.4g} estimated", *(f"{x:.2g} {name}" for x, name in named)])
 
 
 @dataclass(frozen=True, eq=False)
-class Component:
-    """A component of the reward, as a file holds it.
+class Bounds:
+    """Bounds on D_ba within cells ``[n_1, …, n_d]``.
 
     Attributes:
-        ground: what its bounds rest on.
-        reward: R_j.
-        name, number, coordinates: which one it is.
-        places: two states that the span of V is taken from ``[2, d]``.
-        marks: distances to the switches at the corners of a grid.
-        reached: sums of the reward's functions over next states ``[A, K]``.
+        values: the estimates at the middles.
+        losses: estimation, grid and second order there.
+        rest: tail and rounding.
+        lower: the bounds.
     """
 
-    ground: Ground
-    reward: Reward
-    name: str
-    number: int
-    coordinates: tuple[int, ...] | None
-    places: Floats
-    marks: Floats
-    reached: Floats
+    values: Floats
+    losses: tuple[Floats, ...]
+    rest: tuple[float, float]
+    lower: Floats
+
+    def at(self, cell: Any) -> Account:
+        """In one cell."""
+        return Account(float(self.values[cell]), (*(float(loss[cell]) for loss in self.losses), *self.rest))
+
+
+class Side:
+    """One side of a band: D_ba from below, or D_ab.
+
+    Attributes:
+        pair: (b, a), b the better one.
+        curve: D_ba as estimated, in the harmonics.
+    """
+
+    def __init__(self, band: Band, side: int, box: Box) -> None:
+        self.band, self.side, self.box = band, side, box
+        self.pair = band.pair if side == 0 else band.pair[::-1]
+        self.curve = band.curve if side == 0 else -band.curve
+        self.total = (enclosed(band.estimation) + band.second).above
+        if not np.isfinite(self.total).all():
+            raise TooLittleError("there is too little data: some bounds are infinite")
+        below, above = float(self.total[side].max()), float(self.total[1 - side].max())
+        factor = box.inflation(self.total.shape[1:])
+        self.swing = float(((enclosed(below) + above) * 0.5 * factor).above)
+        self.most = float(((enclosed(below) - above) * 0.5 + self.swing).above)
+
+    def everywhere(self) -> Account:
+        """The least of the curve less the largest radius."""
+        radius = self.total[self.side]
+        worst = np.unravel_index(int(radius.argmax()), radius.shape)
+        first, second = (float(x[self.side][worst]) for x in (self.band.estimation, self.band.second))
+        between = float((enclosed(self.most) - first - second).above)
+        rest = (self.band.tail, self.band.rounding)
+        return Account(self.box.minimum(self.curve), (first, max(between, 0.0), second, *rest))
+
+    def in_cells(self, cells: Cells) -> Bounds:
+        """Bounds within cells."""
+        axes, (first, second) = self.box.places(cells), (self.band.estimation, self.band.second)
+        here, there = self.total[self.side], self.total[1 - self.side]
+        numbers = [np.ones_like(here), first[self.side], second[self.side], here + there, here - there]
+        (weight, _), (estimation, _), (more, _), (both, _), (_, apart) = self.box.blended(numbers, axes)
+        slack = 4e-16 * float((here + there).max()) * float(weight.above.max())  # of the sum and the difference above
+        radius = smaller((both + apart) * 0.5 + slack, Enclosure(np.full(weight.shape, self.most)))
+        radius = radius + enclosed(self.box.drift(cells)) * self.swing
+        estimated, added = (estimation / weight).above, (more / weight).above
+        between = np.maximum((radius - estimated - added).above, 0.0)
+        values = self.box.on_axes(self.box.tensor(self.curve), axes)
+        falls = self.box.fall(self.curve, cells)
+        lost = enclosed(estimated) + added + between + falls + self.band.tail + self.band.rounding
+        losses, rest = (estimated, between + falls, added), (self.band.tail, self.band.rounding)
+        return Bounds(values.middle, losses, rest, (values - lost).below)
+
+
+@dataclass(frozen=True, eq=False)
+class Expert:
+    """What the expert does at the corners of equal cells of a box.
+
+    Attributes:
+        box: (low, high) for each coordinate.
+        support: the actions that it takes at each corner ``[c_1 + 1, …, c_d + 1, A]``.
+    """
+
+    box: tuple[tuple[float, float], ...]
+    support: Flags
 
     @classmethod
-    def of(cls, record: Record, actions: int | None) -> Component:
-        """Read it strictly."""
-        s, e = record.record("surrogate", "Surrogate"), record.record("evidence", "Evidence")
-        columns = s.functions("columns")
-        box, k, d = Box.of(columns), columns.size, columns.dimension
-        if d > 3 or not columns.closed:
-            raise ImpossibleError(f"{columns} are no functions that a certificate can rest on")
-        counts = e.array("counts", (actions,), "iu").astype(float)
-        A, used = len(counts), s.wholes("used")
-        if A < 2 or not used or list(used) != sorted({*used} & {*range(A)}):
-            raise DamagedError(f"used should name some of {A} actions in order, got {used!r:.60}")
-        m, w, discount = k * len(used), len(s.array("widths", (None,))), s.number("discount")
-        if not 0 < discount < 1:
-            raise DamagedError(f"discount should lie between 0 and 1, got {discount:g}")
-        unit, paired = s.number("unit"), e.flag("paired")
-        if not unit > 0 or s.record("reward", "BoundedReward").number("unit") != unit:
-            raise DamagedError(f"unit should be positive, and that of the reward, got {unit:g}")
-        reward = reward_of(s.record("reward"), unit)
-        pairs, wide = A + sum(c in used or d in used for c in range(A) for d in range(c + 1, A)), box.wide
-        seen, r = (pairs if paired else A), s.whole("directions")
-        if r not in (0, m - 1):
-            raise DamagedError(f"directions should be 0 or {m - 1}, got {r}")
-        before: dict[str, tuple[int | None, ...]] = {
-            "fits": (A, k), "Z": (A, m, k), "mix": (m, m), "noise": (pairs, 2, *wide), "tent_fits": (A, w, k),
-            "shares": (pairs - A, 2, *[None] * d), "widths": (w,), "drop": (m,),
-        }  # fmt: skip
-        sums: dict[str, tuple[int | None, ...]] = {
-            "gram": (A, *wide), "residuals": (A, k), "residual_moments": (seen, *wide),
-            "cross_moments": (seen, r, *wide), "operator_residuals": (A, m, k),
-            "operator_moments": (seen, *wide), "visits": (A, w, k),
-            "visit_moments": (A, w, *wide),
-        }  # fmt: skip
-        numbers = {name: s.array(name, shape) for name, shape in before.items()}
-        numbers |= {name: e.array(name, shape) for name, shape in sums.items()}
-        low, high = _range(reward, columns, used, numbers["fits"], discount)
-        told = s.number("low"), s.number("high")
-        ground = Ground(
-            columns=columns, used=used, discount=discount, delta=record.number("delta"), tail=record.tail() or 0.0,
-            low=min(low, told[0]), high=max(high, told[1]), dropped=s.number("dropped"), unit=unit, counts=counts,
-            paired=paired, **numbers,
-        )  # fmt: skip
-        size = RELATIVE * max(high - low, TIGHT * max(abs(low), abs(high)))
-        if not (abs(low - told[0]) <= size and abs(high - told[1]) <= size):
-            least, most, *made = (short(unit * x, 6) for x in (low, high, *told))
-            reached = f"the reward and the guesses of the file have values V from {least} to {most}"
-            raise ImpossibleError(f"{reached}, but the sums were made with a V from {made[0]} to {made[1]}")
-        coordinates = None if s.entry("coordinates") is None else s.wholes("coordinates")
+    def of_action(cls, ground: Ground) -> Expert:
+        """An expert that takes one action everywhere: one cell is the whole box."""
+        box = ground.columns.box
         return cls(
-            ground=ground,
-            reward=reward,
-            name=record.text("name"),
-            number=s.whole("component"),
-            coordinates=coordinates,
-            places=s.array("places", (2, d)),
-            marks=s.array("marks", (None,) * (d if w else 1), finite=False),
-            reached=e.array("reached", (A, len(reward.coefficients))),
+            box, np.broadcast_to(np.arange(ground.actions) == ground.used[0], (*(2,) * len(box), ground.actions))
         )
 
     @property
-    def words(self) -> str:
-        """The reward in words."""
-        if not len(self.reward.coefficients):
-            return str(self.reward)
-        norm = short(self.ground.unit * float(np.abs(self.reward.coefficients).sum()))
-        return f"{self.reward}, ‖α‖₁ = {norm}"
+    def shape(self) -> tuple[int, ...]:
+        """Cells along each coordinate."""
+        return tuple(n - 1 for n in self.support.shape[:-1])
+
+    @property
+    def sides(self) -> Floats:
+        """Of a cell ``[d]``."""
+        return np.array([(high - low) / n for (low, high), n in zip(self.box, self.shape, strict=True)])
+
+    @property
+    def reach(self) -> float:
+        """The diagonal of a cell."""
+        return float(np.sqrt((self.sides**2).sum()))
+
+    @cached_property
+    def edges(self) -> list[Floats]:
+        """Of the cells along each coordinate."""
+        return [np.linspace(low, high, n + 1) for (low, high), n in zip(self.box, self.shape, strict=True)]
+
+    def contains(self, state: Floats) -> bool:
+        """Whether a state lies in the box."""
+        return len(state) == len(self.box) and all(
+            low <= x <= high for x, (low, high) in zip(state, self.box, strict=True)
+        )
+
+    def _corners(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Values at the points, corner by corner of the cells ``[2ᵈ, c_1, …, c_d, …]``."""
+        return np.stack([values[corner] for corner in self._slices])
+
+    @property
+    def _slices(self) -> list[tuple[slice, ...]]:
+        return list(combinations((slice(None, -1), slice(1, None)), repeat=len(self.box)))
+
+    @cached_property
+    def steady(self) -> Flags:
+        """The cells whose corners agree ``[c_1, …, c_d]``."""
+        corners = self._corners(self.support)
+        return np.asarray((corners == corners[0]).all(axis=(0, -1)))
+
+    @cached_property
+    def taken(self) -> Flags:
+        """What it may take in a cell; beside a switch on a box in a neighbour too ``[c_1, …, c_d, A]``."""
+        here = np.asarray(self._corners(self.support).any(axis=0))
+        if len(self.box) == 1:
+            return here
+        around = here
+        for axis in range(len(self.box)):
+            ends = [(1, 1) if i == axis else (0, 0) for i in range(here.ndim)]
+            padded = np.pad(around, ends)
+            around = np.any([np.take(padded, np.arange(i, i + here.shape[axis]), axis=axis) for i in range(3)], axis=0)
+        return np.where(self.steady[..., None], here, around)
+
+    @cached_property
+    def away(self) -> Floats:
+        """From every middle to that of the nearest cell that is not steady; infinite if all are ``[c_1, …, c_d]``."""
+        squares = np.where(self.steady, np.inf, 0.0)
+        for axis, side in enumerate(self.sides):
+            before = np.moveaxis(squares, axis, 0)
+            after = before.copy()
+            for step in range(1, len(before)):
+                cost = (step * side) ** 2
+                np.minimum(after[step:], before[:-step] + cost, out=after[step:])
+                np.minimum(after[:-step], before[step:] + cost, out=after[:-step])
+            squares = np.moveaxis(after, 0, axis)
+        return np.sqrt(squares)
+
+    @property
+    def distance(self) -> Floats:
+        """The farthest that a state of each cell can be from a switch ``[c_1, …, c_d]``."""
+        return self.away + self.reach
+
+    @cached_property
+    def marks(self) -> Floats:
+        """At every corner the least distance of a cell around it, at most two diagonals; empty without a switch."""
+        if self.steady.all():
+            return np.zeros(0)
+        nearest = np.full(self.support.shape[:-1], np.inf)
+        for corner in self._slices:
+            np.minimum(nearest[corner], self.away, out=nearest[corner])
+        return np.minimum(nearest, 2 * float(np.sqrt(sum((high - low) ** 2 for low, high in self.box))))
+
+    def tents(self, marks: Floats, widths: Floats) -> list[Floats]:
+        """No larger than each tent within cells."""
+        if not len(widths):
+            return []
+        farthest = self._corners(marks).max(axis=0)
+        return [np.maximum(0.0, 1 - farthest / width * (1 + 1e-15) - 1e-15) for width in widths]
+
+    def cell(self, state: Floats) -> tuple[int, ...]:
+        """The cell of a state."""
+        lows = np.array([low for low, _ in self.box])
+        along = np.floor((np.asarray(state) - lows) / self.sides).astype(int)
+        return tuple(int(i) for i in np.clip(along, 0, np.array(self.shape) - 1))
+
+    def at(self, state: Floats) -> Flags:
+        """The actions that it may take at a state ``[A]``: at a corner of the grid those of the corner."""
+        lows = np.array([low for low, _ in self.box])
+        along = (np.asarray(state) - lows) / self.sides
+        near = np.clip(np.rint(along), 0, np.array(self.shape)).astype(int)
+        if np.abs(along - near).max() <= 1e-6:
+            return np.asarray(self.support[tuple(near)])
+        return np.asarray(self.taken[self.cell(state)])
+
+    def __str__(self) -> str:
+        cells = np.argwhere(~self.steady)
+        if not len(cells):
+            switches = "never switches"
+        elif len(self.shape) > 1:
+            switches = f"switches in {len(cells):,} cells between them"
+        else:
+            middles = (self.edges[0][1:] + self.edges[0][:-1]) / 2
+            places = [short(middles[cell]) for (cell,) in cells[:_NAMED]] + ["…"] * (len(cells) > _NAMED)
+            switches = f"switches at {', '.join(places)} ({len(cells)} in all)"
+        return f"looked up at {self.corners} states; {switches}"
+
+    @property
+    def corners(self) -> str:
+        """How many corners there are along each coordinate, in words."""
+        return " × ".join(str(n + 1) for n in self.shape)
+
+
+class Reading:
+    """Lower bounds on D_ba of one component for all actions b that the expert takes.
+
+    Attributes:
+        expert: on its grid.
+        sides: of the bands, by pair (b, a).
+        cells: those of the expert's grid, cut into smaller ones.
+        bounds: within the smaller cells, by pair.
+        lower: the least of them in each cell of the grid, by pair ``[c_1, …, c_d]``.
+        everywhere: bounds at all states at once, by pair; of a grid with one cell.
+    """
+
+    def __init__(self, bands: list[Band], expert: Expert, box: Box) -> None:
+        self.expert, self.box, self.cells = expert, box, box.cells(expert.edges)
+        used = np.asarray(expert.taken.reshape(-1, expert.taken.shape[-1]).any(axis=0))
+        pairs = [(band, side) for band in bands for side in (0, 1) if used[band.pair[side]]]
+        self.sides = {side.pair: side for side in (Side(band, i, box) for band, i in pairs)}
+        self.bounds = {pair: side.in_cells(self.cells) for pair, side in self.sides.items()}
+        self.lower = {pair: self._least(bounds.lower) for pair, bounds in self.bounds.items()}
+        whole = max(expert.shape) == 1
+        self.everywhere = {pair: side.everywhere() for pair, side in self.sides.items() if whole}
+
+    def _least(self, lower: Floats) -> Floats:
+        """The least of the smaller cells in each cell of the grid; one on an edge counts for both sides."""
+        for axis, (small, large) in enumerate(zip(self.cells.edges, self.expert.edges, strict=True)):
+            first = np.searchsorted(small, large[:-1], side="right") - 1
+            last = np.searchsorted(small, large[1:], side="left")
+            runs = np.stack([first, np.minimum(last, len(small) - 1)], axis=1).ravel()
+            padded = np.concatenate([lower, np.take(lower, [-1], axis=axis)], axis=axis)
+            lower = np.take(np.minimum.reduceat(padded, runs, axis=axis), np.arange(0, len(runs), 2), axis=axis)
+        return lower
+
+    def strict(self, pair: Pair) -> Flags:
+        """The cells in which the expert takes b and does not take a ``[c_1, …, c_d]``."""
+        taken, (b, a) = self.expert.taken, pair
+        return np.asarray(taken[..., b] & ~taken[..., a])
+
+    def at_end(self, allowed: float) -> Flags:
+        """The cells that end where the tube ends, but for rounding ``[c_1, …, c_d]``."""
+        return np.asarray(np.abs(self.expert.distance - allowed) <= TIGHT * (allowed + self.expert.reach))
+
+    def margins(self, allowed: float) -> dict[Pair, float]:
+        """The least of D_ba farther than ``allowed`` from the switches, by pair."""
+        outside = (self.expert.distance > allowed) & ~self.at_end(allowed)
+        margins = {}
+        for pair, lower in self.lower.items():
+            if (asked := self.strict(pair) & outside).any():
+                whole = self.everywhere[pair].margin if pair in self.everywhere else -np.inf
+                margins[pair] = max(float(lower[asked].min()), whole)
+        return margins
+
+    def accounts(self, pair: Pair, state: Floats) -> list[Account]:
+        """What the bound on D_ba at a state is made of: in its cell, and everywhere if the curve is least there."""
+        if not self.expert.contains(state) or not self.strict(pair)[self.expert.cell(state)]:
+            return []
+        accounts = [self.bounds[pair].at(self.cells.at(state))]
+        if pair in self.everywhere:
+            account, curve = self.everywhere[pair], self.sides[pair].curve
+            reached = float((self.box.at(state[None]) @ curve).middle[0])
+            if abs(reached - account.estimated) <= 1e-5 * (float(curve.size.sum()) + account.scale):
+                accounts.append(account)
+        return accounts
+
+    @cached_property
+    def least(self) -> Floats:
+        """Of every cell, over the actions that are taken and those that are not ``[c_1, …, c_d]``."""
+        bounds = [np.where(self.strict(pair), lower, np.inf) for pair, lower in self.lower.items()]
+        return np.asarray(np.min(bounds, axis=0))
+
+    def tube(self, ground: Ground, visits: Floats) -> dict[str, float]:
+        """What is claimed of a tube, by name: in units, and regret among it.
+
+        Args:
+            ground: which holds the tents.
+            visits: of the tents ``[w]``.
+        """
+        expert, short_by, ties = self.expert, np.zeros(self.expert.shape), 0.0
+        for (b, a), lower in self.lower.items():
+            short_by = np.maximum(short_by, np.where(expert.taken[..., b], -lower, 0.0))
+            tied = expert.taken[..., b] & expert.taken[..., a] & expert.steady
+            ties = max(ties, float(np.where(tied, -lower, 0.0).max()))
+        now = later = float(short_by.max())
+        lacking = short_by > 0
+        for cover, visit in zip(expert.tents(ground.marks, ground.widths), visits, strict=True):
+            if (cover[lacking] > 0).all():
+                stretch = float((short_by[lacking] / cover[lacking]).max(initial=0.0)) * (1 + 1e-15)
+                later = min(later, stretch * float(visit) * (1 + 1e-15))
+        gamma = enclosed(ground.discount)
+        regret = float((gamma * (enclosed(now) + gamma / (1.0 - gamma) * later)).above)
+        undecided = ~(expert.steady & (self.least > 0))
+        disputed = ~expert.steady | (self.least <= regret)
+        return {
+            "half_width": float(expert.distance[undecided].max(initial=0.0)),
+            "share": float(undecided.mean()),
+            "settled": float(expert.distance[disputed].max(initial=0.0)),
+            "shortfall": ground.unit * now,
+            "ties": ground.unit * ties,
+            "regret": ground.unit * regret,
+        }
+
+
+# The certificate.
+
+
+class Certificate:
+    """A certificate as a file holds it, alone or within a solution.
+
+    Attributes:
+        claim: the margin and its parts.
+        grounds: of its components.
+        tube: what is claimed of a tube; None for an expert of one action.
+        expert: of the tube, on its grid.
+        holds: whether a margin is claimed: above zero, of something, under a tail that was declared.
+    """
+
+    def __init__(self, record: Record, solution: Record | None) -> None:
+        self.record, self.solution, self.claim = record, solution, Claim.of(record)
+        self.grounds = [Ground(ground) for ground in record.records("grounds")]
+        if not self.grounds:
+            raise DamagedError("grounds should be those of one component or more")
+        self.first, self.tail, self.expert = self.grounds[0], record.tail(), None
+        self.holds = 0 < self.claim.margin < math.inf and self.tail is not None
+        self.tube = record.optional("tube", "Tube")
+        if self.tube is not None:
+            grid = self.tube.record("grid", "ExpertGrid")
+            shape = (*[None] * self.first.columns.dimension, self.first.actions)
+            self.expert = Expert(grid.box("domain"), grid.array("support", shape, "b"))
+            if min(self.expert.shape) < 1:
+                raise DamagedError("support should say what the expert does at the corners of cells")
+
+    @staticmethod
+    def claimed(record: Record) -> tuple[float, str]:
+        """The margin that a file claims, and why it claims nothing if it does not."""
+        margin = record.bound("margin")
+        if record.entry("tail") is None:
+            return margin, "no tail was declared"
+        return margin, "" if 0 < margin < math.inf else "the margin is not positive"
 
     # What cannot be.
 
     def contradictions(self) -> list[str]:
-        """What neither sums over data nor guesses can be, and what contradicts the reward."""
-        g, wrong = self.ground, []
-        first = (slice(None),) + (0,) * len(Box.of(g.columns).wide)
-        diagonal = [g.pairs(g.paired).index((c, c)) for c in range(g.actions)]
-        sizes = {  # Σ x_i f is at most √(n Σ f²), as no x_i exceeds 1
-            "residuals": ((g.residuals**2).max(axis=1), g.residual_moments[diagonal][first]),
-            "operator_residuals": (
-                ((g.mix[1:] @ g.operator_residuals) ** 2).sum(axis=1).max(axis=1, initial=0.0),
-                g.operator_moments[diagonal][first],
+        """What cannot be in the certificate, or contradicts its solution."""
+        claim, grounds, first = self.claim, self.grounds, self.first
+        samples, counted = self.record.whole("samples"), int(first.counts.min())
+        shares, total = SHARES[first.constant], math.fsum(ground.delta for ground in grounds)
+        split = [abs(claim.spending.get(name, 0.0) - share * total) <= TIGHT * total for name, share in shares.items()]
+        problem = (first.used, first.discount)
+        wrong = claim.contradictions() + contradictions(grounds)
+        wrong += failed(
+            (samples == counted, f"{samples:,} fresh transitions per action are claimed, the sums are of {counted:,}"),
+            (
+                min(ground.delta for ground in grounds) > 0 and total <= claim.delta * (1 + TIGHT),
+                "the components spend more of δ than there is",
             ),
-        }
-        for w in range(len(g.widths)):
-            sizes[f"visits {w}"] = (g.visits[:, w] ** 2).max(axis=1), g.visit_moments[:, w][first]
-        for c, n in enumerate(g.counts):
-            if n < g.columns.size:
-                wrong.append(f"action {c} has {int(n)} transitions, too few for {g.columns.size} functions")
-            if abs(g.gram[c].flat[0] - n) > TIGHT * n or np.abs(g.gram[c]).max() > n * (1 + TIGHT):
-                wrong.append(f"the Gram matrix of action {c} is not one of {int(n)} states")
-            if any(own[c] > n * squares[c] * (1 + TIGHT) + 1e-290 for own, squares in sizes.values()):
-                wrong.append(f"the residuals of action {c} are larger than their second moments allow")
-        if g.paired and any(
-            (own != g.gram[0]).any() or n != g.counts[0] for own, n in zip(g.gram, g.counts, strict=True)
-        ):
-            wrong.append("paired actions have different states")
-        k, constant = g.columns.size, np.zeros(g.Z.shape[1])
-        constant[::k] = 1.0
-        moved = g.Z[:, ::k].sum(axis=1) - np.eye(k)[0]
-        if np.abs(moved).max() > TIGHT * (1 + np.abs(g.Z).max()):
-            wrong.append("an operator moves constants")
-        if np.abs(g.operator_residuals[:, ::k].sum(axis=1)).max() > TIGHT * g.counts.max() * (
-            1 + np.abs(g.Z).sum(axis=2).max()
-        ):
-            wrong.append("constants have residuals")
-        if (g.mix[0] != constant).any():
-            wrong.append("the first of the functions that the error is made of is not constant")
-        if (g.shares < 0).any() or not g.shares.sum() <= 1 + TIGHT:
-            wrong.append(f"the shares of the points add up to {short(float(g.shares.sum()), 6)}, not to 1 at most")
-        if g.low > g.high or (g.widths <= 0).any():
-            wrong.append("V's bounds are the wrong way round, or a tent has no width")
-        return wrong + self._other_reward()
-
-    def _other_reward(self) -> list[str]:
-        """Whether Σ Y_c and the sums of the reward's functions over next states contradict each other."""
-        g, wrong = self.ground, []
-        if not len(self.reward.coefficients):
-            return []
-        if self.reward.box != g.columns.box:
-            return [f"the reward is {self.reward}, the columns are on {g.columns.domain}"]
-        x = Box.of(g.columns).lifted(g.gram).middle[:, 0]
-        fits = g.fits[list(g.used)].ravel()
-        pieces = g.operator_residuals[:, :, 0] + np.einsum("cmk,ck->cm", g.Z, x)  # Σ π_d h_j over next states
-        sums = self.reached @ self.reward.coefficients + g.discount * pieces @ fits - np.einsum("ck,ck->c", g.fits, x)
-        size = np.abs(self.reached) @ np.abs(self.reward.coefficients) + g.counts * (
-            np.abs(fits).sum() + np.abs(g.fits).sum(axis=1)
+            (all(split), "the parts of δ are not those of the components"),
+            (
+                all((ground.used, ground.discount) == problem for ground in grounds),
+                "the components are not of one problem",
+            ),
+            (len({ground.component for ground in grounds}) == len(grounds), "two components have the same number"),
+            (
+                first.coordinates is None or (first.constant and self.tube is None),
+                "the expert of a sum of components takes several actions",
+            ),
+            (
+                self.tail is None or self.tail == max(ground.tau for ground in grounds),
+                "the tail is not the largest of the components",
+            ),
+            (first.constant or self.tube is not None, "the expert takes several actions, and there is no tube"),
         )
-        for c in range(g.actions):
-            if not abs(sums[c] - g.residuals[c, 0]) <= TIGHT * size[c]:
-                wrong.append(_OTHER.format(c))
-        if g.constant and self.reward.functions is not None and self.reward.functions.kin(g.columns):
-            same = min(g.columns.size, self.reward.functions.size)
-            told = pieces @ g.columns.change.middle.T
-            if (
-                np.abs(told[:, :same] - self.reached[:, :same]).max()
-                > TIGHT * g.counts.max() * g.columns.change.size.sum()
-            ):
-                wrong.append("the sums over next states contradict each other")
-        return wrong
+        if self.expert is not None:
+            wrong += self._other_expert(self.expert) or self._other_drop(self.expert)
+        return wrong + ([] if self.solution is None else self._other_solution(self.solution))
 
-    def other_drop(self, expert: Expert) -> list[str]:
+    def _other_expert(self, expert: Expert) -> list[str]:
+        """Where the expert on its grid contradicts what the sums were made with."""
+        g, taken = self.first, expert.support.reshape(-1, self.first.actions)
+        used, marks = tuple(np.flatnonzero(taken.any(axis=0)).tolist()), expert.marks
+        same = g.marks.shape == marks.shape and np.allclose(g.marks, marks, rtol=TIGHT, atol=0)
+        return failed(
+            (
+                expert.box == g.columns.box,
+                f"the expert is on {expert.box!r:.60}, the columns are on {g.columns.domain}",
+            ),
+            (taken.any(axis=1).all(), "the expert takes no action at some state"),
+            (used == g.used, f"the expert takes other actions somewhere than {', '.join(map(str, g.used))}"),
+            (same, "the tents do not stand where the expert switches"),
+            (len(marks) or not len(g.widths), "there are tents, and the expert never switches"),
+        )
+
+    def _other_drop(self, expert: Expert) -> list[str]:
         """Whether V̂ and the functions π_dh_j do not differ as stated between the two places."""
-        g, k = self.ground, self.ground.columns.size
-        inside = [
-            low <= x <= high for place in self.places for x, (low, high) in zip(place, g.columns.box, strict=True)
-        ]
-        if not all(inside):
+        g, used = self.first, list(self.first.used)
+        if not all(expert.contains(place) for place in g.places):
             return [f"the states that the span of V is taken from lie outside {g.columns.domain}"]
-        high, low = Box.of(g.columns).at(self.places).middle
-        told, taken = g.drop.reshape(len(g.used), k), [expert.at(place)[list(g.used)] for place in self.places]
-        if all(own.sum() == 1 for own in taken):
-            each = np.outer(taken[0], high) - np.outer(taken[1], low)
+        high, low = g.box.at(g.places).middle
+        stated, taken = g.drop.reshape(len(used), -1), [expert.at(place)[used] for place in g.places]
+        if all(actions.sum() == 1 for actions in taken):
+            derived = np.outer(taken[0], high) - np.outer(taken[1], low)
         else:  # where the expert mixes its probabilities are not in the file, but they add up to one
-            told, each = told.sum(axis=0, keepdims=True), (high - low)[None]
-        if np.abs(told - each).max() > TIGHT:
-            return ["the functions of the expert differ otherwise between the states that the span of V is taken from"]
-        if not 0 <= g.dropped <= (g.high - g.low) * (1 + TIGHT):
-            return ["V differs by more than its bounds allow"]
-        if len(self.reward.coefficients):
-            one, other = _values(self.reward, self.places)
-            between = one - other + g.discount * float(g.fits[list(g.used)].ravel() @ g.drop)
-            if abs(between - g.dropped) > TIGHT * (abs(g.low) + abs(g.high) + abs(one) + abs(other)):
-                return [f"V differs by {short(g.unit * between, 6)} between the states that its span is taken from"]
-        return []
-
-
-def _range(
-    reward: Reward, columns: Functions, used: tuple[int, ...], fits: Floats, discount: float
-) -> tuple[float, float]:
-    """What V̂ = R + γ Σ π_d (fits_d·h) lies between, given the range of R if R is not in the file."""
-    gamma = enclosed(discount)
-    if reward.functions is not None and len(used) == 1 and reward.functions.kin(columns):
-        wide, narrow = reward.functions, columns
-        if wide.size < narrow.size:
-            wide = narrow
-        if wide.closed:
-            box, padded = Box.of(wide), np.zeros(wide.size)
-            padded[: len(reward.coefficients)] = reward.coefficients
-            added = np.zeros(wide.size)
-            added[: narrow.size] = fits[used[0]]
-            curve = Enclosure(padded) @ wide.change + gamma * added
-            return box.minimum(curve), -box.minimum(-curve)
-    low, high = _reward_range(reward)
-    box = Box.of(columns)
-    ends = [(box.minimum(enclosed(fits[d])), -box.minimum(enclosed(-fits[d]))) for d in used]
-    least, most = min(end for end, _ in ends), max(end for _, end in ends)
-    return float((enclosed(low) + gamma * least).below), float((enclosed(high) + gamma * most).above)
-
-
-def _reward_range(reward: Reward) -> tuple[float, float]:
-    """The range of R in units: derived if it is in the file."""
-    if reward.grid is not None:
-        return float(reward.coefficients.min()), float(reward.coefficients.max())
-    if reward.functions is None or not reward.functions.closed:
-        return reward.low, reward.high
-    curve, box = Enclosure(reward.coefficients) @ reward.functions.change, Box.of(reward.functions)
-    return box.minimum(curve), -box.minimum(-curve)
-
-
-def _values(reward: Reward, states: Floats) -> list[float]:
-    """R in units at states, to about the digits of the file."""
-    if reward.functions is not None:
-        curve = reward.coefficients @ reward.functions.change.middle
-        return (Box.of(reward.functions).at(states).middle @ curve).tolist()
-    assert reward.grid is not None
-    counts, around, box = reward.grid
-    found = []
-    for state in states:
-        index, shares = np.zeros(1, dtype=int), np.ones(1)
-        for axis, (x, n, (low, high)) in enumerate(zip(state, counts, box, strict=True)):
-            steps = n if axis in around else n - 1
-            along = (x - low) / (high - low) * steps
-            left = min(int(along), steps - 1)
-            ends, parts = np.array([left, (left + 1) % n]), np.array([1 - (along - left), along - left])
-            index, shares = (index[:, None] * n + ends).ravel(), (shares[:, None] * parts).ravel()
-        found.append(float(reward.coefficients[index] @ shares))
-    return found
-
-
-# The derivation.
-
-
-def claimed(record: Record) -> tuple[float, str]:
-    """The margin that a file claims, and why it claims nothing if it does not."""
-    margin = record.bound("margin")
-    if record.entry("tail") is None:
-        return margin, "no tail was declared"
-    return margin, "" if 0 < margin < math.inf else "the margin is not positive"
-
-
-def derive(record: Record, solution: Record | None) -> Finding:
-    """What follows for a certificate, alone in its file or within a solution."""
-    claim, tube = Claim.of(record), record.entry("tube")
-    listed = record.records("grounds")
-    if not listed:
-        raise DamagedError("grounds should be those of one component or more")
-    first = Component.of(listed[0], None)
-    parts = [first, *(Component.of(own, first.ground.actions) for own in listed[1:])]
-    g, expert = first.ground, None
-    wrong = claim.contradictions(g.counts) + _split(claim, parts) + _together(parts, claim)
-    for part in parts:
-        problems = part.contradictions()
-        wrong += [f"component {part.name}: {own}" for own in problems] if len(parts) > 1 else problems
-    if tube is not None:
-        expert = _expert(record.record("tube", "Tube"), first, wrong)
-    elif not g.constant:
-        wrong.append("the expert takes several actions, and there is no tube")
-    if solution is not None:
-        wrong += _of_solution(solution, claim, parts, expert)
-    about = Finding(wrong, lines=_about(parts, claim, expert, solution), trusted=_trusted(parts, expert, solution))
-    if wrong:
-        return about
-    try:
-        if expert is None:
-            _everywhere(about, record, claim, parts, solution)
-        else:
-            _outside(about, record.record("tube"), record, claim, first, expert)
-    except TooLittleError as problem:
-        wrong.append(str(problem))
-    except ZeroDivisionError as problem:
-        wrong.append(f"nothing can be derived from the sums: {problem}")
-    return about
-
-
-def _split(claim: Claim, parts: list[Component]) -> list[str]:
-    """How δ is divided among components and statements."""
-    shares, total = SHARES[parts[0].ground.constant], math.fsum(part.ground.delta for part in parts)
-    if any(not part.ground.delta > 0 for part in parts) or total > claim.delta * (1 + TIGHT):
-        return ["the components spend more of δ than there is"]
-    if any(abs(claim.spending.get(name, 0.0) - share * total) > TIGHT * total for name, share in shares.items()):
-        return ["the parts of δ are not those of the components"]
-    return []
-
-
-def _together(parts: list[Component], claim: Claim) -> list[str]:
-    """Where the components are not those of one problem."""
-    wrong, first = [], parts[0].ground
-    coordinates = [c for part in parts for c in part.coordinates or ()]
-    alone = len(parts) == 1 and parts[0].coordinates is None
-    several = [part.ground for part in parts[1:]]
-    if not alone and (
-        any(part.coordinates is None or len(part.coordinates) != part.ground.columns.dimension for part in parts)
-        or len(set(coordinates)) != len(coordinates)
-        or len({part.number for part in parts}) != len(parts)
-        or not first.constant
-    ):
-        wrong.append("the components are not groups of different coordinates")
-    if any((own.used, own.discount, own.paired) != (first.used, first.discount, first.paired) for own in several):
-        wrong.append("the components are not of one problem")
-    if any((own.counts != first.counts).any() for own in several):
-        wrong.append("the components were not looked at in the same transitions")
-    if claim.tail is not None and max(part.ground.tail for part in parts) != claim.tail:
-        wrong.append("the tail is not the largest of the components")
-    return wrong
-
-
-def _expert(record: Record, part: Component, wrong: list[str]) -> Expert:
-    """The expert on its grid."""
-    g, grid = part.ground, record.record("grid", "ExpertGrid")
-    box, d = grid.box("domain"), part.ground.columns.dimension
-    support = grid.array("support", (*[None] * d, g.actions), "b")
-    expert = Expert(box, support)
-    if min(expert.shape) < 1:
-        raise DamagedError("support should say what the expert does at the corners of cells")
-    if box != g.columns.box:
-        wrong.append(f"the expert is on {box!r:.60}, the columns are on {g.columns.domain}")
-    if not support.any(axis=-1).all():
-        wrong.append("the expert takes no action at some state")
-    if tuple(np.flatnonzero(support.reshape(-1, g.actions).any(axis=0)).tolist()) != g.used:
-        wrong.append(f"the expert takes other actions somewhere than {', '.join(map(str, g.used))}")
-    switches = not expert.steady.all()
-    marks = expert.marks if switches else np.zeros(0)
-    if part.marks.shape != marks.shape or not np.allclose(part.marks, marks, rtol=TIGHT, atol=0):
-        wrong.append("the tents do not stand where the expert switches")
-    elif not switches and len(g.widths):
-        wrong.append("there are tents, and the expert never switches")
-    if not wrong:
-        wrong += part.other_drop(expert)
-    return expert
-
-
-def _of_solution(solution: Record, claim: Claim, parts: list[Component], expert: Expert | None) -> list[str]:
-    """Where a solution is about something else than its certificate."""
-    g, wrong, status = parts[0].ground, [], solution.status
-    if claim.holds != (status == "certified"):
-        wrong.append(f"the solution says {status!r}, its certificate {'holds' if claim.holds else 'does not hold'}")
-    if (own := solution.number("discount")) != g.discount:
-        wrong.append(f"the certificate has discount {g.discount:g}, the solution {own:g}")
-    if (count := solution.whole("n_actions", 2)) != g.actions:
-        wrong.append(f"the certificate has {g.actions} actions, the solution {count}")
-    if solution.entry("expert") is not None and (action := solution.whole("expert"),) != g.used:
-        wrong.append(f"the certificate is about expert {g.used[0]}, the solution about {action}")
-    if solution.entry("expert") is not None and expert is not None:
-        wrong.append("the solution is about an expert of one action, its certificate about a policy")
-    reward, components = solution.record("reward", "Reward"), solution.records("components")
-    if solution.record("stats").entry("terminal") is not None or reward.flag("zero_at_terminal"):
-        wrong.append("the solution has terminal states, and no certificate is for problems with any")
-    every, groups = terms_of(reward), [own.wholes("coordinates") for own in components]
-    if sorted(c for own in groups for c in own) != list(range(sum(map(len, groups)))) or len(every) != len(groups):
-        return [*wrong, "the components do not hold every coordinate once"]
-    named = [(own.text("name"), group) for own, group in zip(components, groups, strict=True)]
-    if len(every) > 1 and [own[:2] for own in every] != named:
-        return [*wrong, "the components of the solution are not those of its reward"]
-    told = {part.number: part for part in parts}
-    for j, ((*_, (functions, grid, coefficients)), estimate) in enumerate(zip(every, components, strict=True)):
-        if j not in told:
-            if coefficients.any():
-                wrong.append("a component with a reward has no bound")
-            continue
-        part = told.pop(j)
-        known = part.coordinates if part.coordinates is not None else tuple(range(part.ground.columns.dimension))
-        if known != groups[j]:
-            wrong.append("the certificate is about other coordinates than its solution")
-        same = (functions, grid) == (part.reward.functions, part.reward.grid)
-        if not same or not np.array_equal(coefficients / part.ground.unit, part.reward.coefficients):
-            wrong.append("the certificate is about another reward than its solution")
-        if solution.entry("expert") is not None:
-            if (columns := estimate.functions("columns")) != part.ground.columns:
-                wrong.append(f"the certificate has the columns {part.ground.columns}, the solution {columns}")
-            if estimate.functions("basis") != functions:
-                wrong.append(f"the reward has the functions {functions}, the solution {estimate.functions('basis')}")
-    if told:
-        wrong.append("the certificate has components that the solution does not have")
-    return wrong
-
-
-# What is printed.
-
-
-def _domain(parts: list[Component], solution: Record | None) -> str:
-    if solution is not None and len(components := solution.records("components")) > 1:
-        return " × ".join(own.functions("basis").domain for own in components)
-    return " × ".join(part.ground.columns.domain for part in parts)
-
-
-def _about(
-    parts: list[Component], claim: Claim, expert: Expert | None, solution: Record | None
-) -> list[tuple[str, str]]:
-    """What is claimed of which problem, from how much."""
-    g, does = parts[0].ground, f", the expert always takes {parts[0].ground.used[0]};"
-    asked = f"{g.actions} actions{does if expert is None else ','} discount {g.discount:g}"
-    lines = [("problem", f"{asked}; states in {_domain(parts, solution)}")]
-    if len(parts) == 1 and parts[0].coordinates is None:
-        lines.append(("reward", parts[0].words))
-    else:
-        lines.append(("reward", "a sum over components: " + "; ".join(f"{part.name} {part.words}" for part in parts)))
-    if expert is not None:
-        lines.append(("expert", _switches(expert)))
-    return [*lines, ("data", transitions(g.counts, paired=g.paired)), ("spent", spent(claim.delta, claim.spending))]
-
-
-def _switches(expert: Expert) -> str:
-    cells = np.argwhere(~expert.steady)
-    corners = " × ".join(str(n + 1) for n in expert.shape)
-    if not len(cells):
-        return f"looked up at {corners} states; never switches"
-    if len(expert.shape) > 1:
-        return f"looked up at {corners} states; switches in {len(cells):,} cells between them"
-    (low, _), side = expert.box[0], expert.sides[0]
-    places = [short(low + side * (cell + 0.5)) for (cell,) in cells[:_NAMED]] + ["…"] * (len(cells) > _NAMED)
-    return f"looked up at {corners} states; switches at {', '.join(places)} ({len(cells)} in all)"
-
-
-def _trusted(parts: list[Component], expert: Expert | None, solution: Record | None) -> list[str]:
-    """What no file can show."""
-    trusted = [DRAWS]
-    if len(parts) > 1 or parts[0].coordinates is not None:
-        trusted.append(SEPARATE)
-        trusted += [f"in {part.name} {tail_in_words(part.ground.tail, part.ground.columns)}" for part in parts]
-    else:
-        trusted.append(tail_in_words(parts[0].ground.tail, parts[0].ground.columns))
-    trusted.append(FIXED_BEFORE)
-    if expert is not None:
-        corners = " × ".join(str(n + 1) for n in expert.shape)
-        within = "between two neighbours only what it takes at one of them"
-        if len(expert.shape) > 1:
-            within = (
-                "within a cell only what it takes at its corners, or at those of cells beside it where these disagree"
-            )
-        trusted.append(f"the expert takes what the file says at {corners} evenly spaced states, and {within}")
-    for part in parts:
-        unit, reward = part.ground.unit, part.reward
-        if not len(reward.coefficients):
-            low, high = short(unit * reward.low), short(unit * reward.high)
-            trusted.append(
-                f"the certificate is about your reward, which is not in the file and stays within [{low}, {high}]"
-            )
-            if expert is not None:
-                dropped = short(unit * part.ground.dropped)
-                trusted.append(f"the value that was guessed for it differs by {dropped} between two states of the file")
-    return trusted
-
-
-# What is compared.
-
-
-def _unlike(claim: Claim, parts: Parts) -> list[str]:
-    """Names of the parts of a margin that are not what a file claims."""
-    if set(claim.losses) != set(LOSSES):
-        raise DamagedError(f"losses should be {', '.join(LOSSES)}")
-    own = dict(zip(LOSSES, parts.losses, strict=True))
-    slack = RELATIVE * parts.scale + 2 * own["floating point"]
-    band = own["estimation"] + own["grid"], claim.losses["estimation"] + claim.losses["grid"]
-    pairs = {"estimate": (parts.estimated, claim.estimated), "band": band} | {
-        name: (own[name], claim.losses[name]) for name in LOSSES if name != "grid"
-    }
-    return [name for name, (a, b) in pairs.items() if not abs(a - b) <= ALIKE * abs(a) + slack]
-
-
-def _objections(claim: Claim, margin: float, candidates: list[Parts]) -> list[str]:
-    """Why a claimed margin does not follow; candidates are the parts that it may have."""
-    wrong = []
-    if not candidates:
-        return ["the bound is not lowest where the file says"]
-    nearest = min(candidates, key=lambda own: len(_unlike(claim, own)))
-    slack = RELATIVE * nearest.scale + 2 * nearest.losses[-1]
-    if claim.tail is None:
-        wrong.append("no tail was declared")
-    if not margin > 0:
-        wrong.append("the margin that follows from the sums is not positive")
-    if not claim.margin <= margin + slack:
-        wrong.append(f"the claimed margin is larger than what follows from the sums, {short(margin)}")
-    if not claim.margin > 0:
-        wrong.append("the claimed margin is not positive")
-    if not claim.margin <= claim.estimated - math.fsum(claim.losses.values()) + slack:
-        wrong.append("the claimed margin is larger than its parts allow")
-    if unlike := _unlike(claim, nearest):
-        wrong.append(f"these parts of the margin are not what follows from the sums: {', '.join(unlike)}")
-    return wrong
-
-
-def _everywhere(about: Finding, record: Record, claim: Claim, parts: list[Component], solution: Record | None) -> None:
-    """The margin of an expert of one action: minima over components add up, alternative by alternative."""
-    (expert,) = parts[0].ground.used
-    others = [a for a in range(parts[0].ground.actions) if a != expert]
-    found: list[dict[int, list[tuple[Parts, Bounds | None]]]] = []
-    curves: list[dict[int, Enclosure]] = []
-    for part in parts:
-        box, sides = Box.of(part.ground.columns), {}
-        for band in Derivation(part.ground).bands():
-            side = Side(band, 0 if band.pair[0] == expert else 1, box)
-            sides[side.pair[1]] = side
-        found.append({a: whole(sides[a]) for a in others})
-        curves.append({a: sides[a].curve for a in others})
-    units = [part.ground.unit for part in parts]
-    bounds = {a: [unit * _margin(own[a][0]) for own, unit in zip(found, units, strict=True)] for a in others}
-    sums = {a: float(np.nextafter(math.fsum(own), -np.inf)) for a, own in bounds.items()}
-    worst = min(sums, key=lambda a: sums[a])
-    about.margin = sums[worst]
-    account = _summed([own[worst][0][0].times(unit) for own, unit in zip(found, units, strict=True)])
-    about.lines.insert(2, ("margin", f"{account} = {short(about.margin)}; the file says {short(claim.margin)}"))
-    if not claim.holds:
-        return
-    action, state = record.whole("action"), record.array("state", (None,))
-    candidates = []
-    if action in sums and sums[action] <= about.margin + RELATIVE * account.scale:
-        near = [
-            _near(part, own[action], curve[action], state)
-            for part, own, curve in zip(parts, found, curves, strict=True)
-        ]
-        candidates = [_summed(list(choice)) for choice in combinations(*near)]
-    about.wrong += _objections(claim, about.margin, candidates)
-    _compare_bounds(about, record, parts, bounds, others, account.scale)
-    if record.bound("regret") != 0.0:
-        about.wrong.append("an expert that is optimal loses nothing, and the file claims another regret")
-    about.statement = (
-        f"with probability at least {probability(claim.delta)} action {expert} is strictly optimal at every state of "
-        f"{_domain(parts, solution)}: D_a(s) ≥ {at_least(min(about.margin, claim.margin))} for every other action a, "
-        "D_a being its advantage over a divided by the discount"
-    )
-
-
-def _margin(bound: tuple[Parts, Bounds | None]) -> float:
-    """Of one component, the bound as it was rounded down."""
-    parts, cells = bound
-    return parts.margin if cells is None else float(cells.lower.min())
-
-
-def _summed(parts: list[Parts]) -> Parts:
-    return sum(parts[1:], parts[0])
-
-
-def _near(part: Component, bounds: list[tuple[Parts, Bounds | None]], curve: Enclosure, state: Floats) -> list[Parts]:
-    """What a component's margin may be made of, if it is least at the state that a file names."""
-    g, found = part.ground, []
-    place = state if part.coordinates is None else state[list(part.coordinates)]
-    if len(place) != g.columns.dimension or any(
-        not low <= x <= high for x, (low, high) in zip(place, g.columns.box, strict=True)
-    ):
-        return []
-    best = _margin(bounds[0])
-    for parts, cells in bounds:
-        close = RELATIVE * parts.scale
-        if _margin((parts, cells)) < best - close:
-            continue
-        if cells is None:
-            reached = float((Box.of(g.columns).at(place[None]) @ curve).middle[0])
-            if abs(reached - parts.estimated) <= 1e-5 * (float(curve.size.sum()) + parts.scale):
-                found.append(parts)
-        else:
-            own = cells.cells.at(place)
-            if cells.lower[own] <= best + close:
-                found.append(cells.at(own))
-    return [own.times(g.unit) for own in found]
-
-
-def _compare_bounds(
-    about: Finding,
-    record: Record,
-    parts: list[Component],
-    bounds: dict[int, list[float]],
-    others: list[int],
-    scale: float,
-) -> None:
-    """Whether a file shows other bounds for its components than follow."""
-    shown = record.array("bounds", (None, len(others)), finite=False)
-    numbers = [part.number for part in parts]
-    if len(shown) <= max(numbers):
-        raise DamagedError("bounds should be those of all components")
-    for j, row in enumerate(shown):
-        own = [bounds[a][numbers.index(j)] for a in others] if j in numbers else [0.0] * len(others)
-        if any(not abs(told - x) <= ALIKE * abs(x) + RELATIVE * scale for told, x in zip(row, own, strict=True)):
-            about.wrong.append("the bounds of the components are not what follows from their sums")
-            return
-
-
-def _outside(about: Finding, told: Record, record: Record, claim: Claim, part: Component, expert: Expert) -> None:
-    """The margin of a policy outside its tube, and the tube."""
-    g, allowed, work = part.ground, told.number("allowed"), Derivation(part.ground)
-    width = min(high - low for low, high in expert.box)
-    if not expert.reach * (1 - TIGHT) <= allowed < width * (1 + TIGHT):
-        about.wrong.append(
-            f"a tube of half-width {short(allowed)} is none between a cell and the domain {g.columns.domain}"
-        )
-        return
-    box = Box.of(g.columns)
-    sides = [Side(band, side, box) for band in work.bands() for side in (0, 1)]
-    visits, span = work.visits(), g.unit * work.span()
-    tube = read_tube(sides, expert, allowed, visits, part.marks, g.widths, g.discount)
-    about.margin = g.unit * tube.margin if math.isfinite(tube.margin) else None
-    if about.margin is None:
-        about.wrong.append("no state is left outside the tube at which actions are compared")
-        return
-    state, action = record.array("state", (box.indices.shape[1],)), record.whole("action")
-    candidates = _in_cell(tube, expert, action, state, g.unit)
-    names = ("half_width", "share", "shortfall", "settled", "ties")
-    scale = (candidates[0].scale if candidates else abs(about.margin)) + span
-    factors = {"shortfall": g.unit, "ties": g.unit}
-    derived = {name: factors.get(name, 1.0) * getattr(tube, name) for name in names} | {"regret": g.unit * tube.regret}
-    claimed = {name: told.bound(name) for name in names} | {"regret": record.bound("regret")}
-    claimed_span = record.bound("value_span")
-    if claim.holds:
-        about.wrong += _objections(claim, about.margin, candidates)
-        floating = g.unit * max(side.band.rounding for side in sides)
-        about.wrong += _other_tube(derived, claimed, span, claimed_span, RELATIVE * scale + floating, g.discount, width)
-        about.wrong += _other_cells(told, tube, expert, RELATIVE * scale / g.unit)
-        if len(record.array("bounds", (None, g.actions - 1), finite=False)):
-            about.wrong.append("bounds of components are shown, and a policy has none")
-    weaker = {name: max(claimed[name], x) if claim.holds else x for name, x in derived.items()}
-    _describe(about, claim, weaker, min(span, claimed_span) if claim.holds else span, candidates, expert)
-    if claim.holds:
-        count = int((~expert.steady).sum())
-        each = (
-            "its switch"
-            if count == 1
-            else f"each of its {count} switches"
-            if len(expert.shape) == 1
-            else "where it switches"
-        )
-        where = f" farther than {short(allowed)} from {each}" if count else ""
-        about.statement = (
-            f"with probability at least {probability(claim.delta)}, at every state of {g.columns.domain}{where}, every "
-            "action that the expert takes is strictly better than every action that it does not take, if it is "
-            f"followed afterwards: (P_b − P_a)V(s) ≥ {at_least(min(about.margin, claim.margin))}"
+            stated, derived = stated.sum(axis=0, keepdims=True), (high - low)[None]
+        between, room = g.dropped, 0.0
+        if g.reward.basis is not None:
+            values = g.reward.basis.values(g.reward.coefficients, g.places)
+            between = float(values[0] - values[1] + g.discount * (g.fits[used].ravel() @ g.drop))
+            room = TIGHT * float(abs(g.low) + abs(g.high) + np.abs(values).sum())
+        return failed(
+            (
+                np.abs(stated - derived).max() <= TIGHT,
+                "the functions of the expert differ otherwise between the states that the span of V is taken from",
+            ),
+            (0 <= g.dropped <= (g.high - g.low) * (1 + TIGHT), "V differs by more than its bounds allow"),
+            (
+                abs(between - g.dropped) <= room,
+                f"V differs by {short(g.unit * between, 6)} between the states that its span is taken from",
+            ),
         )
 
-
-def _in_cell(tube: Tube, expert: Expert, action: int, state: Floats, unit: float) -> list[Parts]:
-    """What the margin may be made of, if it is least in the cell and against the action that a file names."""
-    if any(not low <= x <= high for x, (low, high) in zip(state, expert.box, strict=True)):
-        return []
-    cell, small, found = expert.cell(state), tube.every[0].cells.at(state), []
-    for own in tube.every:
-        b, a = own.pair
-        if a == action and expert.taken[cell][b] and not expert.taken[cell][a]:
-            parts = own.at(small)
-            off = float(own.lower[small]) - tube.margin
-            if abs(off) <= RELATIVE * parts.scale or (tube.ties_with_end[cell] and off <= 0):
-                found.append(parts.times(unit))
-    return found
-
-
-def _other_tube(
-    derived: dict[str, float],
-    claimed: dict[str, float],
-    span: float,
-    told: float,
-    slack: float,
-    discount: float,
-    width: float,
-) -> list[str]:
-    """Why what is claimed of the tube does not follow."""
-    wrong, ahead = [], 10 * slack / (1 - discount)
-    for name, own, value in (("regret", derived["regret"], claimed["regret"]), ("value span", span, told)):
-        if not abs(own - value) <= ALIKE * abs(own) + ahead:
-            wrong.append(f"{name} is not what follows from the sums: {short(own, 6)}")
-    room = {
-        "half_width": RELATIVE * width,
-        "share": RELATIVE,
-        "settled": RELATIVE * width,
-        "shortfall": ahead,
-        "ties": ahead,
-    }
-    for name, most in room.items():
-        if not claimed[name] >= derived[name] - most:
-            wrong.append(f"{name.replace('_', ' ')} may be {short(derived[name], 6)}, more than is claimed")
-    return wrong
-
-
-def _other_cells(told: Record, tube: Tube, expert: Expert, slack: float) -> list[str]:
-    """Whether a file calls cells decided that are not, or leaves undecided ones out of its boxes."""
-    decided = told.array("decided", (expert.steady.size,), "b").reshape(expert.shape)
-    boxes = told.array("undecided", (None, len(expert.shape), 2))
-    wrong = []
-    if (decided & ~(expert.steady & (tube.least > -slack))).any():
-        wrong.append("cells are called decided that are not")
-    outside = ~decided
-    for box in boxes:
-        inside: Any = True
-        for axis, ((low, high), (start, _), side, n) in enumerate(
-            zip(box, expert.box, expert.sides, expert.shape, strict=True)
+    def _other_solution(self, solution: Record) -> list[str]:
+        """Where a solution is about something else than its certificate."""
+        g, status, action = self.first, solution.status, solution.entry("expert")
+        discount, actions = solution.number("discount"), solution.whole("n_actions", 2)
+        reward, estimates = solution.record("reward", "Reward"), solution.records("components")
+        terminal = solution.record("stats").entry("terminal") is not None or reward.flag("zero_at_terminal")
+        wrong = failed(
+            (
+                self.holds == (status == "certified"),
+                f"the solution says {status!r}, its certificate {'holds' if self.holds else 'does not hold'}",
+            ),
+            (discount == g.discount, f"the certificate has discount {g.discount:g}, the solution {discount:g}"),
+            (actions == g.actions, f"the certificate has {g.actions} actions, the solution {actions}"),
+            (
+                action is None or ((solution.whole("expert"),) == g.used and self.tube is None),
+                f"the solution is about expert {action}, its certificate about another",
+            ),
+            (not terminal, "the solution has terminal states, and no certificate is for problems with any"),
+        )
+        rewards = components_of(reward)
+        named = [(estimate.text("name"), estimate.wholes("coordinates")) for estimate in estimates]
+        if sorted(c for _, group in named for c in group) != list(range(sum(len(group) for _, group in named))):
+            return [*wrong, "the components do not hold every coordinate once"]
+        if len(rewards) != len(named) or (
+            len(rewards) > 1 and [(term.name, term.coordinates) for term in rewards] != named
         ):
-            middles = start + side * (np.arange(n) + 0.5)
-            shape = [n if i == axis else 1 for i in range(len(expert.shape))]
-            inside = inside & ((middles > low) & (middles < high)).reshape(shape)
-        outside = outside & ~inside
-    if outside.any():
-        wrong.append("the boxes around the tube leave undecided cells out")
-    return wrong
+            return [*wrong, "the components of the solution are not those of its reward"]
+        grounds = {ground.component: ground for ground in self.grounds}
+        for j, (term, estimate, (_, group)) in enumerate(zip(rewards, estimates, named, strict=True)):
+            if (ground := grounds.pop(j, None)) is None:
+                wrong += failed((not term.coefficients.any(), "a component with a reward has no bound"))
+                continue
+            coordinates = ground.coordinates or tuple(range(ground.columns.dimension))
+            coefficients = np.array_equal(term.coefficients / ground.unit, ground.reward.coefficients)
+            columns = ground.columns if action is None else estimate.functions("columns")
+            basis = term.basis if action is None else estimate.functions("basis")
+            wrong += failed(
+                (coordinates == group, "the certificate is about other coordinates than its solution"),
+                (
+                    term.basis == ground.reward.basis and coefficients,
+                    "the certificate is about another reward than its solution",
+                ),
+                (columns == ground.columns, f"the certificate has columns {ground.columns}, the solution {columns}"),
+                (basis == term.basis, f"the reward has the functions {term.basis}, the solution {basis}"),
+            )
+        return wrong + failed((not grounds, "the certificate has components that the solution does not have"))
 
+    # What is printed.
 
-def _describe(
-    about: Finding, claim: Claim, weaker: dict[str, float], span: float, candidates: list[Parts], expert: Expert
-) -> None:
-    """The margin, the tube and the regret, in lines."""
-    assert about.margin is not None
-    share = f", {at_most(weaker['regret'] / span, 3)} of the span of V, at least {at_least(span)}" if span > 0 else ""
-    away = f"farther than {at_most(weaker['settled'])} from a switch " if not expert.steady.all() else ""
-    beyond = f"; {away}every best policy takes an action that the expert takes"
-    account = f"{candidates[0]} = " if candidates else ""
-    lines = [
-        ("margin", f"{account}{short(about.margin)}; the file says {short(claim.margin)}"),
-        (
-            "tube",
-            f"half-width at most {at_most(weaker['half_width'])}, {at_most(weaker['share'] * 100, 3)} % of the domain",
-        ),
-        ("regret", f"at most {at_most(weaker['regret'])}{share}{beyond * (weaker['settled'] < math.inf)}"),
-    ]
-    if weaker["ties"] > 0:
-        lines.append(("ties", f"actions that the expert mixes differ by {at_most(weaker['ties'])} at most"))
-    about.lines[2:2] = lines
+    @property
+    def domain(self) -> str:
+        """The states in words."""
+        if self.solution is not None and len(components := self.solution.records("components")) > 1:
+            return " × ".join(component.functions("basis").domain for component in components)
+        return " × ".join(ground.columns.domain for ground in self.grounds)
+
+    def lines(self) -> list[tuple[str, str]]:
+        """What is claimed of which problem, from how much."""
+        g = self.first
+        expert = f", the expert always takes {g.used[0]};" if self.tube is None else ","
+        reward = "a sum over components: " + "; ".join(f"{part.name} {part.described}" for part in self.grounds)
+        return [
+            ("problem", f"{g.actions} actions{expert} discount {g.discount:g}; states in {self.domain}"),
+            ("reward", g.described if g.coordinates is None else reward),
+            *([] if self.expert is None else [("expert", str(self.expert))]),
+            ("data", g.data),
+            ("spent", self.claim.spent),
+        ]
+
+    def trusted(self) -> list[str]:
+        """What no file can show."""
+        trusted = [DRAWS.format(", valued with this reward"), *assumptions(self.grounds)]
+        trusted.append(FIXED_BEFORE.format("the reward, the guesses"))
+        if self.expert is not None:
+            within = "between two neighbours only what it takes at one of them"
+            if len(self.expert.shape) > 1:
+                beside = "or at those of cells beside it where these disagree"
+                within = f"within a cell only what it takes at its corners, {beside}"
+            states = f"at {self.expert.corners} evenly spaced states"
+            trusted.append(f"the expert takes what the file says {states}, and {within}")
+        for ground in self.grounds:
+            if ground.reward.basis is None:
+                low, high, dropped = (
+                    short(ground.unit * x) for x in (ground.reward.low, ground.reward.high, ground.dropped)
+                )
+                about = "the certificate is about your reward"
+                trusted.append(f"{about}, which is not in the file and stays within [{low}, {high}]")
+                if self.expert is not None:
+                    value = "the value that was guessed for it"
+                    trusted.append(f"{value} differs by {dropped} between two states of the file")
+        return trusted
+
+    # What follows.
+
+    def conclude(self, finding: Finding) -> None:
+        """The margin: minima over components add up, pair by pair; and what is claimed of the tube."""
+        allowed = 0.0 if self.tube is None else self.tube.number("allowed")
+        if self.expert is not None:
+            width = min(high - low for low, high in self.expert.box)
+            if not self.expert.reach * (1 - TIGHT) <= allowed < width * (1 + TIGHT):
+                none = f"is none between a cell and the domain {self.domain}"
+                finding.wrong.append(f"a tube of half-width {short(allowed)} {none}")
+                return
+        work = [Derivation(ground) for ground in self.grounds]
+        readings = [Reading(own.bands(), self.expert or Expert.of_action(own.g), own.box) for own in work]
+        units = [ground.unit for ground in self.grounds]
+        each = [reading.margins(allowed) for reading in readings]
+        bounds = {pair: [unit * own[pair] for unit, own in zip(units, each, strict=True)] for pair in each[0]}
+        if not bounds:
+            finding.wrong.append("no state is left outside the tube at which actions are compared")
+            return
+        finding.margin = margin = min(float(np.nextafter(math.fsum(own), -np.inf)) for own in bounds.values())
+        accounts = self._accounts(readings, units, margin, allowed)
+        account = f"{accounts[0]} = " if accounts else ""
+        lines = [("margin", f"{account}{short(margin)}; the file says {short(self.claim.margin)}")]
+        if self.holds:
+            finding.wrong += self._objections(margin, accounts)
+        if self.tube is not None:
+            scale = accounts[0].scale if accounts else abs(margin)
+            lines += self._compare_tube(finding, self.tube, work[0], readings[0], scale)
+        elif self.holds:
+            self._compare_bounds(finding, bounds, accounts)
+        finding.lines[2:2] = lines
+        finding.statement = self._statement(min(margin, self.claim.margin), allowed)
+
+    def _accounts(self, readings: list[Reading], units: list[float], margin: float, allowed: float) -> list[Account]:
+        """What the margin may be made of, if it is least where and against the action that the file names."""
+        action, state = self.record.whole("action"), self.record.array("state", (None,))
+        places = [state if g.coordinates is None else state[list(g.coordinates)] for g in self.grounds]
+        accounts = []
+        for pair in readings[0].lower:
+            if pair[1] != action:
+                continue
+            options = [reading.accounts(pair, place) for reading, place in zip(readings, places, strict=True)]
+            for choice in combinations(*options):
+                account = Account.total(choice, units)
+                end = readings[0].at_end(allowed)[readings[0].expert.cell(places[0])]
+                above = account.margin - margin
+                if abs(above) <= RELATIVE * account.scale or (end and above <= 0):
+                    accounts.append(account)
+        return accounts
+
+    def _objections(self, margin: float, accounts: list[Account]) -> list[str]:
+        """Why the claimed margin does not follow."""
+        if not accounts:
+            return ["the bound is not lowest where the file says"]
+        claim = self.claim
+        nearest = min(accounts, key=lambda account: len(self._unlike(account)))
+        slack, unlike = RELATIVE * nearest.scale + 2 * nearest.losses[-1], self._unlike(nearest)
+        return failed(
+            (margin > 0, "the margin that follows from the sums is not positive"),
+            (
+                claim.margin <= margin + slack,
+                f"the claimed margin is larger than what follows from the sums, {short(margin)}",
+            ),
+            (
+                claim.margin <= claim.estimated - math.fsum(claim.losses.values()) + slack,
+                "the claimed margin is larger than its parts allow",
+            ),
+            (not unlike, f"these parts of the margin are not what follows from the sums: {', '.join(unlike)}"),
+        )
+
+    def _unlike(self, account: Account) -> list[str]:
+        """Names of the parts of the claimed margin that are not those of an account."""
+        if set(self.claim.losses) != set(LOSSES):
+            raise DamagedError(f"losses should be {', '.join(LOSSES)}")
+        slack = RELATIVE * account.scale + 2 * account.losses[-1]
+        pairs = {name: (x, self.claim.losses[name]) for name, x in zip(LOSSES, account.losses, strict=True)}
+        grid = pairs.pop("grid")  # estimation and grid may be divided otherwise
+        pairs["band"] = grid[0] + pairs["estimation"][0], grid[1] + pairs["estimation"][1]
+        pairs["estimate"] = account.estimated, self.claim.estimated
+        return [name for name, (x, stated) in pairs.items() if not abs(x - stated) <= ALIKE * abs(x) + slack]
+
+    def _compare_bounds(self, finding: Finding, bounds: dict[Pair, list[float]], accounts: list[Account]) -> None:
+        """Compare the bounds of the components with those that the file shows, and its regret with none."""
+        shown = self.record.array("bounds", (None, self.first.actions - 1), finite=False)
+        derived = np.zeros(shown.shape)
+        numbers = [ground.component for ground in self.grounds]
+        if len(shown) <= max(numbers):
+            raise DamagedError("bounds should be those of all components")
+        derived[numbers] = np.array([bounds[pair] for pair in sorted(bounds)]).T
+        room = ALIKE * np.abs(derived) + RELATIVE * (accounts[0].scale if accounts else 0.0)
+        finding.wrong += failed(
+            (
+                (np.abs(shown - derived) <= room).all(),
+                "the bounds of the components are not what follows from their sums",
+            ),
+            (
+                self.record.bound("regret") == 0.0,
+                "an expert that is optimal loses nothing, and the file claims another regret",
+            ),
+        )
+
+    def _compare_tube(
+        self, finding: Finding, tube: Record, work: Derivation, reading: Reading, scale: float
+    ) -> list[tuple[str, str]]:
+        """Compare the tube with what follows, and describe it by the weaker of the two, in lines."""
+        g, expert = work.g, reading.expert
+        span, derived = g.unit * work.span(), reading.tube(g, work.visits())
+        if self.holds:
+            slack = RELATIVE * (scale + span) + g.unit * max(side.band.rounding for side in reading.sides.values())
+            ahead = 10 * slack / (1 - g.discount)
+            width = RELATIVE * min(high - low for low, high in expert.box)
+            room = {"half_width": width, "share": RELATIVE, "settled": width}
+            for name, x in derived.items():
+                stated = (self.record if name == "regret" else tube).bound(name)
+                if not stated >= x - room.get(name, ALIKE * x * (name == "regret") + ahead):
+                    finding.wrong.append(f"{name.replace('_', ' ')} may be {short(x, 6)}, more than is claimed")
+                derived[name] = max(x, stated)
+            stated = self.record.bound("value_span")
+            shown = len(self.record.array("bounds", (None, g.actions - 1), finite=False))
+            finding.wrong += failed(
+                (stated <= span * (1 + ALIKE) + ahead, f"the value span may be {short(span, 6)}, less than is claimed"),
+                (not shown, "bounds of components are shown, and a policy has none"),
+            )
+            span = min(span, stated)
+            finding.wrong += self._other_cells(tube, reading, RELATIVE * (scale + span) / g.unit)
+        regret, settled = derived["regret"], derived["settled"]
+        share = f", {at_most(regret / span, 3)} of the span of V, at least {at_least(span)}" if span > 0 else ""
+        away = "" if expert.steady.all() else f"farther than {at_most(settled)} from a switch "
+        beyond = f"; {away}every best policy takes an action that the expert takes" if settled < math.inf else ""
+        domain = f"{at_most(derived['share'] * 100, 3)} % of the domain"
+        lines = [
+            ("tube", f"half-width at most {at_most(derived['half_width'])}, {domain}"),
+            ("regret", f"at most {at_most(regret)}{share}{beyond}"),
+        ]
+        if derived["ties"] > 0:
+            lines.append(("ties", f"actions that the expert mixes differ by {at_most(derived['ties'])} at most"))
+        return lines
+
+    def _other_cells(self, tube: Record, reading: Reading, slack: float) -> list[str]:
+        """Whether the file calls cells decided that are not, or leaves undecided ones out of its boxes."""
+        expert, dimension = reading.expert, len(reading.expert.shape)
+        decided = tube.array("decided", (expert.steady.size,), "b").reshape(expert.shape)
+        middles = np.meshgrid(*((ends[1:] + ends[:-1]) / 2 for ends in expert.edges), indexing="ij")
+        outside = ~decided
+        for box in tube.array("undecided", (None, dimension, 2)):
+            sides = zip(middles, box, strict=True)
+            outside &= ~np.all([(low < x) & (x < high) for x, (low, high) in sides], axis=0)
+        return failed(
+            (
+                not (decided & ~(expert.steady & (reading.least > -slack))).any(),
+                "cells are called decided that are not",
+            ),
+            (not outside.any(), "the boxes around the tube leave undecided cells out"),
+        )
+
+    def _statement(self, margin: float, allowed: float) -> str:
+        """What is confirmed, in a sentence."""
+        sure = f"with probability at least {self.claim.probability}"
+        if self.expert is None:
+            return (
+                f"{sure} action {self.first.used[0]} is strictly optimal at every state of {self.domain}: "
+                f"D_a(s) ≥ {at_least(margin)} for every other action a, D_a being its advantage over a divided by the "
+                "discount"
+            )
+        count = int((~self.expert.steady).sum())
+        switches = "its switch" if count == 1 else f"each of its {count} switches"
+        if count > 1 and len(self.expert.shape) > 1:
+            switches = "where it switches"
+        where = f" farther than {short(allowed)} from {switches}" if count else ""
+        return (
+            f"{sure}, at every state of {self.domain}{where}, every action that the expert takes is strictly better "
+            "than every action that it does not take, if it is followed afterwards: "
+            f"(P_b − P_a)V(s) ≥ {at_least(margin)}"
+        )

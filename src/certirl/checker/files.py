@@ -1,27 +1,24 @@
-"""A second opinion on a saved certificate or refutation: what it claims, derived again from its sums.
+"""Check a saved certificate or refutation: what it claims, derived again from its sums.
 
-A program of its own: it shares no code with what made the file and rounds only to the safe side. What it confirms is
-spelled out, with every number that the statement depends on and with what had to be trusted.
+The checker shares no code with what made the file and rounds only to the safe side. What it confirms is spelled out,
+with every number that the statement depends on and with what had to be trusted.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from certirl.checker import certificates, refutations
+from certirl.checker.bands import TooLittleError
+from certirl.checker.certificates import Certificate
 from certirl.checker.records import DamagedError, Finding, ImpossibleError, Record, read
+from certirl.checker.refutations import Refutation
 
-# By the kind of record: what it claims, and what follows.
-DERIVATIONS: dict[str, tuple[Callable[[Record], tuple[float, str]], Callable[[Record, Record | None], Finding]]] = {
-    "Certificate": (certificates.claimed, certificates.derive),
-    "Refutation": (refutations.claimed, refutations.derive),
-}
-_BEYOND = (KeyError, TypeError, ValueError, OverflowError, AttributeError, IndexError)  # of files no one wrote
+KINDS: dict[str, type[Certificate | Refutation]] = {"Certificate": Certificate, "Refutation": Refutation}
+_UNREADABLE = (KeyError, TypeError, ValueError, OverflowError, AttributeError, IndexError)  # of files that were changed
 
 
 @dataclass(frozen=True)
@@ -48,10 +45,10 @@ class Verdict:
 
     def __str__(self) -> str:
         first, *more = [self.statement] if self.verdict == "confirmed" else self.reasons
-        told = [*(("", reason) for reason in more), *self.lines]
+        lines = [*(("", reason) for reason in more), *self.lines]
         if self.verdict == "confirmed":
-            told += [("trusted", sentence) for sentence in self.trusted]
-        return "\n".join([f"{self.verdict.capitalize()}: {first}.", *(f"  {name:<9}{line}" for name, line in told)])
+            lines += [("trusted", sentence) for sentence in self.trusted]
+        return "\n".join([f"{self.verdict.capitalize()}: {first}.", *(f"  {name:<9}{line}" for name, line in lines)])
 
 
 def check(path: str | os.PathLike[str]) -> Verdict:
@@ -61,41 +58,42 @@ def check(path: str | os.PathLike[str]) -> Verdict:
         path: a file written by ``save`` of a solution, of a certificate or of a refutation.
     """
     record = read(path)
+    solution = record if record.kind == "Solution" else None
     try:
-        return _checked(record, path)
+        claims = [record]
+        if solution is not None:
+            claims = [
+                solution.record(name) for name in ("certificate", "refutation") if solution.entry(name) is not None
+            ]
+            if solution.status == "certified" and not any(claim.kind == "Certificate" for claim in claims):
+                return _nothing("refuted", "the file says that it is certified, and holds no certificate")
+        if not claims:
+            return _nothing("nothing claimed", "the file holds no certificate")
+        if all(claim.kind in KINDS for claim in claims):
+            verdicts = [_verdict(claim, solution) for claim in claims]
+            return next((verdict for verdict in verdicts if verdict.verdict == "refuted"), verdicts[0])
     except DamagedError as problem:
         raise ValueError(f"{path} is damaged: {problem}") from None
-    except _BEYOND as problem:
-        if str(problem).startswith(f"{path} holds"):
-            raise
+    except _UNREADABLE as problem:
         words = " ".join(str(problem).split())
         raise ValueError(f"{path} is damaged: something in it is missing or wrong ({words})") from None
-
-
-def _checked(record: Record, path: str | os.PathLike[str]) -> Verdict:
-    solution = record if record.kind == "Solution" else None
-    status = "" if solution is None else solution.status
-    inner = [record]
-    if solution is not None:
-        inner = [solution.record(name) for name in ("certificate", "refutation") if solution.entry(name) is not None]
-    if status == "certified" and not any(own.kind == "Certificate" for own in inner):
-        return _nothing("refuted", "the file says that it is certified, and holds no certificate")
-    if not inner:
-        return _nothing("nothing claimed", "the file holds no certificate")
-    if any(own.kind not in DERIVATIONS for own in inner):
-        raise ValueError(f"{path} holds a certirl {record.kind!r:.60}, which has no certificate to check")
-    found = [_verdict(own, solution) for own in inner]
-    return next((own for own in found if own.verdict == "refuted"), found[0])
+    raise ValueError(f"{path} holds a certirl {record.kind!r:.60}, which has no certificate to check")
 
 
 def _verdict(record: Record, solution: Record | None) -> Verdict:
-    read_claim, derive = DERIVATIONS[record.kind]
-    claimed, nothing = read_claim(record)
+    kind = KINDS[record.kind]
+    claimed, nothing = kind.claimed(record)
+    finding = Finding()
     try:
         with np.errstate(all="ignore"):  # a file that was changed can lead to anything
-            finding = derive(record, solution)
-    except ImpossibleError as problem:
-        finding = Finding([str(problem)])
+            claim = kind(record, solution)
+            finding.wrong, finding.lines, finding.trusted = claim.contradictions(), claim.lines(), claim.trusted()
+            if not finding.wrong:
+                claim.conclude(finding)
+    except (ImpossibleError, TooLittleError) as problem:
+        finding.wrong.append(str(problem))
+    except ZeroDivisionError as problem:
+        finding.wrong.append(f"nothing can be derived from the sums: {problem}")
     asserted = not nothing or (solution is not None and solution.status == "certified")
     reasons = finding.wrong or [nothing] * bool(nothing)
     verdict = "nothing claimed" if not asserted else "refuted" if reasons else "confirmed"

@@ -53,7 +53,7 @@ class Functions:
         return len(self.families)
 
     @property
-    def around(self) -> tuple[bool, ...]:
+    def periodic(self) -> tuple[bool, ...]:
         """Which coordinates are circles."""
         return tuple(family == "Fourier" for family in self.families)
 
@@ -67,16 +67,12 @@ class Functions:
     @property
     def domain(self) -> str:
         """The box in words."""
-        return " × ".join(f"[{low:g}, {high:g}]" for low, high in self.box)
+        return in_words(self.box)
 
     def kin(self, other: Functions) -> bool:
         """Whether one of the two holds the first functions of the other."""
         same = (self.families, self.box, self.order) == (other.families, other.box, other.order)
         return same and all(a == b for a, b in zip(self.indices, other.indices, strict=False))
-
-    def place(self, states: Floats) -> list[Enclosure]:
-        """t ∈ [−1, 1] of states ``[n, d]``, one array for each coordinate."""
-        return [_place(column, *ends) for column, ends in zip(np.asarray(states).T, self.box, strict=True)]
 
     @cached_property
     def change(self) -> Enclosure:
@@ -92,6 +88,63 @@ class Functions:
         degrees = {tuple(row) for row in Box.of(self).degrees.tolist()}
         lower = ((*k[:j], k[j] - 1, *k[j + 1 :]) for k in degrees for j in range(len(k)) if k[j])
         return degrees.issuperset(lower)
+
+    def range(self, coefficients: Floats) -> tuple[float, float] | None:
+        """Bounds on a combination of the functions; None if some simpler product is missing."""
+        return Box.of(self).range(Enclosure(coefficients) @ self.change) if self.closed else None
+
+    def values(self, coefficients: Floats, states: Floats) -> Floats:
+        """A combination of the functions at states ``[n, d]``, to about the digits of the file."""
+        return np.asarray(Box.of(self).at(states).middle @ (coefficients @ self.change.middle))
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The functions that are linear between the points of a grid, by their values there.
+
+    Attributes:
+        counts: points along each coordinate.
+        circles: the coordinates that are circles.
+        box: (low, high) for each coordinate.
+    """
+
+    counts: tuple[int, ...]
+    circles: tuple[int, ...]
+    box: tuple[tuple[float, float], ...]
+
+    @property
+    def size(self) -> int:
+        """How many points."""
+        return math.prod(self.counts)
+
+    def __str__(self) -> str:
+        return f"{'×'.join(map(str, self.counts))} points, piecewise linear"
+
+    @property
+    def domain(self) -> str:
+        """The box in words."""
+        return in_words(self.box)
+
+    def range(self, coefficients: Floats) -> tuple[float, float] | None:
+        """Bounds on the function with these values at the points."""
+        return float(coefficients.min()), float(coefficients.max())
+
+    def values(self, coefficients: Floats, states: Floats) -> Floats:
+        """The function with these values at the points, at states ``[n, d]``."""
+        index, shares = np.zeros((len(states), 1), dtype=int), np.ones((len(states), 1))
+        for axis, (x, n, (low, high)) in enumerate(zip(states.T, self.counts, self.box, strict=True)):
+            steps = n if axis in self.circles else n - 1
+            along = (x - low) / (high - low) * steps
+            left = np.clip(along.astype(int), 0, steps - 1)
+            ends, weights = np.stack([left, (left + 1) % n], 1), np.stack([1 - (along - left), along - left], 1)
+            index = (index[:, :, None] * n + ends[:, None]).reshape(len(states), -1)
+            shares = (shares[:, :, None] * weights[:, None]).reshape(len(states), -1)
+        return np.asarray((coefficients[index] * shares).sum(axis=1))
+
+
+def in_words(box: tuple[tuple[float, float], ...]) -> str:
+    """A box as text."""
+    return " × ".join(f"[{low:g}, {high:g}]" for low, high in box)
 
 
 def frequency(index: Any, around: bool) -> Any:
@@ -207,7 +260,7 @@ class Box:
     """
 
     def __init__(self, functions: Functions) -> None:
-        self.functions, self.around = functions, functions.around
+        self.functions, self.around = functions, functions.periodic
         self.indices = np.array(functions.indices, dtype=int)
         columns = zip(self.indices.T, self.around, strict=True)
         self.degrees = np.stack([frequency(column, c) for column, c in columns], axis=1)
@@ -232,7 +285,8 @@ class Box:
 
     def at(self, states: Floats) -> Enclosure:
         """h at states ``[n, d]``: ``[n, k]``."""
-        return self.values(self.functions.place(states))
+        columns = zip(np.asarray(states).T, self.functions.box, strict=True)
+        return self.values([_place(column, *ends) for column, ends in columns])
 
     # Meshes.
 
@@ -409,6 +463,10 @@ class Box:
         values = self.dense_values @ curve
         low, high = float(values.below.min()), float(values.above.max())
         return float(((enclosed(high) + low) * 0.5 + (enclosed(high) - low) * 0.5 * self.inflation(self.dense)).above)
+
+    def range(self, curve: Enclosure) -> tuple[float, float]:
+        """Bounds on the values of an expansion."""
+        return self.minimum(curve), -self.minimum(-curve)
 
     def minimum(self, curve: Enclosure) -> float:
         """No larger than the least value of an expansion, by branch and bound in the angles.

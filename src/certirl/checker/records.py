@@ -1,4 +1,4 @@
-"""What a file says, read strictly: the ground that every derivation of `certirl.check` stands on.
+"""Records of a file, read strictly, and the words that every answer of `certirl.check` is written in.
 
 Nothing is shared with the code that writes files. Whatever is missing, of another type, not finite or of another shape
 is refused with a sentence.
@@ -10,8 +10,8 @@ import json
 import math
 import os
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.checker.enclosures import Floats
-from certirl.checker.harmonics import Functions, frequency, ordered
+from certirl.checker.harmonics import Functions, Grid, frequency, ordered
 
 FAMILIES = ("Legendre", "Chebyshev", "Fourier")
 INDEX_SETS = ("total", "full", "hyperbolic")
@@ -39,6 +39,11 @@ class DamagedError(ValueError):
 
 class ImpossibleError(Exception):
     """Something in the file cannot be, or proves nothing, in a sentence."""
+
+
+def failed(*conditions: tuple[Any, str]) -> list[str]:
+    """The sentences of the conditions that do not hold."""
+    return [sentence for holds, sentence in conditions if not holds]
 
 
 def read(path: str | os.PathLike[str]) -> Record:
@@ -61,86 +66,96 @@ def read(path: str | os.PathLike[str]) -> Record:
     return Record(header["record"], arrays)
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_interval(ends: Any) -> bool:
+    numbers = isinstance(ends, list) and len(ends) == 2 and all(_is_number(end) for end in ends)
+    return numbers and -math.inf < ends[0] < ends[1] < math.inf
+
+
 class Record:
     """A record in a file: its fields in the header, and its arrays by their places."""
 
-    def __init__(self, words: Any, arrays: dict[str, Any], place: str = "") -> None:
-        if not isinstance(words, dict):
-            raise DamagedError(f"{place or 'the record'} should be fields by name, got {words!r:.60}")
-        self.words, self._arrays, self.place = words, arrays, place
+    def __init__(self, fields: Any, arrays: dict[str, Any], place: str = "") -> None:
+        if not isinstance(fields, dict):
+            raise DamagedError(f"{place or 'the record'} should be fields by name, got {fields!r:.60}")
+        self.fields, self._arrays, self.place = fields, arrays, place
 
     @property
     def kind(self) -> str:
         """The name of its class."""
-        return str(self.words.get("type"))
-
-    def entry(self, name: str) -> Any:
-        """A field, whatever it is."""
-        if name not in self.words:
-            raise DamagedError(f"{self._named(name)} is missing")
-        return self.words[name]
+        return str(self.fields.get("type"))
 
     def _named(self, name: str) -> str:
         return f"{self.place}.{name}" if self.place else name
 
+    def entry(self, name: str) -> Any:
+        """A field, whatever it is."""
+        if name not in self.fields:
+            raise DamagedError(f"{self._named(name)} is missing")
+        return self.fields[name]
+
+    def _value(self, name: str, wanted: str, accepts: Callable[[Any], bool]) -> Any:
+        value = self.entry(name)
+        if not accepts(value):
+            raise DamagedError(f"{self._named(name)} should be {wanted}, got {value!r:.60}")
+        return value
+
     def record(self, name: str, *kinds: str) -> Record:
         """A record within this one."""
-        found = Record(self.entry(name), self._arrays, self._named(name))
-        if kinds and found.kind not in kinds:
-            raise DamagedError(f"{found.place} should be {' or '.join(kinds)}, got {found.kind!r:.60}")
-        return found
+        inner = Record(self.entry(name), self._arrays, self._named(name))
+        if kinds and inner.kind not in kinds:
+            raise DamagedError(f"{inner.place} should be {' or '.join(kinds)}, got {inner.kind!r:.60}")
+        return inner
+
+    def optional(self, name: str, *kinds: str) -> Record | None:
+        """A record within this one; None where the field is null."""
+        return None if self.entry(name) is None else self.record(name, *kinds)
 
     def records(self, name: str) -> list[Record]:
         """A list of records."""
-        return [Record(own, self._arrays, f"{self._named(name)}.{i}") for i, own in enumerate(self.listed(name))]
+        return [Record(item, self._arrays, f"{self._named(name)}.{i}") for i, item in enumerate(self.listed(name))]
 
     def bound(self, name: str) -> float:
         """A number that may be infinite, where nothing is claimed."""
-        value = self.entry(name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
-            raise DamagedError(f"{self._named(name)} should be a number, got {value!r:.60}")
-        return float(value)
+        return float(self._value(name, "a number", _is_number))
 
     def number(self, name: str) -> float:
         """A finite number; text and truth values are none."""
-        if not math.isfinite(value := self.bound(name)):
-            raise DamagedError(f"{self._named(name)} should be a finite number, got {value!r:.60}")
-        return value
+        return float(self._value(name, "a finite number", lambda x: _is_number(x) and math.isfinite(x)))
 
     def whole(self, name: str, least: int = 0) -> int:
         """A whole number."""
-        value = self.entry(name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise DamagedError(f"{self._named(name)} should be a whole number, at least {least}, got {value!r:.60}")
-        return value
+        wanted = f"a whole number, at least {least}"
+        return int(self._value(name, wanted, lambda x: _is_whole(x) and x >= least))
 
     def flag(self, name: str) -> bool:
         """True or false."""
-        if not isinstance(value := self.entry(name), bool):
-            raise DamagedError(f"{self._named(name)} should be true or false, got {value!r:.60}")
-        return value
+        return bool(self._value(name, "true or false", lambda x: isinstance(x, bool)))
 
     def text(self, name: str) -> str:
         """Text."""
-        if not isinstance(value := self.entry(name), str):
-            raise DamagedError(f"{self._named(name)} should be text, got {value!r:.60}")
-        return value
+        return str(self._value(name, "text", lambda x: isinstance(x, str)))
 
     def listed(self, name: str) -> list[Any]:
         """A list."""
-        if not isinstance(value := self.entry(name), list):
-            raise DamagedError(f"{self._named(name)} should be a list, got {value!r:.60}")
-        return value
+        return list(self._value(name, "a list", lambda x: isinstance(x, list)))
 
     def wholes(self, name: str) -> tuple[int, ...]:
         """A list of whole numbers."""
-        every = Record(dict(enumerate(self.listed(name))), {}, self._named(name))
-        return tuple(every.whole(i) for i in every.words)
+        wanted = "a list of whole numbers"
+        return tuple(self._value(name, wanted, lambda x: isinstance(x, list) and all(_is_whole(n) for n in x)))
 
     def named(self, name: str) -> dict[str, float]:
         """Numbers by name, which may be infinite."""
-        every = self.record(name)
-        return {key: every.bound(key) for key in every.words}
+        numbers = self.record(name)
+        return {key: numbers.bound(key) for key in numbers.fields}
 
     def array(
         self, name: str, shape: tuple[int | None, ...], kinds: str = "fiu", *, finite: bool = True
@@ -150,12 +165,8 @@ class Record:
             raise DamagedError(f"{place} is missing")
         array = np.asarray(self._arrays[place])
         fits = len(array.shape) == len(shape) and all(n in (None, m) for n, m in zip(shape, array.shape, strict=True))
-        if (
-            not fits
-            or array.dtype.kind not in kinds
-            or np.isnan(array).any()
-            or (finite and not np.isfinite(array).all())
-        ):
+        numeric = fits and array.dtype.kind in kinds
+        if not numeric or np.isnan(array).any() or (finite and not np.isfinite(array).all()):
             wanted = ", ".join("n" if n is None else str(n) for n in shape)
             raise DamagedError(f"{place} should hold numbers of shape [{wanted}], got {array.dtype} {array.shape}")
         return array if kinds in ("b", "iu") else array.astype(np.float64)
@@ -164,59 +175,48 @@ class Record:
 
     def box(self, name: str) -> tuple[tuple[float, float], ...]:
         """The ends of the intervals of a domain; one interval may stand alone."""
-        pairs = self.listed(name)
-        pairs = [pairs] if pairs and not isinstance(pairs[0], list) else pairs
-        found = []
-        for pair in pairs:
-            if not isinstance(pair, list) or len(pair) != 2:
-                raise DamagedError(f"{self._named(name)} should be pairs of ends, got {pairs!r:.60}")
-            ends = Record({"low": pair[0], "high": pair[1]}, {}, self._named(name))
-            low, high = ends.number("low"), ends.number("high")
-            if not low < high:
-                raise DamagedError(f"{self._named(name)} should be pairs of ends in order, got {pairs!r:.60}")
-            found.append((low, high))
-        if not 1 <= len(found) <= 6:
-            raise DamagedError(f"{self._named(name)} should have one coordinate or a few, got {len(found)}")
-        return tuple(found)
+        listed = self.listed(name)
+        sides = listed if listed and isinstance(listed[0], list) else [listed]
+        if len(sides) > 6 or not all(_is_interval(ends) for ends in sides):
+            raise DamagedError(f"{self._named(name)} should be the ends of one to six intervals, got {listed!r:.60}")
+        return tuple((float(low), float(high)) for low, high in sides)
 
     def functions(self, name: str) -> Functions:
         """The functions that a field names."""
-        spec = self.record(name, *FAMILIES, "ProductBasis")
-        size, box = spec.whole("size", 1), spec.box("interval")
+        basis = self.record(name, *FAMILIES, "ProductBasis")
+        size, box = basis.whole("size", 1), basis.box("interval")
         if size > MOST:
-            raise DamagedError(f"{spec.place} should be fewer functions than {size}")
-        if spec.kind in FAMILIES:
+            raise DamagedError(f"{basis.place} should be fewer functions than {size}")
+        if basis.kind in FAMILIES:
             if len(box) != 1:
-                raise DamagedError(f"{spec.place} should be on one interval, got {len(box)}")
-            return Functions((spec.kind,), tuple((i,) for i in range(size)), box)
-        factors = spec.records("factors")
-        families, index = tuple(own.kind for own in factors), spec.text("index")
-        highest = tuple(frequency(own.whole("size", 2) - 1, own.kind == "Fourier") for own in factors)
+                raise DamagedError(f"{basis.place} should be on one interval, got {len(box)}")
+            return Functions((basis.kind,), tuple((i,) for i in range(size)), box)
+        factors, index = basis.records("factors"), basis.text("index")
+        families = tuple(factor.kind for factor in factors)
+        highest = tuple(frequency(factor.whole("size", 2) - 1, factor.kind == "Fourier") for factor in factors)
         if not set(families) <= set(FAMILIES) or not 2 <= len(box) == len(families) or index not in INDEX_SETS:
-            raise DamagedError(f"{spec.place} names unknown functions")
+            raise DamagedError(f"{basis.place} names unknown functions")
         indices = ordered(families, highest, index, size) if max(highest) < 1000 else None
         if indices is None:
-            raise DamagedError(f"{spec.place} should be fewer functions")
-        ratio = (
-            highest
-            if index == "hyperbolic" and len(set(highest)) > 1
-            else tuple(k // math.gcd(*highest) for k in highest)
-        )
+            raise DamagedError(f"{basis.place} should be fewer functions")
+        ratio = tuple(k // math.gcd(*highest) for k in highest)
+        if index == "hyperbolic" and len(set(highest)) > 1:
+            ratio = highest
         return Functions(families, indices, box, (index, ratio))
 
     @property
     def status(self) -> str:
         """The status of a solution: the weakest of its findings."""
-        found = [own.text("status") for own in self.records("findings")]
-        if not found or not set(found) <= set(STATUSES):
-            raise DamagedError(f"findings should have statuses among {', '.join(STATUSES)}, got {found!r:.60}")
-        return min(found, key=STATUSES.index)
+        statuses = [finding.text("status") for finding in self.records("findings")]
+        if not statuses or not set(statuses) <= set(STATUSES):
+            raise DamagedError(f"findings should have statuses among {', '.join(STATUSES)}, got {statuses!r:.60}")
+        return min(statuses, key=STATUSES.index)
 
-    def tail(self, name: str = "tail") -> float | None:
+    def tail(self) -> float | None:
         """τ; None if none was declared."""
-        if self.entry(name) is None:
+        if self.entry("tail") is None:
             return None
-        tail = self.bound(name)
+        tail = self.bound("tail")
         if not 0 <= tail < math.inf:
             raise ImpossibleError("the tail is infinite" if tail > 0 else f"the tail is negative: {tail:g}")
         return tail
@@ -224,82 +224,75 @@ class Record:
 
 @dataclass(frozen=True)
 class Reward:
-    """R as a file holds it, in units: an expansion, or linear between the points of a grid; or only its range.
+    """R of one component as a file holds it; only its range where the function is not in the file.
 
     Attributes:
-        functions: of an expansion.
-        grid: of a piecewise linear function: points along each coordinate, which are circles, and the box.
+        name, coordinates: of its component; the name is empty if it is no sum.
+        basis: the functions that R is a combination of; None if R is not in the file.
         coefficients: ``[k]``; empty if R is not in the file.
-        low, high, source: its range, and where that comes from.
+        low, high: its range, as the file says.
     """
 
-    functions: Functions | None
-    grid: tuple[tuple[int, ...], tuple[int, ...], tuple[tuple[float, float], ...]] | None
+    name: str
+    coordinates: tuple[int, ...]
+    basis: Functions | Grid | None
     coefficients: Floats
-    low: float
-    high: float
-    source: str
-
-    @cached_property
-    def box(self) -> tuple[tuple[float, float], ...] | None:
-        """Where it lives."""
-        return self.functions.box if self.functions else self.grid[2] if self.grid else None
+    low: float = -math.inf
+    high: float = math.inf
 
     def __str__(self) -> str:
-        if self.functions is not None:
-            return f"{self.functions} on {self.functions.domain}"
-        if self.grid is None:
-            return "not in the file"
-        box = " × ".join(f"[{low:g}, {high:g}]" for low, high in self.grid[2])
-        return f"{'×'.join(map(str, self.grid[0]))} points, piecewise linear on {box}"
+        return "not in the file" if self.basis is None else f"{self.basis} on {self.basis.domain}"
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """Bounds on R: derived if the function is in the file."""
+        derived = None if self.basis is None else self.basis.range(self.coefficients)
+        return (self.low, self.high) if derived is None else derived
 
 
-Expansion = tuple[Functions | None, Any, Floats]  # functions, or a grid, and coefficients
-
-
-def terms_of(record: Record) -> list[tuple[str, tuple[int, ...], Expansion]]:
-    """Name, coordinates and expansion of every component of a `Reward`; one without a name if it is no sum."""
+def components_of(record: Record) -> list[Reward]:
+    """Every component of a `Reward`; one without a name if it is no sum."""
     basis = record.record("basis")
-    if basis.kind == "Cells":
-        counts, around, box = basis.wholes("counts"), basis.wholes("periodic"), basis.box("box")
-        if len(counts) != len(box) or not all(2 <= n <= MOST for n in counts):
-            raise DamagedError(f"{basis.place} should have two points or more along every coordinate")
-        coefficients = record.array("coefficients", (math.prod(counts),))
-        return [("", tuple(range(len(counts))), (None, (counts, around, box), coefficients))]
-    if basis.kind != "SumBasis":
-        functions = record.functions("basis")
-        coefficients = record.array("coefficients", (functions.size,))
-        return [("", tuple(range(functions.dimension)), (functions, None, coefficients))]
-    listed = basis.records("components")
-    each = [own.functions("basis") for own in listed]
-    ends = np.cumsum([own.size for own in each])
-    parts = np.split(record.array("coefficients", (int(ends[-1]) if len(ends) else 0,)), ends[:-1])
-    named = [(own.text("name"), own.wholes("coordinates")) for own in listed]
-    return [(*who, (own, None, part)) for who, own, part in zip(named, each, parts, strict=True)]
+    if basis.kind == "SumBasis":
+        listed = basis.records("components")
+        bases: list[Functions | Grid] = [component.functions("basis") for component in listed]
+        named = [(component.text("name"), component.wholes("coordinates")) for component in listed]
+    else:
+        bases = [_grid(basis) if basis.kind == "Cells" else record.functions("basis")]
+        named = [("", tuple(range(len(bases[0].box))))]
+    ends = np.cumsum([0, *(functions.size for functions in bases)])
+    numbers = np.split(record.array("coefficients", (int(ends[-1]),)), ends[1:-1])
+    return [Reward(*name, functions, own) for name, functions, own in zip(named, bases, numbers, strict=True)]
+
+
+def _grid(record: Record) -> Grid:
+    """The points of a piecewise linear function."""
+    grid = Grid(record.wholes("counts"), record.wholes("periodic"), record.box("box"))
+    if len(grid.counts) != len(grid.box) or not all(2 <= n <= MOST for n in grid.counts):
+        raise DamagedError(f"{record.place} should have two points or more along every coordinate")
+    return grid
 
 
 def reward_of(record: Record, unit: float) -> Reward:
-    """Read a `BoundedReward`."""
-    low, high, source = record.number("low"), record.number("high"), record.text("source")
-    if record.entry("function") is None or source != "proved":
-        return Reward(None, None, np.zeros(0), low, high, source)
-    terms = terms_of(record.record("function", "Reward"))
-    if len(terms) != 1:
+    """Read a `BoundedReward`, in units."""
+    low, high = record.number("low"), record.number("high")
+    function = record.optional("function", "Reward")
+    if record.text("source") != "proved" or function is None:
+        return Reward("", (), None, np.zeros(0), low, high)
+    components = components_of(function)
+    if len(components) != 1:
         raise DamagedError(f"{record.place} should be the reward of one component")
-    ((*_, (functions, grid, coefficients)),) = terms
-    return Reward(functions, grid, coefficients / unit, low, high, source)
+    return Reward("", (), components[0].basis, components[0].coefficients / unit, low, high)
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What every certificate claims.
+    """What every certificate and every refutation claims.
 
     Attributes:
-        margin, estimated: the bound, and what it was before the losses.
+        margin, estimated: the bound, and the estimate that the losses are subtracted from.
         losses: by name.
         delta, spending: the probability of a false statement, and its parts by name.
-        tail: τ; None if none was declared.
-        samples: fresh transitions per action.
     """
 
     margin: float
@@ -307,51 +300,44 @@ class Claim:
     losses: dict[str, float]
     delta: float
     spending: dict[str, float]
-    tail: float | None
-    samples: int
 
     @classmethod
     def of(cls, record: Record) -> Claim:
-        """Read it; ImpossibleError where the tail is infinite."""
-        return cls(
-            margin=record.bound("margin"),
-            estimated=record.bound("estimated"),
-            losses=record.named("losses"),
-            delta=record.number("delta"),
-            spending=record.named("spending"),
-            tail=record.tail(),
-            samples=record.whole("samples"),
+        """Read it strictly."""
+        losses, spending = record.named("losses"), record.named("spending")
+        if not spending:
+            raise DamagedError("spending should be numbers by name, got none")
+        return cls(record.bound("margin"), record.bound("estimated"), losses, record.number("delta"), spending)
+
+    def loss(self, name: str) -> float:
+        """One of the losses."""
+        if name not in self.losses:
+            raise DamagedError(f"losses should name {name!r}, got {', '.join(self.losses)}")
+        return self.losses[name]
+
+    def contradictions(self) -> list[str]:
+        """What neither δ, nor its parts, nor losses can be."""
+        delta, total = self.delta, math.fsum(self.spending.values())
+        parts = min(self.spending.values()) >= 0 and abs(total - delta) <= TIGHT * abs(delta)
+        return failed(
+            (parts, "the parts of δ are not probabilities that add up to δ"),
+            (0 < delta < 1, f"δ = {delta:g} is no probability between 0 and 1"),
+            (
+                not MEANINGLESS <= delta < 1,
+                f"δ = {delta:g}: a statement that may fail with that probability is no certificate",
+            ),
+            (min(self.losses.values(), default=0.0) >= -TIGHT * abs(self.estimated), "a loss is negative"),
         )
 
     @property
-    def holds(self) -> bool:
-        """A margin above zero, of something, under a tail that was declared."""
-        return 0 < self.margin < math.inf and self.tail is not None
+    def spent(self) -> str:
+        """δ and its parts in words."""
+        return f"δ = {self.delta:.6g}: " + ", ".join(f"{short(x)} {name}" for name, x in self.spending.items())
 
-    def contradictions(self, counts: Floats) -> list[str]:
-        """What neither a probability, nor its parts, nor a number of transitions can be."""
-        wrong = spent_wrongly(self.delta, self.spending)
-        if self.samples != counts.min():
-            wrong.append(
-                f"{self.samples:,} fresh transitions per action are claimed, the sums are of {int(counts.min()):,}"
-            )
-        if min(self.losses.values(), default=0.0) < -TIGHT * abs(self.estimated):
-            wrong.append("a loss is negative")
-        return wrong
-
-
-def spent_wrongly(delta: float, spending: dict[str, float]) -> list[str]:
-    """What δ and its parts cannot be."""
-    wrong, total = [], math.fsum(spending.values())
-    if not spending:
-        raise DamagedError("spending should be numbers by name, got none")
-    if min(spending.values()) < 0 or not abs(total - delta) <= TIGHT * abs(delta):
-        wrong.append("the parts of δ are not probabilities that add up to δ")
-    if not 0 < delta < 1:
-        wrong.append(f"δ = {delta:g} is no probability between 0 and 1")
-    elif delta >= MEANINGLESS:
-        wrong.append(f"δ = {delta:g}: a statement that may fail with that probability is no certificate")
-    return wrong
+    @property
+    def probability(self) -> str:
+        """1 − δ in words that never say 1."""
+        return f"{1 - self.delta:.6g}" if self.delta >= 1e-4 else f"1 − {self.delta:.3g}"
 
 
 @dataclass
@@ -393,36 +379,9 @@ def at_most(x: float, digits: int = 4) -> str:
     return at_least(-x, digits).removeprefix("-") if x else "0"
 
 
-def probability(delta: float) -> str:
-    """1 − δ in words that never say 1."""
-    return f"{1 - delta:.6g}" if delta >= 1e-4 else f"1 − {delta:.3g}"
-
-
-def tail_in_words(tail: float, columns: Functions) -> str:
-    """The assumption that a tail is."""
-    families = " × ".join(columns.families)
-    which = f"a combination of the first {columns.size} {families} functions of the state"
-    which = which if columns.size > 1 else "a constant"
-    return (
-        f"every P_a f is exactly {which}" if not tail else f"every P_a f, |f| ≤ 1, lies within {short(tail)} of {which}"
-    )
-
-
-def spent(delta: float, spending: dict[str, float]) -> str:
-    """δ and its parts in words."""
-    return f"δ = {delta:.6g}: " + ", ".join(f"{short(x)} {name}" for name, x in spending.items())
-
-
-def transitions(counts: Floats, *, paired: bool) -> str:
-    """How much was seen, in words."""
-    least, most = int(counts.min()), int(counts.max())
-    how = "every state tried with every action" if paired else "drawn separately for each action"
-    return f"{least:,}{f' to {most:,}' * (most > least)} fresh transitions of each action, {how}"
-
-
 DRAWS = (
-    "the stored sums are over fresh transitions of these dynamics, valued with this reward; transitions from different "
-    "states are independent, and every next state follows the dynamics and lies in the domain"
+    "the stored sums are over fresh transitions of these dynamics{}; transitions from different states are "
+    "independent, and every next state follows the dynamics and lies in the domain"
 )
-FIXED_BEFORE = "the reward, the guesses and δ were fixed before these transitions were drawn; other attempts count in δ"
+FIXED_BEFORE = "{} and δ were fixed before these transitions were drawn; other attempts count in δ"
 SEPARATE = "given the action, each component's next state depends on its own state alone"

@@ -8,155 +8,115 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.checker.bands import TooLittleError, sloped, spectrum
+from certirl.checker.bands import Sums, assumptions, contradictions, sloped
 from certirl.checker.enclosures import Enclosure, Floats, enclosed, inverse, logarithm, stacked
-from certirl.checker.harmonics import Box, Functions
+from certirl.checker.harmonics import Box
 from certirl.checker.records import (
     ALIKE,
     DRAWS,
+    FIXED_BEFORE,
     RELATIVE,
-    SEPARATE,
     TIGHT,
+    Claim,
     DamagedError,
     Finding,
     ImpossibleError,
     Record,
     at_most,
-    probability,
+    failed,
     short,
-    spent,
-    spent_wrongly,
-    tail_in_words,
-    transitions,
 )
 
-CEILING = 0.1  # of δ, for the bound on the margin of any value function; the rest is for the cones
 LOSSES = ("estimation", "truncation tail", "floating point")
-_STRETCH, _BLOCK = 8192, 512  # no sum over data had more additions within a block, or smaller blocks
-FIXED_BEFORE = (
-    "the functions, the comparisons, the cones, the guesses and δ were fixed before these transitions were drawn; "
-    "other attempts count in δ"
-)
 
 
-@dataclass(frozen=True, eq=False)
-class Ground:
-    """What was fixed beforehand and the sums over fresh data for one component; names as in a file."""
+class Cover(Sums):
+    """What was fixed beforehand and the sums over fresh data of one component of a refutation; names as in a file."""
 
-    name: str
-    coordinates: tuple[int, ...] | None
-    functions: Functions
-    columns: Functions
-    states: Floats
-    actions: NDArray[np.intp]
-    probabilities: Floats
-    corners: Floats
-    splits: NDArray[np.intp]
-    mixtures: Floats
-    fits: Floats
-    slopes: Floats
-    shares: Floats
-    tail: float | None
-    counts: Floats
-    gram: Floats
-    residuals: Floats
-    moments: Floats
-    paired: bool
-
-    @classmethod
-    def of(cls, record: Record) -> Ground:
-        """Read it strictly."""
+    def __init__(self, record: Record) -> None:
         cover, sums = record.record("cover", "Cover"), record.record("sums", "ResidualSums")
-        functions, columns = cover.functions("functions"), cover.functions("columns")
-        if columns.dimension > 3 or not columns.closed or functions.box != columns.box:
-            raise ImpossibleError(f"{columns} are no functions that a refutation can rest on")
-        p, k, paired = functions.size - 1, columns.size, sums.flag("paired")
-        counts = sums.array("counts", (None,), "iu").astype(float)
-        A, states = len(counts), cover.array("states", (None, columns.dimension))
-        if A < 2 or p < 1:
-            raise DamagedError("a refutation needs two actions and two functions or more")
-        rows, mixtures = len(states), cover.array("mixtures", (None, len(states)))
-        cones = len(mixtures) - 1
-        numbers, splits = (cones + 2) * p, cones - p - 1
-        if splits < 0:
-            raise ImpossibleError("there are fewer cones than it takes to cover all value functions")
-        pairs = A * p * (A * p + 1) // 2 if paired else A * p * (p + 1) // 2
-        wide = Box.of(columns).wide
-        return cls(
-            name=cover.text("name"),
-            coordinates=None if cover.entry("coordinates") is None else cover.wholes("coordinates"),
-            functions=functions,
-            columns=columns,
-            states=states,
-            actions=cover.array("actions", (rows,), "iu"),
-            probabilities=cover.array("probabilities", (rows, A)),
-            corners=cover.array("corners", (p, p)),
-            splits=cover.array("splits", (splits, 4), "iu"),
-            mixtures=mixtures,
-            fits=cover.array("fits", (A, p, k)),
-            slopes=cover.array("slopes", (numbers,)),
-            shares=cover.array("shares", (numbers,)),
-            tail=record.tail(),
-            counts=counts,
-            gram=sums.array("gram", (A, *wide)),
-            residuals=sums.array("residuals", (A, p, k)),
-            moments=sums.array("moments", (pairs, *wide)),
-            paired=paired,
+        super().__init__(record, cover.text("name"), cover, sums)
+        self.functions = cover.functions("functions")
+        A, k, p, d = self.actions, self.columns.size, self.functions.size - 1, self.columns.dimension
+        if self.functions.box != self.columns.box:
+            raise ImpossibleError(f"the functions are on {self.functions.domain}, the columns on {self.columns.domain}")
+        if p < 1:
+            raise DamagedError("a refutation needs two functions or more")
+        self.states = cover.array("states", (None, d))
+        rows = len(self.states)
+        self.compared, self.probabilities = (
+            cover.array("actions", (rows,), "iu"),
+            cover.array("probabilities", (rows, A)),
         )
+        self.mixtures, self.corners = cover.array("mixtures", (None, rows)), cover.array("corners", (p, p))
+        self.cones = len(self.mixtures) - 1
+        if self.cones < p + 1:
+            raise ImpossibleError("there are fewer cones than it takes to cover all value functions")
+        numbers = (self.cones + 2) * p
+        self.splits = cover.array("splits", (self.cones - p - 1, 4), "iu")
+        self.slopes, self.shares = cover.array("slopes", (numbers,)), cover.array("shares", (numbers,))
+        self.fits, self.residuals = cover.array("fits", (A, p, k)), sums.array("residuals", (A, p, k))
+        self.moments = sums.array("moments", (len(self.pairs), *self.box.wide))
 
-    @property
+    @cached_property
     def pairs(self) -> list[tuple[int, int]]:
         """(c, i) ≤ (d, j), each as one number, whose residuals are multiplied."""
-        A, p, _ = self.fits.shape
-        every = [(one, other) for one in range(A * p) for other in range(one, A * p)]
+        p = self.functions.size - 1
+        every = [(one, other) for one in range(self.actions * p) for other in range(one, self.actions * p)]
         return [(one, other) for one, other in every if self.paired or one // p == other // p]
+
+    @property
+    def squares(self) -> Floats:
+        """ΣE_ci² of the residuals of every action and function ``[A, p]``."""
+        diagonal = [i for i, (one, other) in enumerate(self.pairs) if one == other]
+        return self.moments.reshape(len(self.moments), -1)[diagonal, 0].reshape(self.actions, -1)
 
     def contradictions(self) -> list[str]:
         """What neither cones, nor mixtures, nor sums can be."""
-        wrong, (A, p, k) = [], self.fits.shape
-        inside = [
-            (low <= self.states[:, j]) & (self.states[:, j] <= high) for j, (low, high) in enumerate(self.columns.box)
-        ]
-        if not np.all(inside):
-            wrong.append(f"states are compared outside {self.columns.domain}")
-        if self.actions.min(initial=0) < 0 or self.actions.max(initial=0) >= A:
-            wrong.append("actions are compared that there are not")
-        if (self.probabilities < 0).any() or np.abs(self.probabilities.sum(axis=1) - 1).max(initial=0.0) > TIGHT:
-            wrong.append("the expert's probabilities do not add up to 1")
-        if (self.mixtures < 0).any() or np.abs(self.mixtures.sum(axis=1) - 1).max() > TIGHT:
-            wrong.append("the weights of a mixture do not add up to 1")
-        if (self.shares <= 0).any() or ((self.slopes <= 0) | (self.slopes >= 1)).any():
-            wrong.append("a share of δ or a slope is not between 0 and 1")
-        cone, u, v, _ = self.splits.T
+        lows, highs = np.array(self.columns.box).T
+        inside = (lows <= self.states) & (self.states <= highs)
+        A, p, _ = self.fits.shape
+        cone, u, v, exponent = self.splits.T
         before = p + 1 + np.arange(len(self.splits))
-        if (self.splits[:, :3] < 0).any() or (cone >= before).any() or (np.maximum(u, v) >= p).any():
-            wrong.append("a cone is split that there is not")
-        if np.abs(self.splits[:, 3:]).max(initial=0) > 100:
-            wrong.append("a cone is split in parts of different orders of magnitude")
-        squares = self.moments.reshape(len(self.moments), -1)[[i for i, (a, b) in enumerate(self.pairs) if a == b], 0]
-        if (
-            self.residuals.reshape(A * p, k) ** 2 > np.repeat(self.counts, p)[:, None] * squares[:, None] * (1 + TIGHT)
-        ).any():
-            wrong.append("the residuals of an action are larger than their second moments allow")
-        for c, n in enumerate(self.counts):
-            if n < k:
-                wrong.append(f"action {c} has {int(n)} transitions, too few for {k} functions")
-            if abs(self.gram[c].flat[0] - n) > TIGHT * n or np.abs(self.gram[c]).max() > n * (1 + TIGHT):
-                wrong.append(f"the Gram matrix of action {c} is not one of {int(n)} states")
-        if self.paired and any(
-            (own != self.gram[0]).any() or n != self.counts[0] for own, n in zip(self.gram, self.counts, strict=True)
-        ):
-            wrong.append("paired actions have different states")
-        return wrong
+        largest = self.counts[:, None] * self.squares * (1 + TIGHT)
+        return [
+            *super().contradictions(),
+            *failed(
+                (inside.all(), f"states are compared outside {self.columns.domain}"),
+                (
+                    self.compared.min(initial=0) >= 0 and self.compared.max(initial=0) < A,
+                    "actions are compared that there are not",
+                ),
+                (_are_mixtures(self.probabilities), "the expert's probabilities do not add up to 1"),
+                (_are_mixtures(self.mixtures), "the weights of a mixture do not add up to 1"),
+                (
+                    (self.shares > 0).all() and ((self.slopes > 0) & (self.slopes < 1)).all(),
+                    "a share of δ or a slope is not between 0 and 1",
+                ),
+                (
+                    (self.splits[:, :3] >= 0).all() and (cone < before).all() and (np.maximum(u, v) < p).all(),
+                    "a cone is split that there is not",
+                ),
+                (
+                    np.abs(exponent).max(initial=0) <= 100,
+                    "a cone is split in parts of different orders of magnitude",
+                ),
+                (
+                    (self.residuals**2 <= largest[:, :, None]).all(),
+                    "the residuals of an action are larger than their second moments allow",
+                ),
+            ),
+        ]
 
     @property
     def alternatives(self) -> Floats:
         """The weight of every alternative action in every mixture ``[F + 1, A]``."""
-        return np.stack([self.mixtures[:, self.actions == a].sum(axis=1) for a in range(len(self.counts))], axis=1)
+        return np.stack([self.mixtures[:, self.compared == a].sum(axis=1) for a in range(self.actions)], axis=1)
 
     def directions(self) -> Enclosure:
         """w of every number, of unit ‖·‖₁ but for rounding, and the mixture of each ``[F p + 2p, p]``."""
@@ -164,16 +124,20 @@ class Ground:
         corners = Enclosure(self.corners)
         inverse(corners)  # they span all directions, or ZeroDivisionError
         simplex = [-corners.sum(0), *(corners[i] for i in range(p))]
-        cones = [[own for i, own in enumerate(simplex) if i != v] for v in range(p + 1)]
+        cones = [[corner for i, corner in enumerate(simplex) if i != v] for v in range(p + 1)]
         for number, u, v, exponent in self.splits.tolist():
             new = cones[number][u] + cones[number][v] * 2.0**exponent
             second = [*cones[number]]
             cones[number][u] = second[v] = new
             cones.append(second)
-        rows = [own for cone in cones for own in cone]
-        units = [own / float(np.abs(own.middle).sum()) for own in rows]
+        units = [row / float(np.abs(row.middle).sum()) for cone in cones for row in cone]
         axes = np.vstack([np.eye(p), -np.eye(p)])
-        return stacked([*units, *(Enclosure(own) for own in axes)])
+        return stacked([*units, *(Enclosure(axis) for axis in axes)])
+
+
+def _are_mixtures(weights: Floats) -> bool:
+    """Whether every row holds weights that add up to 1."""
+    return bool((weights >= 0).all() and np.abs(weights.sum(axis=1) - 1).max(initial=0.0) <= TIGHT)
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,62 +157,41 @@ class Numbers:
     cones: NDArray[np.bool_]
 
 
-def numbers(ground: Ground, delta: float) -> Numbers:
+def numbers(g: Cover, delta: float) -> Numbers:
     """w·x for all cones and for the axes, with what they can be wrong by."""
-    g, box, (A, p, k) = ground, Box.of(ground.columns), ground.fits.shape
-    grams = box.lifted(g.gram)
-    ends = [spectrum(grams[c]) for c in range(A)]
-    if min(low for low, _ in ends) <= 0:
-        raise TooLittleError("a Gram matrix is not positive definite: the states cannot tell the functions apart")
-    cones = len(g.mixtures) - 1
-    which, w = np.repeat(np.arange(cones + 1), [p] * cones + [2 * p]), g.directions()
-    contrast = g.probabilities - np.eye(A)[g.actions]
+    box, (A, p, k) = g.box, g.fits.shape
+    condition, which, w = g.condition, np.repeat(np.arange(g.cones + 1), [p] * g.cones + [2 * p]), g.directions()
+    contrast = g.probabilities - np.eye(A)[g.compared]
     x = box.at(g.states)
     pulls = [enclosed(g.mixtures) @ (x * contrast[:, c, None]) for c in range(A)]  # g_c [F + 1, k]
-    q = [own @ inverse(grams[c]) for c, own in enumerate(pulls)]
+    q = [pull @ g.precision[c] for c, pull in enumerate(pulls)]
     means = stacked([pulls[c] @ g.fits[c].T + q[c] @ g.residuals[c].T for c in range(A)]).sum(0)
     estimate = (means[which] * w).sum()
-    observed = _second_moments(g, box, q, w, which)
     middle, half = _ranges(g, w)
-    bound = _largest(g, box, q, w, which, middle, half)
-    reach = stacked(
-        [
-            ((own @ grams[c]) * own).sum().positive() * float(n)
-            for c, (own, n) in enumerate(zip(q, g.counts, strict=True))
-        ]
-    )
+    bound = _largest(g, q, w, which, middle, half)
+    reach = stacked([((q[c] @ g.grams[c]) * q[c]).sum().positive() * float(g.counts[c]) for c in range(A)])
     tail = (half * (reach.root().sum(0)[which] + 2.0) * (g.tail or 0.0)).above
-    unit = (_STRETCH + float(g.counts.max()) / _BLOCK + 2 * (2 * k - 1) ** 2) * 2.0**-52
-    condition = max(high / low for low, high in ends)
-    floating = unit * k**2 * condition * (np.abs(middle) + 3 * half.above) * (1 + 1e-12)
-    slack = np.sqrt(unit) * _sizes(g, q)[which]
-    rounding = (np.abs(w.middle) * slack).sum(axis=1) ** 2 * (1 + 1e-12)
+    floating = g.rounding * k**2 * condition * (np.abs(middle) + 3 * half.above) * (1 + 1e-12)
+    sizes = np.sum([np.outer(q[c].size.sum(axis=1), np.sqrt(g.squares[c])) for c in range(A)], axis=0)
+    rounding = (np.abs(w.middle) * (np.sqrt(g.rounding) * sizes[which])).sum(axis=1) ** 2 * (1 + 1e-12)
     log_terms = -logarithm(enclosed(g.shares) * delta * (1 - 1e-15))
     slope = g.slopes / np.maximum(bound, 1e-300)
-    estimation = sloped(observed + rounding, bound, log_terms, slope)
+    estimation = sloped(_second_moments(g, q, w, which) + rounding, bound, log_terms, slope)
     above = (estimate + estimation + tail + floating).above
-    return Numbers(estimate.middle, np.array([estimation, tail, floating]), above, which < cones)
+    return Numbers(estimate.middle, np.array([estimation, tail, floating]), above, which < g.cones)
 
 
-def _second_moments(g: Ground, box: Box, q: list[Enclosure], w: Enclosure, which: NDArray[np.intp]) -> Enclosure:
+def _second_moments(g: Cover, q: list[Enclosure], w: Enclosure, which: NDArray[np.intp]) -> Enclosure:
     """ΣZ² of the terms of every number."""
-    _, p, _ = g.fits.shape
-    total = Enclosure(np.zeros(len(w)))
+    p, total = len(g.corners), Enclosure(np.zeros(len(w)))
     for (one, other), moment in zip(g.pairs, g.moments, strict=True):
         (c, i), (d, j) = divmod(one, p), divmod(other, p)
-        form = ((q[c] @ box.lifted(moment)) * q[d]).sum()
+        form = ((q[c] @ g.box.lifted(moment)) * q[d]).sum()
         total = total + w[:, i] * w[:, j] * form[which] * (1.0 if one == other else 2.0)
     return total.positive()
 
 
-def _sizes(g: Ground, q: list[Enclosure]) -> Floats:
-    """Σ_c‖q_c‖₁√ΣE_ci² ``[F + 1, p]``, which the rounding of sums is measured by."""
-    A, p, _ = g.fits.shape
-    squares = g.moments.reshape(len(g.moments), -1)[[i for i, (a, b) in enumerate(g.pairs) if a == b], 0].reshape(A, p)
-    return np.asarray(sum(np.outer(own.size.sum(axis=1), np.sqrt(row)) for own, row in zip(q, squares, strict=True)))
-
-
-def _ranges(g: Ground, w: Enclosure) -> tuple[Floats, Enclosure]:
+def _ranges(g: Cover, w: Enclosure) -> tuple[Floats, Enclosure]:
     """w·ψ is within middle ± half at every state: ``[N]`` each."""
     box = Box.of(g.functions)
     table = box.mesh(box.dense, harmonics=False)[:, 1:]
@@ -262,179 +205,173 @@ def _ranges(g: Ground, w: Enclosure) -> tuple[Floats, Enclosure]:
 
 
 def _largest(
-    g: Ground, box: Box, q: list[Enclosure], w: Enclosure, which: NDArray[np.intp], middle: Floats, half: Enclosure
+    g: Cover, q: list[Enclosure], w: Enclosure, which: NDArray[np.intp], middle: Floats, half: Enclosure
 ) -> Floats:
     """sup|Z| of the terms of every number ``[N]``."""
-    x, A = box.dense_values.T, len(q)
-    fitted = enclosed(g.fits) @ x  # [A, p, q]
-    largest, double = np.empty(len(w)), box.inflation(box.dense, 2)
+    x, A, largest = g.box.dense_values.T, len(q), np.empty(len(w))
+    fitted, double = enclosed(g.fits) @ x, g.box.inflation(g.box.dense, 2)  # [A, p, q]
     for number in range(len(g.mixtures)):
         rows = np.flatnonzero(which == number)
-        swings = stacked([own[number] @ x for own in q])  # [A, q]
+        swings = stacked([weights[number] @ x for weights in q])  # [A, q]
         guesses = [w[rows] @ fitted[c] - middle[rows][:, None] for c in range(A)]
+        reach = half[rows][:, None]
         if g.paired:
             together = stacked([guesses[c] * swings[c] for c in range(A)]).sum(0).absolute()
-            terms = (half[rows][:, None] * swings.absolute().sum(0) + together).above
+            terms = (reach * swings.absolute().sum(0) + together).above
         else:
-            terms = np.max(
-                [((half[rows][:, None] + guesses[c].absolute()) * swings[c].absolute()).above for c in range(A)], axis=0
-            )
+            each = [((reach + guesses[c].absolute()) * swings[c].absolute()).above for c in range(A)]
+            terms = np.max(each, axis=0)
         largest[rows] = terms.max(axis=1) * double * (1 + 1e-15)
     return largest
 
 
-def claimed(record: Record) -> tuple[float, str]:
-    """By how much the least clear direction is refuted, as a file claims it, and why it claims nothing if so."""
-    margin = record.bound("margin")
-    if None in [own.entry("tail") for own in record.records("grounds")]:
-        return margin, "no tail was declared"
-    if not margin > 0 and not record.bound("ceiling") < math.inf:
-        return margin, "the estimates are not clear of their errors, and no ceiling is claimed"
-    return margin, ""
+class Refutation:
+    """A refutation as a file holds it, alone or within a solution.
 
+    Attributes:
+        claim: by how much the least clear direction is refuted, and its parts.
+        covers: of its components.
+        tube: the half-width that comparisons keep from the expert's switches; 0 if it takes one action.
+        taken: the expert's probabilities at all states that are compared ``[n, A]``.
+    """
 
-def derive(record: Record, solution: Record | None) -> Finding:
-    """What follows for a refutation, alone in its file or within a solution."""
-    grounds = [Ground.of(own) for own in record.records("grounds")]
-    if not grounds:
-        raise DamagedError("grounds should be those of one component or more")
-    delta, spending = record.number("delta"), record.named("spending")
-    wrong = spent_wrongly(delta, spending) + _together(grounds)
-    for own in grounds:
-        problems = own.contradictions()
-        wrong += [f"component {own.name}: {text}" for text in problems] if len(grounds) > 1 else problems
-    part = spending.get("cones", 0.0) + spending.get("ceiling", 0.0)
-    if math.fsum(float(own.shares.sum()) for own in grounds) > 1 + TIGHT or not 0 < part <= delta * (1 + TIGHT):
-        wrong.append("the shares of δ add up to more than there is")
-    if solution is not None:
-        wrong += _of_solution(solution, record, grounds)
-    first, where = grounds[0], " × ".join(own.columns.domain for own in grounds)
-    classes = ", ".join(sorted({f"{own.functions} on {own.functions.domain}" for own in grounds}))
-    about = Finding(wrong)
-    about.lines = [
-        ("problem", f"{len(first.counts)} actions, any discount; states in {where}"),
-        ("class", f"rewards whose value lies in {classes}" + " of each component" * (len(grounds) > 1)),
-        ("data", transitions(first.counts, paired=first.paired)),
-        ("spent", spent(delta, spending)),
-    ]
-    about.trusted = _trusted(grounds, record)
-    if wrong:
-        return about
-    try:
-        found = [numbers(own, part / max(1.0, math.fsum(float(g.shares.sum()) for g in grounds))) for own in grounds]
-    except TooLittleError as problem:
-        wrong.append(str(problem))
-    except ZeroDivisionError as problem:
-        wrong.append(f"nothing can be derived from the sums: {problem}")
-    else:
-        _conclude(about, record, grounds, found, delta, where)
-    return about
+    def __init__(self, record: Record, solution: Record | None) -> None:
+        self.record, self.solution, self.claim = record, solution, Claim.of(record)
+        self.covers = [Cover(ground) for ground in record.records("grounds")]
+        if not self.covers:
+            raise DamagedError("grounds should be those of one component or more")
+        self.tube, self.several = record.number("tube"), len(self.covers) > 1
+        self.shares = math.fsum(float(cover.shares.sum()) for cover in self.covers)
+        self.delta = self.claim.spending.get("cones", 0.0) + self.claim.spending.get("ceiling", 0.0)
+        self.taken = np.concatenate([cover.probabilities for cover in self.covers])
 
+    @staticmethod
+    def claimed(record: Record) -> tuple[float, str]:
+        """By how much the least clear direction is refuted, as a file claims it, and why it claims nothing if so."""
+        margin = record.bound("margin")
+        if None in [ground.entry("tail") for ground in record.records("grounds")]:
+            return margin, "no tail was declared"
+        if not margin > 0 and not record.bound("ceiling") < math.inf:
+            return margin, "the estimates are not clear of their errors, and no ceiling is claimed"
+        return margin, ""
 
-def _together(grounds: list[Ground]) -> list[str]:
-    """Where the components are not those of one problem, or their mixtures weigh the alternatives differently."""
-    first, several = grounds[0], grounds[1:]
-    if not several:
-        return []
-    wrong, coordinates = [], [c for own in grounds for c in own.coordinates or ()]
-    if any(len(own.coordinates or ()) != own.columns.dimension for own in grounds) or len(set(coordinates)) != len(
-        coordinates
-    ):
-        wrong.append("the components are not groups of different coordinates")
-    if any(
-        (own.paired, len(own.counts)) != (first.paired, len(first.counts)) or (own.counts != first.counts).any()
-        for own in several
-    ):
-        return [*wrong, "the components were not looked at in the same transitions"]
-    taken = {tuple(row) for own in grounds for row in own.probabilities.tolist()}
-    if len(taken) != 1 or max(next(iter(taken))) != 1.0:
-        wrong.append("the expert takes several actions, and then components cannot be looked at separately")
-    weights = first.alternatives[0]
-    if any(np.abs(own.alternatives - weights).max() > TIGHT for own in grounds):
-        wrong.append("the mixtures do not weigh the alternative actions alike")
-    return wrong
-
-
-def _of_solution(solution: Record, record: Record, grounds: list[Ground]) -> list[str]:
-    """Where a solution is about something else than its refutation."""
-    wrong, first = [], grounds[0]
-    if solution.whole("n_actions", 2) != len(first.counts):
-        wrong.append(f"the refutation has {len(first.counts)} actions, the solution {solution.whole('n_actions')}")
-    if solution.entry("expert") is not None:
-        expert = solution.whole("expert")
-        if expert >= len(first.counts) or any((own.probabilities[:, expert] != 1).any() for own in grounds):
-            wrong.append(f"the refutation is about another expert than {expert}")
-    boxes = [own.functions("basis").box for own in solution.records("components")]
-    if boxes != [own.columns.box for own in grounds]:
-        wrong.append("the refutation is about other components than its solution")
-    return wrong
-
-
-def _trusted(grounds: list[Ground], record: Record) -> list[str]:
-    trusted = [DRAWS.replace(", valued with this reward", "")]
-    if len(grounds) > 1:
-        trusted.append(SEPARATE)
-    trusted += [f"in {own.name} " * (len(grounds) > 1) + tail_in_words(own.tail or 0.0, own.columns) for own in grounds]
-    trusted.append(FIXED_BEFORE)
-    if not (grounds[0].probabilities == grounds[0].probabilities[0]).all():
-        away = (
-            f", all of them farther than {short(record.number('tube'))} from its switches"
-            if record.number("tube")
-            else ""
+    def contradictions(self) -> list[str]:
+        """What cannot be in the refutation, or contradicts its solution."""
+        wrong = self.claim.contradictions() + contradictions(self.covers)
+        alternatives = np.concatenate([cover.alternatives for cover in self.covers])
+        wrong += failed(
+            (
+                self.shares <= 1 + TIGHT and 0 < self.delta <= self.claim.delta * (1 + TIGHT),
+                "the shares of δ add up to more than there is",
+            ),
+            (
+                not self.several or (self._steady and self.taken[0].max() == 1),
+                "the expert takes several actions, and then components cannot be looked at separately",
+            ),
+            (
+                not self.several or np.abs(alternatives - alternatives[0]).max() <= TIGHT,
+                "the mixtures do not weigh the alternative actions alike",
+            ),
         )
-        trusted.append(
-            f"the expert takes what the file says at the {len(grounds[0].states)} states of the comparisons{away}"
+        return wrong + ([] if self.solution is None else self._other_solution(self.solution))
+
+    def _other_solution(self, solution: Record) -> list[str]:
+        """Where a solution is about something else than its refutation."""
+        A, actions, expert = self.covers[0].actions, solution.whole("n_actions", 2), solution.entry("expert")
+        boxes = [component.functions("basis").box for component in solution.records("components")]
+        takes = expert is None or (solution.whole("expert") < A and (self.taken[:, expert] == 1).all())
+        return failed(
+            (actions == A, f"the refutation has {A} actions, the solution {actions}"),
+            (takes, f"the refutation is about another expert than {expert}"),
+            (
+                boxes == [cover.columns.box for cover in self.covers],
+                "the refutation is about other components than its solution",
+            ),
         )
-    return trusted
 
+    @property
+    def _steady(self) -> bool:
+        """Whether the expert does the same at all states that are compared."""
+        return bool((self.taken == self.taken[0]).all())
 
-def _conclude(
-    about: Finding, record: Record, grounds: list[Ground], found: list[Numbers], delta: float, where: str
-) -> None:
-    """Compare the file's numbers with those that follow."""
-    margin, kappa, ceiling = (record.bound(name) for name in ("margin", "estimated", "ceiling"))
-    losses, refuted = record.named("losses"), all(float(own.above[own.cones].max()) < 0 for own in found)
-    if set(losses) != set(LOSSES):
-        raise DamagedError(f"losses should be {', '.join(LOSSES)}")
-    follows = 0.0 if refuted else max(max(float(own.above[~own.cones].max()), 0.0) for own in found)
-    estimate, errors, above = (
-        np.concatenate([getattr(own, name)[..., own.cones] for own in found], axis=-1)
-        for name in ("estimate", "errors", "above")
-    )
-    total = errors.sum(axis=0)
-    ratios = estimate / total
-    worst = int(ratios.argmax())
-    about.margin = -float(above[worst])
-    told = np.array([losses[name] for name in LOSSES])
-    slack = RELATIVE * (np.abs(estimate) + total) + 2 * errors[2]
-    near = (np.abs(estimate + kappa) <= ALIKE * np.abs(estimate) + slack) & (margin <= -above + slack)
-    near &= (np.abs(errors - told[:, None]) <= ALIKE * errors + slack).all(axis=0)
-    if not (near & (ratios >= ratios[worst] - ALIKE * (1 + abs(ratios[worst])))).any():
-        about.wrong.append("the least clear direction, or its error, is not what follows from the sums")
-    if (holds := margin > 0) and not refuted:
-        about.wrong.append("not every direction is refuted by the sums")
-    room = ALIKE * follows
-    if not ceiling >= follows - room or not (ceiling <= follows + room or holds):
-        about.wrong.append(f"the ceiling that follows from the sums is {short(follows, 6)}")
-    cones = sum(len(own.mixtures) - 1 for own in grounds)
-    clear = (
-        f"the margin is {short(float(estimate[worst]))}, ± {short(float(total[worst]))}, in the least clear direction"
-    )
-    about.lines.insert(2, ("cones", f"{cones} cones cover all value functions: {clear}"))
-    about.statement = _statement(record, grounds, delta, where, refuted and holds, max(ceiling, follows))
+    # What is printed.
 
+    @property
+    def _away(self) -> str:
+        """How far from its switches an expert of several actions is compared, in words."""
+        return "" if self._steady or not self.tube else f" farther than {short(self.tube)} from its switches"
 
-def _statement(record: Record, grounds: list[Ground], delta: float, where: str, refuted: bool, ceiling: float) -> str:
-    first = grounds[0].probabilities
-    action = int(first[0].argmax())
-    expert = f"action {action}" if (first[:, action] == 1).all() else "the expert"
-    tube = record.number("tube")
-    away = f" farther than {short(tube)} from its switches" if tube else ""
-    classes = ", ".join(sorted({str(own.functions) for own in grounds}))
-    rewards = f"reward whose value lies in {classes}"
-    if len(grounds) > 1:
-        rewards = f"sum of rewards whose values lie in {classes} of each component"
-    sure = f"with probability at least {probability(delta)} no {rewards}"
-    if refuted:
-        return f"{sure} makes {expert} strictly optimal at the states of {where}{away}, whatever the discount"
-    return f"{sure} gives {expert} a margin above {at_most(ceiling)} per unit of ‖w‖₁ at the states of {where}{away}"
+    @property
+    def domain(self) -> str:
+        """The states in words."""
+        return " × ".join(cover.columns.domain for cover in self.covers)
+
+    def lines(self) -> list[tuple[str, str]]:
+        """What is claimed of which problem, from how much."""
+        classes = ", ".join(sorted({f"{cover.functions} on {cover.functions.domain}" for cover in self.covers}))
+        return [
+            ("problem", f"{self.covers[0].actions} actions, any discount; states in {self.domain}"),
+            ("class", f"rewards whose value lies in {classes}" + " of each component" * self.several),
+            ("data", self.covers[0].data),
+            ("spent", self.claim.spent),
+        ]
+
+    def trusted(self) -> list[str]:
+        """What no file can show."""
+        fixed = FIXED_BEFORE.format("the functions, the comparisons, the cones, the guesses")
+        trusted = [DRAWS.format(""), *assumptions(self.covers), fixed]
+        if not self._steady:
+            away = self._away and f", all of them{self._away}"
+            states = f"the {len(self.covers[0].states)} states of the comparisons{away}"
+            trusted.append(f"the expert takes what the file says at {states}")
+        return trusted
+
+    def _statement(self, refuted: bool, ceiling: float) -> str:
+        """What is confirmed, in a sentence."""
+        action = int(self.taken[0].argmax())
+        expert = f"action {action}" if (self.taken[:, action] == 1).all() else "the expert"
+        classes = ", ".join(sorted({str(cover.functions) for cover in self.covers}))
+        rewards = f"reward whose value lies in {classes}"
+        if self.several:
+            rewards = f"sum of rewards whose values lie in {classes} of each component"
+        sure = f"with probability at least {self.claim.probability} no {rewards}"
+        where = f"at the states of {self.domain}{self._away}"
+        if refuted:
+            return f"{sure} makes {expert} strictly optimal {where}, whatever the discount"
+        return f"{sure} gives {expert} a margin above {at_most(ceiling)} per unit of ‖w‖₁ {where}"
+
+    # What follows.
+
+    def conclude(self, finding: Finding) -> None:
+        """Compare the file's numbers with those that follow."""
+        claim, derived = self.claim, [numbers(cover, self.delta / max(1.0, self.shares)) for cover in self.covers]
+        if set(claim.losses) != set(LOSSES):
+            raise DamagedError(f"losses should be {', '.join(LOSSES)}")
+        ceiling, refuted = self.record.bound("ceiling"), all(float(own.above[own.cones].max()) < 0 for own in derived)
+        follows = 0.0 if refuted else max(max(float(own.above[~own.cones].max()), 0.0) for own in derived)
+        estimate, errors, above = (
+            np.concatenate([getattr(own, name)[..., own.cones] for own in derived], axis=-1)
+            for name in ("estimate", "errors", "above")
+        )
+        total = errors.sum(axis=0)
+        ratios = estimate / total
+        worst = int(ratios.argmax())
+        finding.margin = -float(above[worst])
+        stated = np.array([claim.losses[name] for name in LOSSES])[:, None]
+        slack = RELATIVE * (np.abs(estimate) + total) + 2 * errors[2]
+        near = np.abs(estimate + claim.estimated) <= ALIKE * np.abs(estimate) + slack
+        near &= (claim.margin <= -above + slack) & (np.abs(errors - stated) <= ALIKE * errors + slack).all(axis=0)
+        near &= ratios >= ratios[worst] - ALIKE * (1 + abs(ratios[worst]))
+        holds, room = claim.margin > 0, ALIKE * follows
+        finding.wrong += failed(
+            (near.any(), "the least clear direction, or its error, is not what follows from the sums"),
+            (refuted or not holds, "not every direction is refuted by the sums"),
+            (
+                ceiling >= follows - room and (ceiling <= follows + room or holds),
+                f"the ceiling that follows from the sums is {short(follows, 6)}",
+            ),
+        )
+        cones, margin = sum(cover.cones for cover in self.covers), short(float(estimate[worst]))
+        clear = f"the margin is {margin}, ± {short(float(total[worst]))}, in the least clear direction"
+        finding.lines.insert(2, ("cones", f"{cones} cones cover all value functions: {clear}"))
+        finding.statement = self._statement(refuted and holds, max(ceiling, follows))
