@@ -98,7 +98,11 @@ RECORDED = {
 }
 
 
-@pytest.mark.parametrize("name", RECORDED)
+# Policies at these sizes take seconds; one with wide noise stays among the fast tests.
+SLOW = ("switching thermostat", "switching whirl")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in RECORDED])
 def test_no_margin_is_smaller_than_before(name):
     make, samples, before = RECORDED[name]
     problem, reward, asked = make()

@@ -10,7 +10,7 @@ from pages import ROOT, check, find, parts, same_line, same_number, script
 TUTORIALS = sorted(f"docs/tutorials/{path.name}" for path in (ROOT / "docs" / "tutorials").glob("*.md"))
 PROSE = {"docs/glossary.md"}  # no code
 PAGES = ["README.md", *sorted({f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")} - PROSE), *TUTORIALS]
-QUICK = {"README.md", "docs/certificates.md", "docs/data.md"}
+QUICK = {"README.md"}
 MARKED = [pytest.param(page, marks=[pytest.mark.slow] * (page not in QUICK)) for page in PAGES]
 
 

@@ -126,9 +126,13 @@ class Stream(io.StringIO):
 @pytest.mark.parametrize(
     ("stream", "code", "said"),
     [
-        (Stream(BrokenPipeError(32, "Broken pipe")), 0, ""),
-        (Stream(OSError(28, "No space left on device")), 2, "standard output could not be written: no space left"),
-        (Stream(encoding="ascii"), 0, ""),
+        (lambda: Stream(BrokenPipeError(32, "Broken pipe")), 0, ""),
+        (
+            lambda: Stream(OSError(28, "No space left on device")),
+            2,
+            "standard output could not be written: no space left",
+        ),
+        (lambda: Stream(encoding="ascii"), 0, ""),
     ],
     ids=["pipe", "full", "ascii"],
 )
@@ -137,6 +141,7 @@ def test_whatever_becomes_of_the_output_the_result_is_written(folder, monkeypatc
         assert main([*SOLVE, "--plot", ""]) == 0
     words, written = VERBS[verb]
     capsys.readouterr()
+    stream = stream()  # of this test alone
     monkeypatch.setattr(sys, "stdout", stream)
     assert main(words) == code
     assert (folder / written).stat().st_size > 500

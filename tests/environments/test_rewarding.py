@@ -13,8 +13,8 @@ PUSHES = [-2.0, 0.0, 2.0]
 @pytest.fixture(scope="module")
 def cart():
     simulator = certirl.gym.simulator("CartPole-v1")
-    expert = plan(simulator, discount=0.99, points=13)
-    return simulator, certirl.solve(simulator, expert=expert, discount=0.99, samples=2000, rng=0)
+    expert = plan(simulator, discount=0.99, points=9)
+    return simulator, certirl.solve(simulator, expert=expert, discount=0.99, samples=500, rng=0)
 
 
 @pytest.fixture(scope="module")

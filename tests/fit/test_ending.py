@@ -10,6 +10,7 @@ from certirl.data.policy import as_policy
 from certirl.environments.planning import plan
 from certirl.fit.termination import durations
 from certirl.solver import value_form as solve_policy
+from sizes import sizes
 
 DISCOUNT = 0.99
 
@@ -57,7 +58,7 @@ def surviving(grip, reward):
     return 1 - ridge.terminal(states).mean()
 
 
-@pytest.mark.parametrize("grip", [0.6, 5.0])  # no comparison has an end on one side only; some have
+@pytest.mark.parametrize("grip", sizes(0.6, 5.0))  # no comparison has an end on one side only; some have
 def test_planning_on_the_reward_does_not_run_into_the_end(grip, monkeypatch):
     found = solved(grip)
     assert surviving(grip, found.reward) == 1
@@ -89,7 +90,7 @@ def test_it_says_what_was_chosen_and_keeps_saying_it(tmp_path):
     assert str(again.with_terminal(Ridge(0.6).terminal)) == str(found)
 
 
-@pytest.mark.parametrize("grip", [0.6, 5.0])
+@pytest.mark.parametrize("grip", sizes(0.6, 5.0))
 def test_an_expert_that_seeks_the_end_is_left_alone(grip):
     found = solved(grip, cells=200, expert=leave)
     assert found.stats.continuation is None and "continuing" not in str(found)

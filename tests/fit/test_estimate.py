@@ -148,7 +148,7 @@ def test_logged_states_from_anywhere_are_fine_for_least_squares():
 def test_memory_does_not_grow_with_the_number_of_samples():
     basis = certirl.Legendre(11).on(PROBLEM.domain)
     peaks = []
-    for n in (20 * CHUNK, 20 * CHUNK, 80 * CHUNK):  # the first call loads what is compiled
+    for n in (8 * CHUNK, 8 * CHUNK, 32 * CHUNK):  # the first call loads what is compiled
         tracemalloc.start()
         with on(1):  # with several threads the peak depends on which chunks meet
             accumulate(draw(PROBLEM, basis, n, 0), [(basis, basis)], n_actions=3)

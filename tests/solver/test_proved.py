@@ -7,6 +7,7 @@ import pytest
 
 import certirl
 from rounds import in_small_rounds
+from sizes import sizes
 
 PROBLEM = certirl.problems.random_polynomial(seed=7)
 COLUMNS = certirl.Legendre(3).on(PROBLEM.domain)
@@ -63,8 +64,9 @@ def test_the_budget_is_respected_and_the_answer_says_what_is_missing():
     assert "should do" in str(solution) and not solution.certificate.holds
 
 
-def test_nothing_unsolvable_is_certified():
-    for seed in range(10):
+@pytest.mark.parametrize("count", sizes(3, 10))
+def test_nothing_unsolvable_is_certified(count):
+    for seed in range(count):
         problem = certirl.problems.unsolvable(seed=seed)
         solution = certirl.solve(
             problem, basis=certirl.Legendre(11), columns=3, discount=0.7, delta=0.2, tail=0, rng=0, samples=20_000
@@ -89,11 +91,16 @@ def test_an_expert_that_no_reward_explains_is_certified_infeasible(tmp_path):
     assert little.status == "undetermined" and "not beyond the sampling error" in str(little)
 
 
-def test_training_that_turns_infeasible_in_the_last_round_is_an_answer(monkeypatch):
+# Seed of the problem, seed of the data, size of the basis.
+RUNS = [(20, 3, 4), (34, 3, 4)], list(product((20, 34), range(4), (4, 5)))
+
+
+@pytest.mark.parametrize("runs", sizes(RUNS[0], (RUNS[1],)), ids=len)
+def test_training_that_turns_infeasible_in_the_last_round_is_an_answer(monkeypatch, runs):
     asked = {"columns": 3, "discount": 0.7, "delta": 0.05, "tail": 0}
     rounds = in_small_rounds(monkeypatch)
     turned = 0
-    for seed, rng, size in product((20, 34), range(4), (4, 5)):
+    for seed, rng, size in runs:
         rounds.clear()
         problem = certirl.problems.random_polynomial(seed=seed, actions=4, degree=10)
         solution = certirl.solve(problem, basis=certirl.Legendre(size), samples=1_500, rng=rng, **asked)

@@ -12,6 +12,7 @@ from certirl.data.policy import as_policy
 from certirl.environments.planning import compare
 from certirl.fit.recover import findings_of
 from certirl.ground.status import Finding, Reason, weakest
+from sizes import sizes
 
 
 class Inventory:
@@ -36,7 +37,7 @@ def test_the_status_is_that_of_the_weakest_finding():
             weakest(wrong)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", sizes(1, 0, 2))
 def test_an_inventory_that_planning_on_the_reward_empties_is_not_validated(seed):
     found = certirl.solve(Inventory(), expert=orders, discount=0.95, rng=seed)
     plan = certirl.planning.plan(Inventory(), found.reward, discount=0.95)
