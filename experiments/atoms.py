@@ -170,9 +170,9 @@ class Truth:
         return features(self.mixture.space, states) @ (self.best if best else self.outcomes).T
 
     def margin(self, expert: int) -> float:
-        """min over states and rivals of D_a(s), for an expert of one action."""
-        rivals = [a for a in range(len(self.outcomes)) if a != expert]
-        curves = self.outcomes[expert] - self.outcomes[rivals]
+        """min over states and alternatives of D_a(s), for an expert of one action."""
+        alternatives = [a for a in range(len(self.outcomes)) if a != expert]
+        curves = self.outcomes[expert] - self.outcomes[alternatives]
         return least(self.mixture.space, curves)[0] * self.scale
 
 
@@ -338,8 +338,8 @@ def planned(
     changes = np.einsum("ak,j->akj", curves, tilt)
     if len(q) > 2:
         noise = rng.normal(size=(len(q), int(rng.integers(0, 3))))
-        for known in (np.ones(len(q)), around):
-            noise -= np.outer(known, (q * known) @ noise / ((q * known) @ known))
+        for fixed in (np.ones(len(q)), around):
+            noise -= np.outer(fixed, (q * fixed) @ noise / ((q * fixed) @ fixed))
         common, own = rng.normal(size=(1, k, noise.shape[1])), rng.normal(size=(A, k, noise.shape[1]))
         loud = rng.choice([0.0, 0.3, 1.0]) * np.abs(changes).max()
         changes = changes + loud / k * np.einsum(
@@ -360,12 +360,12 @@ def against_one(
 ) -> tuple[Mixture, np.ndarray]:
     """Dynamics in which the least advantage of one action is ``lowest`` of the largest, and V at the atoms.
 
-    One rival decides, the others come near it or stay away.
+    One alternative decides; the others come near it or stay away.
     """
     own, curves = 0.3 * shape(rng, space) * rng.choice([0, 1]), np.zeros((actions, space.size))
-    rivals = [a for a in range(actions) if a != expert]
-    decisive = int(rng.choice(rivals))
-    for a in rivals:
+    alternatives = [a for a in range(actions) if a != expert]
+    decisive = int(rng.choice(alternatives))
+    for a in alternatives:
         gap = shape(rng, space)
         gap[0] += lowest if a == decisive else lowest + rng.choice([0.0, 0.01, 0.5])
         curves[a] = own - gap

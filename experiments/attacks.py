@@ -107,7 +107,7 @@ def some_box(rng: np.random.Generator, dimension: int) -> certirl.Basis:
 def some_reward(
     rng: np.random.Generator, mixture: atoms.Mixture, values: np.ndarray, columns: certirl.Basis
 ) -> tuple[Any, dict[str, Any], str, float]:
-    """A reward with these values at the atoms but for scale and offset, what `certify` is told of it, its form, scale.
+    """A reward with these values at the atoms but for scale and offset; keywords for `certify`, its form, its scale.
 
     Between the atoms it is an expansion, constant in pieces, or wild.
     """
@@ -204,7 +204,7 @@ def compared(found: Any, true: float, span: float, scale: float) -> dict[str, An
 
 
 def banded(found: Any, true: atoms.Truth, expert: int) -> dict[str, Any]:
-    """The curve of every rival and its losses, from which the bound was read, against the advantage at all states.
+    """Every estimated curve and its losses, from which the bound was read, against the advantage at all states.
 
     The proof bounds the error of the whole curve, on both sides: a sharper test than its least value.
     """
@@ -243,23 +243,8 @@ def judge_constant(seed: int) -> dict[str, Any]:
     columns, task = some_columns(rng, int(rng.choice([2, 3, 6, 14]))), settings(rng)
     beyond = bool(columns.size > 1 and rng.random() < 0.2)  # one function more than the columns: a tail
     space, actions = columns.resized(columns.size + beyond), int(rng.choice([2, 2, 3, 4]))
-    expert = int(rng.integers(actions))
-    mixture, value, made = some_dynamics(rng, space, actions=actions, expert=expert, low=lowest(rng))
-    reward, told, form, scale = some_reward(
-        rng, mixture, atoms.rewards_at(mixture, value, expert, task["discount"]), columns
-    )
-    samples = some_samples(rng, 2 * columns.size + 6, 4.6)
-    source, how, asked = some_source(rng, mixture, columns, samples)
-    tail = mixture.tail(columns.size) if beyond else 0
-    true = atoms.truth(mixture, reward, expert, task["discount"])
-    told = {"tail": tail, "expert": expert, "columns": columns, "progress": False, "map": 1} | task | told | how
     kind = f"constant, {'tail' if beyond else 'one column' if columns.size == 1 else columns.kind}"
-    record = task | {"n": samples, "source": asked, "form": form, "made": made}
-    return attempted(
-        kind,
-        record,
-        lambda: judged(certirl.certify(reward, source, **told), true, expert, scale),
-    )
+    return certified_constant(rng, kind, task, columns, space, actions, 2 * columns.size + 6, 4.6)
 
 
 def judge_box(seed: int) -> dict[str, Any]:
@@ -267,21 +252,32 @@ def judge_box(seed: int) -> dict[str, Any]:
     rng = np.random.default_rng([seed, 102])
     dimension, task = (2, 2, 3)[seed % 3], settings(rng)
     columns, actions = some_box(rng, dimension), int(rng.integers(2, 4))
+    kind = f"boxes, {dimension} coordinates"
+    return certified_constant(rng, kind, task, columns, columns, actions, 3 * columns.size + 10, 4.5)
+
+
+def certified_constant(
+    rng: np.random.Generator,
+    kind: str,
+    task: dict[str, Any],
+    columns: certirl.Basis,
+    space: certirl.Basis,
+    actions: int,
+    least: int,
+    most: float,
+) -> dict[str, Any]:
+    """One certificate of an expert of one action, whose dynamics lie in ``space``, against the truth."""
     expert = int(rng.integers(actions))
-    mixture, value, made = some_dynamics(rng, columns, actions=actions, expert=expert, low=lowest(rng))
-    reward, told, form, scale = some_reward(
-        rng, mixture, atoms.rewards_at(mixture, value, expert, task["discount"]), columns
-    )
-    samples = some_samples(rng, 3 * columns.size + 10, 4.5)
+    mixture, value, made = some_dynamics(rng, space, actions=actions, expert=expert, low=lowest(rng))
+    values = atoms.rewards_at(mixture, value, expert, task["discount"])
+    reward, keywords, form, scale = some_reward(rng, mixture, values, columns)
+    samples = some_samples(rng, least, most)
     source, how, asked = some_source(rng, mixture, columns, samples)
+    tail = mixture.tail(columns.size) if space.size > columns.size else 0
     true = atoms.truth(mixture, reward, expert, task["discount"])
-    told = {"tail": 0, "expert": expert, "columns": columns, "progress": False, "map": 1} | task | told | how
+    keywords = {"tail": tail, "expert": expert, "columns": columns, "progress": False, "map": 1} | task | keywords | how
     record = task | {"n": samples, "source": asked, "form": form, "made": made}
-    return attempted(
-        f"boxes, {dimension} coordinates",
-        record,
-        lambda: judged(certirl.certify(reward, source, **told), true, expert, scale),
-    )
+    return attempted(kind, record, lambda: judged(certirl.certify(reward, source, **keywords), true, expert, scale))
 
 
 class Together:
@@ -323,13 +319,13 @@ def some_sum(rng: np.random.Generator, discount: float, low: float) -> tuple[Tog
         values.append(value)
         minima.append([atoms.least(space, curve[None])[0] for curve in curves])
     before, last = np.sum(minima[:-1], axis=0), np.array(minima[-1])
-    factor = (before[last < 0] / -last[last < 0]).min()  # at which the first rival is as good as the expert
+    factor = (before[last < 0] / -last[last < 0]).min()  # at which the first alternative is as good as the expert
     values[-1] = values[-1] * factor * (1 - low)
     return Together(parts, shared=bool(rng.random() < 0.3)), spaces, values
 
 
 def true_sum(together: Together, rewards: Sequence[Any], discount: float) -> tuple[float, float]:
-    """min over rivals of Σ_j min D_ja, and the span of V."""
+    """min over alternatives of Σ_j min D_ja, and the span of V."""
     total, span = np.zeros(together.n_actions - 1), 0.0
     for part, reward in zip(together.parts, rewards, strict=True):
         true = atoms.truth(part, reward, 0, discount)
@@ -459,16 +455,16 @@ def judge_policy(seed: int) -> dict[str, Any]:
     ground = where_it_errs(rng, ground, space, curves, expert)
     mixture, _ = atoms.planned(rng, ground, curves, space)
     values = atoms.rewards_at(mixture, ground.value, expert, task["discount"])
-    reward, told, form, scale = some_reward(rng, mixture, values, columns)
+    reward, keywords, form, scale = some_reward(rng, mixture, values, columns)
     samples = some_samples(rng, 4 * columns.size + 10, 4.9)
     source, how, asked = some_source(rng, mixture, columns, samples)
     sure = bool((expert.shares.max(axis=1) == 1).all()) and rng.random() < 0.8
-    told = {"tail": mixture.tail(columns.size) if beyond else 0, "tube": tube, "columns": columns} | told
-    told |= {"expert": (lambda s: expert(s).argmax(axis=1)) if sure else expert, "progress": False, "map": 1}
+    keywords = {"tail": mixture.tail(columns.size) if beyond else 0, "tube": tube, "columns": columns} | keywords
+    keywords |= {"expert": (lambda s: expert(s).argmax(axis=1)) if sure else expert, "progress": False, "map": 1}
     true = atoms.truth(mixture, reward, expert, task["discount"])
 
     def work() -> dict[str, Any]:
-        found: Any = certirl.certify(reward, source, **task, **told, **how)
+        found: Any = certirl.certify(reward, source, **task, **keywords, **how)
         return judged_policy(found, true, expert, reward, task["discount"], scale)
 
     record = task | {"n": samples, "source": asked, "form": form, "made": kind}
@@ -529,8 +525,8 @@ def judged_policy(
         "advantage above at a state": bool((low > gap + slack)[~own.T].any()),
     }
     worst = float(pointwise.max())
-    told = compared(found, least, true.span, scale)
-    return told | {"statements": flags, "ratio at states": worst if np.isfinite(worst) else None}
+    keywords = compared(found, least, true.span, scale)
+    return keywords | {"statements": flags, "ratio at states": worst if np.isfinite(worst) else None}
 
 
 def judge_box_policy(seed: int) -> dict[str, Any]:
@@ -566,14 +562,14 @@ def judge_box_policy(seed: int) -> dict[str, Any]:
     ground = atoms.some_ground(rng, columns.domain, rare=bool(rng.random() < 0.15))
     mixture, _ = atoms.planned(rng, ground, curves, columns)
     values = atoms.rewards_at(mixture, ground.value, expert, task["discount"])
-    reward, told, form, scale = some_reward(rng, mixture, values, columns)
+    reward, keywords, form, scale = some_reward(rng, mixture, values, columns)
     samples = some_samples(rng, 1000, 5.2)
     source, how, asked = some_source(rng, mixture, columns, samples)
-    told = {"tail": 0, "tube": tube, "columns": columns, "expert": expert, "progress": False, "map": 1} | told
+    keywords = {"tail": 0, "tube": tube, "columns": columns, "expert": expert, "progress": False, "map": 1} | keywords
     true = atoms.truth(mixture, reward, expert, task["discount"])
 
     def work() -> dict[str, Any]:
-        found: Any = certirl.certify(reward, source, **task, **told, **how)
+        found: Any = certirl.certify(reward, source, **task, **keywords, **how)
         return judged_policy(found, true, expert, reward, task["discount"], scale)
 
     return attempted(
@@ -590,7 +586,7 @@ def judge_solve(seed: int) -> dict[str, Any]:
     task = settings(rng)
     kind = ("line", "line", "log", "box", "sum", "policy")[seed % 6]
     low, most = float(rng.choice([-1, 1])) * 10 ** rng.uniform(-3, -0.5), int(10 ** rng.uniform(2.7, 4))
-    told: dict[str, Any] = {"tail": 0, "progress": False, "map": 1, "rng": int(rng.integers(2**31))} | task
+    keywords: dict[str, Any] = {"tail": 0, "progress": False, "map": 1, "rng": int(rng.integers(2**31))} | task
     record = task | {"n": most, "source": kind, "form": "found", "made": "planned"}
     if kind == "sum":
         together, spaces, values = some_sum(rng, task["discount"], low)
@@ -600,7 +596,7 @@ def judge_solve(seed: int) -> dict[str, Any]:
         def work_on_sum() -> dict[str, Any]:
             most_of = max(most, 20 * max(sizes) + 101)
             found: Any = certirl.solve(
-                together, components=together.groups, basis=bases, columns=sizes, samples=most_of, **told
+                together, components=together.groups, basis=bases, columns=sizes, samples=most_of, **keywords
             )
             parts = None if found.reward is None else found.reward.parts
             return answered(found, low > 0, lambda: true_sum(together, parts or (), task["discount"]))
@@ -626,7 +622,7 @@ def judge_solve(seed: int) -> dict[str, Any]:
                 settings=certirl.Settings(tube=tube),
                 basis=basis,
                 samples=most,
-                **told,
+                **keywords,
             )
             fits = made == "right" and basis.size >= len(ground.atoms)  # then some V of the class explains the expert
             said = {"infeasible": found.status == "infeasible", "solvable": fits}
@@ -646,14 +642,14 @@ def judge_solve(seed: int) -> dict[str, Any]:
     mixture, _ = atoms.against_one(rng, ground, columns, actions=actions, expert=0, lowest=low)
     basis = columns.resized(max(columns.size, len(ground.atoms) + int(rng.integers(0, 3)), 2))
     source: Any = mixture
-    told |= {"basis": basis, "columns": columns.size, "expert": 0}
+    keywords |= {"basis": basis, "columns": columns.size, "expert": 0}
     if kind == "log":
         source = some_log(rng, mixture, columns, most, str(rng.choice(["log", "log, ends"])))
     else:
-        told["samples"] = max(most, 20 * columns.size + 101)
+        keywords["samples"] = max(most, 20 * columns.size + 101)
 
     def work() -> dict[str, Any]:
-        found: Any = certirl.solve(source, **told)
+        found: Any = certirl.solve(source, **keywords)
 
         def true_margin() -> tuple[float, float]:
             true = atoms.truth(mixture, found.reward, 0, task["discount"])
@@ -681,9 +677,9 @@ def judge_refutation(seed: int) -> dict[str, Any]:
     delta, kind = float(rng.choice(DELTAS)), ("one action", "one action", "policy", "sum")[seed % 4]
     columns = certirl.Legendre(int(rng.integers(2, 6))).on(((-1.0, 1.0),))
     size, samples = int(rng.integers(2, 6)), int(10 ** rng.uniform(1.8, 4.3))
-    told: dict[str, Any] = {"delta": delta, "tail": 0, "samples": samples, "progress": False, "map": 1}
-    told |= {"rng": int(rng.integers(2**31)), "paired": [None, True, False][rng.integers(3)]}
-    record = {"delta": delta, "n": samples, "source": str(told["paired"]), "form": "class", "made": kind}
+    keywords: dict[str, Any] = {"delta": delta, "tail": 0, "samples": samples, "progress": False, "map": 1}
+    keywords |= {"rng": int(rng.integers(2**31)), "paired": [None, True, False][rng.integers(3)]}
+    record = {"delta": delta, "n": samples, "source": str(keywords["paired"]), "form": "class", "made": kind}
     margin, A = 10 ** rng.uniform(-4, -1), int(rng.integers(2, 6))
 
     def known_value() -> tuple[atoms.Ground, np.ndarray]:
@@ -724,7 +720,7 @@ def judge_refutation(seed: int) -> dict[str, Any]:
                 expert=0,
                 basis=certirl.Legendre(size),
                 columns=columns.size,
-                **told,
+                **keywords,
             )
             return concluded(found, float(best))
 
@@ -747,7 +743,7 @@ def judge_refutation(seed: int) -> dict[str, Any]:
                 basis=certirl.Legendre(size),
                 columns=columns.size,
                 tube=tube,
-                **told,
+                **keywords,
             )
             ahead = (
                 features_of(mixture, found.grounds[0].cover.states)
@@ -766,7 +762,8 @@ def judge_refutation(seed: int) -> dict[str, Any]:
         "refutations, one action",
         record,
         lambda: concluded(
-            certirl.refute(mixture, expert=0, basis=certirl.Legendre(size), columns=columns.size, **told), float(best)
+            certirl.refute(mixture, expert=0, basis=certirl.Legendre(size), columns=columns.size, **keywords),
+            float(best),
         ),
     )
 
@@ -800,13 +797,13 @@ def judge_scenario(seed: int) -> dict[str, Any]:
     few = int(np.ceil(np.log(task["delta"]) / np.log1p(-0.9 * share)))  # the fewest states that can show it
     states_asked = None if rng.random() < 0.7 else 4 * few
     samples = int(10 ** rng.uniform(1, np.log10(20_000 / (states_asked or few))))
-    told = {"share": share, "expert": 0, "samples": samples, "progress": False, "states": states_asked}
-    told |= {"reward_range": (float(values.min()), float(values.max())), "rng": int(rng.integers(2**31))}
-    told |= {"paired": [None, True, False][rng.integers(3)]}
-    record = task | {"n": told["samples"], "source": str(told["paired"]), "form": "jumps, declared", "made": "planned"}
+    keywords = {"share": share, "expert": 0, "samples": samples, "progress": False, "states": states_asked}
+    keywords |= {"reward_range": (float(values.min()), float(values.max())), "rng": int(rng.integers(2**31))}
+    keywords |= {"paired": [None, True, False][rng.integers(3)]}
+    record = task | {"n": samples, "source": str(keywords["paired"]), "form": "jumps, declared", "made": "planned"}
 
     def work() -> dict[str, Any]:
-        found = certirl.scenario(reward, mixture, **told, **task)
+        found = certirl.scenario(reward, mixture, **keywords, **task)
         below = float((margins < found.margin - SLACK * true.span).mean())
         return {
             "holds": found.holds,
@@ -842,9 +839,9 @@ def judge_assumption(seed: int) -> dict[str, Any]:
         rows = np.asarray(states, dtype=float).reshape(-1, 1)
         return np.asarray(np.where(np.abs(rows - mixture.atoms[-1])[:, 0] < 1e-9, values[-1], base(rows)))
 
-    told: dict[str, Any] = {"tail": 0, "expert": 0, "columns": columns, "progress": False, "map": 1}
+    keywords: dict[str, Any] = {"tail": 0, "expert": 0, "columns": columns, "progress": False, "map": 1}
     if seed % 3 == 1:
-        told["reward_range"] = (float(values[:-1].min()), float(values[:-1].max()))
+        keywords["reward_range"] = (float(values[:-1].min()), float(values[:-1].max()))
     samples = int(10 ** rng.uniform(2, 4))
     true = atoms.truth(mixture, reward, 0, task["discount"])
     record = task | {"n": samples, "source": "simulator", "form": "spike", "made": "rare"}
@@ -852,7 +849,7 @@ def judge_assumption(seed: int) -> dict[str, Any]:
         f"assumptions, {kind}",
         record,
         lambda: judged(
-            certirl.certify(reward, mixture, samples=samples, rng=int(rng.integers(2**31)), **told, **task),
+            certirl.certify(reward, mixture, samples=samples, rng=int(rng.integers(2**31)), **keywords, **task),
             true,
             0,
             1.0,
@@ -874,11 +871,11 @@ def judge_hidden_switch(rng: np.random.Generator) -> dict[str, Any]:
     values = atoms.rewards_at(mixture, ground.value, expert, task["discount"])
     reward = atoms.by_nearest(mixture.atoms, values, space.domain)
     true, samples = atoms.truth(mixture, reward, expert, task["discount"]), some_samples(rng, 1000, 5)
-    told: dict[str, Any] = {"tail": 0, "tube": 0.1, "columns": space, "expert": expert, "progress": False, "map": 1}
+    keywords: dict[str, Any] = {"tail": 0, "tube": 0.1, "columns": space, "expert": expert, "progress": False, "map": 1}
     record = task | {"n": samples, "source": "simulator", "form": "jumps", "made": "hidden switch"}
 
     def work() -> dict[str, Any]:
-        found: Any = certirl.certify(reward, mixture, samples=samples, rng=int(rng.integers(2**31)), **told, **task)
+        found: Any = certirl.certify(reward, mixture, samples=samples, rng=int(rng.integers(2**31)), **keywords, **task)
         return judged_policy(found, true, expert, reward, task["discount"], 1.0, beside=np.array([[place]]))
 
     return attempted("assumptions, expert switches within a cell", record, work)

@@ -160,8 +160,8 @@ def run(seed: int) -> dict[str, Any]:
         progress=False,
     )
     true = judge(case.truth, reward, expert, discount=case.discount)
-    told = f"{kind}, {'whirls' if whirl else 'polynomial'}"
-    return {"kind": told, "delta": delta} | compared(found, case.truth, true)
+    dynamics = "whirls" if whirl else "polynomial"
+    return {"kind": f"{kind}, {dynamics}", "delta": delta} | compared(found, case.truth, true)
 
 
 def compared(found: Certificate, truth: Truth, true: Judgement) -> dict[str, Any]:
@@ -224,23 +224,23 @@ def prove(task: list[int]) -> dict[str, Any]:
     seconds = time.perf_counter() - start
     truth = Truth(problem, nodes=9, fine=FINE_WHIRL)
     true = judge(truth, solution.reward, middle_line, discount=0.5)
-    told = compared(solution.certificate, truth, true)
-    return {"status": solution.status, "n": solution.samples, "seconds": seconds} | told
+    statements = compared(solution.certificate, truth, true)
+    return {"status": solution.status, "n": solution.samples, "seconds": seconds} | statements
 
 
 def proved(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """Certificates of the whirl, as soon as there is one."""
     runs = runner(prove, [[seed, arguments.most] for seed in range(arguments.proofs)], unit="proofs")
-    held = [one for one in runs if one["status"] == "certified"]
+    held = [run for run in runs if run["status"] == "certified"]
     return {
         "certified": [len(held), len(runs)],
-        "n when certified": sorted(one["n"] for one in held),
-        "half-widths": sorted(one["half_width"] for one in held),
-        "shares of the box": sorted(one["share"] for one in held),
-        "bounds on the regret": sorted(one["regret"] for one in held),
-        "true regrets": sorted(one["true regret"] for one in held),
-        "anything wrong": sum(any(one[name] for name in WRONG) for one in runs),
-        "seconds": sorted(one["seconds"] for one in runs),
+        "n when certified": sorted(run["n"] for run in held),
+        "half-widths": sorted(run["half_width"] for run in held),
+        "shares of the box": sorted(run["share"] for run in held),
+        "bounds on the regret": sorted(run["regret"] for run in held),
+        "true regrets": sorted(run["true regret"] for run in held),
+        "anything wrong": sum(any(run[name] for name in WRONG) for run in runs),
+        "seconds": sorted(run["seconds"] for run in runs),
     }
 
 

@@ -1,9 +1,9 @@
-"""Ends where it is only estimated who goes on: the circle of `environments.py` with noise, and from logged episodes.
+"""Terminal states that are only estimated: the round trips of `environments.py` with noise, and from logged episodes.
 
     python experiments/ends.py [--fast] [--workers N] [--seed S] [--out DIR]
 
 - noise: CartPole-v1 with process noise, asked as a simulator; planning on the learned reward in the noisy dynamics.
-- logs: CartPole-v1 and MountainCar-v0 seen in logged episodes alone (random play, the expert interrupted by chance half
+- logs: CartPole-v1 and MountainCar-v0 from logged episodes alone (random play, the expert interrupted by chance half
   of the time, and the expert), which mark their terminal states; the simulator only plans on the reward.
 
 Returns are the environment's own, without noise; random play is 0 %, the expert 100 %.
@@ -12,7 +12,6 @@ Returns are the environment's own, without noise; random play is 0 %, the expert
 from __future__ import annotations
 
 import sys
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +19,7 @@ import numpy as np
 
 import certirl
 import study
-from played import returns, setting
+from played import round_trip, setting, summary_of, without_text
 
 EPISODES = {"CartPole-v1": (1500, 375, 75), "MountainCar-v0": (200, 50, 10)}  # random, interrupted, the expert's
 OUTSIDE = "clip"  # a pole beyond the box has fallen either way
@@ -49,8 +48,8 @@ def logged(name: str, simulator: Any, expert: Any, seed: int) -> certirl.Transit
     rng = np.random.default_rng([seed, 1])
 
     def interrupted(states: Any) -> Any:
-        own, chance = expert(states), rng.integers(simulator.n_actions, size=len(states))
-        return np.where(rng.random(len(states)) < 0.5, own, chance)
+        actions, chance = expert(states), rng.integers(simulator.n_actions, size=len(states))
+        return np.where(rng.random(len(states)) < 0.5, actions, chance)
 
     played = [
         episode
@@ -60,42 +59,33 @@ def logged(name: str, simulator: Any, expert: Any, seed: int) -> certirl.Transit
     return certirl.from_episodes(played, domain=simulator.domain, n_actions=simulator.n_actions, outside=OUTSIDE)
 
 
-def circle(task: list[Any]) -> dict[str, Any]:
+def trip(task: list[Any]) -> dict[str, Any]:
     """Learn a reward with one seed, plan on it, and compare the returns."""
     kind, name, discount, noise, samples, episodes, seed = task
     environment = setting(name, discount, episodes)
-    expert = environment.expert
-    simulator = certirl.gym.simulator(name, noise=noise) if kind == "noise" else environment.simulator
-    source = simulator if kind == "noise" else logged(name, simulator, expert, seed)
-    start = time.perf_counter()
-    size = {"samples": samples} if kind == "noise" else {}
-    solution = certirl.solve(source, expert=expert, discount=discount, rng=seed, **size)
-    seconds = time.perf_counter() - start
-    planned = certirl.planning.plan(simulator, solution.reward, discount=discount)
-    earned = returns(name, planned, episodes)
+    expert, settings = environment.expert, {"discount": discount, "episodes": episodes, "seed": seed}
+    if kind == "noise":
+        simulator = certirl.gym.simulator(name, noise=noise)
+        solution, planned, numbers = round_trip(name, simulator, simulator, samples=samples, **settings)
+    else:
+        simulator = environment.simulator
+        log = logged(name, simulator, expert, seed)
+        solution, planned, numbers = round_trip(name, log, simulator, **settings)
     stats, states = solution.stats, solution.compared.states
-    return {
-        "kind": kind,
-        "environment": name,
-        "discount": discount,
-        "seed": seed,
-        "return": float(earned.mean()),
-        "worst episode": float(earned.min()),
-        "expert": environment.best,
-        "random": environment.random,
-        "share": environment.share(float(earned.mean())),
-        "agreement at the states of the data": float((planned(states) == expert(states)).mean()),
-        "greedy agreement there": float((solution.greedy(states) == expert(states)).mean()),
-        "going on": stats.continuation,
-        "model error": stats.model_error,
-        "uncovered": stats.uncovered,
-        "seconds": seconds,
-        "printed": str(solution),
-    }
+    return (
+        {"kind": kind}
+        | numbers
+        | {
+            "agreement at the states of the data": float((planned(states) == expert(states)).mean()),
+            "greedy agreement there": float((solution.greedy(states) == expert(states)).mean()),
+            "going on": stats.continuation,
+            "uncovered": stats.uncovered,
+        }
+    )
 
 
 def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
-    """All of them."""
+    """All kinds of data, environments, discounts and seeds."""
     kinds = [("logs", name) for name in arguments.logged] + [("noise", name) for name in arguments.noisy]
     sizes = [arguments.noise, arguments.samples, arguments.episodes]
     tasks = [
@@ -104,24 +94,15 @@ def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
         for kind, name in kinds
         for discount in arguments.discounts
     ]
-    runs, summary = runner(circle, tasks, unit="circles"), {}
+    runs, summary = runner(trip, tasks, unit="round trips"), {}
     for kind, name in kinds:
         for discount in arguments.discounts:
-            own = [r for r in runs if (r["kind"], r["environment"], r["discount"]) == (kind, name, discount)]
-            summary[f"{name}, {kind}, γ = {discount:g}"] = {
-                "expert": own[0]["expert"],
-                "random": own[0]["random"],
-                "return, mean and worst": [float(np.mean([r["return"] for r in own])), min(r["return"] for r in own)],
-                "share, worst": min(r["share"] for r in own),
-                "agreement at the states of the data, worst": min(
-                    r["agreement at the states of the data"] for r in own
-                ),
-                "seconds of solve, median": float(np.median([r["seconds"] for r in own])),
-                "printed, first seed": own[0]["printed"].splitlines(),
-            }
-    sentence = "; ".join(f"{name}: {row['share, worst']:.1%} of the expert at worst" for name, row in summary.items())
-    table = [{key: value for key, value in run.items() if key != "printed"} for run in runs]
-    return study.Findings(summary, table, None, sentence + ".")
+            trips = [r for r in runs if (r["kind"], r["environment"], r["discount"]) == (kind, name, discount)]
+            summary[f"{name}, {kind}, γ = {discount:g}"] = summary_of(trips, "agreement at the states of the data")
+    sentence = "; ".join(
+        f"{name}: {row['share, mean and worst'][1]:.1%} of the expert at worst" for name, row in summary.items()
+    )
+    return study.Findings(summary, without_text(runs), None, sentence + ".")
 
 
 if __name__ == "__main__":

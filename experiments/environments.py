@@ -1,4 +1,4 @@
-"""The full circle: expert → data → learned reward → planning on that reward alone → return under the environment's own.
+"""Round trips: expert → data → learned reward → plan on that reward alone → return under the environment's own.
 
     python experiments/environments.py [--fast] [--workers N] [--seed S] [--out DIR]
 
@@ -11,16 +11,14 @@ expert = 100 %; agreement with the expert is counted on the inner 60 % of the bo
 from __future__ import annotations
 
 import sys
-import time
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-import certirl
 import study
 from certirl import plots
-from played import returns, setting
+from played import round_trip, setting, summary_of, without_text
 
 SAMPLES = {"MountainCar-v0": 10_000, "Pendulum-v1": 100_000, "CartPole-v1": 100_000}
 INNER = 0.6
@@ -41,39 +39,25 @@ class Arguments:
 FAST = Arguments(environments=("MountainCar-v0",), discounts=(0.9,), seeds=1, episodes=20)
 
 
-def circle(task: list[Any]) -> dict[str, Any]:
+def trip(task: list[Any]) -> dict[str, Any]:
     """Learn a reward with one seed, plan on it, and compare the returns."""
     name, discount, episodes, seed = task
     environment = setting(name, discount, episodes)
     simulator, expert = environment.simulator, environment.expert
-    start = time.perf_counter()
-    solution = certirl.solve(simulator, expert=expert, discount=discount, samples=SAMPLES[name], rng=seed)
-    seconds = time.perf_counter() - start
-    planned = certirl.planning.plan(simulator, solution.reward, discount=discount)
-    earned = returns(name, planned, episodes)
+    settings = {"discount": discount, "episodes": episodes, "seed": seed}
+    solution, planned, numbers = round_trip(name, simulator, simulator, samples=SAMPLES[name], **settings)
     low, high = np.array(simulator.domain).T
     rng = np.random.default_rng([seed, 7])
     states = (low + high) / 2 + INNER * (high - low) * (rng.random((20_000, len(low))) - 0.5)
     states = states[~simulator.terminal(states)]
     stats, outside = solution.stats, solution.stats.outside_share
-    return {
-        "environment": name,
-        "discount": discount,
-        "seed": seed,
-        "return": float(earned.mean()),
-        "worst episode": float(earned.min()),
-        "expert": environment.best,
-        "random": environment.random,
-        "share": environment.share(float(earned.mean())),
+    return numbers | {
         "agreement": float((planned(states) == expert(states)).mean()),
         "greedy share": [stats.greedy_share.count, stats.greedy_share.n],
         "outside share": [outside.count, outside.n],
-        "model error": stats.model_error,
         "growth": stats.growth,
         "unexplained": stats.unexplained,
         "ties": stats.ties,
-        "seconds": seconds,
-        "printed": str(solution),
     }
 
 
@@ -85,27 +69,17 @@ def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
         for discount in arguments.discounts
         for number in range(arguments.seeds)
     ]
-    runs = runner(circle, tasks, unit="circles")
-    summary = {}
+    runs, summary = runner(trip, tasks, unit="round trips"), {}
     for name in arguments.environments:
         for discount in arguments.discounts:
-            own = [run for run in runs if run["environment"] == name and run["discount"] == discount]
-            summary[f"{name}, γ = {discount:g}"] = {
-                "expert": own[0]["expert"],
-                "random": own[0]["random"],
-                "return, mean and worst": [float(np.mean([r["return"] for r in own])), min(r["return"] for r in own)],
-                "share, mean and worst": [float(np.mean([r["share"] for r in own])), min(r["share"] for r in own)],
-                "agreement, worst": min(r["agreement"] for r in own),
-                "seconds of solve, median": float(np.median([r["seconds"] for r in own])),
-                "printed, first seed": own[0]["printed"].splitlines(),
-            }
+            trips = [run for run in runs if run["environment"] == name and run["discount"] == discount]
+            summary[f"{name}, γ = {discount:g}"] = summary_of(trips, "agreement")
     sentence = "; ".join(
         f"{name}: worst of {arguments.seeds} seeds at {row['share, mean and worst'][1]:.1%} of the expert, "
         f"agreement at least {row['agreement, worst']:.3f}"
         for name, row in summary.items()
     )
-    table = [{key: value for key, value in run.items() if key != "printed"} for run in runs]
-    return study.Findings(summary, table, draw(runs, arguments), sentence + ".")
+    return study.Findings(summary, without_text(runs), draw(runs, arguments), sentence + ".")
 
 
 def draw(runs: list[dict[str, Any]], arguments: Arguments) -> Any:
@@ -119,9 +93,9 @@ def draw(runs: list[dict[str, Any]], arguments: Arguments) -> Any:
     kinds = [(name, discount) for name in arguments.environments for discount in arguments.discounts]
     for ax, key in zip(axes[0], ("share", "agreement"), strict=True):
         for place, (name, discount) in enumerate(kinds):
-            own = [run[key] for run in runs if run["environment"] == name and run["discount"] == discount]
-            spread = place + np.linspace(-0.15, 0.15, len(own))
-            ax.plot(spread, own, "o", color=plots.COLOURS[arguments.discounts.index(discount)], ms=5)
+            shown = [run[key] for run in runs if run["environment"] == name and run["discount"] == discount]
+            spread = place + np.linspace(-0.15, 0.15, len(shown))
+            ax.plot(spread, shown, "o", color=plots.COLOURS[arguments.discounts.index(discount)], ms=5)
         ax.set_xticks(range(len(kinds)), names, fontsize="x-small")
     axes[0, 0].axhline(1.0, color="0.2", lw=1)
     axes[0, 0].axhline(0.97, color="0.2", lw=1, ls=":")

@@ -144,16 +144,16 @@ def bounds_by_delta(runs: Sequence[dict[str, Any]], more: Mapping[str, str] = Ma
     """
     table = {}
     for delta in sorted({run["delta"] for run in runs}):
-        mine = [run for run in runs if run["delta"] == delta]
-        above = sum(run["above"] for run in mine)
+        selected = [run for run in runs if run["delta"] == delta]
+        above = sum(run["above"] for run in selected)
         table[str(delta)] = {
-            "runs": len(mine),
-            "of which barely wrong rewards": sum(run["spoiled"] for run in mine),
-            "certified": sum(run["holds"] for run in mine),
-            "false certificates": sum(run["false"] for run in mine),
+            "runs": len(selected),
+            "of which barely wrong rewards": sum(run["spoiled"] for run in selected),
+            "certified": sum(run["holds"] for run in selected),
+            "false certificates": sum(run["false"] for run in selected),
             "bounds above the truth": above,
-            "95 % interval of the share of wrong bounds": binomial_interval(above, len(mine)),
-        } | {words: sum(run[flag] for run in mine) for words, flag in more.items()}
+            "95 % interval of the share of wrong bounds": binomial_interval(above, len(selected)),
+        } | {words: sum(run[flag] for run in selected) for words, flag in more.items()}
     return table
 
 
@@ -166,13 +166,13 @@ def counted(runs: Sequence[dict[str, Any]], wrong: Sequence[str]) -> dict[str, A
     """
     by_delta: dict[str, Any] = {}
     for delta in sorted({run["delta"] for run in runs}):
-        mine = [run for run in runs if run["delta"] == delta]
-        counts = {name: sum(run[name] for run in mine) for name in wrong}
-        interval = binomial_interval(sum(any(run[name] for name in wrong) for run in mine), len(mine))
-        by_delta[str(delta)] = {"runs": len(mine), "certified": sum(run["holds"] for run in mine), **counts}
+        selected = [run for run in runs if run["delta"] == delta]
+        counts = {name: sum(run[name] for run in selected) for name in wrong}
+        interval = binomial_interval(sum(any(run[name] for name in wrong) for run in selected), len(selected))
+        by_delta[str(delta)] = {"runs": len(selected), "certified": sum(run["holds"] for run in selected), **counts}
         by_delta[str(delta)]["95 % interval of the share with anything wrong"] = interval
     by_kind = {}
     for kind in sorted({run["kind"] for run in runs}):
-        own = [run["holds"] for run in runs if run["kind"] == kind]
-        by_kind[kind] = [sum(own), len(own)]
+        holds = [run["holds"] for run in runs if run["kind"] == kind]
+        by_kind[kind] = [sum(holds), len(holds)]
     return {"by delta": by_delta, "certified, of runs, by kind": by_kind}

@@ -67,7 +67,7 @@ def costs(policy: Any, seed: int = 0) -> float:
     return total
 
 
-def circle(task: list[Any]) -> dict[str, Any]:
+def trip(task: list[Any]) -> dict[str, Any]:
     """Learn a reward with one seed, plan on it, and compare the returns."""
     name, discount, samples, episodes, seed = task
     if name == "inventory":
@@ -108,7 +108,7 @@ def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
         for seed in seeds
     ]
     tasks += [["inventory", 0.95, 10_000, 0, arguments.seed + number] for number in range(arguments.inventories)]
-    runs = runner(circle, tasks, unit="circles")
+    runs = runner(trip, tasks, unit="round trips")
     played = [run for run in runs if run["problem"] != "inventory"]
     groups = {word: [run["share"] for run in played if run["status"] == word] for word in ("validated", "solved")}
     counts = {
