@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import gcd, prod
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -27,6 +27,9 @@ from certirl.functions import harmonics
 from certirl.ground import archive
 from certirl.ground.domain import Array, Domain, as_domain, as_rows, describe, mesh
 from certirl.ground.doors import as_count, by_door, setting, shown
+
+if TYPE_CHECKING:
+    from certirl.functions.components import Component
 
 REFERENCE: Domain = ((-1.0, 1.0),)
 INDEX_SETS = ("total", "full", "hyperbolic")
@@ -110,6 +113,13 @@ class Basis:
     def dimension(self) -> int:
         """The number of coordinates of a state, d."""
         return len(self.factors)
+
+    @property
+    def components(self) -> tuple[Component, ...]:
+        """The one component of a state that is not divided."""
+        from certirl.functions.components import Component
+
+        return (Component("state", tuple(range(self.dimension)), self),)
 
     @property
     def domain(self) -> Domain:

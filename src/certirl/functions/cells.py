@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 from certirl.functions.bases import REFERENCE
 from certirl.ground import archive
 from certirl.ground.domain import Array, Domain, as_domain, as_rows, describe, mesh
+
+if TYPE_CHECKING:
+    from certirl.functions.components import Component
 
 MOST_COORDINATES = 4
 
@@ -66,6 +69,13 @@ class Cells:
     def dimension(self) -> int:
         """The number of coordinates of a state, d."""
         return len(self.counts)
+
+    @property
+    def components(self) -> tuple[Component, ...]:
+        """The one component of a state that is not divided."""
+        from certirl.functions.components import Component
+
+        return (Component("state", tuple(range(self.dimension)), self),)  # type: ignore[arg-type]
 
     @property
     def domain(self) -> Domain:

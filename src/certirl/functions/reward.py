@@ -154,17 +154,16 @@ class Reward:
     @property
     def components(self) -> tuple[Component, ...]:
         """Names, coordinates and functions of the terms; one for a reward that is no sum."""
-        if isinstance(self.basis, SumBasis):
-            return self.basis.components
-        return (Component("state", tuple(range(self.basis.dimension)), self.basis),)  # type: ignore[arg-type]
+        return self.basis.components
 
     @property
     def parts(self) -> tuple[Reward, ...]:
         """R_j for each component; the reward itself if it is no sum."""
-        if isinstance(self.basis, SumBasis):
-            terms = zip(self.components, self.basis.split(self.coefficients), strict=True)
-            return tuple(Reward(component.basis, coefficients) for component, coefficients in terms)
-        return (self,)
+        components = self.components
+        if len(components) == 1:
+            return (self,)
+        pieces = SumBasis(components).split(self.coefficients)
+        return tuple(Reward(component.basis, piece) for component, piece in zip(components, pieces, strict=True))
 
     def __getitem__(self, name: str | int) -> Reward:
         """R_j by name or number."""
@@ -320,10 +319,12 @@ def bounded(reward: RewardLike, domain: Domain, declared: Any = None) -> Bounded
     """A reward with its range, proved if it is an expansion.
 
     Args:
-        reward: any function of states ``[n, d]``.
+        reward: any function of states ``[n, d]``; one that has a range keeps it.
         domain: the box of states.
         declared: ``(low, high)``; if None and the range is not proved, it is estimated on a grid.
     """
+    if declared is None and isinstance(reward, BoundedReward):
+        return reward
     proved = proved_range(reward)
     if declared is None:
         low, high = proved or _looked_up(reward, domain)

@@ -137,7 +137,7 @@ class Case:
             raise ValueError(f"a reward of {len(each)} components does not fit {len(self.parts)} components")
         rewards: list[BoundedReward | None] = []
         for part, function in zip(self.parts, each, strict=True):
-            ranged = function if isinstance(function, BoundedReward) else bounded(function, part.columns.domain)
+            ranged = bounded(function, part.columns.domain)
             empty = len(each) > 1 and not function.coefficients.any()
             rewards.append(None if empty else ranged.normalised())
         return rewards

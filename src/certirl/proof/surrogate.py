@@ -237,4 +237,4 @@ class Evaluation:
 def in_family(reward: BoundedReward, columns: Basis) -> bool:
     """Whether R is an expansion in the family of the columns, on their domain."""
     basis = reward.basis
-    return isinstance(basis, Basis) and basis.resized(columns.size) == columns
+    return basis is not None and columns.resized(basis.size) == basis

@@ -467,9 +467,9 @@ class Solution:
         """min D_ja of every component and alternative action ``[J, A − 1]``; their sums over j are the margins."""
         expert, alternatives, found = self._one_action(), list(self.alternatives), []
         for own in self.components:
-            assert isinstance(own.columns, Basis)
+            columns: Any = own.columns  # of a program: no grid
             curves = own.action_values[expert] - own.action_values[alternatives]
-            found.append([minimum(own.columns, curve)[1] for curve in curves])
+            found.append([minimum(columns, curve)[1] for curve in curves])
         return np.array(found)
 
     def unexplained(self, count: int = 10) -> tuple[Array, Array]:
