@@ -32,7 +32,7 @@ from certirl.ground.archive import folder_of, replacing
 from certirl.ground.domain import Array
 from certirl.ground.progress import watched
 from certirl.ground.work import cores, one_blas_thread
-from certirl.kernels.sums import KERNELS, PairSums, SelfSums, StackedSums
+from certirl.kernels.sums import KERNELS, ProductSums, StackedSums
 from certirl.problems import random_polynomial
 from certirl.proof.certify import certify
 from harness import best_of, cpu_seconds, wall_seconds
@@ -144,7 +144,7 @@ def _speeds_of(family: str, k: int, y: Array, x: Array, repeats: int, machine: _
         contenders |= {name: peer for name, peer in peers.items() if peer is not None}
     found = speeds(contenders, y, x, repeats, machine)
     basis = FAMILIES[family](k)
-    found["automatic"] = found[PairSums(basis, basis).kernel if _compiled() else "numpy"]
+    found["automatic"] = found[ProductSums(basis, basis).kernel if _compiled() else "numpy"]
     return found
 
 
@@ -176,7 +176,7 @@ def _kernels() -> tuple[str, ...]:
 def _ours(family: str, k: int, kernel: str) -> Contender:
     def total(y: Array, x: Array) -> Array:
         basis = FAMILIES[family](k)
-        sums: Any = StackedSums([basis, basis]) if kernel == "numpy" else PairSums(basis, basis, kernel)
+        sums: Any = StackedSums([basis, basis]) if kernel == "numpy" else ProductSums(basis, basis, kernel=kernel)
         for start in range(0, y.size, CHUNK):
             sums.add(y[start : start + CHUNK], x[start : start + CHUNK])
         return sums.blocks()[0, 1] if kernel == "numpy" else sums.sums()
@@ -186,7 +186,7 @@ def _ours(family: str, k: int, kernel: str) -> Contender:
 
 def _alone(family: str, k: int) -> Contender:
     def total(y: Array, x: Array) -> Array:
-        sums = SelfSums(FAMILIES[family](k))
+        sums = ProductSums(FAMILIES[family](k))
         for start in range(0, x.size, CHUNK):
             sums.add(x[start : start + CHUNK])
         return sums.sums()

@@ -7,7 +7,7 @@ import pytest
 
 import certirl
 from certirl.functions import harmonics
-from certirl.kernels.sums import KERNELS, PairSums, SelfSums, StackedSums, joint_sums
+from certirl.kernels.sums import KERNELS, ProductSums, StackedSums, joint_sums
 
 FAMILIES = (certirl.Fourier, certirl.Legendre, certirl.Chebyshev)
 SIZES = ((1, 1), (2, 1), (5, 3), (11, 11), (12, 7), (40, 9), (101, 101))
@@ -47,8 +47,7 @@ def errors(sums):
     """The stated error of every block."""
     if isinstance(sums, StackedSums):
         return dict.fromkeys(sums.blocks(), 2.0**-52 * (2 * max(basis.size for basis in sums.bases) ** 2 + 2**14))
-    pairs = {pair: part.error for pair, part in sums._pairs.items()}
-    return pairs | {(i, i): part.error for i, part in enumerate(sums._singles)}
+    return {pair: part.error for pair, part in sums._sums.items()}
 
 
 def agree(sums, points, n):
@@ -156,11 +155,11 @@ def test_points_need_not_be_contiguous():
 
 def test_the_fastest_kernel_is_chosen_by_size():
     pytest.importorskip("numba")
-    assert PairSums(certirl.Fourier(5), certirl.Fourier(5)).kernel == "fused"
-    assert PairSums(certirl.Legendre(11), certirl.Legendre(11)).kernel == "fused"
-    assert PairSums(certirl.Fourier(25), certirl.Fourier(25)).kernel == "gridding"
-    assert SelfSums(certirl.Fourier(5)).kernel == "fused"
-    assert SelfSums(certirl.Fourier(101)).kernel == "gridding"
+    assert ProductSums(certirl.Fourier(5), certirl.Fourier(5)).kernel == "fused"
+    assert ProductSums(certirl.Legendre(11), certirl.Legendre(11)).kernel == "fused"
+    assert ProductSums(certirl.Fourier(25), certirl.Fourier(25)).kernel == "gridding"
+    assert ProductSums(certirl.Fourier(5)).kernel == "fused"
+    assert ProductSums(certirl.Fourier(101)).kernel == "gridding"
     assert joint_sums([certirl.Fourier(25), certirl.Fourier(5)], kernel="numpy").kernels == {"numpy"}
     assert joint_sums([certirl.product(certirl.Fourier(5), certirl.Legendre(5))]).kernels == {"numpy"}
 
@@ -251,6 +250,6 @@ def test_reading_and_clearing_the_grid_on_the_way_changes_nothing(monkeypatch):
 
 def test_an_accumulator_of_401_functions_is_small():
     pytest.importorskip("numba")
-    sums = PairSums(certirl.Fourier(401), certirl.Fourier(401))._sums
+    sums = ProductSums(certirl.Fourier(401), certirl.Fourier(401))._sums
     held = sum(value.nbytes for value in vars(sums).values() if isinstance(value, np.ndarray))
     assert sums.__module__.endswith("gridding") and held < 14e6

@@ -480,8 +480,24 @@ class Family(Basis):
 
     # Facts about the functions on [-1, 1]; values and derivatives are [k, n].
 
+    @staticmethod
+    def _recurrence(n: int) -> tuple[float, float]:
+        """a and b of P_n(t) = a t P_{n−1}(t) − b P_{n−2}(t), for polynomials."""
+        raise NotImplementedError
+
     def _reference_values(self, t: Array) -> Array:
-        raise NotImplementedError  # by a recurrence whose error grows with the degree, not with its square
+        # The error grows with the degree; that of the harmonics, which come by doubling, with its square.
+        rows = np.empty((self.size, t.size))
+        rows[0] = 1.0
+        if self.size > 1:
+            rows[1] = t
+        for n in range(2, self.size):
+            a, b = self._recurrence(n)
+            np.multiply(t, rows[n - 1], out=rows[n])
+            rows[n] *= a
+            rows[n] -= rows[n - 2] * b
+        rows *= self.sup()[:, None]
+        return rows
 
     def _reference_derivative(self, t: Array) -> Array:
         level = self.level.resized(self.harmonics)
@@ -521,17 +537,9 @@ class Legendre(Family):
     kind = "Legendre"
     mass = 2.0
 
-    def _reference_values(self, t: Array) -> Array:
-        rows = np.empty((self.size, t.size))
-        rows[0] = 1.0
-        if self.size > 1:
-            rows[1] = t
-        for n in range(2, self.size):
-            np.multiply(t, rows[n - 1], out=rows[n])
-            rows[n] *= (2 * n - 1) / n
-            rows[n] -= rows[n - 2] * ((n - 1) / n)
-        rows *= self.sup()[:, None]
-        return rows
+    @staticmethod
+    def _recurrence(n: int) -> tuple[float, float]:
+        return (2 * n - 1) / n, (n - 1) / n
 
     def sup(self) -> Array:
         """√(i − ½), reached at the ends."""
@@ -557,14 +565,9 @@ class Chebyshev(Family):
     kind = "Chebyshev"
     mass = float(np.pi)
 
-    def _reference_values(self, t: Array) -> Array:
-        rows = np.empty((self.size, t.size))
-        rows[0] = 1.0
-        if self.size > 1:
-            rows[1] = t
-        for n in range(2, self.size):
-            rows[n] = 2 * t * rows[n - 1] - rows[n - 2]
-        return rows * self.sup()[:, None]
+    @staticmethod
+    def _recurrence(n: int) -> tuple[float, float]:
+        return 2.0, 1.0
 
     def _reference_weight(self, t: Array) -> Array:
         with np.errstate(divide="ignore"):

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
-from itertools import combinations, combinations_with_replacement, pairwise
+from itertools import combinations_with_replacement, pairwise
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,69 +27,44 @@ _MOST_HARMONICS = {True: 13, False: 21}
 _STACKED = 1 << 18  # values of a block, so that they stay in the second-level cache
 
 
-class PairSums:
-    """Σ φ(y) ψ(x)ᵀ over pairs, by a compiled kernel.
+class ProductSums:
+    """Σ φ(y) ψ(x)ᵀ over pairs of points, or Σ φ(x) φ(x)ᵀ over points, by a compiled kernel.
+
+    Products of two functions of one point are sums of harmonics, so that 2k sums suffice instead of k².
 
     Attributes:
-        rows: the family φ of y.
-        columns: the family ψ of x.
+        families: φ and ψ, or φ alone.
         kernel: "fused" or "gridding".
-        n: the number of pairs.
-        error: ``|error| ≤ error · n · sup|φ_i| · sup|ψ_j|`` for every entry, up to 2^30 pairs.
+        n: the number of rows.
+        error: ``|error| ≤ error · n · sup|φ_i| · sup|ψ_j|`` for every entry, up to 2^30 rows.
     """
 
-    def __init__(self, rows: Family, columns: Family, kernel: str | None = None) -> None:
-        tiles = -(-(rows.harmonics - 1) // 5) * -(-(columns.harmonics - 1) // 5)
-        self.rows, self.columns, self.n = rows, columns, 0
-        self.kernel = kernel or ("fused" if tiles <= _MOST_TILES else "gridding")
-        module, counts = compiled_module(self.kernel), (rows.harmonics, columns.harmonics)
-        self._sums = module.Sums(counts, (rows.periodic, columns.periodic))
+    def __init__(self, *families: Family, kernel: str | None = None) -> None:
+        self.families, self.n = families, 0
+        if len(families) == 1:
+            counts: tuple[int, ...] = (families[0].doubled().size,)
+            fused = counts[0] <= _MOST_HARMONICS[families[0].periodic]
+        else:
+            counts = tuple(family.harmonics for family in families)
+            fused = prod(-(-(count - 1) // 5) for count in counts) <= _MOST_TILES
+        self.kernel = kernel or ("fused" if fused else "gridding")
+        module = compiled_module(self.kernel)
+        self._sums = module.Sums(counts, tuple(family.periodic for family in families))
         self.error = float(module.error(max(counts)))
 
-    def add(self, y: Array, x: Array) -> None:
-        """Add pairs of coordinates t ∈ [-1, 1], contiguous, in double precision: ``[n]`` each."""
-        self._sums.add(y, x)
-        self.n += y.size
+    def add(self, *points: Array) -> None:
+        """Add coordinates t ∈ [-1, 1] of each family, contiguous and in double precision: ``[n]`` each."""
+        self._sums.add(*points)
+        self.n += points[0].size
 
     def sums(self) -> Array:
-        """Σ φ(y) ψ(x)ᵀ over all pairs so far: ``[k, k_s]``."""
+        """The sums over all rows so far ``[k, k_s]``; of one family ``[k, k]``, symmetric to the last bit."""
         sums = self._sums.sums()
-        sums[0, 0] = self.n  # exact
-        return self.columns.from_harmonics(self.rows.from_harmonics(sums).T).T
-
-
-class SelfSums:
-    """Σ φ(x) φ(x)ᵀ over points, by a compiled kernel.
-
-    Products of two functions are sums of harmonics, so that 2k sums suffice instead of k².
-
-    Attributes:
-        basis: the family φ.
-        kernel: "fused" or "gridding".
-        n: the number of points.
-        error: ``|error| ≤ error · n · sup|φ_i| · sup|φ_j|`` for every entry, up to 2^30 points.
-    """
-
-    def __init__(self, basis: Family, kernel: str | None = None) -> None:
-        count = basis.doubled().size
-        self.basis, self.n = basis, 0
-        self.kernel = kernel or ("fused" if count <= _MOST_HARMONICS[basis.periodic] else "gridding")
-        module = compiled_module(self.kernel)
-        self._sums = module.Sums((count,), (basis.periodic,))
-        self.error = float(module.error(count))
-
-    def add(self, x: Array) -> None:
-        """Add coordinates t ∈ [-1, 1], contiguous and in double precision: ``[n]``."""
-        self._sums.add(x)
-        self.n += x.size
-
-    def sums(self) -> Array:
-        """Σ φ(x) φ(x)ᵀ over all points so far: ``[k, k]``, symmetric to the last bit."""
-        sums = self._sums.sums()
-        sums[0] = self.n  # exact
-        gram = self.basis.harmonic_products(sums)
-        gram = self.basis.from_harmonics(self.basis.from_harmonics(gram).T)
-        return (gram + gram.T) / 2
+        sums[(0,) * sums.ndim] = self.n  # exact
+        if sums.ndim == 1:
+            sums = self.families[0].harmonic_products(sums)
+        sums = self.families[-1].from_harmonics(self.families[0].from_harmonics(sums).T).T
+        return sums if len(self.families) > 1 else (sums + sums.T) / 2
 
 
 class JointSums:
@@ -102,26 +78,21 @@ class JointSums:
 
     def __init__(self, bases: Sequence[Family], kernel: str | None = None) -> None:
         self.bases, self.n = tuple(bases), 0
-        self._pairs = {
-            (i, j): PairSums(self.bases[i], self.bases[j], kernel) for i, j in combinations(range(len(self.bases)), 2)
-        }
-        self._singles = [SelfSums(basis, kernel) for basis in self.bases]
-        self.kernels = {pair.kernel for pair in self._pairs.values()} | {single.kernel for single in self._singles}
+        pairs = combinations_with_replacement(range(len(self.bases)), 2)
+        self._sums = {pair: ProductSums(*(self.bases[i] for i in dict.fromkeys(pair)), kernel=kernel) for pair in pairs}
+        self.kernels = {sums.kernel for sums in self._sums.values()}
 
     def add(self, *states: Array) -> None:
         """Add rows, for each variable the states ``[n, 1]`` of its domain."""
         # Compiled kernels use coordinates as addresses: `to_reference` has checked and clipped every one of them.
         points = [np.ascontiguousarray(b.to_reference(s)) for b, s in zip(self.bases, states, strict=True)]
-        for (i, j), pair in self._pairs.items():
-            pair.add(points[i], points[j])
-        for single, t in zip(self._singles, points, strict=True):
-            single.add(t)
+        for pair, sums in self._sums.items():
+            sums.add(*(points[i] for i in dict.fromkeys(pair)))
         self.n += len(points[0])
 
     def blocks(self) -> dict[tuple[int, int], Array]:
         """Σ φ_i φ_jᵀ of variables i ≤ j: ``[k_i, k_j]``."""
-        pairs = {pair: sums.sums() for pair, sums in self._pairs.items()}
-        return pairs | {(i, i): single.sums() for i, single in enumerate(self._singles)}
+        return {pair: sums.sums() for pair, sums in self._sums.items()}
 
 
 class StackedSums:
