@@ -266,7 +266,7 @@ class Basis:
         return mesh([p._from_reference(t) for p, (t, _) in zip(self.parts, rules, strict=True)]), weights
 
     def grid(self, count: int) -> Array:
-        """At least ``count`` states on a mesh, exactly so many of one coordinate: ``[n, d]``.
+        """At least ``count`` states on a mesh, exactly ``count`` in one coordinate: ``[n, d]``.
 
         The corners are included; a coordinate with more functions gets more points, and polynomials more at the ends.
         """

@@ -1,8 +1,8 @@
 """Grids on a box, and functions that are multilinear between their points.
 
-One hat for each point. Hats follow kinks and steep places that polynomials smear, which is what a reward needs where
-the expert switches. They are not orthonormal and the constant is none of them, so they describe rewards, never the
-dynamics.
+Each point has one hat function. Hats approximate kinks and steep slopes, which polynomials smooth out: a reward has
+them where the expert switches. They are not orthonormal and the constant is none of them, so they describe rewards,
+never the dynamics.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Cells:
     Attributes:
         counts: points along each coordinate, two or more; three or more along a periodic one.
         periodic: coordinates whose two ends are the same place.
-        box: the domain of the grid; left out, [-1, 1] along each coordinate until `on` sets it.
+        box: the domain of the grid; if omitted, [-1, 1] along each coordinate until `on` sets it.
     """
 
     counts: tuple[int, ...]
@@ -79,13 +79,13 @@ class Cells:
 
     @property
     def domain(self) -> Domain:
-        """The box it lives on."""
+        """The box of the grid."""
         return REFERENCE * self.dimension if self.box is None else self.box
 
     def on(self, domain: Domain) -> Cells:
         """The same grid on a domain; one that has a box must agree."""
         if self.box is not None and not np.allclose(self.box, domain, rtol=1e-12, atol=0):
-            raise ValueError(f"the cells live on {describe(self.box)} but the problem on {describe(domain)}")
+            raise ValueError(f"the cells are defined on {describe(self.box)} but the problem on {describe(domain)}")
         return self if self.box is not None else replace(self, box=domain)
 
     @property

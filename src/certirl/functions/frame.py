@@ -137,7 +137,7 @@ class Frame:
         return minimum(self.basis, curve / self.basis.sup())
 
     def mesh(self, counts: tuple[int, ...]) -> Mesh:
-        """Spread points, so many along each coordinate."""
+        """Spread points, ``counts`` along the coordinates."""
         basis = self.basis
         return Mesh(counts, basis.spread_points(*counts), basis.inflation(*counts), basis.inflation(*counts, times=2))
 
@@ -270,7 +270,7 @@ class Frame:
         """Cells so small that expansions hardly move within them, even in angle, cut further at some edges.
 
         Args:
-            edges: along each coordinate, the ends included; none but the ends if left out.
+            edges: along each coordinate, the ends included; if omitted, the ends alone.
         """
         most = _MOST_CELLS ** (1 / self.dimension)
         axes, halves = [], []

@@ -120,18 +120,18 @@ def blending(basis: Family, count: int, states: Array) -> Array:
     return _blending(basis, count, np.ascontiguousarray(states, dtype=np.float64).tobytes())
 
 
-@lru_cache(maxsize=4)  # the cells of a tube are asked about again and again
-def _blending(basis: Family, count: int, places_asked: bytes) -> Array:
-    states = np.frombuffer(places_asked)[:, None]
-    top, around = basis.degree, basis.periodic
+@lru_cache(maxsize=4)  # the cells of a tube occur in many calls
+def _blending(basis: Family, count: int, at_states: bytes) -> Array:
+    states = np.frombuffer(at_states)[:, None]
+    top = basis.degree
     angles, at_points = (basis.to_angle(x) for x in (states, basis.spread_points(count)))
-    end = (count if around else 2 * count) - top  # frequencies from here on are taken for lower ones
+    end = (count if basis.periodic else 2 * count) - top  # frequencies from here on are taken for lower ones
     if end <= top:
         raise ValueError(f"expansions of degree {top} are not determined by {count} points")
     k = np.arange(1, end)
     shares = np.minimum(1.0, (end - k) / (end - top))
     waves = (2 * shares * np.cos(np.outer(angles, k))) @ np.cos(np.outer(k, at_points))
-    if around:
+    if basis.periodic:
         waves += (2 * shares * np.sin(np.outer(angles, k))) @ np.sin(np.outer(k, at_points))
     weights = np.asarray((1 + waves) / count)
     weights.flags.writeable = False

@@ -207,7 +207,7 @@ class Reward:
 def reward_at_terminal(reward: RewardLike, states: Array) -> Array:
     """R at terminal states ``[n]``: 0 for a reward with ``zero_at_terminal``.
 
-    A file keeps that terminal states are worth nothing, but not always which states are terminal: the caller knows.
+    A file states that R is 0 at terminal states, but not always which states are terminal: the caller selects them.
     """
     return np.zeros(len(states)) if getattr(reward, "zero_at_terminal", False) else values_of(reward, states)
 

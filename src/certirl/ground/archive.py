@@ -54,9 +54,9 @@ class Shape(NamedTuple):
 
 def record(cls: _Record) -> _Record:
     """Class decorator: records of this class can be saved and loaded, under the name of the class."""
-    known = _RECORDS.setdefault(cls.__name__, cls)
-    if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-        raise TypeError(f"two records are called {cls.__name__}: those of {known.__module__} and of {cls.__module__}")
+    first = _RECORDS.setdefault(cls.__name__, cls)
+    if (first.__module__, first.__qualname__) != (cls.__module__, cls.__qualname__):
+        raise TypeError(f"two records are called {cls.__name__}: those of {first.__module__} and of {cls.__module__}")
     _RECORDS[cls.__name__] = cls
     return cls
 
@@ -170,12 +170,12 @@ def load(path: Any) -> Any:
     """Read the record that `save` wrote; a file that is damaged or was changed is refused with a sentence."""
     header, arrays = read(path)
     try:
-        found = _Reader(arrays, str(path)).decoded(Any, header["record"], "")
+        loaded = _Reader(arrays, str(path)).decoded(Any, header["record"], "")
         if arrays:
             raise ValueError(f"there is no field for the array {min(arrays)}")
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError, RecursionError) as problem:
         raise ValueError(f"{path} is damaged or was changed: {problem}") from None
-    return found
+    return loaded
 
 
 def read(path: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -283,7 +283,7 @@ class _Reader:
                 return tuple(self.decoded(inner, item, _below(place, i)) for i, (inner, item) in pairs)
             if isinstance(value, dict) and origin is dict:
                 return {name: self.decoded(arguments[1], item, _below(place, name)) for name, item in value.items()}
-            if origin is typing.Literal and any(value == known and type(value) is type(known) for known in arguments):
+            if origin is typing.Literal and any(value == word and type(value) is type(word) for word in arguments):
                 return value
             if isinstance(value, bool | str) and option in (type(value), Any):
                 return value
@@ -319,8 +319,8 @@ class _Reader:
                 raise ValueError(f"{name} has no field {field}")
         values = {field: self.decoded(hint, header[field], _below(place, field)) for field, hint in hints.items()}
         _check_shapes(hints, values, place)
-        found = cls(**values)
-        return found.as_read(self._file) if hasattr(found, "as_read") else found
+        decoded = cls(**values)
+        return decoded.as_read(self._file) if hasattr(decoded, "as_read") else decoded
 
 
 def _alternatives(hint: Any) -> tuple[Any, ...]:
@@ -397,10 +397,10 @@ def _size(size: str, values: dict[str, Any], letters: dict[str, int], length: in
     if size.isdecimal():
         return int(size)
     if first in values:
-        found = values[first]
+        value = values[first]
         for attribute in attributes:
-            found = getattr(found, attribute)
-        return int(found)
+            value = getattr(value, attribute)
+        return int(value)
     return letters.setdefault(size, length)
 
 

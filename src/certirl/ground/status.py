@@ -250,24 +250,24 @@ class Claim:
         least = f"at least {self.margin:.3g}" if isfinite(self.margin) else "no bound yet"
         return f"{least}: {self.account()}{more}"
 
-    def sums_lead_to(self, told: dict[str, Any]) -> None:
+    def sums_lead_to(self, stated: dict[str, Any]) -> None:
         """Refuse the numbers of a file that differ from this claim, which was derived from its sums.
 
         Args:
-            told: what the file says, by name: holds, margin, estimated and losses.
+            stated: the numbers of the file, by name: holds, margin, estimated and losses.
         """
-        parts = [abs(self.estimated), *map(abs, self.losses.values())]
-        slack = SAME * sum(part for part in parts if isfinite(part))
-        pairs = {name: (told[name], getattr(self, name)) for name in ("margin", "estimated")}
-        if told["losses"].keys() != self.losses.keys():
-            raise ValueError(f"losses must be {', '.join(self.losses)}, got {', '.join(told['losses'])}")
-        pairs |= {f"loss for {name}": (told["losses"][name], own) for name, own in self.losses.items()}
-        for name, (claimed, own) in pairs.items():
-            if not (claimed == own or abs(claimed - own) <= slack):
-                raise ValueError(f"the certificate claims the {name} {claimed:.6g}, its sums lead to {own:.6g}")
-        if told["holds"] != (0 < told["margin"] < inf and self.tail is not None):
-            word = "holds" if told["holds"] else "does not hold"
-            raise ValueError(f"the certificate says that it {word}, with the margin {told['margin']:.6g}")
+        sizes = [abs(self.estimated), *map(abs, self.losses.values())]
+        slack = SAME * sum(size for size in sizes if isfinite(size))
+        pairs = {name: (stated[name], getattr(self, name)) for name in ("margin", "estimated")}
+        if stated["losses"].keys() != self.losses.keys():
+            raise ValueError(f"losses must be {', '.join(self.losses)}, got {', '.join(stated['losses'])}")
+        pairs |= {f"loss for {name}": (stated["losses"][name], loss) for name, loss in self.losses.items()}
+        for name, (claimed, derived) in pairs.items():
+            if not (claimed == derived or abs(claimed - derived) <= slack):
+                raise ValueError(f"the certificate claims the {name} {claimed:.6g}, its sums lead to {derived:.6g}")
+        if stated["holds"] != (0 < stated["margin"] < inf and self.tail is not None):
+            word = "holds" if stated["holds"] else "does not hold"
+            raise ValueError(f"the certificate says that it {word}, with the margin {stated['margin']:.6g}")
 
 
 def word_of(record: Any) -> str:

@@ -203,7 +203,7 @@ class Sums:
 
 @njit(**OPTIONS)
 def _combine(weights, row, functions, variable, count, length, work, out):
-    """Add Σ_{j ≥ 1} w_j h_j of one variable to one row, over so many harmonics."""
+    """Add Σ_{j ≥ 1} w_j h_j of one variable to one row, over ``count`` harmonics."""
     for j in range(0, count, _TILE):
         a, b, c = weights[row, j + 1], weights[row, j + 2], weights[row, j + 3]
         d, e = weights[row, j + 4], weights[row, j + 5]

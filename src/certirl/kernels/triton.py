@@ -12,7 +12,6 @@ import triton.language as tl
 
 ROWS = 64  # per product
 FLUSH = 16  # products in single precision before their sum joins the total in double
-MOST = 64  # harmonics in all that fit into the registers of a program
 _PROGRAMS = 16  # per multiprocessor
 
 
@@ -23,32 +22,32 @@ def _joint(points, n, stride, out, per_program, sizes: tl.constexpr, periodic: t
     total = tl.zeros([H, H], dtype=tl.float64)
     begin = tl.program_id(0).to(tl.int64) * per_program
     for flush in range(0, per_program, ROWS * FLUSH):
-        part = tl.zeros([H, H], dtype=tl.float32)
+        sums = tl.zeros([H, H], dtype=tl.float32)
         for step in range(FLUSH):
             at = begin + flush + step * ROWS + tl.arange(0, ROWS)
             there = (at < n) & (at < begin + per_program)
-            one = there.to(tl.float32)
+            ones = there.to(tl.float32)
             tile = tl.zeros([H, ROWS], dtype=tl.float32)
             for v in tl.static_range(len(sizes)):
                 t = tl.load(points + v * stride + at, mask=there, other=0.0)
                 first = 0
                 for w in tl.static_range(v):
                     first += sizes[w]
-                tile += tl.where(row == first, one[None, :], 0.0)
+                tile += tl.where(row == first, ones[None, :], 0.0)
                 if periodic[v]:
                     sin, cos = tl.sin(3.141592653589793 * t), tl.cos(3.141592653589793 * t)
-                    s, c = sin * one, cos * one
+                    s, c = sin * ones, cos * ones
                     for m in tl.static_range((sizes[v] - 1) // 2):
                         tile += tl.where(row == first + 2 * m + 1, s[None, :], 0.0)
                         tile += tl.where(row == first + 2 * m + 2, c[None, :], 0.0)
                         s, c = s * cos + c * sin, c * cos - s * sin
                 else:
-                    older, old = one, t * one
+                    older, old = ones, t * ones
                     for m in tl.static_range(sizes[v] - 1):
                         tile += tl.where(row == first + m + 1, old[None, :], 0.0)
                         older, old = old, 2 * t * old - older
-            part = tl.dot(tile, tl.trans(tile), part, input_precision="tf32x3")
-        total += part.to(tl.float64)
+            sums = tl.dot(tile, tl.trans(tile), sums, input_precision="tf32x3")
+        total += sums.to(tl.float64)
     place = tl.arange(0, H)[:, None] * H + tl.arange(0, H)[None, :]
     tl.store(out + tl.program_id(0) * H * H + place, total)
 
@@ -58,7 +57,7 @@ def joint_products(points: torch.Tensor, sizes: tuple[int, ...], periodic: tuple
 
     Args:
         points: coordinates t ∈ [-1, 1], one row for each variable ``[v, n]``, single precision.
-        sizes: harmonics of each variable, an odd number if periodic; at most MOST in total.
+        sizes: harmonics of each variable, an odd number if periodic; few enough for the registers of a program.
         periodic: sines and cosines of πt, or Chebyshev polynomials of t.
     """
     n, whole = points.shape[1], sum(sizes)
@@ -77,19 +76,19 @@ def _rows(points, n, out, place, size, periodic: tl.constexpr, BLOCK: tl.constex
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     there = at < n
     t = tl.load(points + at, mask=there, other=0.0)
-    own = out + place * n + at
-    tl.store(own, tl.full([BLOCK], 1.0, tl.float32), mask=there)
+    first = out + place * n + at
+    tl.store(first, tl.full([BLOCK], 1.0, tl.float32), mask=there)
     if periodic:
         sin, cos = tl.sin(3.141592653589793 * t), tl.cos(3.141592653589793 * t)
         s, c = sin, cos
         for m in range(1, size, 2):
-            tl.store(own + m * n, s, mask=there)
-            tl.store(own + (m + 1) * n, c, mask=there)
+            tl.store(first + m * n, s, mask=there)
+            tl.store(first + (m + 1) * n, c, mask=there)
             s, c = s * cos + c * sin, c * cos - s * sin
     else:
         older, old = tl.full([BLOCK], 1.0, tl.float32), t
         for m in range(1, size):
-            tl.store(own + m * n, old, mask=there)
+            tl.store(first + m * n, old, mask=there)
             older, old = old, 2 * t * old - older
 
 
