@@ -22,7 +22,7 @@ from certirl.functions.cells import Cells
 from certirl.functions.components import Component, SumBasis
 from certirl.ground import archive
 from certirl.ground.archive import Shape
-from certirl.ground.domain import Array, Domain, as_states, describe, like_input, mesh, uniform_states
+from certirl.ground.domain import Array, Domain, as_states, describe, even_mesh, like_input, uniform_states
 from certirl.ground.doors import alone, as_count, as_number, as_reals, lend, shown, some_rows
 
 RewardLike = Callable[[Array], Any]
@@ -399,5 +399,5 @@ def _trial_values(reward: RewardLike, domain: Domain) -> Array:
 def trial_states(domain: Domain) -> Array:
     """States ``[n, d]`` for a trial: a mesh; random for more than three coordinates."""
     if len(domain) in _ALONG:
-        return mesh([np.linspace(low, high, _ALONG[len(domain)]) for low, high in domain])
+        return even_mesh(domain, _ALONG[len(domain)])
     return uniform_states(domain, _DRAWN, np.random.default_rng(0))

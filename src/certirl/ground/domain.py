@@ -83,6 +83,11 @@ def mesh(axes: Sequence[Array]) -> Array:
     return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
 
 
+def even_mesh(domain: Domain, along: int) -> Array:
+    """An even mesh over a box, ``along`` states in each coordinate, the corners included ``[N, d]``."""
+    return mesh([np.linspace(low, high, along) for low, high in domain])
+
+
 def one_coordinate(domain: Domain, what: str) -> None:
     """Refuse a domain of several coordinates."""
     if len(domain) != 1:
