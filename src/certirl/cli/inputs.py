@@ -14,9 +14,9 @@ from certirl.data.coverage import coverage
 from certirl.data.demonstrations import policy_from
 from certirl.data.dependence import dependence
 from certirl.data.episodes import OUTSIDE
-from certirl.data.formats import find_files, in_file, open_table
+from certirl.data.formats import Columns, find_files, in_file, open_table
 from certirl.data.policy import Policy
-from certirl.data.tables import EPISODE, Columns, read, read_demonstrations, recognise
+from certirl.data.tables import EPISODE, read, read_demonstrations, recognise
 from certirl.data.transitions import Transitions
 from certirl.fit.effects import value_basis
 from certirl.functions.bases import FAMILIES, MOST_FUNCTIONS, Basis, Fourier, product

@@ -1,4 +1,4 @@
-"""Signs of dependent draws: rows of a log that are no independent draws, and random numbers that rows share.
+"""Signs of dependent draws: rows of a log that depend on others, shared random numbers.
 
 A proof counts independent draws. Files lose what was known of the rows of a log (episodes, copies, steps of a walk),
 and a simulator may draw its random numbers for several rows at once. docs/notes/attacks.md says what is noticed.
@@ -34,7 +34,7 @@ _FEW = 256  # states at which pairs are tried
 
 
 def dependence(log: Transitions) -> str:
-    """A sentence about the first sign that the rows of a log are not independent; empty if there is none."""
+    """The first sign that rows of a log are not independent, as a sentence; empty if none."""
     if log.episodes is not None and _has_repeats(log.episodes[log.episodes >= 0]):
         return _refusal("the steps of an episode follow from each other", "keep one step of every episode")
     if log.independent is not None:

@@ -263,8 +263,8 @@ class Conversion:
         if not len(steps):
             raise ValueError("there are no steps in these episodes: each of them has a single state")
         if self.state is not None:
-            ends = (_mapped(self.state, values) for values in (steps.states, steps.next_states))
-            steps = replace(steps, **dict(zip(("states", "next_states"), ends, strict=True)))  # type: ignore[arg-type]
+            states, after = (_mapped(self.state, values) for values in (steps.states, steps.next_states))
+            steps = replace(steps, states=states, next_states=after)
         actions, notes = self._choices(steps.actions)
         is_single = steps.states.dtype == np.float32
         d = steps.states.shape[1] if steps.states.ndim == 2 else 1

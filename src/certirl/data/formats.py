@@ -1,7 +1,7 @@
 """Formats of tables: Parquet, CSV and npz behind one interface, in batches of rows.
 
-`Table` is the interface; another kind of table is one more subclass of it. What the columns mean is the matter of
-`certirl.data.tables`. Rows are counted from 0 in every format. Errors name the row; the caller adds the file.
+`Table` is the interface; another kind of table is one more subclass of it, made by `open_table`. `certirl.data.tables`
+says which columns to read. Rows are counted from 0 in every format. Errors name the row; the caller adds the file.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from certirl.ground.doors import shown
 
 PathLike = str | os.PathLike[str]
 Paths = PathLike | Iterable[PathLike]
+ENDS = ("terminated", "truncated")
 Cells = dict[str, NDArray[Any]]  # the values of each column, nan where one is missing
 
 # A file is identified by its length and this many bytes at both ends: hashing 100 GB would take minutes.
@@ -38,23 +39,52 @@ _DAMAGES = (OSError, ValueError, TypeError, KeyError, EOFError, AttributeError, 
 _TRUTH = {"": np.nan, "true": 1.0, "false": 0.0}  # cells that stand for numbers in a column where some may be missing
 
 
-class Wanted(NamedTuple):
-    """The columns to read.
+class Columns(NamedTuple):
+    """What the columns of a table mean; None or empty for those that it does not have.
 
     Attributes:
-        numbers: columns of numbers.
-        optional: columns of numbers or truth values, which may be missing.
-        label: the column that says which rows belong together, by numbers or by names; None if there is none.
+        states, next_states: one or more columns of numbers.
+        episode: the column that says which episode a row is from, by numbers or by names.
+        ends: the columns that say where an episode ended, among ``terminated`` and ``truncated``.
+        step: it has a column ``step``, the order within an episode.
+        by_episode: rows are steps of episodes; False if every row is taken by itself.
+        dimension: the number of coordinates of a state.
     """
 
-    numbers: tuple[str, ...]
-    optional: tuple[str, ...] = ()
-    label: str | None = None
+    states: tuple[str, ...]
+    next_states: tuple[str, ...]
+    episode: str | None
+    ends: tuple[str, ...]
+    step: bool
+    by_episode: bool
+    dimension: int
+
+    @property
+    def by_ends(self) -> bool:
+        """Only their ends tell episodes apart."""
+        return self.episode is None and bool(self.ends)
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """The columns to read that hold a number in every row."""
+        return (*self.states, *self.next_states, *(("step",) if self.by_episode and self.step else ()))
+
+    @property
+    def optional(self) -> tuple[str, ...]:
+        """The columns to read of numbers or truth values, which may be missing."""
+        return ("action", *(name for name in self.ends if name == ENDS[0] or self.by_ends))
 
     @property
     def names(self) -> list[str]:
-        """All of them, each once."""
-        return list(dict.fromkeys([*self.numbers, *self.optional, *filter(None, [self.label])]))
+        """All columns to read, each once."""
+        return list(dict.fromkeys([*self.numbers, *self.optional, *filter(None, [self.episode])]))
+
+    def __str__(self) -> str:
+        after = "next states in columns of their own" if self.next_states else "next states from the rows that follow"
+        ends = "terminal where terminated says so" if ENDS[0] in self.ends else "no state known to be terminal"
+        by_ends = f"a new episode after each row with {' or '.join(self.ends)}"
+        which = by_ends if self.by_ends else f"one episode for each value of the column {self.episode}"
+        return f"{which}; {after}; {ends}"
 
 
 class Section(NamedTuple):
@@ -84,7 +114,7 @@ class Table(ABC):
         """Its columns, found without reading rows."""
 
     @abstractmethod
-    def batches(self, wanted: Wanted, rows: int, section: Section = WHOLE) -> Iterator[Cells]:
+    def batches(self, columns: Columns, rows: int, section: Section = WHOLE) -> Iterator[Cells]:
         """Read a section in batches of at most ``rows`` rows, none of them empty.
 
         Columns of numbers keep their precision. Labels that are names are numbered in the order of their appearance.
@@ -98,7 +128,7 @@ class Table(ABC):
         """The number of coordinates in these columns; arrays of npz files may be matrices."""
         return len(names)
 
-    def sections(self, wanted: Wanted, rows: int) -> list[Section]:
+    def sections(self, columns: Columns, rows: int) -> list[Section]:
         """Cut the table into sections of at least ``rows`` rows, where the format allows."""
         return [WHOLE]
 
@@ -233,9 +263,9 @@ class _Parquet(Table):
     def count(self) -> int:
         return sum(self._footer[1])
 
-    def sections(self, wanted: Wanted, rows: int) -> list[Section]:
+    def sections(self, columns: Columns, rows: int) -> list[Section]:
         schema, groups = self._footer
-        if wanted.label is not None and not _is_number(schema.field(wanted.label).type):
+        if columns.episode is not None and not _is_number(schema.field(columns.episode).type):
             return [WHOLE]  # names are numbered as they appear
         sections, start, first, size = list[Section](), 0, 0, 0
         for end, count in enumerate(groups, start=1):
@@ -251,17 +281,17 @@ class _Parquet(Table):
             return None
         return Section(sum(groups[: section.groups[1]]), (section.groups[1], len(groups)))
 
-    def batches(self, wanted: Wanted, rows: int, section: Section = WHOLE) -> Iterator[Cells]:
+    def batches(self, columns: Columns, rows: int, section: Section = WHOLE) -> Iterator[Cells]:
         groups, labels = range(*section.groups or (0, len(self._footer[1]))), _Labels()
         with self._opened() as stored:
-            batches = stored.iter_batches(batch_size=rows, row_groups=list(groups), columns=wanted.names)
+            batches = stored.iter_batches(batch_size=rows, row_groups=list(groups), columns=columns.names)
             while True:
                 with _undamaged("a Parquet file"):
                     batch = next(batches, None)
                 if batch is None:
                     return
                 if batch.num_rows:
-                    yield {name: _values(batch.column(name), name, wanted, labels) for name in wanted.names}
+                    yield {name: _values(batch.column(name), name, columns, labels) for name in columns.names}
 
     def extremes(self, names: Sequence[str]) -> tuple[Array, Array] | None:
         bounds = []
@@ -299,15 +329,15 @@ def _is_number(kind: Any) -> bool:
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
 
 
-def _values(column: Any, name: str, wanted: Wanted, labels: _Labels) -> NDArray[Any]:
+def _values(column: Any, name: str, columns: Columns, labels: _Labels) -> NDArray[Any]:
     """The values of an Arrow column; names become numbers, decimals and truth values floats."""
     arrow = importlib.import_module("pyarrow")
     types, kind = arrow.types, column.type
-    if name == wanted.label and not _is_number(kind):
+    if name == columns.episode and not _is_number(kind):
         return labels.of(column.to_pylist())
     if types.is_null(kind):
         return np.full(len(column), np.nan)
-    if types.is_boolean(kind) and name in wanted.optional:
+    if types.is_boolean(kind) and name in columns.optional:
         column = column.cast(arrow.int8())
     elif types.is_decimal(kind):
         column = column.cast(arrow.float64())
@@ -331,8 +361,8 @@ class _Csv(Table):
         with self.file.open("rb") as stream:
             return sum(block.count(b"\n") for block in iter(lambda: stream.read(2**20), b"")) - 1
 
-    def batches(self, wanted: Wanted, rows: int, section: Section = WHOLE) -> Iterator[Cells]:
-        places, first = {name: self.names.index(name) for name in wanted.names}, 0
+    def batches(self, columns: Columns, rows: int, section: Section = WHOLE) -> Iterator[Cells]:
+        places, first = {name: self.names.index(name) for name in columns.names}, 0
         converters: dict[int, Any] | None = None
         plain = True  # as long as all cells are numbers, NumPy converts them without calling Python
         with self.file.open(newline=None, encoding="utf-8-sig") as stream:
@@ -343,7 +373,7 @@ class _Csv(Table):
                 if not count:
                     continue
                 if converters is None:
-                    converters = _converters(lines, places, wanted)
+                    converters = _converters(lines, places, columns)
                 cells = _numbers(lines, places, {}) if plain else None
                 if cells is None:
                     plain, cells = False, _numbers(lines, places, converters)
@@ -391,11 +421,11 @@ def _numbers(lines: list[str], places: dict[str, int], converters: dict[int, Any
         return None
 
 
-def _converters(lines: list[str], places: dict[str, int], wanted: Wanted) -> dict[int, Any]:
+def _converters(lines: list[str], places: dict[str, int], columns: Columns) -> dict[int, Any]:
     """Functions for cells that may be no numbers; labels are names if the first is none."""
-    converters: dict[int, Any] = {places[name]: _optional_number for name in wanted.optional}
-    if wanted.label is not None:
-        place = places[wanted.label]
+    converters: dict[int, Any] = {places[name]: _optional_number for name in columns.optional}
+    if columns.episode is not None:
+        place = places[columns.episode]
         cell = next(csv.reader(lines))[place].strip()
         try:
             float(cell)
@@ -478,8 +508,8 @@ class _Npz(Table):
         _, shape = self._shapes["action"]
         return shape[0] if shape else 1
 
-    def batches(self, wanted: Wanted, rows: int, section: Section = WHOLE) -> Iterator[Cells]:
-        arrays = {name: self._shapes[name][0] for name in wanted.names}
+    def batches(self, columns: Columns, rows: int, section: Section = WHOLE) -> Iterator[Cells]:
+        arrays = {name: self._shapes[name][0] for name in columns.names}
         with (
             _undamaged("an npz file of plain arrays"),
             self.file.open("rb") as stream,
@@ -490,9 +520,9 @@ class _Npz(Table):
             lengths = ", ".join(f"{len(cells[name])} {array}" for name, array in arrays.items())
             raise ValueError(f"its arrays must be equally long, got {lengths}")
         for name, values in cells.items():
-            if name == wanted.label and values.dtype.kind in "US":
+            if name == columns.episode and values.dtype.kind in "US":
                 cells[name] = _Labels().of(values.tolist())
-        if len(cells[wanted.names[0]]):
+        if len(cells[columns.names[0]]):
             yield cells
 
 

@@ -1,4 +1,4 @@
-"""The expert: a policy (an action, a function of states, or probabilities), and its switches on a grid."""
+"""Policies: one action, actions or probabilities by state; where an expert switches."""
 
 from __future__ import annotations
 

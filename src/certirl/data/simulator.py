@@ -1,4 +1,4 @@
-"""Simulators: the dynamics of a problem, draws of transitions, and designs of the states they start in."""
+"""Simulators, transitions drawn from them, and designs of the states that are drawn."""
 
 from __future__ import annotations
 

@@ -28,12 +28,13 @@ from numpy.typing import NDArray
 
 from certirl.data.episodes import Conversion, Steps, flat, has_action, numbered
 from certirl.data.formats import (
+    ENDS,
     WHOLE,
     Cells,
+    Columns,
     Paths,
     Section,
     Table,
-    Wanted,
     find_files,
     fingerprint,
     in_file,
@@ -58,50 +59,9 @@ __all__ = ["read", "read_demonstrations", "stream"]
 ROWS = 2**18  # of a batch: some ten megabytes
 EPISODE_ROWS = 2**16  # of a batch of episodes, which takes more memory for each row
 EPISODE = ("episode", "episode_id", "episode_index", "trajectory", "trajectory_id")  # usual names of the column
-ENDS = ("terminated", "truncated")
 _AHEAD = 2  # rows after a batch: the state that its last step leads to, and whether the episode ended there
 _FEW_ACTIONS = 100  # up to which the largest action is the number of actions, whichever of them occur
 _HEAD = 64  # rows that are compared to recognise the same data in two formats
-
-
-class Columns(NamedTuple):
-    """What the columns of a table mean; None or empty for those that it does not have.
-
-    Attributes:
-        states, next_states: one or more columns.
-        episode: the column that says which episode a row is from.
-        ends: the columns that say where an episode ended, among ``terminated`` and ``truncated``.
-        step: it has a column ``step``, the order within an episode.
-        by_episode: rows are steps of episodes; False if every row is taken by itself.
-        dimension: the number of coordinates of a state.
-    """
-
-    states: tuple[str, ...]
-    next_states: tuple[str, ...]
-    episode: str | None
-    ends: tuple[str, ...]
-    step: bool
-    by_episode: bool
-    dimension: int
-
-    @property
-    def by_ends(self) -> bool:
-        """Only their ends tell episodes apart."""
-        return self.episode is None and bool(self.ends)
-
-    @property
-    def wanted(self) -> Wanted:
-        """The columns to read."""
-        step = ("step",) if self.by_episode and self.step else ()
-        ends = [name for name in self.ends if name == ENDS[0] or self.by_ends]
-        return Wanted((*self.states, *self.next_states, *step), ("action", *ends), self.episode)
-
-    def __str__(self) -> str:
-        after = "next states in columns of their own" if self.next_states else "next states from the rows that follow"
-        ends = "terminal where terminated says so" if ENDS[0] in self.ends else "no state known to be terminal"
-        by_ends = f"a new episode after each row with {' or '.join(self.ends)}"
-        which = by_ends if self.by_ends else f"one episode for each value of the column {self.episode}"
-        return f"{which}; {after}; {ends}"
 
 
 def recognise(table: Table, *, episode_column: str | None = None, demonstrations: bool = False) -> Columns:
@@ -134,7 +94,7 @@ def recognise(table: Table, *, episode_column: str | None = None, demonstrations
         )
     after = () if demonstrations else after
     columns = Columns(states, after, episode, ends, "step" in names, by_episode, table.coordinates(states))
-    for name in columns.wanted.names:
+    for name in columns.names:
         if names.count(name) > 1:
             raise ValueError(f"it has more than one column {name}")
     return columns
@@ -177,8 +137,8 @@ def _rows(
     With a conversion, actions that it cannot take are refused by their rows.
     """
     first, ended = section.first, 0
-    for cells in table.batches(columns.wanted, rows, section):
-        for name in (*columns.wanted.numbers, *filter(None, [columns.episode])):
+    for cells in table.batches(columns, rows, section):
+        for name in (*columns.numbers, *filter(None, [columns.episode])):
             _check_present(cells[name], name, first)
         ends = {name: _flags(cells[name], name, first) for name in ENDS if name in cells}
         episodes = None if columns.episode is None else cells[columns.episode]
@@ -380,8 +340,10 @@ def stream(
     if conversion.outside == "drop":
         other = by_door("use read", "remove those rows before")
         raise ValueError(f"a stream cannot say what it dropped: write {setting('outside', repr('clip'))}, or {other}")
-    fingerprints = refuse_copies(find_files(paths), allow_repeats=as_flag(allow_repeats, "allow_repeats"))
-    return FileStream(_with_extent(_chunks(fingerprints, conversion, episode_column, rows)))
+    size = None if rows is None else as_count(rows, "rows", meaning="a positive whole number")
+    repeats = as_flag(allow_repeats, "allow_repeats")
+    inputs = _opened(paths, conversion, episode_column=episode_column, allow_repeats=repeats)
+    return FileStream(_with_extent([chunk for opened in inputs for chunk in _chunks(opened, conversion, size)]))
 
 
 def read(paths: Paths, *, episode_column: str | None = None, **settings: Any) -> Transitions:
@@ -396,22 +358,21 @@ def read(paths: Paths, *, episode_column: str | None = None, **settings: Any) ->
         **settings: what to make of the rows, as in `from_episodes`: domain, n_actions, actions, state, periodic,
             outside, absorb.
     """
-    conversion, files = Conversion(**settings), find_files(paths)
-    refuse_copies(files)
+    conversion = Conversion(**settings)
     if episode_column == "":
         conversion = replace(conversion, absorb=False)
-    parts = []
-    for file, table, columns in _recognised(files, episode_column, conversion):
+    inputs, parts = _opened(paths, conversion, episode_column=episode_column), []
+    for file, table, columns, _ in inputs:
         with in_file(file):
             parts.append(_loaded(table, columns, conversion))
     try:
         return conversion.transitions(_joined(parts))
     except ValueError as problem:
-        for file, steps in zip(files, parts, strict=True):
+        for (file, *_), steps in zip(inputs, parts, strict=True):
             with in_file(file):
                 if len(steps):
                     conversion.apply(steps)  # finds the file, if the fault is in one of them
-        raise ValueError(f"{files[0]}{' …' * (len(files) > 1)}: {problem}") from None
+        raise ValueError(f"{inputs[0].file}{' …' * (len(inputs) > 1)}: {problem}") from None
 
 
 def read_demonstrations(
@@ -423,9 +384,8 @@ def read_demonstrations(
         paths: tables with the columns state (or state_0, …) and action; rows without an action are left out.
         episode_column: the column that says which episode a row is from; ``episode`` or another usual name if left out.
     """
-    files, parts = find_files(paths), []
-    refuse_copies(files)
-    for file, table, columns in _recognised(files, episode_column, Conversion(), demonstrations=True):
+    parts = []
+    for file, table, columns, _ in _opened(paths, Conversion(), episode_column=episode_column, demonstrations=True):
         with in_file(file):
             rows = Steps.joined(list(_rows(table, columns, ROWS)))
             rows = rows.where(has_action(rows.actions))
@@ -441,8 +401,8 @@ def read_demonstrations(
     )
 
 
-def refuse_copies(files: Sequence[Path], *, allow_repeats: bool | None = None) -> dict[Path, str]:
-    """Refuse files with the same data, as copies or in two formats; their fingerprints.
+def _fingerprints(files: Sequence[Path], allow_repeats: bool | None) -> dict[Path, str]:
+    """The fingerprints of files; the same data, copied or in two formats, are refused.
 
     Args:
         files: the files.
@@ -474,46 +434,59 @@ def _head(file: Path) -> Any:
         return str(file)  # reading it says what is wrong
 
 
-def _recognised(
-    files: Sequence[Path], episode_column: str | None, conversion: Conversion, *, demonstrations: bool = False
-) -> list[tuple[Path, Table, Columns]]:
-    """Look at the columns of every file before reading any."""
-    tables: list[tuple[Path, Table, Columns]] = []
-    for file in files:
+class _Input(NamedTuple):
+    """A table to read: its file, what its columns mean, and the fingerprint of the file."""
+
+    file: Path
+    table: Table
+    columns: Columns
+    fingerprint: str
+
+
+def _opened(
+    paths: Paths,
+    conversion: Conversion,
+    *,
+    episode_column: str | None,
+    demonstrations: bool = False,
+    allow_repeats: bool | None = None,
+) -> list[_Input]:
+    """Open tables and look at the columns of all of them before reading any row.
+
+    Args:
+        paths: a file, a folder, a glob pattern, or a list of these.
+        conversion: its domain, if it has one, must have as many coordinates as the states.
+        episode_column: as in `read`.
+        demonstrations: only states and actions are needed.
+        allow_repeats: True to accept copies; None where the caller has no such setting.
+    """
+    inputs: list[_Input] = []
+    for file, mark in _fingerprints(find_files(paths), allow_repeats).items():
         with in_file(file):
             table = open_table(file)
             columns = recognise(table, episode_column=episode_column, demonstrations=demonstrations)
-            if (
-                conversion.domain is not None
-                and conversion.state is None
-                and columns.dimension != len(conversion.domain)
-            ):
+            domain = conversion.domain if conversion.state is None else None
+            if domain is not None and columns.dimension != len(domain):
                 raise ValueError(
-                    f"states have {columns.dimension} coordinates but the domain {describe(conversion.domain)} has "
-                    f"{len(conversion.domain)}"
+                    f"states have {columns.dimension} coordinates but the domain {describe(domain)} has {len(domain)}"
                 )
-        tables.append((file, table, columns))
-        first, _, other = tables[0]
-        if columns.dimension != other.dimension:
-            s = "s" * (other.dimension != 1)
+        inputs.append(_Input(file, table, columns, mark))
+        dimension = inputs[0].columns.dimension
+        if columns.dimension != dimension:
+            s = "s" * (dimension != 1)
             raise ValueError(
-                f"states have {other.dimension} coordinate{s} in {first} but {columns.dimension} in {file}"
+                f"states have {dimension} coordinate{s} in {inputs[0].file} but {columns.dimension} in {file}"
             )
-    return tables
+    return inputs
 
 
-def _chunks(
-    files: dict[Path, str], conversion: Conversion, episode_column: str | None, rows: int | None
-) -> list[Chunk]:
-    """Parts of tables that can be read independently; files come with their fingerprints."""
-    size = None if rows is None else as_count(rows, "rows", meaning="a positive whole number")
-    chunks = []
-    for file, table, columns in _recognised(list(files), episode_column, conversion):
-        columns = columns if columns.by_episode else columns._replace(episode=None, ends=())
-        batch = size or (EPISODE_ROWS if columns.by_episode else ROWS)
-        sections = [WHOLE] if columns.by_ends else table.sections(columns.wanted, batch)
-        chunks += [Chunk(str(file), columns, conversion, batch, section, files[file]) for section in sections]
-    return chunks
+def _chunks(opened: _Input, conversion: Conversion, rows: int | None) -> list[Chunk]:
+    """Parts of a table that can be read independently, in batches of ``rows`` rows."""
+    file, table, columns, mark = opened
+    columns = columns if columns.by_episode else columns._replace(episode=None, ends=())
+    batch = rows or (EPISODE_ROWS if columns.by_episode else ROWS)
+    sections = [WHOLE] if columns.by_ends else table.sections(columns, batch)
+    return [Chunk(str(file), columns, conversion, batch, section, mark) for section in sections]
 
 
 class _Extent(NamedTuple):

@@ -381,7 +381,7 @@ class Rows:
         return len(self.actions) if self.pairs is None else self.pairs.shape[1]
 
     def pieces(self) -> Iterator[Piece]:
-        """All actions together if they are paired, else one action after the other, in the order of the rows."""
+        """Pieces of all actions if they are paired, else of one action after the other."""
         for actions, rows in self._groups():
             for start in range(0, rows.shape[1], CHUNK):
                 part = rows[:, start : start + CHUNK]
