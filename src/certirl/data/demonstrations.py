@@ -94,13 +94,12 @@ def policy_from(
     axes = as_axes(periodic, len(data.domain))
     if axes and domain is None and actions is not None:
         raise ValueError(f"{setting('periodic')} needs a domain: write {setting('domain', '(low, high)')}")
-    units = len(data.states) if data.groups is None else data.groups
-    test = _held_out(units, held_out, as_generator(rng, "policy_from"))
+    test = _held_out(data, held_out, as_generator(rng, "policy_from"))
     rule, name = _fit(method, data.states[~test], data.actions[~test], data.domain, axes, neighbours)
     wrong = Policy(data.n_actions, rule)(data.states[test]) != data.actions[test]
-    errors, interval, groups = _counted(wrong, None if data.groups is None else data.groups[test])
+    errors, interval, count = _counted(wrong, data.groups[test], single=not data.unit)
     fitted, tests = int((~test).sum()), int(test.sum())
-    of = "" if groups is None else f" {data.unit.format(groups)}, which count alike"
+    of = f" {data.unit.format(count)}, which count alike" if data.unit else ""
     assumption = (
         f"the expert's policy was estimated from {fitted:,} demonstrations ({name}): wrong at {errors:.2%} of "
         f"{tests:,} held out{of}, at {interval[0]:.2%} to {interval[1]:.2%} of states like these with confidence "
@@ -114,7 +113,7 @@ def policy_from(
         held_out=tests,
         errors=errors,
         interval=interval,
-        groups=groups,
+        groups=count if data.unit else None,
         method=name,
     )
 
@@ -125,15 +124,15 @@ class _Data(NamedTuple):
     Attributes:
         states: ``[n, d]``.
         actions: ``[n]``.
-        groups: which demonstrations are held out together ``[n]``; None for each by itself.
-        unit: the groups in words.
+        groups: demonstrations of the same group are held out together ``[n]``.
+        unit: the groups in words; empty if each is one demonstration.
         domain: the box.
         n_actions: A.
     """
 
     states: Array
     actions: NDArray[np.intp]
-    groups: NDArray[Any] | None
+    groups: NDArray[Any]
     unit: str
     domain: Domain
     n_actions: int
@@ -169,17 +168,18 @@ def _checked(states: Any, actions: Any, episodes: Any, domain: Any, n_actions: i
     if groups is None:
         # A state that occurs twice is one test, and none if the policy was fitted to it.
         different, which = np.unique(inside, axis=0, return_inverse=True)
-        if len(different) < len(rows):
-            groups, unit = which.reshape(-1), "at {} different states"
+        groups, unit = which.reshape(-1), "at {} different states"
+        if len(different) == len(rows):
+            groups, unit = np.arange(len(rows)), ""
     return _Data(inside, taken, groups, unit, box, count_actions(taken) if declared is None else declared)
 
 
-def _held_out(units: int | NDArray[Any], share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Which demonstrations are held out: some of them, or those of some groups."""
-    names, which = (np.arange(units),) * 2 if isinstance(units, int) else np.unique(units, return_inverse=True)
+def _held_out(data: _Data, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Which demonstrations are held out: those of some groups."""
+    names, which = np.unique(data.groups, return_inverse=True)
     count = round(len(names) * as_probability(share, "held_out"))
     if not 1 <= count < len(names):
-        what = "demonstrations" if isinstance(units, int) else "episodes or different states"
+        what = "episodes or different states" if data.unit else "demonstrations"
         raise ValueError(f"held_out must leave some of {len(names)} {what} on either side, got {share!r}")
     return np.isin(which.reshape(-1), rng.permutation(len(names))[:count])
 
@@ -253,14 +253,16 @@ def _nearest(
     return majority, "nearest neighbour" if chosen == 1 else f"{chosen} nearest neighbours"
 
 
-def _counted(wrong: NDArray[np.bool_], groups: NDArray[Any] | None) -> tuple[float, tuple[float, float], int | None]:
-    """The share of errors, an interval for it, and the number of groups."""
-    if groups is None:
-        return float(wrong.mean()), binomial_interval(int(wrong.sum()), len(wrong)), None
+def _counted(wrong: NDArray[np.bool_], groups: NDArray[Any], *, single: bool) -> tuple[float, tuple[float, float], int]:
+    """The share of errors, an interval for it, and the number of groups.
+
+    The interval is exact if each group is a ``single`` demonstration.
+    """
     names, which = np.unique(groups, return_inverse=True)
     shares = np.bincount(which.reshape(-1), wrong) / np.bincount(which.reshape(-1))
-    mean = float(shares.mean())
-    return mean, chernoff_interval(mean, len(names)), len(names)
+    mean, count = float(shares.mean()), len(names)
+    interval = binomial_interval(int(wrong.sum()), count) if single else chernoff_interval(mean, count)
+    return mean, interval, count
 
 
 def chernoff_interval(mean: float, n: int) -> tuple[float, float]:

@@ -80,7 +80,7 @@ class Dynamics:
     def step(self, rows: NDArray[np.intp], states: Array, policy: Policy) -> Step:
         """One step of some walks."""
         if policy.constant is not None:
-            actions = np.full(len(rows), policy.constant, dtype=np.intp)
+            actions = policy.actions(states)
             next_states = self._asked(policy.constant, self.rng)[rows]
         else:
             actions = choose(policy, states, self.rng.random(len(self.places))[rows])
@@ -145,7 +145,7 @@ def terminal_states(simulator: Simulator, states: Array) -> NDArray[np.bool_]:
 def choose(policy: Policy, states: Array, uniform: Array) -> NDArray[np.intp]:
     """Draw an action for each state ``[n]`` by a uniform number for each."""
     if policy.constant is not None:
-        return np.full(len(states), policy.constant, dtype=np.intp)
+        return policy.actions(states)
     return np.asarray((policy.probabilities(states).cumsum(axis=1)[:, :-1] <= uniform[:, None]).sum(axis=1))
 
 

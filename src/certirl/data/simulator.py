@@ -12,7 +12,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.data.transitions import CHUNK, Piece, Stream, Transitions, concatenate, pieces_per_chunk
+from certirl.data.transitions import CHUNK, Piece, Stream, Transitions, pieces_per_chunk
 from certirl.functions.bases import Basis, as_basis
 from certirl.ground.domain import Array, Domain, as_axes, as_domain, as_n_actions, as_states, freeze
 from certirl.ground.doors import alone, as_count, as_flag, as_flags, as_reals, lend, shown, takes
@@ -236,16 +236,14 @@ class Draws(Stream):
     def record(self) -> Transitions:
         """All transitions as a record."""
         domain, n_actions = as_domain(self.simulator.domain), self.simulator.n_actions
-        return concatenate(
-            Transitions(
-                np.tile(piece.states, (len(piece.actions), 1)),
-                np.repeat(piece.actions, len(piece.states)),
-                piece.next_states.reshape(-1, len(domain)),
-                domain=domain,
-                n_actions=n_actions,
-                paired=self.paired,
-            )
-            for piece in tensors.on_host(self, domain, CHUNK)
+        pieces = list(tensors.on_host(self, domain, CHUNK))
+        return Transitions(
+            np.concatenate([np.tile(piece.states, (len(piece.actions), 1)) for piece in pieces]),
+            np.concatenate([np.repeat(piece.actions, len(piece.states)) for piece in pieces]),
+            np.concatenate([piece.next_states.reshape(-1, len(domain)) for piece in pieces]),
+            domain=domain,
+            n_actions=n_actions,
+            paired=self.paired,
         )
 
     @property
