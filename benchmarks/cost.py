@@ -22,7 +22,7 @@ from certirl.ground.work import on
 
 
 def log_of(rows: int, actions: int = 3) -> certirl.Transitions:
-    """So many transitions in all, a share of each action."""
+    """A log of this many transitions in all, the same number of each action."""
     problem = certirl.problems.random_polynomial(seed=7, actions=actions)
     return certirl.sample(problem, basis=certirl.Legendre(11), samples=rows // actions, rng=0)
 

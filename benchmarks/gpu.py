@@ -3,7 +3,7 @@
     python benchmarks/gpu.py [--device cuda] [--pairs 1e10] [--out benchmarks/results/gpu.json]
 
 - throughput: pairs per second of the paper's random problem for several k, sampling and sums, and sums alone.
-- large: so many pairs at k = 11 in one go; the error of Ẑ in units of its own standard deviation, which is 1 if nothing
+- large: all pairs at k = 11 in one pass; the error of Ẑ in units of its own standard deviation, which is 1 if nothing
   but chance is left of it.
 - theorem: the deflated Theorem 6 of one problem at its own n, solved by the method the theorem speaks of.
 

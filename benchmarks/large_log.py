@@ -3,7 +3,7 @@
     python benchmarks/make_parquet.py FOLDER
     python benchmarks/large_log.py FOLDER [--out benchmarks/results/large_log.json]
 
-`certirl moments` is run as anybody would run it. On the cluster the busiest worker is killed once it has worked for a
+`certirl moments` is run as a command. On the cluster the busiest worker is killed once it has worked for a
 while; the moments must be the same to the last bit.
 """
 

@@ -2,7 +2,7 @@
 
     python benchmarks/solve_time.py [--samples 10000000] [--out benchmarks/results/solve_time.json]
 
-The paper's random problem, 11 functions of both states, sampling included, threads on all cores: `solve` on so many
+The paper's random problem, 11 functions of both states, sampling included, threads on all cores: `solve` on ten million
 transitions, then `certify` on as many fresh ones. Seconds of wall clock and of CPU, and the peak memory of the process.
 """
 
@@ -16,7 +16,7 @@ import harness
 
 
 def run(*, samples: int = 10_000_000) -> dict[str, Any]:
-    """Solve on so many transitions of each action, then certify on as many fresh ones."""
+    """Solve on this number of transitions of each action, then certify on as many fresh ones."""
     problem = certirl.problems.random_polynomial(seed=7)
     asked = {"discount": 0.7, "basis": certirl.Legendre(11), "columns": 11}
     certirl.solve(problem, samples=10**6, rng=0, **asked)  # kernels compiled and loaded

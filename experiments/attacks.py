@@ -227,7 +227,7 @@ def judged(found: Any, true: atoms.Truth, expert: int, scale: float) -> dict[str
 
 
 def attempted(kind: str, task: dict[str, Any], work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """The run's record; what the library refuses in a sentence is no statement."""
+    """The record of a run; a call that the library refuses counts as no statement."""
     try:
         return {"kind": kind} | task | work()
     except ValueError as problem:
@@ -301,7 +301,7 @@ class Together:
 
 
 def some_sum(rng: np.random.Generator, discount: float, low: float) -> tuple[Together, list[Any], list[np.ndarray]]:
-    """Components, their columns and the values at their atoms; the last one undoes what the others are better by."""
+    """Components, their columns and the values at their atoms; the last one cancels the advantage of the others."""
     actions, count = int(rng.integers(2, 4)), int(rng.integers(2, 4))
     spaces: list[certirl.Basis] = [
         (certirl.Legendre, certirl.Fourier)[rng.integers(2)](int(rng.integers(1, 6))).on(((-1.0, 1.0),))
@@ -370,7 +370,7 @@ def judge_sum(seed: int) -> dict[str, Any]:
 
 
 def some_policy(rng: np.random.Generator) -> tuple[certirl.Basis, np.ndarray, atoms.Pieces, float, str] | None:
-    """Columns, curves of the actions, an expert, its tube, and what is the matter with it; None if nothing came of it.
+    """Columns, curves of the actions, an expert, its tube and its kind; None if the draw gave no such expert.
 
     The expert takes the highest curve; or moves a switch, by more than the tube or by less; or misses a piece; or mixes
     an action with a copy of it, or with another that is worse.
@@ -421,7 +421,7 @@ def some_policy(rng: np.random.Generator) -> tuple[certirl.Basis, np.ndarray, at
 def where_it_errs(
     rng: np.random.Generator, ground: atoms.Ground, space: certirl.Basis, curves: np.ndarray, expert: atoms.Pieces
 ) -> atoms.Ground:
-    """The same with the likeliest atom, or all, moved to where the expert errs: what it loses there it loses often."""
+    """The ground with its likeliest atom, or all atoms, moved to states where the expert errs."""
     ((low, high),) = space.domain
     grid = np.linspace(low, high, 1001)
     ahead = atoms.features(space, grid) @ curves.T
@@ -662,7 +662,7 @@ def judge_solve(seed: int) -> dict[str, Any]:
 
 
 def answered(found: Any, solvable: bool, true_margin: Callable[[], tuple[float, float]]) -> dict[str, Any]:
-    """What `solve` said: certified, refuted or neither."""
+    """The answer of `solve`: certified, refuted or neither."""
     said: dict[str, Any] = {"infeasible": found.status == "infeasible", "solvable": solvable}
     said |= {"false": bool(said["infeasible"] and solvable), "holds": found.status == "certified"}
     if found.certificate is not None and found.reward is not None:

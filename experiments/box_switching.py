@@ -54,7 +54,7 @@ class Case:
 
 
 def a_case(seed: int) -> Case:
-    """A random polynomial problem with a random reward, or now and then a random whirl; its expert switches."""
+    """A random polynomial problem with a random reward, or sometimes a random whirl; its expert switches."""
     rng = np.random.default_rng([seed, 17])
     while True:
         discount, whirl = float(rng.choice([0.5, 0.7, 0.9])), seed % 6 == 0

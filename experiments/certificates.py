@@ -182,10 +182,12 @@ def ablate(arguments: Sequence[Any]) -> float:
 def power(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     """How many transitions `solve` needs, and how many without each idea."""
     runs = runner(prove_one, [[seed, 0.7, arguments.most] for seed in range(arguments.problems)], unit="problems")
-    ns = known(run["n"] for run in runs)
+    ns = with_infinity(run["n"] for run in runs)
     ideas = {}
     for name in VARIANTS:
-        firsts = known(runner(ablate, [[seed, name, arguments.most] for seed in range(arguments.discount_problems)]))
+        firsts = with_infinity(
+            runner(ablate, [[seed, name, arguments.most] for seed in range(arguments.discount_problems)])
+        )
         ideas[name] = {"median n": float(np.median(firsts)), "certified": float(np.isfinite(firsts).mean())}
     return {
         "median n": float(np.median(ns)),
@@ -202,7 +204,7 @@ def discounts(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     table = {}
     for discount in (0.7, 0.9, 0.95):
         tasks = [[seed, discount, arguments.most] for seed in range(arguments.discount_problems)]
-        ns = known(run["n"] for run in runner(prove_one, tasks, unit="problems"))
+        ns = with_infinity(run["n"] for run in runner(prove_one, tasks, unit="problems"))
         table[str(discount)] = {"median n": float(np.median(ns)), "certified": float(np.isfinite(ns).mean())}
     return table
 
@@ -220,21 +222,25 @@ def succeeds(problem: Problem, n: int) -> float:
 
 
 def compare(arguments: Sequence[int]) -> dict[str, Any]:
-    """The four numbers of one problem, least n first known last."""
+    """Transitions per action for one problem: by Theorem 6 in both forms, to certify, to be right in 95 % of runs."""
     seed, most = arguments
     problem, basis = certirl.problems.random_polynomial(seed=seed), certirl.Legendre(11)
-    known = theory.constants(problem.operators(basis, 3), discount=0.7)
-    common = {"beta": known.beta, "discount": 0.7, "delta": 0.05, "k": 11, "n_actions": 3}
-    printed = theory.theorem6(cover=0.05, rho=known.rho, norm=known.norm, **common)
+    facts = theory.constants(problem.operators(basis, 3), discount=0.7)
+    common = {"beta": facts.beta, "discount": 0.7, "delta": 0.05, "k": 11, "n_actions": 3}
+    printed = theory.theorem6(cover=0.05, rho=facts.rho, norm=facts.norm, **common)
     deflated = theory.theorem6_deflated(
-        inner_norm=known.inner_norm, difference=known.difference, basis=basis, columns=3, **common
+        inner_norm=facts.inner_norm,
+        difference=facts.difference,
+        basis=basis,
+        columns=3,
+        **common,
     )
     n = 125
     while succeeds(problem, n) < 0.95 and n < most:
         n *= 2
     return {
         "seed": seed,
-        "1/beta": 1 / known.beta if known.beta > 0 else float("inf"),
+        "1/beta": 1 / facts.beta if facts.beta > 0 else float("inf"),
         "as printed": printed.samples,
         "deflated": deflated.samples,
         "certificate": prove_one((seed, 0.7, most))["n"],
@@ -247,8 +253,8 @@ def compared(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
     return {"problems": runner(compare, [[seed, arguments.most] for seed in range(arguments.theorem_problems)])}
 
 
-def known(numbers: Iterable[float | None]) -> np.ndarray:
-    """Trials write infinity as null; here it is infinity again."""
+def with_infinity(numbers: Iterable[float | None]) -> np.ndarray:
+    """The numbers as floats; infinity where trials, written as JSON, have null."""
     return np.array([np.inf if n is None else n for n in numbers])
 
 

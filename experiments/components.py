@@ -111,7 +111,7 @@ def timed(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
 
 
 def attempt(task: Sequence[Any]) -> dict[str, Any]:
-    """Solve until certified, with at most so many transitions per action, and compare with the truth."""
+    """Solve until certified, with a largest number of transitions per action, and compare with the truth."""
     components, seed, objective, samples, solvable = task
     problem = certirl.problems.factorised(seed=seed, components=components, solvable=solvable)
     start = time.perf_counter()

@@ -48,7 +48,7 @@ FAST = Arguments(runs=8, recovered=2, proofs=0)
 
 
 def a_problem(seed: int) -> SwitchingProblem:
-    """A random polynomial problem with a random reward, or now and then a random thermostat; its expert switches."""
+    """A random polynomial problem with a random reward, or sometimes a random thermostat; its expert switches."""
     rng = np.random.default_rng([seed, 7])
     while True:
         discount = float(rng.choice([0.5, 0.7, 0.9]))

@@ -73,17 +73,17 @@ def setting(name: str, samples: int, episodes: int, seed: int) -> tuple[Any, dic
 
 
 def returns(name: str, policy: Any, episodes: int, *, on: str = "state") -> Any:
-    """Of the environment's own reward, from the same first states for everybody."""
+    """Returns of the environment's own reward ``[episodes]``, from the same first states for every policy."""
     env, torques = scaled(gymnasium.make(name)), TORQUES.get(name)
     return certirl.gym.episode_returns(env, policy, episodes=episodes, rng=0, actions=torques, on=on)
 
 
 def scaled(env: Any) -> Any:
-    """The environment with observations within [-1, 1]: a speed of 0.07 is as much as a place of 1.2."""
-    seen = env.observation_space
-    reach = np.minimum(np.maximum(-seen.low, seen.high), REACH.get(env.spec.id, np.inf))
-    space = gymnasium.spaces.Box(-np.inf, np.inf, seen.shape)
-    return gymnasium.wrappers.TransformObservation(env, lambda one: (one / reach).astype(np.float32), space)
+    """The environment with observations scaled to [-1, 1], so that speeds and positions have the same size."""
+    observed = env.observation_space
+    reach = np.minimum(np.maximum(-observed.low, observed.high), REACH.get(env.spec.id, np.inf))
+    space = gymnasium.spaces.Box(-np.inf, np.inf, observed.shape)
+    return gymnasium.wrappers.TransformObservation(env, lambda values: (values / reach).astype(np.float32), space)
 
 
 def place(name: str, solution: Any, kind: str, size: float = 1.0) -> Any:
@@ -95,7 +95,7 @@ def place(name: str, solution: Any, kind: str, size: float = 1.0) -> Any:
 
 
 def size_of_reward(env: Any, steps: int = 2_000) -> float:
-    """Its root mean square under random play."""
+    """The root mean square of an environment's reward under random play."""
     env.action_space.seed(0)
     env.reset(seed=0)
     paid = []
@@ -111,15 +111,15 @@ class OwnReward(gymnasium.Wrapper):
     """The environment's own reward again, so that both trainings differ in nothing else."""
 
     def step(self, action: Any) -> Any:
-        """The step with what the environment pays."""
-        seen, _, terminated, truncated, info = self.env.step(action)
-        return seen, info["own_reward"], terminated, truncated, info
+        """The step with the environment's own reward."""
+        observation, _, terminated, truncated, info = self.env.step(action)
+        return observation, info["own_reward"], terminated, truncated, info
 
 
 def train(task: list[Any]) -> dict[str, Any]:
-    """One training, looked at every now and then."""
+    """One training, its return measured at regular intervals."""
     name, kind, samples, steps, looks, episodes, seed = task
-    solution, known = setting(name, samples, episodes, seed)
+    solution, reference = setting(name, samples, episodes, seed)
     learner, together = trainer()
     start = time.perf_counter()
     size = size_of_reward(place(name, solution, kind))
@@ -129,16 +129,16 @@ def train(task: list[Any]) -> dict[str, Any]:
     watched = Looks(model, name, steps // looks, max(episodes // 5, 1), curve)
     model.learn(steps, callback=watched)
     final = returns(name, model, episodes, on="observation")
-    gap = known["expert"] - known["random"]
+    gap = reference["expert"] - reference["random"]
     return {
         "environment": name,
         "reward": kind,
         "seed": seed,
-        **known,
+        **reference,
         "return": float(final.mean()),
         "worst episode": float(final.min()),
-        "share": float((final.mean() - known["random"]) / gap),
-        "curve": [(value - known["random"]) / gap for value in curve],
+        "share": float((final.mean() - reference["random"]) / gap),
+        "curve": [(value - reference["random"]) / gap for value in curve],
         "seconds": time.perf_counter() - start,
     }
 
@@ -158,7 +158,7 @@ def trainer() -> tuple[Any, Any]:
 
 @dataclass
 class Looks:
-    """Called after every step of training; asks for the return every so often."""
+    """A callback after every step of training that measures the return at regular intervals."""
 
     model: Any
     name: str
@@ -167,7 +167,7 @@ class Looks:
     curve: list[float]
 
     def __call__(self, *_: Any) -> bool:
-        """Look, if it is time; go on in any case."""
+        """Measure the return if it is time; training always continues."""
         if self.model.num_timesteps % self.every == 0:
             self.curve.append(float(returns(self.name, self.model, self.episodes, on="observation").mean()))
         return True
@@ -175,7 +175,7 @@ class Looks:
 
 def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
     """All environments, both rewards, all seeds."""
-    trainer()  # missing, it is said before anything is learned
+    trainer()  # an error here if it is not installed, before anything is learned
     sizes = [arguments.samples, arguments.steps, arguments.looks, arguments.episodes]
     tasks = [
         [name, kind, *sizes, arguments.seed + number]
@@ -186,18 +186,18 @@ def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
     runs = runner(train, tasks, unit="trainings")
     summary: dict[str, Any] = {}
     for name in arguments.environments:
-        own = [one for one in runs if one["environment"] == name]
-        summary[name] = {label: own[0][label] for label in ("expert", "random")}
+        trainings = [run for run in runs if run["environment"] == name]
+        summary[name] = {label: trainings[0][label] for label in ("expert", "random")}
         summary[name]["planning on R alone, each seed"] = [
-            one["planning on R alone"] for one in own if one["reward"] == "learned"
+            run["planning on R alone"] for run in trainings if run["reward"] == "learned"
         ]
         for kind in KINDS[name]:
-            trained = [one for one in own if one["reward"] == kind]
+            trained = [run for run in trainings if run["reward"] == kind]
             summary[name][kind] = {
-                "return, each seed": [one["return"] for one in trained],
-                "share, each seed": [one["share"] for one in trained],
-                "share over all looks, mean": float(np.mean([one["curve"] for one in trained])),
-                "seconds, median": float(np.median([one["seconds"] for one in trained])),
+                "return, each seed": [run["return"] for run in trained],
+                "share, each seed": [run["share"] for run in trained],
+                "share over all looks, mean": float(np.mean([run["curve"] for run in trained])),
+                "seconds, median": float(np.median([run["seconds"] for run in trained])),
             }
     means = [
         f"{name} ({row['expert']:.1f}, {row['random']:.1f}): "
@@ -206,9 +206,9 @@ def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
     ]
     sentence = f"Mean return of PPO by the reward it was trained on (expert, random): {'; '.join(means)}"
     table = [
-        {key: value for key, value in one.items() if key != "curve"}
-        | {f"share at look {number + 1}": share for number, share in enumerate(one["curve"])}
-        for one in runs
+        {key: value for key, value in run.items() if key != "curve"}
+        | {f"share at look {number + 1}": share for number, share in enumerate(run["curve"])}
+        for run in runs
     ]
     return study.Findings(summary, table, draw(runs, arguments), sentence + ".")
 
@@ -219,7 +219,7 @@ def draw(runs: list[dict[str, Any]], arguments: Arguments) -> Any:
     steps = arguments.steps * np.arange(1, arguments.looks + 1) / arguments.looks
     for ax, name in zip(axes[0], arguments.environments, strict=True):
         for kind in KINDS[name]:
-            curves = [one["curve"] for one in runs if one["environment"] == name and one["reward"] == kind]
+            curves = [run["curve"] for run in runs if run["environment"] == name and run["reward"] == kind]
             for number, curve in enumerate(curves):
                 ax.plot(
                     steps / 1000, curve, color=COLOURS[kind], lw=1.3, label=f"reward: {kind}" if not number else None

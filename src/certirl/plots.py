@@ -311,7 +311,7 @@ def _behind(ax: Any, s: Array, where: Array, **look: Any) -> None:
 
 
 def _grid(count: int) -> tuple[Any, Any]:
-    """A figure of so many panels, four in a row at most, and its axes ``[count]``."""
+    """A figure with this number of panels, four in a row at most, and its axes ``[count]``."""
     columns = min(count, 4)
     rows = -(-count // columns)
     figure, axes = panels(rows, columns, size=(3.2 * columns, 2.6 * rows))

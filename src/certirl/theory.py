@@ -403,7 +403,7 @@ def constants(problem: Operators | Bellman, *, discount: float | None = None, ex
     """Δ, Δ₂, ρ, ‖F‖ and β from a problem's matrices (the hypotheses of Theorem 6).
 
     Args:
-        problem: operators, or the criterion formed from them (which knows its discount and expert).
+        problem: operators, or the criterion formed from them (which contains its discount and expert).
         discount: γ; needed with operators.
         expert: the action the expert always takes; read with operators only.
     """

@@ -27,7 +27,7 @@ def test_a_learned_reward_is_paid_and_the_end_pays_for_ever():
         assert paid == pytest.approx(-abs(float(seen[2])) * (10 if done else 1), rel=1e-5)
     bare = certirl.gym.RewardWrapper(gymnasium.make("CartPole-v1"), lambda s: -np.abs(s[:, 2]))
     bare.reset(seed=0)
-    with pytest.raises(ValueError, match="paid for ever: pass discount"):
+    with pytest.raises(ValueError, match="paid at every later step: pass discount"):
         [bare.step(0) for _ in range(100)]
 
 

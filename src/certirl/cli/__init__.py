@@ -187,7 +187,7 @@ def solve_file(options: argparse.Namespace) -> int:
 
 
 def show(options: argparse.Namespace) -> int:
-    """Print, and perhaps draw, whatever certirl saved."""
+    """Print, and with --plot draw, a file that certirl saved."""
     _check_outputs(options, [options.file])
     record: Any = load(options.file)
     if options.plot and not hasattr(record, "plot"):

@@ -34,7 +34,7 @@ except ImportError:
 
 __all__ = ["RewardWrapper", "episode_returns", "rollouts", "simulator"]
 
-SIDE_BY_SIDE = 64  # episodes at once, so that a policy is asked about many states in one call
+SIDE_BY_SIDE = 64  # episodes at once, so that a policy is evaluated at many states in one call
 
 
 def rollouts(
@@ -58,7 +58,7 @@ def rollouts(
         policy: an action, a function of states ``[n, d]``, an object with ``predict``; random actions if left out.
         episodes: how many.
         rng: a seed or Generator; an episode does not depend on how many there are.
-        steps: cut episodes off after so many, if the environment does not do so earlier.
+        steps: the largest length of an episode, if the environment does not end it earlier.
         actions: as for `simulator`.
         get_state: as for `simulator`.
         on: "state" or "observation": what the policy is a function of.
@@ -66,7 +66,7 @@ def rollouts(
     env = gymnasium.make(env) if isinstance(env, str) else env
     episodes, steps = as_count(episodes, "episodes"), None if steps is None else as_count(steps, "steps")
     if on not in ("state", "observation"):
-        raise ValueError(f"on must be 'state' or 'observation': what the policy looks at; got {on!r}")
+        raise ValueError(f"on must be 'state' or 'observation': what the policy is a function of; got {on!r}")
     controls = controls_of(env.action_space, actions)
     chosen = uniform_policy(len(controls)) if policy is None else as_policy(policy, len(controls))
     if steps is None and not _has_time_limit(env):
@@ -221,8 +221,8 @@ class RewardWrapper(gymnasium.Wrapper):  # type: ignore[misc]
         if terminated and paid:
             if self._discount is None:
                 raise ValueError(
-                    "the episode ended in a terminal state, where the learned reward is paid for ever: pass discount=γ "
-                    "to RewardWrapper, or discount=0 to pay it once"
+                    "the episode ended in a terminal state, where the learned reward is paid at every later step: pass "
+                    "discount=γ to RewardWrapper, or discount=0 to pay it once"
                 )
             paid /= 1 - self._discount
         if self._potential is not None and self._discount is not None:

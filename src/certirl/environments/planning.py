@@ -69,8 +69,8 @@ def plan(
     """Find the optimal policy: V* = max_a R + γP_aV* on a grid, by policy iteration.
 
     Between the points V* is multilinear. Terminal states (``simulator.terminal(states)``, if it has that) are
-    absorbing: under a reward of states they pay R(s) for ever, so V(s) = R(s)/(1 − γ), under a reward of steps nothing
-    more. Their values are not interpolated.
+    absorbing: under a reward of states they pay R(s) at every step, so V(s) = R(s)/(1 − γ), under a reward of steps
+    nothing more. Their values are not interpolated.
 
     Args:
         simulator: the dynamics, up to four coordinates; its attribute ``periodic`` names the periodic ones. One with
@@ -110,7 +110,7 @@ def _chosen_reward(
         if not callable(step_reward):
             raise ValueError(f"{type(simulator).__name__} has no reward of its own: pass one, a function of states")
     if discount is None:
-        raise ValueError("a reward alone does not know the problem: pass discount, say discount=0.9")
+        raise ValueError("a reward alone has no discount: pass it, say discount=0.9")
     return reward, step_reward, discount
 
 
@@ -145,7 +145,7 @@ class Plan:
 
     Attributes:
         grid: the points where the values are known, which are multilinear between them.
-        values: V* at the points ``[N]``; in a terminal state what it pays for ever (0 under a reward of steps).
+        values: V* at the points ``[N]``; in a terminal state what it pays from then on (0 under a reward of steps).
         discount: γ.
         residual: the largest change one more improvement would make to V at a point; V is exact on the grid up to
             residual/(1 − γ). What interpolation adds is not in it: compare two numbers of points.

@@ -263,7 +263,7 @@ def _stepped(
 def _box(
     domain: Any, stepped: Stepped, read: Reader, controls: Sequence[Any], rng: np.random.Generator
 ) -> tuple[Domain, list[str]]:
-    """The domain that is declared or known; the range of random play where nothing is known."""
+    """The declared domain or the environment's bounds; the range of random play where it has none."""
     if domain is not None:
         box = as_domain(domain)
         if len(box) != len(stepped.bounds):
@@ -319,7 +319,7 @@ def _agrees(physics: Physics, stepped: Stepped, controls: Sequence[Any], box: Do
 
 
 def _is_random(made: EnvSimulator, rng: np.random.Generator) -> bool:
-    """Whether the environment's own step gives two next states of one state."""
+    """Whether the environment's own step can lead from one state to different next states."""
     if made.thread_safe:
         return False
     states = uniform_states(made.domain, 16, rng)
@@ -523,6 +523,6 @@ def space_bounds(space: Any, dimension: int) -> Bounds:
             "those of the observation; pass domain=((low, high), …)"
         )
     # float32's largest number stands for infinity in many environments
-    wild = np.abs([low, high]) >= np.finfo(np.float32).max / 2
-    low, high = np.where(wild[0], -np.inf, low), np.where(wild[1], np.inf, high)
+    unbounded = np.abs([low, high]) >= np.finfo(np.float32).max / 2
+    low, high = np.where(unbounded[0], -np.inf, low), np.where(unbounded[1], np.inf, high)
     return tuple(zip(low.tolist(), high.tolist(), strict=True))
