@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,8 +19,6 @@ from certirl.checker.enclosures import (
     Floats,
     enclosed,
     inverse,
-    joined,
-    larger,
     least_eigenvalue,
     logarithm,
     norm,
@@ -92,9 +90,9 @@ class Sums:
         return self.box.lifted(self.gram)
 
     @cached_property
-    def precision(self) -> list[Enclosure]:
-        """The inverses of the Gram matrices."""
-        return [inverse(self.grams[c]) for c in range(self.actions)]
+    def precision(self) -> Enclosure:
+        """The inverses of the Gram matrices ``[A, k, k]``."""
+        return stacked([inverse(self.grams[c]) for c in range(self.actions)])
 
     @cached_property
     def condition(self) -> float:
@@ -341,7 +339,7 @@ class Points(NamedTuple):
     """Functionals at n points: observed sums, second moments, largest terms and what was to be expected.
 
     Attributes:
-        value, seen: ΣZ(V̂) ``[n]`` and ΣZ(f_i) ``[n, m − 1]``.
+        value, observed: ΣZ(V̂) ``[n]`` and ΣZ(f_i) ``[n, m − 1]``.
         square, squares: ΣZ(V̂)² and Σ_iΣZ(f_i)² ``[n]``.
         cross: ΣZ(V̂)Z(f_i) ``[n, r]``.
         largest: bounds on |Z(V̂)| and ‖Z(f)‖ ``[2, n]``.
@@ -349,7 +347,7 @@ class Points(NamedTuple):
     """
 
     value: Enclosure
-    seen: Enclosure
+    observed: Enclosure
     square: Enclosure
     squares: Enclosure
     cross: Enclosure
@@ -392,7 +390,7 @@ class Derivation:
         g = self.g = ground
         self.box, self.gamma = g.box, enclosed(g.discount)
         self.k, self.m = g.columns.size, g.Z.shape[1]
-        self.condition, self.precision = g.condition, g.precision
+        self.condition = g.condition
         blocks = np.concatenate([g.Z[c] for c in g.used], axis=1)
         self.resolvent = inverse(np.eye(self.m) - self.gamma * blocks)
         self.rows = g.mix[1:]
@@ -410,144 +408,135 @@ class Derivation:
         g, box = self.g, self.box
         fine, dense = box.mesh(box.fine), box.dense_values.T
         double = box.inflation(box.fine, 2)
-        self.leverage = [double * float(((fine @ p) * fine).sum().above.max()) for p in self.precision]
-        self.lebesgue = [1 + (enclosed(float(n)) * x).root() for n, x in zip(g.counts, self.leverage, strict=True)]
-        self.worst = max(float(self.lebesgue[c].above) for c in g.used)
+        self.leverage = double * ((fine @ g.precision) * fine).sum().above.max(axis=1)
+        self.lebesgue = 1.0 + (enclosed(g.counts) * self.leverage).root()
+        self.worst = float(self.lebesgue.above[list(g.used)].max())
         functions = enclosed(self.rows.reshape(-1, len(g.used), self.k)) @ dense  # [m − 1, U, q]
         values = functions.middle
         middle = (values.min(axis=(1, 2), initial=np.inf) + values.max(axis=(1, 2), initial=-np.inf)) / 2
         level = g.low + (g.high - g.low) / 2
-        about = (enclosed(g.fits) @ dense - level)[:, None]
-        others = (enclosed(self.rows) @ g.Z) @ dense - middle[:, None]
+        fits = (enclosed(g.fits) @ dense - level)[:, None]
+        guesses = (fits, (enclosed(self.rows) @ g.Z) @ dense - middle[:, None])  # of P_cV̂ and of the P_cf_i
         self.radius = [
             float(np.maximum((enclosed(g.high) - level).above, (enclosed(level) - g.low).above)),
             box.inflation(box.dense) * float((functions - middle[:, None, None]).length(0).above.max(initial=0.0)),
         ]
-        self._fits = about[:, 0]
-        self._lengths = np.stack([own.length(1).above for own in (about, others)])  # [2, A, q]
+        self._fits = fits[:, 0]
+        self._lengths = np.stack([guess.length(1).above for guess in guesses])  # [2, A, q]
         self._gaps = {
-            (b, a): np.stack([(own[b] - own[a]).length(0).above for own in (about, others)]) for b, a in g.compared
+            (b, a): np.stack([(guess[b] - guess[a]).length(0).above for guess in guesses]) for b, a in g.compared
         }
 
-    # Functionals.
+    # Functionals, by the weights p_c of all actions ``[A, n, k]``.
 
-    def weights(self, b: int, a: int, values: Enclosure) -> dict[int, Enclosure]:
-        """p_c ``[n, k]`` of D_ba at points, by action."""
-        found = self._spread(values @ (enclosed(self.g.Z[b]) - self.g.Z[a]).T)
-        for c, sign in ((b, 1.0), (a, -1.0)):
-            found[c] = found[c] + values * sign if c in found else values * sign
-        return {c: own @ self.precision[c] for c, own in found.items()}
+    def weights(self, pair: tuple[int, int], values: Enclosure) -> Enclosure:
+        """Those of D_ba at points."""
+        b, a = pair
+        signs = np.eye(self.g.actions)[b] - np.eye(self.g.actions)[a]
+        later = self._through_error(values @ (enclosed(self.g.Z[b]) - self.g.Z[a]).T)
+        return (later + values * signs[:, None, None]) @ self.g.precision
 
-    def of_error(self, rows: Enclosure) -> dict[int, Enclosure]:
-        """Those of combinations of the coefficients of u, by action."""
-        return {c: own @ self.precision[c] for c, own in self._spread(rows).items()}
+    def of_error(self, rows: Enclosure) -> Enclosure:
+        """Those of combinations of the coefficients of u."""
+        return self._through_error(rows) @ self.g.precision
 
-    def _spread(self, rows: Enclosure) -> dict[int, Enclosure]:
-        lifted = self.gamma * (rows @ self.resolvent.T)
-        return {c: lifted[:, i * self.k : (i + 1) * self.k] for i, c in enumerate(self.g.used)}
+    def _through_error(self, rows: Enclosure) -> Enclosure:
+        """What multiplies the errors of P_cV̂ in combinations of the coefficients of u ``[A, n, k]``."""
+        used, weights = list(self.g.used), np.zeros((2, self.g.actions, len(rows), self.k))
+        lifted = (self.gamma * (rows @ self.resolvent.T)).reshape(len(rows), len(used), self.k).swapped(0, 1)
+        weights[0, used], weights[1, used] = lifted.middle, lifted.radius
+        return Enclosure(*weights)
 
-    def _active(self, weights: dict[int, Enclosure]) -> list[tuple[int, int, int]]:
-        return [(c, d, i) for i, (c, d) in enumerate(self.g.pairs(self.g.paired)) if c in weights and d in weights]
-
-    def points(self, weights: dict[int, Enclosure], pair: tuple[int, int] | None = None) -> Points:
-        """What the sums say of functionals."""
-        g = self.g
-        forms, expected = Enclosure(np.zeros((2 + g.cross_moments.shape[1], len(next(iter(weights.values())))))), 0.0
-        for c, d, place in self._active(weights):
+    def points(self, weights: Enclosure, pair: tuple[int, int] | None = None) -> Points:
+        """What the sums say of functionals; ``pair`` if they are those of D_ba."""
+        forms, expected = Enclosure(np.zeros((self._moments.shape[1], weights.shape[1]))), 0.0
+        for i, (c, d) in enumerate(self.g.pairs(self.g.paired)):
             twice = 1.0 if c == d else 2.0
-            forms = forms + ((weights[c] @ self._moments[place]) * weights[d]).sum() * twice
-            one, other = weights[c].middle, weights[d].middle
-            expected = expected + twice * ((one @ self._likely[place, 0]) * other).sum(axis=1)
-        value, seen = self._seen(weights)
-        largest, positive = self._largest(weights, pair), forms.positive()
-        return Points(value, seen, positive[0], positive[1], forms[2:].T, largest, np.maximum(expected, 0.0))
+            forms = forms + ((weights[c] @ self._moments[i]) * weights[d]).sum() * twice
+            likely = (weights[c].middle @ self._likely[i, 0]) * weights[d].middle
+            expected = expected + twice * likely.sum(axis=1)
+        (value, observed), positive = self._observed(weights), forms.positive()
+        largest = self._largest(weights, pair)
+        return Points(value, observed, positive[0], positive[1], forms[2:].T, largest, np.maximum(expected, 0.0))
 
-    def _seen(self, weights: dict[int, Enclosure]) -> tuple[Enclosure, Enclosure]:
-        """ΣZ(V̂) and ΣZ(f_i)."""
-        every = list(weights.items())
-        value, seen = (
-            stacked([own @ part[c] for c, own in every]).sum(0)
-            for part in (enclosed(self.g.residuals), self.operators.swapped(1, 2))
-        )
-        return value, seen
+    def _observed(self, weights: Enclosure) -> tuple[Enclosure, Enclosure]:
+        """ΣZ(V̂) ``[n]`` and ΣZ(f_i) ``[n, m − 1]``."""
+        value = (weights @ self.g.residuals[:, :, None]).sum(0)[:, 0]
+        return value, (weights @ self.operators.T).sum(0)
 
-    def _largest(self, weights: dict[int, Enclosure], pair: tuple[int, int] | None) -> Floats:
-        """Bounds on one fresh state's term for V̂ and for the f_i ``[2, n]``."""
-        found, dense = self._by_leverage(weights, pair), self.box.dense_values
-        if len(next(iter(weights.values()))) * len(dense) > _MOST_CLOSE:
-            return found
-        swings = {c: own @ dense.T for c, own in weights.items()}
-        both = None if pair is None else (swings[pair[0]] + swings[pair[1]]).size
-        sizes = {c: own.size for c, own in swings.items()}
-        terms = self._terms(sizes, both, pair, self._lengths, self._gaps)
-        if self.g.paired:  # of V̂ the supremum is known
-            fits = stacked([own * self._fits[c] for c, own in swings.items()]).sum(0)
-            exact = self.radius[0] * sum(sizes.values()) + fits.size
-            terms[0] = np.minimum(terms[0], exact * (1 + 1e-14))
-        return np.minimum(found, self.box.inflation(self.box.dense, 2) * terms.max(axis=2) * (1 + 1e-14))
+    def _largest(self, weights: Enclosure, pair: tuple[int, int] | None) -> Floats:
+        """Bounds on one fresh state's term for V̂ and for the f_i ``[2, n]``: by leverage, and by states if few."""
+        g, factor, dense = self.g, self.box.inflation(self.box.dense), self.box.dense_values
 
-    def _by_leverage(self, weights: dict[int, Enclosure], pair: tuple[int, int] | None) -> Floats:
-        """The same from |p·x|² ≤ (pᵀGp)·(the largest leverage)."""
-
-        def size(rows: Enclosure, c: int) -> Floats:
-            forms = ((rows @ self.g.grams[c]) * rows).sum().positive()
+        def reach(rows: Enclosure, c: int) -> Floats:  # |p·x|² ≤ (pᵀGp)·(the largest leverage)
+            forms = ((rows @ g.grams[c]) * rows).sum().positive()
             return (forms * self.leverage[c]).root().above[:, None]
 
-        sizes = {c: size(own, c) for c, own in weights.items()}
-        both = None if pair is None else size(weights[pair[0]] + weights[pair[1]], pair[0])
-        factor = self.box.inflation(self.box.dense)
+        sizes = np.stack([reach(weights[c], c) for c in range(g.actions)])
+        both = None if pair is None else reach(weights[pair[0]] + weights[pair[1]], pair[0])
         lengths = factor * self._lengths.max(axis=2, keepdims=True)
-        gaps = {key: factor * own.max(axis=1, keepdims=True) for key, own in self._gaps.items()}
-        return self._terms(sizes, both, pair, lengths, gaps)[:, :, 0]
+        gaps = {compared: factor * gap.max(axis=1, keepdims=True) for compared, gap in self._gaps.items()}
+        largest = self._terms(sizes, both, pair, lengths, gaps)[:, :, 0]
+        if weights.shape[1] * len(dense) > _MOST_CLOSE:
+            return largest
+        swings = weights @ dense.T
+        both = None if pair is None else (swings[pair[0]] + swings[pair[1]]).size
+        terms = self._terms(swings.size, both, pair, self._lengths, self._gaps)
+        if g.paired:  # of V̂ the supremum is known
+            exact = self.radius[0] * swings.size.sum(axis=0) + (swings * self._fits[:, None]).sum(0).size
+            terms[0] = np.minimum(terms[0], exact * (1 + 1e-14))
+        return np.minimum(largest, self.box.inflation(self.box.dense, 2) * terms.max(axis=2) * (1 + 1e-14))
 
     def _terms(
         self,
-        sizes: dict[int, Floats],
+        sizes: Floats,
         both: Floats | None,
         pair: tuple[int, int] | None,
         lengths: Floats,
         gaps: dict[tuple[int, int], Floats],
     ) -> Floats:
-        """The largest term at states, of V̂ and of the f_i ``[2, n, q]``, rounded up."""
-        radius = np.array(self.radius)[:, None, None]
-        each = {c: own * lengths[:, c, None] for c, own in sizes.items()}
+        """The largest term at states, of V̂ and of the f_i ``[2, n, q]``, rounded up.
+
+        Args:
+            sizes: of the weights of all actions at states ``[A, n, q]``.
+            both: of the sum of the weights of b and a ``[n, q]``.
+            pair: (b, a); None for other functionals.
+            lengths: of the fits of all actions ``[2, A, q]``.
+            gaps: between the fits of b and a ``[2, q]``.
+        """
+        radius, each = np.array(self.radius)[:, None, None], sizes * lengths[:, :, None]
         if not self.g.paired:
-            return np.asarray(np.max([radius * sizes[c] + each[c] for c in sizes], axis=0)) * (1 + 1e-14)
-        fits = sum(each.values())
+            return np.asarray((radius[:, None] * sizes + each).max(axis=1)) * (1 + 1e-14)
+        fits = each.sum(axis=1)
         if pair is not None and both is not None:
-            others = sum((own for c, own in each.items() if c not in pair), np.zeros(()))
-            for one, other in (pair, pair[::-1]):
-                apart = sizes[other] * gaps[pair][:, None] + both * lengths[:, one, None]
+            others = each[:, [c for c in range(self.g.actions) if c not in pair]].sum(axis=1)
+            for nearer, farther in (pair, pair[::-1]):
+                apart = sizes[farther] * gaps[pair][:, None] + both * lengths[:, nearer, None]
                 fits = np.minimum(fits, apart + others)
-        return np.asarray(radius * sum(sizes.values()) + fits) * (1 + 1e-14)
+        return np.asarray(radius * sizes.sum(axis=0) + fits) * (1 + 1e-14)
 
     # The size of u.
 
     @cached_property
-    def _error(
-        self,
-    ) -> tuple[Enclosure, Enclosure, list[tuple[Enclosure, float, float]], list[tuple[float, float, float]]]:
+    def _error(self) -> tuple[Enclosure, Enclosure, list[tuple[Any, float, float]], list[tuple[Any, float, float]]]:
         """c, K̂, and (trace, top, longest) of V̂ and of the f_i: observed, and expected."""
-        weights = self.of_error(inverse(enclosed(self.g.mix)).T[1:])
-        (seen, matrix), size = self._seen(weights), self.m - 1
-        forms, likely = [Enclosure(np.zeros((size, size)))] * 2, np.zeros((2, size, size))
-        for c, d, place in self._active(weights):
-            for kind in range(2):
-                own = weights[c] @ self._moments[place, kind] @ weights[d].T
-                forms[kind] = forms[kind] + (own if c == d else own + own.T)
-                guess = weights[c].middle @ self._likely[place, kind] @ weights[d].middle.T
-                likely[kind] += guess if c == d else guess + guess.T
-        dense = self.box.dense_values.T
-        sizes = {c: (own @ dense).length(0).above[None] for c, own in weights.items()}
+        weights, size = self.of_error(inverse(enclosed(self.g.mix)).T[1:]), self.m - 1
+        forms, likely = Enclosure(np.zeros((2, size, size))), np.zeros((2, size, size))
+        for i, (c, d) in enumerate(self.g.pairs(self.g.paired)):
+            form = weights[c] @ self._moments[i, :2] @ weights[d].T
+            guess = weights[c].middle @ self._likely[i] @ weights[d].middle.T
+            forms = forms + (form if c == d else form + form.T)
+            likely += guess if c == d else guess + np.swapaxes(guess, 1, 2)
+        sizes = (weights @ self.box.dense_values.T).length(1).above[:, None]
         terms = self._terms(sizes, None, None, self._lengths, self._gaps).max(axis=(1, 2))
-        longest = self.box.inflation(self.box.dense, 2) * terms * (1 + 1e-14)
-        observed, expected = [], []
-        for own, guess, length in zip(forms, likely, longest, strict=True):
-            diagonal = own[np.arange(size), np.arange(size)].sum().positive()
-            observed.append((diagonal, max(top_eigenvalue(own), 0.0), float(length)))
+        longest = (self.box.inflation(self.box.dense, 2) * terms * (1 + 1e-14)).tolist()
+        diagonal, observed, expected = np.arange(size), [], []
+        for kind, guess in enumerate(likely):
             top = max(float(np.linalg.eigvalsh(guess)[-1]), 0.0) if size else 0.0
-            expected.append((float(np.trace(guess)), top, float(length)))
-        return seen, matrix, observed, expected
+            trace = forms[kind, diagonal, diagonal].sum().positive()
+            observed.append((trace, max(top_eigenvalue(forms[kind]), 0.0), longest[kind]))
+            expected.append((float(np.trace(guess)), top, longest[kind]))
+        return *self._observed(weights), observed, expected
 
     @cached_property
     def _scales(self) -> tuple[list[float], list[float]]:
@@ -556,10 +545,10 @@ class Derivation:
         scales, bounds = [], []
         for trace, top, longest in self._error[3]:
             tried = np.geomspace(0.05, 50.0, 121) / max(top, 1e-300)
-            found = mixed_norm(enclosed(trace), top, longest, enclosed(L), size, tried).middle
-            best = int(np.argmin(found))
+            norms = mixed_norm(enclosed(trace), top, longest, enclosed(L), size, tried).middle
+            best = int(np.argmin(norms))
             scales.append(float(tried[best]))
-            bounds.append(float(found[best]))
+            bounds.append(float(norms[best]))
         return scales, bounds
 
     @cached_property
@@ -582,15 +571,15 @@ class Derivation:
             raise TooLittleError("the tail is too large: what regression aims at may grow from step to step")
         if m == 0:
             return Size(Enclosure(np.zeros(0)), Enclosure(np.zeros((0, 0))), 0.0, 0.0)
-        seen, matrix, observed, _ = self._error
+        value, matrix, observed, _ = self._error
         L = logarithm(_NORM_EVENTS / enclosed(g.part("size of the error")))
         pairs = zip(observed, self._scales[0], strict=True)
-        alpha, beta = (mixed_norm(*own, L, m, np.array(scale)) for own, scale in pairs)
+        alpha, beta = (mixed_norm(*moments, L, m, np.array(scale)) for moments, scale in pairs)
         try:
             turned = inverse(np.eye(m) - matrix)
         except ZeroDivisionError:
             raise TooLittleError("there is too little data: I − K̂ cannot be told from a singular matrix") from None
-        centre = turned @ seen
+        centre = turned @ value
         start, stretch = centre.length(), norm(turned)
         growth = beta * stretch
         if not float(growth.above) < _MOST_GROWTH:
@@ -616,39 +605,33 @@ class Derivation:
             moment = smaller(moment, together.positive())
         total = sloped(moment, (length * points.largest[1] + points.largest[0]).above, log_terms, slope)
         first = np.minimum(first, total)
-        turned = (points.seen @ size.inverse).length() * size.noise
+        turned = (points.observed @ size.inverse).length() * size.noise
         with np.errstate(invalid="ignore"):
             second = np.where(np.isfinite(total), (enclosed(total) - first + turned).above, np.inf)
         return first, second
 
     def bands(self) -> list[Band]:
         """One for every pair of actions of which the expert uses one."""
-        g, found = self.g, []
+        g, bands = self.g, []
         counts = g.shares.shape[2:]
         values, total = self.box.mesh(counts), float(enclosed(g.shares.reshape(-1)).sum().above)
         for (b, a), shares in zip(g.compared, g.shares, strict=True):
             events = enclosed(shares.reshape(2, -1)) * (g.part("band") / max(total, 1.0))
-            first, second = self.radii(self.points(self.weights(b, a, values), (b, a)), -logarithm(events))
-            slip = self._slipped(b, a) * g.tau
-            second = (enclosed(second) + slip * self.size.length * self.radius[1]).above
-            tail, most = float((slip * self.radius[0]).above), float((first + second).max())
-            shape = (2, *counts)
-            found.append(
-                Band((b, a), self._curve(b, a), first.reshape(shape), second.reshape(shape), tail, self.rounding(most))
-            )
-        return found
+            first, second = self.radii(self.points(self.weights((b, a), values), (b, a)), -logarithm(events))
+            outside = (self.lebesgue[b] + self.lebesgue[a] + self._later * self.worst) * g.tau
+            second = (enclosed(second) + outside * self.size.length * self.radius[1]).above
+            tail, rounding = float((outside * self.radius[0]).above), self.rounding(float((first + second).max()))
+            first, second = first.reshape(2, *counts), second.reshape(2, *counts)
+            bands.append(Band((b, a), self._curve(b, a), first, second, tail, rounding))
+        return bands
 
     def _curve(self, b: int, a: int) -> Enclosure:
         g, size = self.g, self.size
         sums = enclosed(g.residuals) + (size.centre @ self.operators if len(size.centre) else 0.0)
-        errors = [self.precision[c] @ sums[c] for c in range(g.actions)]
-        ahead = self.resolvent.T @ joined([errors[c] for c in g.used])
+        errors = (g.precision @ sums[:, :, None])[:, :, 0]
+        ahead = self.resolvent.T @ errors[list(g.used)].reshape(-1)
         lift = self.gamma * ((enclosed(g.Z[b]) - g.Z[a]).T @ ahead)
         return enclosed(g.fits[b]) - g.fits[a] + errors[b] - errors[a] + lift
-
-    def _slipped(self, b: int, a: int) -> Enclosure:
-        """Λ_b + Λ_a + 2γΛ_U/(1 − γ)."""
-        return self.lebesgue[b] + self.lebesgue[a] + self._later * self.worst
 
     @property
     def _later(self) -> Enclosure:
@@ -660,11 +643,11 @@ class Derivation:
         points = self.points(self.of_error(enclosed(g.drop[None])))
         log_terms = -logarithm(enclosed(np.full((1, 1), g.part("regret") / 2)))
         first, second = self.radii(points, log_terms)
-        slipped = self._later * g.tau * self.worst * (enclosed(self.radius[0]) + enclosed(size.length) * self.radius[1])
-        lost = float((enclosed(first[0, 0]) + second[0, 0] + slipped).above)
+        outside = self._later * g.tau * self.worst * (enclosed(self.radius[0]) + enclosed(size.length) * self.radius[1])
+        lost = float((enclosed(first[0, 0]) + second[0, 0] + outside).above)
         if not np.isfinite(lost):
             return 0.0
-        corrected = points.value[0] + g.dropped + (points.seen[0] * size.centre).sum() - lost - self.rounding(lost)
+        corrected = points.value[0] + g.dropped + (points.observed[0] * size.centre).sum() - lost - self.rounding(lost)
         return max(0.0, float(corrected.below))
 
     def visits(self) -> Floats:
@@ -675,15 +658,14 @@ class Derivation:
         events = _VISIT_EVENTS * g.actions * len(values) * max(len(most), 1)
         L = logarithm(events / enclosed(g.part("regret") / 2))
         for c in range(g.actions):
-            weights = values @ self.precision[c]
+            weights = values @ g.precision[c]
             swings = (weights @ dense.T).absolute()
             for w, guess in enumerate(g.tent_fits[c]):
-                fit = dense @ guess
-                reach = larger(1.0 - fit, fit)
+                reach = (dense @ guess - 0.5).absolute() + 0.5  # max(1 − fit, fit)
                 largest = box.inflation(box.dense, 2) * (swings * reach).above.max(axis=1) * (1 + 1e-15)
                 observed = ((weights @ moments[c, w]) * weights).sum().positive()
                 above = factor * float(bernstein(observed, largest, L).above.max()) * (1 + 1e-15)
-                curve = enclosed(guess) + self.precision[c] @ g.visits[c, w]
+                curve = enclosed(guess) + g.precision[c] @ g.visits[c, w]
                 beyond = self.lebesgue[c] * g.tau * 0.5 + self.rounding(above, scale=2.0)
                 most[w] = max(most[w], float((beyond + box.peak(curve) + above).above))
         return np.clip(most, 0.0, 1.0)
@@ -696,7 +678,7 @@ class Derivation:
             size = g.high - g.low + max(abs(g.low), abs(g.high))
             scale = size * float(self.resolvent.size.sum(axis=1).max())
         solved = unit * self.k**2 * self.condition * scale
-        share = max(float(own.above) - 1 for own in self.lebesgue) ** 2
+        share = float(self.lebesgue.above.max() - 1) ** 2
         lifted = unit * self.k * 2 ** len(self.box.wide) * share
         return float(solved + lifted * radius) * (1 + 1e-12) if np.isfinite(radius) else float(solved)
 
@@ -750,7 +732,8 @@ def bernstein(observed: Enclosure, bound: Floats, log_term: Enclosure) -> Enclos
 
 def mixed_norm(trace: Enclosure, top: float, bound: float, log_term: Enclosure, size: int, scale: Floats) -> Enclosure:
     """Lemma 6."""
-    means = [_true_moment(own, enclosed(bound), log_term) for own in (enclosed(top), trace)]
-    largest, total = ((own + 2.0 * mean * mean) / 3.0 for own, mean in zip((enclosed(top), trace), means, strict=True))
+    observed = (enclosed(top), trace)
+    means = [_true_moment(moment, enclosed(bound), log_term) for moment in observed]
+    largest, total = ((moment + 2.0 * mean * mean) / 3.0 for moment, mean in zip(observed, means, strict=True))
     spread = logarithm(total * scale / float(size) + 1.0)
     return ((largest + 1.0 / enclosed(scale)) * (2.0 * log_term + float(size) * spread)).root()

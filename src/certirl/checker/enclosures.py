@@ -167,19 +167,9 @@ def stacked(parts: Sequence[Enclosure], axis: int = 0) -> Enclosure:
     return Enclosure(*(np.stack([getattr(own, name) for own in parts], axis) for name in ("middle", "radius")))
 
 
-def joined(parts: Sequence[Enclosure], axis: int = 0) -> Enclosure:
-    """Several arrays one after the other along an axis."""
-    return Enclosure(*(np.concatenate([getattr(own, name) for own in parts], axis) for name in ("middle", "radius")))
-
-
 def smaller(one: Enclosure, other: Enclosure) -> Enclosure:
     """min(x, y)."""
     return between(np.minimum(one.below, other.below), np.minimum(one.above, other.above))
-
-
-def larger(one: Enclosure, other: Enclosure) -> Enclosure:
-    """max(x, y)."""
-    return -smaller(-one, -other)
 
 
 # Elementary functions.
