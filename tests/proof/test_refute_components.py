@@ -153,12 +153,13 @@ def test_a_log_is_refuted_too(hopeless):
     assert certirl.solve(log, delta=0.1, **asked).status == "undetermined"
 
 
-def test_sums_that_turn_infeasible_in_the_last_round_are_an_answer(monkeypatch):
+@pytest.mark.parametrize("seeds", sizes(range(1, 4), range(12)), ids=len)
+def test_sums_that_turn_infeasible_in_the_last_round_are_an_answer(monkeypatch, seeds):
     problem = certirl.problems.factorised(seed=3, components=2, actions=8, unaffected=0.0)
     asked = {"components": problem.components, "basis": BASIS, "columns": 3, "discount": 0.7, "delta": 0.05, "tail": 0}
     rounds = in_small_rounds(monkeypatch)
     turned = 0
-    for rng in range(12):
+    for rng in seeds:
         rounds.clear()
         found = certirl.solve(problem, samples=800, rng=rng, **asked)
         if rounds[-1] == 0 < max(rounds):
