@@ -38,7 +38,7 @@ test test-slow test-sdist test-device: export OPENBLAS_NUM_THREADS := 1
 # Compiled modules are kept: many tests start an interpreter of their own.
 test test-slow test-sdist test-device: export PYTHONDONTWRITEBYTECODE :=
 
-# Every claim, some of them at a reduced size.
+# Nearly every claim, many of them at a reduced size.
 test: lint
 	$(PYTEST) -n auto --dist worksteal -m "not slow"
 

@@ -17,8 +17,16 @@ PROBLEM = certirl.problems.factorised(seed=0, components=3)
 FULL = [certirl.Legendre(5), certirl.product(certirl.Legendre(3), certirl.Legendre(3), index="full")]
 NAMED = {"place": [0], "speed": [1], "heat": [2]}
 SETTINGS = {"components": NAMED, "discount": 0.7, "columns": 3, "rng": 0}
-SOLUTION = certirl.solve(PROBLEM, samples=10_000, **SETTINGS)
-PROVED = certirl.solve(PROBLEM, delta=0.05, tail=0, samples=60_000, **SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def estimated_sum():
+    return certirl.solve(PROBLEM, samples=10_000, **SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def certified_sum():
+    return certirl.solve(PROBLEM, delta=0.05, tail=0, samples=60_000, **SETTINGS)
 
 
 def log_of(problem, samples, *, paired, seed=0):
@@ -34,38 +42,42 @@ def log_of(problem, samples, *, paired, seed=0):
     )
 
 
-def test_the_contract():
-    assert SOLUTION.status == "solved" and SOLUTION.margin == pytest.approx(1)
-    assert [own.name for own in SOLUTION.components] == ["place", "speed", "heat"] and SOLUTION.samples == 10_000
+def test_the_contract(estimated_sum):
+    assert estimated_sum.status == "solved" and estimated_sum.margin == pytest.approx(1)
+    assert [own.name for own in estimated_sum.components] == [
+        "place",
+        "speed",
+        "heat",
+    ] and estimated_sum.samples == 10_000
     states = np.random.default_rng(0).uniform(-1, 1, (5, 3))
-    assert SOLUTION.reward(states).shape == (5,) and isinstance(SOLUTION.reward(states[0]), float)
-    parts = [SOLUTION.reward[name](states[:, j]) for j, name in enumerate(NAMED)]
-    np.testing.assert_allclose(SOLUTION.reward(states), np.sum(parts, axis=0))
-    assert PROBLEM.true_margin(SOLUTION.reward, discount=0.7) > 0
+    assert estimated_sum.reward(states).shape == (5,) and isinstance(estimated_sum.reward(states[0]), float)
+    parts = [estimated_sum.reward[name](states[:, j]) for j, name in enumerate(NAMED)]
+    np.testing.assert_allclose(estimated_sum.reward(states), np.sum(parts, axis=0))
+    assert PROBLEM.true_margin(estimated_sum.reward, discount=0.7) > 0
 
 
-def test_the_print_names_the_components_and_never_says_more_than_is_known():
-    lines = str(SOLUTION).splitlines()
+def test_the_print_names_the_components_and_never_says_more_than_is_known(estimated_sum):
+    lines = str(estimated_sum).splitlines()
     assert len(lines) == 6 and lines[0].startswith("Solved, not certified")
     assert "R(place) + R(speed) + R(heat)" in lines[1] and "speed" in lines[2]
     assert "components independent as far as 4,000 transitions tell" in lines[-1]
 
 
-def test_a_certificate_is_true_and_prints_what_it_assumes():
-    assert PROVED.status == "certified" and PROVED.certificate.word == "certified"
-    truth = PROBLEM.true_margins(PROVED.reward, discount=0.7)
-    bounds = PROVED.certificate.bounds.sum(axis=0)
-    assert (bounds <= truth).all() and 0 < PROVED.certificate.margin == pytest.approx(bounds.min())
+def test_a_certificate_is_true_and_prints_what_it_assumes(certified_sum):
+    assert certified_sum.status == "certified" and certified_sum.certificate.word == "certified"
+    truth = PROBLEM.true_margins(certified_sum.reward, discount=0.7)
+    bounds = certified_sum.certificate.bounds.sum(axis=0)
+    assert (bounds <= truth).all() and 0 < certified_sum.certificate.margin == pytest.approx(bounds.min())
     for j, part in enumerate(PROBLEM.parts):  # every component's own bound holds too
-        own = part.true_margins(PROVED.reward.parts[j], discount=0.7)
-        assert (PROVED.certificate.bounds[j] <= own + 1e-12).all()
-    assert PROVED.certificate.delta == pytest.approx(0.05)
-    grounds = PROVED.certificate.grounds
+        own = part.true_margins(certified_sum.reward.parts[j], discount=0.7)
+        assert (certified_sum.certificate.bounds[j] <= own + 1e-12).all()
+    assert certified_sum.certificate.delta == pytest.approx(0.05)
+    grounds = certified_sum.certificate.grounds
     assert len(grounds) > 1 and len({ground.delta for ground in grounds}) == 1  # evenly
-    assert sum(ground.delta for ground in grounds) <= PROVED.certificate.delta
-    assert "depends on its own state alone" in str(PROVED)
-    losses = sum(PROVED.certificate.losses.values())
-    assert PROVED.certificate.estimated - losses == pytest.approx(PROVED.certificate.margin)
+    assert sum(ground.delta for ground in grounds) <= certified_sum.certificate.delta
+    assert "depends on its own state alone" in str(certified_sum)
+    losses = sum(certified_sum.certificate.losses.values())
+    assert certified_sum.certificate.estimated - losses == pytest.approx(certified_sum.certificate.margin)
 
 
 def test_without_a_tail_it_is_conditional_at_best():
@@ -126,20 +138,20 @@ def test_all_components_are_measured_in_one_walk_as_if_each_were_alone():
         np.testing.assert_allclose(own.outer, expected.outer, atol=1e-9)
 
 
-def test_files_give_back_what_was_saved(tmp_path):
+def test_files_give_back_what_was_saved(estimated_sum, certified_sum, tmp_path):
     states = np.random.default_rng(0).uniform(-1, 1, (4, 3))
-    reward = certirl.load(SOLUTION.reward.save(tmp_path / "reward"))
-    np.testing.assert_array_equal(reward(states), SOLUTION.reward(states))
+    reward = certirl.load(estimated_sum.reward.save(tmp_path / "reward"))
+    np.testing.assert_array_equal(reward(states), estimated_sum.reward(states))
     problem = certirl.problems.factorised(seed=1, components=2, solvable=False)
     conflict = certirl.solve(Mirrored(problem), components=[[0], [1]], discount=0.7, columns=3, rng=0)
     assert conflict.status == "infeasible" and conflict.reward is None
-    for number, solution in enumerate((SOLUTION, PROVED, conflict)):
+    for number, solution in enumerate((estimated_sum, certified_sum, conflict)):
         again = certirl.load(solution.save(tmp_path / str(number)))
         assert str(again).splitlines()[1:] == str(solution).splitlines()[1:]
         assert (str(again) == str(solution)) == (solution.status != "certified")  # then it is a claim
         assert solution.verified and not again.verified
-    np.testing.assert_array_equal(certirl.load(tmp_path / "1.npz").certificate.bounds, PROVED.certificate.bounds)
-    np.testing.assert_array_equal(certirl.load(tmp_path / "0.npz").margins(states), SOLUTION.margins(states))
+    np.testing.assert_array_equal(certirl.load(tmp_path / "1.npz").certificate.bounds, certified_sum.certificate.bounds)
+    np.testing.assert_array_equal(certirl.load(tmp_path / "0.npz").margins(states), estimated_sum.margins(states))
     (tmp_path / "0.npz").write_bytes(b"nothing")
     with pytest.raises(ValueError, match="damaged"):
         certirl.load(tmp_path / "0.npz")
@@ -157,14 +169,14 @@ class Mirrored:
         return self.problem.sample(states, 0, rng)
 
 
-def test_the_exact_check_derives_a_sum_again(tmp_path, capsys):
-    path = PROVED.save(tmp_path / "sum")
+def test_the_exact_check_derives_a_sum_again(estimated_sum, certified_sum, tmp_path, capsys):
+    path = certified_sum.save(tmp_path / "sum")
     assert cli.main(["check", str(path)]) == 0
     assert capsys.readouterr().out.startswith("Confirmed: with probability at least")
     found = check(path)
-    assert found.margin == pytest.approx(PROVED.certificate.margin, rel=1e-6)
-    assert found.margin <= PROBLEM.true_margin(PROVED.reward, discount=0.7)
-    assert cli.main(["check", str(SOLUTION.save(tmp_path / "plain"))]) == 0
+    assert found.margin == pytest.approx(certified_sum.certificate.margin, rel=1e-6)
+    assert found.margin <= PROBLEM.true_margin(certified_sum.reward, discount=0.7)
+    assert cli.main(["check", str(estimated_sum.save(tmp_path / "plain"))]) == 0
     assert "Nothing claimed" in capsys.readouterr().out
 
 
@@ -230,15 +242,15 @@ TAMPERED = [
 
 
 @pytest.mark.parametrize(("change", "reason"), TAMPERED, ids=[change.__name__ for change, _ in TAMPERED])
-def test_no_changed_sum_is_confirmed(change, reason, tmp_path):
-    record, arrays = files.parts(PROVED.save(tmp_path / "sum"))
+def test_no_changed_sum_is_confirmed(certified_sum, change, reason, tmp_path):
+    record, arrays = files.parts(certified_sum.save(tmp_path / "sum"))
     change(record, arrays)
     found = check(files.write(tmp_path / "changed.npz", record, arrays))
     assert found.verdict == "refuted" and reason in str(found)
 
 
-def test_damaged_sums_are_a_sentence(tmp_path):
-    record, arrays = files.parts(PROVED.save(tmp_path / "sum"))
+def test_damaged_sums_are_a_sentence(certified_sum, tmp_path):
+    record, arrays = files.parts(certified_sum.save(tmp_path / "sum"))
     del record["certificate"]["grounds"][0]["surrogate"]["low"]
     with pytest.raises(ValueError, match="is damaged"):
         check(files.write(tmp_path / "changed.npz", record, arrays))
@@ -286,8 +298,8 @@ def test_intervals_and_families_of_each_component_are_its_own():
     )  # the angle does not tell the actions apart
 
 
-def test_the_truth_of_a_factorised_problem_is_the_minimum_over_whole_states():
-    reward, states = SOLUTION.reward, np.linspace(-1, 1, 41)
+def test_the_truth_of_a_factorised_problem_is_the_minimum_over_whole_states(estimated_sum):
+    reward, states = estimated_sum.reward, np.linspace(-1, 1, 41)
     curves = [part.margins(own, states, discount=0.7) for part, own in zip(PROBLEM.parts, reward.parts, strict=True)]
     whole = curves[0][:, :, None, None] + curves[1][:, None, :, None] + curves[2][:, None, None, :]
     truth = PROBLEM.true_margin(reward, discount=0.7)
@@ -321,7 +333,7 @@ def test_wrong_calls_are_sentences(settings, sentence):
         certirl.solve(PROBLEM, **SETTINGS | settings)
 
 
-def test_wrong_types_are_sentences():
+def test_wrong_types_are_sentences(estimated_sum):
     with pytest.raises(ValueError, match="objective must be one of"):
         certirl.solve(PROBLEM, **SETTINGS, settings=certirl.Settings(objective="best"))
     with pytest.raises(TypeError, match="basis must be a basis"):
@@ -335,6 +347,6 @@ def test_wrong_types_are_sentences():
     with pytest.raises(ValueError, match="moments keep one coordinate alone"):
         certirl.solve(moments, components=[[0]], discount=0.7)
     with pytest.raises(KeyError, match="no component 'light'"):
-        SOLUTION.reward["light"]
+        estimated_sum.reward["light"]
     with pytest.raises(ValueError, match="computed for one to three coordinates at once, not 4"):
         certirl.problems.factorised(seed=0, components=4).true_margin(lambda s: s[:, 0], discount=0.7)

@@ -279,6 +279,11 @@ def test_solve_proves_on_a_box_that_no_reward_exists(tmp_path):
     assert found.status == "infeasible" and found.refutation.holds
     back = certirl.load(found.save(tmp_path / "none"))
     assert back.refutation.holds and not back.refutation.verified
+
+
+@pytest.mark.slow
+def test_solve_proves_on_a_box_that_no_reward_explains_an_expert_who_switches():
+    settings = {"discount": 0.7, "basis": PLANE, "delta": 0.05, "rng": 0}
     switching = certirl.solve(Whirl(), expert=towards, columns=COLUMNS, tail=TAIL, samples=300_000, **settings)
     assert switching.status == "infeasible" and "farther than 0.05 from its switches" in str(switching)
 
