@@ -2,8 +2,8 @@
 
 from importlib import import_module
 
-from certirl.solver.program_form import ProgramForm
 from certirl.solver.search import Schedule
+from certirl.solver.solve import ProgramForm
 
 
 def in_small_rounds(monkeypatch):

@@ -1,6 +1,7 @@
 """Experts that shun the end: planning on the learned reward must not run into it, whatever R misses."""
 
 from math import e
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import certirl
 from certirl.data.policy import as_policy
 from certirl.environments.planning import plan
 from certirl.fit.termination import durations
-from certirl.solver import value_form as solve_policy
+from certirl.solver import value_form
 from sizes import sizes
 
 DISCOUNT = 0.99
@@ -43,8 +44,13 @@ def leave(states):
 
 def solved(grip, cells=8, expert=balance):
     """With a reward too coarse for the expert, so that its error over a hundred steps exceeds every margin."""
-    basis = certirl.Cells((cells,))
-    return solve_policy.solve_policy(Ridge(grip), expert, discount=DISCOUNT, samples=1000, rng=0, reward_basis=basis)
+    with on_a_grid(cells):
+        return certirl.solve(Ridge(grip), expert=expert, discount=DISCOUNT, samples=1000, rng=0)
+
+
+def on_a_grid(cells):
+    """Rewards are sought on a grid of this many points."""
+    return patch.object(value_form, "_reward_basis", lambda domain, *_: certirl.Cells((cells,)).on(domain))
 
 
 def surviving(grip, reward):
@@ -62,7 +68,7 @@ def surviving(grip, reward):
 def test_planning_on_the_reward_does_not_run_into_the_end(grip, monkeypatch):
     found = solved(grip)
     assert surviving(grip, found.reward) == 1
-    monkeypatch.setattr(solve_policy, "avoids_termination", lambda *_: False)
+    monkeypatch.setattr(value_form, "avoids_termination", lambda *_: False)
     assert surviving(grip, solved(grip).reward) < 0.8  # which is what the rule is for
 
 

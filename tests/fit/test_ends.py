@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from test_ending import DISCOUNT, Ridge, balance, leave, surviving
+from test_ending import DISCOUNT, Ridge, balance, leave, on_a_grid, surviving
 
 import certirl
 from certirl.data.source import learn_terminal_boxes
 from certirl.fit import termination as ending
 from certirl.fit.effects import CLEARLY, drawn_log, regress, regress_next_states, relative_error
-from certirl.solver import value_form as solve_policy
+from certirl.solver import value_form
 
 
 class Shaken(Ridge):
@@ -79,16 +79,19 @@ def test_moves_go_on_as_often_as_the_dynamics():
 
 
 def test_planning_avoids_termination_under_noise(monkeypatch):
-    basis, simulator = certirl.Cells((8,)), Shaken(5.0)
-    given = {"discount": DISCOUNT, "samples": 2000, "rng": 0, "reward_basis": basis}
-    found = solve_policy.solve_policy(simulator, balance, **given)
+    def solved():
+        with on_a_grid(8):
+            return certirl.solve(Shaken(5.0), expert=balance, discount=DISCOUNT, samples=2000, rng=0)
+
+    found = solved()
     assert found.stats.continuation is not None and surviving(5.0, found.reward) == 1
-    monkeypatch.setattr(solve_policy, "avoids_termination", lambda *_: False)
-    assert surviving(5.0, solve_policy.solve_policy(simulator, balance, **given).reward) < 1
+    monkeypatch.setattr(value_form, "avoids_termination", lambda *_: False)
+    assert surviving(5.0, solved().reward) < 1
 
 
 def test_a_log_with_marks_is_enough_to_shun_its_end(log, tmp_path):
-    found = solve_policy.solve_policy(log, balance, discount=DISCOUNT, reward_basis=certirl.Cells((8,)))
+    with on_a_grid(8):
+        found = certirl.solve(log, expert=balance, discount=DISCOUNT)
     assert found.stats.continuation is not None and "s[0] > 0.9" in str(found)
     assert found.reward(0.95) == 0 and surviving(5.0, found.reward) == 1
     again = certirl.load(found.save(tmp_path / "found"))

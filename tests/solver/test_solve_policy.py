@@ -6,7 +6,6 @@ import pytest
 import certirl
 from certirl.environments.planning import plan
 from certirl.solver.solution import Share, Solution
-from certirl.solver.value_form import solve_policy
 
 
 class Room:
@@ -214,7 +213,7 @@ def test_a_margin_for_one_action_is_refused():
 
 def test_a_policy_of_wrong_shape_is_refused():
     with pytest.raises(ValueError, match="asked about all states at once"):
-        solve_policy(Room(), lambda states: 0, discount=0.9, rng=0, samples=300)
+        certirl.solve(Room(), expert=lambda states: 0, discount=0.9, rng=0, samples=300)
 
 
 def test_shares_have_exact_intervals():

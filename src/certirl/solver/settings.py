@@ -199,9 +199,9 @@ def request(
     if rng is not None:
         as_generator(rng)  # refused here, also where nothing is drawn
     parts = None if components is None else as_components(components, basis, domain)
-    if parts is None and not by_value:
+    if parts is None:
         basis = None if basis is None else as_basis(basis, domain)
-        if columns is not None:
+        if columns is not None and not by_value:
             as_count(columns, "columns", meaning="a whole number of functions of the state")
     if delta is not None and parts is None:
         check_box(domain)

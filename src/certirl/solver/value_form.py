@@ -7,7 +7,7 @@ grid whose size is set by the number of states; margins fall to 0 beside a switc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any
@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.data.policy import Policy, as_policy
+from certirl.data.policy import Policy
 from certirl.data.simulator import Simulator, as_samples, device_of
-from certirl.data.source import Pool, as_source
+from certirl.data.source import Pool, Source
 from certirl.environments.planning import COMPARED_POINTS, MOST_ENTRIES, compare, size_of
 from certirl.fit.action_values import action_values, spectral_radius, uncovered, unvisited
-from certirl.fit.bellman import check_problem
 from certirl.fit.effects import (
     CLEARLY,
     FEWEST,
@@ -31,14 +30,12 @@ from certirl.fit.effects import (
     next_states,
     value_basis,
 )
-from certirl.fit.recover import check_slack
 from certirl.fit.termination import LiftedFit, avoids_termination, choices, fit_lifted_value
 from certirl.fit.value_program import (
     PRICE,
     Comparisons,
     Margin,
     ValueFit,
-    check_margin,
     comparisons,
     fit_value,
     profile_at,
@@ -48,8 +45,8 @@ from certirl.functions.bases import MOST_FUNCTIONS, Basis, Fourier, Legendre, as
 from certirl.functions.cells import MOST_COORDINATES, Cells
 from certirl.functions.reward import Reward
 from certirl.ground.domain import Array, Domain, as_domain
-from certirl.ground.doors import as_count, as_flag, by_door
-from certirl.ground.progress import Report, announcer
+from certirl.ground.doors import as_count, by_door
+from certirl.ground.progress import announcer
 from certirl.ground.status import Finding, Reason
 from certirl.ground.work import one_blas_thread
 from certirl.proof.case import Case
@@ -72,90 +69,55 @@ STEPPED_COORDINATES = 2  # up to which an environment that is stepped row by row
 JUDGED_COORDINATES = 2  # up to which the planning grid is fine enough for every failure to be R's
 
 
-def solve_policy(
-    source: Any,
-    expert: Any,
-    *,
-    discount: float,
-    basis: Basis | None = None,
-    reward_basis: Basis | Cells | None = None,
-    samples: int = 10_000,
-    rng: Any = None,
-    margin: Margin = None,
-    price: float | None = None,
-    paired: bool | None = None,
-    progress: bool | Report | None = None,
-    tried: bool = True,
-) -> Solution:
+def explain(asked: Request, *, tried: bool = True) -> Solution:
     """Find R under which the expert's actions are best where possible: ``(P_π − P_a)V(s) ≥ m(s) − ξ(s)``.
 
     Args:
-        source: a simulator, which may say ``terminal(states)`` and ``periodic``, or logged `Transitions`.
-        expert: a function of states ``[n, d]`` giving actions ``[n]`` or probabilities ``[n, A]``; a `Policy`; or an
-            object with ``predict``.
-        discount: γ.
-        basis: the functions of V, which say which coordinates are periodic: a log does not; chosen if left out.
-        reward_basis: the functions of R; `Cells` on a grid that the states can fill if left out.
-        samples: states to ask a simulator about, or transitions of every action if it is noisy.
-        rng: a seed or Generator; needed with a simulator.
-        margin: half-width of the tube beside a switch over which margins rise from 0 to 1, as a share of the box; or a
-            function of states giving m(s); chosen if left out.
-        price: of a squared shortfall, in units of a squared residual of R.
-        paired: draw with the same random numbers for every action; by a trial if left out.
-        progress: as in `solve`; a function receives (done, total) of the stages.
+        asked: the call of `solve`; ``basis`` are the functions of V, which say which coordinates are periodic: a log
+            does not.
         tried: try R out, on fresh states and by planning on R alone, as far as that is possible.
     """
-    data, stage = as_source(source), _stages(progress)
-    simulator = data.simulator
+    source, settings, policy, discount = asked.origin, asked.settings, asked.policy, asked.discount
+    simulator, watch = source.simulator, announcer(asked.progress)
     if simulator is not None:
-        _check_source(simulator, samples, paired)
-    discount = check_problem(discount, 0, data.n_actions)
-    check_margin(margin)
-    check_slack(price)
-    policy, domain, periodic = as_policy(expert, data.n_actions), data.domain, data.periodic
-    generator = data.generator(rng, "solve_policy")
-    phi = value_basis(domain, periodic) if basis is None else as_basis(basis, domain)
-    periodic = periodic if basis is None else phi.periodic_axes
-    problem = Problem(data, policy, discount, periodic, *data.terminal())
+        _check_simulator(simulator, asked.samples)
+    generator = source.generator(asked.rng, "solve_policy")
+    basis = value_basis(asked.domain, source.periodic) if asked.basis is None else asked.basis
+    periodic = source.periodic if asked.basis is None else basis.periodic_axes
+    problem = Problem(source, policy, discount, periodic, *source.terminal())
     # Threads of a matrix library would cost more than they gain: the products are many and small.
     with one_blas_thread:
-        model = estimate_effects(problem, phi, samples, generator, paired)
+        model = estimate_effects(problem, basis, asked.samples, generator, settings.paired)
         effects = model.effects
-        stage(f"1 of {STAGES}: the effects of the actions are known at {len(effects):,} states")
-        rows = comparisons(effects, policy, margin=margin)
-        psi = _reward_basis(domain, periodic, len(effects)) if reward_basis is None else reward_basis.on(domain)
-        weight = PRICE if price is None else price
-        program: dict[str, Any] = {"discount": discount, "reward_basis": psi, "price": weight}
+        watch(f"1 of {STAGES}: the effects of the actions are known at {len(effects):,} states", 1, STAGES)
+        rows = comparisons(effects, policy, margin=settings.margin)
+        program: dict[str, Any] = {
+            "discount": discount,
+            "reward_basis": _reward_basis(asked.domain, periodic, len(effects)),
+            "price": PRICE if settings.slack is None else settings.slack,
+        }
         dynamics: Any = model.next_states if simulator is None else simulator
         lifted = None
         if problem.is_terminal is not None and avoids_termination(dynamics, policy, effects, rows, discount):
             lifted = fit_lifted_value(effects, rows, **program)
         fit = fit_value(effects, rows, **program) if lifted is None else lifted.fit
-        stage(f"2 of {STAGES}: V and R are found")
+        watch(f"2 of {STAGES}: V and R are found", 2, STAGES)
         solution = _concluded(problem, model, rows, fit, lifted)
         if tried and simulator is None:
             solution = _tried_in_a_model(solution, model, policy)
         elif tried:
-            solution = try_out(solution, simulator, policy, margin=margin, rng=generator)
-        stage(f"3 of {STAGES}: errors are estimated and the reward is tried")
+            solution = try_out(solution, simulator, policy, margin=settings.margin, rng=generator)
+        watch(f"3 of {STAGES}: errors are estimated and the reward is tried", 3, STAGES)
         return solution
 
 
-def _stages(progress: bool | Report | None) -> Callable[[str], None]:
-    """Where a line about every stage goes."""
-    watch, numbers = announcer(progress), iter(range(1, STAGES + 1))
-    return lambda line: watch(line, next(numbers), STAGES)
-
-
-def _check_source(simulator: Simulator, samples: Any, paired: Any) -> None:
+def _check_simulator(simulator: Simulator, samples: int) -> None:
     """Refuse a simulator on a device, and numbers of samples for which the value form is not made."""
     if device_of(simulator) is not None:
         raise ValueError(
             "experts that depend on the state, and terminal states, need a simulator that works with NumPy arrays"
         )
     as_samples(samples, least=FEWEST, most=MOST_SAMPLES)
-    if paired is not None:
-        as_flag(paired, "paired")
 
 
 def _reward_basis(domain: Domain, periodic: tuple[int, ...], n: int) -> Cells | Basis:
@@ -353,22 +315,6 @@ MOST_REFUTED = 9  # functions of V up to which a proof that there is no reward i
 TOLERABLE = 1e-3  # of the value's span: the cost of a tail up to which columns are enough
 
 
-def explain(asked: Request) -> Solution:
-    """The value form without a proof."""
-    return solve_policy(
-        asked.source,
-        asked.policy,
-        samples=asked.samples,
-        rng=asked.rng,
-        paired=asked.settings.paired,
-        progress=asked.progress,
-        discount=asked.discount,
-        basis=asked.basis,
-        margin=asked.settings.margin,
-        price=asked.settings.slack,
-    )
-
-
 class ValueForm:
     """Learns rewards by the value form; see `search.Learner`.
 
@@ -389,17 +335,9 @@ class ValueForm:
 
     def learn(self, training: Pool) -> Sequence[Candidate]:
         """A reward from the first training transitions; whatever it explains, a certificate says what is true of it."""
-        self.solution = solve_policy(
-            training.log(MOST_FOR_A_REWARD),
-            self.case.policy,
-            discount=self.case.discount,
-            rng=0,
-            progress=False,
-            tried=self._asked.is_log,
-            basis=self._asked.basis,
-            margin=self._asked.settings.margin,
-            price=self._asked.settings.slack,
-        )
+        log = Source(log=training.log(MOST_FOR_A_REWARD))
+        asked = replace(self._asked, source=log, policy=self.case.policy, rng=0, progress=False)
+        self.solution = explain(asked, tried=self._asked.is_log)
         rows = self.solution.basis
         is_small = self.solution.witness is not None and rows.size <= MOST_REFUTED
         self.classes = (rows,) if is_small else ()
