@@ -186,3 +186,12 @@ def test_wrong_data_get_a_sentence():
         gather([s], [Piece((0, 1), together[0].states, together[0].next_states[:2])])
     with pytest.raises(ValueError, match="action 2 was never tried"):
         gather([s], [piece for piece in apart if 2 not in piece.actions])
+
+
+def test_training_data_in_the_order_of_the_actions_are_used_of_every_action(monkeypatch):
+    monkeypatch.setattr("certirl.proof.training.FORECAST", 200)
+    columns = Legendre(3).on(PROBLEM.domain)
+    pieces = [piece for seed in range(5) for piece in draw(PROBLEM, columns, 100, seed)]
+    case = Case.of(0, columns, n_actions=3, discount=0.7, tail=0.0)
+    fit = fit_surrogates(case, lambda s: s[:, 0], sorted(pieces, key=lambda piece: piece.actions))
+    np.testing.assert_array_equal(fit.evidence[0].counts, 200)

@@ -80,7 +80,7 @@ def fit_surrogates(
     else:
         regressions = [_regression(sums, blank) for sums, blank in zip(gather(blanks, training), blanks, strict=True)]
     rough = [_solved(blank, *regression) for blank, regression in zip(blanks, regressions, strict=True)]
-    data = _leading(training if again is None else again, FORECAST)
+    data = _leading(training if again is None else again, FORECAST, case.policy.n_actions)
     turned = [
         replace(guess, **_directions(guess, sums, _residual_covariance(guess, data)))
         for guess, sums in zip(rough, gather(rough, data), strict=True)
@@ -94,7 +94,7 @@ def fit_surrogates(
     return Fit(tuple(surrogates), evidence)
 
 
-def _leading(stream: Iterable[Piece], most: int) -> list[Piece]:
+def _leading(stream: Iterable[Piece], most: int, n_actions: int) -> list[Piece]:
     """The first pieces of a stream that hold so many transitions of every action, in memory."""
     held: list[Piece] = []
     counts: dict[int, int] = {}
@@ -102,7 +102,7 @@ def _leading(stream: Iterable[Piece], most: int) -> list[Piece]:
         if all(counts.get(action, 0) < most for action in piece.actions):
             held.append(piece)
             counts |= {action: counts.get(action, 0) + len(piece.states) for action in piece.actions}
-        elif min(counts.values()) >= most:
+        elif len(counts) == n_actions and min(counts.values()) >= most:
             break
     return held
 
