@@ -505,7 +505,7 @@ def judged_policy(
         for own in (grid, looked)
     ]
     apart = float(np.ptp(np.concatenate(value)))
-    cell = 0.0 if tube is None else float(np.linalg.norm(2 * tube.grid.half))
+    cell = 0.0 if tube is None else tube.grid.reach
     beyond = away > settled + cell
     clearly = best.max(axis=1)[:, None] - best > slack  # what no best policy takes
     mixed = np.where(taken, ahead, -np.inf).max(axis=1) - np.where(taken, ahead, np.inf).min(axis=1)

@@ -364,7 +364,7 @@ def test_records_put_together_keep_what_is_known():
     assert parts[0].tolist() == parts[3].tolist() == [parts[0][0]] * 5 + [parts[0][5]] * 5 + [-1] * 2
     assert len(np.unique(both.episodes)) == 1 + 2 + 3 + 12
     ended = rows_of(log, np.arange(12), terminal=np.arange(12) == 3)
-    with pytest.raises(ValueError, match="say which next states are terminal and others do not: let all say it"):
+    with pytest.raises(ValueError, match="say which next states are terminal and others do not: mark them in all"):
         concatenate([log, ended])
     assert concatenate([ended, ended]).terminal.sum() == 2
     assert concatenate([log, rows_of(log, np.arange(12), terminal=np.zeros(12, bool))]).terminal is None

@@ -126,7 +126,7 @@ def test_the_tube_is_what_brute_force_finds():
     told = Bands((band,), np.array([0.3]), 1.0)
     reading = read(told, lookup, expert=0, allowed=0.5, widths=np.array([0.6]), discount=0.5)
     (margin,), tube = reading.margins, reading.tube
-    cells = band.losses_in_cells(Cells([np.zeros(1)] * 2, [lookup.half[:1], lookup.half[1:]]), 0)
+    cells = band.losses_in_cells(Cells([np.zeros(1)] * 2, [lookup.cells.sides[:1] / 2, lookup.cells.sides[1:] / 2]), 0)
     reached = float(sum(cells.values()).item())  # a little more than 0.2, by the mesh
     assert 0.2 <= reached < 0.3
     assert tube.undecided == pytest.approx(np.array([[[-reached, reached], [-1, 1]]]), abs=0.02)
@@ -148,16 +148,16 @@ def test_where_three_regions_meet_all_their_actions_count():
 def test_tents_are_no_lower_on_their_cells_than_is_said(certificate):
     lookup, s = certificate.tube.grid, certificate.grounds[0].surrogate
     states = np.random.default_rng(0).uniform(-1, 1, (5000, 2))
-    said = lookup.tents(s.widths)[:, lookup.cell(states)]
+    said = lookup.tents(s.widths)[:, lookup.cells.cell(states)]
     assert (s.tents(states) >= said - 1e-12).all() and said.max() == 1.0
-    assert (np.abs(lookup.states[lookup.cell(states)] - states) <= lookup.half + 1e-12).all()
+    assert (np.abs(lookup.states[lookup.cells.cell(states)] - states) <= lookup.cells.sides / 2 + 1e-12).all()
 
 
 def test_states_are_drawn_beside_the_switches(case):
     design = Case.of(case.expert, COLUMNS, n_actions=3, discount=0.7, tail=0, tube=0.05).design
     states, lookup = design(4000, np.random.default_rng(0)), expert_grid(as_policy(case.expert, 3), SQUARE)
-    near = lookup.away[lookup.cell(states)] < 0.15
-    plain = lookup.away[lookup.cell(Even((COLUMNS,))(4000, np.random.default_rng(0)))] < 0.15
+    near = lookup.away[lookup.cells.cell(states)] < 0.15
+    plain = lookup.away[lookup.cells.cell(Even((COLUMNS,))(4000, np.random.default_rng(0)))] < 0.15
     assert near.mean() > plain.mean() + 0.15
 
 

@@ -267,11 +267,11 @@ def accumulate(
         views: the coordinates that each pair is about; all of them if left out.
     """
     chunks, coordinates = chunks_of(stream), None if views is None else tuple(map(tuple, views))
-    kernel = worthwhile(chunks, max(rows.size + columns.size for rows, columns in pairs))
+    kernel = kernel_for(chunks, max(rows.size + columns.size for rows, columns in pairs))
     return fold(partial(_of_chunk, tuple(pairs), n_actions, folds, kernel, coordinates), chunks, _added)
 
 
-def worthwhile(chunks: Sequence[Chunk], functions: int) -> str | None:
+def kernel_for(chunks: Sequence[Chunk], functions: int) -> str | None:
     """The kernel for this amount of data: "numpy" if it is small, else None, the fastest."""
     rows = sum(getattr(chunk, "n", LITTLE) for chunk in chunks)
     return "numpy" if rows * functions < LITTLE else None

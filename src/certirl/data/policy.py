@@ -183,24 +183,14 @@ class ExpertGrid:
         return self.cells.shape
 
     @property
-    def half(self) -> Array:
-        """Half the sides of a cell ``[d]``."""
-        return self.cells.sides / 2
-
-    @property
     def reach(self) -> float:
         """The diagonal of a cell: `away` misses a distance to a switch by that at most."""
         return float(np.linalg.norm(self.cells.sides))
 
     @cached_property
-    def axes(self) -> list[Array]:
-        """The middles of the cells along each coordinate."""
-        return self.cells.middles()
-
-    @cached_property
     def states(self) -> Array:
         """The middles of the cells ``[cells, d]``, the last coordinate varying fastest."""
-        return mesh(self.axes)
+        return mesh(self.cells.middles())
 
     @cached_property
     def steady(self) -> NDArray[np.bool_]:
@@ -268,13 +258,9 @@ class ExpertGrid:
         farthest = self._corners(self.marks).max(axis=0).ravel()
         return np.maximum(0.0, 1 - farthest / widths[:, None])
 
-    def cell(self, states: Array) -> NDArray[np.intp]:
-        """The number of the cell that each state is in ``[n]``."""
-        return self.cells.cell(states)
-
     def taken_at(self, states: Array) -> NDArray[np.bool_]:
         """The actions that the expert takes in the cells of states ``[n, d]``: ``[A, n]``."""
-        return self.taken[:, self.cell(states)]
+        return self.taken[:, self.cells.cell(states)]
 
     def pieces(self, chosen: NDArray[np.bool_]) -> Array:
         """The boxes around connected cells ``[t, d, 2]``."""

@@ -538,7 +538,7 @@ def _extents(chunks: Sequence[Chunk]) -> Iterator[_Extent]:
 
 
 def _statistics(chunk: Chunk) -> _Extent | None:
-    """The extent of a whole file from what it says itself; None if its rows must be read."""
+    """The extent of a whole file by its statistics; None if its rows must be read."""
     columns, d = chunk.columns, len(chunk.columns.states)
     table = chunk.table()
     extremes = table.extremes([*columns.states, "action", *columns.next_states])

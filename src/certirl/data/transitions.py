@@ -207,8 +207,8 @@ def join_terminal(columns: Sequence[NDArray[np.bool_] | None]) -> NDArray[np.boo
         return np.concatenate(marked)
     if any(column.any() for column in marked):
         raise ValueError(
-            "some of these transitions say which next states are terminal and others do not: let all say it, False "
-            "where an episode continues"
+            "some of these transitions say which next states are terminal and others do not: mark them in all, "
+            "with False where an episode continues"
         )
     return None
 

@@ -278,7 +278,7 @@ class Certificate(Claim):
         """Whether the expert's action is proved strictly best at each state ``[n]``: outside the tube it is."""
         if self.tube is None:
             return np.full(len(self.advantage(states)[1].T), self.margin > 0)
-        return np.asarray(self.tube.decided[self.tube.grid.cell(as_states(states, self.tube.grid.domain))])
+        return np.asarray(self.tube.decided[self.tube.grid.cells.cell(as_states(states, self.tube.grid.domain))])
 
     def plot(self, *, ax: Any = None, path: Any = None) -> Any:
         """Draw the advantage over the best alternative with its proved band, and the tube; write it to ``path``."""

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.data.moments import worthwhile
+from certirl.data.moments import kernel_for
 from certirl.data.transitions import CHUNK, Chunk, Piece, chunks_of
 from certirl.fit.estimate import MAX_CONDITION
 from certirl.functions.bases import Basis
@@ -121,7 +121,7 @@ def row_pairs(n_actions: int, functions: int, paired: bool) -> tuple[NDArray[np.
 def gather(surrogates: Sequence[Surrogate], stream: Iterable[Piece]) -> tuple[Evidence, ...]:
     """Walk through data once for all surrogates, each of which looks at its own coordinates."""
     chunks = chunks_of(stream)
-    compiled = worthwhile(chunks, 3 * max(surrogate.columns.size for surrogate in surrogates)) is None
+    compiled = kernel_for(chunks, 3 * max(surrogate.columns.size for surrogate in surrogates)) is None
     return _walked(chunks, [partial(_EvidenceTotals, surrogate, compiled=compiled) for surrogate in surrogates])
 
 

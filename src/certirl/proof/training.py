@@ -303,7 +303,7 @@ def _around_points(case: Case, surrogate: Surrogate) -> tuple[Array, NDArray[np.
     grid, mesh, harmonics = case.grid, surrogate.mesh, surrogate.frame
     assert grid is not None
     axes = [part.spread_points(n)[:, 0] for part, n in zip(harmonics.parts, mesh.counts, strict=True)]
-    after = [np.searchsorted(axis, cells) for axis, cells in zip(axes, grid.axes, strict=True)]
+    after = [np.searchsorted(axis, cells) for axis, cells in zip(axes, grid.cells.middles(), strict=True)]
     corners = [
         np.ravel_multi_index(
             np.ix_(*(np.clip(i - shift, 0, n - 1) for i, shift, n in zip(after, side, mesh.counts, strict=True))),
@@ -315,7 +315,7 @@ def _around_points(case: Case, surrogate: Surrogate) -> tuple[Array, NDArray[np.
     heights = np.full((len(surrogate.compared), 2, len(mesh.states)), np.inf)
     read = np.zeros(heights.shape, dtype=bool)
     for pair, (b, a) in enumerate(surrogate.compared):
-        curve = harmonics.on_axes(harmonics.tensor(surrogate.fits[b] - surrogate.fits[a]), grid.axes).ravel()
+        curve = harmonics.on_axes(harmonics.tensor(surrogate.fits[b] - surrogate.fits[a]), grid.cells.middles()).ravel()
         for side, (best, other, sign) in enumerate(((b, a, 1.0), (a, b, -1.0))):
             better = grid.taken[best] & ~grid.taken[other]
             for corner in corners:

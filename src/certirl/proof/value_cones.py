@@ -72,7 +72,7 @@ def comparisons(case: Case, part: Part) -> Comparisons:
 def _beside(case: Case) -> NDArray[np.intp]:
     """Cells of the expert's grid whose middles are little farther from the switches than the tube."""
     assert case.grid is not None
-    step, chosen = float(np.linalg.norm(2 * case.grid.half)), []
+    step, chosen = case.grid.reach, []
     for share in BESIDE:
         away = case.grid.away - share * case.tube - step / 2  # switches are somewhere in their cells
         near = np.flatnonzero((away > 0) & (away <= step))
@@ -84,7 +84,7 @@ def _distances(case: Case, states: Array) -> Array:
     """The distance of states ``[n, d]`` to the nearest cell that holds a switch ``[n]``."""
     assert case.grid is not None
     blocks = np.array_split(states, -(-len(states) * len(case.grid.switches) // 2**20))
-    gaps = (np.maximum(np.abs(own[:, None] - case.grid.switches) - case.grid.half, 0.0) for own in blocks)
+    gaps = (np.maximum(np.abs(own[:, None] - case.grid.switches) - case.grid.cells.sides / 2, 0.0) for own in blocks)
     return np.concatenate([np.linalg.norm(gap, axis=2).min(axis=1) for gap in gaps])
 
 
