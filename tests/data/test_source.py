@@ -65,11 +65,11 @@ def test_both_kinds_answer_alike(kind):
 @pytest.mark.parametrize("kind", SOURCES)
 def test_training_and_proof_never_share_a_transition(kind):
     source = as_source(SOURCES[kind])
-    training, fresh = source.divided(0.3, SAMPLES, BASIS, source.generator(0, "certify"))
+    training, fresh = source.pools(0.3, BASIS, source.generator(0, "certify"), samples=SAMPLES)
     assert not rows_of(training) & rows_of(fresh)
     assert training.total + fresh.total == 3 * SAMPLES
     assert training.total == pytest.approx(0.3 * 3 * SAMPLES, abs=3)
-    again, _ = source.divided(0.3, SAMPLES, BASIS, source.generator(0, "certify"))
+    again, _ = source.pools(0.3, BASIS, source.generator(0, "certify"), samples=SAMPLES)
     assert rows_of(again) == rows_of(training)
 
 
@@ -109,7 +109,7 @@ def test_terminal_states_are_found_described_and_refused_for_proofs(kind):
     with pytest.raises(ValueError, match="a proof is for problems without terminal states"):
         source.check_without_terminal()
     with pytest.raises(ValueError, match="a proof is for problems without terminal states"):
-        [list(stream) for stream in source.divided(0.5, SAMPLES, BASIS, source.generator(0))]
+        [list(stream) for stream in source.pools(0.5, BASIS, source.generator(0), samples=SAMPLES)]
 
 
 def test_what_one_of_them_does_not_use_is_refused():

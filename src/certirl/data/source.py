@@ -156,11 +156,24 @@ class Source:
         return draw(self.simulator, basis, samples, rng, design=design, paired=pairs)
 
     def pools(
-        self, share: float, basis: Basis, rng: Any, *, design: bool | Design = True, paired: bool | None = None
+        self,
+        share: float,
+        basis: Basis,
+        rng: Any,
+        *,
+        samples: int = 0,
+        design: bool | Design = True,
+        paired: bool | None = None,
     ) -> tuple[Pool, Pool]:
-        """Independent pools for training and for a proof, empty or of a divided log.
+        """Independent pools for training and for a proof: of draws, or of a divided log.
 
-        The first ``share`` of a log is for training; the other arguments are those of `stream`.
+        Args:
+            share: the part for training.
+            basis: as in `stream`, like design and paired.
+            rng: a seed or Generator.
+            samples: draws of every action in both pools together; none before the pools grow if left out.
+            design: of the states.
+            paired: draw with the same random numbers for every action.
         """
         if self.simulator is None:
             assert self.log is not None
@@ -169,25 +182,13 @@ class Source:
         generator = as_generator(rng)
         settings: dict[str, Any] = {"design": design, "refuse_terminal": True}
         settings["paired"] = can_pair(self.simulator, basis, generator, asked=paired)
-        first, second = (partial(draw, self.simulator, basis, rng=child, **settings) for child in generator.spawn(2))
-        return Pool([], first), Pool([], second)
-
-    def divided(
-        self,
-        share: float,
-        samples: int,
-        basis: Basis,
-        rng: Any,
-        *,
-        design: bool | Design = True,
-        paired: bool | None = None,
-    ) -> tuple[Draws | LogStream, Draws | LogStream]:
-        """Independent streams for training and for a proof, of ``samples`` draws or of a log."""
-        training, fresh = self.pools(share, basis, rng, design=design, paired=paired)
-        first = max(int(share * samples), 1)
-        training.grow(first)
-        fresh.grow(max(samples - first, 1))
-        return training.newest(), fresh.newest()
+        first, second = (
+            Pool([], partial(draw, self.simulator, basis, rng=child, **settings)) for child in generator.spawn(2)
+        )
+        if samples:
+            first.grow(max(int(share * samples), 1))
+            second.grow(max(samples - first.size, 1))
+        return first, second
 
 
 def as_source(source: Any) -> Source:
@@ -215,6 +216,11 @@ class Pool(Stream):
     def size(self) -> int:
         """Transitions of the action with fewest."""
         return sum(part.per_action for part in self.parts)
+
+    @property
+    def total(self) -> int:
+        """The number of transitions."""
+        return sum(part.total for part in self.parts)
 
     def grow(self, size: int) -> None:
         """Enlarge to this size, where more can be drawn; nothing is drawn before the pool is read."""

@@ -161,5 +161,5 @@ def split(
     """Independent data for training and for the proof: two streams of draws, or a random division of a log."""
     whole = as_source(source)
     generator = whole.generator(rng, role)
-    training, fresh = whole.divided(FIT_SHARE, samples, columns, generator, design=design, paired=paired)
+    training, fresh = whole.pools(FIT_SHARE, columns, generator, samples=samples, design=design, paired=paired)
     return training, watched_stream(fresh, fresh.total, progress)

@@ -330,7 +330,7 @@ class _ReportedPool:
         return getattr(self._pool, name)
 
     def _stream(self) -> Any:
-        return watched_stream(self._pool, sum(part.total for part in self._pool.parts), self._asked.progress)
+        return watched_stream(self._pool, self._pool.total, self._asked.progress)
 
     def __iter__(self) -> Any:
         return iter(self._stream())
