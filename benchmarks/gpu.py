@@ -43,8 +43,8 @@ def repeated(work: Callable[[], Any], times: int = 9) -> tuple[dict[str, float],
         taken, result = harness.clock(work)
         seconds.append(taken["wall"])
     later = sorted(seconds[1:])
-    found = {"seconds, first call": seconds[0], "seconds, median of later calls": later[times // 2]}
-    return found | {"seconds, fastest": later[0], "seconds, slowest": later[-1], "later calls": times}, result
+    durations = {"seconds, first call": seconds[0], "seconds, median of later calls": later[times // 2]}
+    return durations | {"seconds, fastest": later[0], "seconds, slowest": later[-1], "later calls": times}, result
 
 
 def throughput(device: str, pairs: int) -> list[dict[str, Any]]:
@@ -113,15 +113,15 @@ def large(device: str, pairs: int) -> dict[str, Any]:
 def theorem(device: str, most: int) -> dict[str, Any]:
     """Theorem 6, deflated and sharpened, at the n it asks for (or at ``most``)."""
     problem, basis = random_polynomial(seed=0), certirl.Legendre(11)
-    known = theory.constants(problem.operators(basis, 3), discount=0.7)
+    facts = theory.constants(problem.operators(basis, 3), discount=0.7)
     asked = theory.theorem6_deflated(
-        beta=known.beta,
+        beta=facts.beta,
         discount=0.7,
         delta=0.05,
         k=11,
         n_actions=3,
-        inner_norm=known.inner_norm,
-        difference=known.difference,
+        inner_norm=facts.inner_norm,
+        difference=facts.difference,
         basis=basis,
         columns=3,
     )

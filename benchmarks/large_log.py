@@ -33,10 +33,10 @@ def timed(folder: Path, output: Path, *arguments: str, kill: bool = False) -> di
     with subprocess.Popen([*command, *arguments], stdout=subprocess.DEVNULL) as process:
         while process.poll() is None:
             family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
-            seen = {member.pid: look for member in family if (look := _look(member)) is not None}
-            peaks |= {pid: max(peaks.get(pid, 0), memory) for pid, (memory, _) in seen.items()}
-            busiest = max((pid for pid in seen if pid != process.pid), key=lambda pid: seen[pid][1], default=None)
-            if kill and not killed and busiest is not None and seen[busiest][1] > BUSY:
+            usage = {member.pid: look for member in family if (look := _look(member)) is not None}
+            peaks |= {pid: max(peaks.get(pid, 0), memory) for pid, (memory, _) in usage.items()}
+            busiest = max((pid for pid in usage if pid != process.pid), key=lambda pid: usage[pid][1], default=None)
+            if kill and not killed and busiest is not None and usage[busiest][1] > BUSY:
                 os.kill(busiest, 9)
                 killed += 1
             time.sleep(0.2)

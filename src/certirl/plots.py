@@ -323,9 +323,9 @@ def _grid(count: int) -> tuple[Any, Any]:
 def _worth_drawing(reward: Reward) -> list[int]:
     """The components of one or two coordinates whose rewards vary most, in order."""
     spans = {
-        number: float(np.ptp(part(mesh([np.linspace(*side, 41) for side in part.domain]))))
-        for number, part in enumerate(reward.parts)
-        if len(part.domain) <= 2
+        number: float(np.ptp(component(mesh([np.linspace(*side, 41) for side in component.domain]))))
+        for number, component in enumerate(reward.parts)
+        if len(component.domain) <= 2
     }
     if not spans:
         raise ValueError("components of three coordinates and more have no picture")
@@ -335,14 +335,14 @@ def _worth_drawing(reward: Reward) -> list[int]:
 def _rewards(reward: Reward, drawn: Sequence[int], axes: Any) -> None:
     """The rewards of some components, one in each panel."""
     for ax, number in zip(axes, drawn, strict=False):
-        part = reward.parts[number]
-        if len(part.domain) == 1:
-            s = _line(part.domain)
-            ax.plot(s, part(s), color="black", linewidth=1.4)
+        component = reward.parts[number]
+        if len(component.domain) == 1:
+            s = _line(component.domain)
+            ax.plot(s, component(s), color="black", linewidth=1.4)
             ax.margins(x=0)
         else:
-            x, y, states = _sheet(part.domain, _FIRST, None)
-            _map(ax, x, y, np.asarray(part(states)), "")
+            x, y, states = _sheet(component.domain, _FIRST, None)
+            _map(ax, x, y, np.asarray(component(states)), "")
         ax.set_title(f"R({reward.components[number].name})", fontsize="small")
     left_out = len(reward.parts) - len(drawn)
     if left_out:

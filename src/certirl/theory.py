@@ -521,7 +521,10 @@ class Requirements:
 
     def __str__(self) -> str:
         conditions = zip(self.literal.conditions, self.deflated.conditions, strict=True)
-        table = [["", "as printed", "deflated"], *([one.name, _cell(one), _cell(two)] for one, two in conditions)]
+        table = [
+            ["", "as printed", "deflated"],
+            *([printed.name, _cell(printed), _cell(deflated)] for printed, deflated in conditions),
+        ]
         sides = (self.literal, self.deflated)
         table.append(["error allowed in Z", *("-" if math.isnan(x.epsilon) else f"{x.epsilon:.3g}" for x in sides)])
         table.append(

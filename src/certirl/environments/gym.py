@@ -215,7 +215,7 @@ class RewardWrapper(gymnasium.Wrapper):  # type: ignore[misc]
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """A step with the learned reward; the environment's is in ``info["own_reward"]``."""
         control = action if self._controls is None else self._controls[int(action)]
-        observation, own, terminated, truncated, info = self.env.step(control)
+        observation, own_reward, terminated, truncated, info = self.env.step(control)
         state = self._state()
         paid = float((reward_at_terminal if terminated else values_of)(self._learned, state)[0])
         if terminated and paid:
@@ -228,7 +228,7 @@ class RewardWrapper(gymnasium.Wrapper):  # type: ignore[misc]
         if self._potential is not None and self._discount is not None:
             ahead = 0.0 if terminated else self._potential(state)
             paid, self._before = paid + self._discount * ahead - self._before, ahead
-        return observation, paid, terminated, truncated, {**info, "own_reward": own}
+        return observation, paid, terminated, truncated, {**info, "own_reward": own_reward}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """The environment's own."""

@@ -298,10 +298,10 @@ class Independent(Problem):
     domain: Domain = field(init=False)
 
     def __post_init__(self) -> None:
-        if len({part.n_actions for part in self.parts}) != 1:
-            counts = [part.n_actions for part in self.parts]
+        if len({problem.n_actions for problem in self.parts}) != 1:
+            counts = [problem.n_actions for problem in self.parts]
             raise ValueError(f"independent problems must have the same number of actions, got {counts}")
-        object.__setattr__(self, "domain", tuple(side for part in self.parts for side in part.domain))
+        object.__setattr__(self, "domain", tuple(side for problem in self.parts for side in problem.domain))
 
     @property
     def n_actions(self) -> int:
@@ -311,8 +311,8 @@ class Independent(Problem):
     @property
     def components(self) -> list[list[int]]:
         """The coordinates of each part, as `certirl.solve` takes them."""
-        ends = np.cumsum([len(part.domain) for part in self.parts]).tolist()
-        return [list(range(end - len(part.domain), end)) for part, end in zip(self.parts, ends, strict=True)]
+        ends = np.cumsum([len(problem.domain) for problem in self.parts]).tolist()
+        return [list(range(end - len(problem.domain), end)) for problem, end in zip(self.parts, ends, strict=True)]
 
     def _split(self, states: Array) -> list[Array]:
         rows = as_rows(states, len(self.domain))
@@ -321,11 +321,13 @@ class Independent(Problem):
     def density(self, next_states: Array, states: Array, action: int) -> Array:
         """p_a(s' | s) for every pair ``[n, m]``."""
         triples = zip(self.parts, self._split(next_states), self._split(states), strict=True)
-        return np.prod([part.density(y, s, action) for part, y, s in triples], axis=0)
+        return np.prod([problem.density(y, s, action) for problem, y, s in triples], axis=0)
 
     def sample(self, states: Array, action: int, rng: np.random.Generator) -> Array:
         """Draw s'_j ~ p_ja(· | s_j), one component after the other."""
-        drawn = [part.sample(rows, action, rng) for part, rows in zip(self.parts, self._split(states), strict=True)]
+        drawn = [
+            problem.sample(rows, action, rng) for problem, rows in zip(self.parts, self._split(states), strict=True)
+        ]
         return np.concatenate(drawn, axis=1).reshape(np.shape(states))
 
     def component_operators(
@@ -335,13 +337,13 @@ class Independent(Problem):
         components = as_components(self.components, basis, self.domain)
         sizes = columns if isinstance(columns, Sequence) else [columns] * len(self.parts)
         triples = zip(self.parts, components, sizes, strict=True)
-        return [part.operators(component.basis, size) for part, component, size in triples]
+        return [problem.operators(component.basis, size) for problem, component, size in triples]
 
     def tail(self, columns: Basis) -> float:
         """τ of a certificate: for columns of all coordinates, or the largest over the components that they fit."""
         if columns.dimension == len(self.domain):
             return super().tail(columns)
-        return max(part.tail(columns) for part in self.parts if len(part.domain) == columns.dimension)
+        return max(problem.tail(columns) for problem in self.parts if len(problem.domain) == columns.dimension)
 
     def true_margins(self, reward: RewardLike, *, discount: float, expert: int = 0) -> Array:
         """min_s of the true D_a(s), alternative actions in order ``[A − 1]``.
@@ -355,7 +357,7 @@ class Independent(Problem):
         if groups != self.components:
             raise ValueError(f"the reward's components must be {self.components}, got {groups}")
         pairs = zip(self.parts, reward.parts, strict=True)
-        return np.sum([part.true_margins(component, **settings) for part, component in pairs], axis=0)
+        return np.sum([problem.true_margins(component, **settings) for problem, component in pairs], axis=0)
 
 
 def independent(*parts: Problem) -> Independent:
@@ -379,9 +381,9 @@ def factorised(
     rng, parts = np.random.default_rng([seed, components]), []
     for _ in range(components):
         number, same = int(rng.integers(2**62)), rng.random(actions) < unaffected
-        part = random_polynomial(seed=number, actions=actions) if solvable else unsolvable(seed=number)
+        problem = random_polynomial(seed=number, actions=actions) if solvable else unsolvable(seed=number)
         acts = np.where(same, 0, np.arange(actions))
-        parts.append(replace(part, centre=part.centre[acts], edge=part.edge[acts]) if solvable else part)
+        parts.append(replace(problem, centre=problem.centre[acts], edge=problem.edge[acts]) if solvable else problem)
     return Independent(tuple(parts), f"{'' if solvable else 'unsolvable '}factorised {seed}")
 
 

@@ -124,10 +124,7 @@ class Truth:
 
     def evaluate(self, reward: RewardLike, actions: NDArray[np.intp], *, discount: float) -> tuple[Array, Array]:
         """P_aV at the nodes ``[A, I]`` and V ``[q]`` of a policy with these actions ``[q]``."""
-        return self._evaluate(values_of(reward, self.states), actions, discount)
-
-    def _evaluate(self, gained: Array, actions: NDArray[np.intp], discount: float) -> tuple[Array, Array]:
-        n_actions, size = len(self.kernels), self._at_states.shape[1]
+        gained, n_actions, size = values_of(reward, self.states), len(self.kernels), self._at_states.shape[1]
         system = np.eye(n_actions * size).reshape(n_actions, size, n_actions, size)
         for action in range(n_actions):
             taken = actions == action
@@ -138,9 +135,9 @@ class Truth:
 
     def plan(self, reward: RewardLike, *, discount: float) -> tuple[Array, Array]:
         """P_aV at the nodes ``[A, I]`` and V ``[q]`` of the best policy, by policy iteration."""
-        gained, actions = values_of(reward, self.states), np.zeros(len(self.states), dtype=np.intp)
+        actions = np.zeros(len(self.states), dtype=np.intp)
         for _ in range(_ROUNDS):
-            expected, value = self._evaluate(gained, actions, discount)
+            expected, value = self.evaluate(reward, actions, discount=discount)
             ahead = self.next_values(expected)
             # Ties keep their action, so that rounding cannot make the iteration cycle.
             better = ahead.max(axis=0) > ahead[actions, np.arange(len(actions))] + _TIE * np.ptp(value)
