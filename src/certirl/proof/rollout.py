@@ -221,22 +221,20 @@ def _differences(
     progress: bool | Report | None = False,
 ) -> Array:
     """Σ X and Σ X² of the differences X of returns, expert less other ``[2, A − 1, n]``."""
-    actions = [
-        as_policy(action, simulator.n_actions) for action in (expert, *alternatives_of(expert, simulator.n_actions))
-    ]
-    total, rows = np.zeros((2, len(actions) - 1, len(start))), len(start) * samples
+    A = simulator.n_actions
+    actions = [as_policy(action, A) for action in (expert, *alternatives_of(expert, A))]
+    total, rows = np.zeros((2, A - 1, len(start))), len(start) * samples
     blocks = (np.arange(begin, min(begin + ROWS, rows)) % len(start) for begin in range(0, rows, ROWS))
     for which in watched(blocks, rows, len, progress, unit="rollouts"):
-        streams = rng.spawn(1) * len(actions) if paired else rng.spawn(len(actions))
-        best = np.zeros(0)
-        for row, (action, stream) in enumerate(zip(actions, streams, strict=True)):
-            policies, own = [action, *actions[:1] * (steps - 1)], copy.deepcopy(stream)
-            sums = returns(simulator, start[which], policies, reward, discount=discount, rng=own)
-            if row == 0:
-                best = sums
-                continue
+        streams = [copy.deepcopy(stream) for stream in (rng.spawn(1) * A if paired else rng.spawn(A))]
+        policies = [[action, *actions[:1] * (steps - 1)] for action in actions]
+        best, *others = (
+            returns(simulator, start[which], each, reward, discount=discount, rng=stream)
+            for each, stream in zip(policies, streams, strict=True)
+        )
+        for row, sums in enumerate(others):
             for power in (1, 2):
-                total[power - 1, row - 1] += np.bincount(which, (best - sums) ** power, minlength=len(start))
+                total[power - 1, row] += np.bincount(which, (best - sums) ** power, minlength=len(start))
     return total
 
 
@@ -352,15 +350,15 @@ def scenario(
     domain, generator = as_domain(simulator.domain), as_generator(rng, "scenario")
     if reward_range is None and proved_range(function) is None:
         raise ValueError("a reward that is a plain function needs reward_range=(low, high)")
-    known = bounded(function, domain, reward_range).normalised()
-    span, middle = known.high - known.low, (known.low + known.high) / 2
+    ranged = bounded(function, domain, reward_range).normalised()
+    span, middle = ranged.high - ranged.low, (ranged.low + ranged.high) / 2
     start = uniform_states(domain, count, generator)
     trial = Legendre(2) if len(domain) == 1 else product(*[Legendre(2)] * len(domain))
     paired = can_pair(simulator, trial, generator, asked=paired)
     sums = _differences(
         simulator,
         start,
-        lambda rows, _: np.asarray(known(rows) - middle),  # a large constant would cost digits
+        lambda rows, _: np.asarray(ranged(rows) - middle),  # a large constant would cost digits
         discount=discount,
         expert=expert,
         steps=steps,
@@ -372,7 +370,7 @@ def scenario(
     L = log_term(SELF_EVENTS * (simulator.n_actions - 1), TEST_LEVEL)
     truncation = discount**steps * span / (1 - discount)
     radius = self_bounded(sums[1], span * (1 - discount**steps) / (1 - discount), L)
-    bounds = known.unit * (((sums[0] - radius) / samples).min(axis=0) - truncation)
+    bounds = ranged.unit * (((sums[0] - radius) / samples).min(axis=0) - truncation)
     rows = " (rows do not share random numbers)" if paired else ""
     independence = f"the simulator is the dynamics, and its draws at different rows are independent{rows}"
     return Scenario(
@@ -386,9 +384,9 @@ def scenario(
         level=TEST_LEVEL,
         samples=samples,
         steps=steps,
-        truncation=known.unit * truncation,
+        truncation=ranged.unit * truncation,
         expert=expert,
-        assumptions=(independence, *known.assumptions),
+        assumptions=(independence, *ranged.assumptions),
     )
 
 
