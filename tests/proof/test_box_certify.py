@@ -61,7 +61,7 @@ def test_certificates_of_logs_and_functions_never_lie(solved):
     """The same reward as a plain function, paired and not; turned upside down; and with a wrong tail left out."""
     asked = {"discount": 0.7, "columns": BASIS.resized(15)}
     for paired in (True, False):
-        log = certirl.sample(PROBLEM, basis=BASIS, samples=30_000, rng=3, design=True, paired=paired)
+        log = certirl.sample(PROBLEM, basis=BASIS, samples=6_000, rng=3, design=True, paired=paired)
         found = certirl.certify(lambda s: solved.reward(s), log, tail=0, **asked)
         assert found.grounds[0].evidence.paired == paired
         assert found.margin <= PROBLEM.true_margin(solved.reward, discount=0.7)

@@ -77,7 +77,8 @@ def test_whoever_is_refuted_cannot_be_explained(count, monkeypatch):
     assert refuted > count // 3
 
 
-def test_all_numbers_of_a_plan_lie_below_their_bounds():
+@pytest.mark.parametrize("runs", sizes(16, 60))
+def test_all_numbers_of_a_plan_lie_below_their_bounds(runs):
     problem, k, misses, short = random_polynomial(seed=5), 4, 0, 0
     expert = Steps((-0.3, 0.2), (0, 1, 2))
     cover = (
@@ -86,7 +87,7 @@ def test_all_numbers_of_a_plan_lie_below_their_bounds():
     after, m = moved(problem, k, cover.states), np.arange(len(cover.states))
     truth = cover.mixtures @ (after[expert(cover.states), m] - after[cover.actions, m])
     truth = (truth[cover.which] * cover.directions).sum(axis=1)
-    for seed in range(60):
+    for seed in range(runs):
         paired = seed % 2 == 0
         data = certirl.sample(problem, basis=cover.columns, samples=1600, rng=seed, design=True, paired=paired)
         (sums,) = gather_residuals([cover], data.stream())
@@ -94,7 +95,7 @@ def test_all_numbers_of_a_plan_lie_below_their_bounds():
         error = bounds.errors(cover, 0.5).sum(axis=0)
         misses += bool((truth > bounds.estimate + error).any())
         short += bool((truth > bounds.estimate + 0.3 * error).any())
-    assert misses <= 30  # δ = ½; in fact none
+    assert misses <= runs // 2  # δ = ½; in fact none
     assert short > 0
 
 

@@ -195,11 +195,6 @@ class Certificate(Claim):
             ):
                 raise ValueError("the certificate is about another reward than that of its solution")
 
-    @property
-    def statement(self) -> str:
-        """The claim in a sentence."""
-        return self._verified_headline()
-
     def lines(self) -> list[tuple[str, str]]:
         """The margin, the tube with the regret, and the assumptions, each in a line with its name."""
         assumed = ("assumed", "; ".join(self.assumptions))
@@ -307,7 +302,7 @@ class Certificate(Claim):
         where = f" at {place_of(self.state)} against action {self.action}"
         data = f"{counted(self.grounds[0].evidence.counts)} fresh transitions per action"
         data += "" if self.holds else f"; {self.missing}"
-        lines = [self._headline()]
+        lines = [self.statement if self.verified else unverified(self.statement, self.file)]
         if self.tube is None:
             lines += [f"  {self.account(where, digits=4)}", f"  from {data}"]
         else:
@@ -334,11 +329,9 @@ class Certificate(Claim):
         known = f"; farther than {tube.settled:.3g} from a switch the best policy {alike}"
         return known if 0 < tube.settled < least / 2 else ""
 
-    def _headline(self) -> str:
-        headline = self._verified_headline()
-        return headline if self.verified else unverified(headline, self.file)
-
-    def _verified_headline(self) -> str:
+    @property
+    def statement(self) -> str:
+        """The headline, without what a file's claim must add."""
         tube, sure = self.tube, f"with probability {chance(self.delta)}"
         if tube is None:
             if self.holds:
