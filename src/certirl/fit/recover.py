@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -74,10 +74,9 @@ class Recovery:
         slack: how far each row falls short ``[m]``; zeros in the hard form.
         reward: R, if one was found: solved, or a soft or cover answer whose margin is not positive.
         values: w_j with V_j = w_jᵀφ the expert's value in every component ``[k_j]``; empty without a reward.
-        minima: min D_ja of every component and alternative action ``[J, A − 1]``; empty without a reward.
-        minimisers: where they are attained, one entry ``[A − 1, d_j]`` for each component.
-        margin: min over alternative actions of the sums of minima, the smallest D_a(s) over all states; on boxes a
-            proved lower bound of it; NaN without a reward.
+        minimisers: where min D_ja is attained, one entry ``[A − 1, d_j]`` for each component.
+        margin: the smallest D_a(s) over all states and alternative actions; on boxes a proved lower bound of it; NaN
+            without a reward.
         worst_state, worst_action: where it is attained.
         cover: the radius of the cover, if one stood in for the continuum.
         witness: the conflict, if infeasible.
@@ -92,7 +91,6 @@ class Recovery:
     slack: Array
     reward: Any = None
     values: tuple[Array, ...] = ()
-    minima: Array = field(default_factory=lambda: np.zeros((0, 0)))
     minimisers: tuple[Array, ...] = ()
     margin: float = float("nan")
     worst_state: Array | None = None
@@ -358,17 +356,17 @@ class _Task:
     def finished(
         self, answer: program.Answer, rounds: int, *, soft: bool, cover: float | None, tolerance: float
     ) -> Recovery:
-        """Check the rows with our own arithmetic and return to the coordinates of rewards."""
+        """Check the rows in double precision and return to the coordinates of rewards."""
         assert answer.x is not None
         rows, width = self.solver.rows, self.solver.rows.values.shape[1]
-        x = np.array([np.pad(own, (0, width - len(own))) for own in answer.x])
+        x = np.array([np.pad(x_j, (0, width - len(x_j))) for x_j in answer.x])
         if rows.lowest(rows.products(x) + answer.slack).sum(axis=0).min() < 1.0 - 10 * tolerance:
             return self.without_reward(Reason.SOLVER.finding(), rounds)
-        sizes = [float(np.abs(own @ matrices).max()) for own, matrices in zip(answer.x, self.matrices, strict=True)]
+        sizes = [float(np.abs(x_j @ matrices).max()) for x_j, matrices in zip(answer.x, self.matrices, strict=True)]
         coefficients = []
-        for criterion, own, size in zip(self.criteria, answer.x, sizes, strict=True):
+        for criterion, x_j, size in zip(self.criteria, answer.x, sizes, strict=True):
             # A component that hardly counts gets no reward.
-            padded = np.concatenate([np.zeros(self.first), own]) * (size > NEGLIGIBLE * max(sizes))
+            padded = np.concatenate([np.zeros(self.first), x_j]) * (size > NEGLIGIBLE * max(sizes))
             coefficients.append(criterion.reward_of(padded) if self.in_values else padded)
         return self.judged(coefficients, rounds, soft=soft, cover=cover, weights=answer.weights, slack=answer.slack)
 
@@ -393,9 +391,9 @@ class _Task:
         if cover is None and margin < 0.5:  # the rows hold but the continuum does not: oracle and solver disagree
             return self.without_reward(Reason.SOLVER.finding(), rounds)
         # Margins scale with the reward: to 1, or for the best margin to ‖α‖₁ = 1, since min ‖α‖₁ at margin 1 is 1/β.
-        norm = sum(float(np.abs(own).sum()) for own in coefficients)
+        norm = sum(float(np.abs(alpha).sum()) for alpha in coefficients)
         unit = norm if self.objective == "max-margin" else margin if cover is None else 1.0
-        rewards = tuple(Reward(c.basis, own / unit) for c, own in zip(self.criteria, coefficients, strict=True))
+        rewards = tuple(Reward(c.basis, alpha / unit) for c, alpha in zip(self.criteria, coefficients, strict=True))
         worst, listed = first_of_least(minima.sum(axis=0)), self._listed()
         zeros = np.zeros(len(listed["states"]))
         return Recovery(
@@ -406,11 +404,10 @@ class _Task:
             weights=zeros if weights is None else weights,
             slack=zeros if slack is None else slack,
             reward=self._sum(rewards),
-            values=tuple(c.value_of(own.coefficients) for c, own in zip(self.criteria, rewards, strict=True)),
-            minima=minima / unit,
+            values=tuple(c.value_of(reward.coefficients) for c, reward in zip(self.criteria, rewards, strict=True)),
             minimisers=minimisers,
             margin=margin / unit,
-            worst_state=np.nansum([self._whole(j, own[[worst]])[0] for j, own in enumerate(minimisers)], axis=0),
+            worst_state=np.nansum([self._whole(j, states[[worst]])[0] for j, states in enumerate(minimisers)], axis=0),
             worst_action=self.alternatives[worst],
             cover=cover,
         )

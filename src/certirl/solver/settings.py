@@ -172,7 +172,7 @@ def request(
     discount = check_problem(discount, 0 if is_policy else expert, source.n_actions)
     delta = None if delta is None else as_probability(delta, "delta")
     by_value = is_policy or (delta is None and origin is not None and origin.has_terminal_states)
-    given = settings.given() | {
+    passed = settings.given() | {
         name: value
         for name, value in {"samples": samples, "tail": tail, "components": components, "columns": columns}.items()
         if value is not None
@@ -184,7 +184,7 @@ def request(
         by_value=by_value,
         is_log=origin is not None and origin.log is not None,
     )
-    for name in given:
+    for name in passed:
         if name in refused:
             raise ValueError(refused[name])
     domain = source.rows.domain if origin is None else origin.domain
@@ -258,9 +258,8 @@ def _refused(*, is_simulator: bool, is_policy: bool, is_proof: bool, by_value: b
         if is_policy:
             refused["components"] = REFUSED["policy", "sum"]
         if is_policy and not is_proof:
-            given = setting("columns")
             refused["columns"] = (
-                f"{given} is for the certificate of a policy: pass {setting('delta')} too, or leave it out"
+                f"{setting('columns')} is for the certificate of a policy: pass {setting('delta')} too, or leave it out"
             )
     return refused
 

@@ -390,8 +390,8 @@ class Solution:
     @property
     def domain(self) -> Domain:
         """The box of states."""
-        sides = {c: side for own in self.components for c, side in zip(own.coordinates, own.basis.domain, strict=True)}
-        return tuple(sides[c] for c in range(len(sides)))
+        pairs = [zip(part.coordinates, part.basis.domain, strict=True) for part in self.components]
+        return tuple(side for _, side in sorted(pair for group in pairs for pair in group))
 
     @property
     def basis(self) -> Basis:
@@ -424,9 +424,9 @@ class Solution:
     def action_values(self, states: ArrayLike) -> Array:
         """The estimated (P̂_aV)(s) of each action, up to a function that all actions share ``[A, n]``."""
         rows, total = as_states(states, self.domain), np.zeros((self.n_actions, 1))
-        for own in self.components:
-            near = rows[:, list(own.coordinates)]
-            total = total + np.stack([own.columns.combined(near, curve) for curve in own.action_values])
+        for component in self.components:
+            near = rows[:, list(component.coordinates)]
+            total = total + np.stack([component.columns.combined(near, curve) for curve in component.action_values])
         return total
 
     def greedy(self, states: ArrayLike) -> NDArray[np.intp]:
@@ -443,11 +443,11 @@ class Solution:
     def standard_errors(self, states: ArrayLike) -> Array:
         """The standard error of each estimated D_a(s), to first order: ``[A − 1, n]``; zero for exact operators."""
         rows, total = as_states(states, self.domain), np.zeros((len(self.alternatives), 1))
-        for own in self.components:
-            if own.variances is None:
+        for component in self.components:
+            if component.variances is None:
                 raise ValueError("the value form has no standard errors; print(solution.stats) shows its errors")
-            x = own.columns.values(rows[:, list(own.coordinates)])
-            total = total + np.maximum(np.einsum("ni,aij,nj->an", x, own.variances, x), 0.0)
+            x = component.columns.values(rows[:, list(component.coordinates)])
+            total = total + np.maximum(np.einsum("ni,aij,nj->an", x, component.variances, x), 0.0)
         return np.sqrt(total)
 
     @property
@@ -465,12 +465,12 @@ class Solution:
     @cached_property
     def contributions(self) -> Array:
         """min D_ja of every component and alternative action ``[J, A − 1]``; their sums over j are the margins."""
-        expert, alternatives, found = self._one_action(), list(self.alternatives), []
-        for own in self.components:
-            columns: Any = own.columns  # of a program: no grid
-            curves = own.action_values[expert] - own.action_values[alternatives]
-            found.append([minimum(columns, curve)[1] for curve in curves])
-        return np.array(found)
+        expert, alternatives, minima = self._one_action(), list(self.alternatives), []
+        for component in self.components:
+            columns: Any = component.columns  # of a program: no grid
+            curves = component.action_values[expert] - component.action_values[alternatives]
+            minima.append([minimum(columns, curve)[1] for curve in curves])
+        return np.array(minima)
 
     def unexplained(self, count: int = 10) -> tuple[Array, Array]:
         """The states where the expert is explained worst ``[m, d]``, and by how much it falls short there ``[m]``."""
@@ -573,9 +573,9 @@ class Solution:
 
     def _explained(self) -> list[tuple[str, str]]:
         """What of the expert is explained, and what planning, the attempt at a proof, or a conflict says."""
-        told = self.stats.lines()
-        shares = [told[name] for name in ("fresh states",) if name in told]
-        lines = [("expert", "; ".join([*shares, told["slack"]]))]
+        texts = self.stats.lines()
+        shares = [texts["fresh states"]] if "fresh states" in texts else []
+        lines = [("expert", "; ".join([*shares, texts["slack"]]))]
         if self.witness is not None:
             how = "observed without noise" if self.witness.noiseless else "estimated"
             attempt = "" if self.refutation is None else f"; {str(self.refutation).splitlines()[0]}"
@@ -583,7 +583,7 @@ class Solution:
         elif self.certificate is not None:
             lines.append(("margin", dict(self.certificate.lines())["margin"]))
         else:
-            lines.append(("planning", told["planning"]))
+            lines.append(("planning", texts["planning"]))
         return lines
 
     def _contributions(self) -> str:
@@ -621,7 +621,7 @@ class Solution:
 
     def _last(self) -> list[tuple[str, str]]:
         """What a proof assumes, and how the answer was checked, as far as there are lines left."""
-        proof, told = self.certificate if self.certificate is not None else self.refutation, self.stats.lines()
+        proof, texts = self.certificate or self.refutation, self.stats.lines()
         assumed = None if proof is None else ("assumed", "; ".join(proof.assumptions))
         several = len(self.components) > 1
         if assumed is not None and (several or (self._by_value and self.status in ("certified", "infeasible"))):
@@ -634,14 +634,14 @@ class Solution:
                 where = f"action {actions[worst]} at {place_of(states[worst])}"
                 slack = f"slack up to {shortfall[worst]:.3g} ({where}); "
             tested = f"{self.stats.independence}; " if self.stats.independence else ""
-            program = ("checks", f"{tested}{slack}{told['program']}")
+            program = ("checks", f"{tested}{slack}{texts['program']}")
             return [program] if several else [assumed or ("basis", self.stats.choice), program]
-        checks = [told[name] for name in ("model", "coverage", "terminal") if name in told]
+        checks = [texts[name] for name in ("model", "coverage", "terminal") if name in texts]
         if self._replaced:
             checks.append(self._replaced)
         if self.certificate is not None:
             checks.insert(0, f"not certified: {self.certificate.missing}")
-        return [("checks", "; ".join([*checks, f"assumed: {told['assumed']}"]))]
+        return [("checks", "; ".join([*checks, f"assumed: {texts['assumed']}"]))]
 
     @property
     def _replaced(self) -> str:
@@ -685,12 +685,12 @@ def build(
         drawn: transitions of each action used in all, where a proof was asked for.
     """
     first, counts = criteria[0], operators[0].counts if drawn is None else drawn
-    named = components or [Component("state", tuple(range(first.basis.dimension)), first.basis)]
+    named = components or first.basis.components
     too_many = too_many_functions([component.basis for component in named])
     findings = findings_of(recovery, certificate, refutation, asked=drawn is not None, too_many=too_many)
     reward = recovery.reward
     rewards = () if reward is None else reward.parts
-    values = [Reward(own.basis, w) for own, w in zip(criteria, recovery.values, strict=False)]
+    values = [Reward(criterion.basis, w) for criterion, w in zip(criteria, recovery.values, strict=False)]
     value = Reward.sum(values, *zip(*((c.coordinates, c.name) for c in named), strict=True)) if values else None
     rows, lists = len(recovery.states), slice(None) if len(named) == 1 else slice(0)  # rows of components are no states
     compared = Compared(
@@ -708,9 +708,9 @@ def build(
         rounds=recovery.rounds,
         rows=rows,
         cover=recovery.cover,
-        condition=max(own.condition for own in criteria),
-        gram_condition=max(own.condition for own in operators),
-        growth=max(own.spectral_radius for own in criteria),
+        condition=max(criterion.condition for criterion in criteria),
+        gram_condition=max(estimated.condition for estimated in operators),
+        growth=max(criterion.spectral_radius for criterion in criteria),
         independence=independence,
     )
     return Solution(
@@ -755,73 +755,84 @@ def load(path: str | os.PathLike[str], *, verify: bool = False) -> Any:
         verify: derive the certificate again with `certirl.check`, which takes longer, and refuse what it refutes. What
             it confirms is ``verified``, with the assumptions that the check has to trust.
     """
-    found = archive.load(path)
+    record = archive.load(path)
     if not verify:
-        return found
+        return record
     from certirl.checker.files import check
 
     verdict = check(path)
     if verdict.verdict == "refuted":
         raise ValueError(f"{path} is refuted by certirl check: {'; '.join(verdict.reasons)}")
     if verdict.verdict != "confirmed":
-        return found
-    name = "refutation" if getattr(found, "certificate", None) is None else "certificate"
-    claim: Any = getattr(found, name) if isinstance(found, Solution) else found
+        return record
+    name = "refutation" if getattr(record, "certificate", None) is None else "certificate"
+    claim: Any = getattr(record, name) if isinstance(record, Solution) else record
     claim = replace(claim, verified=True, assumptions=verdict.trusted)
-    return replace(found, verified=True, **{name: claim}) if isinstance(found, Solution) else claim
+    return replace(record, verified=True, **{name: claim}) if isinstance(record, Solution) else claim
 
 
-def _check_read(found: Solution) -> None:
+def _check_read(solution: Solution) -> None:
     """Refuse fields of a file that contradict each other or are out of range."""
-    discount, actions = as_probability(found.discount, "discount"), as_n_actions(found.n_actions)
-    groups = [c for own in found.components for c in own.coordinates]
+    discount, actions = as_probability(solution.discount, "discount"), as_n_actions(solution.n_actions)
+    groups = [c for component in solution.components for c in component.coordinates]
     if not groups or sorted(groups) != list(range(len(groups))):
         raise ValueError("the components must hold every coordinate once")
-    if actions < 2 or any(len(own.action_values) != actions for own in found.components):
+    if actions < 2 or any(len(component.action_values) != actions for component in solution.components):
         raise ValueError(f"action_values must be those of {actions} actions, two at least")
-    as_count(found.samples, "samples", least=0, most=max(found.stats.most_samples, 0))
-    if found.expert is not None:
-        as_count(found.expert, "expert", least=0, most=actions - 1)
-        if any(own.variances is not None and len(own.variances) != actions - 1 for own in found.components):
+    as_count(solution.samples, "samples", least=0, most=max(solution.stats.most_samples, 0))
+    if solution.expert is not None:
+        as_count(solution.expert, "expert", least=0, most=actions - 1)
+        if any(
+            component.variances is not None and len(component.variances) != actions - 1
+            for component in solution.components
+        ):
             raise ValueError(f"variances must be those of {actions - 1} alternative actions")
-    for states in (found.compared.states, *([] if found.witness is None else [found.witness.states])):
-        as_states(states, found.domain)
+    for states in (solution.compared.states, *([] if solution.witness is None else [solution.witness.states])):
+        as_states(states, solution.domain)
     for chosen in (
-        found.compared.actions,
-        *([] if found.witness is None else [found.witness.actions, found.witness.taken]),
+        solution.compared.actions,
+        *([] if solution.witness is None else [solution.witness.actions, solution.witness.taken]),
     ):
         if chosen is not None:
             as_actions(chosen, n_actions=actions)
-    _check_reward(found)
-    proof = found.certificate
-    if (proof is not None and proof.holds) != (found.status == "certified"):
-        bound = "no certificate that holds" if found.status == "certified" else "a certificate that holds"
-        raise ValueError(f"the status is {found.status!r}, with {bound}")
+    _check_reward(solution)
+    proof = solution.certificate
+    if (proof is not None and proof.holds) != (solution.status == "certified"):
+        bound = "no certificate that holds" if solution.status == "certified" else "a certificate that holds"
+        raise ValueError(f"the status is {solution.status!r}, with {bound}")
     if proof is not None:
-        if found.reward is None:
+        if solution.reward is None:
             raise ValueError("a certificate needs the reward that it is about, and there is none")
-        proof.check_about(found.reward, discount, actions, found.expert, [own.columns for own in found.components])
+        proof.check_about(
+            solution.reward,
+            discount,
+            actions,
+            solution.expert,
+            [component.columns for component in solution.components],
+        )
 
 
-def _check_reward(found: Solution) -> None:
+def _check_reward(solution: Solution) -> None:
     """Refuse a reward or a value of other states, and a margin without its place."""
     for name in ("reward", "value"):
-        function = getattr(found, name)
-        if function is not None and function.domain != found.domain:
-            raise ValueError(f"{name} must be a function on {describe(found.domain)}")
-        if function is not None and len(found.components) > 1:
-            parts = [Component(own.name, own.coordinates, own.basis) for own in found.components]
+        function = getattr(solution, name)
+        if function is not None and function.domain != solution.domain:
+            raise ValueError(f"{name} must be a function on {describe(solution.domain)}")
+        if function is not None and len(solution.components) > 1:
+            parts = [
+                Component(component.name, component.coordinates, component.basis) for component in solution.components
+            ]
             if tuple(parts) != function.components:
                 raise ValueError(f"the components must be those of the {name}")
-        elif function is not None and (name == "value" or not found._by_value) and function.basis != found.basis:
-            raise ValueError(f"{name} must be a function in {found.basis}")
-    if (found.state is None) != (found.action is None):
+        elif function is not None and (name == "value" or not solution._by_value) and function.basis != solution.basis:
+            raise ValueError(f"{name} must be a function in {solution.basis}")
+    if (solution.state is None) != (solution.action is None):
         raise ValueError("state and action must come together: they are where the margin is least")
-    if found.state is not None:
-        as_states(found.state[None], found.domain, name="state")
-        as_count(found.action, "action", least=0, most=found.n_actions - 1)
-        as_number(found.margin, "margin")
-        if found.action == found.expert:
-            raise ValueError(f"action must be another action than the expert's, got {found.action}")
-    if not found._by_value and (found.reward is None) != (found.state is None):
+    if solution.state is not None:
+        as_states(solution.state[None], solution.domain, name="state")
+        as_count(solution.action, "action", least=0, most=solution.n_actions - 1)
+        as_number(solution.margin, "margin")
+        if solution.action == solution.expert:
+            raise ValueError(f"action must be another action than the expert's, got {solution.action}")
+    if not solution._by_value and (solution.reward is None) != (solution.state is None):
         raise ValueError("a reward and the place where its margin is least must come together")

@@ -103,7 +103,7 @@ def solve(
 
 
 def _estimated(asked: Request) -> Solution:
-    """An expert of one action, one pass over the data, all of it for the estimate."""
+    """Solve for an expert of one action, with one pass over the data."""
     settings, problem = asked.settings, asked.problem
     form = settings.form or FORMS[0]
     independence, further = _tested(asked, asked.samples)
