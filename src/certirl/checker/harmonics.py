@@ -52,11 +52,6 @@ class Functions:
         """The number of coordinates, d."""
         return len(self.families)
 
-    @property
-    def periodic(self) -> tuple[bool, ...]:
-        """Which coordinates are circles."""
-        return tuple(family == "Fourier" for family in self.families)
-
     def __str__(self) -> str:
         if self.dimension == 1:
             return f"{self.families[0]}({self.size})"
@@ -147,33 +142,33 @@ def in_words(box: tuple[tuple[float, float], ...]) -> str:
     return " × ".join(f"[{low:g}, {high:g}]" for low, high in box)
 
 
-def frequency(index: Any, around: bool) -> Any:
+def frequency(index: Any, periodic: bool) -> Any:
     """The degree of harmonics by number, the frequency on a circle."""
-    return (index + 1) // 2 if around else index
+    return (index + 1) // 2 if periodic else index
 
 
 def ordered(
     families: tuple[str, ...], highest: tuple[int, ...], index: str, size: int
 ) -> tuple[tuple[int, ...], ...] | None:
     """The first products by degree, in units of the highest of each coordinate; None if there are too many."""
-    around, reach = [family == "Fourier" for family in families], 1.0
+    periodic, reach = [family == "Fourier" for family in families], 1.0
     while True:
         caps = [(top + 1) ** reach - 1 if index == "hyperbolic" else top * reach for top in highest]
-        counts = [int(cap + 1e-9) * (2 if c else 1) + 1 for cap, c in zip(caps, around, strict=True)]
+        counts = [int(cap + 1e-9) * (2 if c else 1) + 1 for cap, c in zip(caps, periodic, strict=True)]
         if math.prod(counts) > 1 << 20:
             return None
-        found = []
+        products = []
         for numbers in combinations(*(range(n) for n in counts)):
-            degrees = [frequency(n, c) for n, c in zip(numbers, around, strict=True)]
+            degrees = [frequency(n, c) for n, c in zip(numbers, periodic, strict=True)]
             if index == "hyperbolic":
                 terms = [math.log1p(k) / math.log1p(top) for k, top in zip(degrees, highest, strict=True)]
             else:
                 terms = [k / max(top, 1) for k, top in zip(degrees, highest, strict=True)]
             level = round(max(terms) if index == "full" else math.fsum(terms), 9)
             if level <= reach + 1e-9:
-                found.append((level, tuple(-n for n in numbers)))
-        if len(found) >= size:
-            return tuple(tuple(-n for n in numbers) for _, numbers in sorted(found)[:size])
+                products.append((level, tuple(-n for n in numbers)))
+        if len(products) >= size:
+            return tuple(tuple(-n for n in numbers) for _, numbers in sorted(products)[:size])
         reach *= 1.1
 
 
@@ -200,33 +195,6 @@ def _in_harmonics(family: str, size: int) -> Enclosure:
     return Enclosure(matrix, np.abs(matrix) * 2.0**-52) * peaks[:, None]
 
 
-def waves(count: int, t: Enclosure, around: bool) -> Enclosure:
-    """The first harmonics at t ``[n]``: ``[count, n]``, by formulas for the sum of two angles of half the size."""
-    if not around:
-        rows = [Enclosure(np.ones(t.shape)), t]
-        for n in range(2, count):
-            rows.append(2.0 * rows[n // 2] * rows[n - n // 2] - rows[n - 2 * (n // 2)])
-        return stacked(rows[:count])
-    sines, cosines = [Enclosure(np.zeros(t.shape))], [Enclosure(np.ones(t.shape))]
-    sine, cosine = turn(t)
-    sines.append(sine)
-    cosines.append(cosine)
-    for n in range(2, count // 2 + 1):
-        a, b = n // 2, n - n // 2
-        sines.append(sines[a] * cosines[b] + cosines[a] * sines[b])
-        cosines.append(cosines[a] * cosines[b] - sines[a] * sines[b])
-    rows = [own for pair in zip(sines, cosines, strict=True) for own in pair][1:]
-    return stacked(rows[:count])
-
-
-@lru_cache(maxsize=256)
-def spread(count: int, around: bool) -> Enclosure:
-    """t of the points of a mesh along one coordinate: −cos π(j + ½)/N, or evenly spaced on the circle ``[N]``."""
-    if around:
-        return Enclosure(2.0 * np.arange(count) + 1 - count) / float(count)
-    return -turn(Enclosure(2.0 * np.arange(count) + 1) / (2.0 * count))[1]
-
-
 @lru_cache(maxsize=1024)
 def _cosine_below(angle: Fraction) -> float:
     """A number that is no larger than cos π·angle, for angles up to ½; 0 beyond."""
@@ -235,38 +203,164 @@ def _cosine_below(angle: Fraction) -> float:
     return max(float(turn(Enclosure(float(angle), 2.0**-53))[1].below), 0.0)
 
 
-@lru_cache(maxsize=64)
-def _product(index: int, other: int, around: bool) -> tuple[tuple[int, float], tuple[int, float]]:
-    """h_i h_j as two shares of harmonics, by number."""
-    if not around:
-        return (index + other, 0.5), (abs(index - other), 0.5)
-    m, n = (index + 1) // 2, (other + 1) // 2
-    sine, too = index % 2 == 1, other % 2 == 1
-    if sine == too:  # cos·cos and sin·sin are cosines
-        return (2 * (m + n), -0.5 if sine else 0.5), (2 * abs(m - n), 0.5)
-    ahead = m - n if sine else n - m  # sin m cos n = ½ sin(m + n) + ½ sin(m − n)
-    return (2 * (m + n) - 1, 0.5), (max(2 * abs(ahead) - 1, 0), 0.5 * np.sign(ahead))
+@dataclass(frozen=True)
+class Axis:
+    """The harmonics of one coordinate.
+
+    Attributes:
+        family: of the functions that they stand for.
+        top: the highest degree, frequency on a circle.
+        low, high: the ends of the coordinate.
+    """
+
+    family: str
+    top: int
+    low: float
+    high: float
+
+    @property
+    def periodic(self) -> bool:
+        """Whether the coordinate is a circle."""
+        return self.family == "Fourier"
+
+    @property
+    def narrow(self) -> int:
+        """How many harmonics the functions need."""
+        return (2 if self.periodic else 1) * self.top + 1
+
+    @property
+    def wide(self) -> int:
+        """How many harmonics products of two functions need."""
+        return (4 if self.periodic else 2) * self.top + 1
+
+    def count(self, density: float, least: int) -> int:
+        """Points of a mesh, by how many there are for each degree; twice as many on a circle."""
+        return max(math.ceil(density * self.top * (2 if self.periodic else 1)), least)
+
+    def step(self, count: int) -> Fraction:
+        """Half the distance of the points of a mesh, in angles divided by π."""
+        return Fraction(1, count if self.periodic else 2 * count)
+
+    @lru_cache(maxsize=256)  # noqa: B019
+    def spread(self, count: int) -> Enclosure:
+        """t of the points of a mesh: −cos π(j + ½)/N, or evenly spaced on the circle ``[N]``."""
+        if self.periodic:
+            return Enclosure(2.0 * np.arange(count) + 1 - count) / float(count)
+        return -turn(Enclosure(2.0 * np.arange(count) + 1) / (2.0 * count))[1]
+
+    def place(self, x: Floats) -> Enclosure:
+        """t ∈ [−1, 1] of numbers between the ends."""
+        t = (Enclosure(x) * 2.0 - self.low - self.high) / (enclosed(self.high) - self.low)
+        return Enclosure(np.clip(t.middle, -1.0, 1.0), t.radius)
+
+    def waves(self, count: int, t: Enclosure) -> Enclosure:
+        """The first harmonics at t ``[n]``: ``[count, n]``, by formulas for the sum of two angles of half the size."""
+        if not self.periodic:
+            rows = [Enclosure(np.ones(t.shape)), t]
+            for n in range(2, count):
+                rows.append(2.0 * rows[n // 2] * rows[n - n // 2] - rows[n - 2 * (n // 2)])
+            return stacked(rows[:count])
+        sine, cosine = turn(t)
+        sines, cosines = [Enclosure(np.zeros(t.shape)), sine], [Enclosure(np.ones(t.shape)), cosine]
+        for n in range(2, count // 2 + 1):
+            a, b = n // 2, n - n // 2
+            sines.append(sines[a] * cosines[b] + cosines[a] * sines[b])
+            cosines.append(cosines[a] * cosines[b] - sines[a] * sines[b])
+        rows = [wave for pair in zip(sines, cosines, strict=True) for wave in pair]
+        return stacked(rows[1 : count + 1])
+
+    def product(self, index: int, other: int) -> tuple[tuple[int, float], tuple[int, float]]:
+        """h_i h_j as two shares of harmonics, by number."""
+        if not self.periodic:
+            return (index + other, 0.5), (abs(index - other), 0.5)
+        m, n = (index + 1) // 2, (other + 1) // 2
+        sine, too = index % 2 == 1, other % 2 == 1
+        if sine == too:  # cos·cos and sin·sin are cosines
+            return (2 * (m + n), -0.5 if sine else 0.5), (2 * abs(m - n), 0.5)
+        ahead = m - n if sine else n - m  # sin m cos n = ½ sin(m + n) + ½ sin(m − n)
+        return (2 * (m + n) - 1, 0.5), (max(2 * abs(ahead) - 1, 0), 0.5 * np.sign(ahead))
+
+    def derivative(self, count: int) -> Enclosure:
+        """D with dh/ds = D h for the first harmonics ``[count, count]``: T_n' = 2n Σ T_j over odd n − j, T_0 halved."""
+        matrix = np.zeros((count, count))
+        for n in range(1, count // 2 + 1 if self.periodic else count):
+            if self.periodic:
+                matrix[2 * n - 1, 2 * n], matrix[2 * n, 2 * n - 1] = n, -n
+            else:
+                matrix[n, n - 1 :: -2] = 2.0 * n
+                matrix[n, 0] /= 2
+        by_t = Enclosure(matrix) * PI if self.periodic else Enclosure(matrix)
+        return by_t * 2.0 / (enclosed(self.high) - self.low)
+
+    def edges(self, most: float, cuts: Floats) -> Floats:
+        """Edges of cells that are even in angle, cut further at some numbers; any would be sound."""
+        low, high, periodic = self.low, self.high, self.periodic
+        count = int(min(math.ceil(self.top * math.pi * (1 + periodic) / _MOVE), most)) + 1
+        even = np.linspace(-1.0, 1.0, count) if periodic else -np.cos(np.linspace(0.0, np.pi, count))
+        ends = np.unique(np.concatenate([(low + high) / 2 + (high - low) / 2 * even[1:-1], cuts]))
+        ends = ends[np.append(True, np.diff(ends) > 1e-12 * (high - low))]
+        ends[0], ends[-1] = low, high
+        return ends
+
+    def drift(self, edges: Floats, middles: Floats, halves: Floats) -> Floats:
+        """How far an expansion that nowhere exceeds 1 can move from the middles of cells ``[n]``.
+
+        In the angle its slope is at most its degree (Bernstein).
+        """
+        if self.top == 0:
+            return np.zeros(len(middles))
+        if self.periodic:
+            return (Enclosure(halves) * PI * (2.0 * self.top) / (enclosed(self.high) - self.low)).above
+        sides = [self._angle(ends, middles).size for ends in (edges[:-1], edges[1:])]
+        return (Enclosure(np.maximum(*sides)) * float(self.top)).above
+
+    def _angle(self, numbers: Floats, others: Floats) -> Enclosure:
+        """No smaller in size than the difference of the angles of numbers, if they are near each other.
+
+        sin(θ − θ') = sin θ cos θ' − cos θ sin θ' =: x, and |arcsin x| ≤ |x|(1 + x²/6 + 3x⁴/40 + x⁶/10) for |x| ≤ ½.
+        """
+        width = enclosed(self.high) - self.low
+        s, s2 = (
+            (4.0 * (Enclosure(y) - self.low) * (self.high - Enclosure(y)) / (width * width)).positive().root()
+            for y in (numbers, others)
+        )
+        x = (s * self.place(others) - self.place(numbers) * s2).absolute()
+        square = x * x
+        arc = x * (1.0 + square / 6.0 + square * square * 3.0 / 40.0 + square * square * square / 10.0)
+        return Enclosure(np.where(x.above <= 0.5, arc.above, np.pi * (1 + 1e-15)))
+
+    def weights(self, count: int, places: Enclosure) -> Enclosure:
+        """ℓ_i with f(t) = Σ_i ℓ_i(t) f(t_i) for expansions f, t_i the points of a mesh ``[n, count]`` (Lemma 8)."""
+        k, end = self.top, (count if self.periodic else 2 * count) - self.top
+        if end <= k:
+            raise ZeroDivisionError(f"{count} points do not tell expansions of degree {k} apart")
+        orders = np.arange(end)
+        shares = np.where(orders <= k, 1.0, (end - orders) / (end - k)) * np.where(orders == 0, 1.0, 2.0)
+        if self.periodic:
+            shares = np.repeat(shares, 2)[1:]
+        waves, points = (self.waves(len(shares), t) for t in (places, self.spread(count)))
+        return (waves.T * Enclosure(shares, shares * 2.0**-50)) @ points / float(count)
 
 
 class Box:
-    """The harmonics of some functions, and what is known of expansions in them.
+    """The harmonics of some functions, and bounds on expansions in them.
 
     Attributes:
         functions: whose harmonics they are.
         indices: the harmonic of each coordinate ``[k, d]``.
         degrees: their degrees, frequencies on a circle ``[k, d]``.
-        top: the highest in each coordinate.
+        axes: the harmonics of each coordinate.
         narrow, wide: how many harmonics of each coordinate the functions need, and products of two of them.
     """
 
     def __init__(self, functions: Functions) -> None:
-        self.functions, self.around = functions, functions.periodic
-        self.indices = np.array(functions.indices, dtype=int)
-        columns = zip(self.indices.T, self.around, strict=True)
-        self.degrees = np.stack([frequency(column, c) for column, c in columns], axis=1)
-        self.top = tuple(self.degrees.max(axis=0).tolist())
-        self.narrow = tuple((2 if c else 1) * k + 1 for k, c in zip(self.top, self.around, strict=True))
-        self.wide = tuple((4 if c else 2) * k + 1 for k, c in zip(self.top, self.around, strict=True))
+        self.functions, self.indices = functions, np.array(functions.indices, dtype=int)
+        columns = zip(self.indices.T, functions.families, strict=True)
+        self.degrees = np.stack([frequency(column, family == "Fourier") for column, family in columns], axis=1)
+        sides = zip(functions.families, self.degrees.max(axis=0).tolist(), functions.box, strict=True)
+        self.axes = [Axis(family, top, *ends) for family, top, ends in sides]
+        self.narrow = tuple(axis.narrow for axis in self.axes)
+        self.wide = tuple(axis.wide for axis in self.axes)
 
     @staticmethod
     @lru_cache(maxsize=32)
@@ -276,30 +370,27 @@ class Box:
 
     def values(self, places: list[Enclosure]) -> Enclosure:
         """h at places, t of each coordinate ``[n]``: ``[n, k]``."""
-        total = None
-        for t, count, c, column in zip(places, self.narrow, self.around, self.indices.T, strict=True):
-            table = waves(count, t, c)[column]
-            total = table if total is None else total * table
-        assert total is not None
-        return total.T
+        tables = [
+            axis.waves(axis.narrow, t)[column]
+            for axis, t, column in zip(self.axes, places, self.indices.T, strict=True)
+        ]
+        return math.prod(tables[1:], start=tables[0]).T
 
     def at(self, states: Floats) -> Enclosure:
         """h at states ``[n, d]``: ``[n, k]``."""
-        columns = zip(np.asarray(states).T, self.functions.box, strict=True)
-        return self.values([_place(column, *ends) for column, ends in columns])
+        return self.values([axis.place(x) for axis, x in zip(self.axes, np.asarray(states).T, strict=True)])
 
     # Meshes.
 
-    def counts(self, share: float, least: int = 2) -> tuple[int, ...]:
-        """Points along each coordinate: so many for each degree, twice that on a circle."""
-        pairs = zip(self.top, self.around, strict=True)
-        return tuple(max(math.ceil(share * k * (2 if c else 1)), least) for k, c in pairs)
+    def counts(self, density: float, least: int = 2) -> tuple[int, ...]:
+        """Points along each coordinate, by how many there are for each degree."""
+        return tuple(axis.count(density, least) for axis in self.axes)
 
     def _dense(self, most: int) -> tuple[int, ...]:
-        share = _DENSE
-        while math.prod(self.counts(share, 1)) > most and share > _LEAST_DENSE:
-            share -= 0.25
-        return self.counts(share)
+        density = _DENSE
+        while math.prod(self.counts(density, 1)) > most and density > _LEAST_DENSE:
+            density -= 0.25
+        return self.counts(density)
 
     @cached_property
     def dense(self) -> tuple[int, ...]:
@@ -318,15 +409,13 @@ class Box:
 
     def mesh(self, counts: tuple[int, ...], *, harmonics: bool = True) -> Enclosure:
         """h at all points of a mesh ``[N, k]``, the last coordinate varying fastest; or the functions themselves."""
-        total, grids = None, np.meshgrid(*(np.arange(n) for n in counts), indexing="ij")
-        for axis, (n, c, count) in enumerate(zip(counts, self.around, self.narrow, strict=True)):
-            table, column = waves(count, spread(n, c), c), self.indices[:, axis]
+        tables, numbers = [], np.indices(counts).reshape(len(counts), -1)
+        for axis, n, column, number in zip(self.axes, counts, self.indices.T, numbers, strict=True):
+            table = axis.waves(axis.narrow, axis.spread(n))
             if not harmonics:
-                table = _in_harmonics(self.functions.families[axis], count) @ table
-            own = table[np.ix_(column, grids[axis].ravel())]
-            total = own if total is None else total * own
-        assert total is not None
-        return total.T
+                table = _in_harmonics(axis.family, axis.narrow) @ table
+            tables.append(table[np.ix_(column, number)])
+        return math.prod(tables[1:], start=tables[0]).T
 
     @cached_property
     def dense_values(self) -> Enclosure:
@@ -335,35 +424,35 @@ class Box:
 
     def inflation(self, counts: tuple[int, ...], times: int = 1) -> float:
         """sup|f| ≤ this · max over the mesh, for products of so many expansions; infinite if it has too few points."""
-        steps = [times * Fraction(1, n if c else 2 * n) for n, c in zip(counts, self.around, strict=True)]
-        each = [_cosine_below(k * h) for k, h in zip(self.top, steps, strict=True)]
-        bounds = [_cosine_below(_farthest(self.degrees, steps)), math.prod(each) * (1 - 1e-15)]
-        return float(np.nextafter(1 / max(bounds), np.inf)) if max(bounds) > 0 else math.inf
+        steps = [times * axis.step(n) for axis, n in zip(self.axes, counts, strict=True)]
+        each = [_cosine_below(axis.top * step) for axis, step in zip(self.axes, steps, strict=True)]
+        bound = max(_cosine_below(self._farthest(steps)), math.prod(each) * (1 - 1e-15))
+        return float(np.nextafter(1 / bound, np.inf)) if bound > 0 else math.inf
+
+    def _farthest(self, steps: list[Fraction]) -> Fraction:
+        """The largest Σ_j k_j h_j over the degrees that occur."""
+        rows = self.degrees.tolist()
+        return max(sum((k * h for k, h in zip(row, steps, strict=True)), Fraction(0)) for row in rows)
 
     # Expansions Σ c_i h_i.
 
     def lifted(self, sums: Floats) -> Enclosure:
         """Σ h hᵀ f ``[…, k, k]`` from the sums Σ χ f ``[…, *wide]``."""
-        lead, total = sums.shape[: sums.ndim - len(self.wide)], None
-        flat = sums.reshape(*lead, -1)
-        for places, shares in self._lifting:
-            own = Enclosure(flat[..., places]) * shares
-            total = own if total is None else total + own
-        assert total is not None
-        return total
+        flat = sums.reshape(*sums.shape[: sums.ndim - len(self.wide)], -1)
+        terms = [Enclosure(flat[..., places]) * shares for places, shares in self._lifting]
+        return sum(terms[1:], terms[0])
 
     @cached_property
     def _lifting(self) -> list[tuple[NDArray[np.intp], Floats]]:
         """Places in the sums and shares, 2^d of each for every pair of functions ``[k, k]``."""
-        size, found = len(self.indices), []
-        for terms in combinations((0, 1), repeat=len(self.wide)):
+        size, lifting = len(self.indices), []
+        for terms in combinations((0, 1), repeat=len(self.axes)):
             places, shares = np.zeros((size, size), dtype=np.intp), np.ones((size, size))
-            for term, column, count, c in zip(terms, self.indices.T, self.wide, self.around, strict=True):
-                table = [[_product(int(i), int(j), c)[term] for j in column] for i in column]
-                places = places * count + np.array([[own[0] for own in row] for row in table], dtype=np.intp)
-                shares = shares * np.array([[own[1] for own in row] for row in table], dtype=float)
-            found.append((places, shares))
-        return found
+            for term, column, axis in zip(terms, self.indices.T.tolist(), self.axes, strict=True):
+                table = np.array([[axis.product(i, j)[term] for j in column] for i in column])  # [k, k, 2]
+                places, shares = places * axis.wide + table[..., 0].astype(np.intp), shares * table[..., 1]
+            lifting.append((places, shares))
+        return lifting
 
     def tensor(self, curve: Enclosure) -> Enclosure:
         """An expansion as coefficients of all products of harmonics ``[*narrow]``."""
@@ -371,92 +460,55 @@ class Box:
         middle[tuple(self.indices.T)], radius[tuple(self.indices.T)] = curve.middle, curve.radius
         return Enclosure(middle, radius)
 
-    def on_axes(self, tensor: Enclosure, axes: list[Enclosure]) -> Enclosure:
-        """The values of a tensor at all combinations of one t of each axis ``[n_1, …, n_d]``."""
-        for count, axis, c in zip(tensor.shape, axes, self.around, strict=True):
-            tensor = _contracted(tensor, waves(count, axis, c))
+    def on_axes(self, tensor: Enclosure, places: list[Enclosure]) -> Enclosure:
+        """The values of a tensor at all combinations of one t of each coordinate ``[n_1, …, n_d]``."""
+        for axis, count, t in zip(self.axes, tensor.shape, places, strict=True):
+            tensor = _contracted(tensor, axis.waves(count, t))
         return tensor
 
-    def slope(self, tensor: Enclosure, axis: int) -> Enclosure:
+    def slope(self, tensor: Enclosure, j: int) -> Enclosure:
         """The derivative of a tensor along one coordinate."""
-        count, (low, high) = tensor.shape[axis], self.functions.box[axis]
-        matrix = _derivative(count, self.around[axis]) * 2.0 / (enclosed(high) - low)
-        return (tensor.swapped(axis, -1) @ matrix).swapped(axis, -1)
+        return (tensor.swapped(j, -1) @ self.axes[j].derivative(tensor.shape[j])).swapped(j, -1)
 
-    def cells(self, edges: list[Floats] | None = None) -> Cells:
-        """Cells that are even in angle, cut further at given edges along each coordinate; any would be sound."""
-        most, found = _MOST_CELLS ** (1 / len(self.wide)), []
-        for axis, ((low, high), k, c) in enumerate(zip(self.functions.box, self.top, self.around, strict=True)):
-            count = int(min(math.ceil(k * math.pi * (1 + c) / _MOVE), most)) + 1
-            even = np.linspace(-1.0, 1.0, count) if c else -np.cos(np.linspace(0.0, np.pi, count))
-            cuts = [low, high] if edges is None else edges[axis]
-            ends = np.unique(np.concatenate([(low + high) / 2 + (high - low) / 2 * even[1:-1], cuts]))
-            ends = ends[np.append(True, np.diff(ends) > 1e-12 * (high - low))]
-            ends[0], ends[-1] = low, high
-            found.append(ends)
-        return Cells(found)
+    def cells(self, cuts: list[Floats] | None = None) -> Cells:
+        """Cells that are even in angle, cut further at given numbers of each coordinate; any would be sound."""
+        most, ends = _MOST_CELLS ** (1 / len(self.axes)), [np.array(side) for side in self.functions.box]
+        return Cells([axis.edges(most, own) for axis, own in zip(self.axes, cuts or ends, strict=True)])
 
     def places(self, cells: Cells) -> list[Enclosure]:
         """t of the middles of cells along each coordinate."""
-        middles, box = cells.middles, self.functions.box
-        return [_place(own, *ends) for own, ends in zip(middles, box, strict=True)]
+        return [axis.place(middles) for axis, middles in zip(self.axes, cells.middles, strict=True)]
 
     def fall(self, curve: Enclosure, cells: Cells) -> Floats:
         """How far an expansion can be below its values at the middles of cells, within them ``[n_1, …, n_d]``."""
-        tensor, axes, total, d = self.tensor(curve), self.places(cells), None, len(self.wide)
-        dense = [spread(n, c) for n, c in zip(self.dense, self.around, strict=True)]
-        half = [Enclosure(_along(own, axis, d)) for axis, own in enumerate(cells.halves)]
-        for j, own in enumerate(half):
+        tensor, places = self.tensor(curve), self.places(cells)
+        dense = [axis.spread(n) for axis, n in zip(self.axes, self.dense, strict=True)]
+        halves = [Enclosure(half) for half in np.ix_(*cells.halves)]
+        total = Enclosure(np.zeros(tuple(len(middles) for middles in cells.middles)))
+        for j, half in enumerate(halves):
             slope = self.slope(tensor, j)
-            fall = self.on_axes(slope, axes).absolute() * own
-            for i, other in enumerate(half):
+            total = total + self.on_axes(slope, places).absolute() * half
+            for i, other in enumerate(halves):
                 bend = float(self.on_axes(self.slope(slope, i), dense).size.max())
-                fall = fall + own * other * (enclosed(bend) * self.inflation(self.dense) * 0.5)
-            total = fall if total is None else total + fall
-        assert total is not None
+                total = total + half * other * (enclosed(bend) * self.inflation(self.dense) * 0.5)
         return total.above
 
     def drift(self, cells: Cells) -> Floats:
-        """How far an expansion that nowhere exceeds 1 can move from the middle of a cell within it ``[n_1, …, n_d]``.
+        """How far an expansion that nowhere exceeds 1 can move within a cell from its middle ``[n_1, …, n_d]``."""
+        sides = zip(self.axes, cells.edges, cells.middles, cells.halves, strict=True)
+        moved = [axis.drift(edges, middles, halves) for axis, edges, middles, halves in sides]
+        return np.asarray(sum(np.ix_(*moved))) * (1 + 1e-15)
 
-        In the angle of each coordinate its slope is at most its degree (Bernstein).
-        """
-        total: Any = 0.0
-        for axis, (k, c, (low, high)) in enumerate(zip(self.top, self.around, self.functions.box, strict=True)):
-            middle, ends = cells.middles[axis], cells.edges[axis]
-            if k == 0:
-                moved = Enclosure(np.zeros(len(middle)))
-            elif c:
-                moved = Enclosure(cells.halves[axis]) * PI * (2.0 * k) / (enclosed(high) - low)
-            else:
-                sides = [_angle(own, middle, low, high) for own in (ends[:-1], ends[1:])]
-                moved = Enclosure(np.maximum(*(own.size for own in sides))) * float(k)
-            total = np.add.outer(total, moved.above)
-        return np.asarray(total) * (1 + 1e-15)
-
-    def weights(self, axis: int, count: int, places: Enclosure) -> Enclosure:
-        """ℓ_i with f(t) = Σ_i ℓ_i(t) f(t_i) for every expansion f, t_i the spread points ``[n, count]`` (Lemma 8)."""
-        k, c = self.top[axis], self.around[axis]
-        end = (count if c else 2 * count) - k
-        if end <= k:
-            raise ZeroDivisionError(f"{count} points do not tell expansions of degree {k} apart")
-        orders = np.arange(end)
-        shares = np.where(orders <= k, 1.0, (end - orders) / (end - k)) * np.where(orders == 0, 1.0, 2.0)
-        if c:
-            shares = np.repeat(shares, 2)[1:]
-        own, points = (waves(len(shares), t, c) for t in (places, spread(count, c)))
-        return (own.T * Enclosure(shares, shares * 2.0**-50)) @ points / float(count)
-
-    def blended(self, numbers: list[Floats], axes: list[Enclosure]) -> list[tuple[Enclosure, Enclosure]]:
+    def blended(self, numbers: list[Floats], places: list[Enclosure]) -> list[tuple[Enclosure, Enclosure]]:
         """Σ_i |ℓ_i| v_i and Σ_i ℓ_i v_i at all combinations, for several arrays of v at the points of a mesh."""
-        each = [self.weights(axis, n, t) for axis, (n, t) in enumerate(zip(numbers[0].shape, axes, strict=True))]
-        found = []
-        for own in numbers:
-            absolute = plain = Enclosure(own)
+        sides = zip(self.axes, numbers[0].shape, places, strict=True)
+        each, blended = [axis.weights(n, t).T for axis, n, t in sides], []
+        for values in numbers:
+            absolute = plain = Enclosure(values)
             for weights in each:
-                absolute, plain = _contracted(absolute, weights.absolute().T), _contracted(plain, weights.T)
-            found.append((absolute, plain))
-        return found
+                absolute, plain = _contracted(absolute, weights.absolute()), _contracted(plain, weights)
+            blended.append((absolute, plain))
+        return blended
 
     def peak(self, curve: Enclosure) -> float:
         """No smaller than the largest value of an expansion, from the dense mesh."""
@@ -482,21 +534,24 @@ class Box:
         swing = (high - low) / 2 * self.inflation(counts) * _WIDER
         floor, ceiling, best = (high + low) / 2 - swing, (high + low) / 2 + swing, float(values.above.min())
         slack = _TOLERANCE[min(len(counts), 2)] * (high - low) + 4 * float(values.radius.max())
-        steps = [Fraction(1, n if c else 2 * n) for n, c in zip(counts, self.around, strict=True)]
-        sigma = math.pi * _WIDER * float(_farthest(self.degrees, steps))
-        grids, part, count = np.meshgrid(*(np.arange(n) + 0.5 for n in counts), indexing="ij"), 0.5, len(values)
-        angles, signs = [grid.ravel() for grid in grids], np.array(list(combinations((-1.0, 1.0), repeat=len(counts))))
+        steps = [axis.step(n) for axis, n in zip(self.axes, counts, strict=True)]
+        sigma, half, count = math.pi * _WIDER * float(self._farthest(steps)), 0.5, len(values)
+        angles = list(np.indices(counts).reshape(len(counts), -1) + 0.5)
+        signs = np.array(list(combinations((-1.0, 1.0), repeat=len(counts))))
         while True:
             below = values.below - 1e-15 * (high - low)
             floors, floor = _floors(below, sigma, floor, ceiling, best - slack)
-            left = floors < best - slack
-            count += int(left.sum()) << len(counts)
-            if not left.any() or count > _MOST_VALUES:
+            divided = floors < best - slack
+            count += int(divided.sum()) << len(counts)
+            if not divided.any() or count > _MOST_VALUES:
                 return float((curve[0] + (floor - 1e-14 * (high - low))).below)
-            part, sigma = part / 2, sigma / 2
-            angles = [(own[left][:, None] + part * side).ravel() for own, side in zip(angles, signs.T, strict=True)]
-            turns = [Enclosure(own) / float(n) for own, n in zip(angles, counts, strict=True)]
-            places = [2.0 * own - 1.0 if c else -turn(own)[1] for own, c in zip(turns, self.around, strict=True)]
+            half, sigma = half / 2, sigma / 2
+            angles = [
+                (angle[divided][:, None] + half * sign).ravel() for angle, sign in zip(angles, signs.T, strict=True)
+            ]
+            turns = [Enclosure(angle) / float(n) for angle, n in zip(angles, counts, strict=True)]
+            sides = zip(self.axes, turns, strict=True)
+            places = [2.0 * share - 1.0 if axis.periodic else -turn(share)[1] for axis, share in sides]
             values = self.values(places)[:, 1:] @ rest
             best = min(best, float(values.above.min()))
 
@@ -514,9 +569,11 @@ def _floors(below: Floats, sigma: float, floor: float, ceiling: float, enough: f
         floor = better
 
 
-def _farthest(degrees: NDArray[np.intp], steps: list[Fraction]) -> Fraction:
-    """The largest Σ_j k_j h_j over the degrees that occur."""
-    return max(sum((k * h for k, h in zip(row, steps, strict=True)), Fraction(0)) for row in degrees.tolist())
+def _contracted(tensor: Enclosure, table: Enclosure) -> Enclosure:
+    """Σ over the first axis of a tensor with a table ``[count, n]``; the points come last."""
+    first, *rest = tensor.shape
+    flat = tensor.reshape(first, -1)
+    return (flat.T @ table).reshape(*rest, table.shape[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -532,62 +589,15 @@ class Cells:
     @property
     def middles(self) -> list[Floats]:
         """Of the cells along each coordinate."""
-        return [(own[1:] + own[:-1]) / 2 for own in self.edges]
+        return [(ends[1:] + ends[:-1]) / 2 for ends in self.edges]
 
     @property
     def halves(self) -> list[Floats]:
         """Half the sides, rounded up: how far a cell reaches from its middle."""
-        ends = zip(self.edges, self.middles, strict=True)
-        return [np.nextafter(np.maximum(own[1:] - m, m - own[:-1]), np.inf) for own, m in ends]
+        sides = zip(self.edges, self.middles, strict=True)
+        return [np.nextafter(np.maximum(ends[1:] - m, m - ends[:-1]), np.inf) for ends, m in sides]
 
     def at(self, state: Floats) -> tuple[int, ...]:
         """The cell of a state."""
-        pairs = zip(self.edges, state, strict=True)
-        return tuple(int(np.clip(np.searchsorted(own, x, side="right") - 1, 0, len(own) - 2)) for own, x in pairs)
-
-
-def _along(numbers: Floats, axis: int, dimension: int) -> Floats:
-    """Numbers along one coordinate, shaped for a product with arrays over all coordinates."""
-    return numbers.reshape([-1 if j == axis else 1 for j in range(dimension)])
-
-
-def _place(column: Floats, low: float, high: float) -> Enclosure:
-    """t ∈ [−1, 1] of numbers of one coordinate."""
-    t = (Enclosure(column) * 2.0 - low - high) / (enclosed(high) - low)
-    return Enclosure(np.clip(t.middle, -1.0, 1.0), t.radius)
-
-
-def _angle(one: Floats, other: Floats, low: float, high: float) -> Enclosure:
-    """No smaller in size than the difference of the angles of numbers of an interval, if they are near each other.
-
-    sin(θ − θ') = sin θ cos θ' − cos θ sin θ' =: x, and |arcsin x| ≤ |x|(1 + x²/6 + 3x⁴/40 + x⁶/10) for |x| ≤ ½.
-    """
-    width = enclosed(high) - low
-    waves_of = []
-    for own in (one, other):
-        sine = (4.0 * (Enclosure(own) - low) * (high - Enclosure(own)) / (width * width)).positive().root()
-        waves_of.append((sine, _place(own, low, high)))
-    (s, c), (s2, c2) = waves_of
-    x = (s * c2 - c * s2).absolute()
-    square = x * x
-    arc = x * (1.0 + square / 6.0 + square * square * 3.0 / 40.0 + square * square * square / 10.0)
-    return Enclosure(np.where(x.above <= 0.5, arc.above, np.pi * (1 + 1e-15)))
-
-
-def _contracted(tensor: Enclosure, table: Enclosure) -> Enclosure:
-    """Σ over the first axis of a tensor with a table ``[count, n]``; the points come last."""
-    first, *rest = tensor.shape
-    flat = tensor.reshape(first, -1)
-    return (flat.T @ table).reshape(*rest, table.shape[1])
-
-
-def _derivative(count: int, around: bool) -> Enclosure:
-    """D with dh/dt = D h for the first harmonics ``[count, count]``: T_n' = 2n Σ T_j over odd n − j, T_0 halved."""
-    matrix = np.zeros((count, count))
-    for n in range(1, count // 2 + 1 if around else count):
-        if around:
-            matrix[2 * n - 1, 2 * n], matrix[2 * n, 2 * n - 1] = n, -n
-        else:
-            matrix[n, n - 1 :: -2] = 2.0 * n
-            matrix[n, 0] /= 2
-    return Enclosure(matrix) * PI if around else Enclosure(matrix)
+        sides = zip(self.edges, state, strict=True)
+        return tuple(int(np.clip(np.searchsorted(ends, x, side="right") - 1, 0, len(ends) - 2)) for ends, x in sides)
