@@ -280,10 +280,6 @@ class FileStream(Stream):
         """Parts that can be read independently."""
         return self.parts
 
-    def stream(self) -> FileStream:
-        """The stream itself."""
-        return self
-
     @property
     def domain(self) -> Domain:
         """The box of states."""

@@ -297,6 +297,10 @@ class Stream(ABC):
     def chunks(self) -> Sequence[Chunk]:
         """Parts that together are the whole, in order; how they are cut depends on the data alone."""
 
+    def stream(self) -> Stream:
+        """The stream itself; `Transitions` have a method of the same name."""
+        return self
+
     def __iter__(self) -> Iterator[Piece]:
         return (piece for chunk in self.chunks() for piece in chunk.pieces())
 
@@ -411,6 +415,8 @@ class Rows:
 class TensorTransitions(Stream):
     """Observed steps (s, a, s') as torch tensors, which stay on their device.
 
+    The record is a stream of one chunk: one is enough to keep a device busy.
+
     Attributes:
         states: ``[n]`` or ``[n, d]``.
         actions: whole numbers 0, 1, …, ``[n]``.
@@ -448,10 +454,6 @@ class TensorTransitions(Stream):
     def total(self) -> int:
         """The number of transitions."""
         return len(self.states)
-
-    def stream(self) -> TensorTransitions:
-        """The record itself, which is a stream of one chunk: one is enough to keep a device busy."""
-        return self
 
     def chunks(self) -> list[TensorTransitions]:
         """The record itself."""
