@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from certirl.functions.bases import MOST_FUNCTIONS, Basis, Family, Legendre, as_basis, product
 from certirl.ground import archive
 from certirl.ground.domain import Array, Domain, as_rows, describe
-from certirl.ground.doors import as_count, shown
+from certirl.ground.doors import as_count
 
 # Degrees of the functions of a component if no basis is given, by its number of coordinates; 2 for more.
 DEGREES = {1: 10, 2: 6, 3: 4}
@@ -175,12 +175,10 @@ def as_components(components: Any, bases: Basis | Sequence[Basis] | None, domain
         raise ValueError(
             f"there are {len(groups)} components but {len(each)} bases; pass one basis for all or one for each"
         )
-    for basis in each:
-        if not isinstance(basis, Basis):
-            raise TypeError(f"basis must be a basis such as Legendre(11), or a list of them, got {shown(basis)}")
+    checked = [as_basis(basis, like="Legendre(11), or a list of them") for basis in each]
     return tuple(
         Component(name, group, as_basis(_spread_over(basis, group), tuple(domain[c] for c in group)))
-        for (name, group), basis in zip(groups.items(), each, strict=True)
+        for (name, group), basis in zip(groups.items(), checked, strict=True)
     )
 
 

@@ -21,6 +21,7 @@ from certirl.functions.bases import Basis
 from certirl.ground.domain import Array, mesh
 
 FIRST_REACH = np.pi / 4  # σ of the first boxes: four of them to the shortest wave
+TOLERANCE = 1e-7  # of the range of values: distance of the bound on a box from the smallest value found
 MOST_VALUES = 400_000  # function values after which branch and bound returns the bound it has proved
 TIE = 1e-6  # relative to the largest value: above rounding and the tolerances of the solvers
 _REFINEMENTS = 8  # of the bounds of all boxes with the new bound of the minimum; they need no new values
@@ -40,7 +41,7 @@ class Minimum(NamedTuple):
     bound: float
 
 
-def minimum(basis: Basis, coefficients: Array, *, tolerance: float | None = None) -> Minimum:
+def minimum(basis: Basis, coefficients: Array) -> Minimum:
     """The minimum of Σ c_i φ_i over the domain.
 
     After a program is solved, several minima may be equal up to rounding, or the expansion may be constant. Of all
@@ -50,8 +51,6 @@ def minimum(basis: Basis, coefficients: Array, *, tolerance: float | None = None
     Args:
         basis: any basis.
         coefficients: c ``[k]``.
-        tolerance: the largest distance of the bound from the smallest value found on a box; if omitted, 1e-7 of the
-            range of values.
     """
     coefficients = np.asarray(coefficients, dtype=np.float64)
     basis = basis.resized(len(coefficients))
@@ -62,7 +61,7 @@ def minimum(basis: Basis, coefficients: Array, *, tolerance: float | None = None
         states = np.append(low, states)
         return Minimum(states[first_of_least(basis.values(states) @ coefficients), None], bound)
     wave = Wave(basis, coefficients)
-    angles, bound = branch_and_bound(wave, tolerance)
+    angles, bound = branch_and_bound(wave)
     states = _box_minima(wave, angles[None])
     states = states[_least(basis.values(states) @ coefficients)]
     for axis in range(len(low)):
@@ -269,10 +268,10 @@ def _box_minima(wave: Wave, more: Array | None) -> Array:
     return states[first]
 
 
-def branch_and_bound(wave: Wave, tolerance: float | None = None, below: float | None = None) -> tuple[Array, float]:
+def branch_and_bound(wave: Wave, below: float | None = None) -> tuple[Array, float]:
     """The angles ``[d]`` of the smallest value found, and a proved lower bound of all values.
 
-    Ends when the bound is within the tolerance of the smallest value, when a value lies ``below``, or after MOST_VALUES
+    Ends when the bound is within TOLERANCE of the smallest value, when a value lies ``below``, or after MOST_VALUES
     function values; the bound holds in every case.
     """
     axes, half = wave.first_boxes()
@@ -280,7 +279,7 @@ def branch_and_bound(wave: Wave, tolerance: float | None = None, below: float | 
     best, place = float(values.min()), centres[values.argmin()]
     middle, swing = (best + float(values.max())) / 2, (float(values.max()) - best) / 2 + wave.rounding
     floor, ceiling = middle - swing / np.cos(reach), middle + swing / np.cos(reach)
-    slack = max(1e-7 * (ceiling - floor) if tolerance is None else tolerance, 4 * wave.rounding)
+    slack = max(TOLERANCE * (ceiling - floor), 4 * wave.rounding)
     descended = _descended(wave, place[None], half)  # a low value early on excludes more boxes
     count = len(values)
     while True:
@@ -332,10 +331,10 @@ def _lowest_on_mesh(wave: Wave, axes: list[Array]) -> Array:
     return mesh(axes)[lowest.ravel()]
 
 
-def _descended(wave: Wave, angles: Array, half: Array, steps: int = 4) -> Array:
-    """Angles after a few steps of Newton's method, each no longer than a box and downhill."""
+def _descended(wave: Wave, angles: Array, half: Array) -> Array:
+    """Angles after at most four steps of Newton's method, each no longer than a box and downhill."""
     angles, values = angles.copy(), wave(angles)
-    for _ in range(steps):
+    for _ in range(4):
         gradient, hessian = wave.slopes(angles)
         scale = 1 / np.maximum(wave.reach_of.max(axis=0), 1)  # all angles in units of their shortest wave
         lengths, axes = np.linalg.eigh(hessian * np.outer(scale, scale))

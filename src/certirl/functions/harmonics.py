@@ -14,16 +14,15 @@ import numpy as np
 from certirl.ground.domain import Array
 
 
-def table(t: Array, count: int, periodic: bool, out: Array | None = None) -> Array:
+def table(t: Array, count: int, periodic: bool) -> Array:
     """The first harmonics at t ∈ [-1, 1] ``[n]``: ``[count, n]``; an odd number if periodic.
 
     Args:
         t: the points.
         count: the number of harmonics.
         periodic: sines and cosines of πt; otherwise cosines of arccos t.
-        out: the array to write to.
     """
-    rows = np.empty((count, t.size)) if out is None else out
+    rows = np.empty((count, t.size))
     rows[0] = 1.0
     if count > 1:
         (_fill_circle if periodic else _fill_cosines)(rows, t)

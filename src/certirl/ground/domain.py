@@ -120,9 +120,9 @@ def as_rows(states: ArrayLike, dimension: int, *, name: str = "states", first: i
     return rows
 
 
-def as_states(states: ArrayLike, domain: Domain, *, name: str = "states", first: int = 0) -> Array:
+def as_states(states: ArrayLike, domain: Domain, *, name: str = "states") -> Array:
     """States ``[n, d]`` that lie in the box; those outside by rounding alone are clipped."""
-    rows = as_rows(states, len(domain), name=name, first=first)
+    rows = as_rows(states, len(domain), name=name)
     low, high = np.array(domain).T
     slack = _ROUNDING * (high - low)
     outside = ((rows < low - slack) | (rows > high + slack)).any(axis=1)
@@ -130,7 +130,7 @@ def as_states(states: ArrayLike, domain: Domain, *, name: str = "states", first:
         worst = int(outside.argmax())
         raise ValueError(
             f"{int(outside.sum())} of {len(rows)} {name} lie outside the domain {describe(domain)}: "
-            f"row {first + worst} is {rows[worst].tolist()}; widen the domain or remove them"
+            f"row {worst} is {rows[worst].tolist()}; widen the domain or remove them"
         )
     return np.clip(rows, low, high)
 

@@ -281,16 +281,15 @@ def chance(delta: float) -> str:
     return f"{1 - delta:.6g}" if delta >= 1e-4 else f"1 − {delta:.3g}"
 
 
-def unverified(headline: str, file: str | None, how: str = "certirl check") -> str:
+def unverified(headline: str, file: str | None) -> str:
     """The headline of a record that was read from a file and not checked: what the file claims.
 
     Args:
         headline: of the record if it were verified, "Certified with probability 0.95: …".
         file: where it was read from.
-        how: the command that would verify it, or why none can.
     """
     head, colon, rest = headline.partition(": ")
-    note = f"(not verified: {how} {file})" if how.startswith("certirl") else f"(not verified: {how})"
+    note = f"(not verified: certirl check {file})"
     if not head.startswith("Certified"):
         return f"{headline} {note}"
     return f"Claims to be {head[0].lower()}{head[1:]} {note}{colon}{rest}"
