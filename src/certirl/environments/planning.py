@@ -110,7 +110,7 @@ def _chosen_reward(
         if not callable(step_reward):
             raise ValueError(f"{type(simulator).__name__} has no reward of its own: pass one, a function of states")
     if discount is None:
-        raise ValueError("a reward alone has no discount: pass it, say discount=0.9")
+        raise ValueError("a reward alone has no discount: pass discount, say discount=0.9")
     return reward, step_reward, discount
 
 
