@@ -326,8 +326,8 @@ class Certificate(Claim):
     def _settled(self, tube: Tube) -> str:
         least = min(high - low for low, high in tube.grid.domain)
         alike = "takes the expert's action" if tube.ties == 0 else "takes only actions that the expert takes"
-        known = f"; farther than {tube.settled:.3g} from a switch the best policy {alike}"
-        return known if 0 < tube.settled < least / 2 else ""
+        words = f"; farther than {tube.settled:.3g} from a switch the best policy {alike}"
+        return words if 0 < tube.settled < least / 2 else ""
 
     @property
     def statement(self) -> str:
@@ -400,8 +400,8 @@ def _summary(
         allowed: the half-width of the tube that was asked for.
     """
     readings = [
-        read(own, grid, expert=s.used[0], allowed=allowed, widths=s.widths, discount=s.discount)
-        for s, own in zip((ground.surrogate for ground in grounds), each_bands, strict=True)
+        read(component_bands, grid, expert=s.used[0], allowed=allowed, widths=s.widths, discount=s.discount)
+        for s, component_bands in zip((ground.surrogate for ground in grounds), each_bands, strict=True)
     ]
     units = [ground.surrogate.unit for ground in grounds]
     each = [[_times(margin, unit) for margin in reading.margins] for reading, unit in zip(readings, units, strict=True)]

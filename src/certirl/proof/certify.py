@@ -107,7 +107,7 @@ def certify(
 def _columns(record: Any, function: Any, columns: Any) -> tuple[Any, Sequence[Component] | None]:
     """The columns of the call or of a solution, for a sum one basis for each component, and these."""
     if columns is None and getattr(record, "expert", None) is not None:
-        columns = [own.columns for own in getattr(record, "components", ())] or None
+        columns = [component.columns for component in getattr(record, "components", ())] or None
     if not isinstance(function, Reward) or len(function.components) == 1:
         return (columns[0] if isinstance(columns, list) else columns), None
     components = function.components
@@ -117,7 +117,7 @@ def _columns(record: Any, function: Any, columns: Any) -> tuple[Any, Sequence[Co
     if len(each) != len(components):
         raise ValueError(f"there are {len(components)} components but {len(each)} bases of columns")
     boxes = (component.basis.domain for component in components)
-    return [as_basis(own, box, name="columns") for own, box in zip(each, boxes, strict=True)], components
+    return [as_basis(basis, box, name="columns") for basis, box in zip(each, boxes, strict=True)], components
 
 
 def check_settings(source: Any, samples: Any, *, tail: Any, paired: Any, progress: Any) -> int:

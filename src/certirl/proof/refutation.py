@@ -178,11 +178,11 @@ class Refutation(Claim):
         if len(self.grounds) > 1:
             _check_sum([ground.cover for ground in self.grounds])
         with np.errstate(all="ignore"):  # a file that was changed can lead to anything
-            found = replace(self, **derived(self.grounds, self.spending.get("cones", 0.0) / (1 - CEILING)))
-        found.sums_lead_to(vars(self) | {"holds": self.holds})
-        if abs(found.ceiling - self.ceiling) > 1e-6 * (1 + self.ceiling) and found.ceiling != self.ceiling:
-            raise ValueError(f"the file claims the ceiling {self.ceiling:.6g}, its sums lead to {found.ceiling:.6g}")
-        return replace(found, file=file, verified=False)
+            claim = replace(self, **derived(self.grounds, self.spending.get("cones", 0.0) / (1 - CEILING)))
+        claim.sums_lead_to(vars(self) | {"holds": self.holds})
+        if abs(claim.ceiling - self.ceiling) > 1e-6 * (1 + self.ceiling) and claim.ceiling != self.ceiling:
+            raise ValueError(f"the file claims the ceiling {self.ceiling:.6g}, its sums lead to {claim.ceiling:.6g}")
+        return replace(claim, file=file, verified=False)
 
 
 class Bounds:
@@ -253,9 +253,8 @@ def _ranges(cover: Cover) -> tuple[Array, Array]:
     """w·ψ of every number is within middle ± half at every state: ``[N]`` each."""
     mesh = frame(cover.functions).dense
     table = cover.functions.values(mesh.states).T[1:]
-    blocks = [
-        own @ table for own in np.array_split(cover.directions, -(-len(cover.directions) * len(table.T) // 2**20))
-    ]
+    count = -(-len(cover.directions) * len(table.T) // 2**20)
+    blocks = [directions @ table for directions in np.array_split(cover.directions, count)]
     low, high = (np.concatenate([of(block, axis=1) for block in blocks]) for of in (np.min, np.max))
     return (low + high) / 2, mesh.factor * (high - low) / 2
 
@@ -269,12 +268,12 @@ def _largest_terms(cover: Cover, q: Array, middle: Array, half: Array, *, paired
     columns, largest = frame(cover.columns), np.empty(len(middle))
     x, which = columns.dense_values.T, cover.which
     fitted = cover.fits @ x  # [A, p, D]
-    for number, own in enumerate(q):
+    for number, functional in enumerate(q):
         rows = which == number
-        weights = np.abs(own @ x)
+        weights = np.abs(functional @ x)
         guesses = np.einsum("vi,cid->cvd", cover.directions[rows], fitted) - middle[rows][:, None]
         if paired:
-            terms = half[rows][:, None] * weights.sum(axis=0) + np.abs(np.einsum("cd,cvd->vd", own @ x, guesses))
+            terms = half[rows][:, None] * weights.sum(axis=0) + np.abs(np.einsum("cd,cvd->vd", functional @ x, guesses))
         else:
             terms = (weights[:, None] * (half[rows][:, None] + np.abs(guesses))).max(axis=0)
         largest[rows] = terms.max(axis=1)
@@ -306,24 +305,23 @@ class Outlook(NamedTuple):
     def planned(self, covers: Sequence[Cover], samples: int, delta: float) -> tuple[Cover, ...]:
         """The covers with shares of δ, so that errors are in proportion to what they must not exceed, and slopes."""
         _, shares = self._spent(samples, delta)
-        parts = np.split(shares, np.cumsum([int(own.cones.sum()) for own in self.bounds])[:-1])
-        others, filled = sum(int((~own.cones).sum()) for own in self.bounds), []
-        for cover, own, part in zip(covers, self.bounds, parts, strict=True):
-            each = np.full(len(own.cones), CEILING / others)
-            each[own.cones] = part
-            v, b = (values * self.samples / samples for values in (own.observed, own.bound))
+        parts = np.split(shares, np.cumsum([int(bounds.cones.sum()) for bounds in self.bounds])[:-1])
+        others, filled = sum(int((~bounds.cones).sum()) for bounds in self.bounds), []
+        for cover, bounds, cone_shares in zip(covers, self.bounds, parts, strict=True):
+            each = np.full(len(bounds.cones), CEILING / others)
+            each[bounds.cones] = cone_shares
+            v, b = (values * self.samples / samples for values in (bounds.observed, bounds.bound))
             slopes = np.clip(best_slope(v, b, -np.log(delta * each)) * b, 1e-6, 0.9)
             filled.append(replace(cover, slopes=slopes, shares=each))
         return tuple(filled)
 
     def _spent(self, samples: int, delta: float) -> tuple[float, Array]:
         """The ratio, and the share of δ of every number of the cones; even if no ratio will do."""
-        kappa, moment, bound, fixed = np.hstack(
-            [
-                np.array([-own.estimate, own.observed, own.bound, own.tail + own.floating])[:, own.cones]
-                for own in self.bounds
-            ]
-        )
+        each = [
+            (-bounds.estimate, bounds.observed, bounds.bound, bounds.tail + bounds.floating) for bounds in self.bounds
+        ]
+        cones = np.concatenate([bounds.cones for bounds in self.bounds])
+        kappa, moment, bound, fixed = np.hstack([np.array(numbers) for numbers in each])[:, cones]
         v, b = (np.maximum(values * self.samples / samples, 1e-300) for values in (moment, bound))
         even = (1 - CEILING) / len(kappa)
 
@@ -362,7 +360,7 @@ def derived(grounds: Sequence[RefutationGround], delta: float) -> dict[str, Any]
     """
     bounds = tuple(Bounds(ground.cover, ground.sums, ground.tail or 0.0) for ground in grounds)
     estimate, cones = (np.concatenate(each) for each in zip(*((b.estimate, b.cones) for b in bounds), strict=True))
-    errors = np.hstack([own.errors(ground.cover, delta) for own, ground in zip(bounds, grounds, strict=True)])
+    errors = np.hstack([each.errors(ground.cover, delta) for each, ground in zip(bounds, grounds, strict=True)])
     above = estimate + errors.sum(axis=0)
     worst = int(np.where(cones, estimate / errors.sum(axis=0), -inf).argmax())
     losses = dict(zip(_LOSSES, errors[:, worst].tolist(), strict=True))
@@ -381,7 +379,7 @@ def derived(grounds: Sequence[RefutationGround], delta: float) -> dict[str, Any]
 def _witness(grounds: Sequence[RefutationGround], remainder: float) -> Witness:
     """The comparisons of the last mixtures, as whole states."""
     covers, classes = [ground.cover for ground in grounds], _classes(grounds)
-    parts = [(own.coordinates, own.states, own.actions, own.mixtures[-1]) for own in covers]
+    parts = [(cover.coordinates, cover.states, cover.actions, cover.mixtures[-1]) for cover in covers]
     states, actions, weights = whole_rows(parts)
     taken = covers[0].probabilities.argmax(axis=1)
     taken = taken if len(covers) == 1 else np.full(len(states), taken[0])

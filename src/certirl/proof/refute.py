@@ -105,10 +105,13 @@ def _functions(
 ) -> tuple[tuple[Component, ...] | None, list[Basis], list[Basis]]:
     """Components, if there are any, and the class and the columns of each."""
     whole = None if components is None else as_components(components, basis, domain)
-    classes = [as_basis(basis, domain, like="certirl.Legendre(5)")] if whole is None else [own.basis for own in whole]
-    for own in classes:
-        if own.size < 2:
-            raise ValueError(f"{own} holds constants only, which explain nothing: use at least two functions")
+    if whole is None:
+        classes = [as_basis(basis, domain, like="certirl.Legendre(5)")]
+    else:
+        classes = [component.basis for component in whole]
+    for functions in classes:
+        if functions.size < 2:
+            raise ValueError(f"{functions} holds constants only, which explain nothing: use at least two functions")
     if columns is None:
         return whole, classes, classes
     if isinstance(columns, Basis) and whole is None:
@@ -118,7 +121,7 @@ def _functions(
     else:
         what = "a whole number of functions of the state"
         sizes = [as_count(columns, "columns", most=MOST_FUNCTIONS, meaning=what)]
-    return whole, classes, [own.resized(size) for own, size in zip(classes, sizes, strict=True)]
+    return whole, classes, [functions.resized(size) for functions, size in zip(classes, sizes, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +198,7 @@ def attempt(
         return None
     if reason:
         raise ValueError(reason)
-    fitted = [regression(own, functions.size) for own, functions in zip(measured, classes, strict=True)]
+    fitted = [regression(sums, functions.size) for sums, functions in zip(measured, classes, strict=True)]
     most, alternatives = None, None
     if len(case.parts) > 1:
         alternatives = _alternatives(case, rows, fitted)
@@ -225,19 +228,19 @@ def attempt(
 
 
 def _measured(case: Case, classes: Sequence[Basis], training: Iterable[Piece]) -> list[Moments]:
-    pairs = [(own, part.columns) for own, part in zip(classes, case.parts, strict=True)]
+    pairs = [(functions, part.columns) for functions, part in zip(classes, case.parts, strict=True)]
     views = None if case.parts[0].coordinates is None else [part.coordinates or () for part in case.parts]
-    return [own for (own,) in accumulate(training, pairs, n_actions=case.policy.n_actions, views=views)]
+    return [sums for (sums,) in accumulate(training, pairs, n_actions=case.policy.n_actions, views=views)]
 
 
 def _alternatives(case: Case, rows: Sequence[Comparisons], fitted: Sequence[Regression]) -> Array | None:
     """The weights ν of the alternatives in the conflict of the training data; None if there is no conflict."""
     others = [a for a in range(case.policy.n_actions) if a not in case.used]
     block = Rows.empty(max(fit.fits.shape[1] for fit in fitted))
-    for j, (part, own, fit) in enumerate(zip(case.parts, rows, fitted, strict=True)):
-        points = np.einsum("mc,cij,mj->mi", own.contrast, fit.fits, part.columns.values(own.states), optimize=True)
+    for j, (part, compared, fit) in enumerate(zip(case.parts, rows, fitted, strict=True)):
+        points = compared.rows(fit.fits, part.columns)
         for i, action in enumerate(others):
-            block = block.with_rows(j, i, points[own.actions == action])
+            block = block.with_rows(j, i, points[compared.actions == action])
     status, _, weights = least_norm_of_sums(block)
     if status != "infeasible":
         return None

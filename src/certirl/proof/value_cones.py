@@ -56,6 +56,10 @@ class Comparisons(NamedTuple):
         """π_c(s_i) − 1_{c=a_i}, the coefficient of P_c in comparison i ``[m, A]``."""
         return np.asarray(self.probabilities - np.eye(self.probabilities.shape[1])[self.actions])
 
+    def rows(self, fits: Array, columns: Basis) -> Array:
+        """ρ_i by fits of P_cψ in the columns ``[A, p, k]``: ``[m, p]``."""
+        return np.asarray(np.einsum("mc,cij,mj->mi", self.contrast, fits, columns.values(self.states), optimize=True))
+
 
 def comparisons(case: Case, part: Part) -> Comparisons:
     """The expert against every alternative, at states that the columns tell apart; none if the tube holds all."""
@@ -84,7 +88,7 @@ def _distances(case: Case, states: Array) -> Array:
     """The distance of states ``[n, d]`` to the nearest cell that holds a switch ``[n]``."""
     assert case.grid is not None
     blocks = np.array_split(states, -(-len(states) * len(case.grid.switches) // 2**20))
-    gaps = (np.maximum(np.abs(own[:, None] - case.grid.switches) - case.grid.cells.sides / 2, 0.0) for own in blocks)
+    gaps = (np.maximum(np.abs(rows[:, None] - case.grid.switches) - case.grid.cells.sides / 2, 0.0) for rows in blocks)
     return np.concatenate([np.linalg.norm(gap, axis=2).min(axis=1) for gap in gaps])
 
 
@@ -214,13 +218,13 @@ class Regression(NamedTuple):
 
 def obstacle(case: Case, rows: Sequence[Comparisons], moments: Sequence[Moments]) -> str:
     """Why nothing can be chosen on these training data, in a sentence; empty if nothing prevents it."""
-    if not all(len(own.states) for own in rows):
+    if not all(len(compared.states) for compared in rows):
         return f"a tube of half-width {case.tube:g} around the expert's switches leaves no state to compare"
-    for own in moments:
-        few = (own.counts <= own.columns.size) | (np.linalg.cond(own.gram) > MAX_CONDITION)
+    for sums in moments:
+        few = (sums.counts <= sums.columns.size) | (np.linalg.cond(sums.gram) > MAX_CONDITION)
         if few.any():
-            states = f"the states of action {int(few.argmax())} cannot tell {own.columns.size} functions apart"
-            return f"{states} ({int(own.counts.min())} for training): use more data or fewer columns"
+            states = f"the states of action {int(few.argmax())} cannot tell {sums.columns.size} functions apart"
+            return f"{states} ({int(sums.counts.min())} for training): use more data or fewer columns"
     return ""
 
 
@@ -363,7 +367,7 @@ class ConeSearch:
 def cover_of(
     part: Part,
     functions: Basis,
-    rows: Comparisons,
+    compared: Comparisons,
     fitted: Regression,
     *,
     samples: int,
@@ -377,7 +381,7 @@ def cover_of(
     Args:
         part: the component.
         functions: the class of V.
-        rows: the comparisons.
+        compared: the comparisons.
         fitted: of training data.
         samples: fresh transitions per action that are planned.
         delta: for this component.
@@ -385,13 +389,13 @@ def cover_of(
         most: the most cones; `CONES` if left out.
         only_conflicts: return None if some value function obeys all comparisons on training data.
     """
-    p, contrast, tail = functions.size - 1, rows.contrast, part.tail or 0.0
-    features = part.columns.values(rows.states)
+    p, contrast, tail = functions.size - 1, compared.contrast, part.tail or 0.0
+    features = part.columns.values(compared.states)
     variances, vectors = np.linalg.eigh(np.einsum("cd,cdij->ij", contrast.T @ contrast, fitted.noise) / len(contrast))
     top = variances[-1] if variances[-1] > 1e-12 else np.inf  # less is rounding: deterministic dynamics
     whitener = np.linalg.inv(np.linalg.cholesky((vectors * np.maximum(variances / top, 1e-9)) @ vectors.T))
     search = ConeSearch(
-        points=np.einsum("mc,cij,mj->mi", contrast, fitted.fits, features, optimize=True) @ whitener.T,
+        points=compared.rows(fitted.fits, part.columns) @ whitener.T,
         contrast=contrast,
         lever=np.linalg.cholesky(fitted.precision / samples).T @ features.T,
         noise=np.einsum("xi,abij,yj->abxy", whitener, fitted.noise, whitener, optimize=True),
@@ -413,9 +417,9 @@ def cover_of(
         coordinates=part.coordinates,
         functions=functions,
         columns=part.columns,
-        states=rows.states[used],
-        actions=rows.actions[used],
-        probabilities=rows.probabilities[used],
+        states=compared.states[used],
+        actions=compared.actions[used],
+        probabilities=compared.probabilities[used],
         corners=corners @ whitener,
         splits=splits,
         mixtures=mixtures[:, used],
