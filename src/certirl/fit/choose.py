@@ -63,15 +63,11 @@ class Choice:
         """The functions of the state of each component."""
         return tuple(basis.resized(size) for basis, size in zip(self.bases, self.columns, strict=True))
 
-    @property
-    def pairs(self) -> list[tuple[Basis, Basis]]:
-        """Functions of next states and of states, as `accumulate` takes them."""
-        return list(zip(self.bases, self.spaces, strict=True))
-
-    @property
-    def views(self) -> list[tuple[int, ...]] | None:
-        """The coordinates of each component; None for a state that is not divided."""
-        return None if self.components is None else [component.coordinates for component in self.components]
+    def moments(self, stream: Iterable[Piece], n_actions: int) -> list[Moments]:
+        """The moments of every component, by reading a stream once."""
+        pairs = list(zip(self.bases, self.spaces, strict=True))
+        views = None if self.components is None else [component.coordinates for component in self.components]
+        return [sums for (sums,) in accumulate(stream, pairs, n_actions=n_actions, views=views)]
 
 
 def as_asked(
@@ -148,22 +144,21 @@ def choose(
     """
     asked = as_asked(basis, columns, domain, components)
     if asked is not None:
-        sums = accumulate(stream, asked.pairs, n_actions=n_actions, views=asked.views)
-        return [own for (own,) in sums], asked
+        return asked.moments(stream, n_actions), asked
     if components is None and basis is None:
         return _choose_all(stream, domain, n_actions, columns, periodic, discount=discount, expert=expert)
     bases = [basis.on(domain)] if components is None else [component.basis for component in components]
     pairs = [(rows, rows.resized(min(rows.size, _most_columns(rows)))) for rows in bases]
     views = None if components is None else [component.coordinates for component in components]
     folds = accumulate(stream, pairs, n_actions=n_actions, folds=FOLDS, views=views)
-    sizes = tuple(best_columns(own) for own in folds)
-    moments = [total(own) for own in folds]
+    sizes = tuple(map(best_columns, folds))
+    moments = map(total, folds)
     if components is None:
         where = f"{bases[0]} on {describe(bases[0].domain)}"
         choice = Choice(tuple(bases), sizes, f"{where} as asked; {sizes[0]} columns predict held-out data best")
     else:
         choice = _of_components(components, sizes, "by held-out prediction")
-    return [own.leading(own.rows.size, size) for own, size in zip(moments, sizes, strict=True)], choice
+    return [sums.leading(sums.rows.size, size) for sums, size in zip(moments, sizes, strict=True)], choice
 
 
 def _most_columns(basis: Basis) -> int:

@@ -230,7 +230,7 @@ def drawn_log(simulator: Simulator, n: int, rng: np.random.Generator, *, paired:
     states, (seed,) = live_states(simulator, n, rng), rng.bit_generator.seed_seq.spawn(1)  # type: ignore[attr-defined]
     seeds = [seed] * simulator.n_actions if paired else seed.spawn(simulator.n_actions)
     domain = as_domain(simulator.domain)
-    ahead = [ask(simulator, states, a, np.random.default_rng(own), domain) for a, own in enumerate(seeds)]
+    ahead = [ask(simulator, states, a, np.random.default_rng(child), domain) for a, child in enumerate(seeds)]
     actions = np.repeat(np.arange(simulator.n_actions), n)
     start = np.tile(states, (simulator.n_actions, 1))
     return Transitions(start, actions, np.concatenate(ahead), domain, simulator.n_actions, paired)
@@ -320,7 +320,7 @@ def _difference_noise(log: Transitions, values: Array, goals: Array, weights: Ar
     if log.paired:
         pairs = [(missed[a] - missed[0]) for a in range(1, len(missed))]
         return np.asarray(sum(d.T @ d * (m / len(d) ** 2) for d in pairs) / max(len(pairs), 1))
-    return np.asarray(2 * sum(own.T @ own * (m / len(own) ** 2) for own in missed) / len(missed))
+    return np.asarray(2 * sum(d.T @ d * (m / len(d) ** 2) for d in missed) / len(missed))
 
 
 def _rows_of_actions(log: Transitions) -> list[NDArray[np.bool_]]:

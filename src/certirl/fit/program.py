@@ -222,8 +222,8 @@ class LeastVariance:
         if u is None:
             return Answer(status, None, weights, zeros)
         w = tuple(
-            solve_triangular(factor.T, own[: len(factor)], lower=False)
-            for factor, own in zip(self._factors, u, strict=True)
+            solve_triangular(factor.T, u_j[: len(factor)], lower=False)
+            for factor, u_j in zip(self._factors, u, strict=True)
         )
         slack = zeros if self._slack is None else np.maximum(1.0 - self.rows.values @ w[0], 0.0)
         return Answer(status, w, weights, slack)

@@ -105,7 +105,7 @@ def whole_rows(
         if not all(map(len, chosen)):
             continue
         sums = [weights[rows] for (_, _, _, weights), rows in zip(parts, chosen, strict=True)]
-        ends = [np.cumsum(own) / own.sum() for own in sums]
+        ends = [np.cumsum(shares) / shares.sum() for shares in sums]
         cuts = np.unique(np.concatenate(ends).round(12))
         for low, high in zip(np.append(0.0, cuts[:-1]), cuts, strict=True):
             state = np.zeros(sum(states.shape[1] for _, states, _, _ in parts))

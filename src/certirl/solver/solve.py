@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from certirl.data.independence import FEWEST, MOST_COORDINATES, SAMPLES, independent
-from certirl.data.moments import Moments, accumulate
+from certirl.data.moments import Moments
 from certirl.data.simulator import Simulator
 from certirl.data.source import Pool
 from certirl.data.transitions import Piece, Transitions
@@ -261,7 +261,7 @@ class ProgramForm:
 
     def learn(self, training: Pool) -> Sequence[Candidate]:
         """Add the newest training data to the moments and solve the program for each objective."""
-        newest = measured(training.newest(), self._choice, n_actions=self.case.policy.n_actions)
+        newest = self._choice.moments(training.newest(), self.case.policy.n_actions)
         before = self._moments
         self._moments = newest if before is None else [a + b for a, b in zip(before, newest, strict=True)]
         expert = self.case.used[0]
@@ -277,12 +277,6 @@ class ProgramForm:
             candidates.append(Candidate(self.recovery.reward, self._moments, self.recovery))
         self.classes = self._choice.bases if self.recovery.status == "infeasible" else ()
         return candidates
-
-
-def measured(stream: Iterable[Piece], choice: Choice, *, n_actions: int) -> list[Moments]:
-    """The moments of every component, in one walk."""
-    sums = accumulate(stream, choice.pairs, n_actions=n_actions, views=choice.views)
-    return [moments for (moments,) in sums]
 
 
 def _refuse_a_number(asked: Request) -> None:
