@@ -4,19 +4,14 @@ The recorded numbers are margins of the dedicated certificates (one action on an
 as they were before there was one path; the numbers of transitions are those of `certify`, training included.
 """
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+import box_switching
 import certirl
 from certirl import Fourier, Legendre, problems, product
 from certirl.functions.bases import of_degree
 from certirl.functions.components import as_components
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
-import box_switching
 
 SQUARE = ((-1.0, 1.0), (-1.0, 1.0))
 

@@ -1,6 +1,5 @@
 """The training experiment: what it trains on is what it says, with or without the library that trains."""
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -9,16 +8,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-PATH = Path(__file__).parents[2] / "experiments" / "training.py"
+import training
 
-
-@pytest.fixture(scope="module")
-def training():
-    spec = importlib.util.spec_from_file_location("training", PATH)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["training"] = module
-    spec.loader.exec_module(module)
-    return module
+PATH = Path(training.__file__)
 
 
 def a_solution():
@@ -26,7 +18,7 @@ def a_solution():
 
 
 @pytest.mark.parametrize("kind", ["learned", "own"])
-def test_rewards_are_divided_by_their_size_and_are_those_named(training, kind):
+def test_rewards_are_divided_by_their_size_and_are_those_named(kind):
     size = training.size_of_reward(training.place("Pendulum-v1", a_solution(), kind), 300)
     env = training.place("Pendulum-v1", a_solution(), kind, size)
     assert training.size_of_reward(env, 300) == pytest.approx(1.0)
@@ -50,7 +42,7 @@ def test_without_the_library_it_says_what_to_install():
     assert 'ImportError: training needs Stable-Baselines3: pip install "certirl[training]"' in done.stderr
 
 
-def test_a_short_training_is_judged_by_the_environments_own_reward(training):
+def test_a_short_training_is_judged_by_the_environments_own_reward():
     pytest.importorskip("stable_baselines3")
     found = training.train(["MountainCar-v0", "learned", 1000, 2048, 1, 3, 0])
     assert len(found["curve"]) == 1

@@ -1,19 +1,15 @@
 """The picture of a tube: curves and bands are those of the certificate, and the certificate's hold in truth."""
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
 import pytest
 
 import certirl
+import switching as experiment
 from certirl.plots import certificate as draw
 from certirl.problems import next_values
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
-import switching as experiment
 
 mpl.use("Agg")
 GRID = np.linspace(-1, 1, 401)

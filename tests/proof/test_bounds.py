@@ -1,11 +1,9 @@
 """Bounds hold: exactly where nothing is random, over many data sets, and no loss can be left out."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+import certificates as study
 import certirl
 from certirl import Fourier, Legendre, product
 from certirl.data.simulator import draw
@@ -19,9 +17,6 @@ from certirl.proof.sums import gather
 from certirl.proof.training import fit_surrogates
 from exact import exact_evidence
 from sizes import sizes
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
-import certificates as study
 
 DISCOUNT = 0.7
 PROBLEM = certirl.problems.random_polynomial(seed=7)

@@ -1,11 +1,9 @@
 """Certificates for experts who switch in two coordinates: bands, tubes, visits and regret against a fine grid."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+import box_switching as experiment
 import certirl
 from certirl.data.policy import as_policy, expert_grid
 from certirl.data.simulator import Even
@@ -18,9 +16,6 @@ from certirl.proof.case import Case
 from certirl.proof.tube import read
 from certirl.solver.solution import load
 from sizes import sizes
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
-import box_switching as experiment
 
 experiment.FINE = 120  # far finer than any band is narrow
 

@@ -1,13 +1,12 @@
 """Certificates for experts who switch: never above the truth, tubes and regret included, exact about their words."""
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import certirl
+import switching as experiment
 from certirl.data.policy import as_policy, expert_grid
 from certirl.data.simulator import Even
 from certirl.functions.frame import Cells, frame
@@ -17,9 +16,6 @@ from certirl.proof.case import Case
 from certirl.proof.tube import read
 from certirl.solver.solution import load
 from sizes import sizes
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
-import switching as experiment
 
 GRID = np.linspace(-1, 1, 401)
 COLUMNS = certirl.Legendre(3)
