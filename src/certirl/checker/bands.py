@@ -7,6 +7,7 @@ or a bound on the safe side. Nothing here is shared with the code that made the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -44,6 +45,7 @@ SHARES = {
     True: {"band": 0.85, "size of the error": 0.15},
     False: {"band": 0.8, "size of the error": 0.15, "regret": 0.05},
 }
+_MEANINGLESS = 0.5  # a statement that fails as often as it holds says nothing
 _NORM_EVENTS, _VISIT_EVENTS = 6, 3
 _CAUTION, _CAUTION_OF_LENGTH = 1.1, 1.5  # times what training data let us expect: for slopes alone
 _MOST_GROWTH = 0.95
@@ -137,36 +139,84 @@ class Sums:
         return f"{least:,}{f' to {most:,}' * (most > least)} fresh transitions of each action, {how}"
 
 
-def contradictions(parts: Sequence[Sums]) -> list[str]:
-    """What the sums of the components cannot be, each by itself and together."""
-    first, wrong = parts[0], []
-    if any(part.actions != first.actions for part in parts):
-        raise DamagedError("grounds should be of components with the same actions")
-    for part in parts:
-        prefix = f"component {part.name}: " if len(parts) > 1 else ""
-        wrong += [prefix + sentence for sentence in part.contradictions()]
-    groups = [part.coordinates for part in parts]
-    fits = [
-        group is not None and len(group) == part.columns.dimension for group, part in zip(groups, parts, strict=True)
-    ]
-    coordinates = [c for group in groups for c in group or ()]
-    return wrong + failed(
-        (
-            groups == [None] or (all(fits) and len(set(coordinates)) == len(coordinates)),
-            "the components are not groups of different coordinates",
-        ),
-        (
-            all(part.paired == first.paired and (part.counts == first.counts).all() for part in parts),
-            "the components were not looked at in the same transitions",
-        ),
-    )
+class Claim:
+    """What a file claims of the sums of its components, and what follows from them.
 
+    Attributes:
+        solution: that it belongs to; None if it is alone in its file.
+        parts: the sums of the components.
+        margin, estimated: the bound, and the estimate that the losses are subtracted from.
+        losses: by name.
+        delta, spending: the probability of a false statement, and its parts by name.
+        derived: the margin that follows; None if none does.
+        statement: what is confirmed, spelled out.
+        account: how the margin was derived, in lines by name.
+    """
 
-def assumptions(parts: Sequence[Sums]) -> list[str]:
-    """What is assumed of the dynamics of all components, in sentences."""
-    if parts[0].coordinates is None:
-        return [parts[0].assumption]
-    return [SEPARATE, *(f"in {part.name} {part.assumption}" for part in parts)]
+    def __init__(self, record: Record, solution: Record | None, parts: Sequence[Sums]) -> None:
+        self.record, self.solution, self.parts = record, solution, parts
+        self.margin, self.estimated = record.bound("margin"), record.bound("estimated")
+        self.losses = record.named("losses")
+        self.delta, self.spending = record.number("delta"), record.named("spending")
+        if not self.parts or any(part.actions != self.parts[0].actions for part in self.parts):
+            raise DamagedError("grounds should be those of one component or more, with the same actions")
+        if not self.spending:
+            raise DamagedError("spending should be numbers by name, got none")
+        self.derived: float | None = None
+        self.statement, self.account = "", list[tuple[str, str]]()
+
+    def contradictions(self) -> list[str]:
+        """What neither δ nor the sums of the components can be, each by itself and together."""
+        parts, delta, total = self.parts, self.delta, math.fsum(self.spending.values())
+        spent = min(self.spending.values()) >= 0 and abs(total - delta) <= TIGHT * abs(delta)
+        meaning = "a statement that may fail with that probability is no certificate"
+        wrong = failed(
+            (spent, "the parts of δ are not probabilities that add up to δ"),
+            (0 < delta < 1, f"δ = {delta:g} is no probability between 0 and 1"),
+            (not _MEANINGLESS <= delta < 1, f"δ = {delta:g}: {meaning}"),
+            (min(self.losses.values(), default=0.0) >= -TIGHT * abs(self.estimated), "a loss is negative"),
+        )
+        for part in parts:
+            prefix = f"component {part.name}: " if len(parts) > 1 else ""
+            wrong += [prefix + sentence for sentence in part.contradictions()]
+        groups = [part.coordinates or () for part in parts]
+        coordinates = [c for group in groups for c in group]
+        fits = [len(group) == part.columns.dimension for group, part in zip(groups, parts, strict=True)]
+        apart = (all(fits) and len(set(coordinates)) == len(coordinates)) or [part.coordinates for part in parts] == [
+            None
+        ]
+        alike = [part.paired == parts[0].paired and (part.counts == parts[0].counts).all() for part in parts]
+        return wrong + failed(
+            (apart, "the components are not groups of different coordinates"),
+            (all(alike), "the components were not looked at in the same transitions"),
+        )
+
+    def stated(self, names: tuple[str, ...]) -> dict[str, float]:
+        """The losses, which must have these names."""
+        if set(self.losses) != set(names):
+            raise DamagedError(f"losses should be {', '.join(names)}")
+        return self.losses
+
+    def assumptions(self) -> list[str]:
+        """What is assumed of the dynamics of all components, in sentences."""
+        if self.parts[0].coordinates is None:
+            return [self.parts[0].assumption]
+        return [SEPARATE, *(f"in {part.name} {part.assumption}" for part in self.parts)]
+
+    @property
+    def domain(self) -> str:
+        """The states in words."""
+        return " × ".join(part.columns.domain for part in self.parts)
+
+    @property
+    def spent(self) -> str:
+        """δ and its parts in words."""
+        return f"δ = {self.delta:.6g}: " + ", ".join(f"{short(x)} {name}" for name, x in self.spending.items())
+
+    @property
+    def probability(self) -> str:
+        """1 − δ in words that never say 1."""
+        return f"{1 - self.delta:.6g}" if self.delta >= 1e-4 else f"1 − {self.delta:.3g}"
 
 
 class Ground(Sums):

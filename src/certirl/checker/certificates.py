@@ -19,11 +19,10 @@ from numpy.typing import NDArray
 from certirl.checker.bands import (
     SHARES,
     Band,
+    Claim,
     Derivation,
     Ground,
     TooLittleError,
-    assumptions,
-    contradictions,
 )
 from certirl.checker.enclosures import Enclosure, Floats, enclosed, smaller
 from certirl.checker.harmonics import Box, Cells
@@ -33,9 +32,7 @@ from certirl.checker.records import (
     FIXED_BEFORE,
     RELATIVE,
     TIGHT,
-    Claim,
     DamagedError,
-    Finding,
     Record,
     at_least,
     at_most,
@@ -396,11 +393,10 @@ class Reading:
 # The certificate.
 
 
-class Certificate:
+class Certificate(Claim):
     """A certificate as a file holds it, alone or within a solution.
 
     Attributes:
-        claim: the margin and its parts.
         grounds: of its components.
         tube: what is claimed of a tube; None for an expert of one action.
         expert: of the tube, on its grid.
@@ -408,12 +404,10 @@ class Certificate:
     """
 
     def __init__(self, record: Record, solution: Record | None) -> None:
-        self.record, self.solution, self.claim = record, solution, Claim.of(record)
         self.grounds = [Ground(ground) for ground in record.records("grounds")]
-        if not self.grounds:
-            raise DamagedError("grounds should be those of one component or more")
+        super().__init__(record, solution, self.grounds)
         self.first, self.tail, self.expert = self.grounds[0], record.tail(), None
-        self.holds = 0 < self.claim.margin < math.inf and self.tail is not None
+        self.holds = 0 < self.margin < math.inf and self.tail is not None
         self.tube = record.optional("tube", "Tube")
         if self.tube is not None:
             grid = self.tube.record("grid", "ExpertGrid")
@@ -434,16 +428,15 @@ class Certificate:
 
     def contradictions(self) -> list[str]:
         """What cannot be in the certificate, or contradicts its solution."""
-        claim, grounds, first = self.claim, self.grounds, self.first
+        grounds, first = self.grounds, self.first
         samples, counted = self.record.whole("samples"), int(first.counts.min())
         shares, total = SHARES[first.constant], math.fsum(ground.delta for ground in grounds)
-        split = [abs(claim.spending.get(name, 0.0) - share * total) <= TIGHT * total for name, share in shares.items()]
+        split = [abs(self.spending.get(name, 0.0) - share * total) <= TIGHT * total for name, share in shares.items()]
         problem = (first.used, first.discount)
-        wrong = claim.contradictions() + contradictions(grounds)
-        wrong += failed(
+        wrong = super().contradictions() + failed(
             (samples == counted, f"{samples:,} fresh transitions per action are claimed, the sums are of {counted:,}"),
             (
-                min(ground.delta for ground in grounds) > 0 and total <= claim.delta * (1 + TIGHT),
+                min(ground.delta for ground in grounds) > 0 and total <= self.delta * (1 + TIGHT),
                 "the components spend more of δ than there is",
             ),
             (all(split), "the parts of δ are not those of the components"),
@@ -564,7 +557,7 @@ class Certificate:
         """The states in words."""
         if self.solution is not None and len(components := self.solution.records("components")) > 1:
             return " × ".join(component.functions("basis").domain for component in components)
-        return " × ".join(ground.columns.domain for ground in self.grounds)
+        return super().domain
 
     def lines(self) -> list[tuple[str, str]]:
         """What is claimed of which problem, from how much."""
@@ -574,14 +567,15 @@ class Certificate:
         return [
             ("problem", f"{g.actions} actions{expert} discount {g.discount:g}; states in {self.domain}"),
             ("reward", g.described if g.coordinates is None else reward),
+            *self.account,
             *([] if self.expert is None else [("expert", str(self.expert))]),
             ("data", g.data),
-            ("spent", self.claim.spent),
+            ("spent", self.spent),
         ]
 
     def trusted(self) -> list[str]:
         """What no file can show."""
-        trusted = [DRAWS.format(", valued with this reward"), *assumptions(self.grounds)]
+        trusted = [DRAWS.format(", valued with this reward"), *self.assumptions()]
         trusted.append(FIXED_BEFORE.format("the reward, the guesses"))
         if self.expert is not None:
             within = "between two neighbours only what it takes at one of them"
@@ -604,36 +598,33 @@ class Certificate:
 
     # What follows.
 
-    def conclude(self, finding: Finding) -> None:
-        """The margin: minima over components add up, pair by pair; and what is claimed of the tube."""
+    def conclude(self) -> list[str]:
+        """Derive the margin, minima over components added up pair by pair, and say what of the file does not follow."""
         allowed = 0.0 if self.tube is None else self.tube.number("allowed")
         if self.expert is not None:
             width = min(high - low for low, high in self.expert.box)
             if not self.expert.reach * (1 - TIGHT) <= allowed < width * (1 + TIGHT):
                 none = f"is none between a cell and the domain {self.domain}"
-                finding.wrong.append(f"a tube of half-width {short(allowed)} {none}")
-                return
+                return [f"a tube of half-width {short(allowed)} {none}"]
         work = [Derivation(ground) for ground in self.grounds]
         readings = [Reading(own.bands(), self.expert or Expert.of_action(own.g), own.box) for own in work]
         units = [ground.unit for ground in self.grounds]
         each = [reading.margins(allowed) for reading in readings]
         bounds = {pair: [unit * own[pair] for unit, own in zip(units, each, strict=True)] for pair in each[0]}
         if not bounds:
-            finding.wrong.append("no state is left outside the tube at which actions are compared")
-            return
-        finding.margin = margin = min(float(np.nextafter(math.fsum(own), -np.inf)) for own in bounds.values())
+            return ["no state is left outside the tube at which actions are compared"]
+        self.derived = margin = min(float(np.nextafter(math.fsum(own), -np.inf)) for own in bounds.values())
         accounts = self._accounts(readings, units, margin, allowed)
         account = f"{accounts[0]} = " if accounts else ""
-        lines = [("margin", f"{account}{short(margin)}; the file says {short(self.claim.margin)}")]
-        if self.holds:
-            finding.wrong += self._objections(margin, accounts)
+        self.account = [("margin", f"{account}{short(margin)}; the file says {short(self.margin)}")]
+        self.statement = self._statement(min(margin, self.margin), allowed)
+        wrong = self._objections(margin, accounts) if self.holds else []
         if self.tube is not None:
             scale = accounts[0].scale if accounts else abs(margin)
-            lines += self._compare_tube(finding, self.tube, work[0], readings[0], scale)
+            wrong += self._compare_tube(self.tube, work[0], readings[0], scale)
         elif self.holds:
-            self._compare_bounds(finding, bounds, accounts)
-        finding.lines[2:2] = lines
-        finding.statement = self._statement(min(margin, self.claim.margin), allowed)
+            wrong += self._compare_bounds(bounds, accounts)
+        return wrong
 
     def _accounts(self, readings: list[Reading], units: list[float], margin: float, allowed: float) -> list[Account]:
         """What the margin may be made of, if it is least where and against the action that the file names."""
@@ -656,17 +647,16 @@ class Certificate:
         """Why the claimed margin does not follow."""
         if not accounts:
             return ["the bound is not lowest where the file says"]
-        claim = self.claim
         nearest = min(accounts, key=lambda account: len(self._unlike(account)))
         slack, unlike = RELATIVE * nearest.scale + 2 * nearest.losses[-1], self._unlike(nearest)
         return failed(
             (margin > 0, "the margin that follows from the sums is not positive"),
             (
-                claim.margin <= margin + slack,
+                self.margin <= margin + slack,
                 f"the claimed margin is larger than what follows from the sums, {short(margin)}",
             ),
             (
-                claim.margin <= claim.estimated - math.fsum(claim.losses.values()) + slack,
+                self.margin <= self.estimated - math.fsum(self.losses.values()) + slack,
                 "the claimed margin is larger than its parts allow",
             ),
             (not unlike, f"these parts of the margin are not what follows from the sums: {', '.join(unlike)}"),
@@ -674,16 +664,14 @@ class Certificate:
 
     def _unlike(self, account: Account) -> list[str]:
         """Names of the parts of the claimed margin that are not those of an account."""
-        if set(self.claim.losses) != set(LOSSES):
-            raise DamagedError(f"losses should be {', '.join(LOSSES)}")
-        slack = RELATIVE * account.scale + 2 * account.losses[-1]
-        pairs = {name: (x, self.claim.losses[name]) for name, x in zip(LOSSES, account.losses, strict=True)}
+        slack, losses = RELATIVE * account.scale + 2 * account.losses[-1], self.stated(LOSSES)
+        pairs = {name: (x, losses[name]) for name, x in zip(LOSSES, account.losses, strict=True)}
         grid = pairs.pop("grid")  # estimation and grid may be divided otherwise
         pairs["band"] = grid[0] + pairs["estimation"][0], grid[1] + pairs["estimation"][1]
-        pairs["estimate"] = account.estimated, self.claim.estimated
+        pairs["estimate"] = account.estimated, self.estimated
         return [name for name, (x, stated) in pairs.items() if not abs(x - stated) <= ALIKE * abs(x) + slack]
 
-    def _compare_bounds(self, finding: Finding, bounds: dict[Pair, list[float]], accounts: list[Account]) -> None:
+    def _compare_bounds(self, bounds: dict[Pair, list[float]], accounts: list[Account]) -> list[str]:
         """Compare the bounds of the components with those that the file shows, and its regret with none."""
         shown = self.record.array("bounds", (None, self.first.actions - 1), finite=False)
         derived = np.zeros(shown.shape)
@@ -692,7 +680,7 @@ class Certificate:
             raise DamagedError("bounds should be those of all components")
         derived[numbers] = np.array([bounds[pair] for pair in sorted(bounds)]).T
         room = ALIKE * np.abs(derived) + RELATIVE * (accounts[0].scale if accounts else 0.0)
-        finding.wrong += failed(
+        return failed(
             (
                 (np.abs(shown - derived) <= room).all(),
                 "the bounds of the components are not what follows from their sums",
@@ -703,11 +691,9 @@ class Certificate:
             ),
         )
 
-    def _compare_tube(
-        self, finding: Finding, tube: Record, work: Derivation, reading: Reading, scale: float
-    ) -> list[tuple[str, str]]:
-        """Compare the tube with what follows, and describe it by the weaker of the two, in lines."""
-        g, expert = work.g, reading.expert
+    def _compare_tube(self, tube: Record, work: Derivation, reading: Reading, scale: float) -> list[str]:
+        """Compare the tube with what follows, and describe it by the weaker of the two."""
+        g, expert, wrong = work.g, reading.expert, []
         span, derived = g.unit * work.span(), reading.tube(g, work.visits())
         if self.holds:
             slack = RELATIVE * (scale + span) + g.unit * max(side.band.rounding for side in reading.sides.values())
@@ -717,28 +703,28 @@ class Certificate:
             for name, x in derived.items():
                 stated = (self.record if name == "regret" else tube).bound(name)
                 if not stated >= x - room.get(name, ALIKE * x * (name == "regret") + ahead):
-                    finding.wrong.append(f"{name.replace('_', ' ')} may be {short(x, 6)}, more than is claimed")
+                    wrong.append(f"{name.replace('_', ' ')} may be {short(x, 6)}, more than is claimed")
                 derived[name] = max(x, stated)
             stated = self.record.bound("value_span")
             shown = len(self.record.array("bounds", (None, g.actions - 1), finite=False))
-            finding.wrong += failed(
+            wrong += failed(
                 (stated <= span * (1 + ALIKE) + ahead, f"the value span may be {short(span, 6)}, less than is claimed"),
                 (not shown, "bounds of components are shown, and a policy has none"),
             )
             span = min(span, stated)
-            finding.wrong += self._other_cells(tube, reading, RELATIVE * (scale + span) / g.unit)
+            wrong += self._other_cells(tube, reading, RELATIVE * (scale + span) / g.unit)
         regret, settled = derived["regret"], derived["settled"]
         share = f", {at_most(regret / span, 3)} of the span of V, at least {at_least(span)}" if span > 0 else ""
         away = "" if expert.steady.all() else f"farther than {at_most(settled)} from a switch "
         beyond = f"; {away}every best policy takes an action that the expert takes" if settled < math.inf else ""
         domain = f"{at_most(derived['share'] * 100, 3)} % of the domain"
-        lines = [
+        self.account += [
             ("tube", f"half-width at most {at_most(derived['half_width'])}, {domain}"),
             ("regret", f"at most {at_most(regret)}{share}{beyond}"),
         ]
         if derived["ties"] > 0:
-            lines.append(("ties", f"actions that the expert mixes differ by {at_most(derived['ties'])} at most"))
-        return lines
+            self.account.append(("ties", f"actions that the expert mixes differ by {at_most(derived['ties'])} at most"))
+        return wrong
 
     def _other_cells(self, tube: Record, reading: Reading, slack: float) -> list[str]:
         """Whether the file calls cells decided that are not, or leaves undecided ones out of its boxes."""
@@ -759,7 +745,7 @@ class Certificate:
 
     def _statement(self, margin: float, allowed: float) -> str:
         """What is confirmed, in a sentence."""
-        sure = f"with probability at least {self.claim.probability}"
+        sure = f"with probability at least {self.probability}"
         if self.expert is None:
             return (
                 f"{sure} action {self.first.used[0]} is strictly optimal at every state of {self.domain}: "

@@ -62,7 +62,7 @@ class Enclosure:
     @property
     def T(self) -> Enclosure:
         """Transposed, the last two axes."""
-        return Enclosure(np.swapaxes(self.middle, -1, -2), np.swapaxes(self.radius, -1, -2))
+        return self.swapped(-1, -2)
 
     def __len__(self) -> int:
         return len(self.middle)
@@ -74,9 +74,9 @@ class Enclosure:
         """The same numbers in another shape."""
         return Enclosure(self.middle.reshape(*shape), self.radius.reshape(*shape))
 
-    def swapped(self, one: int, other: int) -> Enclosure:
+    def swapped(self, i: int, j: int) -> Enclosure:
         """Two axes exchanged."""
-        return Enclosure(np.swapaxes(self.middle, one, other), np.swapaxes(self.radius, one, other))
+        return Enclosure(np.swapaxes(self.middle, i, j), np.swapaxes(self.radius, i, j))
 
     def __neg__(self) -> Enclosure:
         return Enclosure(-self.middle, self.radius)
@@ -124,11 +124,9 @@ class Enclosure:
     def __rmatmul__(self, other: Any) -> Enclosure:
         return enclosed(other) @ self
 
-    def sum(self, axis: Any = -1) -> Enclosure:
-        """Σ over one axis or several."""
-        axes = axis if isinstance(axis, tuple) else (axis,)
-        count = int(np.prod([self.middle.shape[i] for i in axes]))
-        share = 1.01 * (count + 2) * U
+    def sum(self, axis: int = -1) -> Enclosure:
+        """Σ over one axis."""
+        share = 1.01 * (self.middle.shape[axis] + 2) * U
         radius = self.radius.sum(axis=axis) + share * np.abs(self.middle).sum(axis=axis)
         return Enclosure(self.middle.sum(axis=axis), radius * (1 + 4 * share) * _MORE + _TINY)
 
@@ -162,14 +160,14 @@ def between(low: Floats, high: Floats) -> Enclosure:
     return Enclosure(middle, np.maximum(high - middle, middle - low) * _MORE + _TINY)
 
 
-def stacked(parts: Sequence[Enclosure], axis: int = 0) -> Enclosure:
+def stacked(arrays: Sequence[Enclosure]) -> Enclosure:
     """Several arrays of one shape as one."""
-    return Enclosure(*(np.stack([getattr(own, name) for own in parts], axis) for name in ("middle", "radius")))
+    return Enclosure(np.stack([array.middle for array in arrays]), np.stack([array.radius for array in arrays]))
 
 
-def smaller(one: Enclosure, other: Enclosure) -> Enclosure:
+def smaller(x: Enclosure, y: Enclosure) -> Enclosure:
     """min(x, y)."""
-    return between(np.minimum(one.below, other.below), np.minimum(one.above, other.above))
+    return between(np.minimum(x.below, y.below), np.minimum(x.above, y.above))
 
 
 # Elementary functions.

@@ -14,7 +14,7 @@ import numpy as np
 
 from certirl.checker.bands import TooLittleError
 from certirl.checker.certificates import Certificate
-from certirl.checker.records import DamagedError, Finding, ImpossibleError, Record, read
+from certirl.checker.records import DamagedError, ImpossibleError, Record, read
 from certirl.checker.refutations import Refutation
 
 KINDS: dict[str, type[Certificate | Refutation]] = {"Certificate": Certificate, "Refutation": Refutation}
@@ -83,23 +83,23 @@ def check(path: str | os.PathLike[str]) -> Verdict:
 def _verdict(record: Record, solution: Record | None) -> Verdict:
     kind = KINDS[record.kind]
     claimed, nothing = kind.claimed(record)
-    finding = Finding()
+    claim: Certificate | Refutation | None = None
     try:
         with np.errstate(all="ignore"):  # a file that was changed can lead to anything
             claim = kind(record, solution)
-            finding.wrong, finding.lines, finding.trusted = claim.contradictions(), claim.lines(), claim.trusted()
-            if not finding.wrong:
-                claim.conclude(finding)
+            wrong = claim.contradictions() or claim.conclude()
     except (ImpossibleError, TooLittleError) as problem:
-        finding.wrong.append(str(problem))
+        wrong = [str(problem)]
     except ZeroDivisionError as problem:
-        finding.wrong.append(f"nothing can be derived from the sums: {problem}")
+        wrong = [f"nothing can be derived from the sums: {problem}"]
     asserted = not nothing or (solution is not None and solution.status == "certified")
-    reasons = finding.wrong or [nothing] * bool(nothing)
+    reasons = tuple(wrong or [nothing] * bool(nothing))
     verdict = "nothing claimed" if not asserted else "refuted" if reasons else "confirmed"
-    statement = finding.statement if verdict == "confirmed" else ""
-    margin = -math.inf if finding.margin is None else finding.margin
-    return Verdict(verdict, statement, margin, claimed, tuple(reasons), tuple(finding.lines), tuple(finding.trusted))
+    if claim is None:
+        return Verdict(verdict, "", -math.inf, claimed, reasons)
+    statement = claim.statement if verdict == "confirmed" else ""
+    margin = -math.inf if claim.derived is None else claim.derived
+    return Verdict(verdict, statement, margin, claimed, reasons, tuple(claim.lines()), tuple(claim.trusted()))
 
 
 def _nothing(verdict: str, reason: str) -> Verdict:

@@ -11,7 +11,7 @@ import math
 import os
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,6 @@ MOST = 1 << 16  # functions of a basis, and points of a grid along a coordinate
 RELATIVE = 1e-6  # of all parts of a margin together, or of another derived number
 ALIKE = 1e-4  # of one part, which may be divided a little differently
 TIGHT = 1e-9  # of the terms of a sum, where nothing was solved
-MEANINGLESS = 0.5  # a statement that fails as often as it holds says nothing
 
 
 class DamagedError(ValueError):
@@ -283,80 +282,6 @@ def reward_of(record: Record, unit: float) -> Reward:
     if len(components) != 1:
         raise DamagedError(f"{record.place} should be the reward of one component")
     return Reward("", (), components[0].basis, components[0].coefficients / unit, low, high)
-
-
-@dataclass(frozen=True)
-class Claim:
-    """What every certificate and every refutation claims.
-
-    Attributes:
-        margin, estimated: the bound, and the estimate that the losses are subtracted from.
-        losses: by name.
-        delta, spending: the probability of a false statement, and its parts by name.
-    """
-
-    margin: float
-    estimated: float
-    losses: dict[str, float]
-    delta: float
-    spending: dict[str, float]
-
-    @classmethod
-    def of(cls, record: Record) -> Claim:
-        """Read it strictly."""
-        losses, spending = record.named("losses"), record.named("spending")
-        if not spending:
-            raise DamagedError("spending should be numbers by name, got none")
-        return cls(record.bound("margin"), record.bound("estimated"), losses, record.number("delta"), spending)
-
-    def loss(self, name: str) -> float:
-        """One of the losses."""
-        if name not in self.losses:
-            raise DamagedError(f"losses should name {name!r}, got {', '.join(self.losses)}")
-        return self.losses[name]
-
-    def contradictions(self) -> list[str]:
-        """What neither δ, nor its parts, nor losses can be."""
-        delta, total = self.delta, math.fsum(self.spending.values())
-        parts = min(self.spending.values()) >= 0 and abs(total - delta) <= TIGHT * abs(delta)
-        return failed(
-            (parts, "the parts of δ are not probabilities that add up to δ"),
-            (0 < delta < 1, f"δ = {delta:g} is no probability between 0 and 1"),
-            (
-                not MEANINGLESS <= delta < 1,
-                f"δ = {delta:g}: a statement that may fail with that probability is no certificate",
-            ),
-            (min(self.losses.values(), default=0.0) >= -TIGHT * abs(self.estimated), "a loss is negative"),
-        )
-
-    @property
-    def spent(self) -> str:
-        """δ and its parts in words."""
-        return f"δ = {self.delta:.6g}: " + ", ".join(f"{short(x)} {name}" for name, x in self.spending.items())
-
-    @property
-    def probability(self) -> str:
-        """1 − δ in words that never say 1."""
-        return f"{1 - self.delta:.6g}" if self.delta >= 1e-4 else f"1 − {self.delta:.3g}"
-
-
-@dataclass
-class Finding:
-    """What a derivation came to.
-
-    Attributes:
-        wrong: what cannot be, or does not follow, in sentences.
-        margin: the margin that follows; None if none does.
-        statement: what was confirmed, spelled out, if nothing is wrong.
-        lines: what it is about and how it was derived, by name.
-        trusted: what the file cannot show.
-    """
-
-    wrong: list[str] = field(default_factory=list)
-    margin: float | None = None
-    statement: str = ""
-    lines: list[tuple[str, str]] = field(default_factory=list)
-    trusted: list[str] = field(default_factory=list)
 
 
 # Words.

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.checker.bands import Sums, assumptions, contradictions, sloped
+from certirl.checker.bands import Claim, Sums, sloped
 from certirl.checker.enclosures import Enclosure, Floats, enclosed, inverse, logarithm, stacked
 from certirl.checker.harmonics import Box
 from certirl.checker.records import (
@@ -22,9 +22,7 @@ from certirl.checker.records import (
     FIXED_BEFORE,
     RELATIVE,
     TIGHT,
-    Claim,
     DamagedError,
-    Finding,
     ImpossibleError,
     Record,
     at_most,
@@ -225,24 +223,22 @@ def _largest(
     return largest
 
 
-class Refutation:
+class Refutation(Claim):
     """A refutation as a file holds it, alone or within a solution.
 
     Attributes:
-        claim: by how much the least clear direction is refuted, and its parts.
         covers: of its components.
+        shares, divided: of the numbers that are bounded, and the part of δ that they divide.
         tube: the half-width that comparisons keep from the expert's switches; 0 if it takes one action.
         taken: the expert's probabilities at all states that are compared ``[n, A]``.
     """
 
     def __init__(self, record: Record, solution: Record | None) -> None:
-        self.record, self.solution, self.claim = record, solution, Claim.of(record)
         self.covers = [Cover(ground) for ground in record.records("grounds")]
-        if not self.covers:
-            raise DamagedError("grounds should be those of one component or more")
+        super().__init__(record, solution, self.covers)
         self.tube, self.several = record.number("tube"), len(self.covers) > 1
         self.shares = math.fsum(float(cover.shares.sum()) for cover in self.covers)
-        self.delta = self.claim.spending.get("cones", 0.0) + self.claim.spending.get("ceiling", 0.0)
+        self.divided = self.spending.get("cones", 0.0) + self.spending.get("ceiling", 0.0)
         self.taken = np.concatenate([cover.probabilities for cover in self.covers])
 
     @staticmethod
@@ -257,11 +253,10 @@ class Refutation:
 
     def contradictions(self) -> list[str]:
         """What cannot be in the refutation, or contradicts its solution."""
-        wrong = self.claim.contradictions() + contradictions(self.covers)
         alternatives = np.concatenate([cover.alternatives for cover in self.covers])
-        wrong += failed(
+        wrong = super().contradictions() + failed(
             (
-                self.shares <= 1 + TIGHT and 0 < self.delta <= self.claim.delta * (1 + TIGHT),
+                self.shares <= 1 + TIGHT and 0 < self.divided <= self.delta * (1 + TIGHT),
                 "the shares of δ add up to more than there is",
             ),
             (
@@ -301,25 +296,21 @@ class Refutation:
         """How far from its switches an expert of several actions is compared, in words."""
         return "" if self._steady or not self.tube else f" farther than {short(self.tube)} from its switches"
 
-    @property
-    def domain(self) -> str:
-        """The states in words."""
-        return " × ".join(cover.columns.domain for cover in self.covers)
-
     def lines(self) -> list[tuple[str, str]]:
         """What is claimed of which problem, from how much."""
         classes = ", ".join(sorted({f"{cover.functions} on {cover.functions.domain}" for cover in self.covers}))
         return [
             ("problem", f"{self.covers[0].actions} actions, any discount; states in {self.domain}"),
             ("class", f"rewards whose value lies in {classes}" + " of each component" * self.several),
+            *self.account,
             ("data", self.covers[0].data),
-            ("spent", self.claim.spent),
+            ("spent", self.spent),
         ]
 
     def trusted(self) -> list[str]:
         """What no file can show."""
         fixed = FIXED_BEFORE.format("the functions, the comparisons, the cones, the guesses")
-        trusted = [DRAWS.format(""), *assumptions(self.covers), fixed]
+        trusted = [DRAWS.format(""), *self.assumptions(), fixed]
         if not self._steady:
             away = self._away and f", all of them{self._away}"
             states = f"the {len(self.covers[0].states)} states of the comparisons{away}"
@@ -334,7 +325,7 @@ class Refutation:
         rewards = f"reward whose value lies in {classes}"
         if self.several:
             rewards = f"sum of rewards whose values lie in {classes} of each component"
-        sure = f"with probability at least {self.claim.probability} no {rewards}"
+        sure = f"with probability at least {self.probability} no {rewards}"
         where = f"at the states of {self.domain}{self._away}"
         if refuted:
             return f"{sure} makes {expert} strictly optimal {where}, whatever the discount"
@@ -342,11 +333,12 @@ class Refutation:
 
     # What follows.
 
-    def conclude(self, finding: Finding) -> None:
-        """Compare the file's numbers with those that follow."""
-        claim, derived = self.claim, [numbers(cover, self.delta / max(1.0, self.shares)) for cover in self.covers]
-        if set(claim.losses) != set(LOSSES):
-            raise DamagedError(f"losses should be {', '.join(LOSSES)}")
+    def conclude(self) -> list[str]:
+        """Derive what every direction is refuted by, and say what of the file does not follow."""
+        losses, derived = (
+            self.stated(LOSSES),
+            [numbers(cover, self.divided / max(1.0, self.shares)) for cover in self.covers],
+        )
         ceiling, refuted = self.record.bound("ceiling"), all(float(own.above[own.cones].max()) < 0 for own in derived)
         follows = 0.0 if refuted else max(max(float(own.above[~own.cones].max()), 0.0) for own in derived)
         estimate, errors, above = (
@@ -356,14 +348,18 @@ class Refutation:
         total = errors.sum(axis=0)
         ratios = estimate / total
         worst = int(ratios.argmax())
-        finding.margin = -float(above[worst])
-        stated = np.array([claim.losses[name] for name in LOSSES])[:, None]
+        self.derived = -float(above[worst])
+        stated = np.array([losses[name] for name in LOSSES])[:, None]
         slack = RELATIVE * (np.abs(estimate) + total) + 2 * errors[2]
-        near = np.abs(estimate + claim.estimated) <= ALIKE * np.abs(estimate) + slack
-        near &= (claim.margin <= -above + slack) & (np.abs(errors - stated) <= ALIKE * errors + slack).all(axis=0)
+        near = np.abs(estimate + self.estimated) <= ALIKE * np.abs(estimate) + slack
+        near &= (self.margin <= -above + slack) & (np.abs(errors - stated) <= ALIKE * errors + slack).all(axis=0)
         near &= ratios >= ratios[worst] - ALIKE * (1 + abs(ratios[worst]))
-        holds, room = claim.margin > 0, ALIKE * follows
-        finding.wrong += failed(
+        holds, room = self.margin > 0, ALIKE * follows
+        cones, margin = sum(cover.cones for cover in self.covers), short(float(estimate[worst]))
+        clear = f"the margin is {margin}, ± {short(float(total[worst]))}, in the least clear direction"
+        self.account = [("cones", f"{cones} cones cover all value functions: {clear}")]
+        self.statement = self._statement(refuted and holds, max(ceiling, follows))
+        return failed(
             (near.any(), "the least clear direction, or its error, is not what follows from the sums"),
             (refuted or not holds, "not every direction is refuted by the sums"),
             (
@@ -371,7 +367,3 @@ class Refutation:
                 f"the ceiling that follows from the sums is {short(follows, 6)}",
             ),
         )
-        cones, margin = sum(cover.cones for cover in self.covers), short(float(estimate[worst]))
-        clear = f"the margin is {margin}, ± {short(float(total[worst]))}, in the least clear direction"
-        finding.lines.insert(2, ("cones", f"{cones} cones cover all value functions: {clear}"))
-        finding.statement = self._statement(refuted and holds, max(ceiling, follows))
