@@ -207,8 +207,8 @@ class Diagnostics:
         for name in ("most_samples", "rounds", "rows"):
             as_count(getattr(self, name), f"stats.{name}", least=0)
         if not self.objective:  # of the value form
-            for name in ("model_error", "growth", "uncovered", "ties", "unexplained", "residual", "largest_residual"):
-                if getattr(self, name) is None:
+            for name in ("ties", "unexplained", "residual", "largest_residual"):
+                if isnan(getattr(self, name)):
                     raise ValueError(f"stats.{name} must be a number where no program was solved")
         for name in ("uncovered", "ties", "unexplained"):
             if not isnan(share := getattr(self, name)):
