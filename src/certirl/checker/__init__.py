@@ -1,1 +1,1 @@
-"""The independent checker of saved certificates, in exact arithmetic."""
+"""The independent checker of saved certificates and refutations, in floating point with proved errors."""
