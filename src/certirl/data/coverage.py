@@ -150,7 +150,7 @@ def coverage(
 
     Args:
         transitions: the log.
-        basis: the functions of the state to be told apart; moderate ones for the number of coordinates if left out.
+        basis: the functions of the state to be distinguished; moderate ones for the number of coordinates if left out.
         cells: along each coordinate, for counting.
         periodic: periodic coordinates, for the basis that is used if none is given.
     """

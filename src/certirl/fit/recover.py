@@ -35,7 +35,7 @@ def findings_of(
         certificate: the proof of its reward, or the attempt; None if there was none.
         refutation: the proof that there is no reward, or the attempt, with ``holds`` and ``refuted``; or None.
         asked: a proof was asked for.
-        too_many: why no refutation is tried with so many functions of V, in words; empty if one is.
+        too_many: why no refutation is tried with this number of functions of V, in words; empty if one is.
     """
     finding: Finding = recovery.finding
     if finding.status == "infeasible" and asked:

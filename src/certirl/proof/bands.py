@@ -38,7 +38,7 @@ SHARES = {"band": 0.85, "size of the error": 0.15}
 SWITCHING_SHARES = {"band": 0.8, "size of the error": 0.15, "regret": 0.05}
 # How far the noise of u may feed itself, and the condition of I − K̂; beyond them nothing is bounded.
 _MOST_GROWTH, _MOST_CONDITION = 0.95, 1e8
-# Slopes are chosen for so many times the second moments and the length of u that training data let us expect.
+# Slopes are chosen for these multiples of the second moments and of the length of u in the training data.
 _CAUTION, _CAUTION_OF_LENGTH = 1.1, 1.5
 
 
@@ -192,7 +192,7 @@ def bands(surrogate: Surrogate, evidence: Evidence, *, delta: float, tail: float
         evidence: of the fresh data.
         delta: the probability of failure.
         tail: τ.
-        growth: a forecast instead: so many times as much data, which say nothing new. For planning only.
+        growth: for a forecast: the multiple of the present amount of data, with the same means. For planning only.
     """
     work, beyond = workings(surrogate, evidence), np.isfinite(tail)  # an infinite tail leaves nothing to bound
     tail, counts = tail if beyond else 0.0, surrogate.mesh.counts
@@ -295,7 +295,7 @@ def _radii(
         points: the functionals.
         expected: 1 and the length of u that training data let us expect ``[2]``.
         L: of the events ``[s, n]``, e^−L each.
-        more: so many times as much data.
+        more: the multiple of the present amount of data.
         observed: False for a forecast.
     """
     noise = points.noise.grown(more)

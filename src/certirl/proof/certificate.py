@@ -79,7 +79,7 @@ class Ground:
         return bands(self.surrogate, self.evidence, delta=self.delta, tail=self.tail or 0.0)
 
     def forecast(self, samples: int, delta: float) -> Bands:
-        """The bands that so many transitions per action should give, if they say nothing new."""
+        """Forecast the bands for a number of transitions per action from the present sums."""
         growth = samples / float(self.evidence.counts.min())
         return bands(self.surrogate, self.evidence, delta=delta, tail=self.tail or 0.0, growth=growth)
 
@@ -464,7 +464,7 @@ class Forecast(NamedTuple):
 def forecast(
     case: Case, surrogates: Sequence[Surrogate], evidence: Sequence[Evidence], *, samples: int, delta: float
 ) -> Forecast:
-    """What so many fresh transitions per action should prove, from training data; quick for other numbers and δ.
+    """Forecast a certificate for a number of fresh transitions per action from training data.
 
     Args:
         case: what is to be proved.

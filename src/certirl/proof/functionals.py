@@ -36,7 +36,7 @@ class Noise(NamedTuple):
     largest: Array
 
     def grown(self, factor: float) -> Noise:
-        """The same with so many times as much data; weights are inverse to the amount."""
+        """The weights for a multiple of the data; they are inverse to the amount."""
         return Noise(*(part / factor for part in self))
 
 

@@ -295,11 +295,11 @@ class Outlook(NamedTuple):
         return self.bounds[0].samples
 
     def ratio(self, samples: int, delta: float) -> float:
-        """error/κ in the least clear direction from so many fresh transitions, δ spent at best; inf if hopeless."""
+        """Forecast error/κ in the least clear direction for a number of fresh transitions; inf if none is finite."""
         return self._spent(samples, delta)[0]
 
     def needed(self, delta: float, ratio: float, least: int) -> int | None:
-        """The fresh transitions per action, at least so many, that should bring error/κ below a ratio; None if none."""
+        """The number of fresh transitions per action, at least a given one, for error/κ below a ratio; None if none."""
         return least_enough(lambda n: self.ratio(n, delta) < ratio, least, self.samples * 2**20)
 
     def planned(self, covers: Sequence[Cover], samples: int, delta: float) -> tuple[Cover, ...]:

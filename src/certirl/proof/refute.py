@@ -139,7 +139,7 @@ class Attempt:
     outlook: Outlook
 
     def forecast(self, samples: int, delta: float) -> float:
-        """The share of the estimates that so many fresh transitions should leave: 1 − error/κ; −inf if hopeless."""
+        """Forecast 1 − error/κ for a number of fresh transitions; −inf if no bound is finite."""
         return 1 - self.outlook.ratio(samples, delta)
 
     def conclude(self, fresh: Iterable[Piece], *, delta: float, others: dict[str, float] | None = None) -> Refutation:

@@ -322,7 +322,7 @@ def scenario(
     States are drawn uniformly from the box and each is put to a test: rollouts that begin with the expert's action and
     with another, and continue with the expert's, bound D(s) = min_a D_a(s) from below. A wrong bound has probability β
     at most, so if D(s) < m at more than a share ε of the states, a test would say "at least m" with probability
-    1 − ε(1 − β) at most, and so many tests in agreement would be improbable. Nothing is assumed of bases, columns or
+    1 − ε(1 − β) at most, and agreement in all tests would be improbable. Nothing is assumed of bases, columns or
     tails, and nothing is said about which states are exceptions.
 
     Args:

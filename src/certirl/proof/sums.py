@@ -341,7 +341,7 @@ class _ResidualTotals(_Totals[ResidualSums]):
 
 
 def sum_error(count: float, harmonics: int) -> float:
-    """The error of Σ χ f over so many transitions, relative to sup|χ| Σ|f|.
+    """The error of Σ χ f over ``count`` transitions, relative to sup|χ| Σ|f|.
 
     No number goes through more than LONGEST additions within a block and one for each block. M harmonics come by
     recurrences and are off by 2M² roundings at most before they are added.

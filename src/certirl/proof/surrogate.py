@@ -173,7 +173,7 @@ def pairs_of(n_actions: int, used: tuple[int, ...], paired: bool) -> list[tuple[
 
 
 def mesh_of(columns: Basis, compared: int) -> Mesh:
-    """The points at which bands of so many pairs of actions are computed."""
+    """The points at which the bands of ``compared`` pairs of actions are computed."""
     return frame(columns).band(log_term(2 * compared, 0.05))
 
 

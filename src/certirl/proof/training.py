@@ -95,7 +95,7 @@ def fit_surrogates(
 
 
 def _leading(stream: Iterable[Piece], most: int, n_actions: int) -> list[Piece]:
-    """The first pieces of a stream that hold so many transitions of every action, in memory."""
+    """The first pieces of a stream with a given number of transitions of every action, in memory."""
     held: list[Piece] = []
     counts: dict[int, int] = {}
     for piece in stream:

@@ -30,7 +30,7 @@ from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, as_actions, as_states, freeze
 from certirl.proof.case import Case, Part, check_columns
 
-# Cones are halved until the training data exceed the forecast error this many times, or there are so many.
+# Cones are halved until training data exceed the forecast error CLEAR times, or until there are CONES of them.
 CLEAR, CONES = 2.0, 300
 NARROW = 1 - 1e-6  # cosine of the angles of a cone that is not worth splitting
 BESIDE = (1.0, 1.5, 2.5)  # distances of comparisons from the switches, in units of the tube
