@@ -108,3 +108,13 @@ def test_one_component_and_a_product_of_one_factor_have_the_margin_of_the_plain_
     assert plain > 0
     assert margin(1, certirl.Reward.sum([line], [[0]])) == pytest.approx(plain, abs=1e-9)
     assert margin(1, line, columns=product(Legendre(2)).on(line.domain)) == pytest.approx(plain, abs=1e-9)
+
+
+def test_solve_proves_the_same_of_one_component_as_of_the_plain_problem():
+    problem = certirl.problems.random_polynomial(seed=3)
+    asked = {"basis": Legendre(7), "columns": 3, "discount": 0.7, "delta": 0.05, "tail": 0.0, "rng": 0}
+    plain, alone = (
+        certirl.solve(problem, samples=200_000, progress=False, **asked, **more) for more in ({}, {"components": [[0]]})
+    )
+    assert plain.certificate.holds and plain.samples == alone.samples
+    assert alone.certificate.margin == pytest.approx(plain.certificate.margin, abs=1e-9)

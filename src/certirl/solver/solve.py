@@ -163,7 +163,10 @@ def _tested(asked: Request, samples: int) -> tuple[str, tuple[Finding, ...]]:
     if asked.components is None:
         return "", ()
     groups = {component.name: list(component.coordinates) for component in asked.components}
-    if max(map(len, as_groups(groups, len(asked.domain)).values())) > MOST_COORDINATES:
+    widths = [len(group) for group in as_groups(groups, len(asked.domain)).values()]
+    if len(widths) == 1:
+        return "", ()
+    if max(widths) > MOST_COORDINATES:
         return f"independence is not tested for components of more than {MOST_COORDINATES} coordinates", ()
     at_hand = asked.origin.per_action(samples)
     if at_hand < FEWEST:
