@@ -498,4 +498,4 @@ def test_none_of_all_altered_files_is_confirmed_beyond_what_it_supports(kind, tm
     every = alterations(kind)
     confirmed, wrong = survey(kind, every, tmp_path)
     assert wrong == []
-    assert len(every) > 700 and confirmed < len(every) / 2
+    assert len(every) - confirmed > 500  # the others changed nothing that the statement rests on

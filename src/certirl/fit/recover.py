@@ -17,47 +17,12 @@ from certirl.functions.extrema import first_of_least, local_minima, minimum
 from certirl.functions.reward import Reward
 from certirl.ground.domain import Array, Domain, freeze, mesh
 from certirl.ground.doors import as_count, as_number, setting, shown
-from certirl.ground.status import Claim, Finding, Reason
+from certirl.ground.status import Finding, Reason
 
 OBJECTIVES = ("least-variance", "l1", "max-margin")
 MOST_POINTS = 1_000_000  # of a cover
 NEGLIGIBLE = 1e-9  # share of the largest margins below which a component gets no reward
 SAME_DIGITS = 1e-12  # of the operators: a smaller difference of two actions is rounding
-
-
-def findings_of(
-    recovery: Any, certificate: Claim | None, refutation: Any, *, asked: bool, too_many: str
-) -> list[Finding]:
-    """The findings that follow from a program and from the proofs tried after it.
-
-    Args:
-        recovery: of the program, with ``finding`` and ``margin``.
-        certificate: the proof of its reward, or the attempt; None if there was none.
-        refutation: the proof that there is no reward, or the attempt, with ``holds`` and ``refuted``; or None.
-        asked: a proof was asked for.
-        too_many: why no refutation is tried with this number of functions of V, in words; empty if one is.
-    """
-    finding: Finding = recovery.finding
-    if finding.status == "infeasible" and asked:
-        return [finding, *_undecided(refutation, too_many)]
-    if finding.status != "solved" or certificate is None:
-        return [finding]
-    if certificate.estimated <= 0:
-        return [Reason.CONTRADICTED.finding(fresh=certificate.estimated, training=recovery.margin)]
-    if certificate.holds:
-        return [Reason.CERTIFIED.finding(proved=finding.sentence)]
-    return [Reason.UNPROVED.finding(reason=finding.sentence, missing=certificate.missing)]
-
-
-def _undecided(refutation: Any, too_many: str) -> list[Finding]:
-    """Why an estimated conflict settles nothing where a proof was asked for; nothing if the conflict is proved."""
-    if refutation is None and too_many:
-        return [Reason.CONFLICT_OF_MANY_FUNCTIONS.finding(why=too_many)]
-    if refutation is None:
-        return [Reason.CONFLICT_WITHOUT_DATA.finding()]
-    if refutation.holds:
-        return []
-    return [(Reason.CONFLICT_WITHOUT_TAIL if refutation.refuted else Reason.CONFLICT_IN_DOUBT).finding()]
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from certirl.data.source import TerminalBoxes
 from certirl.data.transitions import counted
 from certirl.fit.bellman import Bellman, alternatives_of
 from certirl.fit.estimate import Operators
-from certirl.fit.recover import Recovery, findings_of
+from certirl.fit.recover import Recovery
 from certirl.fit.termination import Choices
 from certirl.fit.witness import Witness, place_of
 from certirl.functions.bases import Basis
@@ -31,7 +31,7 @@ from certirl.ground import archive
 from certirl.ground.archive import UNSAVED, Shape
 from certirl.ground.domain import Array, Domain, as_actions, as_n_actions, as_states, describe, freeze
 from certirl.ground.doors import as_count, as_number, as_probability
-from certirl.ground.status import Finding, chance, unverified, weakest
+from certirl.ground.status import Finding, Reason, chance, unverified, weakest
 from certirl.proof.certificate import Certificate
 from certirl.proof.refutation import Refutation
 from certirl.proof.refute import too_many_functions
@@ -687,7 +687,7 @@ def build(
     first, counts = criteria[0], operators[0].counts if drawn is None else drawn
     named = components or first.basis.components
     too_many = too_many_functions([component.basis for component in named])
-    findings = findings_of(recovery, certificate, refutation, asked=drawn is not None, too_many=too_many)
+    findings = _findings(recovery, certificate, refutation, asked=drawn is not None, too_many=too_many)
     reward = recovery.reward
     rewards = () if reward is None else reward.parts
     values = [Reward(criterion.basis, w) for criterion, w in zip(criteria, recovery.values, strict=False)]
@@ -734,6 +734,46 @@ def build(
         certificate=certificate,
         refutation=refutation,
     )
+
+
+def _findings(
+    recovery: Recovery,
+    certificate: Certificate | None,
+    refutation: Refutation | None,
+    *,
+    asked: bool,
+    too_many: str,
+) -> list[Finding]:
+    """The findings that follow from a program and from the proofs tried after it.
+
+    Args:
+        recovery: of the program.
+        certificate: the proof of its reward, or the attempt; None if there was none.
+        refutation: the proof that there is no reward, or the attempt; None if none was tried.
+        asked: a proof was asked for.
+        too_many: why no refutation is tried with this number of functions of V, in words; empty if one is.
+    """
+    finding = recovery.finding
+    if finding.status == "infeasible" and asked:
+        return [finding, *_undecided(refutation, too_many)]
+    if finding.status != "solved" or certificate is None:
+        return [finding]
+    if certificate.estimated <= 0:
+        return [Reason.CONTRADICTED.finding(fresh=certificate.estimated, training=recovery.margin)]
+    if certificate.holds:
+        return [Reason.CERTIFIED.finding(proved=finding.sentence)]
+    return [Reason.UNPROVED.finding(reason=finding.sentence, missing=certificate.missing)]
+
+
+def _undecided(refutation: Refutation | None, too_many: str) -> list[Finding]:
+    """Why an estimated conflict settles nothing where a proof was asked for; nothing if the conflict is proved."""
+    if refutation is None and too_many:
+        return [Reason.CONFLICT_OF_MANY_FUNCTIONS.finding(why=too_many)]
+    if refutation is None:
+        return [Reason.CONFLICT_WITHOUT_DATA.finding()]
+    if refutation.holds:
+        return []
+    return [(Reason.CONFLICT_WITHOUT_TAIL if refutation.refuted else Reason.CONFLICT_IN_DOUBT).finding()]
 
 
 def _estimate(component: Component, criterion: Bellman, coefficients: Array) -> Estimate:
