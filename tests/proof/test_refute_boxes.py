@@ -8,7 +8,6 @@ import pytest
 from scipy.optimize import linprog
 
 import certirl
-from certirl.fit.recover import findings_of
 from certirl.functions.bases import Fourier, Legendre, product
 from certirl.functions.frame import frame
 from certirl.ground.domain import mesh
@@ -17,6 +16,7 @@ from certirl.problems import Problem, Whirl, independent, random_independent, th
 from certirl.proof import refutation, value_cones
 from certirl.proof.refute import refute, too_many_functions
 from certirl.proof.sums import gather_residuals
+from certirl.solver.solution import findings_of
 from mixed import Mixed
 from sizes import sizes
 

@@ -10,8 +10,8 @@ import certirl
 import files
 from certirl.data.policy import as_policy
 from certirl.environments.planning import compare
-from certirl.fit.recover import findings_of
 from certirl.ground.status import Finding, Reason, weakest
+from certirl.solver.solution import findings_of
 from sizes import sizes
 
 

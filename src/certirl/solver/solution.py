@@ -687,7 +687,7 @@ def build(
     first, counts = criteria[0], operators[0].counts if drawn is None else drawn
     named = components or first.basis.components
     too_many = too_many_functions([component.basis for component in named])
-    findings = _findings(recovery, certificate, refutation, asked=drawn is not None, too_many=too_many)
+    findings = findings_of(recovery, certificate, refutation, asked=drawn is not None, too_many=too_many)
     reward = recovery.reward
     rewards = () if reward is None else reward.parts
     values = [Reward(criterion.basis, w) for criterion, w in zip(criteria, recovery.values, strict=False)]
@@ -736,7 +736,7 @@ def build(
     )
 
 
-def _findings(
+def findings_of(
     recovery: Recovery,
     certificate: Certificate | None,
     refutation: Refutation | None,
