@@ -358,9 +358,9 @@ MISSING = object()  # in place of a value: the field is left out
 
 
 def altered_fields(header):
-    """Every field of a header with what it is changed to."""
+    """Every field of a header with what it is changed to; the shapes of arrays are those of the arrays (`write`)."""
     for path in leaves(header):
-        if path:
+        if path and "array" not in path:
             yield from ((path, value) for value in [*alternatives(field_at(header, path)), MISSING])
 
 
@@ -419,6 +419,12 @@ def with_array(arrays, name, how):
     return others if how is None else others | {name: ARRAYS[how](arrays[name])}
 
 
+def assumed(verdict):
+    """What a verdict of a refutation trusts, but for the half-width and the names of components."""
+    plain = [re.sub(", all of them farther than .* from its switches", "", text) for text in verdict.trusted]
+    return {re.sub("^in .*every P_a", "every P_a", text) for text in plain}
+
+
 def unsupported(verdict, original):
     """What a verdict confirms that the unaltered file does not; nothing if it is refuted or claims nothing.
 
@@ -427,10 +433,14 @@ def unsupported(verdict, original):
     if verdict is None or verdict.verdict != "confirmed":
         return ""
     before, after = (re.sub("farther than [^ ]* ", "", found.statement) for found in (original, verdict))
-    if "≥ " not in before:  # of a refutation
+    if "≥ " not in before:  # of a refutation, which implies that no margin is above 0
+        before, after = before.replace(" from its switches", ""), after.replace(" from its switches", "")
+        if "gives" in after:
+            never = r"gives \1 a margin above 0 per unit of ‖w‖₁ \2"
+            before = re.sub("makes (.+?) strictly optimal (.+), whatever the discount", never, before)
         weaker = re.sub("above [^ ]* ", "", before) == re.sub("above [^ ]* ", "", after) and "above" in before
         if (weaker and number_after("above ", before) <= number_after("above ", after)) or before == after:
-            return "" if verdict.trusted == original.trusted else f"other assumptions: {verdict.trusted}"
+            return "" if assumed(verdict) == assumed(original) else f"other assumptions: {verdict.trusted}"
         return f"another statement: {verdict.statement}"
     before, after = before.partition("≥ "), after.partition("≥ ")
     same = {name: text for name, text in original.lines if name in ("problem", "reward", "expert", "data")}
@@ -498,4 +508,5 @@ def test_none_of_all_altered_files_is_confirmed_beyond_what_it_supports(kind, tm
     every = alterations(kind)
     confirmed, wrong = survey(kind, every, tmp_path)
     assert wrong == []
-    assert len(every) - confirmed > 500  # the others changed nothing that the statement rests on
+    assert len(every) - confirmed > 400  # the others changed nothing that the statement rests on
+    assert confirmed < len(every) / 2

@@ -259,6 +259,7 @@ class Refutation(Claim):
                 self.shares <= 1 + TIGHT and 0 < self.divided <= self.delta * (1 + TIGHT),
                 "the shares of δ add up to more than there is",
             ),
+            (self.tube >= 0, f"a tube of half-width {short(self.tube)} is none"),
             (
                 not self.several or (self._steady and self.taken[0].max() == 1),
                 "the expert takes several actions, and then components cannot be looked at separately",
