@@ -30,9 +30,14 @@ def test_solve_reads_a_table_and_writes_reward_and_picture(folder, capsys):
     assert main(["solve", "log.csv", "--discount", "0.7", "--domain", "-1", "1", "--basis", "legendre"]) == 0
     printed = capsys.readouterr().out
     assert "15,000 transitions" in printed and "Legendre(11)" in printed
+    assert "Expert: action 0 (default)" in printed and "(replaced)" not in printed
     reward = certirl.load("reward.npz").reward
     assert PROBLEM.true_margin(reward, discount=0.7) > 0
     assert (folder / "reward.png").exists()
+    assert main(["solve", "log.csv", "--discount", "0.7", "--domain", "-1", "1", "--expert", "0"]) == 0
+    printed = capsys.readouterr().out
+    assert "Expert:" not in printed
+    assert "Solution: reward.npz (replaced)" in printed and "Picture: reward.png (replaced)" in printed
 
 
 def test_solve_takes_an_interval_for_each_coordinate(folder, capsys):
@@ -68,6 +73,8 @@ def test_plan_prints_the_theorems_side_by_side(capsys):
         (["solve", "missing.csv", "--discount", "0.7"], "there is no file missing.csv"),
         (["solve", "log.parquet", "--discount", "0.7"], "no file"),
         (["plan", "--discount", "1.2", "--beta", "0.1"], "1.2"),
+        (["coverage", "a.csv", "--domain", "-1", "1", "-1", "1"], "write --domain once for each coordinate"),
+        (["coverage", "--domain", "-1", "1", "-1", "1", "a.csv"], "write --domain once for each coordinate"),
     ],
 )
 def test_mistakes_are_one_sentence_and_code_two(folder, capsys, arguments, sentence):

@@ -405,6 +405,8 @@ def ways(file):
         (HEADER + "0.1,0,0.2\n0.3,1000000,0.4\n", "action 1000000 in row 1 is above 999, the largest possible"),
         (HEADER + "0.1,0,0.2\n0.3,1000000000,0.4\n", "action 1000000000 in row 1 is above 999"),
         (HEADER + "0.1,0,0.2\n0.3,1,1e999\n", "next_state is missing or not finite in row 1"),
+        ("0.1,0,0.2\n0.3,1,0.1\n", "the first row holds numbers: add a header line such as state,action,next_state"),
+        (HEADER + "0.1,off,0.2\n", "the column action holds 'off' in row 0, not a number; number the actions 0, 1"),
         (HEADER + "0.1,0,0.2\n1_0,1,0.1\n", "the column state holds '1_0' in row 1, not a number"),
         (HEADER + "0.1,0,0.2\n٣,1,0.1\n", "the column state holds '٣' in row 1, not a number"),
         ("note," + HEADER + '"a,0.1,0,0.2\nb",0.3,1,0.4\n', "row 0 has a quote that is not closed"),
@@ -418,6 +420,14 @@ def test_rows_that_are_no_rows_are_refused_by_file_and_row(tmp_path, text, sente
         with pytest.raises(ValueError, match=sentence) as caught:
             read()
         assert "log.csv" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_the_header_that_numpy_writes_is_read(tmp_path):
+    rows = np.array([[0.1, 0, 0.2], [0.3, 1, 0.1]])
+    np.savetxt(tmp_path / "log.csv", rows, delimiter=",", header="state,action,next_state")
+    log = tables.read(tmp_path / "log.csv")
+    assert (tmp_path / "log.csv").read_text().startswith("# state") and log.states.tolist() == [[0.1], [0.3]]
+    assert repr(log) == "<Transitions: 2 of 2 actions on [0.1, 0.3]>"
 
 
 def test_comments_blank_lines_and_quoted_texts_are_fine(tmp_path):

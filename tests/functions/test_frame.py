@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from certirl import Chebyshev, Fourier, Legendre, product
-from certirl.functions.frame import Cells, frame
+from certirl.functions.frame import CellAxes, frame
 from certirl.ground.domain import mesh
 
 BOX = ((0.0, 2.0), (1.0, 4.0), (-1.0, 1.0))
@@ -98,7 +98,7 @@ def test_a_curve_falls_no_farther_within_a_cell_than_is_said(own):
     low, high = np.array(own.columns.domain).T
     half = (high - low) * np.array([0.003, 0.001, 0.002])[: own.dimension]
     axes = [np.linspace(a + h, b - h, 9) for a, b, h in zip(low, high, half, strict=True)]
-    cells = Cells(axes, [np.full(9, h) for h in half])
+    cells = CellAxes(axes, [np.full(9, h) for h in half])
     middles, said = mesh(axes), own.fall(curve, cells).ravel()
     around = middles[:, None] + half * rng.uniform(-1, 1, (len(middles), 200, own.dimension))
     falls = (own.values(middles) @ curve)[:, None] - (own.values(around.reshape(-1, own.dimension)) @ curve).reshape(
@@ -144,7 +144,7 @@ def test_an_expansion_moves_no_farther_within_cells_than_is_said(own):
     around = middles[:, None] + half * rng.uniform(-1, 1, (len(middles), 100, own.dimension))
     moved = (own.values(around.reshape(-1, own.dimension)) @ curve).reshape(len(middles), -1)
     moved = np.abs(moved - (own.values(middles) @ curve)[:, None]).max(axis=1)
-    assert (moved <= own.drift(Cells(axes, [np.full(7, h) for h in half])).ravel() * most + 1e-12).all()
+    assert (moved <= own.drift(CellAxes(axes, [np.full(7, h) for h in half])).ravel() * most + 1e-12).all()
 
 
 def test_cells_cover_the_box_and_expansions_hardly_move_within_them(own):

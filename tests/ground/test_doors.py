@@ -1,6 +1,7 @@
 """Code and settings of the user: what it receives is its own copy, what it answers is checked, and each error is one
 sentence that names the door."""
 
+import math
 from dataclasses import fields
 from fractions import Fraction
 
@@ -47,6 +48,45 @@ def dirty(states):
 
 
 PROOF = {"columns": Legendre(2), "tail": 0, "discount": 0.7, "samples": 5_000, "rng": 1}
+
+
+# Code for one state
+
+
+class OneState(Drift):
+    def sample(self, states, action, rng):
+        return states + 0.1 if states[:, 0] < 0 else states - 0.1
+
+
+@pytest.mark.parametrize(
+    ("what", "call"),
+    [
+        ("the expert", lambda: certirl.solve(Drift(), **PLAIN | {"expert": lambda s: 1 if s < 0 else 0})),
+        ("the expert", lambda: certirl.solve(Drift(), **PLAIN | {"expert": lambda s: int(math.sin(s) > 0)})),
+        ("the simulator's sample", lambda: certirl.solve(OneState(), **PLAIN)),
+        ("the reward", lambda: certirl.certify(lambda s: 1.0 if s[:, 0] < 0 else 0.0, Coin(), **PROOF)),
+    ],
+)
+def test_code_for_one_state_is_told_that_it_gets_all_states(what, call):
+    with pytest.raises(ValueError, match=rf"{what} is called with all states at once, an array \[n, 1\]: write np"):
+        call()
+
+
+class Leaving(Drift):
+    def sample(self, states, action, rng):
+        return states + 1
+
+
+def test_states_outside_the_domain_get_the_advice_of_their_caller():
+    with pytest.raises(ValueError, match=r"clip them in sample: np\.clip\(next_states, low, high\)"):
+        certirl.solve(Leaving(), **PLAIN)
+    solution = certirl.solve(Drift(), **PLAIN)
+    with pytest.raises(ValueError, match=r"the reward is defined on \[-1, 1\] only"):
+        solution.reward(2.0)
+    with pytest.raises(ValueError, match="pass states inside it"):
+        solution.greedy([2.0])
+    with pytest.raises(ValueError, match="widen the domain or remove them"):
+        certirl.Transitions([0.0, 2.0], [0, 1], [0.0, 0.5], domain=(-1, 1))
 
 
 # Copies
@@ -617,9 +657,16 @@ def test_rewards_of_policies_answer_to_no_states():
 
 def test_a_policys_solution_is_certified_with_its_expert_only():
     solution = certirl.solve(Drift(), **PLAIN | {"expert": clean})
-    for call in (certirl.certify, certirl.rollout_check, certirl.scenario):
-        with pytest.raises(ValueError, match="does not keep the expert: pass expert"):
-            call(solution, Drift(), rng=0)
+    with pytest.raises(ValueError, match="does not keep the expert: pass expert"):
+        certirl.certify(solution, Drift(), rng=0)
+
+
+@pytest.mark.parametrize("call", [certirl.rollout_check, certirl.scenario])
+def test_rollouts_are_for_experts_of_one_action(call):
+    solution = certirl.solve(Drift(), **PLAIN | {"expert": clean})
+    for settings in ({}, {"expert": clean}):
+        with pytest.raises(ValueError, match=rf"{call.__name__} is for experts of one action, say expert=0"):
+            call(solution, Drift(), rng=0, **settings)
 
 
 # Keywords without effect

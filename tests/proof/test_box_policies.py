@@ -8,7 +8,7 @@ import certirl
 from certirl.data.policy import as_policy, expert_grid
 from certirl.data.simulator import Even
 from certirl.functions.bases import of_degree
-from certirl.functions.frame import Cells, frame
+from certirl.functions.frame import CellAxes, frame
 from certirl.ground.domain import mesh
 from certirl.problems import Greedy, Truth, Whirl, random_independent
 from certirl.proof.bands import Band, Bands
@@ -101,7 +101,7 @@ def test_what_is_bounded_at_points_is_bounded_everywhere_and_within_cells(column
     near = middles[:, None] + half * rng.uniform(-1, 1, (len(middles), 20, 2))
     near = columns.values(np.clip(near, -1, 1).reshape(-1, 2)).reshape(len(middles), 20, -1)
     moved = np.abs(np.einsum("ek,npk->enp", errors[:100], near))
-    within = sum(band.losses_in_cells(Cells([axis, axis], [np.full(21, h) for h in half]), 0).values())
+    within = sum(band.losses_in_cells(CellAxes([axis, axis], [np.full(21, h) for h in half]), 0).values())
     assert (moved.max(axis=(0, 2)) <= within.ravel() + 1e-9).all()
 
 
@@ -121,7 +121,9 @@ def test_the_tube_is_what_brute_force_finds():
     told = Bands((band,), np.array([0.3]), 1.0)
     reading = read(told, lookup, expert=0, allowed=0.5, widths=np.array([0.6]), discount=0.5)
     (margin,), tube = reading.margins, reading.tube
-    cells = band.losses_in_cells(Cells([np.zeros(1)] * 2, [lookup.cells.sides[:1] / 2, lookup.cells.sides[1:] / 2]), 0)
+    cells = band.losses_in_cells(
+        CellAxes([np.zeros(1)] * 2, [lookup.cells.sides[:1] / 2, lookup.cells.sides[1:] / 2]), 0
+    )
     reached = float(sum(cells.values()).item())  # a little more than 0.2, by the mesh
     assert 0.2 <= reached < 0.3
     assert tube.undecided == pytest.approx(np.array([[[-reached, reached], [-1, 1]]]), abs=0.02)

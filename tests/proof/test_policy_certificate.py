@@ -9,7 +9,7 @@ import certirl
 import switching as experiment
 from certirl.data.policy import as_policy, expert_grid
 from certirl.data.simulator import Even
-from certirl.functions.frame import Cells, frame
+from certirl.functions.frame import CellAxes, frame
 from certirl.problems import Steps, Truth, next_values, regret
 from certirl.proof.bands import Band, Bands
 from certirl.proof.case import Case
@@ -289,7 +289,7 @@ def test_a_band_keeps_to_its_points_and_to_its_cells():
     assert (values <= radius - 0.01 + 1e-9).all() and (values / radius).max() > 0.9
     near = np.stack([values[:, i : len(GRID) - 8 + i] for i in range(9)]).max(axis=0)
     half = np.array([4 * (GRID[1] - GRID[0])])
-    within = sum(band.losses_in_cells(Cells([GRID[4:-4]], [np.full(len(GRID) - 8, half[0])]), 0).values())
+    within = sum(band.losses_in_cells(CellAxes([GRID[4:-4]], [np.full(len(GRID) - 8, half[0])]), 0).values())
     assert (near <= within).all()
 
 

@@ -154,7 +154,7 @@ def test_experts_on_boxes_who_can_be_explained_are_never_refuted(K, tube, count,
 
 
 @pytest.mark.parametrize("count", sizes(6, 30))
-def test_whoever_is_refuted_on_a_box_cannot_be_explained(count, monkeypatch):
+def test_an_expert_refuted_on_a_box_cannot_be_explained(count, monkeypatch):
     monkeypatch.setattr(value_cones, "CONES", 60)
     refuted, functions = 0, PLANE
     for seed in range(count):

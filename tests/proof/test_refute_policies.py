@@ -55,7 +55,7 @@ def test_experts_who_can_be_explained_are_never_refuted(k, tube, count, monkeypa
 
 
 @pytest.mark.parametrize("count", sizes(12, 30))
-def test_whoever_is_refuted_cannot_be_explained(count, monkeypatch):
+def test_a_refuted_expert_cannot_be_explained(count, monkeypatch):
     monkeypatch.setattr(value_cones, "CONES", 60)
     refuted, wrong = 0, []
     for seed in range(count):

@@ -180,6 +180,8 @@ def demo(options: argparse.Namespace) -> int:
 def solve_file(options: argparse.Namespace) -> int:
     """Solve from logged transitions, or from moments."""
     _check_outputs(options, [*find_files(options.data), *inputs.demonstrations_of(options)])
+    if "expert" not in options.given:
+        print("Expert: action 0 (default); --expert names another.")
     with place(options.workers, options.scheduler) as where:
         solution = inputs.solved(options, where)
     _deliver(solution, options, [solution], label="Solution", draw=lambda path: solution.plot(path=path))
@@ -307,7 +309,7 @@ def _deliver(
     printed, problems = [str(line) for line in lines], []
     if label:
         where, problem = _saved(record, options.output)
-        printed += [f"{label}: {where}{hint}"] if where is not None else []
+        printed += [f"{label}: {where}{hint}"] if where else []
         problems += [problem] if problem else []
     if draw is not None and options.plot and getattr(record, "reward", record) is not None:
         printed += _drawn(draw, options.plot, problems)
@@ -316,17 +318,18 @@ def _deliver(
         raise OSError("; ".join(problems))
 
 
-def _saved(record: Any, output: str) -> tuple[Path | None, str]:
+def _saved(record: Any, output: str) -> tuple[str, str]:
     """Where the record was saved, in the temporary folder if nowhere else; and what went wrong."""
     try:
-        return record.save(output), ""
+        replaced = archive.target_of(output).exists()
+        return f"{record.save(output)}{' (replaced)' * replaced}", ""
     except OSError as problem:
         first = _sentence(problem)
     try:
         elsewhere = Path(tempfile.mkdtemp(prefix="certirl-")) / Path(output).name
-        return (saved := record.save(elsewhere)), f"{first}; it was saved as {saved} instead"
+        return str(saved := record.save(elsewhere)), f"{first}; it was saved as {saved} instead"
     except OSError as problem:
-        return None, f"{first}, and {_sentence(problem)}: it is only printed"
+        return "", f"{first}, and {_sentence(problem)}: it is only printed"
 
 
 def _drawn(draw: Callable[[Path], Any], picture: str, problems: list[str]) -> list[str]:
@@ -334,13 +337,14 @@ def _drawn(draw: Callable[[Path], Any], picture: str, problems: list[str]) -> li
 
     try:
         target = archive.target_of(picture, plots.SUFFIXES)
+        replaced = target.exists()
         draw(target)
     except (ImportError, ValueError) as missing:
         return [f"No picture: {missing}"]
     except OSError as problem:
         problems.append(_sentence(problem))
         return []
-    return [f"Picture: {target}"]
+    return [f"Picture: {target}{' (replaced)' * replaced}"]
 
 
 class _Parser(argparse.ArgumentParser):

@@ -6,6 +6,7 @@ import argparse
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from certirl.fit.effects import value_basis
 from certirl.functions.bases import FAMILIES, MOST_FUNCTIONS, Basis, Fourier, product
 from certirl.ground import archive, doors
 from certirl.ground.domain import describe
-from certirl.ground.doors import as_count
+from certirl.ground.doors import as_count, is_number
 from certirl.solver.settings import NO_PROOF_FROM_MOMENTS, Settings
 from certirl.solver.solve import solve
 
@@ -72,10 +73,17 @@ class Once(argparse.Action):
 def as_argparse_reads(words: Sequence[str]) -> list[str]:
     """The same words, with negative numbers such as -1e-3 marked as values for argparse.
 
-    A file whose name begins with a dash is refused, since argparse would take it for an option, too.
+    A file whose name begins with a dash is refused, since argparse would take it for an option, too; and a third number
+    after --domain.
     """
     read: list[str] = []
     for place, word in enumerate(words):
+        numbers = list(takewhile(is_number, words[place + 1 :])) if word == "--domain" else []
+        if len(numbers) > 2 and not Path(numbers[2]).exists():
+            raise ValueError(
+                f"--domain takes two numbers, got {' '.join(numbers)}: write --domain once for each coordinate, say "
+                "--domain -1 1 --domain 0 2"
+            )
         if word == "--":
             return [*read, *words[place:]]
         if re.fullmatch(r"-(\d|[.,]\d|inf|nan).*", word, re.IGNORECASE):

@@ -100,7 +100,7 @@ class Coverage:
         ]
         if self.unvisited:
             sentences.append(
-                f"{self.unvisited:.0%} of the state space was never visited: narrow the domain, or log there"
+                f"{_percent(self.unvisited)} of the state space was never visited: narrow the domain, or log there"
             )
         for action in np.flatnonzero(self.counts):
             sentences += self._about(int(action))
@@ -114,9 +114,10 @@ class Coverage:
                 "apart: use fewer functions, or log it elsewhere"
             )
         elif self.extrapolated_share[action]:
+            share = _percent(self.extrapolated_share[action])
             sentences.append(
-                f"action {action} is extrapolated over {self.extrapolated_share[action]:.0%} of the state space, most "
-                f"of all at s = {place}: a certificate there would rest on the basis, not on data"
+                f"action {action} is extrapolated over {share} of the state space, most of all at s = {place}: "
+                "a certificate there would rest on the basis, not on data"
             )
         for axis, (low, high) in enumerate(self.domain):
             least, largest = self.low[action, axis], self.high[action, axis]
@@ -128,14 +129,15 @@ class Coverage:
         return sentences
 
     def __str__(self) -> str:
-        few = (self.cells < FEW).reshape(self.n_actions, -1).mean(axis=1)
+        sentences, few = self.sentences, (self.cells < FEW).reshape(self.n_actions, -1)
+        thin = [f"; fewer than {FEW} in {row.sum():,} of {len(row):,} cells" if sentences else "" for row in few]
         rows = [
             f"  action {a}: {n:,} transitions, as good as {self.effective[a]:,.0f} drawn evenly in the median state, "
-            f"{self.least[a]:,.0f} in the worst; κ = {self.condition[a]:.3g}; fewer than {FEW} in {few[a]:.0%} of cells"
+            f"{self.least[a]:,.0f} in the worst; κ = {self.condition[a]:.3g}{thin[a]}"
             for a, n in enumerate(self.counts)
         ]
         head = f"Coverage of {describe(self.domain)} by {int(self.counts.sum()):,} transitions, {self.basis}"
-        tail = self.sentences or ("nothing is missing: every action was taken all over the state space",)
+        tail = sentences or ("nothing is missing: every action was taken all over the state space",)
         return "\n".join([head, *rows, *(f"  {sentence[0].upper()}{sentence[1:]}." for sentence in tail)])
 
 
@@ -204,6 +206,10 @@ class _Probes:
             "worst": self.states[leverage.argmax()],
             "roots": root,
         }
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}" if share >= 0.005 else "less than 1%"
 
 
 def _moderate(dimension: int, periodic: tuple[int, ...]) -> Basis:

@@ -16,6 +16,7 @@ from certirl.data.transitions import Transitions
 from certirl.functions.inequalities import binomial_interval
 from certirl.ground.domain import (
     MOST_ACTIONS,
+    WIDEN_OR_REMOVE,
     Array,
     Domain,
     as_actions,
@@ -164,7 +165,7 @@ def _checked(states: Any, actions: Any, episodes: Any, domain: Any, n_actions: i
     groups = None if episodes is None else as_labels(episodes, "episodes")
     if groups is not None and groups.shape != taken.shape:
         raise ValueError(f"episodes must have one number for each of {len(taken)} demonstrations, got {groups.shape}")
-    unit, inside = "in {} episodes", as_states(rows, box)
+    unit, inside = "in {} episodes", as_states(rows, box, instead=WIDEN_OR_REMOVE)
     if groups is None:
         # A state that occurs twice is one test, and none if the policy was fitted to it.
         different, which = np.unique(inside, axis=0, return_inverse=True)

@@ -23,6 +23,7 @@ from certirl.ground.domain import (
     as_domain,
     as_n_actions,
     as_rows,
+    check_coordinates,
     count_actions,
     describe,
     freeze,
@@ -299,10 +300,7 @@ class Conversion:
 
     def _inside(self, steps: Steps, domain: Domain, is_single: bool) -> Steps:
         """Map periodic coordinates into the domain; refuse, clip or drop what lies outside it."""
-        if len(domain) != steps.states.shape[1]:
-            raise ValueError(
-                f"states have {steps.states.shape[1]} coordinates but the domain {describe(domain)} has {len(domain)}"
-            )
+        check_coordinates(steps.states.shape[1], domain)
         low, high = np.array(domain).T
         slack = _ROUNDING * (high - low)
         if is_single:
@@ -323,7 +321,9 @@ class Conversion:
             return inside.noted(f"{account}; they were moved to its edge")
         if leaving.all():
             raise ValueError(f"{account}; without them nothing is left")
-        return inside.where(~leaving).noted(f"{account}; these transitions were dropped")
+        return inside.where(~leaving).noted(
+            f"{account}; these transitions were dropped, which biases the dynamics near the edge"
+        )
 
 
 def _account(beyond: Array, ends: Array, domain: Domain, rows: NDArray[np.intp] | None) -> str:

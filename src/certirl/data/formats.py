@@ -30,12 +30,13 @@ from certirl.ground.doors import shown
 PathLike = str | os.PathLike[str]
 Paths = PathLike | Iterable[PathLike]
 ENDS = ("terminated", "truncated")
-Cells = dict[str, NDArray[Any]]  # the values of each column, nan where one is missing
+ColumnValues = dict[str, NDArray[Any]]  # the values of each column, nan where one is missing
 
 # A file is identified by its length and this many bytes at both ends: hashing 100 GB would take minutes.
 _HASHED = 2**16
 # What libraries raise if they cannot read a file.
 _DAMAGES = (OSError, ValueError, TypeError, KeyError, EOFError, AttributeError, RuntimeError, zipfile.BadZipFile)
+NUMBER_ACTIONS = "; number the actions 0, 1, …"  # advice about a column of names
 _TRUTH = {"": np.nan, "true": 1.0, "false": 0.0}  # cells that stand for numbers in a column where some may be missing
 
 
@@ -114,7 +115,7 @@ class Table(ABC):
         """Its columns, found without reading rows."""
 
     @abstractmethod
-    def batches(self, columns: Columns, rows: int, section: Section = WHOLE) -> Iterator[Cells]:
+    def batches(self, columns: Columns, rows: int, section: Section = WHOLE) -> Iterator[ColumnValues]:
         """Read a section in batches of at most ``rows`` rows, none of them empty.
 
         Columns of numbers keep their precision. Labels that are names are numbered in the order of their appearance.
@@ -281,7 +282,7 @@ class _Parquet(Table):
             return None
         return Section(sum(groups[: section.groups[1]]), (section.groups[1], len(groups)))
 
-    def batches(self, columns: Columns, rows: int, section: Section = WHOLE) -> Iterator[Cells]:
+    def batches(self, columns: Columns, rows: int, section: Section = WHOLE) -> Iterator[ColumnValues]:
         groups, labels = range(*section.groups or (0, len(self._footer[1]))), _Labels()
         with self._opened() as stored:
             batches = stored.iter_batches(batch_size=rows, row_groups=list(groups), columns=columns.names)
@@ -342,18 +343,19 @@ def _values(column: Any, name: str, columns: Columns, labels: _Labels) -> NDArra
     elif types.is_decimal(kind):
         column = column.cast(arrow.float64())
     elif not _is_number(kind):
-        raise ValueError(f"the column {name} holds {kind}, not numbers")
+        raise ValueError(f"the column {name} holds {kind}, not numbers{NUMBER_ACTIONS * (name == 'action')}")
     return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
 class _Csv(Table):
-    """A CSV file with a header; blank lines and lines that begin with # are no rows."""
+    """A CSV file with a header, which NumPy begins with #; blank lines and lines that begin with # are no rows."""
 
     @cached_property
     def names(self) -> tuple[str, ...]:
         try:
             with self.file.open(newline="", encoding="utf-8-sig") as stream:
-                return tuple(name.strip() for name in next(csv.reader([stream.readline()]), []))
+                header = stream.readline().lstrip().removeprefix("#")
+                return tuple(name.strip() for name in next(csv.reader([header]), []))
         except UnicodeDecodeError:
             raise ValueError(_NO_TEXT) from None
 
@@ -361,7 +363,7 @@ class _Csv(Table):
         with self.file.open("rb") as stream:
             return sum(block.count(b"\n") for block in iter(lambda: stream.read(2**20), b"")) - 1
 
-    def batches(self, columns: Columns, rows: int, section: Section = WHOLE) -> Iterator[Cells]:
+    def batches(self, columns: Columns, rows: int, section: Section = WHOLE) -> Iterator[ColumnValues]:
         places, first = {name: self.names.index(name) for name in columns.names}, 0
         converters: dict[int, Any] | None = None
         plain = True  # as long as all cells are numbers, NumPy converts them without calling Python
@@ -460,7 +462,7 @@ def _fault(lines: list[str], places: dict[str, int], converters: dict[int, Any],
                 if not cells[place].strip():
                     return missing(name, row)
                 comma = any(re.fullmatch(r"\s*[-+]?\d+,\d+\s*", cell) for cell in cells)
-                hint = "; write decimal points, not commas" if comma else ""
+                hint = "; write decimal points, not commas" if comma else NUMBER_ACTIONS * (name == "action")
                 return f"the column {name} holds {cells[place][:60]!r} in row {row}, not a number{hint}"
     return f"some cell in rows {first} to {first + len(lines) - 1} is no number"
 
@@ -508,7 +510,7 @@ class _Npz(Table):
         _, shape = self._shapes["action"]
         return shape[0] if shape else 1
 
-    def batches(self, columns: Columns, rows: int, section: Section = WHOLE) -> Iterator[Cells]:
+    def batches(self, columns: Columns, rows: int, section: Section = WHOLE) -> Iterator[ColumnValues]:
         arrays = {name: self._shapes[name][0] for name in columns.names}
         with (
             _undamaged("an npz file of plain arrays"),

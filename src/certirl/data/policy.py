@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from certirl.functions.cells import Cells
 from certirl.ground import archive
 from certirl.ground.domain import Array, Domain, as_actions, as_n_actions, describe, mesh
-from certirl.ground.doors import alone, as_reals, by_door, lend, setting, shown, some_rows, takes
+from certirl.ground.doors import all_states_at_once, alone, as_reals, by_door, lend, setting, shown, some_rows, takes
 
 ROUNDING = 1e-6  # how far the sum of probabilities may be from one
 CELLS_ALONG = {1: 4000, 2: 400, 3: 60}  # cells along each coordinate, by the number of coordinates
@@ -70,7 +70,7 @@ class Policy:
         states = np.asarray(states, dtype=float)
         if self.constant is not None:
             return np.full(len(states), self.constant, dtype=np.intp)
-        with alone(self.rule):
+        with alone(self.rule), all_states_at_once("the expert", states):
             answer = as_reals(self.rule(lend(states)), "the expert's answer", truth=True)
         if answer.dtype == bool:  # a condition on the state chooses between two actions
             answer = answer.astype(np.intp)

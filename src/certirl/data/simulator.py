@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from certirl.data.transitions import CHUNK, Piece, Stream, Transitions, pieces_per_chunk
 from certirl.functions.bases import Basis, as_basis
 from certirl.ground.domain import Array, Domain, as_axes, as_domain, as_n_actions, as_states, freeze
-from certirl.ground.doors import alone, as_count, as_flag, as_flags, as_reals, lend, shown, takes
+from certirl.ground.doors import all_states_at_once, alone, as_count, as_flag, as_flags, as_reals, lend, shown, takes
 from certirl.kernels import tensors
 
 Design = Callable[[int, np.random.Generator], Array]  # a number of states and random numbers to states [n, d]
@@ -27,6 +27,7 @@ NO_TERMINAL_STATES = (
 )
 MOST_KEPT = 10**9  # transitions in one record: 24 GB or more
 MOST_SAMPLES = 10**11  # transitions per action: hours of work on one machine
+_CLIP = "clip them in sample: np.clip(next_states, low, high)"
 # The share of states next to the ends of a coordinate, times degree + 2, by the number of coordinates that have ends.
 _ENDS = (0.9, 1.5, 1.8)
 
@@ -131,7 +132,7 @@ def as_terminal(terminal: Any, device: Any = None) -> Terminal:
 
 
 def _terminal_states(terminal: Callable[[Any], Any], device: Any, states: Any) -> NDArray[np.bool_]:
-    with alone(terminal):
+    with alone(terminal), all_states_at_once("the simulator's terminal", states):
         if device is None:
             answer = terminal(lend(states))
         else:
@@ -306,12 +307,12 @@ def ask(simulator: Simulator, states: Any, action: int, rng: Any, domain: Domain
     The simulator receives a copy of the states, and its answer is copied before another call can overwrite it.
     """
     on_device, name = device_of(simulator) is not None, f"next states of the simulator for action {action}"
-    with alone(simulator):
+    with alone(simulator), all_states_at_once("the simulator's sample", states):
         answer = simulator.sample(states.clone() if on_device else lend(states), action, rng)
         if on_device:
             answer = tensors.as_tensor_states(answer, domain, name=name)
         else:
-            answer = as_states(as_reals(answer, name), domain, name=name)
+            answer = as_states(as_reals(answer, name), domain, name=name, instead=_CLIP)
     if len(answer) != len(states):
         raise ValueError(
             f"the simulator's sample(states, {action}, rng) got {len(states)} states and returned {len(answer)}"

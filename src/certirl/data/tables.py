@@ -30,8 +30,8 @@ from certirl.data.episodes import Conversion, Steps, flat, has_action, numbered
 from certirl.data.formats import (
     ENDS,
     WHOLE,
-    Cells,
     Columns,
+    ColumnValues,
     Paths,
     Section,
     Table,
@@ -49,10 +49,11 @@ from certirl.ground.domain import (
     Domain,
     as_actions,
     bounding_box,
+    check_coordinates,
     count_actions,
     describe,
 )
-from certirl.ground.doors import as_count, as_flag, by_door, setting
+from certirl.ground.doors import as_count, as_flag, by_door, is_number, setting
 
 __all__ = ["read", "read_demonstrations", "stream"]
 
@@ -115,6 +116,9 @@ def _coordinates(names: Sequence[str], name: str) -> tuple[str, ...]:
 
 def _incomplete(table: Table, episode_column: str | None, by_episode: bool, demonstrations: bool) -> str:
     """What is missing, in a sentence."""
+    if table.names and all(map(is_number, table.names)):
+        header = "state,action" if demonstrations else "state,action,next_state"
+        return f"the first row holds numbers: add a header line such as {header} (or state_0,state_1,…)"
     columns = "state (or state_0, …) and action"
     if by_episode:
         needs = f"a table of episodes needs the columns {episode_column or EPISODE[0]}, {columns}"
@@ -165,7 +169,7 @@ def _rows(
         raise ValueError("there are no rows in it; leave it out")
 
 
-def _side_by_side(cells: Cells, names: tuple[str, ...]) -> Array:
+def _side_by_side(cells: ColumnValues, names: tuple[str, ...]) -> Array:
     values = np.stack([cells[name] for name in names], axis=1) if len(names) > 1 else cells[names[0]]
     return values[:, None] if values.ndim == 1 else values
 
@@ -462,10 +466,8 @@ def _opened(
             table = open_table(file)
             columns = recognise(table, episode_column=episode_column, demonstrations=demonstrations)
             domain = conversion.domain if conversion.state is None else None
-            if domain is not None and columns.dimension != len(domain):
-                raise ValueError(
-                    f"states have {columns.dimension} coordinates but the domain {describe(domain)} has {len(domain)}"
-                )
+            if domain is not None:
+                check_coordinates(columns.dimension, domain)
         inputs.append(_Input(file, table, columns, mark))
         dimension = inputs[0].columns.dimension
         if columns.dimension != dimension:

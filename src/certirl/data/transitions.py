@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.ground.domain import (
+    WIDEN_OR_REMOVE,
     Array,
     Domain,
     as_actions,
@@ -21,6 +22,7 @@ from certirl.ground.domain import (
     as_rows,
     as_states,
     bounding_box,
+    check_coordinates,
     count_actions,
     describe,
     freeze,
@@ -79,15 +81,16 @@ class Transitions:
         if dimension == 0:
             raise ValueError(f"states need at least one coordinate, got shape {list(states.shape)}")
         domain = bounding_box(states, next_states) if self.domain is None else as_domain(self.domain)
-        if len(domain) != dimension:
-            raise ValueError(f"states have {dimension} coordinates but the domain {describe(domain)} has {len(domain)}")
+        check_coordinates(dimension, domain)
         terminal = None if self.terminal is None else as_flags(self.terminal, len(states), "terminal")
         episodes = None if self.episodes is None else _as_episode_numbers(self.episodes, len(states))
         freeze(
             self,
-            states=as_states(states, domain, name="states"),  # copies, like all arrays of the record
+            states=as_states(
+                states, domain, name="states", instead=WIDEN_OR_REMOVE
+            ),  # copies, like all arrays of the record
             actions=actions,
-            next_states=as_states(next_states, domain, name="next_states"),
+            next_states=as_states(next_states, domain, name="next_states", instead=WIDEN_OR_REMOVE),
             domain=domain,
             n_actions=count_actions(actions) if declared is None else declared,
             domain_from_data=self.domain is None,
@@ -107,6 +110,9 @@ class Transitions:
 
     def __len__(self) -> int:
         return len(self.states)
+
+    def __repr__(self) -> str:
+        return f"<Transitions: {len(self):,} of {self.n_actions} actions on {describe(self.domain)}>"
 
     def __str__(self) -> str:
         counts = ", ".join(f"{count:,}" for count in self.counts)

@@ -45,7 +45,7 @@ class Mesh(NamedTuple):
     double: float
 
 
-class Cells(NamedTuple):
+class CellAxes(NamedTuple):
     """Cells of a box, by their middles and half their sides along each coordinate."""
 
     axes: list[Array]
@@ -190,7 +190,7 @@ class Frame:
         matrix = 2 / (high - low) * derivative(count, part.periodic)
         return np.moveaxis(np.tensordot(tensor, matrix, axes=(axis, 0)), -1, axis)
 
-    def fall(self, curve: Array, cells: Cells) -> Array:
+    def fall(self, curve: Array, cells: CellAxes) -> Array:
         """How far an expansion can fall below its values at the middles of cells, within them ``[n_1, …, n_d]``.
 
         By Taylor's formula: slopes at the middles, and the largest second derivatives anywhere.
@@ -254,7 +254,7 @@ class Frame:
         weights = blending(self.parts[axis], count, along[:, None])
         return np.abs(weights), weights
 
-    def drift(self, cells: Cells) -> Array:
+    def drift(self, cells: CellAxes) -> Array:
         """How far an expansion that nowhere exceeds 1 can move from the middles of cells ``[n_1, …, n_d]``.
 
         In the angle of each coordinate its slope is at most its degree (Bernstein).
@@ -266,7 +266,7 @@ class Frame:
             total = np.add.outer(total, part.degree * reach)
         return total
 
-    def cells(self, edges: list[Array] | None = None) -> Cells:
+    def cells(self, edges: list[Array] | None = None) -> CellAxes:
         """Cells so small that expansions hardly move within them, even in angle, cut further at some edges.
 
         Args:
@@ -283,7 +283,7 @@ class Frame:
             ends = ends[np.append(True, np.diff(ends) > 1e-12 * (high - low))]
             axes.append((ends[1:] + ends[:-1]) / 2)
             halves.append((ends[1:] - ends[:-1]) / 2)
-        return Cells(axes, halves)
+        return CellAxes(axes, halves)
 
 
 @lru_cache(maxsize=32)

@@ -23,7 +23,7 @@ from certirl.functions.components import Component, SumBasis
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Domain, as_states, describe, even_mesh, like_input, uniform_states
-from certirl.ground.doors import alone, as_count, as_number, as_reals, lend, shown, some_rows
+from certirl.ground.doors import all_states_at_once, alone, as_count, as_number, as_reals, lend, shown, some_rows
 
 RewardLike = Callable[[Array], Any]
 
@@ -47,7 +47,7 @@ def values_of(reward: RewardLike, states: Array, *, name: str = "the reward") ->
         states: ``[n, d]``.
         name: of the function, for errors.
     """
-    with alone(reward):
+    with alone(reward), all_states_at_once(name, states):
         answer = as_reals(reward(lend(states)), f"what {name} returns", truth=True)
     if answer.shape not in {(len(states),), (len(states), 1)} and not answer.size == len(states) == 1:
         raise ValueError(
@@ -128,7 +128,7 @@ class Reward:
                 "a file keeps terminal states only where a few boxes describe them, and these it could not: pass them "
                 "again, solution = solution.with_terminal(simulator.terminal)"
             )
-        rows = as_states(states, self.domain)
+        rows = as_states(states, self.domain, instead=f"the reward is defined on {describe(self.domain)} only")
         values = self.basis.combined(rows, self.coefficients)
         if self.ended is not None:
             values = np.where(self.ended(rows), 0.0, values)
@@ -139,7 +139,7 @@ class Reward:
         if isinstance(self.basis, Cells) or self.zero_at_terminal:
             raise ValueError(f"only an expansion in a basis, without terminal states, has a derivative, got {self}")
         axis = as_count(axis, "axis", least=0, most=self.basis.dimension - 1, meaning="the number of a coordinate")
-        rows = as_states(states, self.domain)
+        rows = as_states(states, self.domain, instead=f"the reward is defined on {describe(self.domain)} only")
         component, reward = next(
             term for term in zip(self.components, self.parts, strict=True) if axis in term[0].coordinates
         )

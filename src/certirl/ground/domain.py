@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from certirl.ground.doors import as_array, as_count, setting, shown
+from certirl.ground.doors import as_array, as_count, by_door, setting, shown
 
 Array = NDArray[Any]
 Domain = tuple[tuple[float, float], ...]
 
 # States this far outside (relative to the width) are attributed to rounding and moved to the edge.
 _ROUNDING = 1e-9
+
+WIDEN_OR_REMOVE = "widen the domain or remove them"  # advice about rows of a log outside the domain
 
 MOST_ACTIONS = 1_000  # sums of products are kept for every pair of actions
 _LARGEST_ACTION = 2**31  # larger numbers are no actions
@@ -120,8 +122,17 @@ def as_rows(states: ArrayLike, dimension: int, *, name: str = "states", first: i
     return rows
 
 
-def as_states(states: ArrayLike, domain: Domain, *, name: str = "states") -> Array:
-    """States ``[n, d]`` that lie in the box; those outside by rounding alone are clipped."""
+def as_states(
+    states: ArrayLike, domain: Domain, *, name: str = "states", instead: str = "pass states inside it"
+) -> Array:
+    """States ``[n, d]`` that lie in the box; those outside by rounding alone are clipped.
+
+    Args:
+        states: the argument.
+        domain: the box.
+        name: of the argument, as the user wrote it.
+        instead: what to do about states outside, for errors.
+    """
     rows = as_rows(states, len(domain), name=name)
     low, high = np.array(domain).T
     slack = _ROUNDING * (high - low)
@@ -130,9 +141,20 @@ def as_states(states: ArrayLike, domain: Domain, *, name: str = "states") -> Arr
         worst = int(outside.argmax())
         raise ValueError(
             f"{int(outside.sum())} of {len(rows)} {name} lie outside the domain {describe(domain)}: "
-            f"row {worst} is {rows[worst].tolist()}; widen the domain or remove them"
+            f"row {worst} is {rows[worst].tolist()}; {instead}"
         )
     return np.clip(rows, low, high)
+
+
+def check_coordinates(dimension: int, domain: Domain) -> None:
+    """Refuse a domain that has other coordinates than the states."""
+    if len(domain) != dimension:
+        instead = by_door(
+            "write one (low, high) for each coordinate", "write --domain LOW HIGH once for each coordinate"
+        )
+        raise ValueError(
+            f"states have {dimension} coordinates but the domain {describe(domain)} has {len(domain)}; {instead}"
+        )
 
 
 def into_domain(states: Array, domain: Domain, periodic: tuple[int, ...] = (), *, reflect: bool = False) -> Array:

@@ -173,6 +173,26 @@ def lend(states: NDArray[Any]) -> NDArray[Any]:
     return np.array(states)
 
 
+@contextmanager
+def all_states_at_once(what: str, states: Any) -> Iterator[None]:
+    """Explain the error of user code within this ``with`` block that was written for a single state.
+
+    Args:
+        what: the function, for the error.
+        states: what it is called with.
+    """
+    try:
+        yield
+    except (TypeError, ValueError) as problem:
+        if not any(words in str(problem) for words in _FOR_ONE_STATE):
+            raise
+        shape = np.shape(states)
+        raise ValueError(
+            f"{what} is called with all states at once, an array [n, {shape[1] if len(shape) == 2 else 1}]: write "
+            "np.where(states[:, 0] < 20, 1, 0) instead of if, and functions of NumPy instead of math"
+        ) from problem
+
+
 def some_rows(count: int) -> NDArray[np.intp]:
     """Rows of a grid for a second call of user code, with another mean and other extremes."""
     return np.asarray(count * (0.05 + 0.85 * np.linspace(0.0, 1.0, max(count // 9, 1)) ** 2), dtype=np.intp)
@@ -225,6 +245,13 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:56]} … ({type(value).__name__})"
 
 
+# What NumPy says if an array is used as one number.
+_FOR_ONE_STATE = (
+    "truth value of an array",
+    "only length-1 arrays can be converted",
+    "only 0-dimensional arrays can be",
+)
+
 # What to write instead of an array of another type.
 _INSTEAD = {
     "b": "write 0.0 and 1.0 where that is meant",
@@ -259,6 +286,15 @@ def _from_objects(array: NDArray[Any], name: str, first: int) -> NDArray[np.floa
         return array.astype(np.float64)
     except OverflowError:
         raise ValueError(f"{name} must be finite in double precision, got a number above 1.8e308") from None
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def real(value: Any) -> float | None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from certirl.functions.bases import Basis
-from certirl.functions.frame import Cells, frame
+from certirl.functions.frame import CellAxes, frame
 from certirl.functions.inequalities import (
     EVENTS,
     MIXED_EVENTS,
@@ -75,7 +75,7 @@ class Band:
         """What the radius on one side is made of at states ``[n, d]``, by name ``[n]``."""
         return self._losses(frame(self.columns).blended(self._numbers(side), states), np.zeros(()), side)
 
-    def losses_in_cells(self, cells: Cells, side: int) -> dict[str, Array]:
+    def losses_in_cells(self, cells: CellAxes, side: int) -> dict[str, Array]:
         """The same within cells ``[n_1, …, n_d]``."""
         harmonics = frame(self.columns)
         blended = harmonics.blended_on_axes(self._numbers(side), cells.axes)

@@ -27,7 +27,6 @@ from certirl.functions.inequalities import SELF_EVENTS, log_term, self_bounded
 from certirl.functions.reward import (
     RewardLike,
     bounded,
-    known_expert,
     proved_range,
     reward_at_terminal,
     trial_states,
@@ -132,7 +131,7 @@ def rollout_check(
     samples: int = 6000,
     rng: Any,
 ) -> RolloutCheck:
-    """Estimate D_a(s) by rollouts, the check in the paper's appendix.
+    """Estimate D_a(s) by rollouts for an expert of one action, the check in the paper's appendix.
 
     D_a(s) = Σ γ^{t−1}E[R(s_t | π first) − R(s_t | a first)], the expert acting after the first step. Evidence at the
     start states only, and of a truncated sum: a test that a wrong reward fails, not a proof. All first actions get the
@@ -149,7 +148,7 @@ def rollout_check(
         samples: rollouts per start state and first action.
         rng: a seed or Generator.
     """
-    function, discount, expert = _problem(reward, simulator, discount, expert)
+    function, discount, expert = _problem(reward, simulator, discount, expert, "rollout_check")
     steps, samples = as_count(steps, "steps"), as_count(samples, "samples", least=2)
     generator, domain = as_generator(rng, "rollout_check", plain=True), as_domain(simulator.domain)
     start = _start_states(states, domain, generator)
@@ -182,13 +181,18 @@ def rollout_check(
 
 
 def _problem(
-    reward: Any, simulator: Simulator, discount: float | None, expert: int | None
+    reward: Any, simulator: Simulator, discount: float | None, expert: int | None, call: str
 ) -> tuple[RewardLike, float, int]:
     """R as a function, γ and the expert's action: from a solution where not given."""
     if isinstance(simulator, Transitions):
         raise TypeError("rollouts need a simulator, since logged transitions cannot be continued: pass a simulator")
     check_simulator(simulator)
-    function, discount, expert = unpack(reward, discount, known_expert(reward, expert))
+    depends_on_state = callable(expert) or hasattr(expert, "predict")
+    if depends_on_state or (expert is None and getattr(reward, "expert", 0) is None):
+        raise ValueError(
+            f"{call} is for experts of one action, say expert=0; certirl.certify takes one that depends on the state"
+        )
+    function, discount, expert = unpack(reward, discount, expert)
     if discount is None:
         raise ValueError("a reward alone does not know the problem: pass discount, say discount=0.9")
     return function, check_problem(discount, expert, simulator.n_actions, of_states=False), expert
@@ -317,7 +321,7 @@ def scenario(
     paired: bool | None = None,
     progress: bool | Report | None = None,
 ) -> Scenario:
-    """Show that the expert's action is better at all but a small share of the states.
+    """Show that the one action of an expert is better at all but a small share of the states.
 
     States are drawn uniformly from the box and each is put to a test: rollouts that begin with the expert's action and
     with another, and continue with the expert's, bound D(s) = min_a D_a(s) from below. A wrong bound has probability β
@@ -340,7 +344,7 @@ def scenario(
         progress: True, False, a function ``(done, total)``, or None for a line if standard error is a terminal.
     """
     check_progress(progress)
-    function, discount, expert = _problem(reward, simulator, discount, expert)
+    function, discount, expert = _problem(reward, simulator, discount, expert, "scenario")
     share, delta = as_probability(share, "share"), as_probability(delta, "delta")
     samples = as_count(samples, "samples", least=2, meaning="a whole number of rollouts")
     as_source(simulator).check_without_terminal()

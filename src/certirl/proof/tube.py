@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from certirl.data.policy import ExpertGrid
 from certirl.functions.bases import Basis
-from certirl.functions.frame import Cells, frame
+from certirl.functions.frame import CellAxes, frame
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, freeze
@@ -134,7 +134,7 @@ def _everywhere(band: Band, pair: tuple[int, int], sign: float) -> Margin:
 def _margin(
     pair: tuple[int, int],
     worst: tuple[Any, ...],
-    cells: Cells,
+    cells: CellAxes,
     values: Array,
     falls: Array,
     parts: dict[str, Array],
