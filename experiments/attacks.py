@@ -51,15 +51,15 @@ SLACK = 1e-10  # of the value's span: rounding of the truth
 class Arguments:
     """The full size, in runs; ``--fast`` shrinks it."""
 
-    constant: int = 5_000
-    boxes: int = 600
-    sums: int = 700
-    policies: int = 1_500
-    box_policies: int = 80
-    solve: int = 600
-    refutations: int = 1_000
-    scenarios: int = 400
-    assumptions: int = 300
+    constant: int = 2_500
+    boxes: int = 300
+    sums: int = 350
+    policies: int = 750
+    box_policies: int = 60
+    solve: int = 300
+    refutations: int = 500
+    scenarios: int = 200
+    assumptions: int = 150
 
 
 REPEATED = tuple(asdict(Arguments()))

@@ -37,7 +37,7 @@ from certirl.proof.training import fit_surrogates
 class Arguments:
     """The full size; ``--fast`` shrinks it."""
 
-    runs: int = 6_000
+    runs: int = 3_000
     problems: int = 40
     discount_problems: int = 20
     theorem_problems: int = 5

@@ -48,7 +48,7 @@ class Arguments:
     samples: int = 100_000
     certified: dict[str, int] = field(default_factory=lambda: {"2": 20, "4": 20, "10": 20, "50": 10})
     unsolvable: int = 10
-    runs: int = 900
+    runs: int = 600
 
 
 FAST = Arguments(
