@@ -274,7 +274,7 @@ def test_refutes_what_was_altered(kind, step, tmp_path, capsys):
                 raise
         else:
             out = capsys.readouterr().out
-            if code != 1 or not out.startswith("Refuted: "):
+            if code != 1 or not out.startswith("Rejected: "):
                 passed.append((name, out[:200]))
     assert passed == []
 
@@ -298,7 +298,7 @@ def test_without_a_tail_or_a_margin_nothing_is_claimed(tmp_path):
     header, arrays = contents("action")
     claim_of(header)["tail"] = claim_of(header)["grounds"][0]["tail"] = None
     assert (
-        check(write(tmp_path / "t.npz", header, arrays)).verdict == "refuted"
+        check(write(tmp_path / "t.npz", header, arrays)).verdict == "rejected"
     )  # the solution says that it is certified
     header["findings"][0]["status"] = "solved"
     assert check(write(tmp_path / "t.npz", header, arrays)).verdict == "nothing claimed"
@@ -327,10 +327,10 @@ def test_no_certificate_is_one_sentence(tmp_path, capsys):
     header, arrays = contents("action")
     header["certificate"] = None
     assert main(write(tmp_path / "c.npz", header, arrays)) == 1
-    assert capsys.readouterr().out == "Refuted: the file says that it is certified, and holds no certificate.\n"
+    assert capsys.readouterr().out == "Rejected: the file says that it is certified, and holds no certificate.\n"
     header["findings"][0]["status"] = "solved"
     assert cli.main(["check", str(write(tmp_path / "c.npz", header, arrays))]) == 0
-    assert capsys.readouterr().out == "Nothing claimed: the file holds no certificate.\n"
+    assert capsys.readouterr().out == "Nothing claimed: the file holds no certificate and no refutation.\n"
     other = header | {"type": "Sonnet", "certificate": {"type": "Verse"}}
     with pytest.raises(ValueError, match="holds a certirl 'Sonnet', which has no certificate to check"):
         check(write(tmp_path / "o.npz", other, arrays))

@@ -82,11 +82,11 @@ def test_nothing_is_compared_absolutely(certificate, factor, tmp_path):
     assert verdict.margin == pytest.approx(margin * factor, rel=1e-6)
     claim = claim_of(header)
     claim |= {"margin": claim["margin"] * 1.001, "estimated": claim["estimated"] + claim["margin"] * 0.001}
-    assert certirl.check(write(tmp_path / "more.npz", header, arrays)).verdict == "refuted"
+    assert certirl.check(write(tmp_path / "more.npz", header, arrays)).verdict == "rejected"
     claim |= {"margin": 360 * margin * factor, "estimated": 360 * margin * factor}
     claim["losses"] = dict.fromkeys(claim["losses"], 0.0)
     verdict = certirl.check(write(tmp_path / "attack.npz", header, arrays))
-    assert verdict.verdict == "refuted" and "larger than what follows from the sums" in str(verdict)
+    assert verdict.verdict == "rejected" and "larger than what follows from the sums" in str(verdict)
 
 
 REWARDS = {
@@ -109,10 +109,10 @@ def test_the_reward_is_tied_to_the_sums(kind, how, tmp_path):
     if all(np.array_equal(x, arrays[name]) for name, x in contents(kind)[1].items()):
         pytest.skip("the reward is the same backwards")
     path = write(tmp_path / "other.npz", header, arrays)
-    assert certirl.check(path).verdict == "refuted"
+    assert certirl.check(path).verdict == "rejected"
 
 
-def test_a_mirrored_value_is_refuted(tmp_path):
+def test_a_mirrored_value_is_rejected(tmp_path):
     """The reward under which V is turned upside down within its range: the expert's action is the worst everywhere."""
     header, arrays = contents("action")
     (own,), place = surrogates(header), "certificate.grounds.0.surrogate"
@@ -125,7 +125,7 @@ def test_a_mirrored_value_is_refuted(tmp_path):
         arrays[name] = own["unit"] * mirrored
     path = write(tmp_path / "mirrored.npz", header, arrays)
     verdict = certirl.check(path)
-    assert verdict.verdict == "refuted" and "made with another reward" in verdict.reasons[0]
+    assert verdict.verdict == "rejected" and "made with another reward" in verdict.reasons[0]
     with pytest.raises(ValueError, match="made with another reward"):
         certirl.load(path)
 
@@ -135,13 +135,13 @@ def test_an_edited_delta_is_refused_or_spelled_out(kind, tmp_path):
     claim = claim_of(header)
     share = 0.9999 / claim["delta"]
     claim["delta"] = 0.9999
-    assert certirl.check(write(tmp_path / "c.npz", header, arrays)).verdict == "refuted"
+    assert certirl.check(write(tmp_path / "c.npz", header, arrays)).verdict == "rejected"
     claim["spending"] = {name: share * x for name, x in claim["spending"].items()}
     for own in claim["grounds"]:
         if "delta" in own:
             own["delta"] *= share
     verdict = certirl.check(write(tmp_path / "c.npz", header, arrays))
-    assert verdict.verdict == "refuted"
+    assert verdict.verdict == "rejected"
     assert "δ = 0.9999: a statement that may fail with that probability is no certificate" in str(verdict)
     with pytest.raises(ValueError, match="was changed"):
         certirl.load(tmp_path / "c.npz")
@@ -176,7 +176,7 @@ def test_a_certificate_is_about_its_solution(how, tmp_path, capsys):
     ABOUT[how](header, arrays)
     path = write(tmp_path / "c.npz", header, arrays)
     verdict = verdict_on(path)
-    assert verdict is None or verdict.verdict == "refuted"
+    assert verdict is None or verdict.verdict == "rejected"
     if "place" not in how:  # which the checker alone derives
         with pytest.raises(ValueError, match="is damaged or was changed"):
             certirl.load(path)
@@ -188,7 +188,7 @@ def test_a_domain_changed_everywhere_is_noticed_by_the_place_of_the_margin(tmp_p
     for path in [path for path in leaves(header) if path and path[-1] == "interval"]:
         field_at(header, path[:-1])["interval"] = [-1000.0, 1000.0]
     verdict = certirl.check(write(tmp_path / "c.npz", header, arrays))
-    assert verdict.verdict == "refuted" and "not lowest where the file says" in verdict.reasons[0]
+    assert verdict.verdict == "rejected" and "not lowest where the file says" in verdict.reasons[0]
 
 
 # Reading
@@ -215,12 +215,12 @@ def test_what_is_read_is_a_claim_until_it_is_verified(kind, tmp_path, capsys):
     assert any("the stored sums are over fresh transitions" in line for line in str(checked).splitlines())
 
 
-def test_verifying_refuses_what_is_refuted_and_leaves_what_claims_nothing(tmp_path):
+def test_verifying_refuses_what_is_rejected_and_leaves_what_claims_nothing(tmp_path):
     header, arrays = contents("action")
     arrays[PLACE] = -arrays[PLACE]
     path = write(tmp_path / "c.npz", header, arrays)
     assert not certirl.load(path).verified
-    with pytest.raises(ValueError, match="is refuted by certirl check: the bound is not lowest where the file says"):
+    with pytest.raises(ValueError, match="is rejected by certirl check: the bound is not lowest where the file says"):
         certirl.load(path, verify=True)
     solved = certirl.ground.status.Reason.SOLVED.finding()
     plain = replace(saved("action").judged(solved), certificate=None).save(tmp_path / "plain.npz")
@@ -427,7 +427,7 @@ def assumed(verdict):
 
 
 def unsupported(verdict, original):
-    """What a verdict confirms that the unaltered file does not; nothing if it is refuted or claims nothing.
+    """What a verdict confirms that the unaltered file does not; nothing if it is rejected or claims nothing.
 
     The half-width that was asked for may change: what is then confirmed is derived from the same sums.
     """

@@ -10,6 +10,7 @@ import switching as experiment
 from certirl.data.policy import as_policy, expert_grid
 from certirl.data.simulator import Even
 from certirl.functions.frame import CellAxes, frame
+from certirl.ground.status import two_digits
 from certirl.problems import Steps, Truth, next_values, regret
 from certirl.proof.bands import Band, Bands
 from certirl.proof.case import Case
@@ -69,7 +70,7 @@ def test_it_holds_says_where_and_is_told_in_words(certificate, problem):
     assert 0 < certificate.tube.half_width <= 0.2 and 0 < certificate.tube.share < 0.4
     text = str(certificate)
     assert text.startswith(
-        "Certified with probability 0.95: what the expert does is strictly best farther than 0.2 from its"
+        "Certified with probability 0.95: the expert's action is strictly best farther than 0.2 from its"
     )
     assert (
         "regret   at most" in text
@@ -97,7 +98,7 @@ def test_too_few_samples_are_forecast_and_the_reward_upside_down_is_never_certif
     settings = {"expert": problem.expert, "discount": problem.discount, "columns": COLUMNS, "tail": 0, "tube": 0.2}
     few = certirl.certify(problem.reward, problem.dynamics, samples=1_500, rng=0, **settings)
     assert few.word == "not certified" and 1_200 < few.samples_needed < 60_000
-    assert f"about {few.samples_needed:,} fresh transitions per action should do" in str(few)
+    assert f"about {two_digits(few.samples_needed)} fresh transitions per action should suffice" in str(few)
     wrong = certirl.certify(lambda s: -problem.reward(s), problem.dynamics, samples=60_000, rng=0, **settings)
     assert wrong.word == "not certified" and wrong.samples_needed is None and wrong.margin < 0
 
@@ -135,7 +136,7 @@ def test_actions_that_the_expert_mixes_tie_within_a_bound():
     assert 0 < found.tube.ties < 0.2 * found.estimated
     assert "ties     actions that the expert mixes differ by" in str(
         found
-    ) and "may do beats the rest everywhere" in str(found)
+    ) and "takes is strictly better than all others everywhere" in str(found)
 
 
 class Shifts:
@@ -415,11 +416,28 @@ def test_no_bound_is_no_number(problem):
     assert "regret   no bound yet" in str(few) and "inf" not in str(few)
 
 
+def test_a_tail_that_is_too_large_is_said_to_be_so_and_ends_the_search(problem):
+    settings = {"expert": problem.expert, "discount": problem.discount, "columns": COLUMNS}
+    sentence = (
+        f"the declared tail 0.5 is too large for any bound with {COLUMNS.size} columns: more data will not help; "
+        "declare a smaller tail, or use more columns"
+    )
+    proof = certirl.certify(problem.reward, problem.dynamics, tail=0.5, samples=20_000, rng=0, tube=0.2, **settings)
+    assert proof.margin == -np.inf and proof.missing == sentence and sentence in str(proof)
+    assert str(proof).startswith("Not certified: no bound farther") and "too few" not in str(proof)
+    finite = certirl.certify(problem.reward, problem.dynamics, tail=0.01, samples=20_000, rng=0, tube=0.2, **settings)
+    assert np.isfinite(finite.margin) and "tail 0.01 is too large for a positive margin" in finite.missing
+    solution = certirl.solve(
+        problem.dynamics, tail=0.5, delta=0.05, rng=0, settings=certirl.Settings(tube=0.2), **settings
+    )
+    assert sentence in str(solution) and solution.samples < 10_000 and not solution.certificate.holds
+
+
 def test_the_verdict_of_a_file_is_derived_not_read(problem, tmp_path):
     settings = {"expert": problem.expert, "discount": problem.discount, "columns": COLUMNS, "tail": 0, "tube": 0.2}
     wrong = certirl.certify(lambda s: -problem.reward(s), problem.dynamics, samples=6_000, rng=0, **settings)
     claimed = replace(wrong, margin=1.0).save(tmp_path / "claimed")
-    with pytest.raises(ValueError, match=r"the certificate claims the margin 1, its sums lead to -"):
+    with pytest.raises(ValueError, match=r"the file states the margin 1, but its sums give -"):
         load(claimed)
     assert load(wrong.save(tmp_path / "wrong")).word == "not certified"
 

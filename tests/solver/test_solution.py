@@ -264,6 +264,7 @@ def test_a_certificate_of_another_problem_is_refused(tmp_path):
     for change, sentence in (
         ({"discount": 0.6}, "the solution has the discount 0.6, its certificate 0.7"),
         ({"expert": 1, "action": 0}, "the solution has the expert 1, its certificate 0"),
+        ({"certificate": solved("a policy, proved").certificate}, "has the expert 0, its certificate None"),
         ({"reward": solved("an action").reward}, "about another reward"),
         ({"findings": (Reason.SOLVED.finding(),)}, "the status is 'solved', with a certificate that holds"),
     ):

@@ -26,11 +26,11 @@ class Verdict:
     """What the second derivation says about a file.
 
     Attributes:
-        verdict: "confirmed", "refuted" or "nothing claimed".
+        verdict: "confirmed", "rejected" or "nothing claimed".
         statement: what is confirmed, in a sentence; empty if nothing is.
         margin: the margin derived here, rounded down; −∞ if none can be, NaN without a certificate.
         claimed: the margin in the file; NaN without a certificate.
-        reasons: why it is refuted or claims nothing, in sentences.
+        reasons: why it is rejected or claims nothing, in sentences.
         lines: the problem, the data and the derivation, by name.
         trusted: what no file can show, in sentences.
     """
@@ -66,12 +66,12 @@ def check(path: str | os.PathLike[str]) -> Verdict:
                 solution.record(name) for name in ("certificate", "refutation") if solution.entry(name) is not None
             ]
             if solution.status == "certified" and not any(claim.kind == "Certificate" for claim in claims):
-                return _nothing("refuted", "the file says that it is certified, and holds no certificate")
+                return _nothing("rejected", "the file says that it is certified, and holds no certificate")
         if not claims:
-            return _nothing("nothing claimed", "the file holds no certificate")
+            return _nothing("nothing claimed", "the file holds no certificate and no refutation")
         if all(claim.kind in KINDS for claim in claims):
             verdicts = [_verdict(claim, solution) for claim in claims]
-            return next((verdict for verdict in verdicts if verdict.verdict == "refuted"), verdicts[0])
+            return next((verdict for verdict in verdicts if verdict.verdict == "rejected"), verdicts[0])
     except DamagedError as problem:
         raise ValueError(f"{path} is damaged: {problem}") from None
     except _UNREADABLE as problem:
@@ -94,7 +94,7 @@ def _verdict(record: Record, solution: Record | None) -> Verdict:
         wrong = [f"nothing can be derived from the sums: {problem}"]
     asserted = not nothing or (solution is not None and solution.status == "certified")
     reasons = tuple(wrong or [nothing] * bool(nothing))
-    verdict = "nothing claimed" if not asserted else "refuted" if reasons else "confirmed"
+    verdict = "nothing claimed" if not asserted else "rejected" if reasons else "confirmed"
     if claim is None:
         return Verdict(verdict, "", -math.inf, claimed, reasons)
     statement = claim.statement if verdict == "confirmed" else ""
@@ -109,4 +109,4 @@ def _nothing(verdict: str, reason: str) -> Verdict:
 def main(path: str | os.PathLike[str]) -> int:
     """Print the verdict: 1 if something is claimed and does not follow, else 0."""
     print(verdict := check(path))
-    return int(verdict.verdict == "refuted")
+    return int(verdict.verdict == "rejected")

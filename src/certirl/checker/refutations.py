@@ -243,7 +243,7 @@ class Refutation(Claim):
 
     @staticmethod
     def claimed(record: Record) -> tuple[float, str]:
-        """By how much the least clear direction is refuted, as a file claims it, and why it claims nothing if so."""
+        """The margin that a file claims, and why it claims nothing if so."""
         margin = record.bound("margin")
         if None in [ground.entry("tail") for ground in record.records("grounds")]:
             return margin, "no tail was declared"
@@ -357,11 +357,15 @@ class Refutation(Claim):
         near &= ratios >= ratios[worst] - ALIKE * (1 + abs(ratios[worst]))
         holds, room = self.margin > 0, ALIKE * follows
         cones, margin = sum(cover.cones for cover in self.covers), short(float(estimate[worst]))
-        clear = f"the margin is {margin}, ± {short(float(total[worst]))}, in the least clear direction"
-        self.account = [("cones", f"{cones} cones cover all value functions: {clear}")]
+        clear = f"the margin is {margin}, ± {short(float(total[worst]))}"
+        where = "in the direction w with the smallest margin over error"
+        self.account = [("cones", f"{cones} cones cover all value functions: {clear}, {where}")]
         self.statement = self._statement(refuted and holds, max(ceiling, follows))
         return failed(
-            (near.any(), "the least clear direction, or its error, is not what follows from the sums"),
+            (
+                near.any(),
+                "the smallest margin over error of all directions w is not what follows from the sums",
+            ),
             (refuted or not holds, "not every direction is refuted by the sums"),
             (
                 ceiling >= follows - room and (ceiling <= follows + room or holds),

@@ -190,7 +190,9 @@ class Claim:
         margin, estimated: the bound, and the estimate that the losses are subtracted from.
         losses: by name.
         tail: τ, or None if none was declared; then the word is "conditional", never "certified".
-        samples_needed: fresh transitions per action that should do; None if no such number is known.
+        samples_needed: fresh transitions per action that should suffice; None if no such number is known.
+        excessive_tail: the tail, if it leaves no bound however many transitions there are, and how many columns; in
+            words, empty if it does not.
         file: where it was read from; None if it was made here.
         verified: it was made here, or `certirl.check` confirmed its file.
     """
@@ -201,6 +203,7 @@ class Claim:
     losses: dict[str, float]
     tail: float | None
     samples_needed: int | None
+    excessive_tail: str
     file: str | None
     verified: bool
 
@@ -225,11 +228,13 @@ class Claim:
         if self.margin > 0:
             return "conditional on a tail of zero: declare a tail to make it a certificate"
         if self.samples_needed is not None:
-            return f"about {self.samples_needed:,} fresh transitions per action should do"
+            return f"about {two_digits(self.samples_needed)} fresh transitions per action should suffice"
+        if self.excessive_tail:
+            return f"{self.excessive_tail}: more data will not help; declare a smaller tail, or use more columns"
         if not isfinite(self.margin):
             return "too few transitions for any bound"
         if self.estimated <= self.losses["truncation tail"]:
-            return "no number of samples would do: the estimated margin is not positive or the tail is too large"
+            return "no number of samples suffices: the estimated margin is not positive or the tail is too large"
         return "many more samples are needed; their number cannot be estimated"
 
     def account(self, where: str = "", digits: int = 3) -> str:
@@ -244,10 +249,15 @@ class Claim:
         return f"{self.estimated:.{digits}g} estimated{where}" + "".join(losses if isfinite(self.margin) else ())
 
     @property
+    def without_bound(self) -> str:
+        """What is printed in place of a bound that is infinite."""
+        return "no bound" if self.excessive_tail else "no bound yet"
+
+    @property
     def proved(self) -> str:
         """The margin and its account, in a line."""
         more = "" if self.holds else f" ({self.missing})"
-        least = f"at least {self.margin:.3g}" if isfinite(self.margin) else "no bound yet"
+        least = f"at least {self.margin:.3g}" if isfinite(self.margin) else self.without_bound
         return f"{least}: {self.account()}{more}"
 
     def sums_lead_to(self, stated: dict[str, Any]) -> None:
@@ -264,16 +274,21 @@ class Claim:
         pairs |= {f"loss for {name}": (stated["losses"][name], loss) for name, loss in self.losses.items()}
         for name, (claimed, derived) in pairs.items():
             if not (claimed == derived or abs(claimed - derived) <= slack):
-                raise ValueError(f"the certificate claims the {name} {claimed:.6g}, its sums lead to {derived:.6g}")
+                raise ValueError(f"the file states the {name} {claimed:.6g}, but its sums give {derived:.6g}")
         if stated["holds"] != (0 < stated["margin"] < inf and self.tail is not None):
             word = "holds" if stated["holds"] else "does not hold"
-            raise ValueError(f"the certificate says that it {word}, with the margin {stated['margin']:.6g}")
+            raise ValueError(f"the file states that its claim {word}, but its margin is {stated['margin']:.6g}")
 
 
 def word_of(record: Any) -> str:
     """The status of a solution for a title: what a file claims is called a claim until it is verified."""
     claimed = record.status == "certified" and not record.verified
     return "claims to be certified, not verified" if claimed else str(record.status)
+
+
+def two_digits(count: int) -> str:
+    """A number with two significant digits and separators: 1,100,000."""
+    return f"{float(f'{count:.2g}'):,.0f}"
 
 
 def chance(delta: float) -> str:

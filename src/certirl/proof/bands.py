@@ -224,7 +224,7 @@ def bands(surrogate: Surrogate, evidence: Evidence, *, delta: float, tail: float
 
 
 def _size(work: Workings, delta: float, tail: float, growth: float | None) -> _Size | None:
-    """How large u can be; None where operators are known too badly.
+    """How large u can be; None where operators are known too inaccurately.
 
     ‖Nν(V)‖ ≤ α + β‖u‖, α for V̂ and β for one fixed function of length 1, and ‖u‖ ≤ ‖c̃‖ + ‖(I − K̂)⁻¹‖‖Nν(V)‖.
     """
@@ -245,7 +245,7 @@ def _size(work: Workings, delta: float, tail: float, growth: float | None) -> _S
         centre = inverse @ error.value
         start, stretch = float(np.linalg.norm(centre)), float(np.linalg.norm(inverse, 2))
     else:  # as large as noise makes them
-        start, stretch = _likely(error.trace[0] / more, error.top[1] / more)
+        start, stretch = _forecast_sizes(error.trace[0] / more, error.top[1] / more)
         inverse = stretch * inverse
     noise = _solved(alpha, beta, start, stretch)
     return None if noise is None else _Size(centre, inverse, noise, start + stretch * noise)
@@ -256,7 +256,7 @@ def _solved(alpha: float, beta: float, start: float, stretch: float) -> float | 
     return (alpha + beta * start) / (1 - beta * stretch) if beta * stretch < _MOST_GROWTH else None
 
 
-def _likely(trace: float, top: float) -> tuple[float, float]:
+def _forecast_sizes(trace: float, top: float) -> tuple[float, float]:
     """‖c̃‖ and ‖(I − K̂)⁻¹‖ if c and K̂ are noise with these second moments."""
     stretch = 1 / (1 - min(2 * float(np.sqrt(top)), _MOST_GROWTH))
     return stretch * float(np.sqrt(trace)), stretch
@@ -280,7 +280,7 @@ def _expected(work: Workings, delta: float, more: float) -> Array:
     if not len(error.value):
         return np.array([1.0, 0.0])
     _, (alpha, beta) = _norms(error, log_term(2 * MIXED_EVENTS, delta), more)
-    start, stretch = _likely(error.expected_trace[0] / more, error.expected_top[1] / more)
+    start, stretch = _forecast_sizes(error.expected_trace[0] / more, error.expected_top[1] / more)
     noise = _solved(alpha, beta, start, stretch)
     return np.array([1.0, _CAUTION_OF_LENGTH * (start + stretch * (alpha if noise is None else noise))])
 
@@ -326,15 +326,16 @@ def _curve(work: Workings, b: int, a: int, size: _Size | None) -> Array:
 
 def _second_order_tail(work: Workings, size: _Size | None, pair: tuple[int, int], tail: float) -> float:
     """What the columns miss of P_b u and P_a u, and of all later steps."""
-    return 0.0 if size is None else float(tail * size.length * work.radius[1] * _slipped(work, pair))
+    return 0.0 if size is None else float(tail * size.length * work.radius[1] * _tail_factor(work, pair))
 
 
 def _first_order_tail(work: Workings, pair: tuple[int, int], tail: float) -> float:
     """What the columns miss of P_bV̂ and P_aV̂ and, through the residual, of all later steps."""
-    return float(tail * work.radius[0] * _slipped(work, pair))
+    return float(tail * work.radius[0] * _tail_factor(work, pair))
 
 
-def _slipped(work: Workings, pair: tuple[int, int]) -> float:
+def _tail_factor(work: Workings, pair: tuple[int, int]) -> float:
+    """How often a tail of 1 enters the advantage of a function between −1 and 1, now and at all later steps."""
     later = 2 * work.gamma / (1 - work.gamma) * work.residual_lebesgue
     return float(work.lebesgue[list(pair)].sum() + later)
 

@@ -23,7 +23,9 @@ MOST_COLUMNS = 1_300
 # Of the domain's least width: the half-width of the tube if none is asked for, by the number of coordinates.
 _TUBE = {1: 0.025, 2: 0.025, 3: 0.05}
 SEPARATE = "given the action, each component's next state depends on its own state alone"
-PAIRED = "what happens at different states is independent, across actions too (rows do not share random numbers)"
+PAIRED = (
+    "the next states of different rows are independent of each other; within a row all actions may share random numbers"
+)
 UNPAIRED = "given the states, the fresh transitions are independent of each other"
 SHARE, BESIDE = 0.3, 2.0  # of fresh states drawn beside the switches, and their distance in half-widths of the tube
 _WIDTHS = (1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2)  # of the tents, as shares of the tube

@@ -27,6 +27,8 @@ from certirl.proof.surrogate import Surrogate, in_family
 from certirl.proof.tail import largest_tail
 from certirl.proof.tube import Margin, Tube, read
 
+UNLIMITED = 10**10  # transitions per action that stand for infinitely many; with more, bounds on rounding decide
+
 
 @archive.record
 @dataclass(frozen=True, eq=False)
@@ -78,10 +80,11 @@ class Ground:
         """What holds around (P_b − P_a)V for every pair of actions, in the surrogate's unit."""
         return bands(self.surrogate, self.evidence, delta=self.delta, tail=self.tail or 0.0)
 
-    def forecast(self, samples: int, delta: float) -> Bands:
-        """Forecast the bands for a number of transitions per action from the present sums."""
+    def forecast(self, samples: int, delta: float, tails: float = 1.0) -> Bands:
+        """Forecast the bands for a number of transitions per action, and a multiple of the tail, from these sums."""
         growth = samples / float(self.evidence.counts.min())
-        return bands(self.surrogate, self.evidence, delta=delta, tail=self.tail or 0.0, growth=growth)
+        tail = tails * self.tail if tails and self.tail else 0.0  # none of an infinite tail is zero
+        return bands(self.surrogate, self.evidence, delta=delta, tail=tail, growth=growth)
 
 
 @archive.record
@@ -178,7 +181,7 @@ class Certificate(Claim):
         for name, solved, proved in (
             ("discount", discount, first.discount),
             ("number of actions", actions, first.n_actions),
-            ("expert", expert, first.used[0] if first.constant and expert is not None else expert),
+            ("expert", expert, None if expert is None or not first.constant else first.used[0]),
         ):
             if solved != proved:
                 raise ValueError(f"the solution has the {name} {solved}, its certificate {proved}")
@@ -201,7 +204,7 @@ class Certificate(Claim):
         if self.tube is None:
             return [("margin", self.proved), assumed]
         where = f" at {place_of(self.state)} against action {self.action}"
-        least = f"at least {self.margin:.3g} there: " if np.isfinite(self.margin) else "no bound yet: "
+        least = f"at least {self.margin:.3g} there: " if np.isfinite(self.margin) else f"{self.without_bound}: "
         compared = f"{least}{self.account(where)}" if self.margin < np.inf else "none: the expert takes every action"
         tube = self.tube
         shape = f"half-width {tube.half_width:.3g}, {tube.share:.2%} of the domain"
@@ -283,20 +286,33 @@ class Certificate(Claim):
 
     @cached_property
     def samples_needed(self) -> int | None:  # type: ignore[override]  # worked out when asked for
-        """How many fresh transitions per action should do, if the estimates stay what they are; None if none would."""
+        """Fresh transitions per action that should suffice if the estimates stay the same; None if no number does."""
         if not self.estimated > self.losses.get("truncation tail", 0.0):
             return None
-
-        def enough(n: int) -> bool:
-            later = []
-            for ground in self.grounds:
-                then = ground.forecast(n, ground.delta)
-                pairs = zip(then.pairs, ground.bands.pairs, strict=True)
-                later.append(replace(then, pairs=tuple(replace(new, curve=now.curve) for new, now in pairs)))
-            return bool(_summary(self.grounds, later, *self._asked).derived["margin"] > 0)
-
         columns = max(ground.surrogate.columns.size for ground in self.grounds)
-        return least_enough(enough, 10 * columns, self.samples * 2**12)
+        return least_enough(lambda n: self._margin_with(n) > 0, 10 * columns, self.samples * 2**12)
+
+    @cached_property
+    def excessive_tail(self) -> str:  # type: ignore[override]  # worked out when asked for
+        """The tail and the columns, if the tail leaves no bound however many transitions there are; else empty."""
+        if self.margin > 0 or not self.tail:
+            return ""
+        limit, without = self._margin_with(UNLIMITED), self._margin_with(UNLIMITED, tails=0.0)
+        if not (limit <= 0 < without or limit == -np.inf < without):
+            return ""
+        largest = max(self.grounds, key=lambda ground: ground.tail or 0.0)
+        size = largest.surrogate.columns.size
+        what = "a positive margin" if np.isfinite(limit) else "any bound"
+        return f"the declared tail {largest.tail:.2g} is too large for {what} with {size} columns"
+
+    def _margin_with(self, samples: int, tails: float = 1.0) -> float:
+        """Forecast the margin for a number of transitions per action and a multiple of the tails, with these curves."""
+        later = []
+        for ground in self.grounds:
+            then = ground.forecast(samples, ground.delta, tails)
+            pairs = zip(then.pairs, ground.bands.pairs, strict=True)
+            later.append(replace(then, pairs=tuple(replace(new, curve=now.curve) for new, now in pairs)))
+        return float(_summary(self.grounds, later, *self._asked).derived["margin"])
 
     def __str__(self) -> str:
         where = f" at {place_of(self.state)} against action {self.action}"
@@ -318,7 +334,7 @@ class Certificate(Claim):
     @property
     def _regret_in_words(self) -> str:
         if not np.isfinite(self.relative_regret):
-            return "no bound yet"
+            return self.without_bound
         missed = self.goal is not None and self.relative_regret > self.goal
         asked = f" ({self.goal:.2%} was asked for: allow more samples)" if missed else ""
         return f"at most {self.relative_regret:.2%} of the span of the value, at every state{asked}"
@@ -333,21 +349,24 @@ class Certificate(Claim):
     def statement(self) -> str:
         """The headline, without what a file's claim must add."""
         tube, sure = self.tube, f"with probability {chance(self.delta)}"
+        unbounded = "no bound" if self.excessive_tail else "too little data for any bound"
         if tube is None:
+            if self.margin == -np.inf:
+                return f"{self.word.capitalize()}: {unbounded}"
             if self.holds:
                 return f"Certified {sure}: margin at least {self.margin:.4g}"
             return f"{self.word.capitalize()}: {sure}{self.condition} the margin is at least {self.margin:.4g}"
         switches = len(tube.grid.switches) > 0
         where = f"farther than {tube.allowed:.3g} from {tube.grid.where}" if switches else "everywhere"
         if self.holds:
-            best = (
-                "what the expert does is strictly best" if tube.ties == 0 else "what the expert may do beats the rest"
-            )
+            best = "the expert's action is strictly best"
+            if tube.ties > 0:
+                best = "every action that the expert takes is strictly better than all others"
             return f"Certified {sure}: {best} {where}"
         if self.margin == np.inf:
             return f"{self.word.capitalize()}: {self.missing} {where}"
         if not np.isfinite(self.margin):
-            return f"{self.word.capitalize()}: too little data for any bound {where}"
+            return f"{self.word.capitalize()}: {unbounded} {where}"
         return f"{self.word.capitalize()}: {sure}{self.condition} the margin {where} is at least {self.margin:.3g}"
 
 
@@ -462,7 +481,13 @@ class Forecast(NamedTuple):
 
 
 def forecast(
-    case: Case, surrogates: Sequence[Surrogate], evidence: Sequence[Evidence], *, samples: int, delta: float
+    case: Case,
+    surrogates: Sequence[Surrogate],
+    evidence: Sequence[Evidence],
+    *,
+    samples: int,
+    delta: float,
+    tails: float = 1.0,
 ) -> Forecast:
     """Forecast a certificate for a number of fresh transitions per action from training data.
 
@@ -472,9 +497,10 @@ def forecast(
         evidence: of training data, one for each surrogate.
         samples: fresh transitions per action.
         delta: the probability of failure.
+        tails: a multiple of the tails declared.
     """
     grounds = _grounds(case, surrogates, evidence, delta)
-    expected = [ground.forecast(samples, ground.delta) for ground in grounds]
+    expected = [ground.forecast(samples, ground.delta, tails) for ground in grounds]
     derived = _summary(grounds, expected, case.grid, case.tube).derived
     span = grounds[0].surrogate.unit * expected[0].span
     return Forecast(derived["margin"], derived["estimated"], derived["regret"], span)

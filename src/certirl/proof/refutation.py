@@ -23,7 +23,7 @@ from certirl.ground import archive
 from certirl.ground.archive import UNSAVED
 from certirl.ground.domain import Array
 from certirl.ground.doors import as_number, as_probability
-from certirl.ground.status import Claim, chance, unverified
+from certirl.ground.status import Claim, chance, two_digits, unverified
 from certirl.proof.certificate import least_enough
 from certirl.proof.sums import ResidualSums, row_pairs, sum_error
 from certirl.proof.tail import largest_tail
@@ -63,12 +63,12 @@ class RefutationGround:
 @archive.record
 @dataclass(frozen=True, eq=False)
 class Refutation(Claim):
-    """With probability at least 1 − δ, min over states and actions of D_a(s) ≤ −margin·‖w‖ for every V = w·ψ.
+    """If the margin is positive, D_a(s) < 0 for some state and action for every V = w·ψ, with probability 1 − δ.
 
     The class is {R = V − γP_πV : V = Σ w_iψ_i}, or sums of such over components, for every discount γ at once. With a
-    positive margin the expert is not even weakly optimal unless V is constant. Of an expert that switches all is said
-    for states farther than ``tube`` from its switches. Numbers are per unit of ‖w‖₁, constants left out, and the margin
-    is that of the direction of w that is least clear.
+    positive margin the expert is not even weakly optimal unless V is constant. For an expert that switches, the
+    statement is about states farther than ``tube`` from its switches. Numbers are per unit of the 1-norm of w without
+    the constant, in the direction w with the smallest margin over error.
 
     Attributes:
         margin: ``estimated`` minus the losses; the class is refuted if it is positive.
@@ -154,11 +154,11 @@ class Refutation(Claim):
         headline = self.statement if self.verified else unverified(self.statement, self.file)
         more = f", in {sum(ground.cover.cones for ground in self.grounds)} cones of values"
         if not self.refuted:
-            needed = "perhaps no number" if self.samples_needed is None else f"about {self.samples_needed:,}"
+            needed = "perhaps no number" if self.samples_needed is None else f"about {two_digits(self.samples_needed)}"
             more = f"; {needed} would show that none has any"
         lines = [
             headline,
-            f"  in the least clear direction, per unit of ‖w‖₁: {self.account()}",
+            f"  in the direction w with the smallest margin over error, per unit of ‖w‖₁: {self.account()}",
             f"  from {counted(self.grounds[0].sums.counts)} fresh transitions per action{more}",
             *([f"  conflict: {self.witness}"] if self.refuted else []),
         ]
@@ -169,7 +169,7 @@ class Refutation(Claim):
         return archive.save(self, path)
 
     def as_read(self, file: str) -> Refutation:
-        """What a file claims: derived from the sums again, and refused if the file tells other numbers."""
+        """What a file claims: derived from the sums again, and refused if the file states other numbers."""
         delta = as_probability(self.delta, "delta")
         if not self.grounds or abs(sum(self.spending.values()) - delta) > 1e-9 * delta:
             raise ValueError(f"a refutation needs grounds, and parts of delta that add up to {delta:g}")
@@ -181,7 +181,7 @@ class Refutation(Claim):
             claim = replace(self, **derived(self.grounds, self.spending.get("cones", 0.0) / (1 - CEILING)))
         claim.sums_lead_to(vars(self) | {"holds": self.holds})
         if abs(claim.ceiling - self.ceiling) > 1e-6 * (1 + self.ceiling) and claim.ceiling != self.ceiling:
-            raise ValueError(f"the file claims the ceiling {self.ceiling:.6g}, its sums lead to {claim.ceiling:.6g}")
+            raise ValueError(f"the file states the ceiling {self.ceiling:.6g}, but its sums give {claim.ceiling:.6g}")
         return replace(claim, file=file, verified=False)
 
 
@@ -295,7 +295,7 @@ class Outlook(NamedTuple):
         return self.bounds[0].samples
 
     def ratio(self, samples: int, delta: float) -> float:
-        """Forecast error/κ in the least clear direction for a number of fresh transitions; inf if none is finite."""
+        """Forecast the largest error/κ of all directions for a number of fresh transitions; inf if none is finite."""
         return self._spent(samples, delta)[0]
 
     def needed(self, delta: float, ratio: float, least: int) -> int | None:

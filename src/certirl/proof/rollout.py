@@ -375,7 +375,7 @@ def scenario(
     truncation = discount**steps * span / (1 - discount)
     radius = self_bounded(sums[1], span * (1 - discount**steps) / (1 - discount), L)
     bounds = ranged.unit * (((sums[0] - radius) / samples).min(axis=0) - truncation)
-    rows = " (rows do not share random numbers)" if paired else ""
+    rows = "; within a row all actions may share random numbers" if paired else ""
     independence = f"the simulator is the dynamics, and its draws at different rows are independent{rows}"
     return Scenario(
         margin=float(np.sort(bounds)[ignored]),

@@ -19,7 +19,7 @@ from certirl.functions.bases import Basis
 from certirl.ground.doors import setting
 from certirl.ground.progress import Watch
 from certirl.proof.case import Case
-from certirl.proof.certificate import Certificate, Forecast, conclude, forecast, least_enough
+from certirl.proof.certificate import UNLIMITED, Certificate, Forecast, conclude, forecast, least_enough
 from certirl.proof.refutation import Refutation
 from certirl.proof.refute import Attempt, attempt
 from certirl.proof.sums import gather
@@ -132,10 +132,23 @@ class _Certifying:
 
     def share(self, samples: int, delta: float) -> float:
         """The part of the margin, or of the regret allowed, that should be left; whichever is less."""
-        expected: Forecast = forecast(self._case, *self._fit, samples=samples, delta=delta)
+        expected = self._forecast(samples, delta)
         if self._regret is None:
             return expected.share
         return min(expected.share, 1 - expected.regret / max(self._regret * expected.value_span, 1e-300))
+
+    def tail_is_too_large(self, samples: int, delta: float) -> bool:
+        """Whether no amount of data gives a bound, by a forecast with half of the tail: training data are few."""
+        counts, parts = self._fit.evidence[0].counts, self._case.parts
+        if not any(part.tail for part in parts) or counts.min() < 10 * max(part.columns.size for part in parts):
+            return False
+        limit = self._forecast(UNLIMITED, delta, tails=0.5).margin
+        if limit == -np.inf:  # under every reward
+            return True
+        return limit <= 0 < self._forecast(samples, delta, tails=0.0).margin
+
+    def _forecast(self, samples: int, delta: float, tails: float = 1.0) -> Forecast:
+        return forecast(self._case, *self._fit, samples=samples, delta=delta, tails=tails)
 
     def conclude(self, fresh: Pool, delta: float, others: dict[str, float]) -> Proof:
         """The certificate that the fresh data give."""
@@ -156,6 +169,10 @@ class _Refuting:
     def share(self, samples: int, delta: float) -> float:
         """The part of the conflict that should be left."""
         return self._attempt.forecast(samples, delta)
+
+    def tail_is_too_large(self, samples: int, delta: float) -> bool:
+        """False: more training data may lead to a reward instead."""
+        return False
 
     def conclude(self, fresh: Pool, delta: float, others: dict[str, float]) -> Proof:
         """The refutation that the fresh data give."""
@@ -187,6 +204,8 @@ def search(
 ) -> Outcome:
     """Rounds of learning and forecasting, with an attempt whenever one should succeed, until one does or n is spent.
 
+    A tail that is too large for any amount of data ends the search with an attempt at once.
+
     Args:
         learner: finds rewards.
         training: the pool in which rewards are found.
@@ -205,6 +224,8 @@ def search(
         samples = max(fresh.size, n - training.size)
         allowed = delta / 2**attempts if is_last else delta / 2 ** (attempts + 1)
         options = _options(learner, candidates, training, samples, allowed, regret)
+        if options and not is_last and all(option.tail_is_too_large(samples, allowed) for option in options):
+            is_last, allowed = True, delta / 2**attempts  # the certificate says that more data will not help
         shares = [option.share(samples, allowed) for option in options]
         proof, best = Proof(), int(np.argmax(shares)) if options else None
         candidate = candidates[0] if candidates else None

@@ -792,7 +792,7 @@ def load(path: str | os.PathLike[str], *, verify: bool = False) -> Any:
 
     Args:
         path: the file.
-        verify: derive the certificate again with `certirl.check`, which takes longer, and refuse what it refutes. What
+        verify: derive the certificate again with `certirl.check`, which takes longer, and refuse what it rejects. What
             it confirms is ``verified``, with the assumptions that the check has to trust.
     """
     record = archive.load(path)
@@ -801,8 +801,8 @@ def load(path: str | os.PathLike[str], *, verify: bool = False) -> Any:
     from certirl.checker.files import check
 
     verdict = check(path)
-    if verdict.verdict == "refuted":
-        raise ValueError(f"{path} is refuted by certirl check: {'; '.join(verdict.reasons)}")
+    if verdict.verdict == "rejected":
+        raise ValueError(f"{path} is rejected by certirl check: {'; '.join(verdict.reasons)}")
     if verdict.verdict != "confirmed":
         return record
     name = "refutation" if getattr(record, "certificate", None) is None else "certificate"
