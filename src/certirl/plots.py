@@ -479,7 +479,7 @@ def _band(proof: Certificate, ax: Any) -> Any:
         lost = f"at most {proof.relative_regret:.1%} of the span" if np.isfinite(proof.relative_regret) else "unknown"
         title += f" farther than {tube.allowed:.3g} from a switch; regret {lost}"
     ax.set_title(title, fontsize="small")
-    _finish(ax, "advantage, divided by γ")
+    _finish(ax, "advantage D(s)")
     # Bands fill the picture, so that no corner is free.
     ax.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=3, frameon=False)
     return ax
@@ -492,7 +492,7 @@ def _proved_map(proof: Certificate, ax: Any) -> Any:
     proved = np.where(proof.proves(states), np.nanmin(np.where(np.isnan(least), np.inf, least), axis=0), np.nan)
     ax.set_facecolor("0.85")  # the tube is left transparent
     image = ax.pcolormesh(x, y, proved.reshape(y.size, x.size), cmap="viridis", shading="nearest", rasterized=True)
-    ax.figure.colorbar(image, ax=ax, label="advantage at least, divided by γ")
+    ax.figure.colorbar(image, ax=ax, label="advantage D(s), at least")
     title = f"{proof.word}: margin at least {proof.margin:.2g}"
     if tube is not None:
         _borders(ax, x, y, tube.grid.taken_at(states).argmax(axis=0), "black")

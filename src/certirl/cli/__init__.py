@@ -402,7 +402,7 @@ def _add_reproduce(command: argparse.ArgumentParser) -> None:
 
 def _add_demo(command: argparse.ArgumentParser) -> None:
     command.add_argument("--problem", type=int, default=7, help="seed of the random polynomial problem (default 7)")
-    command.add_argument("--samples", type=int, default=500_000, help="transitions per action to draw at most")
+    command.add_argument("--samples", type=int, default=1_000_000, help="transitions per action to draw at most")
     command.add_argument("--seed", type=int, default=0, help="seed of the draws (default 0)")
     command.add_argument("--output", default="certirl-demo.npz", help="where the solution goes")
     command.add_argument("--plot", default="certirl-demo.png", help="where the picture goes")

@@ -16,7 +16,7 @@ from certirl.ground.doors import as_probability
 
 @dataclass(frozen=True, eq=False)
 class Bellman:
-    """``D_a(s) = αᵀ F^a φ(s)``: the expert's advantage over action a, divided by γ, for R = αᵀφ (Lemma 2).
+    """``D_a(s) = αᵀ F^a φ(s)``: the expert's advantage over action a for R = αᵀφ (Lemma 2).
 
     Attributes:
         basis: the functions φ of rewards and values, k of them.
