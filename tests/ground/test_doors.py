@@ -81,7 +81,7 @@ def test_states_outside_the_domain_get_the_advice_of_their_caller():
     with pytest.raises(ValueError, match=r"clip them in sample: np\.clip\(next_states, low, high\)"):
         certirl.solve(Leaving(), **PLAIN)
     solution = certirl.solve(Drift(), **PLAIN)
-    with pytest.raises(ValueError, match=r"the reward is defined on \[-1, 1\] only"):
+    with pytest.raises(ValueError, match=r"the function is defined on \[-1, 1\] only"):
         solution.reward(2.0)
     with pytest.raises(ValueError, match="pass states inside it"):
         solution.greedy([2.0])

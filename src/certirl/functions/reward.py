@@ -128,7 +128,7 @@ class Reward:
                 "a file keeps terminal states only where a few boxes describe them, and these it could not: pass them "
                 "again, solution = solution.with_terminal(simulator.terminal)"
             )
-        rows = as_states(states, self.domain, instead=f"the reward is defined on {describe(self.domain)} only")
+        rows = as_states(states, self.domain, instead=f"the function is defined on {describe(self.domain)} only")
         values = self.basis.combined(rows, self.coefficients)
         if self.ended is not None:
             values = np.where(self.ended(rows), 0.0, values)
@@ -139,7 +139,7 @@ class Reward:
         if isinstance(self.basis, Cells) or self.zero_at_terminal:
             raise ValueError(f"only an expansion in a basis, without terminal states, has a derivative, got {self}")
         axis = as_count(axis, "axis", least=0, most=self.basis.dimension - 1, meaning="the number of a coordinate")
-        rows = as_states(states, self.domain, instead=f"the reward is defined on {describe(self.domain)} only")
+        rows = as_states(states, self.domain, instead=f"the function is defined on {describe(self.domain)} only")
         component, reward = next(
             term for term in zip(self.components, self.parts, strict=True) if axis in term[0].coordinates
         )
