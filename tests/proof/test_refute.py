@@ -130,6 +130,15 @@ def test_the_first_cones_are_the_same_on_every_machine():
         np.testing.assert_allclose(corners, known, atol=1e-12)
 
 
+def test_fewer_comparisons_than_directions_have_a_mixture():
+    rows = np.vstack([np.eye(5)[:1], -np.eye(5)[:1]])
+    contrast, lever = np.array([[1.0, -1.0], [1.0, -1.0]]), np.eye(2)
+    noise = np.tile(np.eye(5), (2, 2, 1, 1)) * np.eye(2)[:, :, None, None]
+    search = value_cones.ConeSearch(rows, contrast, lever, noise, np.eye(5), 0.0, 100.0, 1.0, np.ones(1), 1)
+    mixture = search.vanishing(np.eye(5))
+    np.testing.assert_allclose(mixture, [0.5, 0.5], atol=1e-6)
+
+
 # Power
 
 

@@ -331,8 +331,9 @@ class ConeSearch:
         system = np.vstack([axes @ self.points.T, error])
         heavy = 1e3 * float(np.abs(system).max())
         system = np.vstack([system, heavy * self._imbalance()])
+        start = np.arange(min(len(axes), len(self.points)))
         goal = np.append(np.zeros(len(system)), heavy)
-        return self._balanced(_least(np.vstack([system, np.full(len(self.points), heavy)]), goal, np.arange(len(axes))))
+        return self._balanced(_least(np.vstack([system, np.full(len(self.points), heavy)]), goal, start))
 
     def _lowest(self, directions: Array) -> Array:
         """The least w·ρ of all rows, or Σ_a ν_a times the least of each alternative's, for every direction."""
