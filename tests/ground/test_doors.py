@@ -689,7 +689,7 @@ def test_rollouts_are_for_experts_of_one_action(call):
         (LOG, {"paired": True}, "paired is for simulators"),
         (LOG, {"paired": False, "expert": clean}, "paired is for simulators"),
         (LOG, {"samples": 10_000, "delta": 0.05}, "samples is for simulators"),
-        (LOG, {"expert": clean, "regret": 0.1, "delta": 0.05}, "a log has no more to draw: leave regret out"),
+        (LOG, {"expert": clean, "regret": 0.1, "delta": 0.05}, "no more can be drawn from a log: leave regret out"),
         (certirl.measure(LOG, basis=Legendre(5)), {"samples": 300}, "samples is for simulators"),
         (certirl.measure(LOG, basis=Legendre(5)), {"paired": True}, "paired is for simulators"),
         (certirl.measure(LOG, basis=Legendre(5)), {"expert": clean}, "moments keep no states"),

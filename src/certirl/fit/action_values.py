@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.coverage import coverage
-from certirl.fit.effects import EffectModel, Effects, Problem, features, richer, solve_least_squares, unit_chart
+from certirl.fit.effects import EffectModel, Effects, ValueProblem, features, richer, solve_least_squares, unit_chart
 from certirl.fit.termination import LiftedFit, constant, continuing
 from certirl.fit.value_program import Comparisons, ValueFit, as_grid, least_squares
 from certirl.functions.bases import Basis
@@ -19,9 +19,9 @@ NEAR = 0.05  # a grid point with less weight of states around it rests on its ne
 
 
 def action_values(
-    problem: Problem, model: EffectModel, fit: ValueFit, lifted: LiftedFit | None
+    problem: ValueProblem, model: EffectModel, fit: ValueFit, lifted: LiftedFit | None
 ) -> tuple[Basis | Cells, Array, float]:
-    """(P̂_aV)(s) as functions of the state, with their held-out error over the effect of an action."""
+    """(P̂_aV)(s) as functions of the state, with their estimated error over the effect of an action."""
     if model.regression is not None:
         fitted = model.regression.weights @ fit.value
         return model.regression.columns, fitted, _regression_error(problem, model, fit, fitted)
@@ -70,7 +70,7 @@ def _neighbour_products(errors: Array, places: Array) -> float:
     return float(errors @ errors[neighbours[:, 1]])
 
 
-def _next_state_error(problem: Problem, model: EffectModel, fit: ValueFit) -> float:
+def _next_state_error(problem: ValueProblem, model: EffectModel, fit: ValueFit) -> float:
     """Root mean square error of the next-state model in V at the next states, without the noise.
 
     Only transitions that continue, and from states that surely do, count: beside terminal states the whole value of
@@ -91,7 +91,7 @@ def _next_state_error(problem: Problem, model: EffectModel, fit: ValueFit) -> fl
     return float(np.sqrt(max(total / max(count, 1), 0.0)))
 
 
-def _regression_error(problem: Problem, model: EffectModel, fit: ValueFit, fitted: Array) -> float:
+def _regression_error(problem: ValueProblem, model: EffectModel, fit: ValueFit, fitted: Array) -> float:
     """Error of regressed effects over the effect of an action; at least what sampling leaves in a comparison."""
     assert model.regression is not None and model.log is not None
     log, columns, (low, high), total, count = model.log, model.regression.columns, np.array(problem.domain).T, 0.0, 0
@@ -114,7 +114,7 @@ def spectral_radius(effects: Effects, rows: Comparisons) -> float:
     return float(np.abs(np.linalg.eigvals(solve_least_squares(effects.now, rows.expert))).max())
 
 
-def uncovered(problem: Problem, model: EffectModel, fit: ValueFit) -> float:
+def uncovered(problem: ValueProblem, model: EffectModel, fit: ValueFit) -> float:
     """The share of R's grid points without states around them; of a log, of the box where an action is extrapolated."""
     if problem.source.log is not None and model.log is not None:
         fitted = model.next_states if model.regression is None else model.regression

@@ -3,7 +3,7 @@
 The square matrix of the paper asks the same few functions to describe the value and its expectation after an action;
 where actions differ little, its error exceeds their effect. Here the functions of V are evaluated at next states: at
 the observed ones if nothing is random, else through a regression on the state, of these functions or of the next state
-itself, whichever predicts held-out data better. Terminal states are absorbing and worth 0: every function is 0 there.
+itself, whichever predicts the data better. Terminal states are absorbing and worth 0: every function is 0 there.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SCORED = 4000  # rows on which two regressions are compared
 CLEARLY = 0.8  # of the other's error
 
 
-class Problem(NamedTuple):
+class ValueProblem(NamedTuple):
     """The dynamics, the expert and the discount.
 
     Attributes:
@@ -341,7 +341,7 @@ class NextStateModel:
 
     Functions of the next state are steep, and at terminal states they jump to 0, which no regression of them on s can
     follow. Where s' itself depends smoothly on s and noise is small, s' is better regressed, and the functions are
-    evaluated there. Noise is taken to be the same everywhere, so held-out data must say whether this is better.
+    evaluated there. Noise is taken to be the same everywhere, so the two are compared on the data (`relative_error`).
 
     Attributes:
         columns: functions χ of the state.
@@ -485,7 +485,7 @@ class EffectModel(NamedTuple):
 
 
 def estimate_effects(
-    problem: Problem, basis: Basis, samples: int, rng: np.random.Generator, paired: bool | None
+    problem: ValueProblem, basis: Basis, samples: int, rng: np.random.Generator, paired: bool | None
 ) -> EffectModel:
     """The effects of the actions on a basis: observed or drawn where noise is small beside them, else regressed.
 
@@ -511,8 +511,8 @@ def estimate_effects(
     return _from_log(problem, drawn_log(simulator, samples, rng.spawn(1)[0], paired=paired), basis, rng)
 
 
-def _from_log(problem: Problem, log: Transitions, basis: Basis, rng: np.random.Generator) -> EffectModel:
-    """Effects by least squares on the state: of V's functions, or of the state itself if held-out data say so."""
+def _from_log(problem: ValueProblem, log: Transitions, basis: Basis, rng: np.random.Generator) -> EffectModel:
+    """Effects by least squares on the state: of V's functions, or of the state where that predicts better."""
     fewest, most, is_terminal = int(log.counts.min()), int(log.counts.max()), problem.is_terminal
     if fewest == 0:
         missing = ", ".join(map(str, np.flatnonzero(log.counts == 0)))

@@ -155,7 +155,7 @@ def recover(
         raise ValueError(f"there are {len(components)} components but {len(criteria)} criteria")
     _check(objective, slack, tolerance, max_rounds)
     if len(criteria) > 1 and (cover is not None or slack is not None):
-        raise ValueError("several components are solved hard and on the continuum: leave cover and slack out")
+        raise ValueError("several components are solved with all constraints at all states: leave cover and slack out")
     task = _Task(criteria, components, objective)
     for j, criterion in enumerate(criteria):
         if criterion.spectral_radius >= 1:

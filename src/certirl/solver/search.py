@@ -1,9 +1,10 @@
 """The search for a proof: learn from training data, forecast, prove or refute from fresh data, draw more.
 
-Every transition belongs for good to one of two pools. Rewards are found on the training pool, proofs rest on the fresh
-pool alone, so each attempt is valid by itself. Attempt i may fail with probability δ/2^i, the last one with what the
-others left: together at most δ, whenever the search stops. An attempt is made only when the training pool forecasts
-success, which costs none of δ: the first mostly succeeds. A log is divided into the two pools once, for one attempt.
+Every transition belongs to one of two pools, permanently. Rewards are found on the training pool, proofs rest on the
+fresh pool alone, so each attempt is valid by itself. The statement of attempt i is false with probability at most
+δ/2^i, that of the last with at most what remains of δ: together at most δ, whenever the search stops. An attempt is
+made only when the training pool forecasts success, which costs none of δ: the first usually succeeds. A log is divided
+into the two pools once, for one attempt.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Learner(Protocol):
         ...
 
     def moments(self) -> Sequence[Moments] | None:
-        """Of all training data, where they were measured."""
+        """The moments of all training data, where they were measured."""
         ...
 
 
@@ -131,7 +132,7 @@ class _Certifying:
         self.candidate, self._case, self._fit, self._regret = candidate, case, fit, regret
 
     def share(self, samples: int, delta: float) -> float:
-        """The part of the margin, or of the regret allowed, that should be left; whichever is less."""
+        """Forecast which share of the margin, or of the regret allowed, a proof leaves; the smaller of the two."""
         expected = self._forecast(samples, delta)
         if self._regret is None:
             return expected.share
@@ -167,7 +168,7 @@ class _Refuting:
         self._attempt = attempt
 
     def share(self, samples: int, delta: float) -> float:
-        """The part of the conflict that should be left."""
+        """Forecast which share of the conflict a proof leaves."""
         return self._attempt.forecast(samples, delta)
 
     def tail_is_too_large(self, samples: int, delta: float) -> bool:
@@ -254,7 +255,7 @@ def _options(
     delta: float,
     regret: float | None,
 ) -> list[Any]:
-    """What could be proved of the rewards learned, or of their absence, in one walk through some training data."""
+    """The attempts to choose from: to certify each reward learned, or to refute the class; from training data."""
     options: list[Any] = []
     if learner.classes:
         refuting = attempt(

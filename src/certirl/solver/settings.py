@@ -12,9 +12,10 @@ import numpy as np
 from certirl.data.dependence import noise_fault
 from certirl.data.moments import Moments
 from certirl.data.policy import Policy, as_policy
-from certirl.data.simulator import as_generator, as_samples
+from certirl.data.simulator import Simulator, as_generator, as_samples, device_of
 from certirl.data.source import Source, as_source
 from certirl.fit.bellman import check_problem
+from certirl.fit.effects import FEWEST
 from certirl.fit.estimate import FORMS
 from certirl.fit.recover import OBJECTIVES, as_radius, check_slack
 from certirl.fit.value_program import Margin, check_margin
@@ -79,10 +80,9 @@ class Settings:
         return {name: value for name, value in values.items() if value is not None}
 
 
-SAMPLES, MOST_SAMPLES = 10_000, 1_000_000  # transitions per action without and with a proof, where no number is given
-NO_PROOF_FROM_MOMENTS = (
-    "a certificate needs transitions, since it must look at data that the reward has not seen, and moments keep none"
-)
+SAMPLES, PROOF_SAMPLES = 10_000, 1_000_000  # transitions per action without and with a proof, if none are asked for
+MOST_BY_VALUE = 1_000_000  # transitions per action of the value form, which keeps all of them with their functions
+NO_PROOF_FROM_MOMENTS = "a certificate needs transitions that the reward was not computed from, and moments keep none"
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,10 +166,11 @@ def request(
         raise TypeError(f"settings must be certirl.Settings(…), got {shown(settings)}")
     moments = source if isinstance(source, Moments) else None
     origin = None if moments is not None else as_source(source)
-    is_policy = callable(expert) or hasattr(expert, "predict")
+    policy = as_policy(expert, source.n_actions)
+    is_policy = policy.constant is None
     if is_policy and origin is None:
         raise TypeError("an expert that depends on the state needs transitions or a simulator: moments keep no states")
-    discount = check_problem(discount, 0 if is_policy else expert, source.n_actions)
+    discount = check_problem(discount, policy.constant or 0, source.n_actions)
     delta = None if delta is None else as_probability(delta, "delta")
     by_value = is_policy or (delta is None and origin is not None and origin.has_terminal_states)
     passed = settings.given() | {
@@ -205,11 +206,13 @@ def request(
             as_count(columns, "columns", meaning="a whole number of functions of the state")
     if delta is not None and parts is None:
         check_box(domain)
-    usual = SAMPLES if delta is None else MOST_SAMPLES
+    count = (SAMPLES if delta is None else PROOF_SAMPLES) if samples is None else as_samples(samples)
+    if by_value and delta is None and origin is not None and origin.simulator is not None:
+        _check_simulator(origin.simulator, count)
     return Request(
         source=origin,
         moments=moments,
-        policy=as_policy(expert, source.n_actions),
+        policy=policy,
         by_value=by_value,
         discount=discount,
         domain=domain,
@@ -217,7 +220,7 @@ def request(
         basis=None if parts is not None else basis,
         columns=columns,
         components=parts,
-        samples=usual if samples is None else as_samples(samples),
+        samples=count,
         delta=delta,
         tail=tail,
         progress=progress,
@@ -231,12 +234,12 @@ def _refused(*, is_simulator: bool, is_policy: bool, is_proof: bool, by_value: b
     refused = {}
     if not is_simulator:
         for name, why in {
-            "samples": "a log is used as it is",
+            "samples": "data that were recorded are used as they are",
             "paired": "a log says itself whether its rows are paired",
         }.items():
             refused[name] = f"{setting(name)} is for simulators: {why}, leave {setting(name)} out"
     if is_log:
-        refused["regret"] = "a log has no more to draw: leave regret out, its certificate says what it is"
+        refused["regret"] = "no more can be drawn from a log: leave regret out, the certificate states what is proved"
     if not is_proof:
         for name in ("tail", "tube", "regret"):
             refused[name] = (
@@ -246,14 +249,14 @@ def _refused(*, is_simulator: bool, is_policy: bool, is_proof: bool, by_value: b
         for name in ("tube", "regret"):
             refused[name] = f"an expert who always takes one action never switches: leave {setting(name)} out"
         refused["margin"] = (
-            f"{setting('margin')} is for experts that depend on the state; of one action it is 1 at every state"
+            f"{setting('margin')} is for experts that depend on the state: leave it out for an expert of one action"
         )
     if by_value:
         names: tuple[str, ...] = ("objective", "form", "cover")
         why = "is for experts that always take one action: leave it out for a policy"
         if not is_policy:
             names = (*names, "components", "columns")
-            why = "is not for problems with terminal states, for which V is sought with values of 0 there: leave it out"
+            why = "is not for problems with terminal states: leave it out"
         refused |= {name: f"{setting(name)} {why}" for name in names}
         if is_policy:
             refused["components"] = REFUSED["policy", "sum"]
@@ -262,6 +265,15 @@ def _refused(*, is_simulator: bool, is_policy: bool, is_proof: bool, by_value: b
                 f"{setting('columns')} is for the certificate of a policy: pass {setting('delta')} too, or leave it out"
             )
     return refused
+
+
+def _check_simulator(simulator: Simulator, samples: int) -> None:
+    """Refuse a simulator on a device, and numbers of samples with which the value form does not work."""
+    if device_of(simulator) is not None:
+        raise ValueError(
+            "experts that depend on the state, and terminal states, need a simulator that works with NumPy arrays"
+        )
+    as_samples(samples, least=FEWEST, most=MOST_BY_VALUE)
 
 
 def _check_combination(
@@ -275,12 +287,12 @@ def _check_combination(
         source.check_without_terminal()
     if is_proof and not by_value and not is_plain:
         names = f"{by_door('form, cover', setting('cover'))} and {setting('slack')}"
-        raise ValueError(f"a certificate is for the hard program on the continuum: leave {names} out")
+        raise ValueError(f"a certificate needs all constraints, without slack, at all states: leave {names} out")
     if several and source is None:
         raise ValueError("components need transitions or a simulator: moments keep one coordinate alone")
     if several and not is_plain:
         raise ValueError(
-            "components are solved by least squares, hard and on the continuum: leave form, cover and slack out"
+            "components are solved by least squares, with all constraints at all states: leave form, cover, slack out"
         )
     if settings.form == "mean":
         if source is None or source.log is not None:

@@ -72,7 +72,7 @@ class Share:
 
     def __str__(self) -> str:
         share = self.count / max(self.n, 1)
-        return f"{share:.1%} of {self.n:,} {self.kind} (95 % interval {self.low:.1%} to {self.high:.1%})"
+        return f"{share:.1%} of {self.n:,} {self.kind} (95% interval {self.low:.1%} to {self.high:.1%})"
 
 
 @archive.record
@@ -237,7 +237,7 @@ class Diagnostics:
             what = "the functions behind greedy" if self.noiseless else "estimated effects"
             lines["model"] = f"{what} are off by {error:.2g} of an action's effect: {trust}"
         if not isnan(self.growth) and not self.objective:
-            series = "would diverge silently" if self.growth >= 1 else "would converge"
+            series = "would diverge" if self.growth >= 1 else "would converge"
             lines["growth"] = f"γ·ρ(T̂) = {self.growth:.3g}: the matrix form {series}; the value form needs no series"
         if not isnan(self.uncovered):
             blind = f"no data for {self.uncovered:.1%} of the box: statements about it are extrapolated"
@@ -247,8 +247,8 @@ class Diagnostics:
         if not isnan(self.unexplained):
             lines["slack"] = f"at {self.unexplained:.1%} of states some other action looks better than the expert's"
         if not isnan(self.residual):
-            most = f"{self.largest_residual:.2g} at most"
-            lines["residual"] = f"R misses V − γ max P_aV by {self.residual:.2g} (rms), {most}"
+            most = f"at most {self.largest_residual:.2g}"
+            lines["residual"] = f"R differs from V − γ max P_aV by {self.residual:.2g} (rms), {most}"
         if self.greedy_share is not None:
             lines["fresh states"] = f"V prefers the expert's action at {self.greedy_share}, the switching tube included"
         if self.outside_share is not None:
@@ -276,10 +276,10 @@ class Diagnostics:
     def _planned(self) -> str:
         if self.planned_share is None or self.planned_regret is None or self.planned_loss is None:
             return "on R alone: not tried"
-        by_reward = f"by R the expert loses {self.planned_regret:.1%} to the plan"
-        by_value = f"by V the plan loses {self.planned_loss:.1%} to the expert"
+        by_reward = f"measured by R, the expert is {self.planned_regret:.1%} below the plan"
+        by_value = f"by V, the plan is {self.planned_loss:.1%} below the expert"
         share = f"on R alone: agrees with the expert at {self.planned_share}"
-        return f"{share}; {by_reward}, {by_value} (acting at random loses 100%)"
+        return f"{share}; {by_reward}, {by_value} (acting at random: 100%)"
 
     def _assumed(self) -> str:
         """What none of the numbers covers."""
@@ -295,7 +295,7 @@ class Diagnostics:
         errors = f"missing {boxes.missed:.1%} and mistaking {boxes.mistaken:.1%} of held-out states"
         words = [f"states where {boxes}, learned from {boxes.n:,} states, {errors}"]
         if not boxes.reliable:
-            words = [f"no few boxes describe the terminal states ({errors})"]
+            words = [f"a few boxes do not describe the terminal states ({errors})"]
         if self.termination is not None:
             expert, other = self.termination
             words.append(
@@ -452,7 +452,7 @@ class Solution:
 
     @property
     def standard_error(self) -> float:
-        """Of the margin, at its own place; NaN without a reward, and for experts who depend on the state."""
+        """The standard error of the margin; NaN without a reward, and for experts who depend on the state."""
         if self.state is None or self.action is None or self._by_value:
             return float("nan")
         return float(self.standard_errors(self.state[None])[self.alternatives.index(self.action), 0])
@@ -494,11 +494,19 @@ class Solution:
         """
         return archive.save(self, path)
 
-    def plot(self, **settings: Any) -> Any:
-        """Draw the reward with its margins, or beside the states it does not explain (see `certirl.plots.solution`)."""
+    def plot(
+        self, path: str | os.PathLike[str] | None = None, *, problem: Any = None, plane: tuple[int, int] = (0, 1)
+    ) -> Any:
+        """Draw the reward with its margins, or beside the states it does not explain, and write it to ``path``.
+
+        Args:
+            path: where to write the picture, if anywhere.
+            problem: as in `certirl.plots.solution`.
+            plane: the two coordinates of the maps.
+        """
         from certirl import plots
 
-        return plots.solution(self, **settings)
+        return plots.solution(self, path=path, problem=problem, plane=plane)
 
     def as_read(self, file: str) -> Solution:
         """Refuse a solution that contradicts itself; its claims are those of the file."""
@@ -552,7 +560,7 @@ class Solution:
             return f"none in {self.basis} on {describe(self.domain)}"
         if not self._by_value:
             return str(self.reward)
-        which = "none will do; the nearest: " if self.status == "infeasible" else ""
+        which = "no reward explains the expert; best fit: " if self.status == "infeasible" else ""
         return f"{which}{self.reward.basis} on {describe(self.domain)}; {self.stats.lines()['residual']}"
 
     def _middle(self) -> list[tuple[str, str]]:
@@ -591,11 +599,13 @@ class Solution:
         order = ranked(np.abs(self.contributions).sum(axis=1), np.arange(len(self.contributions)))
         each = []
         for j in order[:SHOWN]:
-            against = ", ".join(f"{value:+.2g}" for value in np.round(self.contributions[j], 3) + 0.0)
-            each.append(f"{self.components[j].name} {against}")
+            added = ", ".join(f"{value:+.2g}" for value in np.round(self.contributions[j], 3) + 0.0)
+            each.append(f"{self.components[j].name} {added}")
         rest = f"; {len(order) - SHOWN} more" if len(order) > SHOWN else ""
-        others = " and ".join(map(str, self.alternatives)) if len(self.alternatives) < 3 else "each alternative action"
-        return f"what each adds against {others}: {'; '.join(each)}{rest}"
+        against = "each alternative action"
+        if len(self.alternatives) < 3:
+            against = f"action{'s' * (len(self.alternatives) > 1)} {' and '.join(map(str, self.alternatives))}"
+        return f"contribution to the margin against {against}: {'; '.join(each)}{rest}"
 
     def _margin_line(self) -> tuple[str, str]:
         if self.witness is not None:
@@ -785,16 +795,19 @@ def _estimate(component: Component, criterion: Bellman, coefficients: Array) -> 
 
 
 def load(path: str | os.PathLike[str], *, verify: bool = False) -> Any:
-    """Read whatever certirl saved: a solution, a certificate, a reward, moments.
+    """Read what certirl saved: a solution, a certificate, a refutation, a reward or moments.
 
     Fields that are missing, out of range or of the wrong shape, and certificates whose numbers their own sums do not
     lead to, are refused. What is left is what the file claims: its ``verified`` is False.
 
     Args:
-        path: the file.
+        path: the file; ".npz" is added to its name if only that file exists.
         verify: derive the certificate again with `certirl.check`, which takes longer, and refuse what it rejects. What
             it confirms is ``verified``, with the assumptions that the check has to trust.
     """
+    named = archive.as_path(path)
+    if not named.exists() and named.with_name(f"{named.name}.npz").is_file():  # as `save` adds it
+        path = named.with_name(f"{named.name}.npz")
     record = archive.load(path)
     if not verify:
         return record

@@ -62,7 +62,8 @@ def solve(
     """Find a reward under which the expert's action is strictly optimal, and prove it if ``delta`` is given.
 
     Strictly optimal: the advantage D_a(s) = ((P_π − P_a)V)(s) is positive at all states s, for every alternative
-    action a. Rewards are scaled to a smallest advantage of 1.
+    action a. For an expert of one action, without cover, slack or "max-margin", rewards are scaled to a smallest
+    advantage of 1.
 
     Args:
         source: a simulator (anything with ``n_actions``, ``domain`` and ``sample(states, action, rng)``), logged
@@ -75,7 +76,7 @@ def solve(
             an expert that depends on the state it may be a basis.
         components: groups of coordinates that move independently, ``[[0], [1]]``: the reward is a sum over them.
         samples: transitions to draw for each action, 10,000 if left out; with ``delta`` the most to draw, a million if
-            left out. For simulators only.
+            left out; tests of the answer draw some more. For simulators only.
         delta: draw until the answer is proved, with at most this probability of a false proof; a log is divided once.
         tail: what is known of the dynamics beyond the columns (see `certify`); without it nothing is "certified".
         rng: a seed or Generator; needed with a simulator.
@@ -186,13 +187,13 @@ def _proved_by_program(asked: Request) -> Solution:
     pools = _pools(asked, _places(asked)) if asked.is_log else None
     pilot = 0 if pools is not None or choice is not None else min(PILOT, max(asked.samples // 4, 1))
     if choice is None:
-        _refuse_a_number(asked)
+        _check_tail_has_columns(asked)
         stream = _stream(asked, pilot, asked.generator.spawn(1)[0])[0] if pools is None else pools[0].newest()
         moments, choice = _chosen(asked, stream, asked.columns)
         if asked.columns is None and asked.tail is not None and asked.components is None:
             choice = widened(moments[0], choice, lambda basis: tail_number(asked.tail, basis) or 0.0, **asked.problem)
     case = Case.of(
-        asked.problem["expert"],
+        asked.policy,
         choice.spaces if choice.components else choice.spaces[0],
         n_actions=asked.n_actions,
         discount=asked.discount,
@@ -204,7 +205,7 @@ def _proved_by_program(asked: Request) -> Solution:
         least = least_budget(max(choice.columns))
         check_budget(asked.samples, max(choice.columns), -(-4 * least // 3) if pilot else least)
         pools = _pools(asked, SumBasis(choice.components) if choice.components else choice.bases[0], case.design)
-    outcome = _search(asked, learner, pools, asked.samples - pilot, Schedule())
+    outcome = _search(asked, learner, pools, asked.samples - pilot)
     recovery = learner.recovery if outcome.candidate is None else outcome.candidate.answer
     return build(
         *learner.fitted,
@@ -259,7 +260,7 @@ class ProgramForm:
         self._moments: list[Moments] | None = None
 
     def moments(self) -> Sequence[Moments] | None:
-        """Of all training data."""
+        """The moments of all training data."""
         return self._moments
 
     def learn(self, training: Pool) -> Sequence[Candidate]:
@@ -282,10 +283,14 @@ class ProgramForm:
         return candidates
 
 
-def _refuse_a_number(asked: Request) -> None:
-    """A tail that is a number belongs to columns that are given."""
-    if asked.columns is None and (is_number(asked.tail) or (asked.components is not None and asked.tail is not None)):
+def _check_tail_has_columns(asked: Request) -> None:
+    """Refuse a tail without columns where columns are not chosen by the tail: a number, or with components."""
+    if asked.columns is not None or asked.tail is None:
+        return
+    if is_number(asked.tail):
         raise ValueError("a tail given as a number belongs to the columns it was computed for: pass columns as well")
+    if asked.components is not None:
+        raise ValueError("with components, columns are not chosen by the tail: pass columns as well, or leave tail out")
 
 
 def _proved_by_value(asked: Request) -> Solution:
@@ -303,7 +308,7 @@ def _proved_by_value(asked: Request) -> Solution:
     if not asked.is_log:
         check_budget(asked.samples, columns.size, max(40 * columns.size, 4 * learner.fewest))
     pools = _pools(asked, columns, case.design)
-    outcome = _search(asked, learner, pools, asked.samples, learner.schedule)
+    outcome = _search(asked, learner, pools, asked.samples)
     counts = asked.origin.log.counts if asked.origin.log is not None else np.array([outcome.samples])
     return with_proof(learner.solution, outcome.proof, asked, counts)
 
@@ -337,8 +342,9 @@ class _ReportedPool:
         return self._stream().chunks()
 
 
-def _search(asked: Request, learner: Learner, pools: tuple[Pool, Pool], budget: int, schedule: Schedule) -> Outcome:
+def _search(asked: Request, learner: Learner, pools: tuple[Pool, Pool], budget: int) -> Outcome:
     assert asked.delta is not None
+    schedule = Schedule()
     if asked.is_log:  # all of it at once, for one attempt
         budget = pools[0].size + pools[1].size
         schedule = schedule._replace(first=budget)

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.policy import Policy
-from certirl.data.simulator import Simulator, as_samples, device_of
 from certirl.data.source import Pool, Source
 from certirl.environments.planning import COMPARED_POINTS, MOST_ENTRIES, compare, size_of
 from certirl.fit.action_values import action_values, spectral_radius, uncovered, unvisited
@@ -24,7 +23,7 @@ from certirl.fit.effects import (
     CLEARLY,
     FEWEST,
     EffectModel,
-    Problem,
+    ValueProblem,
     estimate_effects,
     live_states,
     next_states,
@@ -51,11 +50,10 @@ from certirl.ground.status import Finding, Reason
 from certirl.ground.work import one_blas_thread
 from certirl.proof.case import Case
 from certirl.proof.tail import TailLike, is_number, tail_number
-from certirl.solver.search import Candidate, Proof, Schedule
+from certirl.solver.search import Candidate, Proof
 from certirl.solver.settings import Request
 from certirl.solver.solution import DISTRUST, Compared, Diagnostics, Estimate, Share, Solution
 
-MOST_SAMPLES = 1_000_000  # transitions of every action, all of which are kept with their functions
 STAGES = 3  # of which progress is reported
 UNEXPLAINED = 0.3  # of the states: from here on nothing is called explained
 FRESH = 5_000  # states on which a reward is tried
@@ -79,12 +77,10 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
     """
     source, settings, policy, discount = asked.origin, asked.settings, asked.policy, asked.discount
     simulator, watch = source.simulator, announcer(asked.progress)
-    if simulator is not None:
-        _check_simulator(simulator, asked.samples)
     generator = source.generator(asked.rng, "solve_policy")
     basis = value_basis(asked.domain, source.periodic) if asked.basis is None else asked.basis
     periodic = source.periodic if asked.basis is None else basis.periodic_axes
-    problem = Problem(source, policy, discount, periodic, *source.terminal())
+    problem = ValueProblem(source, policy, discount, periodic, *source.terminal())
     # Threads of a matrix library would cost more than they gain: the products are many and small.
     with one_blas_thread:
         model = estimate_effects(problem, basis, asked.samples, generator, settings.paired)
@@ -111,15 +107,6 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
         return solution
 
 
-def _check_simulator(simulator: Simulator, samples: int) -> None:
-    """Refuse a simulator on a device, and numbers of samples for which the value form is not made."""
-    if device_of(simulator) is not None:
-        raise ValueError(
-            "experts that depend on the state, and terminal states, need a simulator that works with NumPy arrays"
-        )
-    as_samples(samples, least=FEWEST, most=MOST_SAMPLES)
-
-
 def _reward_basis(domain: Domain, periodic: tuple[int, ...], n: int) -> Cells | Basis:
     """Piecewise linear on a grid with some states for each point; beyond four coordinates polynomials."""
     if len(domain) > MOST_COORDINATES:
@@ -130,7 +117,7 @@ def _reward_basis(domain: Domain, periodic: tuple[int, ...], n: int) -> Cells | 
 
 
 def _concluded(
-    problem: Problem, model: EffectModel, rows: Comparisons, fit: ValueFit, lifted: LiftedFit | None
+    problem: ValueProblem, model: EffectModel, rows: Comparisons, fit: ValueFit, lifted: LiftedFit | None
 ) -> Solution:
     """The solution with all that the data say of it, before it is tried."""
     effects, n = model.effects, len(model.effects)
@@ -146,7 +133,7 @@ def _concluded(
         f", effects {effects.columns.size} by held-out data" if effects.columns is not None else ""
     )
     if model.next_states is not None and model.by_next_states:
-        choice += f", next states {model.next_states.columns.size}, which held-out data prefer"
+        choice += f", next states {model.next_states.columns.size}, which predict the data better"
     stats = Diagnostics(
         choice=choice,
         most_samples=model.most_samples,
@@ -185,7 +172,7 @@ def _concluded(
     )
 
 
-def _without_extrapolation(problem: Problem, model: EffectModel, fit: ValueFit) -> Array:
+def _without_extrapolation(problem: ValueProblem, model: EffectModel, fit: ValueFit) -> Array:
     """R's coefficients; of a log, the lowest of those with states around them wherever there are none.
 
     An extrapolated R could be large where there are no data, and a plan would go there.
@@ -298,7 +285,7 @@ def _obstacle(simulator: Any) -> str | None:
 
 
 def _tried_in_a_model(solution: Solution, model: EffectModel, policy: Policy) -> Solution:
-    """Try planning on R alone in the model of the next state of a log, if held-out data support that model."""
+    """Try planning on R alone in the model of the next state of a log, if its error is small."""
     findings = [*_before_trials(solution), Reason.NO_FRESH_STATES.finding(share=1 - solution.stats.unexplained)]
     if model.next_states is None or model.model_error * CLEARLY >= 1:
         why = "the log supports no model of the next state to plan in"
@@ -324,7 +311,6 @@ class ValueForm:
     """
 
     solution: Solution
-    schedule = Schedule()
 
     def __init__(self, case: Case, asked: Request) -> None:
         self.case, self._asked, self.fewest = case, asked, max(case.parts[0].columns.size + 2, FEWEST)
