@@ -116,9 +116,9 @@ def test_the_status_is_that_of_the_weakest_finding(case, solution):
     assert judged.status == "undetermined" and judged.reason.endswith("allow more rounds or a larger tolerance")
 
 
-def test_the_print_has_at_most_six_lines_and_begins_with_the_status(solution):
+def test_the_print_has_at_most_seven_lines_and_begins_with_the_status(solution):
     lines = str(solution).splitlines()
-    assert 4 <= len(lines) <= 6 and lines[0].lower().startswith(solution.status) and lines[0].endswith(".")
+    assert 4 <= len(lines) <= 7 and lines[0].lower().startswith(solution.status) and lines[0].endswith(".")
     assert all(line.startswith("  ") and not line.startswith("   ") for line in lines[1:])
     assert [line.split()[0] for line in lines].count("data") == 1
     assert len(repr(solution)) < 120 and "\n" not in repr(solution) and solution.status in repr(solution)
@@ -250,13 +250,40 @@ def test_type_checkers_know_what_solve_returns():
 
 
 def test_every_reason_has_a_status_a_cause_and_a_cure():
-    words = dict.fromkeys(("name", "reason", "test", "claim", "proved", "missing", "model", "why"), "x")
-    numbers = dict.fromkeys(("fresh", "training", "error", "share", "least", "gap", "most"), 0.5)
+    words = dict.fromkeys(
+        (
+            "name",
+            "reason",
+            "test",
+            "claim",
+            "proved",
+            "missing",
+            "model",
+            "why",
+            "what",
+            "columns",
+            "sure",
+            "write",
+            "action",
+        ),
+        "x",
+    )
+    numbers = dict.fromkeys(
+        ("fresh", "training", "error", "share", "least", "gap", "most", "margin", "samples", "errors", "chance"), 0.5
+    )
     for reason in Reason:
         finding = reason.finding(**words, **numbers)
         assert finding.status in STATUSES and finding.cause and "{" not in finding.sentence, reason
         assert not finding.cause.endswith(".") and finding.sentence.count("\n") == 0
     assert Reason.COVER.finding().cure == "leave cover out to solve on the whole domain"
+
+
+def test_repr_names_the_proved_margin_and_a_file_claims_it(tmp_path):
+    proved = solved("an action, proved")
+    assert f"certified, action 0, margin >= {proved.certificate.margin:.3g}, " in repr(proved)
+    read = certirl.load(proved.save(tmp_path / "kept").with_suffix(""))  # as save adds the suffix
+    assert read.file.endswith("kept.npz") and "<Solution: claims certified, action 0, margin >= " in repr(read)
+    assert "estimated margin 1, " in repr(solved("an action"))
 
 
 def test_a_certificate_of_another_problem_is_refused(tmp_path):

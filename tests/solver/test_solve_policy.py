@@ -50,7 +50,7 @@ def test_without_noise_it_says_that_nothing_can_be_certified(still, noisy):
     assert "without noise" not in str(noisy)
     for one in (still, noisy):
         text = str(one)
-        assert text.startswith("Validated, not certified") and len(text.splitlines()) == 6
+        assert text.startswith("Validated, not certified") and len(text.splitlines()) == 7
 
 
 def test_the_validated_share_counts_what_a_count_of_ones_own_finds(still):

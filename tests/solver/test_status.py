@@ -66,7 +66,7 @@ def test_functions_that_are_to_be_distrusted_are_not_validated():
 
     found = certirl.solve(Wild(), expert=lambda s: (np.sin(400 * s[:, 0]) > 0).astype(int), discount=0.9, rng=0)
     told = found.stats
-    assert told.noiseless and told.model_error > 0.7 and "distrust" in str(found)
+    assert told.noiseless and told.model_error > 0.7 and "not usable" in str(found)
     assert found.status in ("solved", "undetermined")
 
 
@@ -84,7 +84,7 @@ def test_acrobot_is_not_validated_and_distrusted_at_once():
     expert = lambda s: np.where(s[:, 3] < 0, 0, 2)  # noqa: E731
     found = certirl.solve(simulator, expert=expert, discount=0.99, samples=1_000, rng=0)
     assert found.stats.model_error > 0.7 and found.status == "solved"
-    assert "distrust them" in found.reason and "row by row" in found.reason
+    assert "do not rely on them" in found.reason and "row by row" in found.reason
 
 
 def test_planning_that_cannot_be_tried_is_said_and_not_claimed():
@@ -133,7 +133,7 @@ def test_fresh_data_that_contradict_the_reward_leave_it_undetermined():
     solved = SimpleNamespace(finding=Reason.SOLVED.finding(), margin=1.0)
     asked = {"asked": True, "too_many": ""}
     for estimated, holds, status in ((-0.1, False, "undetermined"), (0.2, False, "solved"), (0.9, True, "certified")):
-        proof = SimpleNamespace(estimated=estimated, holds=holds, missing="more samples are needed")
+        proof = SimpleNamespace(estimated=estimated, margin=-1.0, holds=holds, missing="more samples are needed")
         assert weakest(findings_of(solved, proof, None, **asked)).status == status
     assert weakest(findings_of(solved, None, None, **asked)).status == "solved"
 
@@ -159,3 +159,58 @@ def test_a_margin_is_an_estimate_minus_its_losses():
     assert first.endswith(" estimated") and "estimation" in text and "less" not in text
     total = float(first.split()[0]) - sum(float(loss.split()[0]) for loss in losses)
     assert total == pytest.approx(found.margin, rel=0.05)
+
+
+class Alike:
+    """Both actions have the same effect."""
+
+    n_actions, domain = 2, (-1.0, 1.0)
+
+    def sample(self, states, action, rng):
+        return np.clip(0.5 * states + 0.3 * rng.standard_normal(states.shape), -1, 1)
+
+
+def test_actions_with_the_same_effect_end_the_search_at_once():
+    found = certirl.solve(Alike(), discount=0.7, expert=1, delta=0.05, rng=0)
+    assert found.status == "undetermined" and found.samples < 10_000
+    assert "action 0 has the same effect as the expert's action at every state: no reward distinguishes" in found.reason
+
+
+@pytest.mark.parametrize("proof", [{}, {"delta": 0.05}])
+def test_shares_of_actions_with_the_same_effect_are_not_printed(proof):
+    found = certirl.solve(Alike(), discount=0.7, expert=lambda s: (s[:, 0] < 0).astype(int), rng=0, **proof)
+    assert found.status == "undetermined" and "all actions have the same effect" in str(found)
+    assert found.samples <= 10_000
+    for text in (str(found), str(found.stats)):
+        assert "prefers" not in text and "random" not in text and "planning" not in text
+
+
+def test_the_headline_says_why_there_is_no_proof():
+    found = certirl.solve(Room(), discount=0.7, expert=comfort, delta=0.05, samples=100_000, rng=0)
+    assert found.certificate.word == "conditional"
+    bound = f"the margin is at least {found.certificate.margin:.3g} with probability 0.95"
+    for text in (str(found).splitlines()[0], found.reason):
+        assert "no tail was declared (if the 15 columns describe the dynamics exactly" in text and bound in text
+        assert "tail=certirl.Smooth(…) or tail=0" in text
+    assert f"if the tail is zero, at least {found.certificate.margin:.3g} farther than " in str(found)
+    few = certirl.solve(Room(), discount=0.7, expert=comfort, delta=0.05, tail=0, columns=15, samples=2_000, rng=0)
+    assert "the margin is not proved: " in str(few).splitlines()[0]
+
+
+def test_few_transitions_are_called_noise():
+    problem = certirl.problems.random_polynomial(seed=1)
+    found = certirl.solve(problem, discount=0.7, basis=certirl.Legendre(3), samples=20, rng=0)
+    assert (
+        found.status == "solved" and found.within_noise and found.reason.startswith("within the noise: the margin is")
+    )
+
+
+def test_random_actions_of_a_log_are_no_policy():
+    rng = np.random.default_rng(0)
+    states = rng.uniform(-1, 1, (2_000, 1))
+    actions = rng.integers(0, 2, 2_000)
+    moved = np.clip(0.5 * states + 0.2 * actions[:, None] + 0.1 * rng.standard_normal((2_000, 1)), -1, 1)
+    log = certirl.Transitions(states, actions, moved, domain=(-1, 1))
+    found = certirl.solve(log, expert=certirl.policy_from(log), discount=0.7, rng=0)
+    assert "the log's actions cannot be predicted from its states (" in str(found).splitlines()[0]
+    assert "wrong; guessing errs at about" in found.reason

@@ -46,6 +46,7 @@ class Demonstrated(Policy):
         errors: the share of errors among these; the mean of the shares of all episodes, where episodes are known.
         interval: that holds the true share with probability 95 %: exact for single demonstrations that are independent
             (Clopper and Pearson), and for whole episodes that are (Chernoff's bound, with one number for each).
+        guessing: the share of errors of the most frequent action, whatever the state, among those held out.
         groups: the number of episodes, or of different states, held out; None if demonstrations count singly.
         method: how it was estimated.
     """
@@ -54,8 +55,14 @@ class Demonstrated(Policy):
     held_out: int = 0
     errors: float = 0.0
     interval: tuple[float, float] = (0.0, 1.0)
+    guessing: float = 1.0
     groups: int | None = None
     method: str = ""
+
+    @property
+    def is_guess(self) -> bool:
+        """The errors are as frequent as those of guessing: states do not predict the actions."""
+        return self.interval[0] > 0 and self.guessing <= self.interval[1]
 
     def __str__(self) -> str:
         return f"{self.assumption[0].upper()}{self.assumption[1:]}."
@@ -114,6 +121,7 @@ def policy_from(
         held_out=tests,
         errors=errors,
         interval=interval,
+        guessing=float((data.actions[test] != np.bincount(data.actions[~test]).argmax()).mean()),
         groups=count if data.unit else None,
         method=name,
     )

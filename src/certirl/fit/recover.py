@@ -189,6 +189,17 @@ def recover(
     return task.finished(answer, solves, soft=slack is not None, cover=cover, tolerance=tolerance)
 
 
+def distinct(criterion: Bellman) -> NDArray[np.bool_]:
+    """Which alternative actions differ in effect from the expert's by more than rounding ``[A − 1]``."""
+    return np.asarray(np.abs(criterion.advantage).max(axis=(1, 2)) > SAME_DIGITS * np.abs(criterion.T).max())
+
+
+def alike(criteria: Sequence[Bellman]) -> int | None:
+    """The first alternative action with the expert's effect in every component; None if all of them differ."""
+    same = ~np.any([distinct(criterion) for criterion in criteria], axis=0)
+    return criteria[0].alternatives[int(same.argmax())] if same.any() else None
+
+
 def recover_separately(
     components: Sequence[Component], criteria: Sequence[Bellman], *, objective: str = "least-variance"
 ) -> Recovery:
@@ -222,9 +233,7 @@ class _Task:
         self._order: list[tuple[int, int, Array]] = []  # of adding
 
     def _distinct(self, j: int) -> NDArray[np.bool_]:
-        """Which alternative actions differ from the expert's in component j by more than rounding ``[A − 1]``."""
-        criterion = self.criteria[j]
-        return np.abs(criterion.advantage).max(axis=(1, 2)) > SAME_DIGITS * np.abs(criterion.T).max()
+        return distinct(self.criteria[j])
 
     def start(self, slack: float | None, cover: float | None) -> None:
         """The program with its first rows."""

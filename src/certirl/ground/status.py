@@ -94,12 +94,23 @@ class Reason(Enum):
         "component {name} cannot be solved by itself, as Theorem 8 asks: {reason}",
         "solve the components jointly",
     )
+    WITHIN_NOISE = (
+        "solved",
+        "within the noise: the margin is {margin:.3g} with standard error {error:.2g}, from {samples:,} transitions of "
+        "an action",
+        "use more samples",
+    )
     DEPENDENT = "undetermined", "{test}", "a sum of rewards may be wrong; see certirl.find_components"
 
     # Of contradicting constraints.
     CONFLICT = (
         "infeasible",
         "no reward in this class makes the expert strictly optimal: the constraints named here cancel each other",
+    )
+    ALIKE = (
+        "undetermined",
+        "in the estimates action {action} has the same effect as the expert's action at every state: no reward "
+        "distinguishes them",
     )
     CONFLICT_IN_DOUBT = (
         "undetermined",
@@ -130,7 +141,13 @@ class Reason(Enum):
 
     # Of certificates.
     CERTIFIED = "certified", "{proved}"
-    UNPROVED = "solved", "{reason}; {missing}"
+    UNPROVED = "solved", "{what} is not proved", "{missing}"
+    NO_TAIL = (
+        "solved",
+        "no tail was declared (if {columns} describe the dynamics exactly, the margin is at least {margin:.3g} with "
+        "probability {sure})",
+        "declare one with {write}, see docs/certificates.md#where-to-get-a-tail",
+    )
     CONTRADICTED = (
         "undetermined",
         "fresh data put the margin of the reward at {fresh:.3g}, where training data put it at {training:.3g}",
@@ -145,13 +162,18 @@ class Reason(Enum):
     )
     INEXACT_EFFECTS = (
         "undetermined",
-        "estimated effects are off by {error:.2g} of an action's effect",
+        "estimated effects have an error of {error:.2g} of an action's effect",
         "more transitions are needed, or less noise",
     )
     INEXACT_GREEDY = (
         "solved",
-        "the functions behind greedy are off by {error:.2g} of an action's effect",
-        "distrust them",
+        "the action values of solution.greedy have an error of {error:.2g} of an action's effect",
+        "do not rely on them",
+    )
+    UNPREDICTABLE = (
+        "undetermined",
+        "the log's actions cannot be predicted from its states "
+        "({errors:.0%} wrong; guessing errs at about {chance:.0%})",
     )
     UNEXPLAINED = (
         "undetermined",
@@ -165,7 +187,7 @@ class Reason(Enum):
     )
     PREFERRED = (
         "validated",
-        "outside the switching tube the learned value prefers the expert's action at {share}",
+        "outside the switching tube V prefers the expert's action at {share}",
     )
     PREFERRED_TOO_SELDOM = "solved", PREFERRED[1] + "; validated means above {least:.0%}"
     PLANNED = "validated", "planning on R alone{model} is {gap:.1%} away from the expert"

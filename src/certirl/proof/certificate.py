@@ -204,9 +204,10 @@ class Certificate(Claim):
         if self.tube is None:
             return [("margin", self.proved), assumed]
         where = f" at {place_of(self.state)} against action {self.action}"
-        least = f"at least {self.margin:.3g} there: " if np.isfinite(self.margin) else f"{self.without_bound}: "
+        tube, assuming = self.tube, "" if self.tail is not None else "if the tail is zero, "
+        least = f"{assuming}at least {self.margin:.3g} farther than {tube.half_width:.3g} from a switch: "
+        least = least if np.isfinite(self.margin) else f"{self.without_bound}: "
         compared = f"{least}{self.account(where)}" if self.margin < np.inf else "none: the expert takes every action"
-        tube = self.tube
         shape = f"half-width {tube.half_width:.3g}, {tube.share:.2%} of the domain"
         lines = [("margin", compared), ("tube", f"{tube.grid.described(tube.undecided)}: {shape}")]
         if tube.ties > 0:

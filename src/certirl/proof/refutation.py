@@ -150,19 +150,26 @@ class Refutation(Claim):
         bound = f"has a margin above {self.ceiling:.3g} per unit of ‖w‖₁{self._where}"
         return f"Undetermined: {sure} {self._rewards} {bound}"
 
-    def __str__(self) -> str:
-        headline = self.statement if self.verified else unverified(self.statement, self.file)
+    @property
+    def headline(self) -> str:
+        """The statement; of a file that was not verified, what it claims."""
+        return self.statement if self.verified else unverified(self.statement, self.file)
+
+    def lines(self) -> list[str]:
+        """The account of the losses, the data, and the conflict if the class is refuted."""
         more = f", in {sum(ground.cover.cones for ground in self.grounds)} cones of values"
         if not self.refuted:
             needed = "perhaps no number" if self.samples_needed is None else f"about {two_digits(self.samples_needed)}"
             more = f"; {needed} would show that none has any"
-        lines = [
-            headline,
-            f"  in the direction w with the smallest margin over error, per unit of ‖w‖₁: {self.account()}",
-            f"  from {counted(self.grounds[0].sums.counts)} fresh transitions per action{more}",
-            *([f"  conflict: {self.witness}"] if self.refuted else []),
+        return [
+            f"in the direction w with the smallest margin over error, per unit of ‖w‖₁: {self.account()}",
+            f"from {counted(self.grounds[0].sums.counts)} fresh transitions per action{more}",
+            *([f"conflict: {self.witness}"] if self.refuted else []),
         ]
-        return "\n".join([*lines, *(f"  assumed: {assumption}" for assumption in self.assumptions)])
+
+    def __str__(self) -> str:
+        assumed = [f"assumed: {assumption}" for assumption in self.assumptions]
+        return "\n  ".join([self.headline, *self.lines(), *assumed])
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write it to an npz file (suffix added if missing); `certirl.load` reads it back."""

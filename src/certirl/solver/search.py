@@ -52,11 +52,14 @@ class Learner(Protocol):
         case: what is to be proved.
         classes: the functions of V of every component, for a proof that there is no reward; empty if none is tried.
         fewest: training transitions per action that `learn` needs.
+        is_alike: an alternative action has exactly the expert's effect in the estimates, so that no number of samples
+            leads to a proof.
     """
 
     case: Case
     classes: Sequence[Basis]
     fewest: int
+    is_alike: bool
 
     def learn(self, training: Pool) -> Sequence[Candidate]:
         """Find rewards from all training transitions; none if the constraints conflict."""
@@ -222,6 +225,8 @@ def search(
         is_last = n >= budget
         training.grow(max(int(TRAINING_SHARE * n), learner.fewest))
         candidates = learner.learn(training)
+        if learner.is_alike:
+            return Outcome(Proof(), None, training.size + fresh.size)
         samples = max(fresh.size, n - training.size)
         allowed = delta / 2**attempts if is_last else delta / 2 ** (attempts + 1)
         options = _options(learner, candidates, training, samples, allowed, regret)

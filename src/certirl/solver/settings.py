@@ -292,7 +292,8 @@ def _check_combination(
         raise ValueError("components need transitions or a simulator: moments keep one coordinate alone")
     if several and not is_plain:
         raise ValueError(
-            "components are solved by least squares, with all constraints at all states: leave form, cover, slack out"
+            "components are solved by least squares, with all constraints at all states: leave form, cover and slack "
+            "out"
         )
     if settings.form == "mean":
         if source is None or source.log is not None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import isnan, nan
+from math import inf, isnan, nan
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +18,7 @@ from certirl.data.source import TerminalBoxes
 from certirl.data.transitions import counted
 from certirl.fit.bellman import Bellman, alternatives_of
 from certirl.fit.estimate import Operators
-from certirl.fit.recover import Recovery
+from certirl.fit.recover import Recovery, alike
 from certirl.fit.termination import Choices
 from certirl.fit.witness import Witness, place_of
 from certirl.functions.bases import Basis
@@ -30,7 +30,7 @@ from certirl.functions.reward import Reward
 from certirl.ground import archive
 from certirl.ground.archive import UNSAVED, Shape
 from certirl.ground.domain import Array, Domain, as_actions, as_n_actions, as_states, describe, freeze
-from certirl.ground.doors import as_count, as_number, as_probability
+from certirl.ground.doors import as_count, as_number, as_probability, by_door
 from certirl.ground.status import Finding, Reason, chance, unverified, weakest
 from certirl.proof.certificate import Certificate
 from certirl.proof.refutation import Refutation
@@ -38,6 +38,7 @@ from certirl.proof.refute import too_many_functions
 
 GOOD, DISTRUST = 0.1, 0.7  # model error over action effect
 SHOWN = 3  # components named in the print
+FEW = 100  # transitions of an action: with fewer a margin counts as within the noise
 
 
 @archive.record
@@ -231,11 +232,11 @@ class Diagnostics:
         lines = {"functions": self.choice}
         if self.objective:
             lines["program"] = self._program()
-        if not isnan(self.model_error):
+        if not isnan(self.model_error) and not self.all_alike:
             error = self.model_error
-            trust = "good" if error < GOOD else "distrust it" if error > DISTRUST else "usable"
-            what = "the functions behind greedy" if self.noiseless else "estimated effects"
-            lines["model"] = f"{what} are off by {error:.2g} of an action's effect: {trust}"
+            trust = "good" if error < GOOD else "not usable" if error > DISTRUST else "usable"
+            what = "action values of solution.greedy" if self.noiseless else "estimated effects"
+            lines["model"] = f"{what}: error {error:.2g} of an action's effect ({trust})"
         if not isnan(self.growth) and not self.objective:
             series = "would diverge" if self.growth >= 1 else "would converge"
             lines["growth"] = f"γ·ρ(T̂) = {self.growth:.3g}: the matrix form {series}; the value form needs no series"
@@ -244,16 +245,16 @@ class Diagnostics:
             lines["coverage"] = blind if self.uncovered else "data everywhere in the box"
         if not isnan(self.ties):
             lines["ties"] = f"{self.ties:.1%} of comparisons left out: both actions have the same effect there"
-        if not isnan(self.unexplained):
+        if not isnan(self.unexplained) and not self.all_alike:
             lines["slack"] = f"at {self.unexplained:.1%} of states some other action looks better than the expert's"
         if not isnan(self.residual):
             most = f"at most {self.largest_residual:.2g}"
             lines["residual"] = f"R differs from V − γ max P_aV by {self.residual:.2g} (rms), {most}"
-        if self.greedy_share is not None:
+        if self.greedy_share is not None and not self.all_alike:
             lines["fresh states"] = f"V prefers the expert's action at {self.greedy_share}, the switching tube included"
-        if self.outside_share is not None:
+        if self.outside_share is not None and not self.all_alike:
             lines["outside tube"] = f"V prefers the expert's action at {self.outside_share}"
-        if not isnan(self.model_error):
+        if not isnan(self.model_error) and not self.all_alike:
             lines["planning"] = self._planned()
         if self.terminal is not None:
             lines["terminal"] = self._terminated(self.terminal)
@@ -264,6 +265,11 @@ class Diagnostics:
         if self.seed is not None:
             lines["seed"] = str(self.seed)
         return lines
+
+    @property
+    def all_alike(self) -> bool:
+        """Whether all actions have the same effect at every state compared, so that shares of these say nothing."""
+        return self.ties == 1
 
     def _program(self) -> str:
         where = "exact on the continuum" if self.cover is None else f"on a cover of radius {self.cover:.3g}"
@@ -383,6 +389,10 @@ class Solution:
         """The causes of the status in a sentence, and what to change."""
         return self._weakest.cause
 
+    def noted(self, finding: Finding) -> Solution:
+        """The same with one more finding, named first, which does not change the status."""
+        return replace(self, findings=(finding._replace(status=self.status), *self.findings))
+
     def judged(self, *findings: Finding) -> Solution:
         """The same with these findings in place of its own: they alone decide the status."""
         return replace(self, findings=findings)
@@ -459,8 +469,10 @@ class Solution:
 
     @property
     def within_noise(self) -> bool:
-        """The margin is positive but below three of its standard errors: it may well be an accident of the data."""
-        return bool(0 < self.margin < 3 * self.standard_error)
+        """The margin may be chance: it is below three standard errors, or an action has fewer than 100 transitions."""
+        if self._by_value or not self.margin > 0:
+            return False
+        return bool(self.margin < 3 * self.standard_error or 0 < self.samples < FEW)
 
     @cached_property
     def contributions(self) -> Array:
@@ -524,7 +536,11 @@ class Solution:
 
     def __repr__(self) -> str:
         expert = "an expert who depends on the state" if self.expert is None else f"action {self.expert}"
-        return f"<Solution: {self.status}, {expert}, {self.samples:,} samples, margin {self.margin:.3g}>"
+        claims = "" if self.verified or self.status != "certified" else "claims "
+        margin = "no margin" if isnan(self.margin) else f"estimated margin {self.margin:.3g}"
+        if self.certificate is not None and self.certificate.holds:
+            margin = f"margin >= {self.certificate.margin:.3g}"
+        return f"<Solution: {claims}{self.status}, {expert}, {margin}, {self.samples:,} samples>"
 
     def __str__(self) -> str:
         lines = [("reward", self._reward_line()), *self._middle(), ("data", self._data_line()), *self._last()]
@@ -547,11 +563,13 @@ class Solution:
             return f"Certified with probability {sure}: {who} is strictly optimal at every state"
         if self.status == "solved" and not self._by_value:
             noise = ", within the noise" if self.within_noise else ""
-            return f"Solved, not certified{noise}: {who} is strictly optimal under the {origin} dynamics"
+            optimal = f"{who} is strictly optimal under the {origin} dynamics"
+            return f"Solved, not certified{noise}: {optimal if self.certificate is None else self.reason}"
         if self.status == "infeasible":
             return f"Infeasible: no reward in this class explains {who} under the {origin} dynamics"
         more = {"solved": ", not validated", "validated": ", not certified"}.get(self.status, "")
-        return f"{self.status.capitalize()}{more}: {self.reason}"
+        is_unproved = self.status == "validated" and self.certificate is not None  # then trials are named below
+        return f"{self.status.capitalize()}{more}: {self.findings[0].sentence if is_unproved else self.reason}"
 
     def _reward_line(self) -> str:
         if self.reward is None:
@@ -573,7 +591,7 @@ class Solution:
                 lines["tube"] += f"; regret {lines['regret']}"
             return [(name, lines[name]) for name in ("parts", "margin", "tube") if name in lines]
         if self.status == "infeasible" and self.refutation is not None and self.witness is not None:
-            return [("proof", str(self.refutation).splitlines()[1].strip()), ("witness", str(self.witness))]
+            return [("proof", self.refutation.lines()[0]), ("witness", str(self.witness))]
         if self._by_value:
             return self._explained()
         parts = [("parts", self._contributions())] if len(self.components) > 1 and self.reward is not None else []
@@ -582,11 +600,17 @@ class Solution:
     def _explained(self) -> list[tuple[str, str]]:
         """What of the expert is explained, and what planning, the attempt at a proof, or a conflict says."""
         texts = self.stats.lines()
+        if self.stats.all_alike:
+            return []
         shares = [texts["fresh states"]] if "fresh states" in texts else []
+        if self.certificate is not None and self.stats.planned_regret is not None:
+            shares.append(
+                f"planning on R alone is {max(self.stats.planned_regret, self.stats.planned_loss or 0):.1%} away"
+            )
         lines = [("expert", "; ".join([*shares, texts["slack"]]))]
         if self.witness is not None:
             how = "observed without noise" if self.witness.noiseless else "estimated"
-            attempt = "" if self.refutation is None else f"; {str(self.refutation).splitlines()[0]}"
+            attempt = "" if self.refutation is None else f"; {self.refutation.headline}"
             lines.append(("witness", f"{self.witness}; {how}{attempt}"))
         elif self.certificate is not None:
             lines.append(("margin", dict(self.certificate.lines())["margin"]))
@@ -649,9 +673,7 @@ class Solution:
         checks = [texts[name] for name in ("model", "coverage", "terminal") if name in texts]
         if self._replaced:
             checks.append(self._replaced)
-        if self.certificate is not None:
-            checks.insert(0, f"not certified: {self.certificate.missing}")
-        return [("checks", "; ".join([*checks, f"assumed: {texts['assumed']}"]))]
+        return [("checks", "; ".join(checks)), ("assumed", texts["assumed"])]
 
     @property
     def _replaced(self) -> str:
@@ -697,7 +719,9 @@ def build(
     first, counts = criteria[0], operators[0].counts if drawn is None else drawn
     named = components or first.basis.components
     too_many = too_many_functions([component.basis for component in named])
-    findings = findings_of(recovery, certificate, refutation, asked=drawn is not None, too_many=too_many)
+    findings = findings_of(
+        recovery, certificate, refutation, asked=drawn is not None, too_many=too_many, alike=alike(criteria)
+    )
     reward = recovery.reward
     rewards = () if reward is None else reward.parts
     values = [Reward(criterion.basis, w) for criterion, w in zip(criteria, recovery.values, strict=False)]
@@ -723,7 +747,7 @@ def build(
         growth=max(criterion.spectral_radius for criterion in criteria),
         independence=independence,
     )
-    return Solution(
+    solution = Solution(
         findings=(*findings, *further),
         reward=reward,
         value=value,
@@ -744,6 +768,10 @@ def build(
         certificate=certificate,
         refutation=refutation,
     )
+    if solution.status != "solved" or certificate is not None or not solution.within_noise:
+        return solution
+    noise = Reason.WITHIN_NOISE.finding(margin=solution.margin, error=solution.standard_error, samples=solution.samples)
+    return solution.noted(noise)
 
 
 def findings_of(
@@ -753,6 +781,7 @@ def findings_of(
     *,
     asked: bool,
     too_many: str,
+    alike: int | None = None,
 ) -> list[Finding]:
     """The findings that follow from a program and from the proofs tried after it.
 
@@ -762,8 +791,11 @@ def findings_of(
         refutation: the proof that there is no reward, or the attempt; None if none was tried.
         asked: a proof was asked for.
         too_many: why no refutation is tried with this number of functions of V, in words; empty if one is.
+        alike: an alternative action with the same estimated effect as the expert's; None without any.
     """
     finding = recovery.finding
+    if finding.status == "infeasible" and asked and alike is not None:
+        return [Reason.ALIKE.finding(action=alike)]
     if finding.status == "infeasible" and asked:
         return [finding, *_undecided(refutation, too_many)]
     if finding.status != "solved" or certificate is None:
@@ -772,7 +804,22 @@ def findings_of(
         return [Reason.CONTRADICTED.finding(fresh=certificate.estimated, training=recovery.margin)]
     if certificate.holds:
         return [Reason.CERTIFIED.finding(proved=finding.sentence)]
-    return [Reason.UNPROVED.finding(reason=finding.sentence, missing=certificate.missing)]
+    return [unproved(certificate)]
+
+
+def unproved(claim: Certificate | Refutation) -> Finding:
+    """Why an attempt at a proof gave none, and what to change."""
+    if isinstance(claim, Refutation):
+        return Reason.UNPROVED.finding(what="the absence of a reward", missing=claim.missing)
+    if not 0 < claim.margin < inf:
+        return Reason.UNPROVED.finding(what="the margin", missing=claim.missing)
+    size = claim.grounds[0].surrogate.columns.size
+    return Reason.NO_TAIL.finding(
+        columns=f"the {size} columns" if len(claim.grounds) == 1 else "the columns",
+        margin=claim.margin,
+        sure=chance(claim.delta),
+        write=by_door("tail=certirl.Smooth(…) or tail=0", "--tail"),
+    )
 
 
 def _undecided(refutation: Refutation | None, too_many: str) -> list[Finding]:

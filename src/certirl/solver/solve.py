@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from certirl.data.demonstrations import Demonstrated
 from certirl.data.independence import FEWEST, MOST_COORDINATES, SAMPLES, independent
 from certirl.data.moments import Moments
 from certirl.data.simulator import Simulator
@@ -17,7 +18,7 @@ from certirl.data.transitions import Piece, Transitions
 from certirl.fit.bellman import Bellman, bellman
 from certirl.fit.choose import Choice, as_asked, as_measured, choose, places, widened
 from certirl.fit.estimate import FORMS, Operators, estimate
-from certirl.fit.recover import OBJECTIVES, Recovery, recover
+from certirl.fit.recover import OBJECTIVES, Recovery, alike, recover
 from certirl.functions.bases import Basis
 from certirl.functions.components import SumBasis, as_groups
 from certirl.ground.progress import Report, announcer, watched_stream
@@ -99,6 +100,9 @@ def solve(
             solution = explain(asked) if asked.delta is None else _proved_by_value(asked)
         else:
             solution = _estimated(asked) if asked.delta is None else _proved_by_program(asked)
+    if isinstance(asked.policy, Demonstrated) and asked.policy.is_guess:
+        errors, chance = asked.policy.errors, asked.policy.guessing
+        solution = solution.noted(Reason.UNPREDICTABLE.finding(errors=errors, chance=chance))
     seed = int(rng) if isinstance(rng, int | np.integer) else None
     return replace(solution, stats=replace(solution.stats, seed=seed))
 
@@ -258,6 +262,7 @@ class ProgramForm:
         self.classes: Sequence[Basis] = ()
         self._objectives = TRIED if objective is None else (objective,)
         self._moments: list[Moments] | None = None
+        self.is_alike = False
 
     def moments(self) -> Sequence[Moments] | None:
         """The moments of all training data."""
@@ -272,6 +277,7 @@ class ProgramForm:
         self.fitted = fitted(
             self._moments, self._choice, discount=self.case.discount, expert=expert, form="least-squares"
         )
+        self.is_alike = alike(self.fitted.criteria) is not None
         candidates: list[Candidate] = []
         for objective in self._objectives:
             self.recovery = recover(self.fitted.criteria, components=self._choice.components, objective=objective)

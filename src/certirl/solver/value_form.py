@@ -52,7 +52,7 @@ from certirl.proof.case import Case
 from certirl.proof.tail import TailLike, is_number, tail_number
 from certirl.solver.search import Candidate, Proof
 from certirl.solver.settings import Request
-from certirl.solver.solution import DISTRUST, Compared, Diagnostics, Estimate, Share, Solution
+from certirl.solver.solution import DISTRUST, Compared, Diagnostics, Estimate, Share, Solution, unproved
 
 STAGES = 3  # of which progress is reported
 UNEXPLAINED = 0.3  # of the states: from here on nothing is called explained
@@ -315,6 +315,7 @@ class ValueForm:
     def __init__(self, case: Case, asked: Request) -> None:
         self.case, self._asked, self.fewest = case, asked, max(case.parts[0].columns.size + 2, FEWEST)
         self.classes: Sequence[Basis] = ()
+        self.is_alike = False
 
     def moments(self) -> None:
         """None: the value form measures none."""
@@ -327,6 +328,7 @@ class ValueForm:
         rows = self.solution.basis
         is_small = self.solution.witness is not None and rows.size <= MOST_REFUTED
         self.classes = (rows,) if is_small else ()
+        self.is_alike = self.solution.stats.all_alike
         return [Candidate(self.solution.reward, None, self.solution)]
 
 
@@ -348,10 +350,13 @@ def with_proof(solution: Solution, proof: Proof, asked: Request, counts: NDArray
         return replace(solution, witness=refutation.witness).judged(Reason.REFUTED.finding(claim=refutation.claim))
     if refutation is not None and refutation.refuted:
         solution = solution.judged(*solution.findings, Reason.REFUTED_WITHOUT_TAIL.finding(claim=refutation.claim))
-    if asked.is_log:
+    if not asked.is_log:
+        rng = asked.generator.spawn(1)[0]
+        solution = try_out(solution, asked.origin.simulator, asked.policy, margin=asked.settings.margin, rng=rng)
+    claim = certificate or refutation
+    if claim is None or (refutation is not None and refutation.refuted):  # there are findings that say why
         return solution
-    rng = asked.generator.spawn(1)[0]
-    return try_out(solution, asked.origin.simulator, asked.policy, margin=asked.settings.margin, rng=rng)
+    return solution.noted(unproved(claim))
 
 
 def proof_columns(
