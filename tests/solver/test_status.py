@@ -188,7 +188,7 @@ def test_shares_of_actions_with_the_same_effect_are_not_printed(proof):
 def test_the_headline_says_why_there_is_no_proof():
     found = certirl.solve(Room(), discount=0.7, expert=comfort, delta=0.05, samples=100_000, rng=0)
     assert found.certificate.word == "conditional"
-    bound = f"the margin is at least {found.certificate.margin:.3g} with probability 0.95"
+    bound = f"the margin outside the tube is at least {found.certificate.margin:.3g} with probability 0.95"
     for text in (str(found).splitlines()[0], found.reason):
         assert "no tail was declared (if the 15 columns describe the dynamics exactly" in text and bound in text
         assert "tail=certirl.Smooth(…) or tail=0" in text

@@ -144,8 +144,8 @@ class Reason(Enum):
     UNPROVED = "solved", "{what} is not proved", "{missing}"
     NO_TAIL = (
         "solved",
-        "no tail was declared (if {columns} describe the dynamics exactly, the margin is at least {margin:.3g} with "
-        "probability {sure})",
+        "no tail was declared (if {columns} describe the dynamics exactly, the margin{where} is at least "
+        "{margin:.3g} with probability {sure})",
         "declare one with {write}, see docs/certificates.md#where-to-get-a-tail",
     )
     CONTRADICTED = (

@@ -205,7 +205,7 @@ class Certificate(Claim):
             return [("margin", self.proved), assumed]
         where = f" at {place_of(self.state)} against action {self.action}"
         tube, assuming = self.tube, "" if self.tail is not None else "if the tail is zero, "
-        least = f"{assuming}at least {self.margin:.3g} farther than {tube.half_width:.3g} from a switch: "
+        least = f"{assuming}at least {self.margin:.3g} {self._where(tube)}: "
         least = least if np.isfinite(self.margin) else f"{self.without_bound}: "
         compared = f"{least}{self.account(where)}" if self.margin < np.inf else "none: the expert takes every action"
         shape = f"half-width {tube.half_width:.3g}, {tube.share:.2%} of the domain"
@@ -340,6 +340,10 @@ class Certificate(Claim):
         asked = f" ({self.goal:.2%} was asked for: allow more samples)" if missed else ""
         return f"at most {self.relative_regret:.2%} of the span of the value, at every state{asked}"
 
+    def _where(self, tube: Tube) -> str:
+        """The states that the margin is about, in words."""
+        return f"farther than {tube.allowed:.3g} from {tube.grid.where}" if len(tube.grid.switches) else "everywhere"
+
     def _settled(self, tube: Tube) -> str:
         least = min(high - low for low, high in tube.grid.domain)
         alike = "takes the expert's action" if tube.ties == 0 else "takes only actions that the expert takes"
@@ -357,8 +361,7 @@ class Certificate(Claim):
             if self.holds:
                 return f"Certified {sure}: margin at least {self.margin:.4g}"
             return f"{self.word.capitalize()}: {sure}{self.condition} the margin is at least {self.margin:.4g}"
-        switches = len(tube.grid.switches) > 0
-        where = f"farther than {tube.allowed:.3g} from {tube.grid.where}" if switches else "everywhere"
+        where = self._where(tube)
         if self.holds:
             best = "the expert's action is strictly best"
             if tube.ties > 0:

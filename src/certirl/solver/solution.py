@@ -670,10 +670,10 @@ class Solution:
             tested = f"{self.stats.independence}; " if self.stats.independence else ""
             program = ("checks", f"{tested}{slack}{texts['program']}")
             return [program] if several else [assumed or ("basis", self.stats.choice), program]
-        checks = [texts[name] for name in ("model", "coverage", "terminal") if name in texts]
-        if self._replaced:
-            checks.append(self._replaced)
-        return [("checks", "; ".join(checks)), ("assumed", texts["assumed"])]
+        checks = [texts[name] for name in ("model", "coverage") if name in texts]
+        terminal = [text for text in (texts.get("terminal"), self._replaced) if text]
+        lines = {"checks": "; ".join(checks), "terminal": "; ".join(terminal), "assumed": texts["assumed"]}
+        return [(name, text) for name, text in lines.items() if text]
 
     @property
     def _replaced(self) -> str:
@@ -816,6 +816,7 @@ def unproved(claim: Certificate | Refutation) -> Finding:
     size = claim.grounds[0].surrogate.columns.size
     return Reason.NO_TAIL.finding(
         columns=f"the {size} columns" if len(claim.grounds) == 1 else "the columns",
+        where="" if claim.tube is None else " outside the tube",
         margin=claim.margin,
         sure=chance(claim.delta),
         write=by_door("tail=certirl.Smooth(…) or tail=0", "--tail"),
