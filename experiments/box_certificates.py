@@ -110,7 +110,15 @@ def judge(seed: int) -> list[dict[str, Any]]:
         reward = methods.barely_wrong(reward, noise, lambda r: [problem.margins(r, states, discount=discount)])
     truth = problem.true_margin(reward, discount=discount)
     tail = 0.0 if columns.index == "full" else problem.tail(columns.on(problem.domain))  # "full": polynomials
-    given = {"tail": tail, "discount": discount, "columns": columns, "samples": samples, "progress": False, "map": 1}
+    given = {
+        "tail": tail,
+        "discount": discount,
+        "expert": 0,
+        "columns": columns,
+        "samples": samples,
+        "progress": False,
+        "map": 1,
+    }
     runs = []
     for draw in range(DRAWS):
         delta, paired = (0.05, 0.2)[draw % 2], draw != 3
@@ -176,7 +184,15 @@ def judge_corners(seed: int) -> list[dict[str, Any]]:
     columns, runs = basis.on(problem.domain), []
     for draw in range(DRAWS):
         delta, paired, samples = (0.05, 0.2)[draw % 2], draw < 3, (3_000, 10_000, 30_000)[draw % 3]
-        given = {"tail": 0, "discount": discount, "columns": columns, "samples": samples, "progress": False, "map": 1}
+        given = {
+            "tail": 0,
+            "discount": discount,
+            "expert": 0,
+            "columns": columns,
+            "samples": samples,
+            "progress": False,
+            "map": 1,
+        }
         found = certirl.certify(reward, problem, delta=delta, rng=[seed, 6, draw], paired=paired, **given)
         runs.append(verdict("corners", problem, delta, paired, spoil, found, truth))
     return runs

@@ -93,9 +93,8 @@ def judge(seed: int) -> dict[str, Any] | None:
         reward = methods.barely_wrong(reward, noise, lambda r: [problem.margins(r, grid, discount=discount)])
     placed = basis.on(problem.domain)
     data = certirl.sample(problem, basis=placed, samples=60_000, rng=rng, design=True, paired=paired)
-    found = certify(
-        reward, data, delta=delta, tail=problem.tail, discount=discount, columns=placed.resized(columns), rng=rng
-    )
+    given = {"discount": discount, "expert": 0, "columns": placed.resized(columns)}
+    found = certify(reward, data, delta=delta, tail=problem.tail, rng=rng, **given)
     truth = problem.true_margin(reward, discount=discount)
     return {
         "kind": problem.name.rstrip(" 0123456789"),

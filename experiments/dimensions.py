@@ -103,9 +103,8 @@ def needed(task: list[Any]) -> dict[str, Any]:
     columns = product(*[certirl.Legendre(factor)] * dimension, index=index)
     problem = certirl.problems.whirl(dimension=dimension, noise=1.0)
     reach = 3.0 * dimension
-    found = certirl.certify(
-        corner, problem, discount=0.7, columns=columns, samples=FRESH, rng=seed, reward_range=(-reach, reach), map=1
-    )
+    given = {"discount": 0.7, "expert": 0, "columns": columns, "reward_range": (-reach, reach)}
+    found = certirl.certify(corner, problem, samples=FRESH, rng=seed, map=1, **given)
     return {"d": dimension, "index": index, "columns": columns.size, "needed": found.samples_needed}
 
 

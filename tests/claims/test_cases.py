@@ -44,7 +44,7 @@ TORN_BOTH = Coins([(0.5, 0.5)] * 2, (0.4, -0.4), 2)
 
 
 def certify(problem, columns, reward=climb, **settings):
-    return certirl.certify(reward, problem, columns=columns, samples=40_000, **SETTINGS | settings)
+    return certirl.certify(reward, problem, columns=columns, samples=40_000, **SETTINGS | {"expert": 0} | settings)
 
 
 def certify_sum(problem, components, basis):

@@ -115,7 +115,7 @@ def test_terminal_states_are_found_described_and_refused_for_proofs(kind):
 def test_what_one_of_them_does_not_use_is_refused():
     log, simulator = as_source(SOURCES["log"]), as_source(PROBLEM)
     for settings, sentence in (
-        ({"samples": 10}, "samples is for simulators: a log is used as it is, leave samples out"),
+        ({"samples": 10}, "samples is for simulators: data that were recorded are used as they are, leave samples out"),
         ({"paired": True}, "paired is for simulators: a log says itself whether its rows are paired"),
     ):
         with pytest.raises(ValueError, match=sentence):

@@ -64,7 +64,7 @@ class OneState(Drift):
         ("the expert", lambda: certirl.solve(Drift(), **PLAIN | {"expert": lambda s: 1 if s < 0 else 0})),
         ("the expert", lambda: certirl.solve(Drift(), **PLAIN | {"expert": lambda s: int(math.sin(s) > 0)})),
         ("the simulator's sample", lambda: certirl.solve(OneState(), **PLAIN)),
-        ("the reward", lambda: certirl.certify(lambda s: 1.0 if s[:, 0] < 0 else 0.0, Coin(), **PROOF)),
+        ("the reward", lambda: certirl.certify(lambda s: 1.0 if s[:, 0] < 0 else 0.0, Coin(), expert=0, **PROOF)),
     ],
 )
 def test_code_for_one_state_is_told_that_it_gets_all_states(what, call):
@@ -704,7 +704,7 @@ def test_keywords_without_effect_are_refused(source, settings, sentence):
 def test_certify_and_refute_refuse_what_a_log_does_not_use(name):
     given = {name: 300 if name == "samples" else True}
     with pytest.raises(ValueError, match=f"{name} is for simulators"):
-        certirl.certify(squares, LOG, discount=0.7, columns=Legendre(3), **given)
+        certirl.certify(squares, LOG, discount=0.7, expert=0, columns=Legendre(3), **given)
     with pytest.raises(ValueError, match=f"{name} is for simulators"):
         certirl.refute(LOG, expert=0, basis=Legendre(3), **given)
 

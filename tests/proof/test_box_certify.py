@@ -59,7 +59,7 @@ def test_a_saved_certificate_of_a_box_comes_back(solved, tmp_path):
 
 def test_certificates_of_logs_and_functions_never_lie(solved):
     """The same reward as a plain function, paired and not; turned upside down; and with a wrong tail left out."""
-    asked = {"discount": 0.7, "columns": BASIS.resized(15)}
+    asked = {"discount": 0.7, "expert": 0, "columns": BASIS.resized(15)}
     for paired in (True, False):
         log = certirl.sample(PROBLEM, basis=BASIS, samples=6_000, rng=3, design=True, paired=paired)
         found = certirl.certify(lambda s: solved.reward(s), log, tail=0, **asked)
@@ -84,7 +84,15 @@ def test_no_false_certificate_on_a_box(count):
         truth = problem.true_margin(reward, discount=0.5)
         assert (truth > 0) == (seed % 2 == 0)
         found = certirl.certify(
-            reward, problem, discount=0.5, columns=BASIS, tail=problem.tail, delta=0.5, samples=30_000, rng=seed
+            reward,
+            problem,
+            discount=0.5,
+            expert=0,
+            columns=BASIS,
+            tail=problem.tail,
+            delta=0.5,
+            samples=30_000,
+            rng=seed,
         )
         assert not (found.holds and truth <= 0)
         held, above = held + found.holds, above + (found.margin > truth)
@@ -112,6 +120,7 @@ def test_wrong_calls_are_refused_in_a_sentence():
             lambda s: s[:, 0],
             PROBLEM,
             discount=0.7,
+            expert=0,
             columns=full,
             tail=certirl.Smooth(1, 1.0),
             reward_range=(-1, 1),
@@ -144,7 +153,15 @@ def test_three_coordinates_are_certified():
         return 3 * states.sum(axis=1)
 
     found = certirl.certify(
-        corner, problem, discount=0.5, columns=columns, tail=problem.tail, samples=150_000, rng=0, reward_range=(-9, 9)
+        corner,
+        problem,
+        discount=0.5,
+        expert=0,
+        columns=columns,
+        tail=problem.tail,
+        samples=150_000,
+        rng=0,
+        reward_range=(-9, 9),
     )
     assert found.holds and 0 < found.tail < 1e-3
     assert found.margin <= problem.true_margin(corner, discount=0.5)

@@ -11,7 +11,7 @@ COLUMNS = certirl.Legendre(3).on(PROBLEM.domain)
 REWARD = certirl.solve(
     PROBLEM, basis=certirl.Legendre(11), columns=3, discount=0.7, samples=20_000, rng=0, progress=False
 ).reward
-GIVEN = {"discount": 0.7, "columns": COLUMNS, "rng": 1}
+GIVEN = {"discount": 0.7, "expert": 0, "columns": COLUMNS, "rng": 1}
 
 
 @pytest.fixture(scope="module")
@@ -99,8 +99,9 @@ def test_a_certificate_survives_the_file(tmp_path):
         ({"delta": 0.0}, ValueError, "delta must be a number strictly"),
         ({"delta": 1.0}, ValueError, "delta must be a number strictly"),
         ({"tail": -1.0}, ValueError, "not below 0"),
-        ({"discount": None}, ValueError, "pass discount and columns"),
-        ({"columns": None}, ValueError, "pass discount and columns"),
+        ({"discount": None}, ValueError, "pass discount, expert and columns"),
+        ({"columns": None}, ValueError, "pass discount, expert and columns"),
+        ({"expert": None}, ValueError, "pass discount, expert and columns"),
         ({"discount": 1.0}, ValueError, "strictly between 0 and 1"),
         ({"expert": 5}, ValueError, "one of the actions"),
         ({"samples": 3}, ValueError, "samples must be at least 4 for 3 columns, got 3"),
@@ -130,7 +131,9 @@ def test_an_infinite_tail_proves_nothing():
 def test_a_huge_constant_costs_digits_and_makes_no_false_certificate():
     flat = certirl.Reward(certirl.Legendre(1, (-1, 1)), [1e6])
     for seed in range(20):
-        found = certify(flat, PROBLEM, tail=0, discount=0.7, columns=COLUMNS.resized(1), samples=500, rng=seed)
+        found = certify(
+            flat, PROBLEM, tail=0, discount=0.7, expert=0, columns=COLUMNS.resized(1), samples=500, rng=seed
+        )
         assert not found.holds
 
 

@@ -168,7 +168,7 @@ def test_logged_transitions_are_as_good_paired_and_enough_unpaired():
         data = certirl.sample(ROOM, basis=Legendre(12), samples=samples, rng=0, design=True, paired=paired)
         found = refute(data, expert=1, basis=Legendre(4), columns=12, tail=ROOM.tail)
         assert found.holds
-        assert ("across actions too" in str(found)) == paired
+        assert ("within a row" in str(found)) == paired
 
 
 def test_deterministic_dynamics_are_refuted_too():
@@ -289,9 +289,9 @@ def changed(refutation, **fields):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda r: replace(r, margin=r.margin + 0.01), "claims the margin"),
+        (lambda r: replace(r, margin=r.margin + 0.01), "states the margin"),
         (lambda r: replace(r, delta=0.01), "parts of delta"),
-        (lambda r: replace(r, spending={"cones": 0.02, "ceiling": 0.03}), "claims the"),
+        (lambda r: replace(r, spending={"cones": 0.02, "ceiling": 0.03}), "states the"),
         (lambda r: changed(r, shares=2 * r.grounds[0].cover.shares), "add up to more than 1"),
         (lambda r: changed(r, slopes=r.grounds[0].cover.slopes + 1), "a slope between 0 and 1"),
         (lambda r: changed(r, mixtures=-r.grounds[0].cover.mixtures), "non-negative and add up to 1"),
@@ -301,7 +301,7 @@ def changed(refutation, **fields):
         (lambda r: changed(r, states=r.grounds[0].cover.states + 100), "outside the domain"),
         (lambda r: changed(r, actions=r.grounds[0].cover.actions + 5), "not among the 3 actions"),
         (lambda r: changed(r, counts=r.grounds[0].sums.counts // 1000), "cannot tell the columns apart"),
-        (lambda r: changed(r, residuals=1.01 * r.grounds[0].sums.residuals), "claims the"),
+        (lambda r: changed(r, residuals=1.01 * r.grounds[0].sums.residuals), "states the"),
         (lambda r: changed(r, moments=r.grounds[0].sums.moments[:5]), "moments must have the shape"),
     ],
 )

@@ -152,7 +152,7 @@ def test_a_file_cannot_claim_more_than_its_findings(tmp_path):
 def test_a_margin_is_an_estimate_minus_its_losses():
     problem = certirl.problems.random_polynomial(seed=7)
     found = certirl.certify(
-        lambda s: s[:, 0], problem, discount=0.7, columns=certirl.Legendre(3), tail=0, samples=2_000, rng=1
+        lambda s: s[:, 0], problem, discount=0.7, expert=0, columns=certirl.Legendre(3), tail=0, samples=2_000, rng=1
     )
     text = found.account()
     first, *losses = text.split(" − ")

@@ -1,6 +1,6 @@
 """Sources of transitions: simulators, from which more can be drawn, and logs.
 
-`as_source` decides once which of the two it is; nothing that works on a `Source` asks again. A log marks the next
+`as_source` decides which of the two it is. A log marks the next
 states in which its episodes were terminated; no function says which other states are terminal. Mostly it is a
 coordinate beyond a threshold: `learn_terminal_boxes` finds such boxes by greedy splits along the coordinates.
 """
@@ -114,10 +114,9 @@ class Source:
 
     def check_settings(self, *, samples: Any = None, paired: Any = None) -> None:
         """Refuse settings that are wrong, or without effect on a log."""
-        reasons = {"samples": "a log is used as it is", "paired": "a log says itself whether its rows are paired"}
         for name, value in {"samples": samples, "paired": paired}.items():
             if value is not None and self.log is not None:
-                raise ValueError(f"{setting(name)} is for simulators: {reasons[name]}, leave {setting(name)} out")
+                raise ValueError(for_simulators(name))
         if samples is not None:
             as_samples(samples)
         if paired is not None:
@@ -135,7 +134,11 @@ class Source:
 
     def per_action(self, samples: int) -> int:
         """Transitions of the action with fewest: those of a log, else as many as are drawn."""
-        return samples if self.log is None else int(self.log.counts.min())
+        return int(self.counts(samples).min())
+
+    def counts(self, drawn: int) -> NDArray[np.int64]:
+        """Transitions of every action of a log; of a simulator the number that is drawn of each ``[1]``."""
+        return np.array([drawn]) if self.log is None else self.log.counts
 
     def stream(
         self, samples: int, basis: Basis, rng: Any, *, design: bool | Design = True, paired: bool | None = None
@@ -189,6 +192,21 @@ class Source:
             first.grow(max(int(share * samples), 1))
             second.grow(max(samples - first.size, 1))
         return first, second
+
+
+def for_simulators(name: str) -> str:
+    """Why ``samples`` or ``paired`` must be left out with a log."""
+    reasons = {
+        "samples": "data that were recorded are used as they are",
+        "paired": "a log says itself whether its rows are paired",
+    }
+    return f"{setting(name)} is for simulators: {reasons[name]}, leave {setting(name)} out"
+
+
+def check_enough(samples: int, columns: int, least: int) -> None:
+    """Refuse so few draws of every action that no proof with these columns could come from them."""
+    if samples < least:
+        raise ValueError(f"{setting('samples')} must be at least {least:,} for {columns} columns, got {samples:,}")
 
 
 def as_source(source: Any) -> Source:

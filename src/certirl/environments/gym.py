@@ -204,7 +204,7 @@ class RewardWrapper(gymnasium.Wrapper):  # type: ignore[misc]
             self.action_space = gymnasium.spaces.Discrete(len(self._controls))
         if discount is not None and not 0 <= discount < 1:
             raise ValueError(f"discount must be at least 0 and less than 1, got {discount}")
-        self._learned, self._discount, _ = unpack(reward, discount, None)
+        self._learned, self._discount = unpack(reward, discount)
         self._potential = _potential_of(reward, self._discount) if shaped else None
         self._before = 0.0  # Φ of the previous state, if the reward is shaped
         basis = getattr(self._learned, "basis", None)

@@ -104,7 +104,7 @@ def _chosen_reward(
     if reward is not None and step_reward is not None:
         raise ValueError("give reward, a function of states, or step_reward, a function of steps, not both")
     if reward is not None:
-        reward, discount, _ = unpack(reward, discount, None)
+        reward, discount = unpack(reward, discount)
     else:
         step_reward = getattr(simulator, "reward", None) if step_reward is None else step_reward
         if not callable(step_reward):

@@ -219,17 +219,16 @@ def known_expert(reward: Any, expert: Any) -> Any:
     return getattr(reward, "expert", None) if expert is None else expert
 
 
-def unpack(reward: Any, discount: float | None, expert: int | None) -> tuple[RewardLike, float | None, int]:
-    """The reward function, γ and π: the arguments, or those of a solution or another record."""
+def unpack(reward: Any, discount: float | None) -> tuple[RewardLike, float | None]:
+    """The reward function and γ: the arguments, or those of a solution or another record."""
     if hasattr(reward, "reward"):
         if reward.reward is None:
             raise ValueError(f"there is no reward to check: {reward.reason}")
         discount = getattr(reward, "discount", None) if discount is None else discount
-        expert = getattr(reward, "expert", None) if expert is None else expert
         reward = reward.reward
     if not callable(reward):
         raise TypeError(f"the reward must be a function of states, a Reward or a Solution, got {type(reward).__name__}")
-    return reward, discount, 0 if expert is None else expert
+    return reward, discount
 
 
 # Ranges.

@@ -8,6 +8,7 @@ from math import inf, isfinite
 from typing import Any, NamedTuple
 
 from certirl.ground import archive
+from certirl.ground.doors import as_number, as_probability
 
 SAME = 1e-6  # of all parts of a margin together: what other processors and libraries can make of the same sums
 # From the weakest to the strongest: an answer has the weakest status of its findings.
@@ -211,6 +212,8 @@ class Claim:
         holds: the margin is positive and the tail was declared.
         margin, estimated: the bound, and the estimate that the losses are subtracted from.
         losses: by name.
+        delta: the probability of a false statement.
+        spending: how δ was split, by name.
         tail: τ, or None if none was declared; then the word is "conditional", never "certified".
         samples_needed: fresh transitions per action that should suffice; None if no such number is known.
         excessive_tail: the tail, if it leaves no bound however many transitions there are, and how many columns; in
@@ -223,6 +226,8 @@ class Claim:
     margin: float
     estimated: float
     losses: dict[str, float]
+    delta: float
+    spending: dict[str, float]
     tail: float | None
     samples_needed: int | None
     excessive_tail: str
@@ -281,6 +286,14 @@ class Claim:
         more = "" if self.holds else f" ({self.missing})"
         least = f"at least {self.margin:.3g}" if isfinite(self.margin) else self.without_bound
         return f"{least}: {self.account()}{more}"
+
+    def check_delta(self) -> float:
+        """δ of a file, whose parts must add up to it."""
+        delta = as_probability(self.delta, "delta")
+        spent = sum(as_number(share, "a part of delta", least=0, most=1) for share in self.spending.values())
+        if abs(spent - delta) > 1e-9 * delta:
+            raise ValueError(f"the parts of delta must add up to {delta:g}, got {spent:g}")
+        return delta
 
     def sums_lead_to(self, stated: dict[str, Any]) -> None:
         """Refuse the numbers of a file that differ from this claim, which was derived from its sums.

@@ -15,7 +15,7 @@ from certirl.functions.bases import Basis
 from certirl.functions.components import Component
 from certirl.functions.reward import BoundedReward, Reward, bounded
 from certirl.ground.domain import Array, Domain, describe
-from certirl.ground.doors import as_number, by_door
+from certirl.ground.doors import as_number, by_door, setting
 from certirl.proof.tail import TailLike, tail_in_words, tail_number
 
 MOST_COORDINATES = 3
@@ -104,7 +104,7 @@ class Case:
             raise ValueError(REFUSED[kind])
         if policy.constant is not None:
             if tube is not None:
-                raise ValueError("an expert who always takes one action never switches: leave tube out")
+                raise ValueError(without_switches("tube"))
             return cls(policy, (policy.constant,), parts, discount, tail, None, 0.0, ())
         domain = parts[0].columns.domain
         grid, half_width = expert_grid(policy, domain), allowed_tube(tube, domain)
@@ -178,6 +178,11 @@ def _parts(
         Part(number, component.name, component.coordinates, basis, tail_number(tail, basis))
         for number, (component, basis) in enumerate(zip(components, each, strict=True))
     )
+
+
+def without_switches(name: str) -> str:
+    """Why a setting must be left out for an expert of one action."""
+    return f"an expert who always takes one action never switches: leave {setting(name)} out"
 
 
 def check_box(domain: Domain) -> None:

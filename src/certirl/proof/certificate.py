@@ -18,13 +18,13 @@ from certirl.fit.witness import place_of
 from certirl.ground import archive
 from certirl.ground.archive import UNSAVED, Shape
 from certirl.ground.domain import Array, Domain, as_states, freeze
-from certirl.ground.doors import as_count, as_number, as_probability
+from certirl.ground.doors import as_count, as_probability
 from certirl.ground.status import Claim, chance, unverified
 from certirl.proof.bands import Bands, bands, shares_of
 from certirl.proof.case import Case
 from certirl.proof.sums import Evidence
 from certirl.proof.surrogate import Surrogate, in_family
-from certirl.proof.tail import largest_tail
+from certirl.proof.tail import check_number, largest_tail
 from certirl.proof.tube import Margin, Tube, read
 
 UNLIMITED = 10**10  # transitions per action that stand for infinitely many; with more, bounds on rounding decide
@@ -53,8 +53,7 @@ class Ground:
         """Refuse sums that do not fit the surrogate, or that were made with another reward."""
         s, e = self.surrogate, self.evidence
         as_probability(self.delta, "a component's part of delta")
-        if self.tail is not None and not self.tail >= 0:
-            raise ValueError(f"tail must not be negative, got {self.tail}")
+        check_number(self.tail)
         A, k, m, w, pairs = s.n_actions, s.columns.size, s.Z.shape[1], len(s.widths), len(s.pairs(e.paired))
         wide, basis = s.frame.wide, s.reward.basis
         e.check_shapes(
@@ -145,10 +144,7 @@ class Certificate(Claim):
         """The claim of a file, derived from its sums again and refused if the file says other numbers."""
         if not self.grounds:
             raise ValueError("a certificate needs the sums of at least one component")
-        delta = as_probability(self.delta, "certificate delta")
-        spent = sum(as_number(share, "a part of delta", least=0, most=1) for share in self.spending.values())
-        if abs(spent - delta) > 1e-9 * delta:
-            raise ValueError(f"the parts of delta must add up to {delta:g}, got {spent:g}")
+        delta = self.check_delta()
         names = shares_of(self.grounds[0].surrogate)
         if abs(sum(self.spending.get(name, 0.0) for name in names) - sum(g.delta for g in self.grounds)) > 1e-9 * delta:
             raise ValueError("the parts of delta must be those of the components")
@@ -255,10 +251,13 @@ class Certificate(Claim):
             total = total + self._advantage(ground, states)
         return total[0], total[1]
 
+    def _rows(self, ground: Ground, states: ArrayLike) -> Array:
+        """The coordinates of one component of whole states ``[n, d]``."""
+        s, rows = ground.surrogate, np.asarray(states, dtype=float)
+        return as_states(rows if s.coordinates is None else rows[..., list(s.coordinates)], s.columns.domain)
+
     def _advantage(self, ground: Ground, states: ArrayLike) -> Array:
-        s = ground.surrogate
-        rows = np.asarray(states, dtype=float)
-        rows = as_states(rows if s.coordinates is None else rows[..., list(s.coordinates)], s.columns.domain)
+        s, rows = ground.surrogate, self._rows(ground, states)
         taken = np.zeros((s.n_actions, len(rows)), dtype=bool)
         taken[s.used[0]] = True
         if self.tube is not None:
@@ -276,7 +275,8 @@ class Certificate(Claim):
     def proves(self, states: ArrayLike) -> NDArray[np.bool_]:
         """Whether the expert's action is proved strictly best at each state ``[n]``: outside the tube it is."""
         if self.tube is None:
-            return np.full(len(self.advantage(states)[1].T), self.margin > 0)
+            rows = [self._rows(ground, states) for ground in self.grounds]
+            return np.full(len(rows[0]), self.margin > 0)
         return np.asarray(self.tube.decided[self.tube.grid.cells.cell(as_states(states, self.tube.grid.domain))])
 
     def plot(self, *, ax: Any = None, path: Any = None) -> Any:
@@ -540,10 +540,7 @@ def conclude(
         goal: the regret that was asked for, as a share of the value's span.
     """
     for surrogate, sums in zip(surrogates, evidence, strict=True):
-        if not sums.determine(surrogate.columns):
-            name = case.parts[surrogate.component].name
-            which = f"the columns of {name}" if name else "the columns"
-            raise ValueError(f"the fresh states cannot tell {which} apart: use more data or fewer columns")
+        sums.check_determine(surrogate.columns, case.parts[surrogate.component].name)
     grounds = _grounds(case, surrogates, evidence, delta)
     derived, decisive, margins = _summary(grounds, [ground.bands for ground in grounds], case.grid, case.tube)
     components = [surrogate.component for surrogate in surrogates]

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from certirl.data.simulator import Design, Simulator
-from certirl.data.source import as_source
+from certirl.data.source import Source, as_source, check_enough
 from certirl.data.transitions import Piece, Transitions
 from certirl.functions.bases import Basis, as_basis
 from certirl.functions.components import Component, SumBasis
 from certirl.functions.reward import Reward, bounded, known_expert, unpack
-from certirl.ground.domain import as_domain
 from certirl.ground.doors import as_probability
 from certirl.ground.progress import Report, check_progress, watched_stream
 from certirl.ground.work import on
@@ -68,28 +67,31 @@ def certify(
         progress: True, False, a function ``(done, total)``, or None for a line if standard error is a terminal.
         map: where to work through data: a number of threads, a Dask client or an executor; threads on all cores if
             left out. Results do not depend on it.
-        tube: a half-width, for experts that switch; a fortieth of the domain's (least) width if left out.
+        tube: a half-width, for experts that switch; 1/40 of the domain's least width if left out, 1/20 in three
+            coordinates.
     """
     delta = as_probability(delta, "delta")
-    count = check_settings(source, samples, tail=tail, paired=paired, progress=progress)
+    origin = as_source(source)
+    count = check_settings(origin, samples, tail=tail, paired=paired, progress=progress)
     expert = known_expert(reward, expert)
-    expert = 0 if expert is None else expert
-    function, discount, _ = unpack(reward, discount, 0)
+    function, discount = unpack(reward, discount)
     each, components = _columns(reward, function, columns)
-    if discount is None or each is None:
-        raise ValueError("a reward alone does not know the problem: pass discount and columns, say columns=Legendre(7)")
-    domain = as_domain(source.domain)
+    if discount is None or expert is None or each is None:
+        raise ValueError(
+            "a reward alone does not know the problem: pass discount, expert and columns, say columns=Legendre(7)"
+        )
+    domain = origin.domain
     placed: Any = each if components is not None else as_basis(each, domain, name="columns", like="certirl.Legendre(3)")
     case = Case.of(
         expert,
         placed,
-        n_actions=source.n_actions,
+        n_actions=origin.n_actions,
         discount=as_probability(discount, "discount"),
         tail=tail,
         tube=tube,
         components=components,
     )
-    check_enough(source, count, case)
+    check_draws(origin, count, case)
     notes: tuple[str, ...] = (UNSEEN,)
     if components is None:
         function = bounded(function, domain, reward_range)
@@ -97,10 +99,9 @@ def certify(
     elif reward_range is not None:
         raise ValueError("reward_range is for plain functions: the ranges of a sum of expansions are known")
     places: Any = placed if components is None else SumBasis(tuple(components))
-    training, fresh = split(source, places, count, rng, progress, role="certify", paired=paired, design=case.design)
+    training, fresh = split(origin, places, count, rng, progress, role="certify", paired=paired, design=case.design)
     with on(map):
-        planned = int((1 - FIT_SHARE) * (count or min(source.counts)))  # type: ignore[union-attr]  # of a log
-        fit = fit_surrogates(case, function, training, samples=planned, delta=delta)
+        fit = fit_surrogates(case, function, training, samples=planned(origin, count), delta=delta)
         return conclude(case, fit.surrogates, gather(fit.surrogates, fresh), delta=delta, notes=notes)
 
 
@@ -120,7 +121,7 @@ def _columns(record: Any, function: Any, columns: Any) -> tuple[Any, Sequence[Co
     return [as_basis(basis, box, name="columns") for basis, box in zip(each, boxes, strict=True)], components
 
 
-def check_settings(source: Any, samples: Any, *, tail: Any, paired: Any, progress: Any) -> int:
+def check_settings(source: Source, samples: Any, *, tail: Any, paired: Any, progress: Any) -> int:
     """How many transitions per action to draw for a proof; refuse, before any work, settings without effect or sense.
 
     Args:
@@ -132,23 +133,27 @@ def check_settings(source: Any, samples: Any, *, tail: Any, paired: Any, progres
     """
     check_progress(progress)
     check_tail(tail)
-    checked = as_source(source)
-    checked.check_settings(samples=samples, paired=paired)
-    checked.check_noise()
-    checked.check_without_terminal()
-    return 0 if checked.log is not None else SAMPLES if samples is None else int(samples)
+    source.check_settings(samples=samples, paired=paired)
+    source.check_noise()
+    source.check_without_terminal()
+    return 0 if source.log is not None else SAMPLES if samples is None else int(samples)
 
 
-def check_enough(source: Any, samples: int, case: Case) -> None:
+def check_draws(source: Source, samples: int, case: Case) -> None:
     """Refuse so few draws that the fresh ones cannot determine the columns."""
     columns = max(part.columns.size for part in case.parts)
     least = next(n for n in range(columns + 1, 2 * columns + 2) if n - max(int(FIT_SHARE * n), 1) >= columns)
-    if as_source(source).log is None and samples < least:
-        raise ValueError(f"samples must be at least {least:,} for {columns} columns, got {samples:,}")
+    if source.log is None:
+        check_enough(samples, columns, least)
+
+
+def planned(source: Source, samples: int) -> int:
+    """Fresh transitions per action that a proof will rest on, about."""
+    return max(int((1 - FIT_SHARE) * source.per_action(samples)), 1)
 
 
 def split(
-    source: Simulator | Transitions,
+    source: Source,
     columns: Basis,
     samples: int,
     rng: Any,
@@ -159,7 +164,6 @@ def split(
     design: bool | Design = True,
 ) -> tuple[Iterable[Piece], Iterable[Piece]]:
     """Independent data for training and for the proof: two streams of draws, or a random division of a log."""
-    whole = as_source(source)
-    generator = whole.generator(rng, role)
-    training, fresh = whole.pools(FIT_SHARE, columns, generator, samples=samples, design=design, paired=paired)
+    generator = source.generator(rng, role)
+    training, fresh = source.pools(FIT_SHARE, columns, generator, samples=samples, design=design, paired=paired)
     return training, watched_stream(fresh, fresh.total, progress)

@@ -22,11 +22,10 @@ from certirl.functions.inequalities import best_slope, sloped
 from certirl.ground import archive
 from certirl.ground.archive import UNSAVED
 from certirl.ground.domain import Array
-from certirl.ground.doors import as_number, as_probability
 from certirl.ground.status import Claim, chance, two_digits, unverified
 from certirl.proof.certificate import least_enough
 from certirl.proof.sums import ResidualSums, row_pairs, sum_error
-from certirl.proof.tail import largest_tail
+from certirl.proof.tail import check_number, largest_tail
 from certirl.proof.value_cones import Cover
 
 CEILING = 0.1  # of δ, for the bound on the margin of any value function; the rest is for the cones
@@ -55,8 +54,7 @@ class RefutationGround:
         (A, p, k), wide = self.cover.fits.shape, frame(self.cover.columns).wide
         pairs = len(row_pairs(A, p, self.sums.paired)[0])
         self.sums.check_shapes(counts=(A,), gram=(A, *wide), residuals=(A, p, k), moments=(pairs, *wide))
-        if self.tail is not None and self.tail != inf:
-            as_number(self.tail, "tail", least=0)
+        check_number(self.tail)
         return self
 
 
@@ -177,9 +175,9 @@ class Refutation(Claim):
 
     def as_read(self, file: str) -> Refutation:
         """What a file claims: derived from the sums again, and refused if the file states other numbers."""
-        delta = as_probability(self.delta, "delta")
-        if not self.grounds or abs(sum(self.spending.values()) - delta) > 1e-9 * delta:
-            raise ValueError(f"a refutation needs grounds, and parts of delta that add up to {delta:g}")
+        self.check_delta()
+        if not self.grounds:
+            raise ValueError("a refutation needs the sums of at least one component")
         if sum(float(ground.cover.shares.sum()) for ground in self.grounds) > 1 + 1e-9:
             raise ValueError("the shares of delta add up to more than 1")
         if len(self.grounds) > 1:
@@ -206,8 +204,7 @@ class Bounds:
 
     def __init__(self, cover: Cover, sums: ResidualSums, tail: float) -> None:
         columns, which, w, k = frame(cover.columns), cover.which, cover.directions, cover.columns.size
-        if not sums.determine(cover.columns):
-            raise ValueError("the fresh states cannot tell the columns apart: use more data or fewer columns")
+        sums.check_determine(cover.columns)
         gram, g = columns.lifted(sums.gram), cover.pulls
         q = np.linalg.solve(gram, g[..., None])[..., 0]  # a fresh state adds the term Σ_c (q_c·x)(w·E_c)
         means = np.einsum("fck,cik->fi", g, cover.fits) + np.einsum("fck,cik->fi", q, sums.residuals)

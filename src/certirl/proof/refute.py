@@ -15,16 +15,17 @@ import numpy as np
 
 from certirl.data.moments import Moments, accumulate
 from certirl.data.simulator import Simulator
+from certirl.data.source import as_source
 from certirl.data.transitions import Piece, Transitions
 from certirl.fit.program import Rows, least_norm_of_sums
 from certirl.functions.bases import MOST_FUNCTIONS, Basis, as_basis
 from certirl.functions.components import Component, SumBasis, as_columns, as_components
-from certirl.ground.domain import Array, Domain, as_domain
+from certirl.ground.domain import Array, Domain
 from certirl.ground.doors import as_count, as_probability
 from certirl.ground.progress import Report
 from certirl.ground.work import on
 from certirl.proof.case import Case
-from certirl.proof.certify import FIT_SHARE, check_enough, check_settings, split
+from certirl.proof.certify import check_draws, check_settings, planned, split
 from certirl.proof.refutation import CEILING, Bounds, Outlook, Refutation, RefutationGround, derived
 from certirl.proof.sums import gather_residuals
 from certirl.proof.tail import TailLike
@@ -71,31 +72,27 @@ def refute(
         components: groups of coordinates that move independently, as for `solve`: V is a sum over them, and the expert
             takes one action.
         delta: the probability of a false statement.
-        tail: how far P_a f, |f| ≤ 1, can lie outside the span of the columns, as in `certify`; nothing is certified
-            without it.
+        tail: as in `certify`.
         samples: transitions per action to draw, those for choosing the cones included, 100,000 if left out; for
             simulators only.
-        rng: a seed or Generator; needed with a simulator.
-        paired: ask a simulator with the same states and random numbers for every action, so that noise cancels between
-            actions; left out, it is done where a trial shows that rows keep their random numbers.
-        progress: True, False, a function ``(done, total)``, or None for a line if standard error is a terminal.
-        map: where to work through data: a number of threads, a Dask client or an executor; threads on all cores if
-            left out. Results do not depend on it.
-        tube: a half-width, for experts that switch: states nearer to a switch, where margins are thin and a switch may
-            be known only roughly, are not compared; a share of the domain's least width if left out.
+        rng: as in `certify`.
+        paired: as in `certify`.
+        progress: as in `certify`.
+        map: as in `certify`.
+        tube: as in `certify`: states nearer to a switch, where margins are thin and a switch may be known only roughly,
+            are not compared.
     """
     delta = as_probability(delta, "delta")
-    count = check_settings(source, samples, tail=tail, paired=paired, progress=progress)
-    whole, classes, narrow = _functions(basis, columns, components, as_domain(source.domain))
-    problem: dict[str, Any] = {"n_actions": source.n_actions, "discount": nan, "tail": tail, "tube": tube}
+    origin = as_source(source)
+    count = check_settings(origin, samples, tail=tail, paired=paired, progress=progress)
+    whole, classes, narrow = _functions(basis, columns, components, origin.domain)
+    problem: dict[str, Any] = {"n_actions": origin.n_actions, "discount": nan, "tail": tail, "tube": tube}
     case = Case.of(expert, narrow if whole else narrow[0], components=whole, **problem)
-    check_enough(source, count, case)
+    check_draws(origin, count, case)
     places: Any = SumBasis(whole) if whole else narrow[0]
-    training, fresh = split(source, places, count, rng, progress, role="refute", paired=paired)
+    training, fresh = split(origin, places, count, rng, progress, role="refute", paired=paired)
     with on(map):
-        measured = _measured(case, classes, training)
-        planned = max(int(min(sums.counts.min() for sums in measured) * (1 - FIT_SHARE) / FIT_SHARE), 1)
-        plan = attempt(case, classes, training, samples=planned, delta=delta, moments=measured, only_conflicts=False)
+        plan = attempt(case, classes, training, samples=planned(origin, count), delta=delta, only_conflicts=False)
         assert plan is not None
         return plan.conclude(fresh, delta=delta)
 

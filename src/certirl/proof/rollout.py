@@ -192,7 +192,8 @@ def _problem(
         raise ValueError(
             f"{call} is for experts of one action, say expert=0; certirl.certify takes one that depends on the state"
         )
-    function, discount, expert = unpack(reward, discount, expert)
+    function, discount = unpack(reward, discount)
+    expert = getattr(reward, "expert", 0) if expert is None else expert
     if discount is None:
         raise ValueError("a reward alone does not know the problem: pass discount, say discount=0.9")
     return function, check_problem(discount, expert, simulator.n_actions, of_states=False), expert

@@ -63,6 +63,12 @@ class Sums:
         gram = frame(columns).lifted(self.gram)
         return bool((self.counts >= columns.size).all() and (np.linalg.cond(gram) <= MAX_CONDITION).all())
 
+    def check_determine(self, columns: Basis, name: str = "") -> None:
+        """Refuse states that cannot tell the columns, of a component with this name, apart."""
+        if not self.determine(columns):
+            which = f"the columns of {name}" if name else "the columns"
+            raise ValueError(f"the fresh states cannot tell {which} apart: use more data or fewer columns")
+
     def check_shapes(self, **shapes: tuple[int, ...]) -> None:
         """Refuse arrays of other shapes than these."""
         for name, shape in shapes.items():

@@ -24,7 +24,7 @@ from certirl.proof.sums import Evidence, gather
 from certirl.proof.surrogate import Surrogate, in_family, mesh_of, pairs_of
 
 _GRID = 2001  # states at which the highest and the lowest value are looked for
-FORECAST = 65_536  # training transitions per action that are looked at again, about
+FORECAST = 65_536  # training transitions per action that a forecast walks through again, about
 _SOME = 8192  # training states from which the size of the residuals of all functions is estimated
 _WHOLE = 0.003  # how much the size of π_d h_j counts over the whole domain, where π_d may be zero: ranges need it
 _FLOOR = 1e-12  # of the largest eigenvalue

@@ -17,17 +17,15 @@ import numpy as np
 from certirl.data.moments import Moments
 from certirl.data.source import Pool
 from certirl.functions.bases import Basis
-from certirl.ground.doors import setting
 from certirl.ground.progress import Watch
 from certirl.proof.case import Case
 from certirl.proof.certificate import UNLIMITED, Certificate, Forecast, conclude, forecast, least_enough
 from certirl.proof.refutation import Refutation
 from certirl.proof.refute import Attempt, attempt
 from certirl.proof.sums import gather
-from certirl.proof.training import Fit, fit_surrogates
+from certirl.proof.training import FORECAST, Fit, fit_surrogates
 
 TRAINING_SHARE = 0.3
-FORECAST = 65_536  # training transitions per action that a forecast walks through again, at most
 AFTER_FAILURE = 1.6  # the least growth after an attempt that failed
 
 
@@ -187,12 +185,6 @@ class _Refuting:
 def least_budget(columns: int) -> int:
     """Transitions per action below which no search is worth starting."""
     return 20 * columns + 100
-
-
-def check_budget(budget: int, columns: int, least: int) -> None:
-    """Refuse a budget from which no proof could come."""
-    if budget < least:
-        raise ValueError(f"{setting('samples')} must be at least {least} for {columns} columns, got {budget}")
 
 
 def search(

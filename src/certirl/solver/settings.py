@@ -13,7 +13,7 @@ from certirl.data.dependence import noise_fault
 from certirl.data.moments import Moments
 from certirl.data.policy import Policy, as_policy
 from certirl.data.simulator import Simulator, as_generator, as_samples, device_of
-from certirl.data.source import Source, as_source
+from certirl.data.source import Source, as_source, for_simulators
 from certirl.fit.bellman import check_problem
 from certirl.fit.effects import FEWEST
 from certirl.fit.estimate import FORMS
@@ -24,7 +24,7 @@ from certirl.functions.components import Component, as_components
 from certirl.ground.domain import Domain
 from certirl.ground.doors import as_count, as_flag, as_number, as_probability, by_door, setting, shown
 from certirl.ground.progress import check_progress
-from certirl.proof.case import REFUSED, check_box
+from certirl.proof.case import REFUSED, check_box, without_switches
 from certirl.proof.tail import TailLike, check_tail
 
 
@@ -231,13 +231,9 @@ def request(
 
 def _refused(*, is_simulator: bool, is_policy: bool, is_proof: bool, by_value: bool, is_log: bool) -> dict[str, str]:
     """The keywords and settings that would be without effect, each with the sentence that says so."""
-    refused = {}
+    refused: dict[str, str] = {}
     if not is_simulator:
-        for name, why in {
-            "samples": "data that were recorded are used as they are",
-            "paired": "a log says itself whether its rows are paired",
-        }.items():
-            refused[name] = f"{setting(name)} is for simulators: {why}, leave {setting(name)} out"
+        refused |= {name: for_simulators(name) for name in ("samples", "paired")}
     if is_log:
         refused["regret"] = "no more can be drawn from a log: leave regret out, the certificate states what is proved"
     if not is_proof:
@@ -246,8 +242,7 @@ def _refused(*, is_simulator: bool, is_policy: bool, is_proof: bool, by_value: b
                 f"{setting(name)} is for a certificate: pass {setting('delta')} too, or leave {setting(name)} out"
             )
     if not is_policy:
-        for name in ("tube", "regret"):
-            refused[name] = f"an expert who always takes one action never switches: leave {setting(name)} out"
+        refused |= {name: without_switches(name) for name in ("tube", "regret")}
         refused["margin"] = (
             f"{setting('margin')} is for experts that depend on the state: leave it out for an expert of one action"
         )

@@ -13,7 +13,7 @@ from certirl.data.demonstrations import Demonstrated
 from certirl.data.independence import FEWEST, MOST_COORDINATES, SAMPLES, independent
 from certirl.data.moments import Moments
 from certirl.data.simulator import Simulator
-from certirl.data.source import Pool
+from certirl.data.source import Pool, check_enough
 from certirl.data.transitions import Piece, Transitions
 from certirl.fit.bellman import Bellman, bellman
 from certirl.fit.choose import Choice, as_asked, as_measured, choose, places, widened
@@ -32,7 +32,6 @@ from certirl.solver.search import (
     Learner,
     Outcome,
     Schedule,
-    check_budget,
     least_budget,
     search,
 )
@@ -207,7 +206,7 @@ def _proved_by_program(asked: Request) -> Solution:
     learner = ProgramForm(case, choice, asked.settings.objective)
     if pools is None:
         least = least_budget(max(choice.columns))
-        check_budget(asked.samples, max(choice.columns), -(-4 * least // 3) if pilot else least)
+        check_enough(asked.samples, max(choice.columns), -(-4 * least // 3) if pilot else least)
         pools = _pools(asked, SumBasis(choice.components) if choice.components else choice.bases[0], case.design)
     outcome = _search(asked, learner, pools, asked.samples - pilot)
     recovery = learner.recovery if outcome.candidate is None else outcome.candidate.answer
@@ -220,7 +219,7 @@ def _proved_by_program(asked: Request) -> Solution:
         further=further,
         certificate=outcome.proof.certificate,
         refutation=outcome.proof.refutation,
-        drawn=asked.origin.log.counts.tolist() if asked.origin.log is not None else [outcome.samples + pilot],
+        drawn=asked.origin.counts(outcome.samples + pilot).tolist(),
     )
 
 
@@ -312,11 +311,10 @@ def _proved_by_value(asked: Request) -> Solution:
     )
     learner = ValueForm(case, asked)
     if not asked.is_log:
-        check_budget(asked.samples, columns.size, max(40 * columns.size, 4 * learner.fewest))
+        check_enough(asked.samples, columns.size, max(40 * columns.size, 4 * learner.fewest))
     pools = _pools(asked, columns, case.design)
     outcome = _search(asked, learner, pools, asked.samples)
-    counts = asked.origin.log.counts if asked.origin.log is not None else np.array([outcome.samples])
-    return with_proof(learner.solution, outcome.proof, asked, counts)
+    return with_proof(learner.solution, outcome.proof, asked, asked.origin.counts(outcome.samples))
 
 
 def _pools(asked: Request, where: Any, design: Any = True) -> tuple[Pool, Pool]:
