@@ -139,7 +139,7 @@ def test_a_range_is_two_finite_numbers_in_order(given, expert):
 
 def test_a_reversed_range_certifies_nothing():
     problem = certirl.problems.random_polynomial(seed=7, actions=3, degree=10)
-    settings = {"columns": certirl.Legendre(3), "discount": 0.7, "expert": 0, "tail": 0, "samples": 2_000, "rng": 1}
+    settings = {"columns": certirl.Legendre(3), "discount": 0.7, "tail": 0, "samples": 2_000, "rng": 1}
     with pytest.raises(ValueError, match="low ≤ high"):
         certirl.certify(lambda s: -s[:, 0], problem, expert=0, reward_range=(1e6, -1e6), **settings)
 
