@@ -26,7 +26,6 @@ from certirl.data.moments import accumulate
 from certirl.data.simulator import draw
 from certirl.fit.bellman import Bellman
 from certirl.fit.estimate import estimate
-from certirl.fit.recover import recover_separately
 from certirl.functions.components import Component, SumBasis, as_components
 from certirl.proof.case import Case
 from certirl.proof.certificate import conclude
@@ -82,7 +81,7 @@ def solvable(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
             found = certirl.recover(criteria, components=parts)
             joint += found.status == "solved"
             conflicts += found.status == "infeasible" and found.witness.residual < 1e-7
-            alone += recover_separately(parts, criteria).status == "solved"
+            alone += all(certirl.recover(criterion).status == "solved" for criterion in criteria)
             wrong += found.reward is not None and problem.true_margin(found.reward, discount=DISCOUNT) <= 0
         table[str(size)] = {
             "problems": arguments.problems,

@@ -138,6 +138,6 @@ def test_without_a_tail_or_enough_data_solve_does_not_call_it_infeasible():
     settings = {"discount": 0.9, "basis": Legendre(3), "delta": 0.05, "rng": 0}
     undeclared = certirl.solve(ROOM.dynamics, expert=HEAT_REST_HEAT, samples=20_000, **settings)
     assert undeclared.status != "infeasible" and undeclared.witness is not None
-    assert "; estimated; Not certified, but infeasible" in str(undeclared)
+    assert "; estimated\n  proof    Not certified, but infeasible" in str(undeclared)
     few = certirl.solve(ROOM.dynamics, expert=HEAT_REST_HEAT, samples=900, tail=ROOM.dynamics.tail, **settings)
-    assert few.status != "infeasible" and "; estimated; Undetermined: with probability" in str(few)
+    assert few.status != "infeasible" and "; estimated\n  proof    Undetermined: with probability" in str(few)

@@ -9,7 +9,6 @@ from scipy.optimize import linprog
 import certirl
 from certirl.fit import program
 from certirl.fit.estimate import Operators
-from certirl.fit.recover import recover_separately
 from certirl.functions.components import as_components
 from sizes import sizes
 
@@ -96,7 +95,7 @@ def test_every_solvable_problem_is_solved_and_theorem_8_solves_hardly_any(compon
         found = certirl.recover(criteria, components=parts)
         solved += found.status == "solved"
         solvable += solvable_on_a_grid(criteria)
-        separately += recover_separately(parts, criteria).status == "solved"
+        separately += all(certirl.recover(criterion).status == "solved" for criterion in criteria)
         if found.reward is not None:
             assert problem.true_margin(found.reward, discount=0.7) == pytest.approx(1, abs=1e-8)
     assert solved == solvable >= 0.9 * count and separately <= alone
@@ -129,13 +128,6 @@ def test_one_component_is_what_recover_finds():
         (part,) = as_components([[0]], BASIS, problem.domain)
         alone, joint = certirl.recover(criterion), certirl.recover([criterion], components=[part])
         np.testing.assert_allclose(joint.reward.parts[0].coefficients, alone.reward.coefficients, rtol=1e-4, atol=1e-4)
-        assert recover_separately([part], [criterion]).reward.norm == pytest.approx(alone.reward.norm)
-
-
-def test_theorem_8_names_the_component_that_stands_in_its_way():
-    parts, criteria = exact(certirl.problems.factorised(seed=0, components=10))
-    found = recover_separately(parts, criteria)
-    assert found.status == "undetermined" and "component s" in found.reason and "Theorem 8" in found.reason
 
 
 def test_both_programs_agree_on_estimated_operators_of_all_families():

@@ -28,7 +28,9 @@ def test_the_curves_drawn_are_the_margins(tmp_path):
     s, drawn = axes[1].lines[2].get_data()
     np.testing.assert_allclose(drawn, PROBLEM.margins(SOLUTION.reward, s, discount=0.7)[0])
     plt.close("all")
-    SOLUTION.plot(path=tmp_path / "picture.pdf")
+    SOLUTION.plot(tmp_path / "picture.pdf")
+    with pytest.raises(TypeError, match=r"plot\(\) got an unexpected keyword argument 'colour'"):
+        SOLUTION.plot(colour="red")
     assert (tmp_path / "picture.pdf").stat().st_size > 1000
 
 

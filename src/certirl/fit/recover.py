@@ -200,20 +200,6 @@ def alike(criteria: Sequence[Bellman]) -> int | None:
     return criteria[0].alternatives[int(same.argmax())] if same.any() else None
 
 
-def recover_separately(
-    components: Sequence[Component], criteria: Sequence[Bellman], *, objective: str = "least-variance"
-) -> Recovery:
-    """Solve every component by itself and add the rewards up (Theorem 8); all of them must be solvable."""
-    answers = [recover(criterion, objective=objective) for criterion in criteria]
-    task, rounds = _Task(criteria, components, objective), sum(answer.rounds for answer in answers)
-    for component, answer in zip(components, answers, strict=True):
-        if answer.status != "solved":
-            reason = Reason.COMPONENT_ALONE.finding(name=component.name, reason=answer.finding.cause)
-            return task.without_reward(reason, rounds)
-    coefficients = [answer.reward.coefficients for answer in answers if answer.reward is not None]
-    return task.judged(coefficients, rounds)
-
-
 class _Task:
     """The program of a recovery and the state and action of every row, in the objective's coordinates."""
 

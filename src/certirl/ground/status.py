@@ -90,11 +90,6 @@ class Reason(Enum):
         "allow more rounds or a larger tolerance",
     )
     COMPONENT_DIVERGES = "undetermined", "component {name}: " + DIVERGES[1], DIVERGES[2]
-    COMPONENT_ALONE = (
-        "undetermined",
-        "component {name} cannot be solved by itself, as Theorem 8 asks: {reason}",
-        "solve the components jointly",
-    )
     WITHIN_NOISE = (
         "solved",
         "within the noise: the margin is {margin:.3g} with standard error {error:.2g}, from {samples:,} transitions of "
@@ -123,7 +118,7 @@ class Reason(Enum):
         "undetermined",
         "the estimated constraints contradict each other beyond the sampling error, but no tail was declared: neither "
         "a reward nor its absence is proved",
-        "declare a tail",
+        "declare a tail, see docs/certificates.md#where-to-get-a-tail",
     )
     CONFLICT_WITHOUT_DATA = (
         "undetermined",
@@ -138,7 +133,7 @@ class Reason(Enum):
         "use fewer functions",
     )
     REFUTED = "infeasible", "{claim}"
-    REFUTED_WITHOUT_TAIL = "undetermined", "if the tail is zero, " + REFUTED[1], "declare a tail"
+    REFUTED_WITHOUT_TAIL = "undetermined", "if the tail is zero, " + REFUTED[1], CONFLICT_WITHOUT_TAIL[2]
 
     # Of certificates.
     CERTIFIED = "certified", "{proved}"

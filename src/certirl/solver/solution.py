@@ -344,7 +344,7 @@ class Solution:
         witness: rows that cancel, for which no reward of the class exists as far as the data say; None without any.
         certificate: the proof, or the attempt at one; None if none was asked for.
         refutation: the proof that there is no reward in the class, or the attempt; None if that was not tried.
-        file: where it was read from, with a status and a certificate that the file claims; None if it was found here.
+        file: the file that the solution was read from, whose claims these are; None if it was found here.
         verified: it was found here, or `certirl.check` confirmed its file.
     """
 
@@ -610,8 +610,8 @@ class Solution:
         lines = [("expert", "; ".join([*shares, texts["slack"]]))]
         if self.witness is not None:
             how = "observed without noise" if self.witness.noiseless else "estimated"
-            attempt = "" if self.refutation is None else f"; {self.refutation.headline}"
-            lines.append(("witness", f"{self.witness}; {how}{attempt}"))
+            lines.append(("witness", f"{self.witness}; {how}"))
+            lines += [] if self.refutation is None else [("proof", self.refutation.headline)]
         elif self.certificate is not None:
             lines.append(("margin", dict(self.certificate.lines())["margin"]))
         else:
@@ -654,7 +654,7 @@ class Solution:
         return f"{data}, discount {self.discount:g}, {self.stats.form or self.stats.choice}"
 
     def _last(self) -> list[tuple[str, str]]:
-        """What a proof assumes, and how the answer was checked, as far as there are lines left."""
+        """The last lines of the print: the basis or the assumptions, and the checks of the answer."""
         proof, texts = self.certificate or self.refutation, self.stats.lines()
         assumed = None if proof is None else ("assumed", "; ".join(proof.assumptions))
         several = len(self.components) > 1
