@@ -94,12 +94,12 @@ def test_a_family_of_one_coordinate_is_multiplied_with_itself():
 
 def test_large_components_are_solved_without_a_test_of_independence():
     class Still:
-        n_actions, domain = 2, ((-1.0, 1.0),) * 4
+        n_actions, domain = 2, ((-1.0, 1.0),) * 5
 
         def sample(self, states, action, rng):
             return np.clip(0.5 * states + 0.2 * (1 - 2 * action) + 0.3 * rng.normal(size=states.shape), -1, 1)
 
-    found = certirl.solve(Still(), components=[[0, 1, 2, 3]], discount=0.7, samples=2_000, columns=5, rng=0)
+    found = certirl.solve(Still(), components=[[0, 1, 2, 3], [4]], discount=0.7, samples=2_000, columns=5, rng=0)
     assert found.status == "solved" and "not tested" in found.stats.independence
 
 
