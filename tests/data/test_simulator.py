@@ -6,6 +6,7 @@ import pytest
 import certirl
 from certirl.data.dependence import can_pair
 from certirl.data.simulator import as_generator, device_of, draw
+from certirl.data.source import as_source
 from certirl.data.transitions import CHUNK
 from certirl.problems import random_polynomial
 from certirl.proof.certify import split
@@ -93,8 +94,8 @@ def test_certify_with_the_seed_of_the_solution_sees_fresh_data():
     assert solved.status in ("solved", "undetermined")
     drawn = set()
     for stream in (
-        *split(PROBLEM, BASIS.on(PROBLEM.domain), 1000, 0, False, role="certify", paired=True),
-        *split(PROBLEM, BASIS.on(PROBLEM.domain), 1000, 0, False, role="refute", paired=True),
+        *split(as_source(PROBLEM), BASIS.on(PROBLEM.domain), 1000, 0, False, role="certify", paired=True),
+        *split(as_source(PROBLEM), BASIS.on(PROBLEM.domain), 1000, 0, False, role="refute", paired=True),
         *(draw(PROBLEM, BASIS, 500, generator, design=True, paired=True) for generator in as_generator(0).spawn(4)),
     ):
         drawn.add(float(next(iter(stream)).states[0, 0]))
