@@ -211,8 +211,8 @@ class Claim:
         spending: how δ was split, by name.
         tail: τ, or None if none was declared; then the word is "conditional", never "certified".
         samples_needed: fresh transitions per action that should suffice; None if no such number is known.
-        excessive_tail: the tail, if it leaves no bound however many transitions there are, and how many columns; in
-            words, empty if it does not.
+        excessive_tail: what to do about a tail that leaves no margin however many transitions there are; empty for any
+            other.
         file: where it was read from; None if it was made here.
         verified: it was made here, or `certirl.check` confirmed its file.
     """
@@ -225,7 +225,7 @@ class Claim:
     spending: dict[str, float]
     tail: float | None
     samples_needed: int | None
-    excessive_tail: str
+    excessive_tail: str = ""
     file: str | None
     verified: bool
 
@@ -252,7 +252,7 @@ class Claim:
         if self.samples_needed is not None:
             return f"about {two_digits(self.samples_needed)} fresh transitions per action should suffice"
         if self.excessive_tail:
-            return f"{self.excessive_tail}: more data will not help; declare a smaller tail, or use more columns"
+            return self.excessive_tail
         if not isfinite(self.margin):
             return "too few transitions for any bound"
         if self.estimated <= self.losses["truncation tail"]:

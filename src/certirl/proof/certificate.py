@@ -295,7 +295,7 @@ class Certificate(Claim):
 
     @cached_property
     def excessive_tail(self) -> str:  # type: ignore[override]  # worked out when asked for
-        """The tail and the columns, if the tail leaves no bound however many transitions there are; else empty."""
+        """What to do about a tail that leaves no margin however many transitions there are; empty for any other."""
         if self.margin > 0 or not self.tail:
             return ""
         limit, without = self._margin_with(UNLIMITED), self._margin_with(UNLIMITED, tails=0.0)
@@ -303,8 +303,12 @@ class Certificate(Claim):
             return ""
         largest = max(self.grounds, key=lambda ground: ground.tail or 0.0)
         size = largest.surrogate.columns.size
-        what = "a positive margin" if np.isfinite(limit) else "any bound"
-        return f"the declared tail {largest.tail:.2g} is too large for {what} with {size} columns"
+        what = "the estimated margin" if np.isfinite(limit) else "any bound"
+        more = (
+            "" if np.isfinite(limit) else "more data will not help; "
+        )  # data can lead to a reward with a larger margin
+        tail = f"the declared tail {largest.tail:.2g} is too large for {what} with {size} columns"
+        return f"{tail}: {more}declare a smaller tail, or use more columns"
 
     def _margin_with(self, samples: int, tails: float = 1.0) -> float:
         """Forecast the margin for a number of transitions per action and a multiple of the tails, with these curves."""

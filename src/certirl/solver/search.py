@@ -26,6 +26,7 @@ from certirl.proof.sums import gather
 from certirl.proof.training import FORECAST, Fit, fit_surrogates
 
 TRAINING_SHARE = 0.3
+CERTAIN = 0.25  # of the tail: drawing stops if even this leaves no margin; rewards from more data can be better
 AFTER_FAILURE = 1.6  # the least growth after an attempt that failed
 
 
@@ -140,11 +141,11 @@ class _Certifying:
         return min(expected.share, 1 - expected.regret / max(self._regret * expected.value_span, 1e-300))
 
     def tail_is_too_large(self, samples: int, delta: float) -> bool:
-        """Whether no amount of data gives a bound, by a forecast with half of the tail: training data are few."""
+        """Whether no amount of data gives a bound, by a forecast with a quarter of the tail: rewards still improve."""
         counts, parts = self._fit.evidence[0].counts, self._case.parts
         if not any(part.tail for part in parts) or counts.min() < 10 * max(part.columns.size for part in parts):
             return False
-        limit = self._forecast(UNLIMITED, delta, tails=0.5).margin
+        limit = self._forecast(UNLIMITED, delta, tails=CERTAIN).margin
         if limit == -np.inf:  # under every reward
             return True
         return limit <= 0 < self._forecast(samples, delta, tails=0.0).margin
