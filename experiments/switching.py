@@ -36,7 +36,7 @@ POLYNOMIAL, THERMAL = 100_000, 250_000  # transitions per action of a certificat
 class Arguments:
     """The full size; ``--fast`` shrinks it."""
 
-    runs: int = 6000
+    runs: int = 1_480
     recovered: int = 40
     samples: int = 10_000
     proofs: int = 20
