@@ -256,6 +256,8 @@ def test_the_page_gives_the_numbers_of_the_results():
         assert kind.startswith("assumptions") or row in page, row
     rest = found["certificates but those of one column"]
     assert f"In the {rest['runs']:,} runs with certificates but those of one column" in page
-    assert rest["false"] == rest["bounds above the truth"] == 0 and f"{rest['largest ratio']:.2f}" == "0.82"
-    assert found["all but broken assumptions"]["in truth wrong"] >= 5_000
+    assert rest["false"] == 0 and f"{rest['bounds above the truth']} bounds lie above the truth" in page
+    assert found["all but broken assumptions"]["in truth wrong"] >= 3_500
     assert all(found["by delta"][delta]["false"] == 0 for delta in ("0.01", "0.05"))
+    for delta, own in found["by delta"].items():
+        assert own["95 % interval of the share of runs with anything false"][1] < float(delta) / 2

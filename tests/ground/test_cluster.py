@@ -349,9 +349,13 @@ def test_ctrl_c_leaves_nothing_behind(client, kind):
         "data": lambda: slow_data(client),
         "trials": lambda: study.Runner(progress=False)(slow_trial, [[i] for i in range(20)]),
     }
-    threading.Timer(0.6, signal.raise_signal, [signal.SIGINT]).start()
-    with _map.on(client), pytest.raises(KeyboardInterrupt):
-        work[kind]()
+    interrupt = threading.Timer(0.6, signal.raise_signal, [signal.SIGINT])
+    interrupt.start()
+    try:
+        with _map.on(client), pytest.raises(KeyboardInterrupt):
+            work[kind]()
+    finally:
+        interrupt.cancel()  # or it would end another test
     deadline = time.monotonic() + 10
     while (left := client.run_on_scheduler(_tasks)) and time.monotonic() < deadline:
         time.sleep(0.05)

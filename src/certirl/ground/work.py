@@ -245,9 +245,12 @@ def is_client(place: Any) -> bool:
 
 
 def check_client(client: Any) -> None:
-    """Refuse a client that cannot submit work."""
+    """Refuse a client that cannot submit work; wait for one that is connecting again."""
     if client.asynchronous:
         raise ValueError("the Dask client is asynchronous: make it with Client(…, asynchronous=False)")
+    deadline = time.monotonic() + CONNECT
+    while client.status == "connecting" and time.monotonic() < deadline:
+        time.sleep(0.05)
     if client.status != "running":
         raise ConnectionError(f"the Dask client is {client.status}: connect again with Client(…)")
 
