@@ -585,9 +585,10 @@ def test_ctrl_c_is_one_line_from_the_first_import_on(tmp_path):
         environment = os.environ | {"PYTHONPATH": paths, "RING_AFTER": str(delay)}
         given = {"env": environment, "cwd": tmp_path, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         running.append(subprocess.Popen([sys.executable, *start, *endless], **given))
-    for process in running:
-        _, error = process.communicate(timeout=60)
-        assert (process.returncode, error) == (130, b"certirl: interrupted\n")
+    errors = [process.communicate(timeout=60)[1] for process in running]
+    assert errors == [b"certirl: interrupted\n"] * len(running)
+    # A shell says 130 for a process that SIGINT ended, too: one that ends while it waits for its threads.
+    assert {process.returncode for process in running} <= {130, -signal.SIGINT}
     assert not (tmp_path / "never.npz").exists()
 
 
