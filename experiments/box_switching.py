@@ -34,7 +34,7 @@ COARSE, FINE, FINE_WHIRL = 60, 300, 160  # next states along each coordinate: wh
 class Arguments:
     """The full size; ``--fast`` shrinks it."""
 
-    runs: int = 1000
+    runs: int = 160
     proofs: int = 3
     most: int = 1_000_000
 
