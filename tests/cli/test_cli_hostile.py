@@ -578,7 +578,7 @@ def test_ctrl_c_is_one_line_from_the_first_import_on(tmp_path):
     script = tmp_path / "certirl"  # as pip writes it
     script.write_text("import sys\nfrom certirl.cli import main\nsys.exit(main())\n")
     paths = os.pathsep.join([str(tmp_path), str(Path(certirl.__file__).parents[1])])
-    endless = ["demo", "--problem", "12", "--samples", "1000000000", "--output", "never.npz", "--plot", ""]
+    endless = ["demo", "--problem", "13", "--samples", "1000000000", "--output", "never.npz", "--plot", ""]
     running = []
     module = ["-m", "certirl"]
     for delay, start in ((0.05, module), (0.15, [str(script)]), (0.4, module), (1.0, [str(script)])):
@@ -587,8 +587,10 @@ def test_ctrl_c_is_one_line_from_the_first_import_on(tmp_path):
         running.append(subprocess.Popen([sys.executable, *start, *endless], **given))
     errors = [process.communicate(timeout=60)[1] for process in running]
     assert errors == [b"certirl: interrupted\n"] * len(running)
-    # A shell says 130 for a process that SIGINT ended, too: one that ends while it waits for its threads.
-    assert {process.returncode for process in running} <= {130, -signal.SIGINT}
+    by_module, by_script = ({process.returncode for process in running[first::2]} for first in (0, 1))
+    # With -m Python itself ends by the signal, which a shell reports as 130 too, if the interrupt passed through code
+    # that was compiled from a string, such as that of a compiler.
+    assert by_script == {130} and by_module <= {130, -signal.SIGINT}
     assert not (tmp_path / "never.npz").exists()
 
 
