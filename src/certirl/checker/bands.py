@@ -628,7 +628,9 @@ class Derivation:
         try:
             turned = inverse(np.eye(m) - matrix)
         except ZeroDivisionError:
-            raise TooLittleError("there is too little data: I − K̂ cannot be told from a singular matrix") from None
+            raise TooLittleError(
+                "there is too little data: I − K̂ cannot be distinguished from a singular matrix"
+            ) from None
         centre = turned @ value
         start, stretch = centre.length(), norm(turned)
         growth = beta * stretch

@@ -104,7 +104,7 @@ class Enclosure:
         y = enclosed(other)
         least = (np.abs(y.middle) - y.radius) * (1 - 4 * U)
         if not (least > 0).all():
-            raise ZeroDivisionError("a divisor cannot be told from zero")
+            raise ZeroDivisionError("a divisor cannot be distinguished from zero")
         middle = self.middle / y.middle
         error = (self.radius + np.abs(middle) * y.radius) / least
         return Enclosure(middle, (error + 2 * U * np.abs(middle)) * _MORE + _TINY)
@@ -197,7 +197,7 @@ def logarithm(x: Any) -> Enclosure:
     """log x for positive numbers: k log 2 + 2 artanh((m − 1)/(m + 1)) with x = 2^k m, m near 1."""
     y = enclosed(x)
     if not (y.below > 0).all():
-        raise ZeroDivisionError("a logarithm of a number that cannot be told from zero")
+        raise ZeroDivisionError("a logarithm of a number that cannot be distinguished from zero")
     m, k = np.frexp(y.middle)
     m, k = np.where(m < 0.7, 2 * m, m), np.where(m < 0.7, k - 1, k)
     z = (Enclosure(m) - 1.0) / (Enclosure(m) + 1.0)
@@ -213,7 +213,7 @@ def logarithm(x: Any) -> Enclosure:
 
 
 def inverse(matrix: Enclosure) -> Enclosure:
-    """The inverse of a square matrix; ZeroDivisionError if it cannot be told from a singular one.
+    """The inverse of a square matrix; ZeroDivisionError if it cannot be distinguished from a singular one.
 
     With an approximation X and R = I − AX, r = ‖R‖ < 1 in the row-sum norm, A⁻¹ − X = XR(I − R)⁻¹: in row i every entry
     is at most Σ_j|X_ij| times r/(1 − r).

@@ -423,7 +423,7 @@ class Box:
         return self.mesh(self.dense)
 
     def inflation(self, counts: tuple[int, ...], times: int = 1) -> float:
-        """sup|f| ≤ this · max over the mesh, for products of so many expansions; infinite if it has too few points."""
+        """sup|f| ≤ this · max over the mesh, for products of ``times`` expansions; infinite with too few points."""
         steps = [times * axis.step(n) for axis, n in zip(self.axes, counts, strict=True)]
         each = [_cosine_below(axis.top * step) for axis, step in zip(self.axes, steps, strict=True)]
         bound = max(_cosine_below(self._farthest(steps)), math.prod(each) * (1 - 1e-15))
