@@ -37,6 +37,7 @@ class Arguments:
 FAST = Arguments(problems=2, corners=6)
 DRAWS = 4  # independent certificates of every reward
 GRID = 31  # cells along each coordinate of the fine-grid MDP
+ALWAYS = {"expert": 0, "progress": False, "map": 1}  # of every certificate
 
 
 def a_problem(seed: int) -> tuple[Problem, certirl.Basis, float, int]:
@@ -110,19 +111,11 @@ def judge(seed: int) -> list[dict[str, Any]]:
         reward = methods.barely_wrong(reward, noise, lambda r: [problem.margins(r, states, discount=discount)])
     truth = problem.true_margin(reward, discount=discount)
     tail = 0.0 if columns.index == "full" else problem.tail(columns.on(problem.domain))  # "full": polynomials
-    given = {
-        "tail": tail,
-        "discount": discount,
-        "expert": 0,
-        "columns": columns,
-        "samples": samples,
-        "progress": False,
-        "map": 1,
-    }
+    given = {"tail": tail, "discount": discount, "columns": columns, "samples": samples}
     runs = []
     for draw in range(DRAWS):
         delta, paired = (0.05, 0.2)[draw % 2], draw != 3
-        found = certirl.certify(reward, problem, delta=delta, rng=[seed, 3, draw], paired=paired, **given)
+        found = certirl.certify(reward, problem, delta=delta, rng=[seed, 3, draw], paired=paired, **ALWAYS, **given)
         runs.append(verdict(problem.name, problem, delta, paired, spoil, found, truth))
     if any(run["holds"] for run in runs) and len(problem.domain) == 2:
         runs[0]["agreement"] = agreement(problem, reward, discount)
@@ -184,16 +177,8 @@ def judge_corners(seed: int) -> list[dict[str, Any]]:
     columns, runs = basis.on(problem.domain), []
     for draw in range(DRAWS):
         delta, paired, samples = (0.05, 0.2)[draw % 2], draw < 3, (3_000, 10_000, 30_000)[draw % 3]
-        given = {
-            "tail": 0,
-            "discount": discount,
-            "expert": 0,
-            "columns": columns,
-            "samples": samples,
-            "progress": False,
-            "map": 1,
-        }
-        found = certirl.certify(reward, problem, delta=delta, rng=[seed, 6, draw], paired=paired, **given)
+        given = {"tail": 0, "discount": discount, "columns": columns, "samples": samples}
+        found = certirl.certify(reward, problem, delta=delta, rng=[seed, 6, draw], paired=paired, **ALWAYS, **given)
         runs.append(verdict("corners", problem, delta, paired, spoil, found, truth))
     return runs
 
