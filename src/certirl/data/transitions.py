@@ -395,19 +395,16 @@ class Rows:
         for actions, rows in self._groups():
             for start in range(0, rows.shape[1], CHUNK):
                 part = rows[:, start : start + CHUNK]
-                yield Piece(actions, self.states[part[0]], self.next_states[part])
+                yield Piece(actions, self.states.take(part[0], axis=0), self.next_states.take(part, axis=0))
 
     def _groups(self) -> Iterator[tuple[tuple[int, ...], NDArray[np.intp]]]:
         """Actions, and the rows of each ``[m, n]``."""
         if self.pairs is not None:
             yield tuple(range(len(self.pairs))), self.pairs
             return
-        # Sixteen bits are sorted digit by digit, many times as fast as by comparison.
-        order = np.argsort(self.actions.astype(np.uint16), kind="stable")
-        ends = np.cumsum(np.bincount(self.actions))
-        for action, rows in enumerate(np.split(order, ends[:-1])):
-            if len(rows):
-                yield (action,), rows[None]
+        codes = self.actions.astype(np.uint16)  # a quarter of the memory is read for every action
+        for action in np.flatnonzero(np.bincount(codes)).tolist():
+            yield (action,), np.flatnonzero(codes == action)[None]
 
     def __reduce__(self) -> Any:  # of a paired log only these rows are sent
         if self.pairs is None:

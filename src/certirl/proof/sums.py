@@ -231,8 +231,8 @@ class _EvidenceTotals(_Totals[Evidence]):
             counts = self.frame.wide[0], count
             fits, crossed = self._fits[group], self.s.directions > 0
             self._fused[tuple(group)] = _kernel().Residuals(counts, part.periodic, rows, fits, pairs, crossed)
-        points = np.concatenate([states[None], next_states])[:, :, 0]
-        self._fused[tuple(group)].add(np.clip(part._to_reference(points), -1.0, 1.0))
+        points = part._to_reference(np.concatenate([states[None], next_states])[:, :, 0])
+        self._fused[tuple(group)].add(points.clip(-1.0, 1.0, out=points))
 
     def _places(self, group: list[int]) -> list[int]:
         """The pairs of actions within a group, by their numbers."""
