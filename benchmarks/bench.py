@@ -24,14 +24,12 @@ import harness
 from certirl.data.moments import measure
 from certirl.data.simulator import draw, sample
 from certirl.data.transitions import CHUNK
-from certirl.fit.bellman import bellman
-from certirl.fit.estimate import estimate
+from certirl.fit.bellman import bellman, estimate
 from certirl.fit.recover import recover
 from certirl.functions.bases import FAMILIES, Legendre
 from certirl.ground.archive import folder_of, replacing
 from certirl.ground.domain import Array
-from certirl.ground.progress import watched
-from certirl.ground.work import cores, one_blas_thread
+from certirl.ground.work import cores, one_blas_thread, watched
 from certirl.kernels.sums import KERNELS, ProductSums, StackedSums
 from certirl.problems import random_polynomial
 from certirl.proof.certify import certify

@@ -25,7 +25,7 @@ from certirl.data.moments import accumulate
 from certirl.data.simulator import draw
 from certirl.kernels import tensors
 from certirl.problems import PolynomialProblem, random_polynomial
-from certirl.problems.problem import NODES
+from certirl.problems.dynamics import NODES
 from devices import on_device
 
 

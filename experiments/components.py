@@ -24,8 +24,7 @@ import methods
 import study
 from certirl.data.moments import accumulate
 from certirl.data.simulator import draw
-from certirl.fit.bellman import Bellman
-from certirl.fit.estimate import estimate
+from certirl.fit.bellman import Bellman, estimate
 from certirl.functions.components import Component, SumBasis, as_components
 from certirl.proof.case import Case
 from certirl.proof.certificate import conclude

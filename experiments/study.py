@@ -33,8 +33,7 @@ from certirl.data.simulator import Simulator, draw
 from certirl.functions.bases import Basis
 from certirl.ground.archive import folder_of, replacing
 from certirl.ground.doors import as_count
-from certirl.ground.progress import Report, watched
-from certirl.ground.work import check_workers, on, place
+from certirl.ground.work import Report, check_workers, on, place, watched
 from processes import processes
 
 VERSIONED = ("certirl", "numpy", "scipy", "highspy")

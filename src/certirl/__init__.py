@@ -16,7 +16,7 @@ if _TYPE_CHECKING:
     from certirl import plots as plots
     from certirl import problems as problems
     from certirl import theory as theory
-    from certirl.checker.files import check as check
+    from certirl.checker import check as check
     from certirl.data import tables as tables
     from certirl.data.coverage import coverage as coverage
     from certirl.data.demonstrations import policy_from as policy_from
@@ -31,8 +31,8 @@ if _TYPE_CHECKING:
     from certirl.environments import gym as gym
     from certirl.environments import planning as planning
     from certirl.fit.bellman import bellman as bellman
+    from certirl.fit.bellman import estimate as estimate
     from certirl.fit.choose import diagnose as diagnose
-    from certirl.fit.estimate import estimate as estimate
     from certirl.fit.recover import recover as recover
     from certirl.functions.bases import Basis as Basis
     from certirl.functions.bases import Chebyshev as Chebyshev
@@ -43,8 +43,8 @@ if _TYPE_CHECKING:
     from certirl.functions.reward import Reward as Reward
     from certirl.proof.certificate import Certificate as Certificate
     from certirl.proof.certify import certify as certify
+    from certirl.proof.certify import refute as refute
     from certirl.proof.refutation import Refutation as Refutation
-    from certirl.proof.refute import refute as refute
     from certirl.proof.rollout import rollout_check as rollout_check
     from certirl.proof.rollout import scenario as scenario
     from certirl.proof.tail import Smooth as Smooth
@@ -73,10 +73,10 @@ _MODULES = {
     "Transitions": "data.transitions",
     "bellman": "fit.bellman",
     "certify": "proof.certify",
-    "check": "checker.files",
+    "check": "checker",
     "coverage": "data.coverage",
     "diagnose": "fit.choose",
-    "estimate": "fit.estimate",
+    "estimate": "fit.bellman",
     "find_components": "data.independence",
     "from_episodes": "data.episodes",
     "independent": "data.independence",
@@ -85,7 +85,7 @@ _MODULES = {
     "policy_from": "data.demonstrations",
     "product": "functions.bases",
     "recover": "fit.recover",
-    "refute": "proof.refute",
+    "refute": "proof.certify",
     "rollout_check": "proof.rollout",
     "sample": "data.simulator",
     "scenario": "proof.rollout",

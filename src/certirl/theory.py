@@ -26,8 +26,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from certirl.fit.bellman import Bellman, bellman
-from certirl.fit.estimate import Operators
+from certirl.fit.bellman import Bellman, Operators, bellman
 from certirl.fit.recover import recover
 from certirl.functions.bases import Basis, Fourier, as_basis
 from certirl.functions.extrema import minimum

@@ -11,7 +11,7 @@ import certirl
 import files
 from certirl import Legendre, product
 from certirl.data.policy import CELLS_ALONG
-from certirl.proof.refute import refute
+from certirl.proof.certify import refute
 
 PROVED = {"delta": 0.05, "tail": 0, "rng": 0, "progress": False}
 SETTINGS = PROVED | {"discount": 0.7}

@@ -12,10 +12,9 @@ from saved_records import CERTIFICATES, MAKERS, REFUTATIONS, claim_of, contents,
 import certirl
 from certirl import cli
 from certirl.checker import bands as checker_bands
-from certirl.checker import enclosures, harmonics
+from certirl.checker import check, enclosures, harmonics, main
 from certirl.checker import records as checker_records
 from certirl.checker.enclosures import Enclosure
-from certirl.checker.files import check, main
 from certirl.checker.harmonics import Box
 from certirl.functions import inequalities
 from certirl.functions.bases import Chebyshev, Fourier, Legendre, product

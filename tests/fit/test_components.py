@@ -6,7 +6,7 @@ import pytest
 import certirl
 import files
 from certirl import cli
-from certirl.checker.files import check
+from certirl.checker import check
 from certirl.data.moments import accumulate, measure
 from certirl.data.simulator import draw
 from certirl.data.transitions import Transitions

@@ -8,7 +8,7 @@ from scipy.optimize import linprog
 
 import certirl
 from certirl.fit import program
-from certirl.fit.estimate import Operators
+from certirl.fit.bellman import Operators
 from certirl.functions.components import as_components
 from sizes import sizes
 

@@ -9,7 +9,7 @@ import pytest
 import certirl
 from certirl.data.policy import as_policy
 from certirl.environments.planning import plan
-from certirl.fit.termination import durations
+from certirl.fit.action_values import durations
 from certirl.solver import value_form
 from sizes import sizes
 

@@ -6,7 +6,7 @@ from test_ending import DISCOUNT, Ridge, balance, leave, on_a_grid, surviving
 
 import certirl
 from certirl.data.source import learn_terminal_boxes
-from certirl.fit import termination as ending
+from certirl.fit import action_values as ending
 from certirl.fit.effects import CLEARLY, drawn_log, regress, regress_next_states, relative_error
 from certirl.solver import value_form
 

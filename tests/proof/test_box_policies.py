@@ -13,7 +13,7 @@ from certirl.ground.domain import mesh
 from certirl.problems import Greedy, Truth, Whirl, random_independent
 from certirl.proof.bands import Band, Bands
 from certirl.proof.case import Case
-from certirl.proof.tube import read
+from certirl.proof.certificate import read
 from certirl.solver.solution import load
 from sizes import sizes
 

@@ -14,7 +14,7 @@ from certirl.ground.status import two_digits
 from certirl.problems import Steps, Truth, next_values, regret
 from certirl.proof.bands import Band, Bands
 from certirl.proof.case import Case
-from certirl.proof.tube import read
+from certirl.proof.certificate import read
 from certirl.solver.solution import load
 from sizes import sizes
 

@@ -11,7 +11,7 @@ from test_refute import nearly_unsolvable
 import certirl
 from certirl.functions.components import as_components
 from certirl.problems import Independent, independent, random_polynomial, thermostat, unsolvable
-from certirl.proof.refute import refute
+from certirl.proof.certify import refute
 from rounds import in_small_rounds
 from sizes import sizes
 

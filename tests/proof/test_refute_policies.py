@@ -10,7 +10,7 @@ from certirl.functions.frame import frame
 from certirl.problems import Steps, comfort, random_polynomial
 from certirl.proof import refutation, value_cones
 from certirl.proof.case import Case
-from certirl.proof.refute import refute
+from certirl.proof.certify import refute
 from certirl.proof.sums import gather_residuals
 from certirl.proof.value_cones import comparisons
 from sizes import sizes

@@ -12,9 +12,8 @@ from certirl import Legendre
 from certirl.data.simulator import draw
 from certirl.functions.inequalities import MIXED_EVENTS, best_scale, best_slope, log_term, mixed_norm, sloped
 from certirl.problems.switching import Steps, Truth
-from certirl.proof.bands import _size, bands
+from certirl.proof.bands import _size, bands, workings
 from certirl.proof.case import Case
-from certirl.proof.functionals import workings
 from certirl.proof.sums import gather
 from certirl.proof.training import fit_surrogates
 

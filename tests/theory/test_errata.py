@@ -7,8 +7,7 @@ import pytest
 from numpy.polynomial import chebyshev
 
 from certirl.data.simulator import sample
-from certirl.fit.bellman import bellman
-from certirl.fit.estimate import estimate
+from certirl.fit.bellman import bellman, estimate
 from certirl.fit.recover import cover_points, recover
 from certirl.functions.bases import Chebyshev, Fourier, Legendre
 from certirl.problems import Circle, circle, random_polynomial, thermostat, unsolvable

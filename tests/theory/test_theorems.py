@@ -9,8 +9,7 @@ from scipy.optimize import brentq, linprog
 from scipy.special import zeta
 
 from certirl.data.simulator import sample
-from certirl.fit.bellman import bellman
-from certirl.fit.estimate import estimate
+from certirl.fit.bellman import bellman, estimate
 from certirl.fit.recover import recover
 from certirl.functions.bases import Chebyshev, Fourier, Legendre
 from certirl.functions.extrema import minimum

@@ -1,1 +1,112 @@
-"""The independent checker of saved certificates and refutations, in floating point with proved errors."""
+"""The independent checker of saved certificates and refutations: what they claim, derived again from their sums.
+
+The checker shares no code with what made the file and rounds only to the safe side. What it confirms is spelled out,
+with every number that the statement depends on and with what had to be trusted.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+
+import numpy as np
+
+from certirl.checker.bands import TooLittleError
+from certirl.checker.certificates import Certificate
+from certirl.checker.records import DamagedError, ImpossibleError, Record, read
+from certirl.checker.refutations import Refutation
+
+KINDS: dict[str, type[Certificate | Refutation]] = {"Certificate": Certificate, "Refutation": Refutation}
+_UNREADABLE = (KeyError, TypeError, ValueError, OverflowError, AttributeError, IndexError)  # of files that were changed
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the second derivation says about a file.
+
+    Attributes:
+        verdict: "confirmed", "rejected" or "nothing claimed".
+        statement: what is confirmed, in a sentence; empty if nothing is.
+        margin: the margin derived here, rounded down; −∞ if none can be, NaN without a certificate.
+        claimed: the margin in the file; NaN without a certificate.
+        reasons: why it is rejected or claims nothing, in sentences.
+        lines: the problem, the data and the derivation, by name.
+        trusted: what no file can show, in sentences.
+    """
+
+    verdict: str
+    statement: str
+    margin: float
+    claimed: float
+    reasons: tuple[str, ...]
+    lines: tuple[tuple[str, str], ...] = ()
+    trusted: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        first, *more = [self.statement] if self.verdict == "confirmed" else self.reasons
+        lines = [*(("", reason) for reason in more), *self.lines]
+        if self.verdict == "confirmed":
+            lines += [("trusted", sentence) for sentence in self.trusted]
+        return "\n".join([f"{self.verdict.capitalize()}: {first}.", *(f"  {name:<9}{line}" for name, line in lines)])
+
+
+def check(path: str | os.PathLike[str]) -> Verdict:
+    """Derive what a saved certificate or refutation claims again from its sums, and say whether it follows.
+
+    Args:
+        path: a file written by ``save`` of a solution, of a certificate or of a refutation.
+    """
+    record = read(path)
+    solution = record if record.kind == "Solution" else None
+    try:
+        claims = [record]
+        if solution is not None:
+            claims = [
+                solution.record(name) for name in ("certificate", "refutation") if solution.entry(name) is not None
+            ]
+            if solution.status == "certified" and not any(claim.kind == "Certificate" for claim in claims):
+                return _nothing("rejected", "the file says that it is certified, and holds no certificate")
+        if not claims:
+            return _nothing("nothing claimed", "the file holds no certificate and no refutation")
+        if all(claim.kind in KINDS for claim in claims):
+            verdicts = [_verdict(claim, solution) for claim in claims]
+            return next((verdict for verdict in verdicts if verdict.verdict == "rejected"), verdicts[0])
+    except DamagedError as problem:
+        raise ValueError(f"{path} is damaged: {problem}") from None
+    except _UNREADABLE as problem:
+        words = " ".join(str(problem).split())
+        raise ValueError(f"{path} is damaged: something in it is missing or wrong ({words})") from None
+    raise ValueError(f"{path} holds a certirl {record.kind!r:.60}, which has no certificate to check")
+
+
+def _verdict(record: Record, solution: Record | None) -> Verdict:
+    kind = KINDS[record.kind]
+    claimed, nothing = kind.claimed(record)
+    claim: Certificate | Refutation | None = None
+    try:
+        with np.errstate(all="ignore"):  # a file that was changed can lead to anything
+            claim = kind(record, solution)
+            wrong = claim.contradictions() or claim.conclude()
+    except (ImpossibleError, TooLittleError) as problem:
+        wrong = [str(problem)]
+    except ZeroDivisionError as problem:
+        wrong = [f"nothing can be derived from the sums: {problem}"]
+    asserted = not nothing or (solution is not None and solution.status == "certified")
+    reasons = tuple(wrong or [nothing] * bool(nothing))
+    verdict = "nothing claimed" if not asserted else "rejected" if reasons else "confirmed"
+    if claim is None:
+        return Verdict(verdict, "", -math.inf, claimed, reasons)
+    statement = claim.statement if verdict == "confirmed" else ""
+    margin = -math.inf if claim.derived is None else claim.derived
+    return Verdict(verdict, statement, margin, claimed, reasons, tuple(claim.lines()), tuple(claim.trusted()))
+
+
+def _nothing(verdict: str, reason: str) -> Verdict:
+    return Verdict(verdict, "", math.nan, math.nan, (reason,))
+
+
+def main(path: str | os.PathLike[str]) -> int:
+    """Print the verdict: 1 if something is claimed and does not follow, else 0."""
+    print(verdict := check(path))
+    return int(verdict.verdict == "rejected")

@@ -237,7 +237,7 @@ def merge_files(options: argparse.Namespace) -> int:
 
 def check_file(options: argparse.Namespace) -> int:
     """Derive a saved certificate again, with other arithmetic."""
-    from certirl.checker.files import main
+    from certirl.checker import main
 
     return main(options.file)
 

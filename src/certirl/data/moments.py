@@ -19,8 +19,7 @@ from certirl.functions.bases import Basis, as_basis
 from certirl.ground import archive
 from certirl.ground.domain import Array, describe, freeze
 from certirl.ground.doors import as_array, as_count, as_flag, setting, shown
-from certirl.ground.progress import Report, watched_stream
-from certirl.ground.work import fold, on
+from certirl.ground.work import Report, fold, on, watched_stream
 from certirl.kernels.sums import JointSums, StackedSums, joint_sums
 from certirl.kernels.tensors import TensorSums, is_tensor, on_host
 

@@ -1,17 +1,182 @@
-"""The Bellman criterion in coordinates: how much better the expert's action is, as a linear function of the reward."""
+"""Algorithm 1, the transition operators as matrices, and the Bellman criterion in coordinates."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from certirl.data.moments import Moments, measure
 from certirl.data.policy import no_action
-from certirl.fit.estimate import Operators
+from certirl.data.transitions import Transitions
 from certirl.functions.bases import Basis
 from certirl.ground.domain import Array, freeze
 from certirl.ground.doors import as_probability
+
+FORMS = ("least-squares", "mean")
+
+# Beyond this the least-squares answer has lost most of its digits, and some direction of the states was hardly seen.
+MAX_CONDITION = 1e8
+
+
+@dataclass(frozen=True, eq=False)
+class Operators:
+    """``P_a φ_i ≈ Σ_j Z^a_ij φ_j``: the action of each transition operator on the basis, estimated or exact.
+
+    Attributes:
+        basis: the rows φ_1 … φ_k; the columns are its first k_s functions.
+        Z: ``[A, k, k_s]``.
+        noise: covariances of φ(s') − E[φ(s') | s] within and between actions, averaged over the states
+            ``[A, A, k, k]``; zero between actions unless they were drawn with common random numbers.
+        precision: (Σ x xᵀ)⁻¹ per action ``[A, k_s, k_s]``; the variance of a least-squares estimate is noise times
+            this. Zero if exact, NaN (not known) in the mean form.
+        counts: transitions per action ``[A]``; zeros when exact.
+        form: "least-squares", "mean" or "exact".
+        condition: the worst condition number of a Gram matrix of the states.
+    """
+
+    basis: Basis
+    Z: Array
+    noise: Array
+    precision: Array
+    counts: NDArray[np.int64]
+    form: str
+    condition: float
+
+    def __post_init__(self) -> None:
+        freeze(self)
+
+    @property
+    def n_actions(self) -> int:
+        """The number of actions, A."""
+        return len(self.Z)
+
+    @property
+    def columns(self) -> int:
+        """The number of functions of the state, k_s."""
+        return int(self.Z.shape[2])
+
+
+def estimate(
+    data: Moments | Transitions,
+    *,
+    basis: Basis | None = None,
+    columns: int | None = None,
+    form: str = "least-squares",
+    deflate: bool = True,
+) -> Operators:
+    """Estimate Z (Algorithm 1): ``(∫μ/n) Σ φ(s')φ(s)ᵀ``, or the least-squares form ``(Σ y xᵀ)(Σ x xᵀ)⁻¹``.
+
+    The mean form is the paper's and is unbiased only if states were drawn from the weight of the basis; least squares
+    takes states from anywhere and has less variance.
+
+    Args:
+        data: moments, or transitions to measure first.
+        basis: the row basis; needed with transitions only.
+        columns: the number of functions of the state, k_s; all that the data hold if left out.
+        form: "least-squares" or "mean".
+        deflate: set the first row to (1, 0, 0, …), which it is: P_a maps the constant to itself. Without it the row is
+            estimated as the paper does, and noise can make a constant reward look useful.
+    """
+    if form not in FORMS:
+        raise ValueError(f"form must be one of {', '.join(map(repr, FORMS))}, got {form!r}")
+    moments = _as_moments(data, basis, columns)
+    k, ks = moments.rows.size, moments.columns.size
+    if ks > k:
+        raise ValueError(f"columns must be at most the {k} functions of the basis, got {ks}")
+    if (moments.counts < 1).any():
+        missing = int((moments.counts < 1).argmax())
+        raise ValueError(f"action {missing} was never seen; every action needs transitions")
+    precision, condition = _inverse_gram(moments, required=form == "least-squares")
+    freedom = np.maximum(moments.counts - ks, 1)[:, None, None, None]
+    regression = moments.cross @ precision
+    n = moments.counts[:, None, None]
+    Z = regression if form == "least-squares" else moments.rows.mass / n * moments.cross
+    explained = np.einsum("aij,blj->abil", regression, moments.cross)
+    if not moments.paired:
+        explained *= np.eye(moments.n_actions)[:, :, None, None]
+    noise = (moments.outer - explained) / freedom
+    if form == "mean":  # its variance is another: that of φ(s')φ(s), which these sums do not hold
+        precision = np.full_like(precision, np.nan)
+    if deflate:
+        Z[:, 0, :] = 0.0
+        Z[:, 0, 0] = 1.0
+    noise = (noise + noise.transpose(1, 0, 3, 2)) / 2
+    return Operators(moments.rows, Z, noise, precision, moments.counts, form, condition)
+
+
+def _as_moments(data: Moments | Transitions, basis: Basis | None, columns: int | None) -> Moments:
+    if isinstance(data, Transitions):
+        if basis is None:
+            raise ValueError("estimate(transitions) needs a basis, for example basis=certirl.Legendre(11)")
+        return measure(data, basis=basis, columns=columns)
+    if not isinstance(data, Moments):
+        raise TypeError(f"estimate needs Moments or Transitions, got {type(data).__name__}")
+    if basis is not None and basis.on(data.rows.domain).resized(data.rows.size) != data.rows:
+        raise ValueError(f"these moments were measured in {data.rows}; measure again to use {basis}")
+    size = data.rows.size if basis is None else basis.size
+    return data.leading(size, min(size, data.columns.size) if columns is None else columns)
+
+
+def _inverse_gram(moments: Moments, *, required: bool) -> tuple[Array, float]:
+    """(Σ x xᵀ)⁻¹ for each action and the worst condition number; refuses where states do not tell the columns apart."""
+    inverses, worst = np.zeros_like(moments.gram), 1.0
+    for action, gram in enumerate(moments.gram):
+        eigenvalues, vectors = np.linalg.eigh(gram)
+        floor = eigenvalues[-1] / MAX_CONDITION
+        condition = eigenvalues[-1] / eigenvalues[0] if eigenvalues[0] > 0 else np.inf
+        if required and (eigenvalues[0] < floor or moments.counts[action] <= len(gram)):
+            raise ValueError(
+                f"the states of action {action} cannot tell {moments.columns.size} functions apart "
+                f"(Gram matrix condition {condition:.1e}, {int(moments.counts[action])} transitions): "
+                "use fewer columns or states that cover the domain"
+            )
+        inverses[action] = (vectors / np.maximum(eigenvalues, floor)) @ vectors.T
+        worst = max(worst, float(condition))
+    return inverses, worst
+
+
+def exact_operators(
+    rows: Basis,
+    columns: int | None,
+    ends: Array,
+    quadrature: tuple[Array, Array],
+    moved: Callable[[Array, Array, int, Array], tuple[Array, Array]],
+    n_actions: int,
+) -> Operators:
+    """What `estimate` would say of infinitely many transitions: ``Z_ij = ∫ (P_a φ_i)(s) φ_j(s) μ(s) ds`` by quadrature.
+
+    Args:
+        rows: the row basis, placed.
+        columns: how many of its functions describe the state; all if None.
+        ends: the next states of the quadrature ``[m, d]``.
+        quadrature: states ``[n, d]`` and their weights for μ ``[n]``.
+        moved: (states, weights, action, values at the ends ``[m, k]``) to P_a of these functions ``[n, k]`` and to the
+            weight with which the ends are visited ``[m]``.
+        n_actions: A.
+    """
+    narrow = rows.resized(rows.size if columns is None else columns)
+    s, weights = quadrature
+    phi, psi = rows.values(ends), narrow.values(s)
+    Z, noise = [], np.zeros((n_actions, n_actions, rows.size, rows.size))
+    for action in range(n_actions):
+        expected, visits = moved(s, weights, action, phi)
+        Z.append(expected.T @ (weights[:, None] * psi))
+        Z[-1][0] = np.eye(narrow.size)[0]  # the constant is mapped to itself, without rounding
+        second = (phi * visits[:, None]).T @ phi
+        noise[action, action] = (second - (expected * weights[:, None]).T @ expected) / rows.mass
+    return Operators(
+        basis=rows,
+        Z=np.array(Z),
+        noise=noise,
+        precision=np.zeros((n_actions, narrow.size, narrow.size)),
+        counts=np.zeros(n_actions, dtype=np.int64),
+        form="exact",
+        condition=1.0,
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,8 +14,7 @@ from certirl.data.moments import Moments, accumulate, total
 from certirl.data.simulator import Simulator
 from certirl.data.source import as_source
 from certirl.data.transitions import Piece, Transitions
-from certirl.fit.bellman import bellman
-from certirl.fit.estimate import MAX_CONDITION, estimate
+from certirl.fit.bellman import MAX_CONDITION, bellman, estimate
 from certirl.fit.recover import recover
 from certirl.functions.bases import FAMILIES as ALL_FAMILIES
 from certirl.functions.bases import Basis, Fourier, Legendre, of_degree, product

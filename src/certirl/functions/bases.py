@@ -2,7 +2,7 @@
 
 A function of one coordinate is ``φ_i(s) = ψ_i(t)`` with ``t ∈ [-1, 1]`` the affine image of the state and ``ψ_i``
 orthonormal for the family's weight on [-1, 1]. The weight is transformed along with the state, so that Ẑ, ‖α‖₁ and β
-do not depend on the units of the state. The first function is constant in every basis: deflation (`fit.estimate`)
+do not depend on the units of the state. The first function is constant in every basis: deflation (`fit.bellman`)
 needs that.
 
 On a box the functions are products of one function of each coordinate, orthonormal for the product of the weights; an

@@ -8,6 +8,7 @@ planned and judged by `optimal_policy`, `next_values`, `regret` and `judge`.
 from certirl.problems.dynamics import Circle as Circle
 from certirl.problems.dynamics import Independent as Independent
 from certirl.problems.dynamics import PolynomialProblem as PolynomialProblem
+from certirl.problems.dynamics import Problem as Problem
 from certirl.problems.dynamics import Thermostat as Thermostat
 from certirl.problems.dynamics import Whirl as Whirl
 from certirl.problems.dynamics import circle as circle
@@ -18,7 +19,6 @@ from certirl.problems.dynamics import random_polynomial as random_polynomial
 from certirl.problems.dynamics import thermostat as thermostat
 from certirl.problems.dynamics import unsolvable as unsolvable
 from certirl.problems.dynamics import whirl as whirl
-from certirl.problems.problem import Problem as Problem
 from certirl.problems.switching import Greedy as Greedy
 from certirl.problems.switching import Judgement as Judgement
 from certirl.problems.switching import Steps as Steps

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from certirl.functions.bases import gauss_legendre
 from certirl.functions.reward import RewardLike, values_of
 from certirl.ground.domain import Array, as_rows, describe, mesh
-from certirl.problems.dynamics import Thermostat
-from certirl.problems.problem import Problem
+from certirl.problems.dynamics import Problem, Thermostat
 
 # By the number of coordinates: points of the state along each, and even next states along each.
 NODES = {1: 96, 2: 16}

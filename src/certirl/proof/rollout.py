@@ -36,7 +36,7 @@ from certirl.functions.reward import (
 )
 from certirl.ground.domain import Array, Domain, as_domain, as_states, describe, freeze, uniform_states
 from certirl.ground.doors import as_count, as_probability
-from certirl.ground.progress import Report, check_progress, watched
+from certirl.ground.work import Report, check_progress, watched
 
 ROWS = 65_536  # rollouts at once: memory stays flat however many are asked for
 MOST_STATES = 1_000_000  # start states

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from certirl.data.moments import kernel_for
 from certirl.data.transitions import CHUNK, Chunk, Piece, chunks_of
-from certirl.fit.estimate import MAX_CONDITION
+from certirl.fit.bellman import MAX_CONDITION
 from certirl.functions.bases import Basis
 from certirl.functions.frame import frame
 from certirl.ground import archive

@@ -17,9 +17,8 @@ from certirl.functions.frame import frame
 from certirl.functions.reward import BoundedReward
 from certirl.ground.domain import Array
 from certirl.kernels.tensors import on_host
-from certirl.proof.bands import shares_of
+from certirl.proof.bands import shares_of, workings
 from certirl.proof.case import Case
-from certirl.proof.functionals import workings
 from certirl.proof.sums import Evidence, gather
 from certirl.proof.surrogate import Surrogate, in_family, mesh_of, pairs_of
 

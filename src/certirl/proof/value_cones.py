@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.moments import Moments
-from certirl.fit.estimate import MAX_CONDITION
+from certirl.fit.bellman import MAX_CONDITION
 from certirl.fit.program import least_norm
 from certirl.functions.bases import Basis
 from certirl.functions.extrema import first_of_least

@@ -17,11 +17,11 @@ import numpy as np
 from certirl.data.moments import Moments
 from certirl.data.source import Pool
 from certirl.functions.bases import Basis
-from certirl.ground.progress import Watch
+from certirl.ground.work import Watch
 from certirl.proof.case import Case
 from certirl.proof.certificate import UNLIMITED, Certificate, Forecast, conclude, forecast, least_enough
+from certirl.proof.certify import Attempt, attempt
 from certirl.proof.refutation import Refutation
-from certirl.proof.refute import Attempt, attempt
 from certirl.proof.sums import gather
 from certirl.proof.training import FORECAST, Fit, fit_surrogates
 

@@ -14,16 +14,15 @@ from certirl.data.moments import Moments
 from certirl.data.policy import Policy, as_policy
 from certirl.data.simulator import Simulator, as_generator, as_samples, device_of
 from certirl.data.source import Source, as_source, for_simulators
-from certirl.fit.bellman import check_problem
+from certirl.fit.bellman import FORMS, check_problem
 from certirl.fit.effects import FEWEST
-from certirl.fit.estimate import FORMS
 from certirl.fit.recover import OBJECTIVES, as_radius, check_slack
 from certirl.fit.value_program import Margin, check_margin
 from certirl.functions.bases import as_basis
 from certirl.functions.components import Component, as_components
 from certirl.ground.domain import Domain
 from certirl.ground.doors import as_count, as_flag, as_number, as_probability, by_door, setting, shown
-from certirl.ground.progress import check_progress
+from certirl.ground.work import check_progress
 from certirl.proof.case import REFUSED, check_box, without_switches
 from certirl.proof.tail import TailLike, check_tail
 

@@ -16,10 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 from certirl.data.simulator import as_terminal
 from certirl.data.source import TerminalBoxes
 from certirl.data.transitions import counted
-from certirl.fit.bellman import Bellman, alternatives_of
-from certirl.fit.estimate import Operators
+from certirl.fit.action_values import Choices
+from certirl.fit.bellman import Bellman, Operators, alternatives_of
 from certirl.fit.recover import Recovery, alike
-from certirl.fit.termination import Choices
 from certirl.fit.witness import Witness, place_of
 from certirl.functions.bases import Basis
 from certirl.functions.cells import Cells
@@ -33,8 +32,8 @@ from certirl.ground.domain import Array, Domain, as_actions, as_n_actions, as_st
 from certirl.ground.doors import as_count, as_number, as_probability, by_door
 from certirl.ground.status import Finding, Reason, chance, unverified, weakest
 from certirl.proof.certificate import Certificate
+from certirl.proof.certify import too_many_functions
 from certirl.proof.refutation import Refutation
-from certirl.proof.refute import too_many_functions
 
 GOOD, DISTRUST = 0.1, 0.7  # model error over action effect
 SHOWN = 3  # components named in the print
@@ -859,7 +858,7 @@ def load(path: str | os.PathLike[str], *, verify: bool = False) -> Any:
     record = archive.load(path)
     if not verify:
         return record
-    from certirl.checker.files import check
+    from certirl.checker import check
 
     verdict = check(path)
     if verdict.verdict == "rejected":

@@ -15,15 +15,13 @@ from certirl.data.moments import Moments
 from certirl.data.simulator import Simulator
 from certirl.data.source import Pool, check_enough
 from certirl.data.transitions import Piece, Transitions
-from certirl.fit.bellman import Bellman, bellman
+from certirl.fit.bellman import FORMS, Bellman, Operators, bellman, estimate
 from certirl.fit.choose import Choice, as_asked, as_measured, choose, places, widened
-from certirl.fit.estimate import FORMS, Operators, estimate
 from certirl.fit.recover import OBJECTIVES, Recovery, alike, recover
 from certirl.functions.bases import Basis
 from certirl.functions.components import SumBasis, as_groups
-from certirl.ground.progress import Report, announcer, watched_stream
 from certirl.ground.status import Finding, Reason
-from certirl.ground.work import on
+from certirl.ground.work import Report, announcer, on, watched_stream
 from certirl.proof.case import Case
 from certirl.proof.tail import TailLike, is_number, tail_number
 from certirl.solver.search import (

@@ -18,7 +18,16 @@ from numpy.typing import NDArray
 from certirl.data.policy import Policy
 from certirl.data.source import Pool, Source
 from certirl.environments.planning import COMPARED_POINTS, MOST_ENTRIES, compare, size_of
-from certirl.fit.action_values import action_values, spectral_radius, uncovered, unvisited
+from certirl.fit.action_values import (
+    LiftedFit,
+    action_values,
+    avoids_termination,
+    choices,
+    fit_lifted_value,
+    spectral_radius,
+    uncovered,
+    unvisited,
+)
 from certirl.fit.effects import (
     CLEARLY,
     FEWEST,
@@ -29,7 +38,6 @@ from certirl.fit.effects import (
     next_states,
     value_basis,
 )
-from certirl.fit.termination import LiftedFit, avoids_termination, choices, fit_lifted_value
 from certirl.fit.value_program import (
     PRICE,
     Comparisons,
@@ -45,9 +53,8 @@ from certirl.functions.cells import MOST_COORDINATES, Cells
 from certirl.functions.reward import Reward
 from certirl.ground.domain import Array, Domain, as_domain
 from certirl.ground.doors import as_count, by_door
-from certirl.ground.progress import announcer
 from certirl.ground.status import Finding, Reason
-from certirl.ground.work import one_blas_thread
+from certirl.ground.work import announcer, one_blas_thread
 from certirl.proof.case import Case
 from certirl.proof.tail import TailLike, is_number, tail_number
 from certirl.solver.search import Candidate, Proof
