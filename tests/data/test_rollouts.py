@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from certirl.data.policy import Policy, as_policy
-from certirl.data.rollouts import choose, returns, simulate, uniform_policy
+from certirl.data.policy import Policy, as_policy, choose, returns, simulate, uniform_policy
 
 
 class Drift:

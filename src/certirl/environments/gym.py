@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.episodes import Episode
-from certirl.data.policy import Policy, as_policy
-from certirl.data.rollouts import Step, choose, uniform_policy, walk
+from certirl.data.policy import Policy, Step, as_policy, choose, uniform_policy, walk
 from certirl.data.simulator import as_generator
 from certirl.environments.simulators import Reader, controls_of, copied, simulator, state_reader
 from certirl.functions.reward import reward_at_terminal, unpack, values_of

@@ -16,8 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from certirl.data.policy import Policy, as_policy
-from certirl.data.rollouts import returns, simulate, terminal_states, uniform_policy
+from certirl.data.policy import Policy, as_policy, returns, simulate, terminal_states, uniform_policy
 from certirl.data.simulator import Simulator, as_generator, ask, check_simulator, periodic_of
 from certirl.fit.bellman import check_problem
 from certirl.functions.cells import Cells

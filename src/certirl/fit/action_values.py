@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.coverage import coverage
-from certirl.data.policy import Policy
-from certirl.data.rollouts import simulate, uniform_policy
+from certirl.data.policy import Policy, simulate, uniform_policy
 from certirl.data.simulator import Simulator, terminal_of
 from certirl.fit.effects import (
     EffectModel,

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from certirl.data.dependence import can_pair
-from certirl.data.policy import as_policy
-from certirl.data.rollouts import returns
+from certirl.data.policy import as_policy, returns
 from certirl.data.simulator import Simulator, as_generator, check_rollouts, check_simulator
 from certirl.data.source import as_source
 from certirl.data.transitions import Transitions
