@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import gcd, prod
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 REFERENCE: Domain = ((-1.0, 1.0),)
 INDEX_SETS = ("total", "full", "hyperbolic")
 _MOST_INDICES = 1 << 22  # candidates for indices: a box of degrees with more is a mistake
+_BLOCK = 1 << 11  # states at once, so that tables of functions stay in the cache
 MOST_FUNCTIONS = 500  # in a program: the time to solve it grows with their third power, seconds at this size
 
 Families = tuple["type[Family]", ...]
@@ -206,8 +207,24 @@ class Basis:
         return self._products([p._reference_values(p._to_reference(s)) for p, s in self._columns(rows)]).T
 
     def combined(self, states: ArrayLike, coefficients: Array) -> Array:
-        """Σ c_i φ_i(s) for each state: ``[n]``."""
-        return self.values(states) @ coefficients
+        """Σ c_i φ_i(s) for each state: ``[n]``, summed over one coordinate after the other."""
+        rows, coefficients = as_rows(states, self.dimension), np.asarray(coefficients)
+        matrix, columns = np.zeros(self._sums.shape), self.indices.T
+        matrix[self._sums.first, columns[-1]] = coefficients
+        totals = [self._summed_up(matrix, rows[start : start + _BLOCK]) for start in range(0, len(rows), _BLOCK)]
+        return np.concatenate(totals) if totals else np.zeros(0)
+
+    def _summed_up(self, matrix: Array, rows: Array) -> Array:
+        tables = [p._reference_values(p._to_reference(s)) for p, s in self._columns(rows)]
+        total = matrix @ tables[-1]
+        for table, (functions, starts) in zip(tables[-2::-1], self._sums.further, strict=True):
+            total *= table[functions]
+            total = np.add.reduceat(total, starts, axis=0)
+        return np.asarray(total[0])
+
+    @cached_property
+    def _sums(self) -> _Sums:
+        return _Sums.of(self.indices, self.parts[-1].size)
 
     def summed(self, states: ArrayLike) -> Array:
         """Σ_n φ_i(s_n) over states, for every function: ``[k]``."""
@@ -326,6 +343,34 @@ class Basis:
         for table, column in zip(tables[1:], columns[1:], strict=True):
             total *= table[column]
         return total
+
+
+class _Sums(NamedTuple):
+    """The sums of an expansion over one coordinate after the other, the last one first.
+
+    Attributes:
+        shape: of the matrix of coefficients: products of functions of the other coordinates, functions of the last.
+        first: the row of each function in that matrix ``[k]``.
+        further: for every other coordinate, the function of each remaining product and where sums over it start.
+    """
+
+    shape: tuple[int, int]
+    first: NDArray[np.intp]
+    further: tuple[tuple[NDArray[np.intp], NDArray[np.intp]], ...]
+
+    @classmethod
+    def of(cls, indices: NDArray[np.intp], last: int) -> _Sums:
+        """Those of a set of indices ``[k, d]``; ``last`` is the number of functions of the last coordinate."""
+        if indices.shape[1] == 1:
+            return cls((1, last), np.zeros(len(indices), dtype=np.intp), ())
+        products, first = np.unique(indices[:, :-1], axis=0, return_inverse=True)
+        shape, further = (len(products), last), []
+        while products.shape[1] > 1:
+            shorter, starts = np.unique(products[:, :-1], axis=0, return_index=True)
+            further.append((products[:, -1], starts))
+            products = shorter
+        further.append((products[:, -1], np.zeros(1, dtype=np.intp)))
+        return cls(shape, first.ravel(), tuple(further))
 
 
 # Sets of indices: which products of functions belong to a basis, and in which order.
