@@ -10,6 +10,7 @@ import certirl
 from certirl.fit import program
 from certirl.fit.bellman import Operators
 from certirl.functions.components import as_components
+from certirl.functions.extrema import minimum
 from sizes import sizes
 
 BASIS = certirl.Legendre(11)
@@ -18,6 +19,11 @@ BASIS = certirl.Legendre(11)
 def exact(problem, basis=BASIS, columns=3):
     criteria = [certirl.bellman(own, discount=0.7) for own in problem.component_operators(basis, columns)]
     return as_components(problem.components, basis, problem.domain), criteria
+
+
+def minimisers(criterion, reward):
+    """Where each D_a of a component is least ``[d]``, one array for each alternative action."""
+    return [minimum(criterion.columns, curve)[0][None] for curve in criterion.margins(reward.coefficients)]
 
 
 def product_rows(criteria, grids, in_values):
@@ -43,8 +49,8 @@ def test_the_joint_program_equals_the_product_grid_program(components, seeds, ob
         # A grid that holds the minimisers: there the relaxation to a grid loses nothing.
         points = 5 if components == 2 else 3
         grids = [
-            np.unique(np.concatenate([c.columns.grid(points), states]), axis=0)
-            for c, states in zip(criteria, found.minimisers, strict=True)
+            np.unique(np.concatenate([c.columns.grid(points), *minimisers(c, part)]), axis=0)
+            for c, part in zip(criteria, found.reward.parts, strict=True)
         ]
         rows = product_rows(criteria, grids, in_values=objective == "least-variance")
         coefficients = [part.coefficients for part in found.reward.parts]

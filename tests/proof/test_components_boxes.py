@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from test_decompose import product_rows
+from test_decompose import minimisers, product_rows
 
 import certirl
 from certirl import problems
@@ -25,8 +25,8 @@ def test_the_joint_program_equals_the_product_grid_program(objective):
     found = certirl.recover(criteria, components=parts, objective=objective)
     assert found.status == "solved"
     grids = [
-        np.unique(np.concatenate([c.columns.grid(9), states]), axis=0)
-        for c, states in zip(criteria, found.minimisers, strict=True)
+        np.unique(np.concatenate([c.columns.grid(9), *minimisers(c, part)]), axis=0)
+        for c, part in zip(criteria, found.reward.parts, strict=True)
     ]
     rows = product_rows(criteria, grids, in_values=objective == "least-variance")
     if objective == "l1":

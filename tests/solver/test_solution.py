@@ -253,7 +253,7 @@ def test_type_checkers_know_what_solve_returns():
 def test_every_reason_has_a_status_a_cause_and_a_cure():
     words = dict.fromkeys(
         (
-            "name",
+            "which",
             "reason",
             "test",
             "claim",

@@ -43,19 +43,23 @@ TailNumber = Callable[[Basis], float]
 
 @dataclass(frozen=True)
 class Choice:
-    """The functions that were chosen, for one component or for several.
+    """The functions that were chosen.
 
     Attributes:
-        bases: the functions of rewards and values of each component, on its own box.
+        components: with the functions of rewards and values of each, on its own box; one for a state that is not
+            divided.
         columns: the numbers of functions of the state.
         why: how they were chosen, in a sentence that the solution prints.
-        components: names and coordinates; None for a state that is not divided.
     """
 
-    bases: tuple[Basis, ...]
+    components: tuple[Component, ...]
     columns: tuple[int, ...]
     why: str
-    components: tuple[Component, ...] | None = None
+
+    @property
+    def bases(self) -> tuple[Basis, ...]:
+        """The functions of rewards and values of each component."""
+        return tuple(component.basis for component in self.components)
 
     @property
     def spaces(self) -> tuple[Basis, ...]:
@@ -65,29 +69,20 @@ class Choice:
     def moments(self, stream: Iterable[Piece], n_actions: int) -> list[Moments]:
         """The moments of every component, by reading a stream once."""
         pairs = list(zip(self.bases, self.spaces, strict=True))
-        views = None if self.components is None else [component.coordinates for component in self.components]
+        views = _views(self.components)
         return [sums for (sums,) in accumulate(stream, pairs, n_actions=n_actions, views=views)]
 
 
-def as_asked(
-    basis: Any, columns: Any, domain: Domain, components: tuple[Component, ...] | None = None
-) -> Choice | None:
-    """The choice if basis and columns are both given, else None.
+def as_asked(components: tuple[Component, ...], columns: Any) -> Choice | None:
+    """The choice if functions and columns are both given, else None.
 
     Args:
-        basis: a basis; with components it is in them already.
-        columns: a number of functions of the state; with components one for all or one for each.
-        domain: the box of states.
-        components: with their bases, if the state is divided.
+        components: with their bases; none if these are to be chosen.
+        columns: a number of functions of the state for all components, or one for each.
     """
-    if columns is None or (basis is None and components is None):
+    if columns is None or not components:
         return None
     meaning = "a whole number of functions of the basis"
-    if components is None:
-        rows = basis.on(domain)
-        size = as_count(columns, "columns", most=rows.size, meaning=meaning)
-        why = f"{rows} on {describe(rows.domain)} as asked, {size} columns as asked"
-        return Choice((rows,), (size,), why)
     each = zip(components, as_columns(columns, components), strict=True)
     sizes = tuple(as_count(size, "columns", most=part.basis.size, meaning=meaning) for part, size in each)
     return _of_components(components, sizes, "as asked")
@@ -95,10 +90,15 @@ def as_asked(
 
 def _of_components(components: tuple[Component, ...], sizes: tuple[int, ...], how: str) -> Choice:
     named = ", ".join(sorted({str(component.basis) for component in components}))
+    where = "for each component" if len(components) > 1 else f"on {describe(components[0].basis.domain)} as asked"
     least, most = min(sizes), max(sizes)
     count = f"{least}" if least == most else f"{least} to {most}"
-    why = f"{named} for each component, {count} columns {how}"
-    return Choice(tuple(component.basis for component in components), sizes, why, components)
+    return Choice(components, sizes, f"{named} {where}, {count} columns {how}")
+
+
+def _views(components: Sequence[Component]) -> list[tuple[int, ...]] | None:
+    """The coordinates of each component; None if one holds all."""
+    return None if len(components) == 1 else [component.coordinates for component in components]
 
 
 def as_measured(moments: Moments, basis: Basis | None, columns: int | None) -> Choice:
@@ -113,7 +113,7 @@ def as_measured(moments: Moments, basis: Basis | None, columns: int | None) -> C
         columns = as_count(columns, "columns", most=most, meaning="a whole number of the functions measured")
     columns = most if columns is None else columns
     why = f"{rows} on {describe(rows.domain)}, {columns} columns: the data came as moments"
-    return Choice((rows,), (columns,), why)
+    return Choice(rows.components, (columns,), why)
 
 
 def choose(
@@ -121,9 +121,8 @@ def choose(
     domain: Domain,
     *,
     n_actions: int,
-    basis: Any,
+    components: tuple[Component, ...],
     columns: Any,
-    components: tuple[Component, ...] | None = None,
     discount: float,
     expert: int,
     periodic: Sequence[int] = (),
@@ -134,30 +133,23 @@ def choose(
         stream: the data.
         domain: the box of states.
         n_actions: A.
-        basis: the functions of rewards and values; chosen if None.
+        components: with the functions of rewards and values; none if these are to be chosen.
         columns: how many of them describe the state; chosen if None.
-        components: with their bases, if the state is divided.
         discount: γ.
         expert: the action that the expert takes.
         periodic: coordinates that are periodic.
     """
-    asked = as_asked(basis, columns, domain, components)
+    asked = as_asked(components, columns)
     if asked is not None:
         return asked.moments(stream, n_actions), asked
-    if components is None and basis is None:
+    if not components:
         return _choose_all(stream, domain, n_actions, columns, periodic, discount=discount, expert=expert)
-    bases = [basis.on(domain)] if components is None else [component.basis for component in components]
+    bases = [component.basis for component in components]
     pairs = [(rows, rows.resized(min(rows.size, _most_columns(rows)))) for rows in bases]
-    views = None if components is None else [component.coordinates for component in components]
-    folds = accumulate(stream, pairs, n_actions=n_actions, folds=FOLDS, views=views)
+    folds = accumulate(stream, pairs, n_actions=n_actions, folds=FOLDS, views=_views(components))
     sizes = tuple(map(best_columns, folds))
-    moments = map(total, folds)
-    if components is None:
-        where = f"{bases[0]} on {describe(bases[0].domain)}"
-        choice = Choice(tuple(bases), sizes, f"{where} as asked; {sizes[0]} columns predict held-out data best")
-    else:
-        choice = _of_components(components, sizes, "by held-out prediction")
-    return [sums.leading(sums.rows.size, size) for sums, size in zip(moments, sizes, strict=True)], choice
+    moments = [total(each).leading(rows.size, size) for each, rows, size in zip(folds, bases, sizes, strict=True)]
+    return moments, _of_components(components, sizes, "by held-out prediction")
 
 
 def _most_columns(basis: Basis) -> int:
@@ -197,7 +189,7 @@ def _choose_all(
     if len(domain) > 1:
         name = f"Legendre{', Fourier for periodic coordinates,' * bool(periodic)} up to total degree {basis.degree}"
     sentence = f"{name}, {count} columns ({reason}), {size} rows (held-out margin)"
-    return [total(folds).leading(size, count)], Choice((basis,), (count,), sentence)
+    return [total(folds).leading(size, count)], Choice(basis.components, (count,), sentence)
 
 
 def _largest_bases(domain: Domain, periodic: Sequence[int]) -> list[Basis]:
@@ -232,7 +224,7 @@ def widened(moments: Moments, choice: Choice, tail: TailNumber, discount: float,
         basis = rows.resized(max(rows.size, size))
         number = tail(basis.resized(size))
         if number * span * (1 + (2 * size) ** 0.5) / (1 - discount) < 0.1:
-            return Choice((basis,), (size,), f"{choice.why}; {size} columns make the tail {number:.2g}")
+            return Choice(basis.components, (size,), f"{choice.why}; {size} columns make the tail {number:.2g}")
     return choice
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ class Recovery:
 
     Attributes:
         finding: the status with its reason: "solved" (the margin is positive), "infeasible" or "undetermined".
+        components: names, coordinates and functions of the components.
         objective: what was minimised.
         rounds: solves of the program.
         states: of the rows of the last program ``[m, d]``; NaN in the coordinates of other components.
@@ -39,7 +40,6 @@ class Recovery:
         slack: how far each row falls short ``[m]``; zeros in the hard form.
         reward: R, if one was found: solved, or a soft or cover answer whose margin is not positive.
         values: w_j with V_j = w_jᵀφ the expert's value in every component ``[k_j]``; empty without a reward.
-        minimisers: where min D_ja is attained, one entry ``[A − 1, d_j]`` for each component.
         margin: the smallest D_a(s) over all states and alternative actions; on boxes a proved lower bound of it; NaN
             without a reward.
         worst_state, worst_action: where it is attained.
@@ -48,6 +48,7 @@ class Recovery:
     """
 
     finding: Finding
+    components: tuple[Component, ...]
     objective: str
     rounds: int
     states: Array
@@ -56,7 +57,6 @@ class Recovery:
     slack: Array
     reward: Any = None
     values: tuple[Array, ...] = ()
-    minimisers: tuple[Array, ...] = ()
     margin: float = float("nan")
     worst_state: Array | None = None
     worst_action: int | None = None
@@ -120,7 +120,7 @@ def _coarse_radius(domain: Domain) -> float:
 def recover(
     criteria: Bellman | Sequence[Bellman],
     *,
-    components: Sequence[Component] | None = None,
+    components: Sequence[Component] = (),
     objective: str = "least-variance",
     cover: float | None = None,
     slack: float | None = None,
@@ -149,19 +149,17 @@ def recover(
         max_rounds: solves before giving up.
     """
     criteria = [criteria] if isinstance(criteria, Bellman) else list(criteria)
-    if components is None and len(criteria) != 1:
-        raise ValueError(f"{len(criteria)} criteria need components, one for each")
-    if components is not None and len(components) != len(criteria):
+    components = tuple(components) or criteria[0].basis.components
+    if len(components) != len(criteria):
         raise ValueError(f"there are {len(components)} components but {len(criteria)} criteria")
     _check(objective, slack, tolerance, max_rounds)
     if len(criteria) > 1 and (cover is not None or slack is not None):
         raise ValueError("several components are solved with all constraints at all states: leave cover and slack out")
     task = _Task(criteria, components, objective)
-    for j, criterion in enumerate(criteria):
+    for component, criterion in zip(components, criteria, strict=True):
         if criterion.spectral_radius >= 1:
-            if components is None:
-                return task.without_reward(Reason.DIVERGES.finding(), 0)
-            return task.without_reward(Reason.COMPONENT_DIVERGES.finding(name=components[j].name), 0)
+            which = f"component {component.name}: " if len(components) > 1 else ""
+            return task.recovery(Reason.DIVERGES.finding(which=which), 0)
     if slack is not None and cover is None:
         cover = _coarse_radius(criteria[0].basis.domain)
     task.start(slack, cover)
@@ -173,7 +171,7 @@ def recover(
         if answer.status == "infeasible" and answer.weights.any():
             return task.infeasible(answer, solves)
         if answer.x is None:
-            return task.without_reward(Reason.SOLVER.finding(), solves)
+            return task.recovery(Reason.SOLVER.finding(), solves)
         if cover is not None:
             break
         violated = task.violated(answer.x, tolerance, exact=exact)
@@ -185,7 +183,7 @@ def recover(
         for j, alternative, states in violated:
             task.add(j, alternative, states)
     else:
-        return task.without_reward(Reason.ROUNDS.finding(), max_rounds)
+        return task.recovery(Reason.ROUNDS.finding(), max_rounds)
     return task.finished(answer, solves, soft=slack is not None, cover=cover, tolerance=tolerance)
 
 
@@ -205,21 +203,17 @@ class _Task:
 
     solver: program.Program
 
-    def __init__(self, criteria: Sequence[Bellman], components: Sequence[Component] | None, objective: str) -> None:
+    def __init__(self, criteria: Sequence[Bellman], components: tuple[Component, ...], objective: str) -> None:
         self.criteria, self.components, self.objective = criteria, components, objective
         # Least variance uses value coordinates, where the constant is free; the others use reward coordinates.
         self.in_values = objective == "least-variance"
         self.first = 1 if self.in_values else 0
         self.matrices = [
-            self._distinct(j)[:, None, None] * (c.advantage if self.in_values else c.F)[:, self.first :, :]
-            for j, c in enumerate(criteria)
+            distinct(c)[:, None, None] * (c.advantage if self.in_values else c.F)[:, self.first :, :] for c in criteria
         ]
         self.alternatives = criteria[0].alternatives
         self.states: dict[tuple[int, int], Array] = {}
         self._order: list[tuple[int, int, Array]] = []  # of adding
-
-    def _distinct(self, j: int) -> NDArray[np.bool_]:
-        return distinct(self.criteria[j])
 
     def start(self, slack: float | None, cover: float | None) -> None:
         """The program with its first rows."""
@@ -260,40 +254,34 @@ class _Task:
 
     def _whole(self, j: int, states: Array) -> Array:
         """States of one component as states of the whole space, NaN elsewhere ``[m, d]``."""
-        if self.components is None:
-            return states
         whole = np.full((len(states), sum(len(component.coordinates) for component in self.components)), np.nan)
         whole[:, list(self.components[j].coordinates)] = states
         return whole
 
-    def _listed(self) -> dict[str, Any]:
-        """The states and actions of all rows in the order of adding."""
-        if not self._order:
-            dimension = sum(criterion.basis.dimension for criterion in self.criteria)
-            return {"states": np.zeros((0, dimension)), "actions": np.zeros(0, dtype=np.intp)}
-        states = [self._whole(j, states) for j, _, states in self._order]
-        actions = [np.full(len(states), self.alternatives[a], dtype=np.intp) for _, a, states in self._order]
-        return {"states": np.concatenate(states), "actions": np.concatenate(actions)}
-
-    def without_reward(self, finding: Finding, rounds: int) -> Recovery:
-        """No reward, and why."""
-        listed = self._listed()
-        zeros = np.zeros(len(listed["states"]))
-        return Recovery(finding, self.objective, rounds, **listed, weights=zeros, slack=zeros)
+    def recovery(self, finding: Finding, rounds: int, **more: Any) -> Recovery:
+        """What is known at the end: the rows in the order of adding, and ``more``."""
+        nowhere = np.zeros((0, sum(criterion.basis.dimension for criterion in self.criteria)))
+        states = np.concatenate([nowhere, *(self._whole(j, states) for j, _, states in self._order)])
+        actions = np.repeat(
+            np.array([self.alternatives[a] for _, a, _ in self._order], dtype=np.intp),
+            [len(states) for _, _, states in self._order],
+        )
+        zeros = np.zeros(len(states))
+        rows = {"states": states, "actions": actions, "weights": zeros, "slack": zeros}
+        return Recovery(finding, self.components, self.objective, rounds, **(rows | more))
 
     def infeasible(self, answer: program.Answer, rounds: int) -> Recovery:
         """Keep the rows with weight, and measure how nearly they cancel in every component."""
-        rows, listed = self.solver.rows, self._listed()
+        rows = self.solver.rows
         weights = answer.weights / answer.weights[rows.component == 0].sum()  # equal sums in all components
         longest = float(np.linalg.norm(rows.values, axis=1).max()) or 1.0
         residual = float(np.linalg.norm(rows.combined(weights))) / longest
-        states, actions, shares = listed["states"], listed["actions"], weights
-        if self.components is not None:
-            parts = []
-            for j, component in enumerate(self.components):
-                of, coordinates = rows.component == j, list(component.coordinates)
-                parts.append((coordinates, states[of][:, coordinates], actions[of], weights[of]))
-            states, actions, shares = whole_rows(parts)
+        recovery = self.recovery(Reason.CONFLICT.finding(), rounds, weights=weights, slack=answer.slack)
+        parts = []
+        for j, component in enumerate(self.components):
+            of = rows.component == j
+            parts.append((component.coordinates, component.of(recovery.states[of]), recovery.actions[of], weights[of]))
+        states, actions, shares = whole_rows(parts)
         used, functions = shares > USED, sorted({str(criterion.basis) for criterion in self.criteria})
         witness = Witness(
             states=states[used],
@@ -301,82 +289,53 @@ class _Task:
             actions=actions[used],
             weights=shares[used] / shares[used].sum(),
             residual=residual,
-            functions=functions[0] if self.components is None else f"sums of {', '.join(functions)} of each component",
+            functions=functions[0] if len(parts) == 1 else f"sums of {', '.join(functions)} of each component",
         )
-        return Recovery(
-            Reason.CONFLICT.finding(),
-            self.objective,
-            rounds,
-            **listed,
-            weights=weights,
-            slack=answer.slack,
-            witness=witness,
-        )
+        return replace(recovery, witness=witness)
 
     def finished(
         self, answer: program.Answer, rounds: int, *, soft: bool, cover: float | None, tolerance: float
     ) -> Recovery:
-        """Check the rows in double precision and return to the coordinates of rewards."""
+        """Check rows and exact minima in double precision; scale to a margin of 1, or to ‖α‖₁ = 1 for the largest."""
         assert answer.x is not None
         rows, width = self.solver.rows, self.solver.rows.values.shape[1]
         x = np.array([np.pad(x_j, (0, width - len(x_j))) for x_j in answer.x])
         if rows.lowest(rows.products(x) + answer.slack).sum(axis=0).min() < 1.0 - 10 * tolerance:
-            return self.without_reward(Reason.SOLVER.finding(), rounds)
+            return self.recovery(Reason.SOLVER.finding(), rounds)
         sizes = [float(np.abs(x_j @ matrices).max()) for x_j, matrices in zip(answer.x, self.matrices, strict=True)]
-        coefficients = []
+        coefficients, exact = [], []
         for criterion, x_j, size in zip(self.criteria, answer.x, sizes, strict=True):
             # A component that hardly counts gets no reward.
             padded = np.concatenate([np.zeros(self.first), x_j]) * (size > NEGLIGIBLE * max(sizes))
             coefficients.append(criterion.reward_of(padded) if self.in_values else padded)
-        return self.judged(coefficients, rounds, soft=soft, cover=cover, weights=answer.weights, slack=answer.slack)
-
-    def judged(
-        self,
-        coefficients: Sequence[Array],
-        rounds: int,
-        *,
-        soft: bool = False,
-        cover: float | None = None,
-        weights: Array | None = None,
-        slack: Array | None = None,
-    ) -> Recovery:
-        """Find every exact minimum, and scale to a margin of 1, or to ‖α‖₁ = 1 for the largest margin."""
-        exact = [
-            [minimum(criterion.columns, curve) for curve in criterion.margins(alpha)]
-            for criterion, alpha in zip(self.criteria, coefficients, strict=True)
-        ]
-        minima = np.array([[value for _, value in pairs] for pairs in exact])
-        minimisers = tuple(np.array([state for state, _ in pairs]) for pairs in exact)
-        margin = float(minima.sum(axis=0).min())
+            exact.append([minimum(criterion.columns, curve) for curve in criterion.margins(coefficients[-1])])
+        minima = np.sum([[value for _, value in pairs] for pairs in exact], axis=0)
+        margin = float(minima.min())
         if cover is None and margin < 0.5:  # the rows hold but the continuum does not: oracle and solver disagree
-            return self.without_reward(Reason.SOLVER.finding(), rounds)
+            return self.recovery(Reason.SOLVER.finding(), rounds)
         # Margins scale with the reward: to 1, or for the best margin to ‖α‖₁ = 1, since min ‖α‖₁ at margin 1 is 1/β.
         norm = sum(float(np.abs(alpha).sum()) for alpha in coefficients)
         unit = norm if self.objective == "max-margin" else margin if cover is None else 1.0
         rewards = tuple(Reward(c.basis, alpha / unit) for c, alpha in zip(self.criteria, coefficients, strict=True))
-        worst, listed = first_of_least(minima.sum(axis=0)), self._listed()
-        zeros = np.zeros(len(listed["states"]))
-        return Recovery(
-            finding=(Reason.SOLVED if margin > 0 else Reason.SOFT if soft else Reason.COVER).finding(),
-            objective=self.objective,
-            rounds=rounds,
-            **listed,
-            weights=zeros if weights is None else weights,
-            slack=zeros if slack is None else slack,
-            reward=self._sum(rewards),
+        worst = first_of_least(minima)
+        return self.recovery(
+            (Reason.SOLVED if margin > 0 else Reason.SOFT if soft else Reason.COVER).finding(),
+            rounds,
+            weights=answer.weights,
+            slack=answer.slack,
+            reward=joined(self.components, rewards),
             values=tuple(c.value_of(reward.coefficients) for c, reward in zip(self.criteria, rewards, strict=True)),
-            minimisers=minimisers,
             margin=margin / unit,
-            worst_state=np.nansum([self._whole(j, states[[worst]])[0] for j, states in enumerate(minimisers)], axis=0),
+            worst_state=np.nansum([self._whole(j, pairs[worst][0][None])[0] for j, pairs in enumerate(exact)], axis=0),
             worst_action=self.alternatives[worst],
             cover=cover,
         )
 
-    def _sum(self, rewards: tuple[Reward, ...]) -> Reward:
-        if self.components is None:
-            return rewards[0]
-        names, coordinates = zip(*((c.name, c.coordinates) for c in self.components), strict=True)
-        return Reward.sum(rewards, coordinates, names)
+
+def joined(components: Sequence[Component], functions: Sequence[Reward]) -> Reward:
+    """The sum of functions of the components."""
+    names, coordinates = zip(*((component.name, component.coordinates) for component in components), strict=True)
+    return Reward.sum(functions, coordinates, names)
 
 
 def _unlisted(states: Array, rows: Array, domain: Domain) -> Array:

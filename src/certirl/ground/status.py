@@ -75,8 +75,8 @@ class Reason(Enum):
     )
     DIVERGES = (
         "undetermined",
-        "γT has spectral radius 1 or more on non-constant functions, so that the value series diverges: the operators "
-        "are too noisy",
+        "{which}γT has spectral radius 1 or more on non-constant functions, so that the value series diverges: the "
+        "operators are too noisy",
         "use more samples, fewer columns or a smaller discount",
     )
     SOLVER = (
@@ -89,7 +89,6 @@ class Reason(Enum):
         "the rounds ran out before the margin was uniform",
         "allow more rounds or a larger tolerance",
     )
-    COMPONENT_DIVERGES = "undetermined", "component {name}: " + DIVERGES[1], DIVERGES[2]
     WITHIN_NOISE = (
         "solved",
         "within the noise: the margin is {margin:.3g} with standard error {error:.2g}, from {samples:,} transitions of "

@@ -95,9 +95,9 @@ class Request:
         by_value: the value form finds the reward: for experts that depend on the state and for terminal states.
         discount: γ.
         domain, n_actions: of the source.
-        basis: on the domain; None if it is to be chosen, and with components, which hold theirs.
         columns: as in `solve`.
-        components: names, coordinates and bases; None for a state that is not divided.
+        components: names, coordinates and bases, one for a state that is not divided; none if the basis is to be
+            chosen.
         samples: transitions per action, or the most of them.
         delta, tail, progress: as in `solve`.
         settings: as in `solve`.
@@ -111,9 +111,8 @@ class Request:
     discount: float
     domain: Domain
     n_actions: int
-    basis: Any
     columns: Any
-    components: tuple[Component, ...] | None
+    components: tuple[Component, ...]
     samples: int
     delta: float | None
     tail: TailLike
@@ -136,6 +135,11 @@ class Request:
     def is_log(self) -> bool:
         """Whether the source is a log, from which no more can be drawn."""
         return self.source is not None and self.source.log is not None
+
+    @property
+    def basis(self) -> Any:
+        """Of the only component; None if it is to be chosen."""
+        return self.components[0].basis if self.components else None
 
     @property
     def problem(self) -> dict[str, Any]:
@@ -198,12 +202,14 @@ def request(
             warnings.warn(fault, stacklevel=3)
     if rng is not None:
         as_generator(rng)  # refused here, also where nothing is drawn
-    parts = None if components is None else as_components(components, basis, domain)
-    if parts is None:
-        basis = None if basis is None else as_basis(basis, domain)
-        if columns is not None and not by_value:
-            as_count(columns, "columns", meaning="a whole number of functions of the state")
-    if delta is not None and parts is None:
+    parts: tuple[Component, ...] = ()
+    if several:
+        parts = as_components(components, basis, domain)
+    elif basis is not None:
+        parts = as_basis(basis, domain).components
+    if columns is not None and not several and not by_value:
+        as_count(columns, "columns", meaning="a whole number of functions of the state")
+    if delta is not None and not several:
         check_box(domain)
     count = (SAMPLES if delta is None else PROOF_SAMPLES) if samples is None else as_samples(samples)
     if by_value and delta is None and origin is not None and origin.simulator is not None:
@@ -216,7 +222,6 @@ def request(
         discount=discount,
         domain=domain,
         n_actions=source.n_actions,
-        basis=None if parts is not None else basis,
         columns=columns,
         components=parts,
         samples=count,

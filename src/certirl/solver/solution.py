@@ -18,7 +18,7 @@ from certirl.data.source import TerminalBoxes
 from certirl.data.transitions import counted
 from certirl.fit.action_values import Choices
 from certirl.fit.bellman import Bellman, Operators, alternatives_of
-from certirl.fit.recover import Recovery, alike
+from certirl.fit.recover import Recovery, alike, joined
 from certirl.fit.witness import Witness, place_of
 from certirl.functions.bases import Basis
 from certirl.functions.cells import Cells
@@ -694,7 +694,6 @@ def build(
     recovery: Recovery,
     *,
     choice: str,
-    components: Sequence[Component] = (),
     independence: str = "",
     further: Sequence[Finding] = (),
     certificate: Certificate | None = None,
@@ -708,7 +707,6 @@ def build(
         criteria: the Bellman criterion of each.
         recovery: what the program found.
         choice: how functions and their numbers were chosen.
-        components: names and coordinates; the state is one component if left out.
         independence: the outcome of the test of the components' independence, in words.
         further: findings besides those of the program and the proofs.
         certificate: the proof, or the attempt.
@@ -716,7 +714,7 @@ def build(
         drawn: transitions of each action used in all, where a proof was asked for.
     """
     first, counts = criteria[0], operators[0].counts if drawn is None else drawn
-    named = components or first.basis.components
+    named = recovery.components
     too_many = too_many_functions([component.basis for component in named])
     findings = findings_of(
         recovery, certificate, refutation, asked=drawn is not None, too_many=too_many, alike=alike(criteria)
@@ -724,7 +722,7 @@ def build(
     reward = recovery.reward
     rewards = () if reward is None else reward.parts
     values = [Reward(criterion.basis, w) for criterion, w in zip(criteria, recovery.values, strict=False)]
-    value = Reward.sum(values, *zip(*((c.coordinates, c.name) for c in named), strict=True)) if values else None
+    value = joined(named, values) if values else None
     rows, lists = len(recovery.states), slice(None) if len(named) == 1 else slice(0)  # rows of components are no states
     compared = Compared(
         recovery.states[lists],

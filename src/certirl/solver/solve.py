@@ -19,7 +19,7 @@ from certirl.fit.bellman import FORMS, Bellman, Operators, bellman, estimate
 from certirl.fit.choose import Choice, as_asked, as_measured, choose, places, widened
 from certirl.fit.recover import OBJECTIVES, Recovery, alike, recover
 from certirl.functions.bases import Basis
-from certirl.functions.components import SumBasis, as_groups
+from certirl.functions.components import Component, SumBasis
 from certirl.ground.status import Finding, Reason
 from certirl.ground.work import Report, announcer, on, watched_stream
 from certirl.proof.case import Case
@@ -116,8 +116,8 @@ def _estimated(asked: Request) -> Solution:
         columns = asked.columns
         if form == "mean" and columns is None and asked.basis is not None:
             columns = asked.basis.size  # the paper's square matrix
-        stream, count = _stream(asked, asked.samples, asked.generator, is_design=form == FORMS[0])
-        moments, choice = _chosen(asked, watched_stream(stream, count, asked.progress), columns)
+        stream = _stream(asked, asked.samples, asked.generator, is_design=form == FORMS[0])
+        moments, choice = _chosen(asked, watched_stream(stream, stream.total, asked.progress), columns)
     fit = fitted(moments, choice, form=form, **problem)
     recovery = recover(
         fit.criteria,
@@ -126,25 +126,21 @@ def _estimated(asked: Request) -> Solution:
         cover=settings.cover,
         slack=settings.slack,
     )
-    components = choice.components or ()
-    return build(*fit, recovery, choice=choice.why, components=components, independence=independence, further=further)
+    return build(*fit, recovery, choice=choice.why, independence=independence, further=further)
 
 
-def _stream(
-    asked: Request, samples: int, rng: np.random.Generator, *, is_design: bool = True
-) -> tuple[Iterable[Piece], int]:
-    """The data in pieces, and how many transitions they hold."""
+def _stream(asked: Request, samples: int, rng: np.random.Generator, *, is_design: bool = True) -> Any:
+    """The data in pieces."""
     # The paper's mean form needs independent states from the basis's weight; least squares has a better design.
     paired = asked.settings.paired if is_design else False
-    stream = asked.origin.stream(samples, _places(asked), rng, design=is_design, paired=paired)
-    return stream, stream.total
+    return asked.origin.stream(samples, _places(asked, asked.components), rng, design=is_design, paired=paired)
 
 
-def _places(asked: Request) -> Any:
+def _places(asked: Request, components: tuple[Component, ...]) -> Any:
     """Where a simulator is asked: by the design of the functions, of each component by itself."""
-    if asked.components is not None:
-        return SumBasis(asked.components)
-    return asked.basis if asked.basis is not None else places(asked.domain)
+    if not components:
+        return places(asked.domain)
+    return components[0].basis if len(components) == 1 else SumBasis(components)
 
 
 def _chosen(asked: Request, stream: Iterable[Piece], columns: Any) -> tuple[list[Moments], Choice]:
@@ -152,9 +148,8 @@ def _chosen(asked: Request, stream: Iterable[Piece], columns: Any) -> tuple[list
         stream,
         asked.domain,
         n_actions=asked.n_actions,
-        basis=asked.basis,
-        columns=columns,
         components=asked.components,
+        columns=columns,
         periodic=asked.origin.periodic,
         **asked.problem,
     )
@@ -162,13 +157,10 @@ def _chosen(asked: Request, stream: Iterable[Piece], columns: Any) -> tuple[list
 
 def _tested(asked: Request, samples: int) -> tuple[str, tuple[Finding, ...]]:
     """The test of the components' independence in words, and a finding if it failed."""
-    if asked.components is None:
-        return "", ()
     groups = {component.name: list(component.coordinates) for component in asked.components}
-    widths = [len(group) for group in as_groups(groups, len(asked.domain)).values()]
-    if len(widths) == 1:
+    if len(groups) < 2:
         return "", ()
-    if max(widths) > MOST_COORDINATES:
+    if max(map(len, groups.values())) > MOST_COORDINATES:
         return f"independence is not tested for components of more than {MOST_COORDINATES} coordinates", ()
     at_hand = asked.origin.per_action(samples)
     if at_hand < FEWEST:
@@ -184,35 +176,34 @@ def _tested(asked: Request, samples: int) -> tuple[str, tuple[Finding, ...]]:
 def _proved_by_program(asked: Request) -> Solution:
     """An expert of one action, until its reward is proved, or that there is none."""
     independence, further = _tested(asked, asked.samples // 4)
-    choice = as_asked(asked.basis, asked.columns, asked.domain, asked.components)
-    pools = _pools(asked, _places(asked)) if asked.is_log else None
+    choice = as_asked(asked.components, asked.columns)
+    pools = _pools(asked, _places(asked, asked.components)) if asked.is_log else None
     pilot = 0 if pools is not None or choice is not None else min(PILOT, max(asked.samples // 4, 1))
     if choice is None:
         _check_tail_has_columns(asked)
-        stream = _stream(asked, pilot, asked.generator.spawn(1)[0])[0] if pools is None else pools[0].newest()
+        stream = _stream(asked, pilot, asked.generator.spawn(1)[0]) if pools is None else pools[0].newest()
         moments, choice = _chosen(asked, stream, asked.columns)
-        if asked.columns is None and asked.tail is not None and asked.components is None:
+        if asked.columns is None and asked.tail is not None:
             choice = widened(moments[0], choice, lambda basis: tail_number(asked.tail, basis) or 0.0, **asked.problem)
     case = Case.of(
         asked.policy,
-        choice.spaces if choice.components else choice.spaces[0],
+        choice.spaces,
         n_actions=asked.n_actions,
         discount=asked.discount,
         tail=asked.tail,
-        components=choice.components,
+        components=choice.components if len(choice.components) > 1 else None,
     )
     learner = ProgramForm(case, choice, asked.settings.objective)
     if pools is None:
         least = least_budget(max(choice.columns))
         check_enough(asked.samples, max(choice.columns), -(-4 * least // 3) if pilot else least)
-        pools = _pools(asked, SumBasis(choice.components) if choice.components else choice.bases[0], case.design)
+        pools = _pools(asked, _places(asked, choice.components), case.design)
     outcome = _search(asked, learner, pools, asked.samples - pilot)
     recovery = learner.recovery if outcome.candidate is None else outcome.candidate.answer
     return build(
         *learner.fitted,
         recovery,
         choice=choice.why,
-        components=choice.components or (),
         independence=independence,
         further=further,
         certificate=outcome.proof.certificate,
@@ -231,13 +222,13 @@ class Fitted(NamedTuple):
 def fitted(moments: Sequence[Moments], choice: Choice, *, discount: float, expert: int, form: str) -> Fitted:
     """Operators by least squares, or in the paper's mean form, and their Bellman criteria."""
     operators = []
-    for index, sums in enumerate(moments):
+    for component, sums in zip(choice.components, moments, strict=True):
         try:
             operators.append(estimate(sums, form=form))
         except ValueError as problem:
-            if choice.components is None:
+            if len(choice.components) == 1:
                 raise
-            raise ValueError(f"component {choice.components[index].name}: {problem}") from None
+            raise ValueError(f"component {component.name}: {problem}") from None
     criteria = tuple(bellman(each, discount=discount, expert=expert) for each in operators)
     return Fitted(tuple(operators), criteria)
 
@@ -292,7 +283,7 @@ def _check_tail_has_columns(asked: Request) -> None:
         return
     if is_number(asked.tail):
         raise ValueError("a tail given as a number belongs to the columns it was computed for: pass columns as well")
-    if asked.components is not None:
+    if len(asked.components) > 1:
         raise ValueError("with components, columns are not chosen by the tail: pass columns as well, or leave tail out")
 
 
