@@ -14,7 +14,6 @@ import numpy as np
 from certirl.functions.reward import Reward
 from certirl.ground.archive import replacing, target_of
 from certirl.ground.domain import Array, Domain, mesh
-from certirl.ground.status import word_of
 
 if TYPE_CHECKING:
     from certirl.data.coverage import Coverage
@@ -121,7 +120,7 @@ def solution(solution: Solution, *, problem: Problem | None = None, plane: Plane
 def _title(solution: Solution) -> str:
     who = "" if solution.expert is None else f"action {solution.expert} at every state, "
     data = f"{solution.samples:,} {'states' if solution.stats.noiseless else 'transitions per action'}"
-    return f"{word_of(solution)}: {who}γ = {solution.discount:g}, {data if solution.samples else 'exact operators'}"
+    return f"{solution.status}: {who}γ = {solution.discount:g}, {data if solution.samples else 'exact operators'}"
 
 
 def _reward_of(solution: Solution) -> Any:
@@ -380,8 +379,9 @@ def _margin_lines(solution: Solution, problem: Problem | None, ax: Any) -> Any:
             ax.plot(places, solution.margins(places)[index], "o", **look)
     proof = solution.certificate
     if proof is not None and proof.holds:
-        word = "certified" if solution.verified else "claimed"
-        ax.axhline(proof.margin, color="black", linewidth=1.2, linestyle=":", label=f"{word} margin {proof.margin:.2g}")
+        ax.axhline(
+            proof.margin, color="black", linewidth=1.2, linestyle=":", label=f"certified margin {proof.margin:.2g}"
+        )
     handles, _ = ax.get_legend_handles_labels()
     ax.legend(handles=handles + marks, loc="best", fontsize="small", framealpha=0.9)
     _finish(ax, "advantage D(s)")

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from certirl.checker.bands import TooLittleError
 from certirl.checker.certificates import Certificate
-from certirl.checker.records import DamagedError, ImpossibleError, Record, read
+from certirl.checker.records import DamagedError, ImpossibleError, Record, TooLittleError, read
 from certirl.checker.refutations import Refutation
 
 KINDS: dict[str, type[Certificate | Refutation]] = {"Certificate": Certificate, "Refutation": Refutation}
@@ -83,18 +82,19 @@ def check(path: str | os.PathLike[str]) -> Verdict:
 def _verdict(record: Record, solution: Record | None) -> Verdict:
     kind = KINDS[record.kind]
     claimed, nothing = kind.claimed(record)
+    asserted = not nothing or (solution is not None and solution.status == "certified")
     claim: Certificate | Refutation | None = None
+    rejected = True
     try:
         with np.errstate(all="ignore"):  # a file that was changed can lead to anything
             claim = kind(record, solution)
             wrong = claim.contradictions() or claim.conclude()
-    except (ImpossibleError, TooLittleError) as problem:
+    except ImpossibleError as problem:
         wrong = [str(problem)]
-    except ZeroDivisionError as problem:
-        wrong = [f"nothing can be derived from the sums: {problem}"]
-    asserted = not nothing or (solution is not None and solution.status == "certified")
+    except (TooLittleError, ZeroDivisionError) as problem:  # which contradicts no bound that is not positive
+        rejected, wrong = asserted or 0 < claimed < math.inf, [f"nothing can be derived from the sums: {problem}"]
     reasons = tuple(wrong or [nothing] * bool(nothing))
-    verdict = "nothing claimed" if not asserted else "rejected" if reasons else "confirmed"
+    verdict = "rejected" if wrong and rejected else "nothing claimed" if reasons else "confirmed"
     if claim is None:
         return Verdict(verdict, "", -math.inf, claimed, reasons)
     statement = claim.statement if verdict == "confirmed" else ""

@@ -35,6 +35,7 @@ from certirl.checker.records import (
     DamagedError,
     ImpossibleError,
     Record,
+    TooLittleError,
     failed,
     reward_of,
     short,
@@ -51,10 +52,6 @@ _CAUTION, _CAUTION_OF_LENGTH = 1.1, 1.5  # times what training data let us expec
 _MOST_GROWTH = 0.95
 _MOST_CLOSE = 250_000  # numbers up to which ranges are looked for state by state
 _STRETCH, _BLOCK = 8192, 512  # no sum over data had more additions within a block, or smaller blocks
-
-
-class TooLittleError(Exception):
-    """The sums bound nothing, in a sentence."""
 
 
 class Sums:

@@ -22,7 +22,6 @@ from certirl.checker.bands import (
     Claim,
     Derivation,
     Ground,
-    TooLittleError,
 )
 from certirl.checker.enclosures import Enclosure, Floats, enclosed, smaller
 from certirl.checker.harmonics import Box, Cells
@@ -34,6 +33,7 @@ from certirl.checker.records import (
     TIGHT,
     DamagedError,
     Record,
+    TooLittleError,
     at_least,
     at_most,
     components_of,
@@ -612,17 +612,18 @@ class Certificate(Claim):
         each = [reading.margins(allowed) for reading in readings]
         bounds = {pair: [unit * own[pair] for unit, own in zip(units, each, strict=True)] for pair in each[0]}
         if not bounds:
-            return ["no state is left outside the tube at which actions are compared"]
+            none = "no state is left outside the tube at which actions are compared"
+            return failed((self.margin == math.inf, none))
         self.derived = margin = min(float(np.nextafter(math.fsum(own), -np.inf)) for own in bounds.values())
         accounts = self._accounts(readings, units, margin, allowed)
         account = f"{accounts[0]} = " if accounts else ""
         self.account = [("margin", f"{account}{short(margin)}; the file says {short(self.margin)}")]
         self.statement = self._statement(min(margin, self.margin), allowed)
-        wrong = self._objections(margin, accounts) if self.holds else []
+        wrong = self._objections(margin, accounts)
         if self.tube is not None:
             scale = accounts[0].scale if accounts else abs(margin)
             wrong += self._compare_tube(self.tube, work[0], readings[0], scale)
-        elif self.holds:
+        else:
             wrong += self._compare_bounds(bounds, accounts)
         return wrong
 
@@ -650,7 +651,7 @@ class Certificate(Claim):
         nearest = min(accounts, key=lambda account: len(self._unlike(account)))
         slack, unlike = RELATIVE * nearest.scale + 2 * nearest.losses[-1], self._unlike(nearest)
         return failed(
-            (margin > 0, "the margin that follows from the sums is not positive"),
+            (margin > 0 or not self.holds, "the margin that follows from the sums is not positive"),
             (
                 self.margin <= margin + slack,
                 f"the claimed margin is larger than what follows from the sums, {short(margin)}",
@@ -695,24 +696,23 @@ class Certificate(Claim):
         """Compare the tube with what follows, and describe it by the weaker of the two."""
         g, expert, wrong = work.g, reading.expert, []
         span, derived = g.unit * work.span(), reading.tube(g, work.visits())
-        if self.holds:
-            slack = RELATIVE * (scale + span) + g.unit * max(side.band.rounding for side in reading.sides.values())
-            ahead = 10 * slack / (1 - g.discount)
-            width = RELATIVE * min(high - low for low, high in expert.box)
-            room = {"half_width": width, "share": RELATIVE, "settled": width}
-            for name, x in derived.items():
-                stated = (self.record if name == "regret" else tube).bound(name)
-                if not stated >= x - room.get(name, ALIKE * x * (name == "regret") + ahead):
-                    wrong.append(f"{name.replace('_', ' ')} may be {short(x, 6)}, more than is claimed")
-                derived[name] = max(x, stated)
-            stated = self.record.bound("value_span")
-            shown = len(self.record.array("bounds", (None, g.actions - 1), finite=False))
-            wrong += failed(
-                (stated <= span * (1 + ALIKE) + ahead, f"the value span may be {short(span, 6)}, less than is claimed"),
-                (not shown, "bounds of components are shown, and a policy has none"),
-            )
-            span = min(span, stated)
-            wrong += self._other_cells(tube, reading, RELATIVE * (scale + span) / g.unit)
+        slack = RELATIVE * (scale + span) + g.unit * max(side.band.rounding for side in reading.sides.values())
+        ahead = 10 * slack / (1 - g.discount)
+        width = RELATIVE * min(high - low for low, high in expert.box)
+        room = {"half_width": width, "share": RELATIVE, "settled": width}
+        for name, x in derived.items():
+            stated = (self.record if name == "regret" else tube).bound(name)
+            if not stated >= x - room.get(name, ALIKE * x * (name == "regret") + ahead):
+                wrong.append(f"{name.replace('_', ' ')} may be {short(x, 6)}, more than is claimed")
+            derived[name] = max(x, stated)
+        stated = self.record.bound("value_span")
+        shown = len(self.record.array("bounds", (None, g.actions - 1), finite=False))
+        wrong += failed(
+            (stated <= span * (1 + ALIKE) + ahead, f"the value span may be {short(span, 6)}, less than is claimed"),
+            (not shown, "bounds of components are shown, and a policy has none"),
+        )
+        span = min(span, stated)
+        wrong += self._other_cells(tube, reading, RELATIVE * (scale + span) / g.unit)
         regret, settled = derived["regret"], derived["settled"]
         share = f", {at_most(regret / span, 3)} of the span of V, at least {at_least(span)}" if span > 0 else ""
         away = "" if expert.steady.all() else f"farther than {at_most(settled)} from a switch "

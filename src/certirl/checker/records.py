@@ -36,6 +36,10 @@ class DamagedError(ValueError):
     """Something in the file is missing or of the wrong type, in a sentence."""
 
 
+class TooLittleError(Exception):
+    """The sums bound nothing, in a sentence."""
+
+
 class ImpossibleError(Exception):
     """Something in the file cannot be, or proves nothing, in a sentence."""
 
@@ -217,7 +221,11 @@ class Record:
             return None
         tail = self.bound("tail")
         if not 0 <= tail < math.inf:
-            raise ImpossibleError("the tail is infinite" if tail > 0 else f"the tail is negative: {tail:g}")
+            raise (
+                TooLittleError("the tail is infinite")
+                if tail > 0
+                else ImpossibleError(f"the tail is negative: {tail:g}")
+            )
         return tail
 
 

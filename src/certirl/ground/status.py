@@ -8,9 +8,7 @@ from math import inf, isfinite
 from typing import Any, NamedTuple
 
 from certirl.ground import archive
-from certirl.ground.doors import as_number, as_probability
 
-SAME = 1e-6  # of all parts of a margin together: what other processors and libraries can make of the same sums
 # From the weakest to the strongest: an answer has the weakest status of its findings.
 STATUSES = ("undetermined", "infeasible", "solved", "validated", "certified")
 
@@ -212,8 +210,6 @@ class Claim:
         samples_needed: fresh transitions per action that should suffice; None if no such number is known.
         excessive_tail: what to do about a tail that leaves no margin however many transitions there are; empty for any
             other.
-        file: where it was read from; None if it was made here.
-        verified: it was made here, or `certirl.check` confirmed its file.
     """
 
     holds: bool
@@ -225,8 +221,6 @@ class Claim:
     tail: float | None
     samples_needed: int | None
     excessive_tail: str = ""
-    file: str | None
-    verified: bool
 
     @property
     def word(self) -> str:
@@ -281,39 +275,6 @@ class Claim:
         least = f"at least {self.margin:.3g}" if isfinite(self.margin) else self.without_bound
         return f"{least}: {self.account()}{more}"
 
-    def check_delta(self) -> float:
-        """δ of a file, whose parts must add up to it."""
-        delta = as_probability(self.delta, "delta")
-        spent = sum(as_number(share, "a part of delta", least=0, most=1) for share in self.spending.values())
-        if abs(spent - delta) > 1e-9 * delta:
-            raise ValueError(f"the parts of delta must add up to {delta:g}, got {spent:g}")
-        return delta
-
-    def sums_lead_to(self, stated: dict[str, Any]) -> None:
-        """Refuse the numbers of a file that differ from this claim, which was derived from its sums.
-
-        Args:
-            stated: the numbers of the file, by name: holds, margin, estimated and losses.
-        """
-        sizes = [abs(self.estimated), *map(abs, self.losses.values())]
-        slack = SAME * sum(size for size in sizes if isfinite(size))
-        pairs = {name: (stated[name], getattr(self, name)) for name in ("margin", "estimated")}
-        if stated["losses"].keys() != self.losses.keys():
-            raise ValueError(f"losses must be {', '.join(self.losses)}, got {', '.join(stated['losses'])}")
-        pairs |= {f"loss for {name}": (stated["losses"][name], loss) for name, loss in self.losses.items()}
-        for name, (claimed, derived) in pairs.items():
-            if not (claimed == derived or abs(claimed - derived) <= slack):
-                raise ValueError(f"the file states the {name} {claimed:.6g}, but its sums give {derived:.6g}")
-        if stated["holds"] != (0 < stated["margin"] < inf and self.tail is not None):
-            word = "holds" if stated["holds"] else "does not hold"
-            raise ValueError(f"the file states that its claim {word}, but its margin is {stated['margin']:.6g}")
-
-
-def word_of(record: Any) -> str:
-    """The status of a solution for a title: what a file claims is called a claim until it is verified."""
-    claimed = record.status == "certified" and not record.verified
-    return "claims to be certified, not verified" if claimed else str(record.status)
-
 
 def two_digits(count: int) -> str:
     """A number with two significant digits and separators: 1,100,000."""
@@ -323,17 +284,3 @@ def two_digits(count: int) -> str:
 def chance(delta: float) -> str:
     """1 − δ for a sentence; never 1."""
     return f"{1 - delta:.6g}" if delta >= 1e-4 else f"1 − {delta:.3g}"
-
-
-def unverified(headline: str, file: str | None) -> str:
-    """The headline of a record that was read from a file and not checked: what the file claims.
-
-    Args:
-        headline: of the record if it were verified, "Certified with probability 0.95: …".
-        file: where it was read from.
-    """
-    head, colon, rest = headline.partition(": ")
-    note = f"(not verified: certirl check {file})"
-    if not head.startswith("Certified"):
-        return f"{headline} {note}"
-    return f"Claims to be {head[0].lower()}{head[1:]} {note}{colon}{rest}"

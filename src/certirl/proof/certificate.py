@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -23,15 +23,15 @@ from certirl.fit.witness import place_of
 from certirl.functions.bases import Basis
 from certirl.functions.frame import CellAxes, frame
 from certirl.ground import archive
-from certirl.ground.archive import UNSAVED, Shape
+from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Domain, as_states, freeze
-from certirl.ground.doors import as_count, as_probability, setting
-from certirl.ground.status import Claim, chance, unverified
+from certirl.ground.doors import setting
+from certirl.ground.status import Claim, chance
 from certirl.proof.bands import Band, Bands, bands, shares_of
 from certirl.proof.case import Case
 from certirl.proof.sums import Evidence
-from certirl.proof.surrogate import Surrogate, in_family
-from certirl.proof.tail import check_number, largest_tail
+from certirl.proof.surrogate import Surrogate
+from certirl.proof.tail import largest_tail
 
 
 @archive.record
@@ -274,31 +274,6 @@ class Ground:
     surrogate: Surrogate
     evidence: Evidence
 
-    def as_read(self, file: str) -> Ground:
-        """Refuse sums that do not fit the surrogate, or that were made with another reward."""
-        s, e = self.surrogate, self.evidence
-        as_probability(self.delta, "a component's part of delta")
-        check_number(self.tail)
-        A, k, m, w, pairs = s.n_actions, s.columns.size, s.Z.shape[1], len(s.widths), len(s.pairs(e.paired))
-        wide, basis = s.frame.wide, s.reward.basis
-        e.check_shapes(
-            counts=(A,),
-            gram=(A, *wide),
-            residuals=(A, k),
-            residual_moments=(pairs, *wide),
-            cross_moments=(pairs, s.directions, *wide),
-            operator_residuals=(A, m, k),
-            operator_moments=(pairs, *wide),
-            visits=(A, w, k),
-            visit_moments=(A, w, *wide),
-            reached=(A, 0 if basis is None else basis.size),
-        )
-        if (e.counts < k).any():
-            raise ValueError(f"counts must be {k} transitions of each action at least")
-        if s.constant and in_family(s.reward, s.columns):
-            _check_reward(s, e)
-        return self
-
     @cached_property
     def bands(self) -> Bands:
         """What holds around (P_b − P_a)V for every pair of actions, in the surrogate's unit."""
@@ -339,8 +314,6 @@ class Certificate(Claim):
         tube: where the expert is not proved strictly best; None for an expert of one action.
         grounds: the numbers that the bounds rest on, one for each component with a reward.
         goal: the regret that was asked for, as a share of the value's span; None if none was.
-        file: where it was read from; None if it was made here.
-        verified: it was made here, or `certirl.check` confirmed its file.
     """
 
     margin: float
@@ -359,65 +332,9 @@ class Certificate(Claim):
     tube: Tube | None
     grounds: tuple[Ground, ...]
     goal: float | None = None
-    file: str | None = field(default=None, metadata=UNSAVED)
-    verified: bool = field(default=True, metadata=UNSAVED)
 
     def __post_init__(self) -> None:
         freeze(self)
-
-    def as_read(self, file: str) -> Certificate:
-        """The claim of a file, derived from its sums again and refused if the file says other numbers."""
-        if not self.grounds:
-            raise ValueError("a certificate needs the sums of at least one component")
-        delta = self.check_delta()
-        names = shares_of(self.grounds[0].surrogate)
-        if abs(sum(self.spending.get(name, 0.0) for name in names) - sum(g.delta for g in self.grounds)) > 1e-9 * delta:
-            raise ValueError("the parts of delta must be those of the components")
-        if len({ground.surrogate.component for ground in self.grounds}) != len(self.grounds):
-            raise ValueError("a certificate of a sum needs the sums of different components")
-        if self.samples != self.grounds[0].evidence.counts.min():
-            raise ValueError("certificate samples must be as many as its sums are of")
-        if self.tail != largest_tail(ground.tail for ground in self.grounds):
-            raise ValueError("certificate tail must be the largest of its components")
-        as_count(self.action, "certificate action", least=0, most=self.grounds[0].surrogate.n_actions - 1)
-        with np.errstate(all="ignore"):  # a file that was changed can lead to anything
-            summary = _summary(self.grounds, [ground.bands for ground in self.grounds], *self._asked)
-        derived = replace(self, **summary.derived, file=file, verified=False)
-        derived.sums_lead_to({name: getattr(self, name) for name in ("holds", "margin", "estimated", "losses")})
-        return derived
-
-    def check_about(
-        self, reward: Any, discount: float, actions: int, expert: int | None, columns: Sequence[Any]
-    ) -> None:
-        """Refuse a certificate that is about another problem or another reward than its solution.
-
-        Args:
-            reward: of the solution.
-            discount: γ.
-            actions: their number.
-            expert: the action that the expert always takes; None if it depends on the state.
-            columns: the functions of the state of every component.
-        """
-        first, rewards = self.grounds[0].surrogate, getattr(reward, "parts", (reward,))
-        for name, solved, proved in (
-            ("discount", discount, first.discount),
-            ("number of actions", actions, first.n_actions),
-            ("expert", expert, None if expert is None or not first.constant else first.used[0]),
-        ):
-            if solved != proved:
-                raise ValueError(f"the solution has the {name} {solved}, its certificate {proved}")
-        for ground in self.grounds:
-            s = ground.surrogate
-            if not s.component < len(rewards):
-                raise ValueError(f"the certificate is about component {s.component}, which the solution does not have")
-            if expert is not None and columns[s.component] != s.columns:
-                raise ValueError(f"the solution has the columns {columns[s.component]}, its certificate {s.columns}")
-            coefficients: Any = getattr(rewards[s.component], "coefficients", None)
-            if s.reward.basis is not None and not (
-                s.reward.basis == rewards[s.component].basis
-                and np.array_equal(s.reward.coefficients, coefficients / s.unit)
-            ):
-                raise ValueError("the certificate is about another reward than that of its solution")
 
     def lines(self) -> list[tuple[str, str]]:
         """The margin, the tube with the regret, and the assumptions, each in a line with its name."""
@@ -548,7 +465,7 @@ class Certificate(Claim):
         where = f" at {place_of(self.state)} against action {self.action}"
         data = f"{counted(self.grounds[0].evidence.counts)} fresh transitions per action"
         data += "" if self.holds else f"; {self.missing}"
-        lines = [self.statement if self.verified else unverified(self.statement, self.file)]
+        lines = [self.statement]
         if self.tube is None:
             lines += [f"  {self.account(where, digits=4)}", f"  from {data}"]
         else:
@@ -581,7 +498,7 @@ class Certificate(Claim):
 
     @property
     def statement(self) -> str:
-        """The headline, without what a file's claim must add."""
+        """The headline."""
         tube, sure = self.tube, f"with probability {chance(self.delta)}"
         unbounded = "no bound" if self.excessive_tail else "too little data for any bound"
         if tube is None:
@@ -601,29 +518,6 @@ class Certificate(Claim):
         if not np.isfinite(self.margin):
             return f"{self.word.capitalize()}: {unbounded} {where}"
         return f"{self.word.capitalize()}: {sure}{self.condition} the margin {where} is at least {self.margin:.3g}"
-
-
-def _check_reward(surrogate: Surrogate, evidence: Evidence) -> None:
-    """Refuse sums that were made with another reward: V̂ must have their range, and Σ Y_c must follow from R.
-
-    Σ Y_c = Σ V̂(s') − Σ P̂_cV̂(s), and V̂ = R + γ P̂_πV̂ is one expansion, whose sums at the next states are `reached`.
-    """
-    s = surrogate
-    wide, curve = s.expansion(s.fits[s.used[0]])
-    low, high = wide.minimum(curve)[1], -wide.minimum(-curve)[1]
-    scale = max(abs(low), abs(high), 1e-300)
-    if max(abs(low - s.low), abs(high - s.high)) > 1e-9 * scale:
-        raise ValueError(
-            f"V of the reward reaches from {low:.6g} to {high:.6g}, but the sums were made with a V from "
-            f"{s.low:.6g} to {s.high:.6g}"
-        )
-    if s.reward.coefficients.size < s.columns.size:
-        return
-    in_basis = np.linalg.solve(wide.change.T, curve)[: evidence.reached.shape[1]]
-    gram = s.frame.lifted(evidence.gram)[:, 0]
-    sums = evidence.reached @ in_basis - np.einsum("ai,ai->a", s.fits, gram)
-    if (np.abs(sums - evidence.residuals[:, 0]) > 1e-9 * evidence.counts * scale * len(in_basis)).any():
-        raise ValueError("the sums were made with another reward")
 
 
 class _Summary(NamedTuple):

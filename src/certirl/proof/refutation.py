@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,12 +20,11 @@ from certirl.fit.witness import Witness, whole_rows
 from certirl.functions.frame import frame
 from certirl.functions.inequalities import best_slope, sloped
 from certirl.ground import archive
-from certirl.ground.archive import UNSAVED
 from certirl.ground.domain import Array
-from certirl.ground.status import Claim, chance, two_digits, unverified
+from certirl.ground.status import Claim, chance, two_digits
 from certirl.proof.certificate import least_enough
 from certirl.proof.sums import ResidualSums, row_pairs, sum_error
-from certirl.proof.tail import check_number, largest_tail
+from certirl.proof.tail import largest_tail
 from certirl.proof.value_cones import Cover
 
 CEILING = 0.1  # of δ, for the bound on the margin of any value function; the rest is for the cones
@@ -48,14 +47,6 @@ class RefutationGround:
     cover: Cover
     sums: ResidualSums
     tail: float | None
-
-    def as_read(self, file: str) -> RefutationGround:
-        """Refuse sums of other functions than those of the cover, and a negative tail."""
-        (A, p, k), wide = self.cover.fits.shape, frame(self.cover.columns).wide
-        pairs = len(row_pairs(A, p, self.sums.paired)[0])
-        self.sums.check_shapes(counts=(A,), gram=(A, *wide), residuals=(A, p, k), moments=(pairs, *wide))
-        check_number(self.tail)
-        return self
 
 
 @archive.record
@@ -93,8 +84,6 @@ class Refutation(Claim):
     tube: float
     samples_needed: int | None
     grounds: tuple[RefutationGround, ...]
-    file: str | None = field(default=None, metadata=UNSAVED)
-    verified: bool = field(default=True, metadata=UNSAVED)
 
     @property
     def refuted(self) -> bool:
@@ -141,17 +130,12 @@ class Refutation(Claim):
 
     @property
     def statement(self) -> str:
-        """The headline, without what a file's claim must add."""
+        """The headline."""
         sure = f"with probability {chance(self.delta)}" + ("" if self.tail is not None else " (if the tail is zero)")
         if self.refuted:
             return f"{'Certified' if self.holds else 'Not certified, but'} infeasible {sure}: {self.claim}"
         bound = f"has a margin above {self.ceiling:.3g} per unit of ‖w‖₁{self._where}"
         return f"Undetermined: {sure} {self._rewards} {bound}"
-
-    @property
-    def headline(self) -> str:
-        """The statement; of a file that was not verified, what it claims."""
-        return self.statement if self.verified else unverified(self.statement, self.file)
 
     def lines(self) -> list[str]:
         """The account of the losses, the data, and the conflict if the class is refuted."""
@@ -167,27 +151,11 @@ class Refutation(Claim):
 
     def __str__(self) -> str:
         assumed = [f"assumed: {assumption}" for assumption in self.assumptions]
-        return "\n  ".join([self.headline, *self.lines(), *assumed])
+        return "\n  ".join([self.statement, *self.lines(), *assumed])
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write it to an npz file (suffix added if missing); `certirl.load` reads it back."""
         return archive.save(self, path)
-
-    def as_read(self, file: str) -> Refutation:
-        """What a file claims: derived from the sums again, and refused if the file states other numbers."""
-        self.check_delta()
-        if not self.grounds:
-            raise ValueError("a refutation needs the sums of at least one component")
-        if sum(float(ground.cover.shares.sum()) for ground in self.grounds) > 1 + 1e-9:
-            raise ValueError("the shares of delta add up to more than 1")
-        if len(self.grounds) > 1:
-            _check_sum([ground.cover for ground in self.grounds])
-        with np.errstate(all="ignore"):  # a file that was changed can lead to anything
-            claim = replace(self, **derived(self.grounds, self.spending.get("cones", 0.0) / (1 - CEILING)))
-        claim.sums_lead_to(vars(self) | {"holds": self.holds})
-        if abs(claim.ceiling - self.ceiling) > 1e-6 * (1 + self.ceiling) and claim.ceiling != self.ceiling:
-            raise ValueError(f"the file states the ceiling {self.ceiling:.6g}, but its sums give {claim.ceiling:.6g}")
-        return replace(claim, file=file, verified=False)
 
 
 class Bounds:
@@ -341,18 +309,6 @@ class Outlook(NamedTuple):
             middle = (low * high) ** 0.5
             low, high = (low, middle) if shares(middle).sum() <= 1 - CEILING else (middle, high)
         return high, shares(high)
-
-
-def _check_sum(covers: Sequence[Cover]) -> None:
-    """Refuse covers that do not refute a sum together."""
-    coordinates = sorted(c for cover in covers for c in cover.coordinates or ())
-    if coordinates != list(range(sum(cover.columns.dimension for cover in covers))):
-        raise ValueError("the components must hold every coordinate once")
-    chances = np.vstack([cover.probabilities for cover in covers])
-    if (chances != chances[0]).any() or chances[0].max() != 1:
-        raise ValueError("a sum is refuted for an expert that always takes one action")
-    if np.ptp(np.vstack([cover.alternatives for cover in covers]), axis=0).max() > 1e-9:
-        raise ValueError("the weights of the alternative actions must be the same in all mixtures")
 
 
 def derived(grounds: Sequence[RefutationGround], delta: float) -> dict[str, Any]:

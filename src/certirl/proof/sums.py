@@ -69,12 +69,6 @@ class Sums:
             which = f"the columns of {name}" if name else "the columns"
             raise ValueError(f"the fresh states cannot tell {which} apart: use more data or fewer columns")
 
-    def check_shapes(self, **shapes: tuple[int, ...]) -> None:
-        """Refuse arrays of other shapes than these."""
-        for name, shape in shapes.items():
-            if getattr(self, name).shape != shape:
-                raise ValueError(f"{name} must have the shape {list(shape)}, got {list(getattr(self, name).shape)}")
-
 
 @archive.record
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,6 @@ from certirl.functions.reward import BoundedReward, values_of
 from certirl.ground import archive
 from certirl.ground.archive import UNSAVED, Shape
 from certirl.ground.domain import Array, freeze
-from certirl.ground.doors import as_number, as_probability
 
 
 @archive.record
@@ -81,29 +80,6 @@ class Surrogate:
 
     def __post_init__(self) -> None:
         freeze(self)
-
-    def as_read(self, file: str) -> Surrogate:
-        """Refuse numbers that these cannot be, and arrays that do not fit the columns."""
-        actions, wide = self.n_actions, frame(self.columns).wide
-        if actions < 2 or not self.used or list(self.used) != sorted({*self.used} & {*range(actions)}):
-            raise ValueError(f"used must name some of {actions} actions in order, got {list(self.used)}")
-        functions = self.columns.size * len(self.used)
-        pairs = len(pairs_of(actions, self.used, True))
-        if len(self.mix) != functions or self.noise.shape != (pairs, 2, *wide):
-            raise ValueError(f"a surrogate of {len(self.used)} actions and {self.columns} needs {functions} functions")
-        if self.shares.ndim != 2 + self.columns.dimension or len(self.shares) != len(self.compared):
-            raise ValueError("shares must be those of every compared pair of actions and every point")
-        if (self.shares < 0).any() or not 0 < self.shares.sum() <= 1 + 1e-9:
-            raise ValueError(f"shares must add up to 1 at most, got {self.shares.sum():.6g}")
-        if self.directions not in (0, functions - 1):
-            raise ValueError(f"directions must be 0 or {functions - 1}, got {self.directions}")
-        as_probability(self.discount, "discount")
-        as_number(self.unit, "unit", least=0, strict=True)
-        for number in (self.low, self.high, self.dropped):
-            as_number(number, "a bound on the value")
-        if self.unit != self.reward.unit or (self.widths <= 0).any():
-            raise ValueError("the unit must be that of the reward, and widths must be positive")
-        return self
 
     @property
     def n_actions(self) -> int:

@@ -94,12 +94,6 @@ def tail_number(tail: TailLike, columns: Basis) -> float | None:
     return as_number(value, f"tail(columns) for {columns}", least=0)
 
 
-def check_number(tail: float | None) -> None:
-    """Refuse a negative τ of a file; it may be infinite, or None if none was declared."""
-    if tail is not None and tail != math.inf:
-        as_number(tail, "tail", least=0)
-
-
 def largest_tail(tails: Iterable[float | None]) -> float | None:
     """The largest of several τ; None if one of them is not declared."""
     numbers = list(tails)

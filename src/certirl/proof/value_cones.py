@@ -27,8 +27,8 @@ from certirl.functions.frame import frame
 from certirl.functions.inequalities import log_term
 from certirl.ground import archive
 from certirl.ground.archive import Shape
-from certirl.ground.domain import Array, as_actions, as_states, freeze
-from certirl.proof.case import Case, Part, check_columns
+from certirl.ground.domain import Array, freeze
+from certirl.proof.case import Case, Part
 
 # Cones are halved until training data exceed the forecast error CLEAR times, or until there are CONES of them.
 CLEAR, CONES = 2.0, 300
@@ -131,27 +131,6 @@ class Cover:
 
     def __post_init__(self) -> None:
         freeze(self)
-
-    def as_read(self, file: str) -> Cover:
-        """Refuse cones that leave directions out, and mixtures, slopes and shares that are none."""
-        p, A = len(self.corners), self.probabilities.shape[1]
-        as_states(self.states, self.columns.domain)
-        as_actions(self.actions, n_actions=A)
-        check_columns(self.columns)
-        if p != self.functions.size - 1 or self.functions.domain != self.columns.domain:
-            raise ValueError(f"a cover of {p} dimensions needs {p + 1} functions on the domain of the columns")
-        if not np.linalg.cond(self.corners) < MAX_CONDITION or len(self.splits) != self.cones - p - 1:
-            raise ValueError(f"{self.cones} cones need {p} independent corners and {self.cones - p - 1} splits")
-        for count, (number, u, v, exponent) in enumerate(self.splits, start=p + 1):
-            if not (0 <= number < count and 0 <= u < p and 0 <= v < p and u != v and abs(exponent) < 100):
-                raise ValueError(f"split {count - p - 1} must name a cone and two of its directions")
-        sums = np.vstack([self.mixtures.sum(axis=1, keepdims=True), self.probabilities.sum(axis=1, keepdims=True)])
-        if min(self.mixtures.min(), self.probabilities.min()) < 0 or np.abs(sums - 1).max() > 1e-9:
-            raise ValueError("mixtures and probabilities must be non-negative and add up to 1")
-        fitting = len(self.slopes) == len(self.which) and 0 < self.slopes.min() <= self.slopes.max() < 1
-        if not fitting or not self.shares.min() > 0:
-            raise ValueError("every number of a cover needs a slope between 0 and 1 and a positive share of delta")
-        return self
 
     @property
     def comparisons(self) -> Comparisons:

@@ -30,7 +30,7 @@ from certirl.ground import archive
 from certirl.ground.archive import UNSAVED, Shape
 from certirl.ground.domain import Array, Domain, as_actions, as_n_actions, as_states, describe, freeze
 from certirl.ground.doors import as_count, as_number, as_probability, by_door
-from certirl.ground.status import Finding, Reason, chance, unverified, weakest
+from certirl.ground.status import Finding, Reason, chance, weakest
 from certirl.proof.certificate import Certificate
 from certirl.proof.certify import too_many_functions
 from certirl.proof.refutation import Refutation
@@ -344,7 +344,6 @@ class Solution:
         certificate: the proof, or the attempt at one; None if none was asked for.
         refutation: the proof that there is no reward in the class, or the attempt; None if that was not tried.
         file: the file that the solution was read from, whose claims these are; None if it was found here.
-        verified: it was found here, or `certirl.check` confirmed its file.
     """
 
     findings: tuple[Finding, ...]
@@ -364,7 +363,6 @@ class Solution:
     certificate: Certificate | None = None
     refutation: Refutation | None = None
     file: str | None = field(default=None, metadata=UNSAVED)
-    verified: bool = field(default=True, metadata=UNSAVED)
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -522,7 +520,7 @@ class Solution:
     def as_read(self, file: str) -> Solution:
         """Refuse a solution that contradicts itself; its claims are those of the file."""
         _check_read(self)
-        read = replace(self, file=file, verified=False)
+        read = replace(self, file=file)
         boxes = self.stats.terminal
         if self.reward is not None and self.reward.forgotten and boxes is not None and boxes.reliable:
             return read.with_terminal(boxes)
@@ -535,22 +533,19 @@ class Solution:
 
     def __repr__(self) -> str:
         expert = "an expert who depends on the state" if self.expert is None else f"action {self.expert}"
-        claims = "" if self.verified or self.status != "certified" else "claims "
         margin = "no margin" if isnan(self.margin) else f"estimated margin {self.margin:.3g}"
         if self.certificate is not None and self.certificate.holds:
             margin = f"margin >= {self.certificate.margin:.3g}"
-        return f"<Solution: {claims}{self.status}, {expert}, {margin}, {self.samples:,} samples>"
+        return f"<Solution: {self.status}, {expert}, {margin}, {self.samples:,} samples>"
 
     def __str__(self) -> str:
         lines = [("reward", self._reward_line()), *self._middle(), ("data", self._data_line()), *self._last()]
         return "\n".join([self._headline(), *(f"  {name:<9}{text}" for name, text in lines)])
 
     def _headline(self) -> str:
-        usual = f"{self._usual()}."
         if self.status == "infeasible" and self.refutation is not None:
-            usual = f"{self.refutation.statement}."
-            return usual if self.verified else unverified(usual, self.file)
-        return usual if self.verified or self.status != "certified" else unverified(usual, self.file)
+            return f"{self.refutation.statement}."
+        return f"{self._usual()}."
 
     def _usual(self) -> str:
         who = "the expert" if self.expert is None else f"action {self.expert}"
@@ -610,7 +605,7 @@ class Solution:
         if self.witness is not None:
             how = "observed without noise" if self.witness.noiseless else "estimated"
             lines.append(("witness", f"{self.witness}; {how}"))
-            lines += [] if self.refutation is None else [("proof", self.refutation.headline)]
+            lines += [] if self.refutation is None else [("proof", self.refutation.statement)]
         elif self.certificate is not None:
             lines.append(("margin", dict(self.certificate.lines())["margin"]))
         else:
@@ -839,39 +834,39 @@ def _estimate(component: Component, criterion: Bellman, coefficients: Array) -> 
     return Estimate(component.name, component.coordinates, criterion.basis, criterion.columns, values, variances)
 
 
-def load(path: str | os.PathLike[str], *, verify: bool = False) -> Any:
+def load(path: str | os.PathLike[str]) -> Any:
     """Read what certirl saved: a solution, a certificate, a refutation, a reward or moments.
 
-    Fields that are missing, out of range or of the wrong shape, and certificates whose numbers their own sums do not
-    lead to, are refused. What is left is what the file claims: its ``verified`` is False.
+    Fields that are missing, out of range or of the wrong shape are refused. `certirl.check` derives certificates and
+    refutations again, and what it rejects is refused too; a claim that it confirms has the assumptions that the check
+    has to trust.
 
     Args:
         path: the file; ".npz" is added to its name if only that file exists.
-        verify: derive the certificate again with `certirl.check`, which takes longer, and refuse what it rejects. What
-            it confirms is ``verified``, with the assumptions that the check has to trust.
     """
+    from certirl.checker import check
+
     named = archive.as_path(path)
     if not named.exists() and named.with_name(f"{named.name}.npz").is_file():  # as `save` adds it
         path = named.with_name(f"{named.name}.npz")
     record = archive.load(path)
-    if not verify:
+    if not isinstance(record, Solution | Certificate | Refutation):
         return record
-    from certirl.checker import check
-
     verdict = check(path)
     if verdict.verdict == "rejected":
-        raise ValueError(f"{path} is rejected by certirl check: {'; '.join(verdict.reasons)}")
+        raise ValueError(f"{path} is damaged or was changed: {'; '.join(verdict.reasons)}")
     if verdict.verdict != "confirmed":
         return record
-    name = "refutation" if getattr(record, "certificate", None) is None else "certificate"
-    claim: Any = getattr(record, name) if isinstance(record, Solution) else record
-    claim = replace(claim, verified=True, assumptions=verdict.trusted)
-    return replace(record, verified=True, **{name: claim}) if isinstance(record, Solution) else claim
+    if not isinstance(record, Solution):
+        return replace(record, assumptions=verdict.trusted)
+    name = "refutation" if record.certificate is None else "certificate"
+    return replace(record, **{name: replace(getattr(record, name), assumptions=verdict.trusted)})
 
 
 def _check_read(solution: Solution) -> None:
     """Refuse fields of a file that contradict each other or are out of range."""
-    discount, actions = as_probability(solution.discount, "discount"), as_n_actions(solution.n_actions)
+    as_probability(solution.discount, "discount")
+    actions = as_n_actions(solution.n_actions)
     groups = [c for component in solution.components for c in component.coordinates]
     if not groups or sorted(groups) != list(range(len(groups))):
         raise ValueError("the components must hold every coordinate once")
@@ -898,16 +893,8 @@ def _check_read(solution: Solution) -> None:
     if (proof is not None and proof.holds) != (solution.status == "certified"):
         bound = "no certificate that holds" if solution.status == "certified" else "a certificate that holds"
         raise ValueError(f"the status is {solution.status!r}, with {bound}")
-    if proof is not None:
-        if solution.reward is None:
-            raise ValueError("a certificate needs the reward that it is about, and there is none")
-        proof.check_about(
-            solution.reward,
-            discount,
-            actions,
-            solution.expert,
-            [component.columns for component in solution.components],
-        )
+    if proof is not None and solution.reward is None:
+        raise ValueError("a certificate needs the reward that it is about, and there is none")
 
 
 def _check_reward(solution: Solution) -> None:
