@@ -20,6 +20,11 @@ def write(path, record, arrays):
     return path
 
 
+def lines_of(record):
+    """What is printed of a record, but for what is assumed: a file that was checked says what the check trusts."""
+    return [line for line in str(record).splitlines() if not line.strip().startswith("assumed")]
+
+
 def place(arrays, name):
     """The place of the one array of a certificate with this name."""
     (found,) = [place for place in arrays if place.split(".")[-1] == name and "components" not in place]

@@ -5,6 +5,7 @@ import pytest
 from test_decompose import minimisers, product_rows
 
 import certirl
+import files
 from certirl import problems
 from certirl.fit import program
 from certirl.functions.components import SumBasis, as_components
@@ -129,8 +130,7 @@ def test_a_certificate_adds_up_the_bounds_of_lines_and_boxes(tmp_path):
     assert "Legendre × Legendre functions of the state" in str(found)
     path = found.save(tmp_path / "sum")
     again = certirl.load(path)
-    assert str(again).splitlines()[1:] == str(found).splitlines()[1:]
-    assert str(again).startswith("Claims to be certified with probability 0.95 (not verified: certirl check")
+    assert files.lines_of(again) == files.lines_of(found)
     one, other = (proof.grounds[1].evidence for proof in (again.certificate, found.certificate))
     np.testing.assert_array_equal(one.operator_moments, other.operator_moments)
 

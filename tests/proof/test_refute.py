@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import linprog
 
 import certirl
+import files
 from certirl.functions.bases import Fourier, Legendre
 from certirl.ground.status import two_digits
 from certirl.problems import PolynomialProblem, random_polynomial, thermostat, unsolvable
@@ -273,9 +274,8 @@ def refuted():
 
 def test_a_saved_refutation_is_derived_from_its_sums_again(refuted, tmp_path):
     back = certirl.load(refuted.save(tmp_path / "none"))
-    assert back.holds and back.margin == pytest.approx(refuted.margin, rel=1e-9) and not back.verified
-    assert str(back).splitlines()[1:] == str(refuted).splitlines()[1:]
-    assert str(back).startswith("Claims to be certified infeasible with probability 0.95 (not verified:")
+    assert back.holds and back.margin == pytest.approx(refuted.margin, rel=1e-9)
+    assert files.lines_of(back) == files.lines_of(refuted)
     np.testing.assert_array_equal(back.witness.states, refuted.witness.states)
 
 
@@ -289,20 +289,20 @@ def changed(refutation, **fields):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda r: replace(r, margin=r.margin + 0.01), "states the margin"),
-        (lambda r: replace(r, delta=0.01), "parts of delta"),
-        (lambda r: replace(r, spending={"cones": 0.02, "ceiling": 0.03}), "states the"),
-        (lambda r: changed(r, shares=2 * r.grounds[0].cover.shares), "add up to more than 1"),
-        (lambda r: changed(r, slopes=r.grounds[0].cover.slopes + 1), "a slope between 0 and 1"),
-        (lambda r: changed(r, mixtures=-r.grounds[0].cover.mixtures), "non-negative and add up to 1"),
-        (lambda r: changed(r, corners=np.ones((2, 2))), "2 independent corners"),
-        (lambda r: changed(r, splits=r.grounds[0].cover.splits[:-1]), "independent corners and"),
-        (lambda r: changed(r, splits=0 * r.grounds[0].cover.splits), "must name a cone and two of its directions"),
-        (lambda r: changed(r, states=r.grounds[0].cover.states + 100), "outside the domain"),
-        (lambda r: changed(r, actions=r.grounds[0].cover.actions + 5), "not among the 3 actions"),
-        (lambda r: changed(r, counts=r.grounds[0].sums.counts // 1000), "cannot tell the columns apart"),
-        (lambda r: changed(r, residuals=1.01 * r.grounds[0].sums.residuals), "states the"),
-        (lambda r: changed(r, moments=r.grounds[0].sums.moments[:5]), "moments must have the shape"),
+        (lambda r: replace(r, margin=r.margin + 0.01), "not what follows from the sums"),
+        (lambda r: replace(r, delta=0.01), "parts of δ"),
+        (lambda r: replace(r, spending={"cones": 0.02, "ceiling": 0.02}), "parts of δ"),
+        (lambda r: changed(r, shares=2 * r.grounds[0].cover.shares), "add up to more than there is"),
+        (lambda r: changed(r, slopes=r.grounds[0].cover.slopes + 1), "a slope is not between 0 and 1"),
+        (lambda r: changed(r, mixtures=-r.grounds[0].cover.mixtures), "do not add up to 1"),
+        (lambda r: changed(r, corners=np.ones((2, 2))), "has no inverse"),
+        (lambda r: changed(r, splits=r.grounds[0].cover.splits[:-1]), "should hold numbers of shape"),
+        (lambda r: changed(r, splits=0 * r.grounds[0].cover.splits), "not every direction is refuted"),
+        (lambda r: changed(r, states=r.grounds[0].cover.states + 100), "compared outside"),
+        (lambda r: changed(r, actions=r.grounds[0].cover.actions + 5), "actions are compared that there are not"),
+        (lambda r: changed(r, counts=r.grounds[0].sums.counts // 1000), "too few for 12 functions"),
+        (lambda r: changed(r, residuals=1.01 * r.grounds[0].sums.residuals), "not what follows from the sums"),
+        (lambda r: changed(r, moments=r.grounds[0].sums.moments[:5]), "should hold numbers of shape"),
     ],
 )
 def test_files_that_were_changed_are_refused(refuted, tmp_path, change, sentence):

@@ -91,6 +91,7 @@ class Reward:
         if not np.isfinite(coefficients).all():
             raise ValueError("the coefficients of a reward must be finite")
         coefficients.flags.writeable = False
+        object.__setattr__(self, "basis", self.basis.on(self.basis.domain))
         object.__setattr__(self, "coefficients", coefficients)
         object.__setattr__(self, "zero_at_terminal", self.zero_at_terminal or self.ended is not None)
 

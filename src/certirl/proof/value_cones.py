@@ -273,7 +273,7 @@ class ConeSearch:
                 return simplex[1:], np.array(splits, dtype=np.intp).reshape(-1, 4), np.array(mixtures)
             heapq.heappop(heap)
             u, v = divmod(first_of_least(angles.ravel()), p)  # the widest angle
-            exponent = round(float(np.log2(lengths[u] / lengths[v])))
+            exponent = int(np.clip(np.rint(np.log2(lengths[u] / lengths[v])), -100, 100))
             splits.append((number, u, v, exponent))
             new, start = [number, len(cones)], np.flatnonzero(mixtures[number])
             _split_cone(cones, number, u, v, exponent)
