@@ -71,7 +71,10 @@ def test_moves_go_on_as_often_as_the_dynamics():
     phi, states = certirl.Legendre(11).on(((-1.0, 1.0),)), np.linspace(0.6, 0.89, 30)[:, None]
     drawn = drawn_log(simulator, 5000, rng, paired=True)
     moves = regress_next_states(drawn, phi, is_terminal=simulator.terminal, periodic=(), rng=rng)
-    found = np.mean([moves.after(phi, states, rng)[:, :, 0] for _ in range(40)], axis=0) / phi.values(states)[0, 0]
+    found = (
+        np.mean([moves.effects(phi, states, rng).ahead(np.eye(11)[0]) for _ in range(40)], axis=0)
+        / phi.values(states)[0, 0]
+    )
     many = np.repeat(states, 2000, axis=0)
     for action in range(3):
         over = simulator.terminal(simulator.sample(many, action, rng)).reshape(30, 2000).mean(axis=1)

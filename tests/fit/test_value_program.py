@@ -15,8 +15,10 @@ from certirl.fit.effects import (
     richer,
     value_basis,
 )
-from certirl.fit.value_program import comparisons, fit_value, least_squares, profile_at
+from certirl.fit.value_program import LeastSquares, comparisons, fit_value, profile_at
 from certirl.functions.cells import Cells
+
+EVERY = slice(None)
 
 
 class Corridor:
@@ -53,18 +55,19 @@ def test_newton_finds_what_a_general_solver_finds():
     effects = effects_of(Corridor())
     rows = comparisons(effects, as_policy(home, 3))
     cells = Cells((9,)).on(effects.basis.domain)
-    found = fit_value(effects, rows, discount=0.9, reward_basis=cells, price=10.0)
-    target, hats = effects.now - 0.9 * rows.expert, cells.matrix(effects.states)
-    rough, scale = cells.roughness().toarray(), np.mean(effects.now**2, axis=0)
+    found = fit_value(rows, discount=0.9, reward_basis=cells, price=10.0)
+    now, expert, gains = effects.before(EVERY), effects.of_policy(rows.chances, EVERY), rows.gains(np.arange(len(rows)))
+    target, hats = now - 0.9 * expert, cells.matrix(effects.states)
+    rough, scale = cells.roughness().toarray(), np.mean(now**2, axis=0)
 
     def cost(x):
         w, rho = x[:7], x[7:]
-        short = np.maximum(rows.margins - rows.gains @ w, 0)
+        short = np.maximum(rows.margins - gains @ w, 0)
         missed = hats @ rho - target @ w
         penalty = 1e-2 / cells.size * rho @ rough @ rho
         return 10 * np.mean(short**2) + np.mean(missed**2) + penalty + 1e-6 * (scale * w**2).sum()
 
-    reward = least_squares(cells, effects.states)(target @ found.value)[1]
+    reward = LeastSquares(cells, effects.states)(target @ found.value)
     ours = cost(np.concatenate([found.value, reward]))
     theirs = minimize(cost, np.zeros(16), method="L-BFGS-B", options={"maxiter": 5000, "maxfun": 200_000})
     assert ours <= theirs.fun * (1 + 1e-4)
@@ -74,11 +77,12 @@ def test_comparisons_are_what_their_names_say():
     effects = effects_of(Corridor())
     rows = comparisons(effects, as_policy(home, 3))
     w = np.random.default_rng(1).normal(size=7)
-    states, others = effects.states[rows.which], rows.alternatives
+    states, others, advantages = effects.states[rows.which], rows.alternatives, rows.advantages(w)
     for index in range(0, len(rows), 37):
         state, own = states[index], home(states[[index]])[0]
         value = [effects.basis.values(np.clip(state + 0.1 * (a - 1), -1, 1)) @ w for a in (own, others[index])]
-        assert rows.gains[index] @ w == pytest.approx(float((value[0] - value[1])[0]))
+        assert advantages[index] == pytest.approx(float((value[0] - value[1])[0]))
+        assert rows.gains(np.array([index])) @ w == pytest.approx([advantages[index]])
         assert own != others[index]
 
 
@@ -113,9 +117,9 @@ def test_actions_that_the_expert_mixes_tie():
         return np.where(np.abs(states) < 0.3, np.array([0.5, 0.0, 0.5]), sure)
 
     rows = comparisons(effects, as_policy(mixed, 3))
-    found = fit_value(effects, rows, discount=0.9, reward_basis=Cells((60,)).on(effects.basis.domain))
+    found = fit_value(rows, discount=0.9, reward_basis=Cells((60,)).on(effects.basis.domain))
     inner = np.abs(effects.states[:, 0]) < 0.25
-    left, _, right = effects.after @ found.value
+    left, _, right = effects.ahead(found.value)
     outer = effects.states[:, 0] < -0.4
     assert np.abs(left - right)[inner].max() < 0.3 * (right - left)[outer].min()
 
@@ -123,8 +127,8 @@ def test_actions_that_the_expert_mixes_tie():
 def test_the_reward_has_the_value_it_was_made_for():
     effects = effects_of(Corridor(), n=3000)
     rows = comparisons(effects, as_policy(home, 3))
-    found = fit_value(effects, rows, discount=0.9, reward_basis=Cells((200,)).on(effects.basis.domain))
-    wanted = effects.now @ found.value - 0.9 * (effects.after @ found.value).max(axis=0)
+    found = fit_value(rows, discount=0.9, reward_basis=Cells((200,)).on(effects.basis.domain))
+    wanted = effects.value(found.value) - 0.9 * effects.ahead(found.value).max(axis=0)
     reward = found.reward_basis.combined(effects.states, found.reward)
     assert np.allclose(found.residuals, reward - wanted)
     assert found.residual < 0.05 * np.ptp(wanted)
@@ -133,7 +137,8 @@ def test_the_reward_has_the_value_it_was_made_for():
 def test_terminal_states_are_worth_nothing():
     effects = effects_of(Ending(), n=2000)
     moved = effects.states[:, 0] + 0.1
-    assert np.all(effects.after[2][moved > 0.9] == 0) and np.all(effects.after[2][moved <= 0.9][:, 0] > 0)
+    right = effects.after(2, EVERY)
+    assert np.all(right[moved > 0.9] == 0) and np.all(right[moved <= 0.9][:, 0] > 0)
     assert np.abs(effects.states).max() <= 0.9
 
 
@@ -141,13 +146,14 @@ def test_regressed_effects_come_close_to_the_true_ones():
     simulator, rng = Corridor(noise=0.1), np.random.default_rng(0)
     basis = certirl.Legendre(6).on(simulator.domain)
     log = certirl.sample(simulator, basis=basis, samples=20_000, rng=0)
-    found = regress(log, basis).effects(live_states(simulator, 300, rng), None, ())
+    found = regress(log, basis).effects(live_states(simulator, 300, rng))
     truth = np.stack(
         [np.mean([basis.values(simulator.sample(found.states, a, rng)) for _ in range(400)], axis=0) for a in range(3)]
     )
     effect = np.sqrt(np.mean((truth[2] - truth[0]) ** 2))
-    assert np.sqrt(np.mean((found.after - truth) ** 2)) < 0.1 * effect
-    assert found.noise is not None and not found.noiseless
+    after = np.stack([found.after(action, EVERY) for action in range(3)])
+    assert np.sqrt(np.mean((after - truth) ** 2)) < 0.1 * effect
+    assert found.regression is not None and not found.noiseless
 
 
 @pytest.mark.parametrize("paired", [False, True])
@@ -158,8 +164,8 @@ def test_the_noise_of_a_row_is_what_repetition_shows(paired):
     for seed in range(60):
         log = certirl.sample(simulator, basis=basis, samples=600, rng=seed, paired=paired)
         found = regress(log, basis, degrees=(1.5,))
-        after = found.after(states)
-        rows.append(after[2] - after[0])
+        effects = found.effects(states)
+        rows.append(effects.after(2, EVERY) - effects.after(0, EVERY))
         claims.append(found.noise)
     seen = np.mean(np.var(rows, axis=0), axis=0)
     claimed = np.mean([np.diag(noise) for noise in claims], axis=0)
@@ -190,6 +196,5 @@ def test_a_box_without_living_states_is_refused():
 def test_effects_of_a_policy_are_mixed_by_its_probabilities():
     effects: Effects = effects_of(Corridor())
     chances = np.tile([0.2, 0.3, 0.5], (len(effects), 1))
-    assert np.allclose(
-        effects.of_policy(chances), 0.2 * effects.after[0] + 0.3 * effects.after[1] + 0.5 * effects.after[2]
-    )
+    after = [effects.after(action, EVERY) for action in range(3)]
+    assert np.allclose(effects.of_policy(chances, EVERY), 0.2 * after[0] + 0.3 * after[1] + 0.5 * after[2])

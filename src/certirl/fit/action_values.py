@@ -26,14 +26,16 @@ from certirl.data.simulator import Simulator, terminal_of
 from certirl.fit.effects import (
     EffectModel,
     Effects,
+    LeastSquaresSums,
     ValueProblem,
-    features,
+    ended,
     live_states,
     richer,
-    solve_least_squares,
+    rows_of_actions,
     unit_chart,
+    value_at,
 )
-from certirl.fit.value_program import Comparisons, ValueFit, as_grid, fit_value, least_squares
+from certirl.fit.value_program import Comparisons, LeastSquares, ValueFit, as_grid, fit_value
 from certirl.functions.bases import Basis
 from certirl.functions.cells import Cells
 from certirl.ground.domain import Array, freeze
@@ -82,20 +84,18 @@ class Choices(NamedTuple):
         return min(self) > max(RARELY, SELDOM * max(self))
 
 
-def choices(effects: Effects, rows: Comparisons) -> Choices:
+def choices(rows: Comparisons) -> Choices:
     """The choices in the comparisons: the first function is 0 at terminal states alone."""
-    lost = rows.gains[:, 0] / constant(effects)
+    lost = rows.advantages(np.eye(1, rows.effects.basis.size)[0]) / constant(rows.effects)
     return Choices(*(float(np.maximum(sign * lost, 0.0).mean()) if len(lost) else 0.0 for sign in (-1.0, 1.0)))
 
 
 def constant(effects: Effects) -> float:
     """The value of the first function at states that are not terminal."""
-    return float(effects.now[np.flatnonzero(effects.now[:, 0])[0], 0])
+    return float(effects.before(slice(1))[0, 0])
 
 
-def avoids_termination(
-    simulator: Simulator, policy: Policy, effects: Effects, rows: Comparisons, discount: float
-) -> bool:
+def avoids_termination(simulator: Simulator, policy: Policy, rows: Comparisons, discount: float) -> bool:
     """Whether the expert never chooses termination and clearly outlasts random actions.
 
     The first is read off the comparisons; alone it would also hold for an expert that seeks a terminal state to which
@@ -104,13 +104,13 @@ def avoids_termination(
     Args:
         simulator: the dynamics, or the model of a log.
         policy: the expert.
-        effects: of the actions.
         rows: the comparisons.
         discount: γ.
     """
+    effects = rows.effects
     if terminal_of(simulator) is None or (continuing(effects) > 0.5).all() or not len(rows):
         return False
-    chosen = choices(effects, rows)
+    chosen = choices(rows)
     if chosen.sought > (1e-9 if effects.noiseless else max(RARELY, SELDOM * chosen.avoided)):
         return False
     steps = min(ceil(3 / (1 - discount)), LONGEST)
@@ -136,38 +136,34 @@ def continuing(effects: Effects) -> Array:
 
     An estimate may lie a little beyond 0 and 1.
     """
-    return np.asarray(effects.after[:, :, 0] / constant(effects))
+    return effects.ahead(np.eye(1, effects.basis.size)[0]) / constant(effects)
 
 
-def fit_lifted_value(
-    effects: Effects, rows: Comparisons, *, discount: float, reward_basis: Basis | Cells, price: float
-) -> LiftedFit:
+def fit_lifted_value(rows: Comparisons, *, discount: float, reward_basis: Basis | Cells, price: float) -> LiftedFit:
     """As `fit_value`, with c added to V at states that are not terminal.
 
     States from which every action terminates, more likely than not, are left out: no choice is made there, V − γ·0
     would have R pay the whole value of continuing at once, and the functions of R would spread that to neighbours.
     """
+    effects = rows.effects
     level, probability = constant(effects), continuing(effects)
     continues = probability > 0.5
     terminating = np.asarray(~continues.any(axis=0))
     kept = ~terminating
 
     def least_value(w: Array) -> float:
-        ahead = (effects.after @ w)[continues] / probability[continues]
-        return min(float((effects.now @ w).min()), float(ahead.min()))
+        ahead = effects.ahead(w)[continues] / probability[continues]
+        return min(float(effects.value(w).min()), float(ahead.min()))
 
     def positive(w: Array) -> Array:
         # From here on the best policy continues wherever it can, and a larger c changes constants alone.
         return _shifted(w, max(-least_value(w), 0.0) / level)
 
-    fit = fit_value(
-        _at(effects, kept), _rows_at(rows, kept), discount=discount, reward_basis=reward_basis, price=price,
-        adjust=positive,
-    )  # fmt: skip
+    fit = fit_value(rows.at(kept), discount=discount, reward_basis=reward_basis, price=price, adjust=positive)
     enough = ENOUGH * fit.residual / (1 - discount)
     more = max(enough - least_value(fit.value), 0.0)
     if terminating.any():
-        last = reward_basis.combined(effects.states[terminating], fit.reward) - effects.now[terminating] @ fit.value
+        last = reward_basis.combined(effects.states[terminating], fit.reward) - effects.value(fit.value)[terminating]
         more = max(more, (enough + float(last.max())) / discount)  # R rises by (1 − γ)c there, V by c
     lifted = replace(fit, value=_shifted(fit.value, more / level), reward=_raised(fit, (1 - discount) * more))
     return LiftedFit(lifted, least_value(lifted.value), terminating)
@@ -187,16 +183,6 @@ def _shifted(coefficients: Array, amount: float) -> Array:
     return shifted
 
 
-def _at(effects: Effects, kept: NDArray[np.bool_]) -> Effects:
-    return replace(effects, states=effects.states[kept], now=effects.now[kept], after=effects.after[:, kept])
-
-
-def _rows_at(rows: Comparisons, kept: NDArray[np.bool_]) -> Comparisons:
-    """The rows over fewer states: at the others all actions are alike and have no row."""
-    place = np.cumsum(kept) - 1
-    return replace(rows, which=place[rows.which], profile=rows.profile[kept], expert=rows.expert[kept])
-
-
 COMPARED = 5_000  # rows of each action whose errors are compared with their neighbours
 SURE = 0.999  # a probability of continuing that counts as certain
 NEAR = 0.05  # a grid point with less weight of states around it rests on its neighbours
@@ -209,7 +195,7 @@ def action_values(
     if model.regression is not None:
         fitted = model.regression.weights @ fit.value
         return model.regression.columns, fitted, _regression_error(problem, model, fit, fitted)
-    effects, goals = model.effects, model.effects.after @ fit.value
+    effects, goals = model.effects, model.effects.ahead(fit.value)
     states = effects.states
     if lifted is not None:  # no choice is made where every action terminates, and a jump there spoils the fit elsewhere
         kept = ~lifted.terminating
@@ -227,7 +213,7 @@ def action_values(
     errors = [_held_out_error(columns, states, goals, held_out) for columns in candidates]
     best = candidates[int(np.argmin(errors))]
     error = _next_state_error(problem, model, fit) if model.by_next_states else min(errors)
-    return best, least_squares(best, states)(goals.T)[1].T, error / max(_effect(goals), 1e-300)
+    return best, LeastSquares(best, states)(goals.T).T, error / max(_effect(goals), 1e-300)
 
 
 def _effect(values: Array) -> float:
@@ -237,7 +223,7 @@ def _effect(values: Array) -> float:
 
 def _held_out_error(columns: Basis | Cells, states: Array, goals: Array, held_out: NDArray[np.bool_]) -> float:
     """The root mean square error on states that the fit did not use."""
-    _, fitted = least_squares(columns, states[~held_out])(goals[:, ~held_out].T)
+    fitted = LeastSquares(columns, states[~held_out])(goals[:, ~held_out].T)
     predicted = np.stack([columns.combined(states[held_out], coefficients) for coefficients in fitted.T])
     return float(np.sqrt(np.mean((predicted - goals[:, held_out]) ** 2)))
 
@@ -262,13 +248,14 @@ def _next_state_error(problem: ValueProblem, model: EffectModel, fit: ValueFit) 
     """
     assert model.next_states is not None and model.log is not None
     log, basis, total, count = model.log, model.effects.basis, 0.0, 0
-    observed, first = features(basis, log.next_states, problem.is_terminal, log.terminal), constant(model.effects)
-    continued = observed[:, 0] != 0
+    observed = value_at(basis, fit.value, log.next_states, problem.is_terminal, log.terminal)
+    over = ended(log.next_states, problem.is_terminal, log.terminal)
     for action in range(log.n_actions):
-        rows = np.flatnonzero((log.actions == action) & continued)[:COMPARED]
-        predicted = model.next_states.after(basis, log.states[rows], np.random.default_rng(0))[action]
-        sure = predicted[:, 0] / first > SURE
-        errors, rows = (observed[rows[sure]] - predicted[sure]) @ fit.value, rows[sure]
+        of_action = log.actions == action
+        rows = np.flatnonzero(of_action if over is None else of_action & ~over)[:COMPARED]
+        predicted = model.next_states.effects(basis, log.states[rows], np.random.default_rng(0))
+        sure = continuing(predicted)[action] > SURE if len(rows) else np.zeros(0, dtype=bool)
+        errors, rows = (observed[rows] - predicted.ahead(fit.value)[action])[sure], rows[sure]
         if len(rows) > 1:
             places = unit_chart(log.states[rows], problem.domain, problem.periodic)
             total, count = total + _neighbour_products(errors, places), count + len(errors)
@@ -279,23 +266,30 @@ def _regression_error(problem: ValueProblem, model: EffectModel, fit: ValueFit, 
     """Error of regressed effects over the effect of an action; at least what sampling leaves in a comparison."""
     assert model.regression is not None and model.log is not None
     log, columns, (low, high), total, count = model.log, model.regression.columns, np.array(problem.domain).T, 0.0, 0
-    values = features(model.regression.basis, log.next_states, problem.is_terminal, log.terminal) @ fit.value
-    for action in range(log.n_actions):
-        states, goals = log.states[log.actions == action], values[log.actions == action]
-        held_out = np.arange(len(states)) % 2 == 0
-        phi = columns.values(states)
-        errors = (goals - phi @ solve_least_squares(phi[~held_out], goals[~held_out]))[held_out]
-        total += _neighbour_products(errors, ((states - low) / (high - low))[held_out])
-        count += len(errors)
+    values = value_at(model.regression.basis, fit.value, log.next_states, problem.is_terminal, log.terminal)
+    for rows in rows_of_actions(log):
+        fits = LeastSquaresSums.of(log, columns, lambda of_action: values[of_action, None], rows[:, 1::2]).solve()
+        for held_out, coefficients in zip(rows[:, ::2], fits[:, :, 0], strict=True):
+            states = log.states[held_out]
+            errors = values[held_out] - columns.combined(states, coefficients)
+            total += _neighbour_products(errors, (states - low) / (high - low))
+            count += len(errors)
     predicted = np.stack([columns.combined(model.effects.states, coefficients) for coefficients in fitted])
     # A difference of two actions has the errors of both; a fit on half of the data has twice that of the whole.
     squared = max(total / count, float(fit.value @ model.regression.noise @ fit.value))
     return float(np.sqrt(squared)) / max(_effect(predicted), 1e-300)
 
 
-def spectral_radius(effects: Effects, rows: Comparisons) -> float:
+def spectral_radius(rows: Comparisons) -> float:
     """ρ(T̂) of the policy's square matrix on V's functions, by least squares."""
-    return float(np.abs(np.linalg.eigvals(solve_least_squares(effects.now, rows.expert))).max())
+    effects, size = rows.effects, rows.effects.basis.size
+    gram, cross = np.zeros((size, size)), np.zeros((size, size))
+    for block in effects.blocks():
+        now = effects.before(block)
+        gram += now.T @ now
+        cross += now.T @ effects.of_policy(rows.chances, block)
+    matrix = LeastSquaresSums(len(effects), gram, cross[None], np.zeros(1), np.zeros((size, size))).solve()[0]
+    return float(np.abs(np.linalg.eigvals(matrix)).max())
 
 
 def uncovered(problem: ValueProblem, model: EffectModel, fit: ValueFit) -> float:

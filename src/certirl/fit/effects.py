@@ -1,15 +1,18 @@
-"""The effects of the actions on a basis: rows (P_aφ)(s) at many states, observed, drawn or regressed on the state.
+"""The effects of the actions on a basis: (P_aφ)(s) at many states, observed, drawn or regressed on the state.
 
 The square matrix of the paper asks the same few functions to describe the value and its expectation after an action;
 where actions differ little, its error exceeds their effect. Here the functions of V are evaluated at next states: at
 the observed ones if nothing is random, else through a regression on the state, of these functions or of the next state
 itself, whichever predicts the data better. Terminal states are absorbing and worth 0: every function is 0 there.
+
+Next states or the weights of a regression are stored, and functions are evaluated where they are needed, in blocks of
+rows: memory does not grow with the number of rows times the number of functions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +36,8 @@ MOST_STATES = 30_000  # at which the expert is compared: more cost time and chan
 FEWEST = 100  # states, or transitions of an action, that a regression needs
 FAINT = 0.1  # noise over effects, both squared, up to which drawn next states are used without a regression
 DRAWS = 8  # residuals that stand for the noise at a state
+MOST_DRAWS = 32  # next states of an action at one state that are used without a regression
+BLOCK = 1 << 10  # rows at which functions are evaluated at once: their tables stay in the cache
 MOST_RESIDUALS = 4096  # that a model of the next state keeps
 NOISELESS = 1e-6  # of the box: smaller noise is none
 SCORED = 4000  # rows on which two regressions are compared
@@ -66,42 +71,118 @@ class ValueProblem(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Effects:
-    """The functions of V before and after each action, at n states.
+    """The functions of V before and after each action, at n states that are not terminal.
 
     Attributes:
         basis: the functions φ of V.
         states: ``[n, d]``.
-        now: φ(s) ``[n, k]``.
-        after: (P_aφ)(s) for each action ``[A, n, k]``.
         periodic: coordinates that are periodic.
-        noiseless: next states were observed without noise, so that ``after`` has no error.
-        columns: the functions of the state of the regression; None without one.
-        noise: the covariance ``[k, k]`` that sampling leaves in a difference of two actions' rows; None if none.
+        next_states: J next states of each action and state ``[J, A, n, d]``; None with a regression.
+        terminal: which of these are terminal ``[J, A, n]``; None if none is.
+        regression: of (P_aφ)(s) on the state; None with next states.
+        noiseless: next states were observed without noise, so that they have no error.
     """
 
     basis: Basis
     states: Array
-    now: Array
-    after: Array
     periodic: tuple[int, ...] = ()
+    next_states: Any = None
+    terminal: NDArray[np.bool_] | None = None
+    regression: Regression | None = None
     noiseless: bool = False
-    columns: Basis | None = None
-    noise: Array | None = None
 
     def __post_init__(self) -> None:
         freeze(self)
 
+    @classmethod
+    def at_next_states(
+        cls,
+        basis: Basis,
+        states: Array,
+        next_states: Array,
+        is_terminal: Terminal | None,
+        periodic: tuple[int, ...],
+        *,
+        noiseless: bool = False,
+    ) -> Effects:
+        """The effects that are means over these next states ``[J, A, n, d]``."""
+        over = None
+        if is_terminal is not None:
+            over = np.stack([[is_terminal(rows) for rows in actions] for actions in next_states])
+        return cls(basis, states, periodic, next_states, over, noiseless=noiseless)
+
     @property
     def n_actions(self) -> int:
         """A."""
-        return len(self.after)
+        return self.next_states.shape[1] if self.regression is None else len(self.regression.weights)
 
-    def of_policy(self, probabilities: Array) -> Array:
-        """(P_πφ)(s) ``[n, k]`` for the probabilities of the actions ``[n, A]``."""
-        return np.einsum("na,ank->nk", probabilities, self.after)
+    @property
+    def columns(self) -> Basis | None:
+        """The functions of the state of the regression; None without one."""
+        return None if self.regression is None else self.regression.columns
 
     def __len__(self) -> int:
         return len(self.states)
+
+    def blocks(self) -> Iterator[slice]:
+        """Consecutive rows."""
+        return blocks(len(self))
+
+    def before(self, rows: Rows) -> Array:
+        """φ(s) at some of the states ``[r, k]``."""
+        return self.basis.values(self.states[rows])
+
+    def after(self, actions: int | NDArray[np.intp], rows: Rows) -> Array:
+        """(P_aφ)(s) ``[r, k]`` at some of the states, for one action or for one action of each row."""
+        rows = np.arange(len(self))[rows]
+        if self.regression is None:
+            total = np.zeros((len(rows), self.basis.size))
+            for draw in range(len(self.next_states)):
+                over = None if self.terminal is None else self.terminal[draw, actions, rows]
+                total += features(self.basis, self.next_states[draw, actions, rows], None, over)
+            return total / len(self.next_states)
+        values, weights = self.regression.columns.values(self.states[rows]), self.regression.weights
+        if isinstance(actions, int):
+            return values @ weights[actions]
+        total = np.empty((len(values), self.basis.size))
+        for action in np.unique(actions):
+            total[actions == action] = values[actions == action] @ weights[action]
+        return total
+
+    def of_policy(self, probabilities: Array, rows: Rows) -> Array:
+        """(P_πφ)(s) ``[r, k]`` at some of the states, for probabilities of the actions at all of them ``[n, A]``."""
+        chances = probabilities[rows]
+        if (chances.max(axis=1) == 1).all():
+            return self.after(chances.argmax(axis=1), rows)
+        return np.sum([chances[:, [a]] * self.after(a, rows) for a in range(self.n_actions)], axis=0)
+
+    def value(self, w: Array) -> Array:
+        """V(s) ``[n]`` for the coefficients w ``[k]``."""
+        return self.basis.combined(self.states, w)
+
+    def ahead(self, w: Array) -> Array:
+        """(P_aV)(s) for each action ``[A, n]``."""
+        if self.regression is not None:
+            return np.stack([self.regression.columns.combined(self.states, B @ w) for B in self.regression.weights])
+        draws, A, n, d = self.next_states.shape
+        values = self.basis.combined(self.next_states.reshape(-1, d), w).reshape(draws, A, n)
+        if self.terminal is not None:
+            values[self.terminal] = 0.0
+        return np.asarray(values.mean(axis=0))
+
+    def at(self, kept: NDArray[np.bool_]) -> Effects:
+        """The effects at some of the states."""
+        over = None if self.terminal is None else self.terminal[:, :, kept]
+        moved = None if self.next_states is None else self.next_states[:, :, kept]
+        return replace(self, states=self.states[kept], next_states=moved, terminal=over)
+
+
+Rows = slice | NDArray[np.intp]
+
+
+def blocks(n: int) -> Iterator[slice]:
+    """Consecutive parts of n rows."""
+    return (slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK))
 
 
 def value_basis(domain: Domain, periodic: tuple[int, ...] = (), most: int = MOST_FUNCTIONS) -> Basis:
@@ -132,15 +213,32 @@ def _count(dimension: int, periodic: tuple[int, ...], degree: int) -> int:
     return int(counts.sum())
 
 
+def ended(
+    states: Array, is_terminal: Terminal | None, marked: NDArray[np.bool_] | None = None
+) -> NDArray[np.bool_] | None:
+    """Terminal states ``[n]``: where ``is_terminal`` says so, and where they are marked; None if none can be."""
+    if is_terminal is None or marked is None:
+        return marked if is_terminal is None else is_terminal(states)
+    return np.asarray(marked | is_terminal(states))
+
+
 def features(
     basis: Basis, states: Array, is_terminal: Terminal | None, marked: NDArray[np.bool_] | None = None
 ) -> Array:
-    """φ(s) ``[n, k]``, zero in terminal states: where ``is_terminal`` says so, and where they are marked ``[n]``."""
-    values = basis.values(states)
-    if is_terminal is not None:
-        values[is_terminal(states)] = 0.0
-    if marked is not None:
-        values[marked] = 0.0
+    """φ(s) ``[n, k]``, zero in terminal states (see `ended`)."""
+    values, over = basis.values(states), ended(states, is_terminal, marked)
+    if over is not None:
+        values[over] = 0.0
+    return values
+
+
+def value_at(
+    basis: Basis, w: Array, states: Array, is_terminal: Terminal | None, marked: NDArray[np.bool_] | None = None
+) -> Array:
+    """V(s) ``[n]`` for the coefficients w ``[k]``, zero in terminal states (see `ended`)."""
+    values, over = basis.combined(states, w), ended(states, is_terminal, marked)
+    if over is not None:
+        values[over] = 0.0
     return values
 
 
@@ -193,20 +291,18 @@ def next_states(simulator: Simulator, states: Array, rng: np.random.Generator) -
 
 def observed_effects(simulator: Simulator, basis: Basis, states: Array, rng: np.random.Generator) -> Effects:
     """V's functions at the next states of each action, for dynamics without noise."""
-    is_terminal, periodic = terminal_of(simulator), periodic_of(simulator)
-    after = np.stack([features(basis, ahead, is_terminal) for ahead in next_states(simulator, states, rng)])
-    return Effects(basis, states, features(basis, states, is_terminal), after, periodic, noiseless=True)
+    moved, of = next_states(simulator, states, rng)[None], (terminal_of(simulator), periodic_of(simulator))
+    return Effects.at_next_states(basis, states, moved, *of, noiseless=True)
 
 
 def drawn_effects(simulator: Simulator, basis: Basis, states: Array, draws: int, rng: np.random.Generator) -> Effects:
     """V's functions at next states, a mean over draws with the same random numbers for all actions."""
-    is_terminal, periodic = terminal_of(simulator), periodic_of(simulator)
-    domain, after = as_domain(simulator.domain), np.zeros((simulator.n_actions, len(states), basis.size))
-    for seed in rng.bit_generator.seed_seq.spawn(draws):  # type: ignore[attr-defined]
+    domain, moved = as_domain(simulator.domain), np.empty((draws, simulator.n_actions, *states.shape))
+    seeds = rng.bit_generator.seed_seq.spawn(draws)  # type: ignore[attr-defined]
+    for of_draw, seed in zip(moved, seeds, strict=True):
         for action in range(simulator.n_actions):
-            ahead = ask(simulator, states, action, np.random.default_rng(seed), domain)
-            after[action] += features(basis, ahead, is_terminal) / draws
-    return Effects(basis, states, features(basis, states, is_terminal), after, periodic)
+            of_draw[action] = ask(simulator, states, action, np.random.default_rng(seed), domain)
+    return Effects.at_next_states(basis, states, moved, terminal_of(simulator), periodic_of(simulator))
 
 
 def noise_ratio(simulator: Simulator, basis: Basis, rng: np.random.Generator, count: int = 1000) -> float:
@@ -215,8 +311,9 @@ def noise_ratio(simulator: Simulator, basis: Basis, rng: np.random.Generator, co
     The difference is what two draws at the same state have in common; the rest is noise.
     """
     states = live_states(simulator, count, rng)
-    pair = [drawn_effects(simulator, basis, states, 1, rng).after for _ in range(2)]
-    first, second = (after[1:] - after[:1] for after in pair)
+    everywhere, others = slice(None), range(1, simulator.n_actions)
+    pair = [drawn_effects(simulator, basis, states, 1, rng) for _ in range(2)]
+    first, second = (np.stack([e.after(a, everywhere) - e.after(0, everywhere) for a in others]) for e in pair)
     common = float(np.mean(first * second))
     return float(np.mean((first - second) ** 2)) / 2 / common if common > 0 else np.inf
 
@@ -252,14 +349,9 @@ class Regression:
     weights: Array
     noise: Array
 
-    def after(self, states: Array) -> Array:
-        """(P̂_aφ)(s) ``[A, n, k]``."""
-        return np.einsum("nm,amk->ank", self.columns.values(states), self.weights, optimize=True)
-
-    def effects(self, states: Array, is_terminal: Terminal | None, periodic: tuple[int, ...]) -> Effects:
+    def effects(self, states: Array, periodic: tuple[int, ...] = ()) -> Effects:
         """The effects at some states."""
-        now = features(self.basis, states, is_terminal)
-        return Effects(self.basis, states, now, self.after(states), periodic, columns=self.columns, noise=self.noise)
+        return Effects(self.basis, states, periodic, regression=self)
 
 
 def regress(
@@ -279,60 +371,134 @@ def regress(
         marked: which transitions lead to a terminal state ``[n]``, if the log knows better.
         degrees: of the columns to compare, in units of the degree of V.
     """
-    goals = features(basis, log.next_states, is_terminal, marked)
-    columns = _best_columns(log, basis, degrees, 0.5, goals)
-    values = columns.values(log.states)
-    weights = np.stack([solve_least_squares(values[rows], goals[rows]) for rows in _rows_of_actions(log)])
-    return Regression(basis, columns, weights, _difference_noise(log, values, goals, weights))
+
+    def goals(rows: NDArray[np.intp]) -> Array:
+        return features(basis, log.next_states[rows], is_terminal, None if marked is None else marked[rows])
+
+    columns, sums = _best_columns(log, basis, degrees, 0.5, goals)
+    weights = [group.solve() for group in sums]
+    return Regression(basis, columns, np.concatenate(weights), _difference_noise(log, sums, weights))
 
 
-def _best_columns(log: Transitions, basis: Basis, degrees: Sequence[float], fallback: float, goals: Array) -> Basis:
-    """The columns with which every fifth row is predicted best from the others.
+Goals = Callable[[NDArray[np.intp]], Array]  # rows of a log to what is predicted there [n, q]
+
+
+class LeastSquaresSums(NamedTuple):
+    """Sums over n states, at each of which g actions were tried, for least squares of goals y on columns χ.
+
+    Attributes:
+        n: the number of states.
+        gram: Σ χχᵀ ``[m, m]``.
+        cross: Σ χyᵀ ``[g, m, q]``.
+        squares: Σ |y|² ``[g]``.
+        scatter: Σ zzᵀ ``[q, q]`` with z = y of every action, or its difference from that of the first if paired.
+    """
+
+    n: int
+    gram: Array
+    cross: Array
+    squares: Array
+    scatter: Array
+
+    @classmethod
+    def of(cls, log: Transitions, columns: Basis, goals: Goals, rows: NDArray[np.intp]) -> LeastSquaresSums:
+        """Sums over some rows ``[g, n]`` of a log, those of one column from the same state."""
+        (g, n), m, q = rows.shape, columns.size, goals(rows[0, :1]).shape[1]
+        gram, cross, squares, scatter = np.zeros((m, m)), np.zeros((g, m, q)), np.zeros(g), np.zeros((q, q))
+        for block in blocks(n):
+            values, first = columns.values(log.states[rows[0, block]]), None
+            gram += values.T @ values
+            for action, of_action in enumerate(rows[:, block]):
+                y = goals(of_action)
+                cross[action] += values.T @ y
+                squares[action] += np.einsum("nq,nq->", y, y)
+                if log.paired:
+                    first = y if first is None else first
+                    y = y - first
+                scatter += y.T @ y
+        return cls(n, gram, cross, squares, scatter)
+
+    def __add__(self, other: LeastSquaresSums) -> LeastSquaresSums:  # type: ignore[override]
+        return LeastSquaresSums(
+            self.n + other.n,
+            self.gram + other.gram,
+            self.cross + other.cross,
+            self.squares + other.squares,
+            self.scatter + other.scatter,
+        )
+
+    def leading(self, size: int) -> LeastSquaresSums:
+        """The sums of the first columns."""
+        return self._replace(gram=self.gram[:size, :size], cross=self.cross[:, :size])
+
+    def solve(self) -> Array:
+        """The weights ``[g, m, q]`` with which the columns come closest to the goals."""
+        gram = np.array(self.gram)
+        gram[np.diag_indices(len(gram))] += RIDGE * np.trace(gram) / len(gram) + 1e-300
+        g, m, q = self.cross.shape
+        return np.linalg.solve(gram, self.cross.swapaxes(0, 1).reshape(m, g * q)).reshape(m, g, q).swapaxes(0, 1)
+
+    def error(self, weights: Array) -> float:
+        """Σ |y − Bᵀχ|² over all actions for weights B ``[g, m, q]``."""
+        explained = np.sum(weights * (2 * self.cross - self.gram @ weights))
+        return max(float(self.squares.sum() - explained), 0.0)
+
+
+def _best_columns(
+    log: Transitions, basis: Basis, degrees: Sequence[float], fallback: float, goals: Goals
+) -> tuple[Basis, list[LeastSquaresSums]]:
+    """The columns with which every fifth row of an action is predicted best from the others, and the sums of all rows.
+
+    Smaller sets are the first functions of larger ones, so that the sums of the largest hold those of all.
 
     Args:
         log: the transitions.
         basis: of V.
         degrees: of the columns, in units of that of the basis.
         fallback: the degree where there are too few transitions for all of these.
-        goals: what to predict ``[n, m]``, in units in which errors are to be compared.
+        goals: what to predict, in units in which errors are to be compared.
     """
-    candidates = {columns.size: columns for columns in (richer(basis, degree) for degree in degrees)}
-    affordable = [columns for columns in candidates.values() if columns.size * 3 <= log.counts.min()]
-    if len(affordable) < 2:
-        return affordable[0] if affordable else richer(basis, fallback)
-    held_out, errors = np.arange(len(log)) % 5 == 0, []
-    for columns in affordable:
-        values, missed = columns.values(log.states), list[Array]()
-        for rows in _rows_of_actions(log):
-            fit, test = rows & ~held_out, rows & held_out
-            missed.append(goals[test] - values[test] @ solve_least_squares(values[fit], goals[fit]))
-        errors.append(float(np.mean(np.concatenate(missed) ** 2)))
-    return affordable[int(np.argmin(errors))]
+    candidates = sorted({richer(basis, degree) for degree in degrees}, key=lambda columns: columns.size)
+    affordable = [columns for columns in candidates if columns.size * 3 <= log.counts.min()]
+    affordable = affordable or [richer(basis, fallback)]
+    largest, held_out = affordable[-1], slice(None, None, 5)
+    fitted, tested = list[LeastSquaresSums](), list[LeastSquaresSums]()
+    for rows in rows_of_actions(log):
+        others = np.delete(rows, held_out, axis=1)
+        for sums, part in ((tested, rows[:, held_out]), (fitted, others)):
+            sums.append(LeastSquaresSums.of(log, largest, goals, part))
+    best, errors = affordable[0], []
+    if len(affordable) > 1:
+        for size in (columns.size for columns in affordable):
+            pairs = zip(fitted, tested, strict=True)
+            errors.append(sum(test.leading(size).error(fit.leading(size).solve()) for fit, test in pairs))
+        best = affordable[int(np.argmin(errors))]
+    return best, [(fit + test).leading(best.size) for fit, test in zip(fitted, tested, strict=True)]
 
 
-def _difference_noise(log: Transitions, values: Array, goals: Array, weights: Array) -> Array:
+def _difference_noise(log: Transitions, sums: Sequence[LeastSquaresSums], weights: Sequence[Array]) -> Array:
     """The covariance of the error of a difference of two actions ``[k, k]``: of each m/n of its residual covariance.
 
     Common random numbers affect all actions alike, and what they share cancels.
     """
-    missed = [goals[rows] - values[rows] @ B for rows, B in zip(_rows_of_actions(log), weights, strict=True)]
-    m = values.shape[1]
-    if log.paired:
-        pairs = [(missed[a] - missed[0]) for a in range(1, len(missed))]
-        return np.asarray(sum(d.T @ d * (m / len(d) ** 2) for d in pairs) / max(len(pairs), 1))
-    return np.asarray(2 * sum(d.T @ d * (m / len(d) ** 2) for d in missed) / len(missed))
+    total = np.zeros_like(sums[0].scatter)
+    for group, B in zip(sums, weights, strict=True):
+        scatter, m, shared = np.array(group.scatter), len(group.gram), int(log.paired)
+        for fit, cross in zip(B[shared:] - shared * B[0], group.cross[shared:] - shared * group.cross[0], strict=True):
+            explained = cross.T @ fit
+            scatter += fit.T @ group.gram @ fit - explained - explained.T
+        total += scatter * (m / group.n**2)
+    return total / max(log.n_actions - 1, 1) if log.paired else 2 * total / log.n_actions
 
 
-def _rows_of_actions(log: Transitions) -> list[NDArray[np.bool_]]:
-    """The rows of each action."""
-    return [log.actions == action for action in range(log.n_actions)]
-
-
-def solve_least_squares(values: Array, goals: Array) -> Array:
-    """Coefficients ``[m, …]`` with which the values ``[n, m]`` come closest to the goals ``[n, …]``."""
-    gram = values.T @ values
-    gram[np.diag_indices(len(gram))] += RIDGE * np.trace(gram) / len(gram) + 1e-300
-    return np.linalg.solve(gram, values.T @ goals)
+def rows_of_actions(log: Transitions) -> list[NDArray[np.intp]]:
+    """The rows of all actions ``[A, n]`` if they were tried in the same states, else of each alone ``[1, n]``."""
+    rows = [np.flatnonzero(log.actions == action) for action in range(log.n_actions)]
+    same = all(
+        len(own) == len(rows[0]) and (log.paired or np.array_equal(log.states[own], log.states[rows[0]]))
+        for own in rows
+    )
+    return [np.stack(rows)] if same else [own[None] for own in rows]
 
 
 @dataclass(frozen=True, eq=False)
@@ -379,7 +545,7 @@ class NextStateModel:
     def _mean(self, states: Array, action: int) -> Array:
         """s + f_a(s) ``[n, d]``, which may lie outside the box."""
         rows = as_rows(states, len(self.domain))
-        return np.asarray(rows + self.columns.values(rows) @ self.weights[action])
+        return rows + np.stack([self.columns.combined(rows, w) for w in self.weights[action].T], axis=1)
 
     def sample(self, states: Array, action: int, rng: np.random.Generator) -> Array:
         """Next states ``[n, d]``."""
@@ -396,21 +562,14 @@ class NextStateModel:
         """Which states are terminal ``[n]``."""
         return np.zeros(len(states), dtype=bool) if self.is_terminal is None else self.is_terminal(states)
 
-    def after(self, basis: Basis, states: Array, rng: np.random.Generator) -> Array:
-        """(P̂_aφ)(s) ``[A, n, k]``: the mean over residuals, the same ones for every action."""
-        means = states + np.einsum("nm,amd->and", self.columns.values(states), self.weights, optimize=True)
-        draws = 1 if self.noiseless else DRAWS
-        total = np.zeros((self.n_actions, len(states), basis.size))
-        for _ in range(draws):
-            noise = 0.0 if self.noiseless else self.residuals[rng.integers(len(self.residuals), size=len(states))]
-            for action, mean in enumerate(means):
-                total[action] += features(basis, self._into_box(mean + noise), self.is_terminal)
-        return total / draws
-
     def effects(self, basis: Basis, states: Array, rng: np.random.Generator) -> Effects:
-        """The effects of the actions on a basis at some states."""
-        now = features(basis, states, self.is_terminal)
-        return Effects(basis, states, now, self.after(basis, states, rng), self.periodic)
+        """The effects of the actions on a basis: means over residuals, the same ones for every action."""
+        means = np.stack([self._mean(states, action) for action in range(self.n_actions)])
+        moved = np.empty((1 if self.noiseless else DRAWS, *means.shape))
+        for of_draw in moved:
+            noise = 0.0 if self.noiseless else self.residuals[rng.integers(len(self.residuals), size=len(states))]
+            of_draw[:] = [self._into_box(mean + noise) for mean in means]
+        return Effects.at_next_states(basis, states, moved, self.is_terminal, self.periodic)
 
 
 def regress_next_states(
@@ -428,16 +587,20 @@ def regress_next_states(
         width = high[axis] - low[axis]
         step[:, axis] = (step[:, axis] + width / 2) % width - width / 2
     units = step.std(axis=0) + 1e-300
-    columns = _best_columns(log, basis, NEXT_STATE_DEGREES, NEXT_STATE_DEGREES[0], step / units)
-    values, residuals = columns.values(log.states), np.empty_like(step)
-    weights = []
-    for rows in _rows_of_actions(log):
-        weights.append(solve_least_squares(values[rows], step[rows]))
+    columns, sums = _best_columns(
+        log, basis, NEXT_STATE_DEGREES, NEXT_STATE_DEGREES[0], lambda rows: step[rows] / units
+    )
+    weights = np.concatenate([group.solve() for group in sums]) * units
+    model = NextStateModel(columns, weights, np.zeros((1, len(units))), log.domain, periodic, is_terminal)
+    kept = rng.permutation(len(log))[:MOST_RESIDUALS]
+    residuals = np.empty((len(kept), len(units)))
+    for action, count in enumerate(log.counts):
+        of_action = log.actions[kept] == action
+        rows = kept[of_action]
         # Residuals of the fitted rows are too small, by the functions that were fitted to them.
-        inflation = np.sqrt(max(1 - columns.size / rows.sum(), 0.1))
-        residuals[rows] = (step[rows] - values[rows] @ weights[-1]) / inflation
-    kept = residuals[rng.permutation(len(residuals))[:MOST_RESIDUALS]]
-    return NextStateModel(columns, np.stack(weights), kept, log.domain, periodic, is_terminal)
+        inflation = np.sqrt(max(1 - columns.size / count, 0.1))
+        residuals[of_action] = (step[rows] + log.states[rows] - model._mean(log.states[rows], action)) / inflation
+    return replace(model, residuals=residuals)
 
 
 def relative_error(model: NextStateModel, regression: Regression, log: Transitions, rng: np.random.Generator) -> float:
@@ -446,14 +609,13 @@ def relative_error(model: NextStateModel, regression: Regression, log: Transitio
     Below `CLEARLY` the model is better; above 1/`CLEARLY` it is no model of the next state. Both were fitted to these
     rows, from which the regression, with more columns, gains more.
     """
-    basis = regression.basis
-    chosen = rng.permutation(len(log))[:SCORED]
-    states, actions, rows = log.states[chosen], log.actions[chosen], np.arange(len(chosen))
+    basis, chosen = regression.basis, rng.permutation(len(log))[:SCORED]
+    states, actions = log.states[chosen], log.actions[chosen]
     marked = None if log.terminal is None else log.terminal[chosen]
-    truth = features(basis, log.next_states[chosen], model.is_terminal, marked)
+    truth, rows = features(basis, log.next_states[chosen], model.is_terminal, marked), np.arange(len(chosen))
     errors = [
-        float(np.mean((predicted[actions, rows] - truth) ** 2))
-        for predicted in (model.after(basis, states, rng), regression.after(states))
+        float(np.mean((effects.after(actions, rows) - truth) ** 2))
+        for effects in (model.effects(basis, states, rng), regression.effects(states))
     ]
     return errors[0] / max(errors[1], 1e-300) if errors[0] > 0 else 0.0
 
@@ -505,9 +667,10 @@ def estimate_effects(
         states = placed_states(simulator, basis, count, rng)
         return EffectModel(observed_effects(simulator, basis, states, rng), len(states), len(states))
     paired = can_pair(simulator, basis, rng.spawn(1)[0], asked=paired)
-    if noise_ratio(simulator, basis, rng) < FAINT * (samples // count):
-        effects = drawn_effects(simulator, basis, live_states(simulator, count, rng), samples // count, rng)
-        return EffectModel(effects, samples, samples)
+    draws = min(samples // count, MOST_DRAWS)
+    if noise_ratio(simulator, basis, rng) < FAINT * draws:
+        effects = drawn_effects(simulator, basis, live_states(simulator, count, rng), draws, rng)
+        return EffectModel(effects, draws * count, draws * count)
     return _from_log(problem, drawn_log(simulator, samples, rng.spawn(1)[0], paired=paired), basis, rng)
 
 
@@ -537,7 +700,7 @@ def _from_log(problem: ValueProblem, log: Transitions, basis: Basis, rng: np.ran
     if error < CLEARLY:
         return EffectModel(model.effects(basis, states, rng), fewest, most, log, None, model, error)
     regression = regress(log, basis, is_terminal=is_terminal, marked=marked)
-    effects = regression.effects(states, is_terminal, problem.periodic)
+    effects = regression.effects(states, problem.periodic)
     return EffectModel(effects, fewest, most, log, regression, model, error)
 
 

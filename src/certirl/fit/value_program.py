@@ -10,14 +10,14 @@ where the expert is not explained.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.policy import Policy
-from certirl.fit.effects import Effects, unit_chart
+from certirl.fit.effects import Effects, blocks, unit_chart
 from certirl.functions.bases import Basis
 from certirl.functions.cells import Cells
 from certirl.ground.domain import Array, Domain, freeze
@@ -43,28 +43,56 @@ class Comparisons:
     """One row for each state and alternative action: by how much P_πV must exceed P_aV.
 
     Attributes:
-        gains: (P_π − P_a)φ(s) ``[m, k]``.
+        effects: of the actions.
+        chances: the expert's probabilities of the actions ``[n, A]``.
         margins: m(s) ``[m]``, 0 beside a switch.
         which: the row of the state in `Effects` ``[m]``.
         alternatives: the alternative action ``[m]``; in rows that ask for a tie, the one that ties.
+        signs: 1 ``[m]``; -1 in rows that ask P_aV to be no less than P_πV, for a tie.
         profile: m at every state ``[n]``.
         ties: how many comparisons were left out since both actions have the same effect.
-        expert: (P_πφ)(s) ``[n, k]``.
     """
 
-    gains: Array
+    effects: Effects
+    chances: Array
     margins: Array
     which: NDArray[np.intp]
     alternatives: NDArray[np.intp]
+    signs: Array
     profile: Array
     ties: int
-    expert: Array
 
     def __post_init__(self) -> None:
         freeze(self)
 
     def __len__(self) -> int:
-        return len(self.gains)
+        return len(self.margins)
+
+    def gains(self, rows: NDArray[np.intp]) -> Array:
+        """(P_π − P_a)φ(s) of some rows ``[r, k]``."""
+        which = self.which[rows]
+        after = self.effects.after(self.alternatives[rows], which)
+        return self.signs[rows, None] * (self.effects.of_policy(self.chances, which) - after)
+
+    def advantages(self, w: Array) -> Array:
+        """(P_π − P_a)V(s) of all rows ``[m]`` for the coefficients w ``[k]``."""
+        ahead = self.effects.ahead(w)
+        expert = np.einsum("na,an->n", self.chances, ahead)
+        return self.signs * (expert[self.which] - ahead[self.alternatives, self.which])
+
+    def at(self, kept: NDArray[np.bool_]) -> Comparisons:
+        """The rows of some states ``[n]``."""
+        rows, place = kept[self.which], np.cumsum(kept) - 1
+        return replace(
+            self,
+            effects=self.effects.at(kept),
+            chances=self.chances[kept],
+            margins=self.margins[rows],
+            which=place[self.which[rows]],
+            alternatives=self.alternatives[rows],
+            signs=self.signs[rows],
+            profile=self.profile[kept],
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,29 +132,33 @@ def comparisons(effects: Effects, policy: Policy, *, margin: Margin = None) -> C
             function of states giving m(s); chosen if left out.
     """
     chances = policy.probabilities(effects.states)
-    expert = effects.of_policy(chances)
     profile = profile_at(effects.states, effects.states, policy, effects.basis.domain, effects.periodic, margin=margin)
-    gains, margins, which, alternatives = [], [], [], []
+    differences, longest = np.empty((effects.n_actions, len(effects))), 0.0
+    for block in effects.blocks():
+        expert = effects.of_policy(chances, block)
+        longest = max(longest, float(np.linalg.norm(expert, axis=1).max()))
+        for action, sizes in enumerate(differences):
+            sizes[block] = np.linalg.norm(expert - effects.after(action, block), axis=1)
+    margins, which, alternatives, signs = [], [], [], []
     for action in range(effects.n_actions):
-        difference = expert - effects.after[action]
         loses, mixes = chances[:, action] == 0, (chances[:, action] > 0) & (chances[:, action] < 1)
         for sign, rows, wanted in ((1.0, loses, 1.0), (1.0, mixes, 0.0), (-1.0, mixes, 0.0)):
-            gains.append(sign * difference[rows])
             margins.append(wanted * profile[rows])
             which.append(np.flatnonzero(rows))
             alternatives.append(np.full(int(rows.sum()), action))
-    all_gains, all_margins = np.concatenate(gains), np.concatenate(margins)
-    size = np.linalg.norm(all_gains, axis=1)
-    floor = ROUNDING * float(np.linalg.norm(expert, axis=1).max())
-    kept = size > max(TIE * float(np.median(size[size > 0])), floor) if (size > 0).any() else size > 0
+            signs.append(np.full(int(rows.sum()), sign))
+    of_state, of_action = np.concatenate(which), np.concatenate(alternatives)
+    size = differences[of_action, of_state]
+    kept = size > max(TIE * float(np.median(size[size > 0])), ROUNDING * longest) if (size > 0).any() else size > 0
     return Comparisons(
-        gains=all_gains[kept],
-        margins=all_margins[kept],
-        which=np.concatenate(which)[kept],
-        alternatives=np.concatenate(alternatives)[kept],
+        effects=effects,
+        chances=chances,
+        margins=np.concatenate(margins)[kept],
+        which=of_state[kept],
+        alternatives=of_action[kept],
+        signs=np.concatenate(signs)[kept],
         profile=profile,
         ties=int((~kept).sum()),
-        expert=expert,
     )
 
 
@@ -196,7 +228,6 @@ def _majority(labels: NDArray[np.intp], kinds: int) -> NDArray[np.intp]:
 
 
 def fit_value(
-    effects: Effects,
     rows: Comparisons,
     *,
     discount: float,
@@ -214,28 +245,32 @@ def fit_value(
     ``V − γ max_a P_aV``, under which V itself is the best value. Where the expert is explained nothing changes.
 
     Args:
-        effects: of the actions.
         rows: the comparisons.
         discount: γ.
         reward_basis: functions ψ of the reward.
         price: of a shortfall.
         adjust: w to the w that R is fitted to in the end.
     """
-    target = effects.now - discount * rows.expert  # (V − γP_πV)(s) = target @ w
-    fitted = least_squares(reward_basis, effects.states)
-    features, solved = fitted(target)
-    missed = target.T @ target - np.asarray(features.T @ target).T @ solved
-    scale = np.mean(effects.now**2, axis=0) + 1e-300
-    curvature = (missed + missed.T) / (2 * len(effects)) + SMALL * np.diag(scale)
-    if effects.noise is not None:
-        curvature = curvature + price * effects.noise  # the mean squared error of a noisy row
-    w = _newton(rows.gains, rows.margins, curvature, price)
+    effects, size = rows.effects, rows.effects.basis.size
+    fitted = LeastSquares(reward_basis, effects.states)
+    squares, targets, scale = np.zeros((size, size)), np.zeros((reward_basis.size, size)), np.zeros(size)
+    for block in effects.blocks():
+        now = effects.before(block)
+        target = now - discount * effects.of_policy(rows.chances, block)  # (V − γP_πV)(s) = target @ w
+        squares += target.T @ target
+        targets += fitted.moments(target, block)
+        scale += np.einsum("nk,nk->k", now, now)
+    missed = squares - targets.T @ fitted.solve(targets)
+    curvature = (missed + missed.T) / (2 * len(effects)) + SMALL * np.diag(scale / len(effects) + 1e-300)
+    if effects.regression is not None:
+        curvature = curvature + price * effects.regression.noise  # the mean squared error of a noisy row
+    w = _newton(rows, curvature, price)
     if adjust is not None:
         w = adjust(w)
-    wanted = effects.now @ w - discount * (effects.after @ w).max(axis=0)
-    reward = fitted(wanted)[1]
+    wanted = effects.value(w) - discount * effects.ahead(w).max(axis=0)
+    reward = fitted(wanted)
     residuals = reward_basis.combined(effects.states, reward) - wanted
-    shortfall = np.maximum(rows.margins - rows.gains @ w, 0.0)
+    shortfall = np.maximum(rows.margins - rows.advantages(w), 0.0)
     return ValueFit(w, reward, reward_basis, shortfall, residuals)
 
 
@@ -244,57 +279,87 @@ def as_grid(basis: Basis | Cells) -> Cells | None:
     return basis if isinstance(basis, Cells) else None
 
 
-def least_squares(basis: Basis | Cells, states: Array) -> Callable[[Array], tuple[Any, Array]]:
-    """Goals at the states ``[n, …]`` to the functions there and the coefficients that fit the goals best.
+class LeastSquares:
+    """Coefficients of functions ψ that fit goals at given states best; on a grid second differences are penalised.
 
-    On a grid, squared second differences are penalised.
+    Args:
+        basis: ψ.
+        states: ``[n, d]``.
     """
-    from scipy.linalg import cho_factor, cho_solve
 
-    ridge, grid = 1e-9 * len(states) / basis.size, as_grid(basis)
-    if grid is None:
-        dense = basis.values(states)
-        normal = dense.T @ dense
+    def __init__(self, basis: Basis | Cells, states: Array) -> None:
+        from scipy.linalg import cho_factor, cho_solve
+
+        grid, ridge = as_grid(basis), 1e-9 * len(states) / basis.size
+        self._basis, self._states = basis, states
+        self._hats: Any = None
+        if grid is None:
+            gram: Any = np.zeros((basis.size, basis.size))
+            for psi in map(self._values, blocks(len(states))):
+                gram += psi.T @ psi
+        else:
+            self._hats = hats = grid.matrix(states)
+            gram = (hats.T @ hats + grid.roughness() * (SMOOTH * len(states) / grid.size)).tocsc()
+        if grid is not None and grid.dimension <= 2:
+            from scipy.sparse import eye_array
+            from scipy.sparse.linalg import splu
+
+            self.solve: Callable[[Array], Array] = splu((gram + ridge * eye_array(grid.size)).tocsc()).solve
+            return
+        normal = gram if grid is None else gram.toarray()
         normal[np.diag_indices(basis.size)] += ridge
-        factor = cho_factor(normal, lower=True)
-        return lambda goals: (dense, cho_solve(factor, dense.T @ goals))
-    hats = grid.matrix(states)
-    gram = (hats.T @ hats + grid.roughness() * (SMOOTH * len(states) / basis.size)).tocsc()
-    if basis.dimension <= 2:
-        from scipy.sparse import eye_array
-        from scipy.sparse.linalg import splu
+        factor = cho_factor(normal, lower=True, overwrite_a=True)
+        self.solve = lambda moments: cho_solve(factor, moments)
 
-        sparse = splu((gram + ridge * eye_array(basis.size)).tocsc())
-        return lambda goals: (hats, sparse.solve(np.asarray(hats.T @ goals)))
-    normal = gram.toarray()
-    normal[np.diag_indices(basis.size)] += ridge
-    factor = cho_factor(normal, lower=True, overwrite_a=True)
-    return lambda goals: (hats, cho_solve(factor, np.asarray(hats.T @ goals)))
+    def _values(self, rows: slice) -> Any:
+        return self._basis.values(self._states[rows]) if self._hats is None else self._hats[rows]
+
+    def moments(self, goals: Array, rows: slice) -> Array:
+        """Σ ψ(s) g over some of the states, with goals g ``[r, …]`` there."""
+        return np.asarray(self._values(rows).T @ goals)
+
+    def __call__(self, goals: Array) -> Array:
+        """The coefficients ``[k, …]`` for goals ``[n, …]``."""
+        total = np.zeros((self._basis.size, *goals.shape[1:]))
+        for rows in blocks(len(goals)):
+            total += self.moments(goals[rows], rows)
+        return self.solve(total)
 
 
-def _newton(gains: Array, margins: Array, curvature: Array, price: float) -> Array:
+def _newton(rows: Comparisons, curvature: Array, price: float) -> Array:
     """The w that minimises ``price·mean max(0, m − Gw)² + wᵀQw``."""
-    w, stride = np.zeros(gains.shape[1]), len(gains) // FIRST
-    if not len(gains):
+    w, stride = np.zeros(len(curvature)), len(rows) // FIRST
+    if not len(rows):
         return w
     if stride > 1:
-        w = _descend(gains[::stride], margins[::stride], curvature, price, w, ROUGH)
-    return _descend(gains, margins, curvature, price, w, ENOUGH)
+        w = _descend(rows.at(np.arange(len(rows.effects)) % stride == 0), curvature, price, w, ROUGH)
+    return _descend(rows, curvature, price, w, ENOUGH)
 
 
-def _descend(gains: Array, margins: Array, curvature: Array, price: float, w: Array, enough: float) -> Array:
-    """Newton's steps from w, until one gains less than the share ``enough`` of the objective."""
-    weight, ahead = price / len(gains), gains @ w
+def _descend(rows: Comparisons, curvature: Array, price: float, w: Array, enough: float) -> Array:
+    """Newton's steps from w, until one gains less than the share ``enough`` of the objective.
+
+    Of the rows G that fall short, GᵀG and Gᵀm are kept; after a step only those rows are evaluated that fall short
+    before it and not after it, or the other way round.
+    """
+    weight, ahead, margins = price / len(rows), rows.advantages(w), rows.margins
+    counted, gram, moments = np.zeros(len(rows), dtype=bool), np.zeros_like(curvature), np.zeros(len(w))
     missing = np.maximum(margins - ahead, 0.0)
     value = weight * float(missing @ missing) + float(w @ curvature @ w)
     for _ in range(STEPS):
         short = missing > 0
-        rows = gains[short]
-        slope = 2 * (curvature @ w) - 2 * weight * (missing[short] @ rows)
-        hessian = 2 * curvature + 2 * weight * (rows.T @ rows)
+        for sign, changed in ((1.0, short & ~counted), (-1.0, counted & ~short)):
+            index = np.flatnonzero(changed)
+            for block in blocks(len(index)):
+                gains = rows.gains(index[block])
+                gram += sign * (gains.T @ gains)
+                moments += sign * (margins[index[block]] @ gains)
+        counted = short
+        slope = 2 * (curvature @ w) - 2 * weight * (moments - gram @ w)
+        hessian = 2 * curvature + 2 * weight * gram
         hessian[np.diag_indices(len(w))] += 1e-13 * np.trace(hessian)
         direction = -np.linalg.solve(hessian, slope)
-        along, bent = gains @ direction, curvature @ direction
+        along, bent = rows.advantages(direction), curvature @ direction
         length = _best_length(margins - ahead, along, float(w @ bent), float(direction @ bent), weight)
         next_w, next_ahead = w + length * direction, ahead + length * along
         missing = np.maximum(margins - next_ahead, 0.0)

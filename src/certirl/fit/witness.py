@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.policy import Policy
-from certirl.fit.effects import Effects
+from certirl.fit.effects import blocks
 from certirl.fit.program import least_norm
 from certirl.fit.value_program import Comparisons
 from certirl.functions.extrema import ranked
@@ -118,14 +118,13 @@ def whole_rows(
     return np.array(whole), np.array(alternatives, dtype=np.intp), np.array(shares)
 
 
-def find_conflict(effects: Effects, policy: Policy, rows: Comparisons, shortfall: Array) -> Witness | None:
+def find_conflict(policy: Policy, rows: Comparisons, shortfall: Array) -> Witness | None:
     """Rows outside the tube that cancel, if the soft answer left any of them unexplained; None if V explains them all.
 
     Rows are added where the shortest answer so far fails, until they cancel up to `NEGLIGIBLE`, or it fails nowhere.
     The length of their sum is the largest advantage that a V can have, per unit of its coefficients.
 
     Args:
-        effects: of the actions.
         policy: the expert.
         rows: all comparisons.
         shortfall: by how much the soft answer stays below their margins ``[m]``.
@@ -134,15 +133,24 @@ def find_conflict(effects: Effects, policy: Policy, rows: Comparisons, shortfall
     missed = shortfall[outside] >= rows.margins[outside]
     if not missed.any():
         return None
-    gains = rows.gains[outside] / np.sqrt(np.mean(effects.now**2, axis=0) + 1e-300)
-    gains = gains / float(np.linalg.norm(gains, axis=1).max())
+    effects, unit = rows.effects, np.zeros(rows.effects.basis.size)
+    for block in effects.blocks():
+        unit += np.sum(effects.before(block) ** 2, axis=0)
+    unit = np.sqrt(unit / len(effects) + 1e-300)
+
+    def scaled(index: NDArray[np.intp]) -> Array:
+        return rows.gains(outside[index]) / unit
+
+    unit = unit * max(
+        float(np.linalg.norm(scaled(np.arange(len(outside))[b]), axis=1).max()) for b in blocks(len(outside))
+    )
     rank = np.argsort(-shortfall[outside], kind="stable")
     working = np.union1d(rank[:AT_ONCE], rank[:: max(len(rank) // AT_ONCE, 1)])
     for _ in range(ROUNDS):
-        u, weights = least_norm(gains[working])
+        u, weights = least_norm(scaled(working))
         if u is None or np.linalg.norm(u) * NEGLIGIBLE > 1:
             break
-        ahead = gains @ u
+        ahead = rows.advantages(u / unit)[outside]
         failing = np.flatnonzero(ahead < 1.0 - 1e-6)
         new = np.setdiff1d(failing[np.argsort(ahead[failing], kind="stable")[:AT_ONCE]], working)
         if not len(new):
@@ -159,7 +167,7 @@ def find_conflict(effects: Effects, policy: Policy, rows: Comparisons, shortfall
         taken=policy.actions(states),
         actions=rows.alternatives[outside[used]],
         weights=shares,
-        residual=float(np.linalg.norm(shares @ gains[used])),
+        residual=float(np.linalg.norm(shares @ scaled(used))),
         functions=str(effects.basis),
         noiseless=effects.noiseless,
     )

@@ -101,9 +101,9 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
         }
         dynamics: Any = model.next_states if simulator is None else simulator
         lifted = None
-        if problem.is_terminal is not None and avoids_termination(dynamics, policy, effects, rows, discount):
-            lifted = fit_lifted_value(effects, rows, **program)
-        fit = fit_value(effects, rows, **program) if lifted is None else lifted.fit
+        if problem.is_terminal is not None and avoids_termination(dynamics, policy, rows, discount):
+            lifted = fit_lifted_value(rows, **program)
+        fit = fit_value(rows, **program) if lifted is None else lifted.fit
         watch(f"2 of {STAGES}: V and R are found", 2, STAGES)
         solution = _concluded(problem, model, rows, fit, lifted)
         if tried and simulator is None:
@@ -131,7 +131,7 @@ def _concluded(
     reward = Reward(fit.reward_basis, _without_extrapolation(problem, model, fit), problem.is_terminal)
     value = Reward(effects.basis, fit.value, problem.is_terminal)
     columns, ahead, model_error = action_values(problem, model, fit, lifted)
-    advantages = rows.gains @ fit.value
+    advantages = rows.advantages(fit.value)
     worse, short = np.zeros(n, dtype=bool), np.zeros(n)
     worse[rows.which[(advantages < 0) & (rows.margins > 0)]] = True
     np.maximum.at(short, rows.which, fit.shortfall)
@@ -145,7 +145,7 @@ def _concluded(
         choice=choice,
         most_samples=model.most_samples,
         model_error=model_error,
-        growth=problem.discount * spectral_radius(effects, rows),
+        growth=problem.discount * spectral_radius(rows),
         uncovered=uncovered(problem, model, fit),
         ties=rows.ties / compared,
         unexplained=float(worse.mean()),
@@ -153,7 +153,7 @@ def _concluded(
         largest_residual=fit.residual,
         noiseless=effects.noiseless,
         continuation=None if lifted is None else lifted.least,
-        termination=None if problem.is_terminal is None else choices(effects, rows),
+        termination=None if problem.is_terminal is None else choices(rows),
         terminal=problem.terminal_boxes,
         periodic=problem.periodic,
         assumption=problem.policy.assumption,
@@ -175,7 +175,7 @@ def _concluded(
         compared=Compared(effects.states, short, rows.profile),
         samples=model.samples,
         stats=stats,
-        witness=find_conflict(effects, problem.policy, rows, np.maximum(rows.margins - advantages, 0.0)),
+        witness=find_conflict(problem.policy, rows, np.maximum(rows.margins - advantages, 0.0)),
     )
 
 
