@@ -58,7 +58,7 @@ def test_the_contract(estimated_sum):
 
 def test_the_print_names_the_components_and_never_says_more_than_is_known(estimated_sum):
     lines = str(estimated_sum).splitlines()
-    assert len(lines) == 6 and lines[0].startswith("Solved, not certified")
+    assert len(lines) == 7 and lines[0].startswith("Solved, not certified")
     assert "R(place) + R(speed) + R(heat)" in lines[1] and "speed" in lines[2]
     assert "components independent as far as 4,000 transitions tell" in lines[-1]
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf, isnan, nan
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,7 +23,7 @@ from certirl.fit.recover import Recovery, alike, joined
 from certirl.fit.witness import Witness, place_of
 from certirl.functions.bases import Basis
 from certirl.functions.cells import Cells
-from certirl.functions.components import Component
+from certirl.functions.components import Component, SumBasis
 from certirl.functions.extrema import TIE, minimum, ranked
 from certirl.functions.inequalities import binomial_interval
 from certirl.functions.reward import Reward
@@ -77,22 +78,16 @@ class Share:
 
 @archive.record
 @dataclass(frozen=True, eq=False)
-class Estimate:
-    """What was estimated for one component; a state without components is one component.
+class Estimate(Component):
+    """What was estimated for one component, with its functions of V; a state without components is one component.
 
     Attributes:
-        name: of the component.
-        coordinates: its columns of the states ``[n, d]``.
-        basis: the functions of V; of R too for an expert who always takes one action.
         columns: the functions of the state in which effects of actions are described.
         action_values: (P̂_aV)(s) in the columns ``[A, k]``, up to a function that all actions share.
         variances: Q_a with φ(s)ᵀQ_aφ(s) the variance of the estimated D_a(s), for each alternative action
             ``[A − 1, k, k]``; None for an expert who depends on the state.
     """
 
-    name: str
-    coordinates: tuple[int, ...]
-    basis: Basis
     columns: Basis | Cells
     action_values: Annotated[Array, Shape("A columns.size")]
     variances: Annotated[Array, Shape("B columns.size columns.size")] | None = None
@@ -101,9 +96,7 @@ class Estimate:
         freeze(self)
 
     def as_read(self, file: str) -> Estimate:
-        """Refuse functions of other coordinates or domains."""
-        if not len(self.coordinates) == self.basis.dimension == self.columns.dimension:
-            raise ValueError(f"component {self.name} must have functions of its {len(self.coordinates)} coordinates")
+        """Refuse functions of another domain."""
         if self.basis.domain != self.columns.domain:
             raise ValueError(f"the functions of component {self.name} must have one domain")
         return self
@@ -130,6 +123,11 @@ class Compared:
 
     def __post_init__(self) -> None:
         freeze(self)
+
+
+_SHARES = ("uncovered", "ties", "unexplained")
+_LOSSES = ("residual", "largest_residual", "planned_regret", "planned_loss")
+_NOT_NEGATIVE = (*_SHARES, *_LOSSES, "most_samples", "rounds", "rows", "cover")
 
 
 @archive.record
@@ -203,24 +201,13 @@ class Diagnostics:
     seed: int | None = None
 
     def as_read(self, file: str) -> Diagnostics:
-        """Refuse numbers that these cannot be."""
-        for name in ("most_samples", "rounds", "rows"):
-            as_count(getattr(self, name), f"stats.{name}", least=0)
-        if not self.objective:  # of the value form
-            for name in ("ties", "unexplained", "residual", "largest_residual"):
-                if isnan(getattr(self, name)):
-                    raise ValueError(f"stats.{name} must be a number where no program was solved")
-        for name in ("uncovered", "ties", "unexplained"):
-            if not isnan(share := getattr(self, name)):
-                as_number(share, f"stats.{name}", least=0, most=1)
-        for name in ("residual", "largest_residual"):
-            if not isnan(size := getattr(self, name)):
-                as_number(size, f"stats.{name}", least=0)
-        if self.cover is not None:
-            as_number(self.cover, "stats.cover", least=0)
-        for name in ("planned_regret", "planned_loss"):
-            if (loss := getattr(self, name)) is not None and not loss >= 0:
-                raise ValueError(f"stats.{name} must not be negative, got {loss}")
+        """Refuse numbers that these cannot be, and a value form without its own."""
+        for name in _NOT_NEGATIVE:
+            value, most = getattr(self, name) or 0, 1 if name in _SHARES else inf
+            if value < 0 or value > most:
+                raise ValueError(f"stats.{name} must be a number between 0 and {most}, got {value}")
+        if not self.objective and isnan(self.ties + self.unexplained + self.residual + self.largest_residual):
+            raise ValueError("stats must have ties, unexplained and residuals where no program was solved")
         return self
 
     def __str__(self) -> str:
@@ -397,8 +384,7 @@ class Solution:
     @property
     def domain(self) -> Domain:
         """The box of states."""
-        pairs = [zip(part.coordinates, part.basis.domain, strict=True) for part in self.components]
-        return tuple(side for _, side in sorted(pair for group in pairs for pair in group))
+        return SumBasis(self.components).domain
 
     @property
     def basis(self) -> Basis:
@@ -432,8 +418,8 @@ class Solution:
         """The estimated (P̂_aV)(s) of each action, up to a function that all actions share ``[A, n]``."""
         rows, total = as_states(states, self.domain), np.zeros((self.n_actions, 1))
         for component in self.components:
-            near = rows[:, list(component.coordinates)]
-            total = total + np.stack([component.columns.combined(near, curve) for curve in component.action_values])
+            near, columns = component.of(rows), component.columns
+            total = total + np.stack([columns.combined(near, curve) for curve in component.action_values])
         return total
 
     def greedy(self, states: ArrayLike) -> NDArray[np.intp]:
@@ -453,7 +439,7 @@ class Solution:
         for component in self.components:
             if component.variances is None:
                 raise ValueError("the value form has no standard errors; print(solution.stats) shows its errors")
-            x = component.columns.values(rows[:, list(component.coordinates)])
+            x = component.columns.values(component.of(rows))
             total = total + np.maximum(np.einsum("ni,aij,nj->an", x, component.variances, x), 0.0)
         return np.sqrt(total)
 
@@ -539,15 +525,35 @@ class Solution:
         return f"<Solution: {self.status}, {expert}, {margin}, {self.samples:,} samples>"
 
     def __str__(self) -> str:
-        lines = [("reward", self._reward_line()), *self._middle(), ("data", self._data_line()), *self._last()]
-        return "\n".join([self._headline(), *(f"  {name:<9}{text}" for name, text in lines)])
+        lines = {name: "; ".join(text for text in texts if text) for name, texts in self._lines().items()}
+        return "\n".join([f"{self._headline()}.", *(f"  {name:<9}{text}" for name, text in lines.items() if text)])
+
+    def _lines(self) -> dict[str, Iterable[str | None]]:
+        """All lines of the print but the first, by name; None or empty where they do not apply."""
+        proof, texts = self.certificate or self.refutation, self.stats.lines()
+        is_proved = proof is not None and self.status in ("certified", "infeasible")
+        trials = {} if is_proved else texts
+        claimed = {} if self.certificate is None else dict(self.certificate.lines())
+        tube = [claimed["tube"], f"regret {claimed['regret']}"] if is_proved and "tube" in claimed else []
+        checks = (texts.get("independence"), self._slack_used(), texts.get("program"))
+        assumed = proof.assumptions if proof is not None and (is_proved or not self._by_value) else ()
+        return {
+            "reward": [self._reward_line()],
+            "parts": [self._contributions()] if len(self.components) > 1 and self.reward is not None else [],
+            "expert": [trials.get("fresh states"), trials.get("slack")],
+            "margin": [claimed.get("margin") or self._margin_line()],
+            "tube": tube,
+            "planning": [trials.get("planning")] if self.witness is None else [],
+            "witness": [self._conflict()],
+            "proof": [self._refuted()],
+            "data": [self._data_line()],
+            "basis": [] if self._by_value or proof is not None else [self.stats.choice],
+            "checks": [*checks, trials.get("model"), trials.get("coverage")],
+            "terminal": [trials.get("terminal"), self._replaced],
+            "assumed": assumed or [texts.get("assumed")],
+        }
 
     def _headline(self) -> str:
-        if self.status == "infeasible" and self.refutation is not None:
-            return f"{self.refutation.statement}."
-        return f"{self._usual()}."
-
-    def _usual(self) -> str:
         who = "the expert" if self.expert is None else f"action {self.expert}"
         origin = "exact" if self.stats.form == "exact" else "estimated"
         if self.status == "certified" and self.certificate is not None:
@@ -559,6 +565,8 @@ class Solution:
             noise = ", within the noise" if self.within_noise else ""
             optimal = f"{who} is strictly optimal under the {origin} dynamics"
             return f"Solved, not certified{noise}: {optimal if self.certificate is None else self.reason}"
+        if self.status == "infeasible" and self.refutation is not None:
+            return self.refutation.statement
         if self.status == "infeasible":
             return f"Infeasible: no reward in this class explains {who} under the {origin} dynamics"
         more = {"solved": ", not validated", "validated": ", not certified"}.get(self.status, "")
@@ -575,43 +583,6 @@ class Solution:
         which = "no reward explains the expert; best fit: " if self.status == "infeasible" else ""
         return f"{which}{self.reward.basis} on {describe(self.domain)}; {self.stats.lines()['residual']}"
 
-    def _middle(self) -> list[tuple[str, str]]:
-        """The margin, and what is special about a sum or about an expert who depends on the state."""
-        if self.certificate is not None and (not self._by_value or self.status == "certified"):
-            lines = dict(self.certificate.lines())
-            if len(self.components) > 1:
-                lines["parts"] = self._contributions()
-            if "tube" in lines:
-                lines["tube"] += f"; regret {lines['regret']}"
-            return [(name, lines[name]) for name in ("parts", "margin", "tube") if name in lines]
-        if self.status == "infeasible" and self.refutation is not None and self.witness is not None:
-            return [("proof", self.refutation.lines()[0]), ("witness", str(self.witness))]
-        if self._by_value:
-            return self._explained()
-        parts = [("parts", self._contributions())] if len(self.components) > 1 and self.reward is not None else []
-        return [*parts, self._margin_line()]
-
-    def _explained(self) -> list[tuple[str, str]]:
-        """What of the expert is explained, and what planning, the attempt at a proof, or a conflict says."""
-        texts = self.stats.lines()
-        if self.stats.all_alike:
-            return []
-        shares = [texts["fresh states"]] if "fresh states" in texts else []
-        if self.certificate is not None and self.stats.planned_regret is not None:
-            shares.append(
-                f"planning on R alone is {max(self.stats.planned_regret, self.stats.planned_loss or 0):.1%} away"
-            )
-        lines = [("expert", "; ".join([*shares, texts["slack"]]))]
-        if self.witness is not None:
-            how = "observed without noise" if self.witness.noiseless else "estimated"
-            lines.append(("witness", f"{self.witness}; {how}"))
-            lines += [] if self.refutation is None else [("proof", self.refutation.statement)]
-        elif self.certificate is not None:
-            lines.append(("margin", dict(self.certificate.lines())["margin"]))
-        else:
-            lines.append(("planning", texts["planning"]))
-        return lines
-
     def _contributions(self) -> str:
         """The components that contribute most, and what each adds to the margin against every alternative action."""
         order = ranked(np.abs(self.contributions).sum(axis=1), np.arange(len(self.contributions)))
@@ -625,17 +596,36 @@ class Solution:
             against = f"action{'s' * (len(self.alternatives) > 1)} {' and '.join(map(str, self.alternatives))}"
         return f"contribution to the margin against {against}: {'; '.join(each)}{rest}"
 
-    def _margin_line(self) -> tuple[str, str]:
-        if self.witness is not None:
-            return "witness", str(self.witness)
+    def _margin_line(self) -> str:
+        if self._by_value or self.witness is not None:
+            return ""
         if self.state is None:
-            return "margin", "none"
+            return "none"
         error = ""
         if self.standard_error > TIE * abs(self.margin):  # less is rounding
             error = f"; standard error {self.standard_error:.2g}"
-            if self.within_noise:
-                error += ": more samples are needed"
-        return "margin", f"{self.margin:.4g} at worst, at {place_of(self.state)} against action {self.action}{error}"
+            error += ": more samples are needed" if self.within_noise else ""
+        return f"{self.margin:.4g} at worst, at {place_of(self.state)} against action {self.action}{error}"
+
+    def _conflict(self) -> str:
+        if self.witness is None or self.status == "certified":
+            return ""
+        if not self._by_value or self.status == "infeasible":
+            return str(self.witness)
+        return f"{self.witness}; {'observed without noise' if self.witness.noiseless else 'estimated'}"
+
+    def _refuted(self) -> str:
+        if self.refutation is None:
+            return ""
+        return self.refutation.lines()[0] if self.status == "infeasible" else self.refutation.statement
+
+    def _slack_used(self) -> str:
+        """The largest shortfall of a program, and where it is."""
+        states, actions, shortfall = self.compared.states, self.compared.actions, self.compared.shortfall
+        if actions is None or not shortfall.any():
+            return ""
+        worst = ranked(shortfall, actions, states)[0]
+        return f"slack up to {shortfall[worst]:.3g} (action {actions[worst]} at {place_of(states[worst])})"
 
     def _data_line(self) -> str:
         counts = counted((self.samples, max(self.stats.most_samples, self.samples)))
@@ -646,28 +636,6 @@ class Solution:
         else:
             data = f"exact operators of {self.n_actions} actions"
         return f"{data}, discount {self.discount:g}, {self.stats.form or self.stats.choice}"
-
-    def _last(self) -> list[tuple[str, str]]:
-        """The last lines of the print: the basis or the assumptions, and the checks of the answer."""
-        proof, texts = self.certificate or self.refutation, self.stats.lines()
-        assumed = None if proof is None else ("assumed", "; ".join(proof.assumptions))
-        several = len(self.components) > 1
-        if assumed is not None and (several or (self._by_value and self.status in ("certified", "infeasible"))):
-            return [assumed]
-        if not self._by_value:
-            slack = ""
-            states, actions, shortfall = self.compared.states, self.compared.actions, self.compared.shortfall
-            if actions is not None and shortfall.any():
-                worst = ranked(shortfall, actions, states)[0]
-                where = f"action {actions[worst]} at {place_of(states[worst])}"
-                slack = f"slack up to {shortfall[worst]:.3g} ({where}); "
-            tested = f"{self.stats.independence}; " if self.stats.independence else ""
-            program = ("checks", f"{tested}{slack}{texts['program']}")
-            return [program] if several else [assumed or ("basis", self.stats.choice), program]
-        checks = [texts[name] for name in ("model", "coverage") if name in texts]
-        terminal = [text for text in (texts.get("terminal"), self._replaced) if text]
-        lines = {"checks": "; ".join(checks), "terminal": "; ".join(terminal), "assumed": texts["assumed"]}
-        return [(name, text) for name, text in lines.items() if text]
 
     @property
     def _replaced(self) -> str:
@@ -867,9 +835,7 @@ def _check_read(solution: Solution) -> None:
     """Refuse fields of a file that contradict each other or are out of range."""
     as_probability(solution.discount, "discount")
     actions = as_n_actions(solution.n_actions)
-    groups = [c for component in solution.components for c in component.coordinates]
-    if not groups or sorted(groups) != list(range(len(groups))):
-        raise ValueError("the components must hold every coordinate once")
+    SumBasis(solution.components).as_read("")
     if actions < 2 or any(len(component.action_values) != actions for component in solution.components):
         raise ValueError(f"action_values must be those of {actions} actions, two at least")
     as_count(solution.samples, "samples", least=0, most=max(solution.stats.most_samples, 0))
@@ -904,10 +870,8 @@ def _check_reward(solution: Solution) -> None:
         if function is not None and function.domain != solution.domain:
             raise ValueError(f"{name} must be a function on {describe(solution.domain)}")
         if function is not None and len(solution.components) > 1:
-            parts = [
-                Component(component.name, component.coordinates, component.basis) for component in solution.components
-            ]
-            if tuple(parts) != function.components:
+            same = attrgetter("name", "coordinates", "basis")
+            if list(map(same, solution.components)) != list(map(same, function.components)):
                 raise ValueError(f"the components must be those of the {name}")
         elif function is not None and (name == "value" or not solution._by_value) and function.basis != solution.basis:
             raise ValueError(f"{name} must be a function in {solution.basis}")
