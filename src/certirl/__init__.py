@@ -41,13 +41,13 @@ if _TYPE_CHECKING:
     from certirl.functions.bases import product as product
     from certirl.functions.cells import Cells as Cells
     from certirl.functions.reward import Reward as Reward
+    from certirl.proof.case import Smooth as Smooth
     from certirl.proof.certificate import Certificate as Certificate
     from certirl.proof.certify import certify as certify
     from certirl.proof.certify import refute as refute
     from certirl.proof.refutation import Refutation as Refutation
     from certirl.proof.rollout import rollout_check as rollout_check
     from certirl.proof.rollout import scenario as scenario
-    from certirl.proof.tail import Smooth as Smooth
     from certirl.solver.settings import Settings as Settings
     from certirl.solver.solution import Solution as Solution
     from certirl.solver.solution import load as load
@@ -68,7 +68,7 @@ _MODULES = {
     "Refutation": "proof.refutation",
     "Reward": "functions.reward",
     "Settings": "solver.settings",
-    "Smooth": "proof.tail",
+    "Smooth": "proof.case",
     "Solution": "solver.solution",
     "Transitions": "data.transitions",
     "bellman": "fit.bellman",

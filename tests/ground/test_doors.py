@@ -14,7 +14,7 @@ from certirl.data.dependence import noise_fault
 from certirl.data.policy import as_policy
 from certirl.data.simulator import as_generator, ask, terminal_of
 from certirl.fit.effects import is_deterministic
-from certirl.proof.tail import Smooth, is_number, tail_number
+from certirl.proof.case import Smooth, is_number, tail_number
 
 SIDE = ((-1.0, 1.0),)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import certirl
-from certirl.functions import harmonics
+from certirl.functions.bases import harmonic_table, legendre_in_harmonics
 from certirl.kernels.sums import KERNELS, ProductSums, StackedSums, joint_sums
 
 FAMILIES = (certirl.Fourier, certirl.Legendre, certirl.Chebyshev)
@@ -181,10 +181,10 @@ def test_without_numba_the_sums_are_made_with_numpy(monkeypatch):
 
 
 def test_legendre_polynomials_are_averages_of_chebyshev_polynomials():
-    weights, t = harmonics.connection(60), np.linspace(-1, 1, 301)
+    weights, t = legendre_in_harmonics(60), np.linspace(-1, 1, 301)
     assert (weights >= 0).all()
     np.testing.assert_allclose(weights.sum(axis=1), 1.0, atol=1e-14)
-    chebyshev = harmonics.table(t, 60, periodic=False)
+    chebyshev = harmonic_table(t, 60, periodic=False)
     legendre = certirl.Legendre(60)
     np.testing.assert_allclose(weights @ chebyshev, legendre._reference_values(t) / legendre.sup()[:, None], atol=1e-12)
 

@@ -15,7 +15,8 @@ from certirl.ground.domain import mesh
 from certirl.ground.status import Reason, weakest
 from certirl.problems import Problem, Whirl, independent, random_independent, thermostat
 from certirl.proof import refutation, value_cones
-from certirl.proof.certify import refute, too_many_functions
+from certirl.proof.case import too_many_functions
+from certirl.proof.certify import refute
 from certirl.proof.sums import gather_residuals
 from certirl.solver.solution import findings_of
 from mixed import Mixed

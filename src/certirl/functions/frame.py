@@ -15,9 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from certirl.functions.bases import Basis
+from certirl.functions.bases import Basis, products_of_harmonics, slopes_of_harmonics
 from certirl.functions.extrema import minimum
-from certirl.functions.harmonics import derivative, products
 from certirl.functions.inequalities import blending
 from certirl.ground.domain import Array
 
@@ -72,7 +71,7 @@ class Frame:
         self.wide = tuple(part.doubled().size for part in self.parts)
         self.narrow = tuple(part.harmonics for part in self.parts)
         self.change = _change(columns, self.basis)
-        self._steps = [products(part.size, part.periodic) for part in self.parts]
+        self._steps = [products_of_harmonics(part.size, part.periodic) for part in self.parts]
 
     @property
     def dimension(self) -> int:
@@ -187,7 +186,7 @@ class Frame:
         """The derivative of a tensor along one coordinate."""
         part, count = self.parts[axis], tensor.shape[axis]
         ((low, high),) = part.domain
-        matrix = 2 / (high - low) * derivative(count, part.periodic)
+        matrix = 2 / (high - low) * slopes_of_harmonics(count, part.periodic)
         return np.moveaxis(np.tensordot(tensor, matrix, axes=(axis, 0)), -1, axis)
 
     def fall(self, curve: Array, cells: CellAxes) -> Array:

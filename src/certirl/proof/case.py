@@ -1,8 +1,13 @@
-"""What is to be proved, whatever the reward: the expert, the columns, the tail and the tube; decided once."""
+"""What is to be proved, whatever the reward: the expert, the columns, the tail and the tube; decided once.
+
+The tail τ ≥ sup over actions and functions |f| ≤ 1 of the distance, in the sup norm, from P_a f to the span of the
+columns: how far the dynamics reach beyond them. No data can tell; it must be declared.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,12 +19,12 @@ from certirl.fit.bellman import check_expert
 from certirl.functions.bases import Basis
 from certirl.functions.components import Component
 from certirl.functions.reward import BoundedReward, Reward, bounded
-from certirl.ground.domain import Array, Domain, describe
-from certirl.ground.doors import as_number, by_door, setting
-from certirl.proof.tail import TailLike, tail_in_words, tail_number
+from certirl.ground.domain import Array, Domain, describe, one_coordinate
+from certirl.ground.doors import alone, as_count, as_number, by_door, setting, shown, takes
 
 MOST_COORDINATES = 3
 MOST_COLUMNS = 1_300
+MOST_ON_A_BOX = 16  # functions of V on a box up to which a search tries a refutation
 # Of the domain's least width: the half-width of the tube if none is asked for, by the number of coordinates.
 _TUBE = {1: 0.025, 2: 0.025, 3: 0.05}
 SEPARATE = "given the action, each component's next state depends on its own state alone"
@@ -29,6 +34,102 @@ PAIRED = (
 UNPAIRED = "given the states, the fresh transitions are independent of each other"
 SHARE, BESIDE = 0.3, 2.0  # of fresh states drawn beside the switches, and their distance in half-widths of the tube
 _WIDTHS = (1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2)  # of the tents, as shares of the tube
+
+
+@dataclass(frozen=True)
+class Smooth:
+    """``∫|∂^p_s p_a(s'|s)| ds' ≤ bound`` for every action and state: the order-p derivative in s, in total variation.
+
+    For p = 1 this is a Lipschitz constant of s ↦ P_a(·|s) in total variation (counting ∫|·|, so at most twice the
+    probabilist's distance). On a circle the derivatives must be periodic too.
+
+    Attributes:
+        order: p, at least 1.
+        bound: in units of the state to the power −p.
+    """
+
+    order: int
+    bound: float
+
+    def __post_init__(self) -> None:
+        order = as_count(self.order, "Smooth(order, bound): order")
+        bound = as_number(self.bound, "Smooth(order, bound): bound", least=0)
+        object.__setattr__(self, "order", order)
+        object.__setattr__(self, "bound", bound)
+
+    def number(self, columns: Basis) -> float:
+        """τ by the theorems of Jackson (polynomials) and Favard (circle); infinite where they do not apply."""
+        one_coordinate(columns.domain, "a tail from derivatives is")
+        ((low, high),) = columns.domain
+        half, p, top = (high - low) / 2, int(self.order), columns.degree
+        if columns.periodic_axes:
+            top = (columns.size - 1) // 2  # a frequency counts only with both its sine and its cosine
+            return math.pi / 2 * self.bound * (half / math.pi / (top + 1)) ** p
+        if top < p - 1:
+            return math.inf
+        if top == p - 1:  # interpolation at Chebyshev points
+            return self.bound * half**p / (2 ** (p - 1) * math.factorial(p))
+        falling = math.prod(range(top + 2 - p, top + 2))  # (d + 1) d … (d − p + 2)
+        return (math.pi / 2) ** p * self.bound * half**p / falling
+
+    def __str__(self) -> str:
+        return f"∫|∂^{self.order}_s p_a(s'|s)| ds' ≤ {self.bound:g} for every action and state"
+
+
+# A number, a bound on derivatives, a function of the columns, or nothing.
+TailLike = float | Smooth | Callable[[Basis], float] | None
+
+
+def check_tail(tail: Any) -> None:
+    """Refuse, with a sentence, what is no tail."""
+    if isinstance(tail, type):
+        raise TypeError(f"tail must be a number, Smooth(order, bound) or a function, got the class {tail.__name__}")
+    if tail is None or isinstance(tail, Smooth):
+        return
+    if not callable(tail):
+        meaning = by_door("a number, Smooth(order, bound) or a function of the columns", "a number")
+        as_number(tail, "tail", least=0, meaning=meaning)
+    elif not takes(tail, None):
+        raise TypeError(f"tail must be a function of the columns alone, tail(columns), got {shown(tail)}")
+
+
+def is_number(tail: TailLike) -> bool:
+    """Whether a tail is one number, which belongs to the columns it was computed for."""
+    check_tail(tail)
+    return tail is not None and not callable(tail) and not isinstance(tail, Smooth)
+
+
+def tail_number(tail: TailLike, columns: Basis) -> float | None:
+    """τ for these columns; None where nothing is declared."""
+    check_tail(tail)
+    if tail is None:
+        return None
+    if isinstance(tail, Smooth):
+        return tail.number(columns)
+    if not callable(tail):
+        return as_number(tail, "tail", least=0)
+    with alone(tail):
+        value = tail(columns)
+    if isinstance(value, float) and value == math.inf:  # a bound that says nothing about these columns
+        return math.inf
+    return as_number(value, f"tail(columns) for {columns}", least=0)
+
+
+def largest_tail(tails: Iterable[float | None]) -> float | None:
+    """The largest of several τ; None if one of them is not declared."""
+    numbers = list(tails)
+    return None if None in numbers else max(number for number in numbers if number is not None)
+
+
+def tail_in_words(tail: TailLike, number: float | None, columns: Basis) -> str:
+    """The assumption that a tail makes, or that one is missing, as a certificate prints it."""
+    family = columns.family
+    if number is None:
+        return f"NOT DECLARED: how far P_a f lies outside the {columns.size} functions of the state ({family})"
+    if number == 0:
+        return f"every P_a f is exactly a combination of the first {columns.size} {family} functions of the state"
+    source = f", since {tail}" if isinstance(tail, Smooth) else ""
+    return f"every P_a f, |f| ≤ 1, lies within {number:.3g} of the first {columns.size} {family} functions{source}"
 
 
 class Part(NamedTuple):
@@ -178,6 +279,14 @@ def _parts(
         Part(number, component.name, component.coordinates, basis, tail_number(tail, basis))
         for number, (component, basis) in enumerate(zip(components, each, strict=True))
     )
+
+
+def too_many_functions(classes: Sequence[Basis]) -> str:
+    """Why a search does not try to refute these classes of V, one for each component; empty if it does."""
+    sizes = [functions.size for functions in classes if functions.dimension > 1]
+    if max(sizes, default=0) <= MOST_ON_A_BOX:
+        return ""
+    return f"in several coordinates it is tried with at most {MOST_ON_A_BOX} functions, and here are {max(sizes)}"
 
 
 def without_switches(name: str) -> str:

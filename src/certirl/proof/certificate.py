@@ -28,10 +28,9 @@ from certirl.ground.domain import Array, Domain, as_states, freeze
 from certirl.ground.doors import setting
 from certirl.ground.status import Claim, chance
 from certirl.proof.bands import Band, Bands, bands, shares_of
-from certirl.proof.case import Case
+from certirl.proof.case import Case, largest_tail
 from certirl.proof.sums import Evidence
 from certirl.proof.surrogate import Surrogate
-from certirl.proof.tail import largest_tail
 
 
 @archive.record

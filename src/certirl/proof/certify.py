@@ -24,11 +24,10 @@ from certirl.functions.reward import Reward, bounded, known_expert, unpack
 from certirl.ground.domain import Array, Domain
 from certirl.ground.doors import as_count, as_probability
 from certirl.ground.work import Report, check_progress, on, watched_stream
-from certirl.proof.case import Case
+from certirl.proof.case import Case, TailLike, check_tail, too_many_functions
 from certirl.proof.certificate import Certificate, conclude
 from certirl.proof.refutation import CEILING, Bounds, Outlook, Refutation, RefutationGround, derived
 from certirl.proof.sums import gather, gather_residuals
-from certirl.proof.tail import TailLike, check_tail
 from certirl.proof.training import fit_surrogates
 from certirl.proof.value_cones import Comparisons, Cover, Regression, comparisons, cover_of, obstacle, regression
 
@@ -179,17 +178,6 @@ def split(
     generator = source.generator(rng, role)
     training, fresh = source.pools(FIT_SHARE, columns, generator, samples=samples, design=design, paired=paired)
     return training, watched_stream(fresh, fresh.total, progress)
-
-
-MOST_ON_A_BOX = 16  # functions of V on a box up to which a search tries a refutation
-
-
-def too_many_functions(classes: Sequence[Basis]) -> str:
-    """Why a search does not try to refute these classes of V, one for each component; empty if it does."""
-    sizes = [functions.size for functions in classes if functions.dimension > 1]
-    if max(sizes, default=0) <= MOST_ON_A_BOX:
-        return ""
-    return f"in several coordinates it is tried with at most {MOST_ON_A_BOX} functions, and here are {max(sizes)}"
 
 
 def refute(

@@ -22,9 +22,9 @@ from certirl.functions.inequalities import best_slope, sloped
 from certirl.ground import archive
 from certirl.ground.domain import Array
 from certirl.ground.status import Claim, chance, two_digits
+from certirl.proof.case import largest_tail
 from certirl.proof.certificate import least_enough
 from certirl.proof.sums import ResidualSums, row_pairs, sum_error
-from certirl.proof.tail import largest_tail
 from certirl.proof.value_cones import Cover
 
 CEILING = 0.1  # of δ, for the bound on the margin of any value function; the rest is for the cones

@@ -23,8 +23,7 @@ from certirl.functions.components import Component, as_components
 from certirl.ground.domain import Domain
 from certirl.ground.doors import as_count, as_flag, as_number, as_probability, by_door, setting, shown
 from certirl.ground.work import check_progress
-from certirl.proof.case import REFUSED, check_box, without_switches
-from certirl.proof.tail import TailLike, check_tail
+from certirl.proof.case import REFUSED, TailLike, check_box, check_tail, without_switches
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,8 +32,8 @@ from certirl.ground.archive import UNSAVED, Shape
 from certirl.ground.domain import Array, Domain, as_actions, as_n_actions, as_states, describe, freeze
 from certirl.ground.doors import as_count, as_number, as_probability, by_door
 from certirl.ground.status import Finding, Reason, chance, weakest
+from certirl.proof.case import too_many_functions
 from certirl.proof.certificate import Certificate
-from certirl.proof.certify import too_many_functions
 from certirl.proof.refutation import Refutation
 
 GOOD, DISTRUST = 0.1, 0.7  # model error over action effect

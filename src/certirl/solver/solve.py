@@ -22,8 +22,7 @@ from certirl.functions.bases import Basis
 from certirl.functions.components import Component, SumBasis
 from certirl.ground.status import Finding, Reason
 from certirl.ground.work import Report, announcer, on, watched_stream
-from certirl.proof.case import Case
-from certirl.proof.tail import TailLike, is_number, tail_number
+from certirl.proof.case import Case, TailLike, is_number, tail_number
 from certirl.solver.search import (
     TRAINING_SHARE,
     Candidate,

@@ -55,8 +55,7 @@ from certirl.ground.domain import Array, Domain, as_domain
 from certirl.ground.doors import as_count, by_door
 from certirl.ground.status import Finding, Reason
 from certirl.ground.work import announcer, one_blas_thread
-from certirl.proof.case import Case
-from certirl.proof.tail import TailLike, is_number, tail_number
+from certirl.proof.case import Case, TailLike, is_number, tail_number
 from certirl.solver.search import Candidate, Proof
 from certirl.solver.settings import Request
 from certirl.solver.solution import DISTRUST, Compared, Diagnostics, Estimate, Share, Solution, unproved
