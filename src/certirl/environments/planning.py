@@ -317,13 +317,13 @@ class _Model:
     Attributes:
         process: the process.
         grid: the points ``[N, d]``.
-        matrices: γP_a for each action, sparse ``[N, N]``, without terminal states.
+        stacked: γP_a of all actions, one below the other, sparse ``[A·N, N]``, without terminal states.
         rewards: of each action, with what terminal next states pay ``[A, N]``.
     """
 
     process: _Process
     grid: Cells
-    matrices: list[Any]
+    stacked: Any
     rewards: Array
 
     @classmethod
@@ -331,29 +331,28 @@ class _Model:
         """Ask the simulator about all points."""
         from scipy.sparse import vstack
 
-        nodes, matrices = grid.points(), []
+        nodes, blocks = grid.points(), []
         terminal = process.terminal(nodes)
         rewards = np.empty((process.simulator.n_actions, grid.size))
         for action in range(process.simulator.n_actions):
-            blocks = []
             for start in range(0, grid.size, _BLOCK):
                 block = slice(start, start + _BLOCK)
                 rows, rewards[action, block] = _transitions(process, grid, nodes[block], ~terminal[block], action)
-                blocks.append(rows)
-            matrices.append(vstack(blocks, format="csr"))
+                blocks += rows
             rewards[action, terminal] = process.terminal_values(nodes, terminal)[terminal]
-        return cls(process, grid, matrices, rewards)
+        return cls(process, grid, vstack(blocks, format="csr"), rewards)
+
+    def ahead(self, values: Array) -> Array:
+        """γP_aV at the points ``[A, N]``, from V there."""
+        return np.asarray(self.stacked @ values).reshape(self.rewards.shape)
 
     def action_values(self, values: Array) -> Array:
         """Q(s, a) at the points ``[A, N]``, from V there."""
-        return np.stack([paid + P @ values for P, paid in zip(self.matrices, self.rewards, strict=True)])
+        return self.rewards + self.ahead(values)
 
     def plan(self, tolerance: float) -> Plan:
         """Solve V* = max_a r_a + γP_aV* up to a share of its span: modified policy iteration."""
-        from scipy.sparse import vstack
-
-        discount = self.process.discount
-        stacked, every = vstack(self.matrices, format="csr"), np.arange(self.grid.size)
+        discount, every = self.process.discount, np.arange(self.grid.size)
         values, rounds, settled = self.rewards.max(axis=0), 0, False
         while not settled and rounds < _ROUNDS:
             rounds, ahead = rounds + 1, self.action_values(values)
@@ -362,7 +361,9 @@ class _Model:
             settled = change <= tolerance * (1 - discount) * max(float(np.ptp(best)), 1e-300)
             values = best
             if not settled:
-                values = _evaluated(stacked[policy * every.size + every], self.rewards[policy, every], best, discount)
+                values = _evaluated(
+                    self.stacked[policy * every.size + every], self.rewards[policy, every], best, discount
+                )
         ahead = self.action_values(values)
         residual = float(np.abs(ahead.max(axis=0) - values).max())
         on_grid = ahead if self.process.draws > 1 else None
@@ -370,10 +371,13 @@ class _Model:
 
     def policy_values(self, probabilities: Array, paid: Array, start: Array, tolerance: float) -> Array:
         """V = Σ_a π_a(r_a + γP_aV) ``[N]``, for probabilities ``[N, A]``, rewards ``[A, N]``."""
-        from scipy.sparse import diags_array
+        from scipy.sparse import csr_array
 
-        P = sum(diags_array(weights) @ matrix for weights, matrix in zip(probabilities.T, self.matrices, strict=True))
-        P, reward, values = P.tocsr(), (probabilities.T * paid).sum(axis=0), start
+        N, A = probabilities.shape
+        states, actions = np.nonzero(probabilities)
+        starts = np.searchsorted(states, np.arange(N + 1))
+        P = csr_array((probabilities[states, actions], actions * N + states, starts), shape=(N, A * N)) @ self.stacked
+        reward, values = (probabilities.T * paid).sum(axis=0), start
         for _ in range(_ROUNDS):
             if np.abs(reward + P @ values - values).max() <= tolerance:
                 break
@@ -383,25 +387,28 @@ class _Model:
 
 def _transitions(
     process: _Process, grid: Cells, states: Array, alive: NDArray[np.bool_], action: int
-) -> tuple[Any, Array]:
-    """Rows of γP_a for some states, sparse ``[n, N]``, and r_a with what terminal next states pay ``[n]``."""
+) -> tuple[list[Any], Array]:
+    """Rows of γP_a for some states, sparse parts of ``[n, N]``, and r_a with what terminal next states pay ``[n]``."""
     from scipy.sparse import csr_array
 
     branches, weights = process.outcomes(states, action)
     rewards = process.rewards(states, action, branches, weights)
-    columns, shares = [], []
-    for after, weight in zip(branches, process.discount * weights, strict=True):
+    shares = np.empty(branches.shape[:2])
+    for after, weight, kept in zip(branches, process.discount * weights, shares, strict=True):
         over = process.terminal(after)
-        index, share = grid.corners(after)
-        columns.append(index)
-        shares.append(weight * share * (~over & alive)[:, None])
+        kept[:] = weight * (~over & alive)
         rewards = rewards + weight * process.terminal_values(after, over)
-    index, share = np.concatenate(columns, axis=1), np.concatenate(shares, axis=1)
-    starts = np.arange(0, index.size + 1, index.shape[1])
-    # Half as wide indices, and no zeros, take half the time.
-    entries = (share.ravel(), index.ravel().astype(np.int32), starts.astype(np.int32))
-    rows = csr_array(entries, shape=(len(index), grid.size))
-    rows.eliminate_zeros()
+    rows, m = [], len(weights)
+    for start in range(0, len(states), step := max(_BLOCK // m, 1)):
+        after, kept = branches[:, start : start + step].swapaxes(0, 1), shares[:, start : start + step].T
+        index, corners = grid.corners(after.reshape(-1, grid.dimension))
+        # Half as wide indices take half the time; the product adds what branches share.
+        starts = np.arange(0, index.size + 1, index.shape[1], dtype=np.int32)
+        hats = csr_array((corners.ravel(), index.ravel().astype(np.int32), starts), shape=(len(index), grid.size))
+        each = np.arange(kept.size, dtype=np.int32), np.arange(0, kept.size + 1, m, dtype=np.int32)
+        product = csr_array((kept.ravel(), *each), shape=(len(kept), kept.size)) @ hats
+        product.eliminate_zeros()
+        rows.append(product)
     return rows, rewards
 
 
@@ -515,7 +522,7 @@ def _losses_on_the_grid(
     expert = policy.probabilities(nodes)
     planned = np.eye(expert.shape[1])[model.action_values(values).argmax(axis=0)]
     at_nodes = np.concatenate([values_of(value, block) for block in np.array_split(nodes, len(nodes) // _SMALL + 1)])
-    ahead = np.stack([P @ at_nodes for P in model.matrices])  # γP_aV at the points
+    ahead = model.ahead(at_nodes)
     costs = (expert.T * ahead).sum(axis=0) - ahead
 
     def mean(probabilities: Array, paid: Array, start: Array) -> float:

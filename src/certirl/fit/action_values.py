@@ -32,6 +32,7 @@ from certirl.fit.effects import (
     live_states,
     richer,
     rows_of_actions,
+    solve_normal,
     unit_chart,
     value_at,
 )
@@ -288,8 +289,7 @@ def spectral_radius(rows: Comparisons) -> float:
         now = effects.before(block)
         gram += now.T @ now
         cross += now.T @ effects.of_policy(rows.chances, block)
-    matrix = LeastSquaresSums(len(effects), gram, cross[None], np.zeros(1), np.zeros((size, size))).solve()[0]
-    return float(np.abs(np.linalg.eigvals(matrix)).max())
+    return float(np.abs(np.linalg.eigvals(solve_normal(gram, cross))).max())
 
 
 def uncovered(problem: ValueProblem, model: EffectModel, fit: ValueFit) -> float:

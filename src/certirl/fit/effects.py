@@ -433,15 +433,26 @@ class LeastSquaresSums(NamedTuple):
 
     def solve(self) -> Array:
         """The weights ``[g, m, q]`` with which the columns come closest to the goals."""
-        gram = np.array(self.gram)
-        gram[np.diag_indices(len(gram))] += RIDGE * np.trace(gram) / len(gram) + 1e-300
         g, m, q = self.cross.shape
-        return np.linalg.solve(gram, self.cross.swapaxes(0, 1).reshape(m, g * q)).reshape(m, g, q).swapaxes(0, 1)
+        weights = solve_normal(self.gram, self.cross.swapaxes(0, 1).reshape(m, g * q))
+        return weights.reshape(m, g, q).swapaxes(0, 1)
 
     def error(self, weights: Array) -> float:
         """Σ |y − Bᵀχ|² over all actions for weights B ``[g, m, q]``."""
         explained = np.sum(weights * (2 * self.cross - self.gram @ weights))
         return max(float(self.squares.sum() - explained), 0.0)
+
+
+def solve_normal(gram: Array, cross: Array) -> Array:
+    """Coefficients ``[m, …]`` of least squares from Σ χχᵀ ``[m, m]`` and Σ χy ``[m, …]``."""
+    ridged = np.array(gram)
+    ridged[np.diag_indices(len(gram))] += RIDGE * np.trace(gram) / len(gram) + 1e-300
+    return np.linalg.solve(ridged, cross)
+
+
+def solve_least_squares(values: Array, goals: Array) -> Array:
+    """Coefficients ``[m, …]`` with which the values ``[n, m]`` come closest to the goals ``[n, …]``."""
+    return solve_normal(values.T @ values, values.T @ goals)
 
 
 def _best_columns(
