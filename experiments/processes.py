@@ -36,7 +36,7 @@ def processes(
         workers: the number of processes; all cores if omitted.
     """
     count = min(work.check_workers(workers), len(tasks))
-    alone, place = partial(work.single_threaded, with_options(function)), work.current_place()
+    alone, place = partial(work.single_threaded, with_options(function)), work.chosen_place.get()
     if work.is_client(place):
         yield from _on_cluster(alone, tasks, place)
     elif hasattr(place, "submit"):

@@ -2,7 +2,6 @@
 
 from importlib import import_module
 
-from certirl.solver.search import Schedule
 from certirl.solver.solve import ProgramForm
 
 
@@ -15,6 +14,6 @@ def in_small_rounds(monkeypatch):
         rounds.append(len(candidates))
         return candidates
 
-    monkeypatch.setattr(import_module("certirl.solver.solve"), "Schedule", lambda: Schedule(first=300))
+    monkeypatch.setattr(import_module("certirl.solver.search"), "FIRST", 300)
     monkeypatch.setattr(ProgramForm, "learn", counting)
     return rounds

@@ -49,7 +49,8 @@ LOOK = 2.0  # seconds between checks whether there are workers
 LIGHT = 1 << 17  # bytes of a chunk that names its data rather than holding them
 _ADDRESS = re.compile(r"(tcp|tls|ws|wss)://\S+:\d+")
 
-_place: ContextVar[Any] = ContextVar("certirl_place", default=None)
+# The place that `on` has chosen; None for threads on all cores.
+chosen_place: ContextVar[Any] = ContextVar("certirl_place", default=None)
 
 
 def cores() -> int:
@@ -77,11 +78,11 @@ def on(place: Any) -> Iterator[None]:
         except ValueError:
             kinds = "a number of threads, a Dask client or an executor (with submit)"
             raise TypeError(f"{setting('map')} must be {kinds}, got {shown(place)}") from None
-    token = _place.set(_place.get() if place is None else place)
+    token = chosen_place.set(chosen_place.get() if place is None else place)
     try:
         yield
     finally:
-        _place.reset(token)
+        chosen_place.reset(token)
 
 
 @contextmanager
@@ -136,11 +137,6 @@ def _ignore_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def current_place() -> Any:
-    """The place that `on` has chosen; None for threads on all cores."""
-    return _place.get()
-
-
 def fold(
     function: Callable[[Task], Result], chunks: Sequence[Task], add: Callable[..., Result] = operator.add
 ) -> Result:
@@ -152,7 +148,7 @@ def fold(
     """
     if not chunks:
         raise ValueError("there are no data: nothing to add up")
-    function, place = with_options(function), _place.get()
+    function, place = with_options(function), chosen_place.get()
     task = partial(single_threaded, function)
     if is_client(place):
         return _tree(_cluster_sums(task, chunks, add, place), add)
@@ -492,7 +488,7 @@ def watched_stream(stream: Any, total: int | None, progress: bool | Report | Non
     report = _reporter(progress, "transitions")
     if report is None:
         return stream
-    return _WatchedStream(stream, _Counter(stream.total if total is None else total, report))
+    return _WatchedStream(stream, stream.total if total is None else total, report)
 
 
 class _Counter:
@@ -510,13 +506,18 @@ class _Counter:
 @dataclass(frozen=True, eq=False)
 class _WatchedStream:
     stream: Any
-    count: _Counter
+    total: int
+    report: Report
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
 
     def __iter__(self) -> Iterator[Any]:
-        return _WatchedChunk(self.stream, self.count).pieces()
+        return _WatchedChunk(self.stream, _Counter(self.total, self.report)).pieces()
 
     def chunks(self) -> list[Any]:
-        return [_WatchedChunk(chunk, self.count) for chunk in self.stream.chunks()]
+        count = _Counter(self.total, self.report)
+        return [_WatchedChunk(chunk, count) for chunk in self.stream.chunks()]
 
 
 @dataclass(frozen=True, eq=False)

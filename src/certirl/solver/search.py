@@ -9,7 +9,8 @@ into the two pools once, for one attempt.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -19,15 +20,19 @@ from certirl.data.source import Pool
 from certirl.functions.bases import Basis
 from certirl.ground.work import Watch
 from certirl.proof.case import Case
-from certirl.proof.certificate import UNLIMITED, Certificate, Forecast, conclude, forecast, least_enough
-from certirl.proof.certify import Attempt, attempt
+from certirl.proof.certificate import UNLIMITED, Certificate, conclude, forecast, least_enough
+from certirl.proof.certify import attempt
 from certirl.proof.refutation import Refutation
 from certirl.proof.sums import gather
 from certirl.proof.training import FORECAST, Fit, fit_surrogates
 
 TRAINING_SHARE = 0.3
 CERTAIN = 0.25  # of the tail: drawing stops if even this leaves no margin; rewards from more data can be better
+FIRST = 4_000  # transitions per action in the first round of draws
+LEAST, MOST = 1.15, 2.5  # factors by which n may grow from round to round: forecasts from little data are rough
 AFTER_FAILURE = 1.6  # the least growth after an attempt that failed
+CONFIDENT = 0.10  # the share of the margin that a forecast must leave for an attempt: fresh data vary both ways
+AIM = 0.15  # the share that the next round is sized to leave
 
 
 class Candidate(NamedTuple):
@@ -69,118 +74,62 @@ class Learner(Protocol):
         ...
 
 
-class Schedule(NamedTuple):
-    """How a search draws.
-
-    Attributes:
-        first: transitions per action in the first round.
-        least, most: factors by which n may grow from round to round: forecasts from little data are rough.
-        confident: the share of the margin that a forecast must leave for an attempt: fresh data vary both ways.
-        aim: the share that the next round is sized to leave.
-    """
-
-    first: int = 4_000
-    least: float = 1.15
-    most: float = 2.5
-    confident: float = 0.10
-    aim: float = 0.15
-
-
-class Proof(NamedTuple):
-    """What an attempt gave: a certificate, a refutation, or neither if none was made.
-
-    Attributes:
-        certificate: of a reward.
-        refutation: of all rewards.
-        is_enough: it proves what was asked for.
-    """
-
-    certificate: Certificate | None = None
-    refutation: Refutation | None = None
-    is_enough: bool = False
-
-
 class Outcome(NamedTuple):
     """The end of a search.
 
     Attributes:
-        proof: of the last round.
         candidate: what the proof is about, or the last reward learned; None without any.
+        certificate: of the candidate, if that was the last attempt.
+        refutation: of all rewards, if that was the last attempt.
         samples: transitions per action drawn in all.
     """
 
-    proof: Proof
     candidate: Candidate | None
+    certificate: Certificate | None
+    refutation: Refutation | None
     samples: int
 
 
-class _Certifying:
-    """An attempt to certify a reward.
+class _Option(NamedTuple):
+    """An attempt that could be made.
 
-    Args:
-        case: what is to be proved.
-        candidate: the reward.
-        fit: of training data.
-        regret: that may be lost at most, as a share of the value's span; None if any may.
+    Attributes:
+        candidate: the reward to be certified; None to prove that there is none.
+        share: forecasts, from fresh transitions per action and δ, which share of the margin a proof leaves.
+        conclude: what fresh data prove, of ``(fresh, delta=…, others=…)``.
+        is_hopeless: whether no amount of data gives a bound, of the arguments of ``share``.
     """
 
-    def __init__(
-        self,
-        case: Case,
-        candidate: Candidate,
-        fit: Fit,
-        regret: float | None,
-    ) -> None:
-        self.candidate, self._case, self._fit, self._regret = candidate, case, fit, regret
-
-    def share(self, samples: int, delta: float) -> float:
-        """Forecast which share of the margin, or of the regret allowed, a proof leaves; the smaller of the two."""
-        expected = self._forecast(samples, delta)
-        if self._regret is None:
-            return expected.share
-        return min(expected.share, 1 - expected.regret / max(self._regret * expected.value_span, 1e-300))
-
-    def tail_is_too_large(self, samples: int, delta: float) -> bool:
-        """Whether no amount of data gives a bound, by a forecast with a quarter of the tail: rewards still improve."""
-        counts, parts = self._fit.evidence[0].counts, self._case.parts
-        if not any(part.tail for part in parts) or counts.min() < 10 * max(part.columns.size for part in parts):
-            return False
-        limit = self._forecast(UNLIMITED, delta, tails=CERTAIN).margin
-        if limit == -np.inf:  # under every reward
-            return True
-        return limit <= 0 < self._forecast(samples, delta, tails=0.0).margin
-
-    def _forecast(self, samples: int, delta: float, tails: float = 1.0) -> Forecast:
-        return forecast(self._case, *self._fit, samples=samples, delta=delta, tails=tails)
-
-    def conclude(self, fresh: Pool, delta: float, others: dict[str, float]) -> Proof:
-        """The certificate that the fresh data give."""
-        surrogates, regret = self._fit.surrogates, self._regret
-        evidence = gather(surrogates, fresh)
-        proof = conclude(self._case, surrogates, evidence, delta=delta, others=others, goal=regret)
-        return Proof(proof, None, proof.margin > 0 and (regret is None or proof.relative_regret <= regret))
+    candidate: Candidate | None
+    share: Callable[[int, float], float]
+    conclude: Callable[..., Certificate | Refutation]
+    is_hopeless: Callable[[int, float], bool]
 
 
-class _Refuting:
-    """An attempt to prove that there is no reward; as `_Certifying`."""
+def _share(case: Case, fit: Fit, regret: float | None, samples: int, delta: float) -> float:
+    """Forecast which share of the margin, or of the regret allowed, a certificate leaves; the smaller of the two."""
+    expected = forecast(case, *fit, samples=samples, delta=delta)
+    if regret is None:
+        return expected.share
+    return min(expected.share, 1 - expected.regret / max(regret * expected.value_span, 1e-300))
 
-    candidate = None
 
-    def __init__(self, attempt: Attempt) -> None:
-        self._attempt = attempt
+def _certificate(
+    case: Case, fit: Fit, regret: float | None, fresh: Pool, *, delta: float, others: dict[str, float]
+) -> Certificate:
+    evidence = gather(fit.surrogates, fresh)
+    return conclude(case, fit.surrogates, evidence, delta=delta, others=others, goal=regret)
 
-    def share(self, samples: int, delta: float) -> float:
-        """Forecast which share of the conflict a proof leaves."""
-        return self._attempt.forecast(samples, delta)
 
-    def tail_is_too_large(self, samples: int, delta: float) -> bool:
-        """False: more training data may lead to a reward instead."""
+def _tail_is_too_large(case: Case, fit: Fit, samples: int, delta: float) -> bool:
+    """Whether no amount of data gives a bound, by a forecast with a quarter of the tail: rewards still improve."""
+    columns = max(part.columns.size for part in case.parts)
+    if not any(part.tail for part in case.parts) or fit.evidence[0].counts.min() < 10 * columns:
         return False
-
-    def conclude(self, fresh: Pool, delta: float, others: dict[str, float]) -> Proof:
-        """The refutation that the fresh data give."""
-        proof = self._attempt.conclude(fresh, delta=delta, others=others)
-        return Proof(None, proof, proof.refuted)
+    limit = forecast(case, *fit, samples=UNLIMITED, delta=delta, tails=CERTAIN).margin
+    if limit == -np.inf:  # under every reward
+        return True
+    return limit <= 0 < forecast(case, *fit, samples=samples, delta=delta, tails=0.0).margin
 
 
 def least_budget(columns: int) -> int:
@@ -195,7 +144,7 @@ def search(
     *,
     delta: float,
     budget: int,
-    schedule: Schedule,
+    at_once: bool = False,
     regret: float | None = None,
     watch: Watch | None = None,
 ) -> Outcome:
@@ -209,40 +158,48 @@ def search(
         fresh: the pool that proofs rest on.
         delta: of all attempts together.
         budget: transitions per action, training and fresh.
-        schedule: how n grows.
+        at_once: there is one round, of the whole budget.
         regret: that a certificate may leave at most, as a share of the value's span; None if any will do.
         watch: receives a line about every round.
     """
-    attempts, failed, n = 0, 0, min(schedule.first, budget)
+    attempts, failed, n = 0, 0, budget if at_once else min(FIRST, budget)
     while True:
         is_last = n >= budget
         training.grow(max(int(TRAINING_SHARE * n), learner.fewest))
         candidates = learner.learn(training)
         if learner.is_alike:
-            return Outcome(Proof(), None, training.size + fresh.size)
+            return Outcome(None, None, None, training.size + fresh.size)
         samples = max(fresh.size, n - training.size)
         allowed = delta / 2**attempts if is_last else delta / 2 ** (attempts + 1)
         options = _options(learner, candidates, training, samples, allowed, regret)
-        if options and not is_last and all(option.tail_is_too_large(samples, allowed) for option in options):
+        if options and not is_last and all(option.is_hopeless(samples, allowed) for option in options):
             is_last, allowed = True, delta / 2**attempts  # the certificate says that more data will not help
         shares = [option.share(samples, allowed) for option in options]
-        proof, best = Proof(), int(np.argmax(shares)) if options else None
+        proof, best = None, int(np.argmax(shares)) if options else None
         candidate = candidates[0] if candidates else None
         if best is not None:
             candidate = options[best].candidate or candidate
-            if shares[best] > schedule.confident or is_last:
+            if shares[best] > CONFIDENT or is_last:
                 attempts += 1
                 fresh.grow(samples)
-                proof = options[best].conclude(fresh, allowed, _other_attempts(delta, attempts, is_last=is_last))
+                others = _other_attempts(delta, attempts, is_last=is_last)
+                proof = options[best].conclude(fresh, delta=allowed, others=others)
         if watch is not None:
             watch(_line(n, None if best is None else shares[best], proof), n, budget)
-        if is_last or proof.is_enough:
-            return Outcome(proof, candidate, training.size + fresh.size)
-        needed = int(schedule.most * n)
+        if is_last or (proof is not None and _is_enough(proof, regret)):
+            certificate = proof if isinstance(proof, Certificate) else None
+            refutation = proof if isinstance(proof, Refutation) else None
+            return Outcome(candidate, certificate, refutation, training.size + fresh.size)
+        needed = int(MOST * n)
         if best is not None:
-            needed = _needed(options[best], n, budget, allowed / 2, schedule.aim)
-        least = AFTER_FAILURE if attempts > failed else schedule.least
-        failed, n = attempts, min(int(np.clip(needed, least * n, schedule.most * n)) + 1, budget)
+            needed = _needed(options[best], n, budget, allowed / 2)
+        least = AFTER_FAILURE if attempts > failed else LEAST
+        failed, n = attempts, min(int(np.clip(needed, least * n, MOST * n)) + 1, budget)
+
+
+def _is_enough(proof: Certificate | Refutation, regret: float | None) -> bool:
+    """Whether the attempt proves what was asked for."""
+    return proof.margin > 0 and (regret is None or getattr(proof, "relative_regret", 0.0) <= regret)
 
 
 def _options(
@@ -252,22 +209,23 @@ def _options(
     samples: int,
     delta: float,
     regret: float | None,
-) -> list[Any]:
+) -> list[_Option]:
     """The attempts to choose from: to certify each reward learned, or to refute the class; from training data."""
-    options: list[Any] = []
+    case, options = learner.case, list[_Option]()
     if learner.classes:
         refuting = attempt(
-            learner.case,
+            case,
             learner.classes,
             training.leading(FORECAST),
             samples=samples,
             delta=delta,
             moments=learner.moments(),
         )
-        options += [] if refuting is None else [_Refuting(refuting)]
+        if refuting is not None:  # more training data may always lead to a reward instead
+            options.append(_Option(None, refuting.forecast, refuting.conclude, lambda samples, delta: False))
     for candidate in candidates:
         fit = fit_surrogates(
-            learner.case,
+            case,
             candidate.reward,
             training,
             moments=candidate.moments,
@@ -275,13 +233,14 @@ def _options(
             samples=samples,
             delta=delta,
         )
-        options.append(_Certifying(learner.case, candidate, fit, regret))
+        share, prove = partial(_share, case, fit, regret), partial(_certificate, case, fit, regret)
+        options.append(_Option(candidate, share, prove, partial(_tail_is_too_large, case, fit)))
     return options
 
 
-def _needed(option: Any, n: int, most: int, delta: float, aim: float) -> int:
+def _needed(option: _Option, n: int, most: int, delta: float) -> int:
     """The next n for which the forecast leaves what is aimed for; ``most`` if none does."""
-    return least_enough(lambda n: option.share(int((1 - TRAINING_SHARE) * n), delta) > aim, n, most) or most
+    return least_enough(lambda n: option.share(int((1 - TRAINING_SHARE) * n), delta) > AIM, n, most) or most
 
 
 def _other_attempts(delta: float, attempt: int, *, is_last: bool) -> dict[str, float]:
@@ -290,12 +249,11 @@ def _other_attempts(delta: float, attempt: int, *, is_last: bool) -> dict[str, f
     return earlier if is_last else earlier | {"later attempts": delta / 2**attempt}
 
 
-def _line(n: int, share: float | None, proof: Proof) -> str:
+def _line(n: int, share: float | None, proof: Certificate | Refutation | None) -> str:
     """A round in words."""
-    claim = proof.certificate or proof.refutation
-    if claim is not None:
-        losses = sum(claim.losses.values())
-        return f"{n:,} per action: margin {claim.estimated:.3g}, losses {losses:.3g}, {claim.word}"
+    if proof is not None:
+        losses = sum(proof.losses.values())
+        return f"{n:,} per action: margin {proof.estimated:.3g}, losses {losses:.3g}, {proof.word}"
     if share is None:
         return f"{n:,} per action: no reward yet"
     if share == -np.inf:

@@ -28,7 +28,6 @@ from certirl.solver.search import (
     Candidate,
     Learner,
     Outcome,
-    Schedule,
     least_budget,
     search,
 )
@@ -205,8 +204,8 @@ def _proved_by_program(asked: Request) -> Solution:
         choice=choice.why,
         independence=independence,
         further=further,
-        certificate=outcome.proof.certificate,
-        refutation=outcome.proof.refutation,
+        certificate=outcome.certificate,
+        refutation=outcome.refutation,
         drawn=asked.origin.counts(outcome.samples + pilot).tolist(),
     )
 
@@ -302,7 +301,7 @@ def _proved_by_value(asked: Request) -> Solution:
         check_enough(asked.samples, columns.size, max(40 * columns.size, 4 * learner.fewest))
     pools = _pools(asked, columns, case.design)
     outcome = _search(asked, learner, pools, asked.samples)
-    return with_proof(learner.solution, outcome.proof, asked, asked.origin.counts(outcome.samples))
+    return with_proof(learner.solution, outcome, asked)
 
 
 def _pools(asked: Request, where: Any, design: Any = True) -> tuple[Pool, Pool]:
@@ -310,42 +309,19 @@ def _pools(asked: Request, where: Any, design: Any = True) -> tuple[Pool, Pool]:
     training, fresh = asked.origin.pools(
         TRAINING_SHARE, where, asked.generator, design=design, paired=asked.settings.paired
     )
-    reported: Any = _ReportedPool(fresh, asked) if asked.is_log else fresh
-    return training, reported
-
-
-class _ReportedPool:
-    """The part of a log that a proof rests on; progress is reported as it is read."""
-
-    def __init__(self, pool: Pool, asked: Request) -> None:
-        self._pool, self._asked = pool, asked
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._pool, name)
-
-    def _stream(self) -> Any:
-        return watched_stream(self._pool, self._pool.total, self._asked.progress)
-
-    def __iter__(self) -> Any:
-        return iter(self._stream())
-
-    def chunks(self) -> Any:
-        """Of all transitions, in order."""
-        return self._stream().chunks()
+    return training, watched_stream(fresh, fresh.total, asked.progress) if asked.is_log else fresh
 
 
 def _search(asked: Request, learner: Learner, pools: tuple[Pool, Pool], budget: int) -> Outcome:
     assert asked.delta is not None
-    schedule = Schedule()
-    if asked.is_log:  # all of it at once, for one attempt
+    if asked.is_log:
         budget = pools[0].size + pools[1].size
-        schedule = schedule._replace(first=budget)
     return search(
         learner,
         *pools,
         delta=asked.delta,
         budget=budget,
-        schedule=schedule,
+        at_once=asked.is_log,
         regret=asked.settings.regret,
         watch=None if asked.is_log else announcer(asked.progress),
     )

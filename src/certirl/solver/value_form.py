@@ -56,7 +56,7 @@ from certirl.ground.doors import as_count, by_door
 from certirl.ground.status import Finding, Reason
 from certirl.ground.work import announcer, one_blas_thread
 from certirl.proof.case import Case, TailLike, is_number, tail_number
-from certirl.solver.search import Candidate, Proof
+from certirl.solver.search import Candidate, Outcome
 from certirl.solver.settings import Request
 from certirl.solver.solution import DISTRUST, Compared, Diagnostics, Estimate, Share, Solution, unproved
 
@@ -338,17 +338,17 @@ class ValueForm:
         return [Candidate(self.solution.reward, None, self.solution)]
 
 
-def with_proof(solution: Solution, proof: Proof, asked: Request, counts: NDArray[np.int64]) -> Solution:
+def with_proof(solution: Solution, outcome: Outcome, asked: Request) -> Solution:
     """The solution with what fresh data proved; without a proof of a simulator's reward, with trials of it.
 
     Args:
         solution: from training data.
-        proof: what the last attempt gave.
+        outcome: of the search.
         asked: the call of `solve`.
-        counts: transitions per action in all.
     """
+    counts = asked.origin.counts(outcome.samples)
     stats = replace(solution.stats, most_samples=int(counts.max()))
-    certificate, refutation = proof.certificate, proof.refutation
+    certificate, refutation = outcome.certificate, outcome.refutation
     solution = replace(solution, samples=int(counts.min()), stats=stats, certificate=certificate, refutation=refutation)
     if certificate is not None and certificate.holds:
         return solution.judged(Reason.CERTIFIED.finding(proved=certificate.proved))
