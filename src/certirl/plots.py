@@ -17,6 +17,7 @@ from certirl.ground.domain import Array, Domain, mesh
 
 if TYPE_CHECKING:
     from certirl.data.coverage import Coverage
+    from certirl.fit.features import FeaturePath
     from certirl.problems import Problem
     from certirl.proof.certificate import Certificate
     from certirl.solver.solution import Solution
@@ -209,6 +210,28 @@ def certificate(proof: Certificate, *, ax: Any = None, path: Any = None) -> Any:
     if len(proof.domain) > 2:
         raise ValueError("a certificate is drawn in one or two coordinates; certificate.proves(states) has the others")
     ax = _band(proof, ax) if len(proof.domain) == 1 else _proved_map(proof, ax)
+    return written(ax.figure, ax, path)
+
+
+def feature_path(steps: FeaturePath, *, ax: Any = None, path: Any = None) -> Any:
+    """Draw the states that rewards of features do not explain, and the regret, by the number of features.
+
+    Args:
+        steps: the path of a solution.
+        ax: where.
+        path: where to write the picture, if anywhere.
+    """
+    ax = _axes(ax, 6, 3.4)
+    for values, label, colour in ((steps.unexplained, "states not explained", 0), (steps.regret, "regret", 1)):
+        ax.plot(steps.counts, 100 * values, "o-", color=_colour(colour), label=label)
+    ax.axvline(steps.counts[steps.chosen], color="0.5", lw=1, ls=":", label="chosen")
+    for row, formula in enumerate(steps.formulas):
+        place = (steps.counts[row], 100 * steps.unexplained[row])
+        ax.annotate(formula, place, xytext=(4, 6), textcoords="offset points", fontsize="x-small")
+    ax.set_xticks(steps.counts)
+    ax.set_xlabel("changes of the guess" if steps.guessed else "features")
+    ax.set_ylabel("%")
+    ax.legend(fontsize="small")
     return written(ax.figure, ax, path)
 
 

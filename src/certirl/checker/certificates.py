@@ -522,7 +522,7 @@ class Certificate(Claim):
             ),
             (not terminal, "the solution has terminal states, and no certificate is for problems with any"),
         )
-        rewards = components_of(reward)
+        rewards, by_value = components_of(reward), not solution.record("stats").text("objective")
         named = [(estimate.text("name"), estimate.wholes("coordinates")) for estimate in estimates]
         if sorted(c for _, group in named for c in group) != list(range(sum(len(group) for _, group in named))):
             return [*wrong, "the components do not hold every coordinate once"]
@@ -537,8 +537,8 @@ class Certificate(Claim):
                 continue
             coordinates = ground.coordinates or tuple(range(ground.columns.dimension))
             coefficients = np.array_equal(term.coefficients / ground.unit, ground.reward.coefficients)
-            columns = ground.columns if action is None else estimate.functions("columns")
-            basis = term.basis if action is None else estimate.functions("basis")
+            columns = ground.columns if by_value else estimate.functions("columns")
+            basis = term.basis if by_value else estimate.functions("basis")
             wrong += failed(
                 (coordinates == group, "the certificate is about other coordinates than its solution"),
                 (

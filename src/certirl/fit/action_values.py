@@ -39,6 +39,7 @@ from certirl.fit.effects import (
 from certirl.fit.value_program import Comparisons, LeastSquares, ValueFit, as_grid, fit_value
 from certirl.functions.bases import Basis
 from certirl.functions.cells import Cells
+from certirl.functions.features import Features
 from certirl.ground.domain import Array, freeze
 
 ENOUGH = 2 * e - 1  # of ε/(1 − γ), see above
@@ -140,7 +141,9 @@ def continuing(effects: Effects) -> Array:
     return effects.ahead(np.eye(1, effects.basis.size)[0]) / constant(effects)
 
 
-def fit_lifted_value(rows: Comparisons, *, discount: float, reward_basis: Basis | Cells, price: float) -> LiftedFit:
+def fit_lifted_value(
+    rows: Comparisons, *, discount: float, reward_basis: Basis | Cells | Features, price: float
+) -> LiftedFit:
     """As `fit_value`, with c added to V at states that are not terminal.
 
     States from which every action terminates, more likely than not, are left out: no choice is made there, V − γ·0
@@ -301,7 +304,7 @@ def uncovered(problem: ValueProblem, model: EffectModel, fit: ValueFit) -> float
     return float(unvisited(fit.reward_basis, model.effects.states).mean())
 
 
-def unvisited(basis: Basis | Cells, states: Array) -> NDArray[np.bool_]:
+def unvisited(basis: Basis | Cells | Features, states: Array) -> NDArray[np.bool_]:
     """The points of a grid without states around them ``[k]``; none for a basis that is not a grid."""
     grid = as_grid(basis)
     return np.zeros(basis.size, dtype=bool) if grid is None else np.asarray(grid.summed(states) < NEAR)

@@ -20,6 +20,7 @@ from certirl.data.policy import Policy
 from certirl.fit.effects import Effects, blocks, unit_chart
 from certirl.functions.bases import Basis
 from certirl.functions.cells import Cells
+from certirl.functions.features import Features
 from certirl.ground.domain import Array, Domain, freeze
 from certirl.ground.doors import alone, as_number, as_reals, by_door, lend, shown, takes
 
@@ -109,7 +110,7 @@ class ValueFit:
 
     value: Array
     reward: Array
-    reward_basis: Basis | Cells
+    reward_basis: Basis | Cells | Features
     shortfall: Array
     residuals: Array
 
@@ -231,7 +232,7 @@ def fit_value(
     rows: Comparisons,
     *,
     discount: float,
-    reward_basis: Basis | Cells,
+    reward_basis: Basis | Cells | Features,
     price: float = PRICE,
     adjust: Callable[[Array], Array] | None = None,
 ) -> ValueFit:
@@ -274,7 +275,7 @@ def fit_value(
     return ValueFit(w, reward, reward_basis, shortfall, residuals)
 
 
-def as_grid(basis: Basis | Cells) -> Cells | None:
+def as_grid(basis: Basis | Cells | Features) -> Cells | None:
     """The grid of a piecewise linear reward; None for other functions."""
     return basis if isinstance(basis, Cells) else None
 
@@ -287,7 +288,7 @@ class LeastSquares:
         states: ``[n, d]``.
     """
 
-    def __init__(self, basis: Basis | Cells, states: Array) -> None:
+    def __init__(self, basis: Basis | Cells | Features, states: Array) -> None:
         from scipy.linalg import cho_factor, cho_solve
 
         grid, ridge = as_grid(basis), 1e-9 * len(states) / basis.size

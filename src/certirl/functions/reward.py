@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from certirl.functions.bases import Basis
 from certirl.functions.cells import Cells
 from certirl.functions.components import Component, SumBasis
+from certirl.functions.features import Features
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Domain, as_states, describe, even_mesh, like_input, uniform_states
@@ -77,13 +78,13 @@ class Reward:
     """
 
     thread_safe: ClassVar[bool] = True
-    basis: Basis | Cells | SumBasis
+    basis: Basis | Cells | SumBasis | Features
     coefficients: Annotated[Array, Shape("basis.size")]
     ended: Callable[[Array], Any] | None = None
     zero_at_terminal: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.basis, Basis | Cells | SumBasis):
+        if not isinstance(self.basis, Basis | Cells | SumBasis | Features):
             raise TypeError(f"the basis of a reward must be one such as certirl.Legendre(11), got {shown(self.basis)}")
         coefficients = as_reals(self.coefficients, "the coefficients of a reward").astype(np.float64)
         if coefficients.shape != (self.basis.size,):
@@ -137,7 +138,7 @@ class Reward:
 
     def derivative(self, states: ArrayLike, axis: int = 0) -> Any:
         """∂R/∂s along one coordinate, in the same shapes; for expansions in bases and their sums."""
-        if isinstance(self.basis, Cells) or self.zero_at_terminal:
+        if isinstance(self.basis, Cells | Features) or self.zero_at_terminal:
             raise ValueError(f"only an expansion in a basis, without terminal states, has a derivative, got {self}")
         axis = as_count(axis, "axis", least=0, most=self.basis.dimension - 1, meaning="the number of a coordinate")
         rows = as_states(states, self.domain, instead=f"the function is defined on {describe(self.domain)} only")
@@ -180,7 +181,7 @@ class Reward:
 
     @property
     def range(self) -> tuple[float, float] | None:
-        """Proved bounds of all values; None for a reward with terminal states."""
+        """Proved bounds of all values; None for a reward with terminal states or of features."""
         return None if self.zero_at_terminal else self.basis.value_range(self.coefficients)
 
     @property
@@ -189,6 +190,9 @@ class Reward:
         return self.zero_at_terminal and self.ended is None
 
     def __str__(self) -> str:
+        if isinstance(self.basis, Features):
+            terminal = ", 0 at terminal states" if self.zero_at_terminal else ""
+            return f"R(s) = {self.basis.formula(self.coefficients)}{terminal}"
         names = [f"R({component.name})" for component in self.components]
         total = " + ".join(names) if len(names) <= 4 else f"{names[0]} + {names[1]} + … + {names[-1]}"
         where = f"{self.basis} on {describe(self.domain)}" if len(names) == 1 else f"{total}, {self.basis}"

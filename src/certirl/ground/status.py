@@ -173,6 +173,12 @@ class Reason(Enum):
         "some other action looks better than the expert's at {share:.0%} of the states: the expert may follow no "
         "reward, or one that these functions cannot express",
     )
+    NO_FEATURES = (
+        "infeasible",
+        "no weights of these features, with the signs asked for, make the expert's action better than the others on "
+        "average",
+        "add features or leave signs out",
+    )
     ALL_IN_TUBE = (
         "undetermined",
         "every fresh state lies in the tube beside a switch, so that nothing was judged",

@@ -669,6 +669,7 @@ def conclude(
     bounds = np.zeros((len(case.parts) if case.grid is None else 0, case.policy.n_actions - 1))
     if case.grid is None:
         bounds[components] = margins
+    ranges = [note for surrogate in surrogates for note in surrogate.reward.assumptions]
     spending = {name: share * delta for name, share in shares_of(surrogates[0]).items()} | (others or {})
     return Certificate(
         **derived,
@@ -676,7 +677,7 @@ def conclude(
         action=decisive[0].pair[1],
         delta=sum(spending.values()),
         spending=spending,
-        assumptions=(*case.assumptions(components, paired=evidence[0].paired), *notes, *case.notes),
+        assumptions=(*case.assumptions(components, paired=evidence[0].paired), *notes, *ranges, *case.notes),
         tail=largest_tail(ground.tail for ground in grounds),
         samples=int(evidence[0].counts.min()),
         value_span=None if case.grid is None else surrogates[0].unit * grounds[0].bands.span,

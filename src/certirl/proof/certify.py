@@ -106,7 +106,6 @@ def certify(
     notes: tuple[str, ...] = (UNSEEN,)
     if components is None:
         function = bounded(function, domain, reward_range)
-        notes += function.assumptions
     elif reward_range is not None:
         raise ValueError("reward_range is for plain functions: the ranges of a sum of expansions are known")
     places: Any = placed if components is None else SumBasis(tuple(components))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -16,10 +17,12 @@ from certirl.data.simulator import Simulator, as_generator, as_samples, device_o
 from certirl.data.source import Source, as_source, for_simulators
 from certirl.fit.bellman import FORMS, check_problem
 from certirl.fit.effects import FEWEST
+from certirl.fit.features import Preference
 from certirl.fit.recover import OBJECTIVES, as_radius, check_slack
 from certirl.fit.value_program import Margin, check_margin
 from certirl.functions.bases import as_basis
 from certirl.functions.components import Component, as_components
+from certirl.functions.features import Feature, check_features, check_no_terminal
 from certirl.ground.domain import Domain
 from certirl.ground.doors import as_count, as_flag, as_number, as_probability, by_door, setting, shown
 from certirl.ground.work import check_progress
@@ -41,6 +44,9 @@ class Settings:
         paired: draw every action with the same states and random numbers, so that noise cancels; by a trial if None.
         tube: with ``delta``, how far from a switch the expert must be proved strictly best, in units of the state.
         regret: with ``delta``, go on until following the expert costs at most this share of the span of the value.
+        features: R is a sum of few of these functions of states, by name; ``"terminal"`` is built in: docs/features.md.
+        signs: −1 or 1 for features whose weights must not be positive or not be negative.
+        guess: a designer's weights of features; as few of them as possible are changed.
 
     Example:
         >>> import certirl
@@ -56,6 +62,9 @@ class Settings:
     paired: bool | None = None
     tube: float | None = None
     regret: float | None = None
+    features: Mapping[str, Feature] | None = None
+    signs: Mapping[str, int] | None = None
+    guess: Mapping[str, float] | None = None
 
     def __post_init__(self) -> None:
         for name, choices in (("objective", OBJECTIVES), ("form", FORMS)):
@@ -71,6 +80,13 @@ class Settings:
                 as_number(getattr(self, name), name, least=0, strict=True, meaning=meaning)
         if self.regret is not None:
             as_number(self.regret, "regret", least=0, most=1, strict=True, meaning="a share of the value's span")
+
+        if self.features is not None:
+            check_features(self.features)
+            Preference.of(tuple(self.features), self.signs, self.guess)
+        for name in ("signs", "guess"):
+            if self.features is None and getattr(self, name) is not None:
+                raise ValueError(f"{name} is for rewards of features: pass features too, or leave {name} out")
 
     def given(self) -> dict[str, Any]:
         """The settings that are not left to `solve`, by name."""
@@ -174,7 +190,12 @@ def request(
         raise TypeError("an expert that depends on the state needs transitions or a simulator: moments keep no states")
     discount = check_problem(discount, policy.constant or 0, source.n_actions)
     delta = None if delta is None else as_probability(delta, "delta")
-    by_value = is_policy or (delta is None and origin is not None and origin.has_terminal_states)
+    of_features = settings.features is not None
+    if of_features and origin is None:
+        raise TypeError("features are functions of states: pass transitions or a simulator, moments keep no states")
+    if of_features and origin is not None and not origin.has_terminal_states:
+        check_no_terminal(settings.features)
+    by_value = is_policy or of_features or (delta is None and origin is not None and origin.has_terminal_states)
     passed = settings.given() | {
         name: value
         for name, value in {"samples": samples, "tail": tail, "components": components, "columns": columns}.items()
@@ -185,6 +206,7 @@ def request(
         is_policy=is_policy,
         is_proof=delta is not None,
         by_value=by_value,
+        of_features=of_features,
         is_log=origin is not None and origin.log is not None,
     )
     for name in passed:
@@ -232,7 +254,9 @@ def request(
     )
 
 
-def _refused(*, is_simulator: bool, is_policy: bool, is_proof: bool, by_value: bool, is_log: bool) -> dict[str, str]:
+def _refused(
+    *, is_simulator: bool, is_policy: bool, is_proof: bool, by_value: bool, of_features: bool, is_log: bool
+) -> dict[str, str]:
     """The keywords and settings that would be without effect, each with the sentence that says so."""
     refused: dict[str, str] = {}
     if not is_simulator:
@@ -253,8 +277,10 @@ def _refused(*, is_simulator: bool, is_policy: bool, is_proof: bool, by_value: b
         names: tuple[str, ...] = ("objective", "form", "cover")
         why = "is for experts that always take one action: leave it out for a policy"
         if not is_policy:
-            names = (*names, "components", "columns")
-            why = "is not for problems with terminal states: leave it out"
+            names = (*names, "components", *([] if is_proof else ["columns"]))
+            why = (
+                f"is not for {'rewards of features' if of_features else 'problems with terminal states'}: leave it out"
+            )
         refused |= {name: f"{setting(name)} {why}" for name in names}
         if is_policy:
             refused["components"] = REFUSED["policy", "sum"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf, isnan, nan
@@ -19,12 +19,14 @@ from certirl.data.source import TerminalBoxes
 from certirl.data.transitions import counted
 from certirl.fit.action_values import Choices
 from certirl.fit.bellman import Bellman, Operators, alternatives_of
+from certirl.fit.features import FeaturePath
 from certirl.fit.recover import Recovery, alike, joined
 from certirl.fit.witness import Witness, place_of
 from certirl.functions.bases import Basis
 from certirl.functions.cells import Cells
 from certirl.functions.components import Component, SumBasis
 from certirl.functions.extrema import TIE, minimum, ranked
+from certirl.functions.features import Feature, Features
 from certirl.functions.inequalities import binomial_interval
 from certirl.functions.reward import Reward
 from certirl.ground import archive
@@ -315,7 +317,7 @@ class Solution:
     Attributes:
         findings: the facts that decide `status` and `reason`.
         reward: R, callable on states; None if there is none. For an expert who depends on the state it is scaled so
-            that the margin is 1 away from switches, and 0 in terminal states.
+            that the margin is 1 away from switches (of features: 1 on average), and 0 in terminal states.
         value: V, callable, the expert's value under R; for the value form up to the residual.
         components: what was estimated, for each component; one for a state without components.
         discount, n_actions: γ and the number of actions.
@@ -330,6 +332,7 @@ class Solution:
         witness: rows that cancel, for which no reward of the class exists as far as the data say; None without any.
         certificate: the proof, or the attempt at one; None if none was asked for.
         refutation: the proof that there is no reward in the class, or the attempt; None if that was not tried.
+        path: rewards of fewer and of more features; None for a reward that is no sum of features.
         file: the file that the solution was read from, whose claims these are; None if it was found here.
     """
 
@@ -349,6 +352,7 @@ class Solution:
     witness: Witness | None = None
     certificate: Certificate | None = None
     refutation: Refutation | None = None
+    path: FeaturePath | None = None
     file: str | None = field(default=None, metadata=UNSAVED)
 
     def __post_init__(self) -> None:
@@ -482,10 +486,23 @@ class Solution:
         )
         return replace(self, reward=reward, value=value)
 
+    def at(self, *, features: int) -> Reward:
+        """The reward of the path with this number of features, or of changes of a guess; it was not tried."""
+        if self.path is None or self.reward is None:
+            raise ValueError("only a reward of features has a path: pass settings=certirl.Settings(features={…})")
+        return replace(self.reward, coefficients=self.path.weights[self.path.row(features)])
+
+    def with_features(self, features: Mapping[str, Feature]) -> Solution:
+        """The same with the functions behind a reward of features: a file keeps names, weights and trial values."""
+        if self.reward is None or not isinstance(self.reward.basis, Features):
+            raise ValueError("this reward is no sum of features: it needs no functions")
+        return replace(self, reward=replace(self.reward, basis=self.reward.basis.with_functions(features)))
+
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write everything to an npz file (suffix added if missing); `certirl.load` reads it back.
 
-        The expert is not kept. Which states are terminal is kept as boxes, as far as these describe them.
+        The expert is not kept, nor the functions of features. Which states are terminal is kept as boxes, as far as
+        these describe them.
         """
         return archive.save(self, path)
 
@@ -567,6 +584,8 @@ class Solution:
             return f"Solved, not certified{noise}: {optimal if self.certificate is None else self.reason}"
         if self.status == "infeasible" and self.refutation is not None:
             return self.refutation.statement
+        if self.status == "infeasible" and self._by_value and self.reward is None:
+            return f"Infeasible: {self.reason}"
         if self.status == "infeasible":
             return f"Infeasible: no reward in this class explains {who} under the {origin} dynamics"
         more = {"solved": ", not validated", "validated": ", not certified"}.get(self.status, "")
@@ -574,6 +593,8 @@ class Solution:
         return f"{self.status.capitalize()}{more}: {self.findings[0].sentence if is_unproved else self.reason}"
 
     def _reward_line(self) -> str:
+        if self.reward is None and self._by_value:
+            return "none in these features"
         if self.reward is None:
             if len(self.components) > 1:
                 return f"none that adds up over {len(self.components)} components"
@@ -581,6 +602,8 @@ class Solution:
         if not self._by_value:
             return str(self.reward)
         which = "no reward explains the expert; best fit: " if self.status == "infeasible" else ""
+        if self.path is not None:
+            return f"{which}{self.reward}; {self.path.summary}"
         return f"{which}{self.reward.basis} on {describe(self.domain)}; {self.stats.lines()['residual']}"
 
     def _contributions(self) -> str:

@@ -38,6 +38,7 @@ from certirl.fit.effects import (
     next_states,
     value_basis,
 )
+from certirl.fit.features import FeaturePath, Preference, feature_path
 from certirl.fit.value_program import (
     PRICE,
     Comparisons,
@@ -50,6 +51,7 @@ from certirl.fit.value_program import (
 from certirl.fit.witness import find_conflict
 from certirl.functions.bases import MOST_FUNCTIONS, Basis, Fourier, Legendre, as_basis, of_degree
 from certirl.functions.cells import MOST_COORDINATES, Cells
+from certirl.functions.features import Features
 from certirl.functions.reward import Reward
 from certirl.ground.domain import Array, Domain, as_domain
 from certirl.ground.doors import as_count, by_door
@@ -57,7 +59,7 @@ from certirl.ground.status import Finding, Reason
 from certirl.ground.work import announcer, one_blas_thread
 from certirl.proof.case import Case, TailLike, is_number, tail_number
 from certirl.solver.search import Candidate, Outcome
-from certirl.solver.settings import Request
+from certirl.solver.settings import Request, Settings
 from certirl.solver.solution import DISTRUST, Compared, Diagnostics, Estimate, Share, Solution, unproved
 
 STAGES = 3  # of which progress is reported
@@ -99,18 +101,52 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
             "price": PRICE if settings.slack is None else settings.slack,
         }
         dynamics: Any = model.next_states if simulator is None else simulator
-        lifted = None
-        if problem.is_terminal is not None and avoids_termination(dynamics, policy, rows, discount):
+        lifted, path = None, None
+        if settings.features is not None:
+            fit, path = _fit_features(problem, model, rows, settings, dynamics, program)
+        elif problem.is_terminal is not None and avoids_termination(dynamics, policy, rows, discount):
             lifted = fit_lifted_value(rows, **program)
-        fit = fit_value(rows, **program) if lifted is None else lifted.fit
+            fit = lifted.fit
+        else:
+            fit = fit_value(rows, **program)
         watch(f"2 of {STAGES}: V and R are found", 2, STAGES)
-        solution = _concluded(problem, model, rows, fit, lifted)
-        if tried and simulator is None:
+        solution = _concluded(problem, model, rows, fit, lifted, path)
+        if settings.features is not None and path is None:
+            solution = replace(solution, reward=None).judged(Reason.NO_FEATURES.finding())
+        elif tried and simulator is None:
             solution = _tried_in_a_model(solution, model, policy)
         elif tried:
             solution = try_out(solution, simulator, policy, margin=settings.margin, rng=generator)
         watch(f"3 of {STAGES}: errors are estimated and the reward is tried", 3, STAGES)
         return solution
+
+
+def _fit_features(
+    problem: ValueProblem, model: EffectModel, rows: Comparisons, settings: Settings, dynamics: Any, program: Any
+) -> tuple[ValueFit, FeaturePath | None]:
+    """V and R for a reward of features, with the path of such rewards; without one if none favours the expert.
+
+    R is scaled to a mean advantage of 1. Where ψ comes from walks, V is what comes nearest to the value of R in its
+    functions and prefers the expert's actions.
+    """
+    assert settings.features is not None
+    effects, features = model.effects, Features.of(settings.features, problem.domain)
+    preference = Preference.of(features.names, settings.signs, settings.guess)
+    answer = feature_path(problem, model, rows, features, preference, dynamics)
+    if answer is None:
+        return fit_value(effects, rows, **program), None
+    path, values = answer
+    weights = path.weights[path.chosen]
+    if values is None:
+        single = Features.of({"R": Reward(features, weights)}, problem.domain)
+        fit = fit_value(effects, rows, **program | {"reward_basis": single})
+        value = fit.value / (fit.reward[0] if fit.reward[0] > 0 else 1.0)
+    else:
+        value = values @ weights
+    wanted = effects.now @ value - problem.discount * (effects.after @ value).max(axis=0)
+    residuals = features.combined(effects.states, weights) - wanted
+    shortfall = np.maximum(-rows.gains @ value, 0.0)
+    return ValueFit(value, weights, features, shortfall, residuals), path
 
 
 def _reward_basis(domain: Domain, periodic: tuple[int, ...], n: int) -> Cells | Basis:
@@ -123,7 +159,12 @@ def _reward_basis(domain: Domain, periodic: tuple[int, ...], n: int) -> Cells | 
 
 
 def _concluded(
-    problem: ValueProblem, model: EffectModel, rows: Comparisons, fit: ValueFit, lifted: LiftedFit | None
+    problem: ValueProblem,
+    model: EffectModel,
+    rows: Comparisons,
+    fit: ValueFit,
+    lifted: LiftedFit | None,
+    path: FeaturePath | None = None,
 ) -> Solution:
     """The solution with all that the data say of it, before it is tried."""
     effects, n = model.effects, len(model.effects)
@@ -131,6 +172,7 @@ def _concluded(
     value = Reward(effects.basis, fit.value, problem.is_terminal)
     columns, ahead, model_error = action_values(problem, model, fit, lifted)
     advantages = rows.advantages(fit.value)
+    missing = np.maximum(rows.margins - advantages, 0.0)
     worse, short = np.zeros(n, dtype=bool), np.zeros(n)
     worse[rows.which[(advantages < 0) & (rows.margins > 0)]] = True
     np.maximum.at(short, rows.which, fit.shortfall)
@@ -147,7 +189,7 @@ def _concluded(
         growth=problem.discount * spectral_radius(rows),
         uncovered=uncovered(problem, model, fit),
         ties=rows.ties / compared,
-        unexplained=float(worse.mean()),
+        unexplained=float(worse.mean()) if path is None else float(path.unexplained[path.chosen]),
         residual=float(np.sqrt(np.mean(fit.residuals**2))),
         largest_residual=fit.residual,
         noiseless=effects.noiseless,
@@ -171,10 +213,11 @@ def _concluded(
         margin=float("nan") if least is None else float(advantages[least]),
         state=None if least is None else effects.states[rows.which[least]],
         action=None if least is None else int(rows.alternatives[least]),
-        compared=Compared(effects.states, short, rows.profile),
+        compared=Compared(effects.states, short, rows.profile if path is None else np.zeros(n)),
         samples=model.samples,
         stats=stats,
-        witness=find_conflict(problem.policy, rows, np.maximum(rows.margins - advantages, 0.0)),
+        witness=None if path is not None else find_conflict(problem.policy, rows, missing),
+        path=path,
     )
 
 

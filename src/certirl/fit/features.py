@@ -1,0 +1,340 @@
+"""Rewards that are sums of few features: weights by linear programs, and the path from one feature to all of them.
+
+The value of ``R = Σ θ_i f_i`` under the expert is ``Σ θ_i ψ_i``, with the values ψ_i of the features under the expert
+(successor features). So the expert's advantage over action a is linear in θ, ``D_a(s) = Σ θ_i ((P_π − P_a)ψ_i)(s)``,
+and these numbers at many states, the gains, are all that is needed. With a mean advantage of 1 the weights minimise
+
+    mean max(0, −D_a(s)) + λ Σ |θ_i|·size_i,
+
+the mean regret of the expert under R, and a price on weights. As λ falls, features enter. For each set of features that
+occurs the weights are found again without the price. With a guess of a designer, θ = t·guess + changes with t ≥ 0, and
+the price is on the changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, log
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certirl.data.policy import Policy, as_policy, simulate
+from certirl.fit.effects import EffectModel, ValueProblem, solve_least_squares
+from certirl.fit.value_program import Comparisons
+from certirl.functions.features import Features
+from certirl.ground import archive
+from certirl.ground.archive import Shape
+from certirl.ground.domain import Array, freeze
+from certirl.ground.doors import as_number, shown
+
+STATES, REGRESSED = 500, 2_000  # at which the expert is compared: by walks, and where effects are regressed
+DRAWS = 8  # walks of every action from a state, where next states are random
+FORGOTTEN = 0.01  # γ^T: walks have T steps
+LONGEST = 1_000  # steps of a walk, at most
+PRICES = (*np.geomspace(10.0, 1e-4, 16).tolist(), 0.0)  # λ
+TIE = 1e-6  # of the mean |D_a|: smaller advantages are ties
+NONE = 1e-7  # of the largest change: smaller ones are none
+TOLERANCE = 0.02  # of the states: more features must explain more than that
+SAME = 1e-6  # of a feature's size: what is left of it beside constants and the other features
+
+
+class Preference(NamedTuple):
+    """What is asked of the weights.
+
+    Attributes:
+        signs: −1, 0 (any) or 1 for each feature ``[p]``.
+        guess: a designer's weights ``[p]``, up to a positive factor; zeros without any.
+    """
+
+    signs: Array
+    guess: Array
+
+    @classmethod
+    def of(cls, names: Sequence[str], signs: Mapping[str, Any] | None, guess: Mapping[str, Any] | None) -> Preference:
+        """Signs and a guess by name; features that are not named have any sign, and the guess 0."""
+        each = []
+        for what, numbers in (("signs", signs), ("guess", guess)):
+            if numbers is not None and not isinstance(numbers, Mapping):
+                raise TypeError(f"{what} must be numbers by the name of the feature, got {shown(numbers)}")
+            for name in numbers or {}:
+                if name not in names:
+                    raise ValueError(f"{what} names {shown(name)}; the features are {', '.join(map(repr, names))}")
+            each.append(np.array([as_number((numbers or {}).get(name, 0), f"{what} of {name!r}") for name in names]))
+        if not np.isin(each[0], (-1, 0, 1)).all():
+            raise ValueError(f"signs must be −1 or 1, got {shown(signs)}")
+        if guess is not None and not each[1].any():
+            raise ValueError("guess must have a weight that is not 0, or be left out")
+        if (each[0] * each[1] < 0).any():
+            name = names[int((each[0] * each[1]).argmin())]
+            raise ValueError(f"guess and signs contradict each other for the feature {name!r}")
+        return cls(*each)
+
+
+@archive.record
+@dataclass(frozen=True, eq=False)
+class FeaturePath:
+    """Rewards from one feature to all of them: the trade between simplicity and what is explained.
+
+    ``print`` gives a table; `Solution.at` gives the reward of a row.
+
+    Attributes:
+        names: of the features.
+        weights: θ, a row for each reward ``[m, p]``; fewest features, or changes of the guess, first.
+        counts: features, or changes of the guess ``[m]``.
+        unexplained: the share of states at which some other action looks better than the expert's ``[m]``.
+        ties: the share of the other states at which some other action looks as good ``[m]``.
+        regret: mean of max(0, −D_a(s)), in units of the mean D_a(s) ``[m]``.
+        margin: the least D_a(s) outside the switching tube, in the same unit ``[m]``.
+        chosen: the row of the solution's reward.
+        formulas: the rewards as they are read.
+        guessed: weights are changes of a designer's guess.
+    """
+
+    names: tuple[str, ...]
+    weights: Annotated[Array, Shape("m p")]
+    counts: Annotated[NDArray[np.intp], Shape("m")]
+    unexplained: Annotated[Array, Shape("m")]
+    ties: Annotated[Array, Shape("m")]
+    regret: Annotated[Array, Shape("m")]
+    margin: Annotated[Array, Shape("m")]
+    chosen: int
+    formulas: tuple[str, ...]
+    guessed: bool = False
+
+    def __post_init__(self) -> None:
+        freeze(self)
+
+    def as_read(self, file: str) -> FeaturePath:
+        """Refuse rows that are none."""
+        if not len(self.names) == self.weights.shape[1] or not len(self.formulas) == len(self) > self.chosen >= 0:
+            raise ValueError("a path must have a row for each formula, and choose one of them")
+        return self
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def row(self, count: Any) -> int:
+        """The row with this number of features, or of changes of the guess."""
+        rows = np.flatnonzero(self.counts == count)
+        if not len(rows):
+            raise ValueError(f"the path has rewards of {', '.join(map(str, self.counts))} {self._what}, got {count!r}")
+        return int(rows[0])
+
+    @property
+    def _what(self) -> str:
+        return "changes" if self.guessed else "features"
+
+    @property
+    def summary(self) -> str:
+        """The chosen row among the others, in words."""
+        what = f"{self.counts[self.chosen]} {self._what[: -1 if self.counts[self.chosen] == 1 else None]}"
+        of = " of the guess" if self.guessed else f" of {len(self.names)}"
+        return f"{what}{of}, the simplest that explains nearly as many states as any; print(solution.path)"
+
+    def __str__(self) -> str:
+        lines = [f"  {self._what:>8}  unexplained   ties  regret  margin  R(s)"]
+        for row, formula in enumerate(self.formulas):
+            numbers = f"{self.unexplained[row]:>11.1%} {self.ties[row]:>6.1%} {self.regret[row]:>7.1%}"
+            mark = "→" if row == self.chosen else " "
+            lines.append(f"{mark} {self.counts[row]:>8}  {numbers} {round(self.margin[row], 2) + 0.0:>7.2f}  {formula}")
+        return "\n".join(lines)
+
+    def plot(self, *, path: Any = None) -> Any:
+        """Draw what is not explained and the regret by the number of features; write it to ``path`` if given."""
+        from certirl import plots
+
+        return plots.feature_path(self, path=path)
+
+
+class Gains(NamedTuple):
+    """(P_π − P_a)ψ_i at states and alternative actions.
+
+    Attributes:
+        values: ``[m, p]``.
+        margins: m(s), the weight of a row ``[m]``.
+        which: the number of the state ``[m]``.
+    """
+
+    values: Array
+    margins: Array
+    which: NDArray[np.intp]
+
+
+def feature_path(
+    problem: ValueProblem,
+    model: EffectModel,
+    rows: Comparisons,
+    features: Features,
+    preference: Preference,
+    dynamics: Any,
+) -> tuple[FeaturePath, Array | None] | None:
+    """The path of rewards, a row for each number of features, and ψ in V's functions ``[k, p]``.
+
+    None if no weights favour the expert. ψ is None where it comes from walks, which V's functions may not follow.
+
+    Args:
+        problem: expert and discount.
+        model: the effects of the actions.
+        rows: the comparisons.
+        features: f_i.
+        preference: signs and a guess.
+        dynamics: the simulator, or the model of the next state of a log.
+    """
+    _check_different(features, model.effects.states)
+    values = None
+    if model.regression is not None:  # what is regressed is smooth: ψ = f + γP_πψ has a solution in V's functions
+        effects = model.effects
+        values = solve_least_squares(effects.now - problem.discount * rows.expert, features.values(effects.states))
+        kept = (rows.which < REGRESSED) & (rows.margins > 0)
+        gains = Gains(rows.gains[kept] @ values, rows.margins[kept], rows.which[kept])
+    else:
+        gains = _walked_gains(problem, model, rows, features, dynamics)
+    best: dict[int, tuple[float, Array]] = {}
+    tried: set[bytes] = set()
+    for price in PRICES:
+        allowed = np.ones(features.size, dtype=bool)
+        if price:
+            solved = _weights(gains, preference, allowed, price)
+            if solved is None:
+                return None
+            allowed = solved[1]
+        if allowed.tobytes() in tried:
+            continue
+        tried.add(allowed.tobytes())
+        refitted = _weights(gains, preference, allowed, 0.0)
+        if refitted is None:
+            continue
+        theta, changed = refitted
+        regret = float(gains.margins @ np.maximum(-gains.values @ theta, 0.0) / gains.margins.sum())
+        count = int(changed.sum())
+        if count not in best or regret < best[count][0]:
+            best[count] = (regret, theta)
+    return _path(gains, features, best, guessed=bool(preference.guess.any())), values
+
+
+def _check_different(features: Features, states: Array) -> None:
+    """Refuse a feature that is constant, or a combination of constants and the features before it."""
+    values = features.values(states)
+    earlier = np.ones((len(states), 1))
+    for index, name in enumerate(features.names):
+        column = values[:, index]
+        if features.functions[index] == "terminal":
+            continue
+        if np.ptp(column) <= SAME * np.abs(column).max():
+            raise ValueError(
+                f"the feature {name!r} is {column[0]:.6g} at every state, and a constant changes no policy: leave it "
+                "out; what a step before termination costs is the built-in feature 'terminal'"
+            )
+        rest = column - earlier @ np.linalg.lstsq(earlier, column, rcond=None)[0]
+        if np.sqrt(np.mean(rest**2)) <= SAME * column.std():
+            raise ValueError(
+                f"the feature {name!r} is a combination of constants and the features before it: leave one of them out"
+            )
+        earlier = np.column_stack([earlier, column / column.std()])
+
+
+def _walked_gains(
+    problem: ValueProblem, model: EffectModel, rows: Comparisons, features: Features, dynamics: Any
+) -> Gains:
+    """By walks of the expert after each action, with the same random numbers for every action."""
+    effects, policy = model.effects, problem.policy
+    chosen = np.unique(np.linspace(0, len(effects) - 1, STATES).astype(np.intp))
+    draws = 1 if getattr(dynamics if model.next_states is dynamics else effects, "noiseless", False) else DRAWS
+    ahead = np.stack([
+        _walked(problem, dynamics, effects.states[chosen], action, draws, features)
+        for action in range(effects.n_actions)
+    ])  # fmt: skip
+    expert = np.einsum("na,anp->np", policy.probabilities(effects.states[chosen]), ahead)
+    place = np.full(len(effects), -1)
+    place[chosen] = np.arange(len(chosen))
+    kept = (place[rows.which] >= 0) & (rows.margins > 0)
+    at = place[rows.which[kept]]
+    return Gains(expert[at] - ahead[rows.alternatives[kept], at], rows.margins[kept], at)
+
+
+def _walked(problem: ValueProblem, dynamics: Any, states: Array, action: int, draws: int, features: Features) -> Array:
+    """(P_aψ_i)(s) ``[n, p]``: means of discounted sums over walks that take the action first, then the expert's."""
+    steps = min(ceil(log(FORGOTTEN) / log(problem.discount)), LONGEST)
+    policies: list[Policy] = [as_policy(action, problem.policy.n_actions), *[problem.policy] * steps]
+    starts, total = np.repeat(states, draws, axis=0), np.zeros((len(states) * draws, features.size))
+    for number, step in enumerate(simulate(dynamics, starts, policies, np.random.default_rng(0))):
+        on = ~step.over
+        if on.any():
+            total[step.rows[on]] += problem.discount**number * features.values(step.next_states[on])
+    return total.reshape(len(states), draws, -1).mean(axis=1)
+
+
+def _weights(
+    gains: Gains, preference: Preference, allowed: NDArray[np.bool_], price: float
+) -> tuple[Array, NDArray[np.bool_]] | None:
+    """θ ``[p]`` and which of them differ from the guess ``[p]``; None if no weights favour the expert on average.
+
+    Args:
+        gains: the rows.
+        preference: signs and a guess.
+        allowed: which features may differ from the guess ``[p]``.
+        price: λ.
+    """
+    from scipy.optimize import linprog
+    from scipy.sparse import csr_array, eye_array, hstack, vstack
+
+    size = np.sqrt(np.mean(gains.values**2, axis=0))
+    allowed = allowed & (size > 0)
+    unit = np.where(size > 0, 1 / np.maximum(size, 1e-300), 0.0)
+    changes = np.diag(unit)[:, allowed]
+    guess = preference.guess / max(float(np.sqrt(np.mean((gains.values @ preference.guess) ** 2))), 1e-300)
+    columns = np.column_stack([guess, changes, -changes])  # θ = columns @ x, x ≥ 0
+    weights, p = gains.margins / gains.margins.sum(), int(allowed.sum())
+    values, signed = gains.values @ columns, preference.signs[:, None] * columns
+    scale = max(float(np.abs(values).max(initial=0.0)), 1e-300)
+    m = len(values)
+    answer = linprog(
+        np.concatenate([[0.0], np.full(2 * p, price), weights]),
+        A_ub=vstack([
+            hstack([csr_array(-values), -eye_array(m)]),
+            hstack([csr_array(-signed), csr_array((len(signed), m))]),
+        ]).tocsr(),
+        b_ub=np.zeros(m + len(signed)),
+        A_eq=np.concatenate([weights @ values, np.zeros(m)])[None],
+        b_eq=[1.0],
+        bounds=(0, None),
+        method="highs",
+    )  # fmt: skip
+    if answer.status != 0 or not np.abs(weights @ values).max(initial=0.0) > TIE * scale:
+        return None
+    x = answer.x[: 1 + 2 * p]
+    change = np.zeros(len(size))
+    change[allowed] = x[1 : 1 + p] - x[1 + p :]
+    changed = np.abs(change) > NONE * max(float(np.abs(x).max()), 1e-300)
+    return guess * x[0] + np.where(changed, change * unit, 0.0), changed
+
+
+def _path(gains: Gains, features: Features, best: dict[int, tuple[float, Array]], *, guessed: bool) -> FeaturePath:
+    """The rewards with what they explain, and the simplest that explains nearly as much as any."""
+    counts = sorted(best)
+    weights = np.stack([best[count][1] for count in counts])
+    advantages = gains.values @ weights.T
+    tie, states = TIE * np.abs(advantages).mean(axis=0), int(gains.which.max()) + 1
+    worse, open_ = np.zeros((states, len(counts)), dtype=bool), np.zeros((states, len(counts)), dtype=bool)
+    np.logical_or.at(worse, gains.which, advantages < -tie)
+    np.logical_or.at(open_, gains.which, np.abs(advantages) <= tie)
+    compared = np.unique(gains.which)
+    unexplained, ties = worse[compared].mean(axis=0), (open_ & ~worse)[compared].mean(axis=0)
+    error = np.sqrt(unexplained * (1 - unexplained) / len(compared))
+    least = int(unexplained.argmin())
+    outside = gains.margins >= 1
+    return FeaturePath(
+        names=features.names,
+        weights=weights,
+        counts=np.array(counts, dtype=np.intp),
+        unexplained=unexplained,
+        ties=ties,
+        regret=np.array([best[count][0] for count in counts]),
+        margin=advantages[outside if outside.any() else slice(None)].min(axis=0),
+        chosen=int((unexplained <= unexplained[least] + max(TOLERANCE, error[least])).argmax()),
+        formulas=tuple(features.formula(row) for row in weights),
+        guessed=guessed,
+    )
