@@ -4,11 +4,11 @@ The value of ``R = Σ θ_i f_i`` under the expert is ``Σ θ_i ψ_i``, with the 
 (successor features). So the expert's advantage over action a is linear in θ, ``D_a(s) = Σ θ_i ((P_π − P_a)ψ_i)(s)``,
 and these numbers at many states, the gains, are all that is needed. With a mean advantage of 1 the weights minimise
 
-    mean max(0, −D_a(s)) + λ Σ |θ_i|·size_i,
+    mean max(0, 0.03 m(s) − D_a(s)) + λ Σ |θ_i|·size_i,
 
-the mean regret of the expert under R, and a price on weights. As λ falls, features enter. For each set of features that
-occurs the weights are found again without the price. With a guess of a designer, θ = t·guess + changes with t ≥ 0, and
-the price is on the changes.
+nearly the mean regret of the expert under R (m(s) is 1, or less beside a switch), and a price on weights. As λ falls,
+features enter. For each set of features that occurs the weights are found again without the price. With a guess of a
+designer, θ = t·guess + changes with t ≥ 0, and the price is on the changes.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ DRAWS = 8  # walks of every action from a state, where next states are random
 FORGOTTEN = 0.01  # γ^T: walks have T steps
 LONGEST = 1_000  # steps of a walk, at most
 PRICES = (*np.geomspace(10.0, 1e-4, 16).tolist(), 0.0)  # λ
+MARGIN = 0.03  # of the mean D_a: asked for, so that of many weights without regret none is at the edge
 TIE = 1e-6  # of the mean |D_a|: smaller advantages are ties
 NONE = 1e-7  # of the largest change: smaller ones are none
 TOLERANCE = 0.02  # of the states: more features must explain more than that
@@ -208,10 +209,10 @@ def feature_path(
         if refitted is None:
             continue
         theta, changed = refitted
-        regret = float(gains.margins @ np.maximum(-gains.values @ theta, 0.0) / gains.margins.sum())
+        loss = float(gains.margins @ np.maximum(MARGIN * gains.margins - gains.values @ theta, 0.0))
         count = int(changed.sum())
-        if count not in best or regret < best[count][0]:
-            best[count] = (regret, theta)
+        if count not in best or loss < best[count][0]:
+            best[count] = (loss, theta)
     return _path(gains, features, best, guessed=bool(preference.guess.any())), values
 
 
@@ -297,7 +298,7 @@ def _weights(
             hstack([csr_array(-values), -eye_array(m)]),
             hstack([csr_array(-signed), csr_array((len(signed), m))]),
         ]).tocsr(),
-        b_ub=np.zeros(m + len(signed)),
+        b_ub=np.concatenate([-MARGIN * gains.margins, np.zeros(len(signed))]),
         A_eq=np.concatenate([weights @ values, np.zeros(m)])[None],
         b_eq=[1.0],
         bounds=(0, None),
@@ -332,7 +333,7 @@ def _path(gains: Gains, features: Features, best: dict[int, tuple[float, Array]]
         counts=np.array(counts, dtype=np.intp),
         unexplained=unexplained,
         ties=ties,
-        regret=np.array([best[count][0] for count in counts]),
+        regret=gains.margins @ np.maximum(-advantages, 0.0) / gains.margins.sum(),
         margin=advantages[outside if outside.any() else slice(None)].min(axis=0),
         chosen=int((unexplained <= unexplained[least] + max(TOLERANCE, error[least])).argmax()),
         formulas=tuple(features.formula(row) for row in weights),
