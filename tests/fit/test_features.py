@@ -251,7 +251,7 @@ def test_a_search_for_a_proof_certifies_a_reward_of_features(tmp_path):
     )
     assert proved.status == "certified"
     _confirmed(proved.certificate, proved.save(tmp_path / "proved.npz"))
-    assert certirl.load(tmp_path / "proved.npz", verify=True).status == "certified"
+    assert certirl.load(tmp_path / "proved.npz").status == "certified"
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.policy import Policy, as_policy, simulate
-from certirl.fit.effects import EffectModel, ValueProblem, solve_least_squares
+from certirl.fit.effects import EffectModel, LeastSquaresSums, ValueProblem
 from certirl.fit.value_program import Comparisons
 from certirl.functions.features import Features
 from certirl.ground import archive
@@ -186,11 +186,10 @@ def feature_path(
     """
     _check_different(features, model.effects.states)
     values = None
-    if model.regression is not None:  # what is regressed is smooth: ψ = f + γP_πψ has a solution in V's functions
-        effects = model.effects
-        values = solve_least_squares(effects.now - problem.discount * rows.expert, features.values(effects.states))
-        kept = (rows.which < REGRESSED) & (rows.margins > 0)
-        gains = Gains(rows.gains[kept] @ values, rows.margins[kept], rows.which[kept])
+    if model.effects.regression is not None:
+        values = _regressed_values(rows, features, problem.discount)
+        kept = np.flatnonzero((rows.which < REGRESSED) & (rows.margins > 0))
+        gains = Gains(rows.gains(kept) @ values, rows.margins[kept], rows.which[kept])
     else:
         gains = _walked_gains(problem, model, rows, features, dynamics)
     best: dict[int, tuple[float, Array]] = {}
@@ -237,18 +236,30 @@ def _check_different(features: Features, states: Array) -> None:
         earlier = np.column_stack([earlier, column / column.std()])
 
 
+def _regressed_values(rows: Comparisons, features: Features, discount: float) -> Array:
+    """ψ in V's functions ``[k, p]``: ψ = f + γP_πψ by least squares. Where effects are regressed, ψ is smooth."""
+    effects, size = rows.effects, rows.effects.basis.size
+    gram, cross = np.zeros((size, size)), np.zeros((size, features.size))
+    for block in effects.blocks():
+        left = effects.before(block) - discount * effects.of_policy(rows.chances, block)
+        gram += left.T @ left
+        cross += left.T @ features.values(effects.states[block])
+    squares = np.zeros((features.size, features.size))
+    return LeastSquaresSums(len(effects), gram, cross[None], np.zeros(1), squares).solve()[0]
+
+
 def _walked_gains(
     problem: ValueProblem, model: EffectModel, rows: Comparisons, features: Features, dynamics: Any
 ) -> Gains:
     """By walks of the expert after each action, with the same random numbers for every action."""
-    effects, policy = model.effects, problem.policy
+    effects = model.effects
     chosen = np.unique(np.linspace(0, len(effects) - 1, STATES).astype(np.intp))
     draws = 1 if getattr(dynamics if model.next_states is dynamics else effects, "noiseless", False) else DRAWS
     ahead = np.stack([
         _walked(problem, dynamics, effects.states[chosen], action, draws, features)
         for action in range(effects.n_actions)
     ])  # fmt: skip
-    expert = np.einsum("na,anp->np", policy.probabilities(effects.states[chosen]), ahead)
+    expert = np.einsum("na,anp->np", rows.chances[chosen], ahead)
     place = np.full(len(effects), -1)
     place[chosen] = np.arange(len(chosen))
     kept = (place[rows.which] >= 0) & (rows.margins > 0)

@@ -115,6 +115,10 @@ class Features:
 
         return (Component("state", tuple(range(self.dimension)), self),)  # type: ignore[arg-type]
 
+    def on(self, domain: Domain) -> Features:
+        """The same functions: they have their box already."""
+        return self
+
     def values(self, states: ArrayLike) -> Array:
         """f_i(s) at states that are not terminal ``[n, p]``."""
         return np.stack([self._value(index, as_rows(states, self.dimension)) for index in range(self.size)], axis=1)

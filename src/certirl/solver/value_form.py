@@ -134,18 +134,18 @@ def _fit_features(
     preference = Preference.of(features.names, settings.signs, settings.guess)
     answer = feature_path(problem, model, rows, features, preference, dynamics)
     if answer is None:
-        return fit_value(effects, rows, **program), None
+        return fit_value(rows, **program), None
     path, values = answer
     weights = path.weights[path.chosen]
     if values is None:
         single = Features.of({"R": Reward(features, weights)}, problem.domain)
-        fit = fit_value(effects, rows, **program | {"reward_basis": single})
+        fit = fit_value(rows, **program | {"reward_basis": single})
         value = fit.value / (fit.reward[0] if fit.reward[0] > 0 else 1.0)
     else:
         value = values @ weights
-    wanted = effects.now @ value - problem.discount * (effects.after @ value).max(axis=0)
+    wanted = effects.value(value) - problem.discount * effects.ahead(value).max(axis=0)
     residuals = features.combined(effects.states, weights) - wanted
-    shortfall = np.maximum(-rows.gains @ value, 0.0)
+    shortfall = np.maximum(-rows.advantages(value), 0.0)
     return ValueFit(value, weights, features, shortfall, residuals), path
 
 
