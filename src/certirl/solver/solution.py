@@ -549,7 +549,7 @@ class Solution:
         """All lines of the print but the first, by name; None or empty where they do not apply."""
         proof, texts = self.certificate or self.refutation, self.stats.lines()
         is_proved = proof is not None and self.status in ("certified", "infeasible")
-        trials = {} if is_proved else texts
+        trials = {} if is_proved or self.reward is None else texts
         claimed = {} if self.certificate is None else dict(self.certificate.lines())
         tube = [claimed["tube"], f"regret {claimed['regret']}"] if is_proved and "tube" in claimed else []
         checks = (texts.get("independence"), self._slack_used(), texts.get("program"))
