@@ -137,6 +137,16 @@ def test_signs_are_kept(expert):
     assert "no weights of these features" in str(impossible)
 
 
+def test_estimates_alone_prove_no_absence_of_weights():
+    room = certirl.problems.comfort()
+    asked = certirl.Settings(features={"s": place}, signs={"s": -1})
+    answer = certirl.solve(
+        room.dynamics, expert=0, discount=0.9, delta=0.05, tail=room.dynamics.tail, samples=2_000, rng=0, settings=asked
+    )
+    assert answer.status == "undetermined" and answer.reward is None and answer.certificate is None
+    assert str(answer).startswith("Undetermined: no weights of these features")
+
+
 def test_a_guess_that_explains_is_not_changed_and_another_is_as_little_as_possible(expert):
     right = solve(Room(), expert, guess={"s²": -10, "s": 2})
     assert right.path.counts[right.path.chosen] == 0

@@ -112,7 +112,7 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
         watch(f"2 of {STAGES}: V and R are found", 2, STAGES)
         solution = _concluded(problem, model, rows, fit, lifted, path)
         if settings.features is not None and path is None:
-            solution = replace(solution, reward=None).judged(Reason.NO_FEATURES.finding())
+            solution = replace(solution, reward=None, witness=None).judged(Reason.NO_FEATURES.finding())
         elif tried and simulator is None:
             solution = _tried_in_a_model(solution, model, policy)
         elif tried:
@@ -378,7 +378,7 @@ class ValueForm:
         is_small = self.solution.witness is not None and rows.size <= MOST_REFUTED
         self.classes = (rows,) if is_small else ()
         self.is_alike = self.solution.stats.all_alike
-        return [Candidate(self.solution.reward, None, self.solution)]
+        return [] if self.solution.reward is None else [Candidate(self.solution.reward, None, self.solution)]
 
 
 def with_proof(solution: Solution, outcome: Outcome, asked: Request) -> Solution:
@@ -393,6 +393,8 @@ def with_proof(solution: Solution, outcome: Outcome, asked: Request) -> Solution
     stats = replace(solution.stats, most_samples=int(counts.max()))
     certificate, refutation = outcome.certificate, outcome.refutation
     solution = replace(solution, samples=int(counts.min()), stats=stats, certificate=certificate, refutation=refutation)
+    if solution.reward is None:  # by estimates, which prove nothing
+        return solution.judged(solution.findings[0]._replace(status="undetermined"))
     if certificate is not None and certificate.holds:
         return solution.judged(Reason.CERTIFIED.finding(proved=certificate.proved))
     if refutation is not None and refutation.holds:
