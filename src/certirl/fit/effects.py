@@ -149,12 +149,18 @@ class Effects:
             total[actions == action] = values[actions == action] @ weights[action]
         return total
 
+    def after_each(self, rows: Rows) -> Array:
+        """(P_aφ)(s) of every action ``[A, r, k]`` at some of the states."""
+        if self.regression is not None:
+            return self.regression.columns.values(self.states[rows]) @ self.regression.weights
+        return np.stack([self.after(action, rows) for action in range(self.n_actions)])
+
     def of_policy(self, probabilities: Array, rows: Rows) -> Array:
         """(P_πφ)(s) ``[r, k]`` at some of the states, for probabilities of the actions at all of them ``[n, A]``."""
         chances = probabilities[rows]
         if (chances.max(axis=1) == 1).all():
             return self.after(chances.argmax(axis=1), rows)
-        return np.sum([chances[:, [a]] * self.after(a, rows) for a in range(self.n_actions)], axis=0)
+        return np.einsum("ra,ark->rk", chances, self.after_each(rows))
 
     def value(self, w: Array) -> Array:
         """V(s) ``[n]`` for the coefficients w ``[k]``."""
@@ -163,7 +169,7 @@ class Effects:
     def ahead(self, w: Array) -> Array:
         """(P_aV)(s) for each action ``[A, n]``."""
         if self.regression is not None:
-            return np.stack([self.regression.columns.combined(self.states, B @ w) for B in self.regression.weights])
+            return self.regression.columns.combined(self.states, (self.regression.weights @ w).T).T
         draws, A, n, d = self.next_states.shape
         values = self.basis.combined(self.next_states.reshape(-1, d), w).reshape(draws, A, n)
         if self.terminal is not None:
@@ -311,9 +317,8 @@ def noise_ratio(simulator: Simulator, basis: Basis, rng: np.random.Generator, co
     The difference is what two draws at the same state have in common; the rest is noise.
     """
     states = live_states(simulator, count, rng)
-    everywhere, others = slice(None), range(1, simulator.n_actions)
-    pair = [drawn_effects(simulator, basis, states, 1, rng) for _ in range(2)]
-    first, second = (np.stack([e.after(a, everywhere) - e.after(0, everywhere) for a in others]) for e in pair)
+    pair = [drawn_effects(simulator, basis, states, 1, rng).after_each(slice(None)) for _ in range(2)]
+    first, second = (after[1:] - after[:1] for after in pair)
     common = float(np.mean(first * second))
     return float(np.mean((first - second) ** 2)) / 2 / common if common > 0 else np.inf
 
@@ -556,7 +561,7 @@ class NextStateModel:
     def _mean(self, states: Array, action: int) -> Array:
         """s + f_a(s) ``[n, d]``, which may lie outside the box."""
         rows = as_rows(states, len(self.domain))
-        return rows + np.stack([self.columns.combined(rows, w) for w in self.weights[action].T], axis=1)
+        return rows + self.columns.combined(rows, self.weights[action])
 
     def sample(self, states: Array, action: int, rng: np.random.Generator) -> Array:
         """Next states ``[n, d]``."""

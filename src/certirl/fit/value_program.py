@@ -136,10 +136,10 @@ def comparisons(effects: Effects, policy: Policy, *, margin: Margin = None) -> C
     profile = profile_at(effects.states, effects.states, policy, effects.basis.domain, effects.periodic, margin=margin)
     differences, longest = np.empty((effects.n_actions, len(effects))), 0.0
     for block in effects.blocks():
-        expert = effects.of_policy(chances, block)
+        after = effects.after_each(block)
+        expert = np.einsum("ra,ark->rk", chances[block], after)
         longest = max(longest, float(np.linalg.norm(expert, axis=1).max()))
-        for action, sizes in enumerate(differences):
-            sizes[block] = np.linalg.norm(expert - effects.after(action, block), axis=1)
+        differences[:, block] = np.linalg.norm(expert - after, axis=2)
     margins, which, alternatives, signs = [], [], [], []
     for action in range(effects.n_actions):
         loses, mixes = chances[:, action] == 0, (chances[:, action] > 0) & (chances[:, action] < 1)

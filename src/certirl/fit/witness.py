@@ -146,9 +146,10 @@ def find_conflict(policy: Policy, rows: Comparisons, shortfall: Array) -> Witnes
     )
     rank = np.argsort(-shortfall[outside], kind="stable")
     working = np.union1d(rank[:AT_ONCE], rank[:: max(len(rank) // AT_ONCE, 1)])
+    length = 1.0
     for _ in range(ROUNDS):
-        u, weights = least_norm(scaled(working))
-        if u is None or np.linalg.norm(u) * NEGLIGIBLE > 1:
+        u, weights = least_norm(scaled(working), 1 / length)
+        if u is None or (length := float(np.linalg.norm(u))) * NEGLIGIBLE > 1:
             break
         ahead = rows.advantages(u / unit)[outside]
         failing = np.flatnonzero(ahead < 1.0 - 1e-6)

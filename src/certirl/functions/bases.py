@@ -210,20 +210,28 @@ class Basis:
         return self._products([p._reference_values(p._to_reference(s)) for p, s in self._columns(rows)]).T
 
     def combined(self, states: ArrayLike, coefficients: Array) -> Array:
-        """Σ c_i φ_i(s) for each state: ``[n]``, summed over one coordinate after the other."""
+        """Σ c_i φ_i(s) for each state, summed over one coordinate after the other.
+
+        Args:
+            states: ``[n, d]``.
+            coefficients: c ``[k]``, or those of several functions ``[k, q]``.
+
+        Returns:
+            ``[n]``, or ``[n, q]``.
+        """
         rows, coefficients = as_rows(states, self.dimension), np.asarray(coefficients)
-        matrix, columns = np.zeros(self._sums.shape), self.indices.T
-        matrix[self._sums.first, columns[-1]] = coefficients
+        matrix = np.zeros((*coefficients.shape[1:], *self._sums.shape))
+        matrix[..., self._sums.first, self.indices[:, -1]] = coefficients.T
         totals = [self._summed_up(matrix, rows[start : start + _BLOCK]) for start in range(0, len(rows), _BLOCK)]
-        return np.concatenate(totals) if totals else np.zeros(0)
+        return np.concatenate(totals, axis=-1).T if totals else np.zeros((0, *coefficients.shape[1:]))
 
     def _summed_up(self, matrix: Array, rows: Array) -> Array:
         tables = [p._reference_values(p._to_reference(s)) for p, s in self._columns(rows)]
         total = matrix @ tables[-1]
         for table, (functions, starts) in zip(tables[-2::-1], self._sums.further, strict=True):
             total *= table[functions]
-            total = np.add.reduceat(total, starts, axis=0)
-        return np.asarray(total[0])
+            total = np.add.reduceat(total, starts, axis=-2)
+        return np.asarray(total[..., 0, :])
 
     @cached_property
     def _sums(self) -> _Sums:
