@@ -402,11 +402,12 @@ def _transitions(
     for start in range(0, len(states), step := max(_BLOCK // m, 1)):
         after, kept = branches[:, start : start + step].swapaxes(0, 1), shares[:, start : start + step].T
         index, corners = grid.corners(after.reshape(-1, grid.dimension))
-        # Half as wide indices take half the time; the product adds what branches share.
+        entries = (kept.reshape(-1, 1) * corners).ravel(), index.ravel().astype(np.int32)  # half as wide: half the time
         starts = np.arange(0, index.size + 1, index.shape[1], dtype=np.int32)
-        hats = csr_array((corners.ravel(), index.ravel().astype(np.int32), starts), shape=(len(index), grid.size))
-        each = np.arange(kept.size, dtype=np.int32), np.arange(0, kept.size + 1, m, dtype=np.int32)
-        product = csr_array((kept.ravel(), *each), shape=(len(kept), kept.size)) @ hats
+        product = csr_array((*entries, starts), shape=(len(index), grid.size))
+        if m > 1:  # the sum over branches, many of which share grid points
+            each = np.arange(kept.size, dtype=np.int32), np.arange(0, kept.size + 1, m, dtype=np.int32)
+            product = csr_array((np.ones(kept.size), *each), shape=(len(kept), kept.size)) @ product
         product.eliminate_zeros()
         rows.append(product)
     return rows, rewards
