@@ -1,31 +1,34 @@
 """Refutation: proved from fresh data that no value function of a class makes the expert strictly optimal.
 
-Every bound follows from what was fixed beforehand (`value_cones.Cover`) and the sums over fresh data
-(`sums.ResidualSums`), both kept in the record. docs/notes/certificate.md, section 12, has the proof.
+`attempt` chooses on training data what fresh data will be asked, forecasts the outcome, and concludes. Every bound
+follows from what was fixed beforehand (`value_cones.Cover`) and the sums over fresh data (`sums.ResidualSums`), both
+kept in the record. docs/notes/certificate.md, section 12, has the proof.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 
-from certirl.data.transitions import counted
+from certirl.data.moments import Moments, accumulate
+from certirl.data.transitions import Piece, counted
+from certirl.fit.program import Rows, least_norm_of_sums
 from certirl.fit.witness import Witness, whole_rows
+from certirl.functions.bases import Basis
 from certirl.functions.frame import frame
 from certirl.functions.inequalities import best_slope, sloped
 from certirl.ground import archive
 from certirl.ground.domain import Array
 from certirl.ground.status import Claim, chance, two_digits
-from certirl.proof.case import largest_tail
+from certirl.proof.case import Case, largest_tail, too_many_functions
 from certirl.proof.certificate import least_enough
-from certirl.proof.sums import ResidualSums, row_pairs, sum_error
-from certirl.proof.value_cones import Cover
+from certirl.proof.sums import ResidualSums, gather_residuals, row_pairs, sum_error
+from certirl.proof.value_cones import Comparisons, Cover, Regression, comparisons, cover_of, obstacle, regression
 
 CEILING = 0.1  # of δ, for the bound on the margin of any value function; the rest is for the cones
 _LEAST = 1e-3  # of what the cones get, shared evenly: a forecast that a number is clear may be wrong
@@ -252,88 +255,185 @@ def _largest_terms(cover: Cover, q: Array, middle: Array, half: Array, *, paired
     return np.asarray(columns.dense.double * largest)
 
 
-class Outlook(NamedTuple):
-    """Bounds on training data, from which those on fresh data are forecast, for all components together.
+@dataclass(frozen=True, eq=False)
+class Attempt:
+    """A refutation that training data suggest: what fresh data will be asked, and what they should answer.
 
     Attributes:
-        bounds: one for each component.
+        case: the expert and the components.
+        covers: fixed before fresh data, one for each component.
+        bounds: on training data, one for each component.
     """
 
+    case: Case
+    covers: tuple[Cover, ...]
     bounds: tuple[Bounds, ...]
 
-    @property
-    def samples(self) -> int:
-        """Transitions per action that the bounds are of."""
-        return self.bounds[0].samples
+    def forecast(self, samples: int, delta: float) -> float:
+        """Forecast 1 − error/κ for a number of fresh transitions; −inf if no bound is finite."""
+        return 1 - _divided(self.bounds, samples, delta)[0]
 
-    def ratio(self, samples: int, delta: float) -> float:
-        """Forecast the largest error/κ of all directions for a number of fresh transitions; inf if none is finite."""
-        return self._spent(samples, delta)[0]
+    def conclude(self, fresh: Iterable[Piece], *, delta: float, others: dict[str, float] | None = None) -> Refutation:
+        """What fresh data prove: the cones refute, the last mixtures give the ceiling.
 
-    def needed(self, delta: float, ratio: float, least: int) -> int | None:
-        """The number of fresh transitions per action, at least a given one, for error/κ below a ratio; None if none."""
-        return least_enough(lambda n: self.ratio(n, delta) < ratio, least, self.samples * 2**20)
-
-    def planned(self, covers: Sequence[Cover], samples: int, delta: float) -> tuple[Cover, ...]:
-        """The covers with shares of δ, so that errors are in proportion to what they must not exceed, and slopes."""
-        _, shares = self._spent(samples, delta)
-        parts = np.split(shares, np.cumsum([int(bounds.cones.sum()) for bounds in self.bounds])[:-1])
-        others, filled = sum(int((~bounds.cones).sum()) for bounds in self.bounds), []
-        for cover, bounds, cone_shares in zip(covers, self.bounds, parts, strict=True):
-            each = np.full(len(bounds.cones), CEILING / others)
-            each[bounds.cones] = cone_shares
-            v, b = (values * self.samples / samples for values in (bounds.observed, bounds.bound))
-            slopes = np.clip(best_slope(v, b, -np.log(delta * each)) * b, 1e-6, 0.9)
-            filled.append(replace(cover, slopes=slopes, shares=each))
-        return tuple(filled)
-
-    def _spent(self, samples: int, delta: float) -> tuple[float, Array]:
-        """The ratio, and the share of δ of every number of the cones; even if no ratio will do."""
-        each = [
-            (-bounds.estimate, bounds.observed, bounds.bound, bounds.tail + bounds.floating) for bounds in self.bounds
-        ]
-        cones = np.concatenate([bounds.cones for bounds in self.bounds])
-        kappa, moment, bound, fixed = np.hstack([np.array(numbers) for numbers in each])[:, cones]
-        v, b = (np.maximum(values * self.samples / samples, 1e-300) for values in (moment, bound))
-        even = (1 - CEILING) / len(kappa)
-
-        def shares(ratio: float) -> Array:
-            """e^−L for the errors that the ratio allows, by the best slope of `sloped`: y − log(1 + y) = Lb²/ΣZ²."""
-            y = np.maximum(ratio * kappa - fixed, 0.0) * b / v
-            return np.asarray(np.exp(-(y - np.log1p(y)) * v / b**2) / delta + _LEAST * even)
-
-        low, high = 2.0**-40, 2.0**40
-        if (kappa <= 0).any() or not np.isfinite(fixed).all() or shares(high).sum() > 1 - CEILING:
-            return inf, np.full(len(kappa), even)
-        for _ in range(60):
-            middle = (low * high) ** 0.5
-            low, high = (low, middle) if shares(middle).sum() <= 1 - CEILING else (middle, high)
-        return high, shares(high)
+        Args:
+            fresh: data that nothing was chosen on.
+            delta: for this refutation alone.
+            others: parts of δ that belong to other attempts, by name.
+        """
+        case, each = self.case, gather_residuals(self.covers, fresh)
+        grounds = tuple(
+            RefutationGround(cover, sums, part.tail)
+            for cover, sums, part in zip(self.covers, each, case.parts, strict=True)
+        )
+        bounds = tuple(Bounds(ground.cover, ground.sums, ground.tail or 0.0) for ground in grounds)
+        estimate, cones = (
+            np.concatenate(arrays) for arrays in zip(*((b.estimate, b.cones) for b in bounds), strict=True)
+        )
+        errors = np.hstack([limits.errors(cover, delta) for limits, cover in zip(bounds, self.covers, strict=True)])
+        above, n = estimate + errors.sum(axis=0), bounds[0].samples
+        worst = int(np.where(cones, estimate / errors.sum(axis=0), -inf).argmax())
+        losses = dict(zip(_LOSSES, errors[:, worst].tolist(), strict=True))
+        refuted, remainder = bool(above[cones].max() < 0), max(0.0, float(above[~cones].max()))
+        needed: int | None = n
+        if not refuted:
+            needed = least_enough(lambda m: _divided(bounds, m, delta)[0] < _SAFE, int(1.1 * n) + 1, n * 2**20)
+        spending = {"cones": (1 - CEILING) * delta, "ceiling": CEILING * delta, **(others or {})}
+        return Refutation(
+            margin=-float(estimate[worst]) - sum(losses.values()),
+            estimated=-float(estimate[worst]),
+            losses=losses,
+            ceiling=0.0 if refuted else remainder,
+            delta=sum(spending.values()),
+            spending=spending,
+            assumptions=(*case.assumptions(range(len(case.parts)), paired=each[0].paired), *case.notes),
+            witness=_witness(grounds, remainder),
+            tube=case.tube if case.grid is not None and len(case.grid.switches) else 0.0,
+            samples_needed=needed,
+            grounds=grounds,
+        )
 
 
-def derived(grounds: Sequence[RefutationGround], delta: float) -> dict[str, Any]:
-    """The fields of a refutation that follow from its grounds: the cones refute, the last mixtures give the ceiling.
+def attempt(
+    case: Case,
+    classes: Sequence[Basis],
+    training: Iterable[Piece],
+    *,
+    samples: int,
+    delta: float,
+    moments: Sequence[Moments] | None = None,
+    only_conflicts: bool = True,
+) -> Attempt | None:
+    """Choose on training data what fresh data will be asked.
 
     Args:
-        grounds: one for each component.
-        delta: for this refutation alone.
+        case: the expert, the columns, the tail, the tube.
+        classes: the functions of V, one basis for each component of the case.
+        training: data that may be looked at; walked through again.
+        samples: fresh transitions per action that are planned.
+        delta: of this attempt.
+        moments: of all training data, in rows that begin with the classes, and the columns of the case; measured on
+            ``training`` if left out.
+        only_conflicts: return None if some value function obeys all comparisons on training data, if these are too few,
+            or if the classes are too rich.
     """
-    bounds = tuple(Bounds(ground.cover, ground.sums, ground.tail or 0.0) for ground in grounds)
-    estimate, cones = (np.concatenate(each) for each in zip(*((b.estimate, b.cones) for b in bounds), strict=True))
-    errors = np.hstack([each.errors(ground.cover, delta) for each, ground in zip(bounds, grounds, strict=True)])
-    above = estimate + errors.sum(axis=0)
-    worst = int(np.where(cones, estimate / errors.sum(axis=0), -inf).argmax())
-    losses = dict(zip(_LOSSES, errors[:, worst].tolist(), strict=True))
-    refuted, remainder = bool(above[cones].max() < 0), max(0.0, float(above[~cones].max()))
-    outlook = Outlook(bounds)
-    return {
-        "margin": -float(estimate[worst]) - sum(losses.values()),
-        "estimated": -float(estimate[worst]),
-        "losses": losses,
-        "ceiling": 0.0 if refuted else remainder,
-        "witness": _witness(grounds, remainder),
-        "samples_needed": outlook.samples if refuted else outlook.needed(delta, _SAFE, int(1.1 * outlook.samples) + 1),
-    }
+    if only_conflicts and too_many_functions(classes):
+        return None
+    measured = _measured(case, classes, training) if moments is None else moments
+    rows = [comparisons(case, part) for part in case.parts]
+    reason = obstacle(case, rows, measured)
+    if reason and only_conflicts:
+        return None
+    if reason:
+        raise ValueError(reason)
+    fitted = [regression(sums, functions.size) for sums, functions in zip(measured, classes, strict=True)]
+    most, alternatives = None, None
+    if len(case.parts) > 1:
+        alternatives = _alternatives(case, rows, fitted)
+        if alternatives is None and only_conflicts:
+            return None
+        if alternatives is None:  # fresh data will hardly show a conflict that training data do not
+            most, alternatives = 1, np.full(case.policy.n_actions - 1, 1 / (case.policy.n_actions - 1))
+    covers = []
+    for part, functions, compared, fit in zip(case.parts, classes, rows, fitted, strict=True):
+        cover = cover_of(
+            part,
+            functions,
+            compared,
+            fit,
+            samples=samples,
+            delta=delta / len(case.parts),
+            alternatives=alternatives,
+            most=most,
+            only_conflicts=only_conflicts,
+        )
+        if cover is None:
+            return None
+        covers.append(cover)
+    each = zip(covers, gather_residuals(covers, training), case.parts, strict=True)
+    bounds = tuple(Bounds(cover, sums, part.tail or 0.0) for cover, sums, part in each)
+    return Attempt(case, _planned(covers, bounds, samples, delta), bounds)
+
+
+def _measured(case: Case, classes: Sequence[Basis], training: Iterable[Piece]) -> list[Moments]:
+    pairs = [(functions, part.columns) for functions, part in zip(classes, case.parts, strict=True)]
+    views = None if case.parts[0].coordinates is None else [part.coordinates or () for part in case.parts]
+    return [sums for (sums,) in accumulate(training, pairs, n_actions=case.policy.n_actions, views=views)]
+
+
+def _alternatives(case: Case, rows: Sequence[Comparisons], fitted: Sequence[Regression]) -> Array | None:
+    """The weights ν of the alternatives in the conflict of the training data; None if there is no conflict."""
+    others = [a for a in range(case.policy.n_actions) if a not in case.used]
+    block = Rows.empty(max(fit.fits.shape[1] for fit in fitted))
+    for j, (part, compared, fit) in enumerate(zip(case.parts, rows, fitted, strict=True)):
+        points = compared.rows(fit.fits, part.columns)
+        for i, action in enumerate(others):
+            block = block.with_rows(j, i, points[compared.actions == action])
+    status, _, weights = least_norm_of_sums(block)
+    if status != "infeasible":
+        return None
+    first = block.component == 0
+    shares = np.bincount(block.alternative[first], weights[first], minlength=len(others))
+    return np.asarray(shares / shares.sum())
+
+
+def _planned(covers: Sequence[Cover], bounds: tuple[Bounds, ...], samples: int, delta: float) -> tuple[Cover, ...]:
+    """The covers with shares of δ, so that errors are in proportion to what they must not exceed, and slopes."""
+    _, shares = _divided(bounds, samples, delta)
+    parts = np.split(shares, np.cumsum([int(limits.cones.sum()) for limits in bounds])[:-1])
+    others, filled = sum(int((~limits.cones).sum()) for limits in bounds), []
+    for cover, limits, cone_shares in zip(covers, bounds, parts, strict=True):
+        each = np.full(len(limits.cones), CEILING / others)
+        each[limits.cones] = cone_shares
+        v, b = (values * bounds[0].samples / samples for values in (limits.observed, limits.bound))
+        slopes = np.clip(best_slope(v, b, -np.log(delta * each)) * b, 1e-6, 0.9)
+        filled.append(replace(cover, slopes=slopes, shares=each))
+    return tuple(filled)
+
+
+def _divided(bounds: tuple[Bounds, ...], samples: int, delta: float) -> tuple[float, Array]:
+    """Forecast for a number of fresh transitions the largest error/κ of all directions, from bounds on other data.
+
+    The ratio, infinite if none is finite, and the share of δ of every number of the cones; even if no ratio will do.
+    """
+    each = [(-limits.estimate, limits.observed, limits.bound, limits.tail + limits.floating) for limits in bounds]
+    cones = np.concatenate([limits.cones for limits in bounds])
+    kappa, moment, bound, fixed = np.hstack([np.array(numbers) for numbers in each])[:, cones]
+    v, b = (np.maximum(values * bounds[0].samples / samples, 1e-300) for values in (moment, bound))
+    even = (1 - CEILING) / len(kappa)
+
+    def shares(ratio: float) -> Array:
+        """e^−L for the errors that the ratio allows, by the best slope of `sloped`: y − log(1 + y) = Lb²/ΣZ²."""
+        y = np.maximum(ratio * kappa - fixed, 0.0) * b / v
+        return np.asarray(np.exp(-(y - np.log1p(y)) * v / b**2) / delta + _LEAST * even)
+
+    low, high = 2.0**-40, 2.0**40
+    if (kappa <= 0).any() or not np.isfinite(fixed).all() or shares(high).sum() > 1 - CEILING:
+        return inf, np.full(len(kappa), even)
+    for _ in range(60):
+        middle = (low * high) ** 0.5
+        low, high = (low, middle) if shares(middle).sum() <= 1 - CEILING else (middle, high)
+    return high, shares(high)
 
 
 def _witness(grounds: Sequence[RefutationGround], remainder: float) -> Witness:

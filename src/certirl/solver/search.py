@@ -21,8 +21,7 @@ from certirl.functions.bases import Basis
 from certirl.ground.work import Watch
 from certirl.proof.case import Case
 from certirl.proof.certificate import UNLIMITED, Certificate, conclude, forecast, least_enough
-from certirl.proof.certify import attempt
-from certirl.proof.refutation import Refutation
+from certirl.proof.refutation import Refutation, attempt
 from certirl.proof.sums import gather
 from certirl.proof.training import FORECAST, Fit, fit_surrogates
 
