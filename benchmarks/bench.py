@@ -27,7 +27,7 @@ from certirl.data.transitions import CHUNK
 from certirl.fit.bellman import bellman, estimate
 from certirl.fit.recover import recover
 from certirl.functions.bases import FAMILIES, Legendre
-from certirl.ground.archive import folder_of, replacing
+from certirl.ground.archive import check_writable, replacing
 from certirl.ground.domain import Array
 from certirl.ground.work import cores, one_blas_thread, watched
 from certirl.kernels.sums import KERNELS, ProductSums, StackedSums
@@ -76,7 +76,9 @@ def run(out: Path, *, fast: bool = False, say: Say = print) -> dict[str, Any]:
         fast: a first look.
         say: where lines go.
     """
-    extent, out = FAST if fast else Extent(), folder_of(out)
+    extent = FAST if fast else Extent()
+    out.mkdir(parents=True, exist_ok=True)
+    check_writable(out / "bench.json", (".json",))
     found = kernels(extent, say)
     whole = passes(extent)
     threads = two_threads(extent)

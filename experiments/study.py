@@ -31,7 +31,7 @@ from certirl.cli.inputs import STUDIES, add_study_options
 from certirl.data.moments import Moments, accumulate
 from certirl.data.simulator import Simulator, draw
 from certirl.functions.bases import Basis
-from certirl.ground.archive import folder_of, replacing
+from certirl.ground.archive import check_writable, replacing
 from certirl.ground.doors import as_count
 from certirl.ground.work import Report, check_workers, on, place, watched
 from processes import processes
@@ -170,7 +170,8 @@ def conduct(
         progress: as in `solve`.
     """
     check_workers(workers)
-    out = folder_of(out)
+    out.mkdir(parents=True, exist_ok=True)
+    check_writable(out / f"{name}.json", (".json",))
     saved = out / f".{name}-{_fingerprint(experiment, arguments)}.trials"
     start = time.perf_counter()
     findings = experiment.run(arguments, Runner(saved, workers, progress))

@@ -185,7 +185,7 @@ def test_moments_of_fewer_functions_are_leading_blocks():
         ({"basis": product(Legendre(3, (0, 1)), Legendre(3, (0, 1)))}, "the basis is defined on .* but the problem on"),
         ({"basis": SMALL, "columns": 99}, "functions of the basis, at most 15, got 99"),
         ({"columns": 99}, "functions, unless a basis is given, at most 66, got 99"),
-        ({"basis": SMALL, "delta": 0.05, "tail": 0.01}, "a tail given as a number belongs to the columns"),
+        ({"basis": SMALL, "delta": 0.05, "tail": 0.01}, "the tail 0.01 belongs to the columns"),
     ],
 )
 def test_bad_input_is_one_sentence(settings, sentence):

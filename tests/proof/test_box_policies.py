@@ -235,7 +235,7 @@ def test_solve_chooses_columns_by_the_tail_and_ends_with_what_it_has():
     solution = certirl.solve(whirl, tail=lambda own: 0.5**own.size, samples=3_000, progress=False, **settings)
     assert solution.status != "certified" and solution.certificate.grounds[0].surrogate.columns.size == 15
     assert "where it switches" in str(solution.certificate) and "the margin is not proved" in str(solution)
-    with pytest.raises(ValueError, match=r"pass columns, say product\(Legendre\(6\), Legendre\(6\)\)"):
+    with pytest.raises(ValueError, match="pass columns as well"):
         certirl.solve(whirl, tail=0.1, **settings)
 
 

@@ -252,6 +252,8 @@ def test_every_reason_has_a_status_a_cause_and_a_cure():
     words = dict.fromkeys(
         (
             "which",
+            "but",
+            "cure",
             "reason",
             "test",
             "claim",

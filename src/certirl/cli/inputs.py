@@ -236,9 +236,8 @@ def _asked(options: argparse.Namespace) -> dict[str, Any]:
 
 def _from_log(options: argparse.Namespace, asked: dict[str, Any]) -> Any:
     expert = expert_of(options)
-    if expert.action is None and options.objective is not None:
-        raise ValueError("--objective is for experts who always take one action: leave it out")
-    _check_proof(options, constant=expert.action is not None)
+    if options.delta is not None and options.domain is None:
+        raise ValueError("a certificate needs a declared domain: write --domain LOW HIGH, once for each coordinate")
     log = read_log(options)
     sentence = dependence(log) if options.delta is not None else ""
     if sentence:
@@ -250,16 +249,6 @@ def _from_log(options: argparse.Namespace, asked: dict[str, Any]) -> Any:
     if options.periodic and basis is None:
         raise ValueError("--periodic needs --basis with an expert who always takes one action, say --basis legendre")
     return solve(log, expert=expert.action, basis=basis, **asked)
-
-
-def _check_proof(options: argparse.Namespace, *, constant: bool) -> None:
-    """Refuse in the words of options what `solve` would refuse in those of Python."""
-    if options.delta is None:
-        return
-    if options.domain is None:
-        raise ValueError("a certificate needs a declared domain: write --domain LOW HIGH, once for each coordinate")
-    if not constant and options.tail is not None and options.columns is None:
-        raise ValueError("--tail belongs to the columns it was computed for: write --columns N, too")
 
 
 def _from_moments(options: argparse.Namespace, asked: dict[str, Any]) -> Any:

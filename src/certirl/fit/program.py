@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,19 +97,6 @@ class Answer:
     x: tuple[Array, ...] | None
     weights: Array
     slack: Array
-
-
-class Program(Protocol):
-    """Rows and an objective."""
-
-    rows: Rows
-
-    def add(self, component: int, alternative: int, rows: Array) -> None:
-        """Add rows ``[m, k_j]`` of one component and alternative action."""
-
-    def solve(self) -> Answer:
-        """Solve for all rows added so far."""
-        ...
 
 
 class LinearProgram:

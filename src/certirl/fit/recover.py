@@ -201,7 +201,7 @@ def alike(criteria: Sequence[Bellman]) -> int | None:
 class _Task:
     """The program of a recovery and the state and action of every row, in the objective's coordinates."""
 
-    solver: program.Program
+    solver: program.LinearProgram | program.LeastVariance
 
     def __init__(self, criteria: Sequence[Bellman], components: tuple[Component, ...], objective: str) -> None:
         self.criteria, self.components, self.objective = criteria, components, objective

@@ -107,20 +107,6 @@ def check_writable(path: Any, suffixes: Sequence[str] = (".npz",)) -> Path:
     return target
 
 
-def folder_of(path: Any) -> Path:
-    """A folder to write to, made if it is not there, refused with a sentence if nothing can be written to it."""
-    folder = as_path(path)
-    try:
-        if folder.exists() and not folder.is_dir():
-            raise NotADirectoryError(f"cannot write to {folder}: it is a file, not a folder")
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder) as stream:
-            stream.write(b"certirl")
-    except OSError as problem:
-        raise _in_words(problem, f"to {folder}") from None
-    return folder
-
-
 @contextmanager
 def replacing(target: Path) -> Iterator[Path]:
     """A file to write to that takes the place of another when it is complete; if anything fails, nothing is left of it.

@@ -102,13 +102,10 @@ def one_coordinate(domain: Domain, what: str) -> None:
         )
 
 
-def as_rows(states: ArrayLike, dimension: int, *, name: str = "states", first: int = 0) -> Array:
-    """Finite states ``[n, d]`` from ``[n, d]``, ``[n]`` (one coordinate) or a single state.
-
-    Errors number the rows from ``first``, so that a part of a file names its row in the whole file.
-    """
+def as_rows(states: ArrayLike, dimension: int, *, name: str = "states") -> Array:
+    """Finite states ``[n, d]`` from ``[n, d]``, ``[n]`` (one coordinate) or a single state."""
     with np.errstate(over="ignore"):  # what is too large for double precision is reported as infinite
-        rows = as_array(states, name, first=first).astype(np.float64, copy=False)
+        rows = as_array(states, name).astype(np.float64, copy=False)
     if rows.ndim == 0 and dimension == 1:
         rows = rows.reshape(1, 1)
     elif rows.ndim == 1:
@@ -118,7 +115,7 @@ def as_rows(states: ArrayLike, dimension: int, *, name: str = "states", first: i
         raise ValueError(f"{name} must have shape {wanted}, got {list(np.shape(states))}")
     bad = ~np.isfinite(rows).all(axis=1)
     if bad.any():
-        raise ValueError(f"{name} must be finite: row {first + int(bad.argmax())} is {rows[bad.argmax()].tolist()}")
+        raise ValueError(f"{name} must be finite: row {int(bad.argmax())} is {rows[bad.argmax()].tolist()}")
     return rows
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from certirl.ground import archive
 
+DECLARE_TAIL = "declare a tail, see docs/certificates.md#where-to-get-a-tail"
 # From the weakest to the strongest: an answer has the weakest status of its findings.
 STATUSES = ("undetermined", "infeasible", "solved", "validated", "certified")
 
@@ -105,32 +106,13 @@ class Reason(Enum):
         "in the estimates action {action} has the same effect as the expert's action at every state: no reward "
         "distinguishes them",
     )
-    CONFLICT_IN_DOUBT = (
+    UNDECIDED = (
         "undetermined",
-        "the estimated constraints contradict each other, but not beyond the sampling error: neither a reward nor its "
-        "absence is proved",
-        "allow more samples",
-    )
-    CONFLICT_WITHOUT_TAIL = (
-        "undetermined",
-        "the estimated constraints contradict each other beyond the sampling error, but no tail was declared: neither "
-        "a reward nor its absence is proved",
-        "declare a tail, see docs/certificates.md#where-to-get-a-tail",
-    )
-    CONFLICT_WITHOUT_DATA = (
-        "undetermined",
-        "the estimated constraints of the last round contradict each other, and too few transitions remained to prove "
-        "it: neither a reward nor its absence is proved",
-        "allow more samples",
-    )
-    CONFLICT_OF_MANY_FUNCTIONS = (
-        "undetermined",
-        "the estimated constraints contradict each other, and no proof was tried that the true ones do, since {why}: "
-        "neither a reward nor its absence is proved",
-        "use fewer functions",
+        "the estimated constraints contradict each other, {but}: neither a reward nor its absence is proved",
+        "{cure}",
     )
     REFUTED = "infeasible", "{claim}"
-    REFUTED_WITHOUT_TAIL = "undetermined", "if the tail is zero, " + REFUTED[1], CONFLICT_WITHOUT_TAIL[2]
+    REFUTED_WITHOUT_TAIL = "undetermined", "if the tail is zero, " + REFUTED[1], DECLARE_TAIL
 
     # Of certificates.
     CERTIFIED = "certified", "{proved}"

@@ -26,7 +26,7 @@ from certirl.functions.features import Feature, check_features, check_no_termina
 from certirl.ground.domain import Domain
 from certirl.ground.doors import as_count, as_flag, as_number, as_probability, by_door, setting, shown
 from certirl.ground.work import check_progress
-from certirl.proof.case import REFUSED, TailLike, check_box, check_tail, without_switches
+from certirl.proof.case import REFUSED, TailLike, check_box, check_tail, is_number, without_switches
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,6 +232,12 @@ def request(
         as_count(columns, "columns", meaning="a whole number of functions of the state")
     if delta is not None and not several:
         check_box(domain)
+    if tail is not None and columns is None:  # otherwise columns are chosen by the tail
+        write = by_door("pass columns as well", "write --columns N, too")
+        if is_number(tail):
+            raise ValueError(f"the tail {tail} belongs to the columns it was computed for: {write}")
+        if len(parts) > 1:
+            raise ValueError(f"with components, columns are not chosen by the tail: {write}, or leave tail out")
     count = (SAMPLES if delta is None else PROOF_SAMPLES) if samples is None else as_samples(samples)
     if by_value and delta is None and origin is not None and origin.simulator is not None:
         _check_simulator(origin.simulator, count)

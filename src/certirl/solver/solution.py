@@ -33,7 +33,7 @@ from certirl.ground import archive
 from certirl.ground.archive import UNSAVED, Shape
 from certirl.ground.domain import Array, Domain, as_actions, as_n_actions, as_states, describe, freeze
 from certirl.ground.doors import as_count, as_number, as_probability, by_door
-from certirl.ground.status import Finding, Reason, chance, weakest
+from certirl.ground.status import DECLARE_TAIL, Finding, Reason, chance, weakest
 from certirl.proof.case import too_many_functions
 from certirl.proof.certificate import Certificate
 from certirl.proof.refutation import Refutation
@@ -808,13 +808,16 @@ def unproved(claim: Certificate | Refutation) -> Finding:
 
 def _undecided(refutation: Refutation | None, too_many: str) -> list[Finding]:
     """Why an estimated conflict settles nothing where a proof was asked for; nothing if the conflict is proved."""
+    but, cure = "but not beyond the sampling error", "allow more samples"
     if refutation is None and too_many:
-        return [Reason.CONFLICT_OF_MANY_FUNCTIONS.finding(why=too_many)]
-    if refutation is None:
-        return [Reason.CONFLICT_WITHOUT_DATA.finding()]
-    if refutation.holds:
+        but, cure = f"and no proof was tried that the true ones do, since {too_many}", "use fewer functions"
+    elif refutation is None:
+        but = "and too few transitions remained to prove it"
+    elif refutation.holds:
         return []
-    return [(Reason.CONFLICT_WITHOUT_TAIL if refutation.refuted else Reason.CONFLICT_IN_DOUBT).finding()]
+    elif refutation.refuted:
+        but, cure = "beyond the sampling error, but no tail was declared", DECLARE_TAIL
+    return [Reason.UNDECIDED.finding(but=but, cure=cure)]
 
 
 def _estimate(component: Component, criterion: Bellman, coefficients: Array) -> Estimate:

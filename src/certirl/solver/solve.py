@@ -22,7 +22,7 @@ from certirl.functions.bases import Basis
 from certirl.functions.components import Component, SumBasis
 from certirl.ground.status import Finding, Reason
 from certirl.ground.work import Report, announcer, on, watched_stream
-from certirl.proof.case import Case, TailLike, is_number, tail_number
+from certirl.proof.case import Case, TailLike, tail_number
 from certirl.solver.search import (
     TRAINING_SHARE,
     Candidate,
@@ -178,7 +178,6 @@ def _proved_by_program(asked: Request) -> Solution:
     pools = _pools(asked, _places(asked, asked.components)) if asked.is_log else None
     pilot = 0 if pools is not None or choice is not None else min(PILOT, max(asked.samples // 4, 1))
     if choice is None:
-        _check_tail_has_columns(asked)
         stream = _stream(asked, pilot, asked.generator.spawn(1)[0]) if pools is None else pools[0].newest()
         moments, choice = _chosen(asked, stream, asked.columns)
         if asked.columns is None and asked.tail is not None:
@@ -273,16 +272,6 @@ class ProgramForm:
             candidates.append(Candidate(self.recovery.reward, self._moments, self.recovery))
         self.classes = self._choice.bases if self.recovery.status == "infeasible" else ()
         return candidates
-
-
-def _check_tail_has_columns(asked: Request) -> None:
-    """Refuse a tail without columns where columns are not chosen by the tail: a number, or with components."""
-    if asked.columns is not None or asked.tail is None:
-        return
-    if is_number(asked.tail):
-        raise ValueError("a tail given as a number belongs to the columns it was computed for: pass columns as well")
-    if len(asked.components) > 1:
-        raise ValueError("with components, columns are not chosen by the tail: pass columns as well, or leave tail out")
 
 
 def _proved_by_value(asked: Request) -> Solution:

@@ -57,7 +57,7 @@ from certirl.ground.domain import Array, Domain, as_domain
 from certirl.ground.doors import as_count, by_door
 from certirl.ground.status import Finding, Reason
 from certirl.ground.work import announcer, one_blas_thread
-from certirl.proof.case import Case, TailLike, is_number, tail_number
+from certirl.proof.case import Case, TailLike, tail_number
 from certirl.solver.search import Candidate, Outcome
 from certirl.solver.settings import Request, Settings
 from certirl.solver.solution import DISTRUST, Compared, Diagnostics, Estimate, Share, Solution, unproved
@@ -422,10 +422,6 @@ def proof_columns(
         most, usual = MOST_FUNCTIONS, COLUMNS[len(domain)]
         size = usual if asked is None else as_count(asked, "columns", most=most, meaning=meaning)
         return next((basis for basis in choices if basis.size >= size), choices[-1]).resized(size)
-    if is_number(tail):
-        like = "Legendre(15)" if len(domain) == 1 else f"product({', '.join(['Legendre(6)'] * len(domain))})"
-        write = by_door(f"pass columns, say {like}", "write --columns N, too")
-        raise ValueError(f"the tail {tail} belongs to the columns it was computed for: {write}")
     for basis in choices:
         number = tail_number(tail, basis) or 0.0
         if number * (1 + (2 ** len(domain) * basis.size) ** 0.5) / (1 - discount) < TOLERABLE:
