@@ -198,7 +198,8 @@ def test_the_built_in_feature_is_kept_by_a_file(tmp_path):
         ({}, "features must be functions of states by name"),
         ([square], "features must be functions of states by name"),
         ({"s²": 3}, "the feature 's²' must be a function of states"),
-        ({"s²": lambda states, action: states}, "the feature 's²' must be a function of states"),
+        ({"s²": lambda states, action, time: states}, "the feature 's²' must be a function of states"),
+        ({"effort": lambda states, action: abs(action - 1)}, "for 32 states it must return 32 numbers"),
         ({"": square}, "a text that is not empty"),
         ({"end": "end"}, "the only built-in feature is 'terminal'"),
         ({"a": "terminal", "b": "terminal"}, "must be one feature alone"),
@@ -237,6 +238,62 @@ def test_features_are_for_whole_states():
     asked = certirl.Settings(features=NAMED)
     with pytest.raises(ValueError, match="components is not for rewards of features"):
         certirl.solve(Room(), expert=0, discount=0.9, components=[[0]], rng=0, settings=asked)
+
+
+def effort(states, action):
+    return np.full(len(states), abs(action - 1.0))
+
+
+@pytest.fixture(scope="module")
+def frugal():
+    """The expert of a room in which heating and cooling cost 0.05 a step, and the solution."""
+    planned = plan(Room(), step_reward=lambda s, a, _: -((s[:, 0] - 0.1) ** 2) - 0.05 * abs(a - 1), discount=0.9)
+    return planned, solve(Room(), planned, features={"s²": square, "s": place, "effort": effort})
+
+
+def test_costs_of_actions_come_back_and_are_planned_with(frugal):
+    planned, learned = frugal
+    squared, linear, cost = learned.reward.coefficients
+    assert linear / -squared == pytest.approx(0.2, abs=0.02) and cost / squared == pytest.approx(0.05, abs=0.01)
+    assert learned.status == "validated" and learned.reward.of_actions
+    assert learned.reward(0.5, 2) == pytest.approx(0.25 * squared + 0.5 * linear + cost)
+    assert learned.reward(np.array([0.5, 0.5]), np.array([2, 1])) == pytest.approx(
+        [learned.reward(0.5, 2), learned.reward(0.5, 1)]
+    )
+    states = np.linspace(-1, 1, 1001)
+    for policy in (plan(Room(), learned), learned.greedy):
+        assert (policy(states) == planned(states)).mean() > 0.98
+    assert "R(s, a) = " in str(learned) and learned.path.unexplained[learned.path.chosen] < 0.02
+
+
+@pytest.mark.slow
+def test_costs_of_actions_come_back_through_noise():
+    class Noisy(Room):
+        def sample(self, states, action, rng):
+            noise = 0.3 * rng.standard_normal(states.shape)
+            return np.clip(0.8 * states + self.power * (action - 1) + noise, -1.0, 1.0)
+
+    paid = {"step_reward": lambda s, a, _: -((s[:, 0] - 0.1) ** 2) - 0.05 * abs(a - 1)}
+    planned = plan(Noisy(), **paid, discount=0.9, points=201, draws=200)
+    learned = solve(Noisy(), planned, features={"s²": square, "s": place, "effort": effort}, samples=20_000)
+    squared, linear, cost = learned.reward.coefficients
+    assert linear / -squared == pytest.approx(0.2, abs=0.06) and cost / squared == pytest.approx(0.05, abs=0.015)
+
+
+def test_a_reward_of_actions_is_for_planning_alone(frugal, tmp_path):
+    planned, learned = frugal
+    with pytest.raises(ValueError, match=r"depends on the action: call reward\(states, action\)"):
+        learned.reward(0.5)
+    with pytest.raises(ValueError, match="proofs are for rewards of states"):
+        certirl.certify(learned, Room(), expert=planned, columns=certirl.Legendre(5), rng=0)
+    asked = certirl.Settings(features={"effort": effort})
+    with pytest.raises(ValueError, match="leave the feature 'effort', or delta, out"):
+        certirl.solve(Room(), expert=0, discount=0.9, delta=0.05, rng=0, settings=asked)
+    learned.save(tmp_path / "frugal.npz")
+    read = certirl.load(tmp_path / "frugal.npz")
+    assert read.with_features({"s²": square, "s": place, "effort": effort}).reward(0.5, 2) == learned.reward(0.5, 2)
+    with pytest.raises(ValueError, match="'effort' must be a function of states and an action"):
+        read.with_features({"effort": square})
 
 
 def test_other_rewards_have_no_path():

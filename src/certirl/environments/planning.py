@@ -20,7 +20,7 @@ from certirl.data.policy import Policy, as_policy, returns, simulate, terminal_s
 from certirl.data.simulator import Simulator, as_generator, ask, check_simulator, periodic_of
 from certirl.fit.bellman import check_problem
 from certirl.functions.cells import Cells
-from certirl.functions.reward import RewardLike, reward_at_terminal, unpack, values_of
+from certirl.functions.reward import RewardLike, reward_at_terminal, rewards_of, unpack, values_of
 from certirl.ground.domain import (
     Array,
     Domain,
@@ -254,7 +254,7 @@ class _Process:
     def rewards(self, states: Array, action: int, branches: Array, weights: Array) -> Array:
         """R(s), or the mean reward of the step ``[n]``."""
         if self.reward is not None:
-            return values_of(self.reward, states)
+            return rewards_of(self.reward, states, action)
         assert self.step_reward is not None
         paid = [self._paid(self.step_reward, states, action, after) for after in branches]
         return np.where(self.terminal(states), 0.0, np.tensordot(weights, np.stack(paid), axes=1))
@@ -524,6 +524,9 @@ def _losses_on_the_grid(
     planned = np.eye(expert.shape[1])[model.action_values(values).argmax(axis=0)]
     at_nodes = np.concatenate([values_of(value, block) for block in np.array_split(nodes, len(nodes) // _SMALL + 1)])
     ahead = model.ahead(at_nodes)
+    if getattr(model.process.reward, "of_actions", False):
+        assert model.process.reward is not None
+        ahead = ahead + np.stack([rewards_of(model.process.reward, nodes, action) for action in range(len(ahead))])
     costs = (expert.T * ahead).sum(axis=0) - ahead
 
     def mean(probabilities: Array, paid: Array, start: Array) -> float:

@@ -2,7 +2,8 @@
 
 The value of ``R = Σ θ_i f_i`` under the expert is ``Σ θ_i ψ_i``, with the values ψ_i of the features under the expert
 (successor features). So the expert's advantage over action a is linear in θ, ``D_a(s) = Σ θ_i ((P_π − P_a)ψ_i)(s)``,
-and these numbers at many states, the gains, are all that is needed. With a mean advantage of 1 the weights minimise
+for features of the action with ``(f_i,π − f_i,a)(s)/γ`` added, and these numbers at many states, the gains, are all
+that is needed. With a mean advantage of 1 the weights minimise
 
     mean max(0, 0.03 m(s) − D_a(s)) + λ Σ |θ_i|·size_i,
 
@@ -184,12 +185,13 @@ def feature_path(
         preference: signs and a guess.
         dynamics: the simulator, or the model of the next state of a log.
     """
-    _check_different(features, model.effects.states)
+    _check_different(features, model.effects.states, model.effects.n_actions)
     values = None
     if model.effects.regression is not None:
         values = _regressed_values(rows, features, problem.discount)
         kept = np.flatnonzero((rows.which < REGRESSED) & (rows.margins > 0))
-        gains = Gains(rows.gains(kept) @ values, rows.margins[kept], rows.which[kept])
+        costs = cost_differences(rows, features, problem.discount, kept)
+        gains = Gains(rows.gains(kept) @ values + costs, rows.margins[kept], rows.which[kept])
     else:
         gains = _walked_gains(problem, model, rows, features, dynamics)
     best: dict[int, tuple[float, Array]] = {}
@@ -215,10 +217,30 @@ def feature_path(
     return _path(gains, features, best, guessed=bool(preference.guess.any())), values
 
 
-def _check_different(features: Features, states: Array) -> None:
+def cost_differences(
+    rows: Comparisons, features: Features, discount: float, chosen: NDArray[np.intp] | slice = slice(None)
+) -> Array:
+    """(f_π − f_a)(s)/γ of some comparisons ``[r, p]``: what features of the action add to (P_π − P_a)ψ."""
+    which, alternatives, signs = rows.which[chosen], rows.alternatives[chosen], rows.signs[chosen]
+    if not any(features.acting):
+        return np.zeros((len(which), features.size))
+    states = rows.effects.states[which]
+    expert = _of_policy(features, states, rows.chances[which])
+    return np.asarray(signs[:, None] * (expert - features.values(states, alternatives)) / discount)
+
+
+def _of_policy(features: Features, states: Array, chances: Array) -> Array:
+    """f_i(s) under the expert ``[n, p]``: means over its actions, with their probabilities ``[n, A]``."""
+    if not any(features.acting):
+        return features.values(states)
+    return np.sum([chances[:, [a]] * features.values(states, a) for a in range(chances.shape[1])], axis=0)
+
+
+def _check_different(features: Features, states: Array, n_actions: int) -> None:
     """Refuse a feature that is constant, or a combination of constants and the features before it."""
-    values = features.values(states)
-    earlier = np.ones((len(states), 1))
+    actions = range(n_actions if any(features.acting) else 1)
+    values = np.concatenate([features.values(states, action) for action in actions])
+    earlier = np.ones((len(values), 1))
     for index, name in enumerate(features.names):
         column = values[:, index]
         if features.functions[index] == "terminal":
@@ -243,7 +265,7 @@ def _regressed_values(rows: Comparisons, features: Features, discount: float) ->
     for block in effects.blocks():
         left = effects.before(block) - discount * effects.of_policy(rows.chances, block)
         gram += left.T @ left
-        cross += left.T @ features.values(effects.states[block])
+        cross += left.T @ _of_policy(features, effects.states[block], rows.chances[block])
     squares = np.zeros((features.size, features.size))
     return LeastSquaresSums(len(effects), gram, cross[None], np.zeros(1), squares).solve()[0]
 
@@ -268,14 +290,18 @@ def _walked_gains(
 
 
 def _walked(problem: ValueProblem, dynamics: Any, states: Array, action: int, draws: int, features: Features) -> Array:
-    """(P_aψ_i)(s) ``[n, p]``: means of discounted sums over walks that take the action first, then the expert's."""
+    """(P_aψ_i)(s) ``[n, p]``: means of discounted sums over walks that take the action first, then the expert's.
+
+    Of features of the action with f_i(s, a)/γ, so that differences are those of the action values.
+    """
     steps = min(ceil(log(FORGOTTEN) / log(problem.discount)), LONGEST)
     policies: list[Policy] = [as_policy(action, problem.policy.n_actions), *[problem.policy] * steps]
     starts, total = np.repeat(states, draws, axis=0), np.zeros((len(states) * draws, features.size))
     for number, step in enumerate(simulate(dynamics, starts, policies, np.random.default_rng(0))):
-        on = ~step.over
-        if on.any():
-            total[step.rows[on]] += problem.discount**number * features.values(step.next_states[on])
+        paid = features.values(step.states, step.actions)
+        # At the state itself only what depends on the action differs between actions.
+        paid = paid * np.array(features.acting) if number == 0 else paid
+        total[step.rows] += problem.discount ** (number - 1) * paid
     return total.reshape(len(states), draws, -1).mean(axis=1)
 
 

@@ -106,6 +106,7 @@ class ValueFit:
         reward_basis: that basis.
         shortfall: ξ of every comparison ``[m]``.
         residuals: R − (V − γ max_a P_aV) at every state that R was fitted to.
+        costs: (R_π − R_a)/γ of every comparison ``[m]``, of a reward that depends on the action.
     """
 
     value: Array
@@ -113,6 +114,7 @@ class ValueFit:
     reward_basis: Basis | Cells | Features
     shortfall: Array
     residuals: Array
+    costs: Array | float = 0.0
 
     def __post_init__(self) -> None:
         freeze(self)

@@ -3,7 +3,8 @@
     R(s) = Σ θ_i f_i(s), 0 at terminal states
 
 The built-in feature "terminal" is 1 at terminal states and 0 elsewhere. As R is 0 at terminal states, and a constant
-changes no policy, it enters R as ``terminal − 1``: a positive weight is what every step before termination costs.
+changes no policy, it enters R as ``terminal − 1``: a positive weight is what every step before termination costs. A
+feature of two arguments, states and an action, makes a reward of states and actions, ``R(s, a)``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from certirl.ground import archive
 from certirl.ground.archive import Shape
@@ -28,7 +29,8 @@ MOST = 50  # features of a reward
 TRIALS = 32  # states at which functions that are given back to a file are compared with those that were saved
 SAME = 1e-6  # of the largest value: the largest difference that counts as none
 
-Feature = Callable[[Array], Any] | str
+Action = int | NDArray[np.intp] | None
+Feature = Callable[..., Any] | str
 
 
 def check_features(features: Any) -> None:
@@ -44,10 +46,23 @@ def check_features(features: Any) -> None:
         if isinstance(function, str):
             if function != TERMINAL:
                 raise ValueError(f"the only built-in feature is {TERMINAL!r}, got {shown(function)} for {name!r}")
-        elif not callable(function) or isinstance(function, type) or not takes(function, None):
-            raise TypeError(f"the feature {name!r} must be a function of states [n, d], got {shown(function)}")
+        elif not callable(function) or isinstance(function, type) or not (takes(function, None) or _acts(function)):
+            of = "states [n, d], or of states and an action"
+            raise TypeError(f"the feature {name!r} must be a function of {of}, got {shown(function)}")
     if sum(function == TERMINAL for function in features.values() if isinstance(function, str)) > 1:
         raise ValueError(f"{TERMINAL!r} must be one feature alone, got it under several names")
+
+
+def _acts(function: Any) -> bool:
+    """Whether a feature is a function of states and an action."""
+    return callable(function) and not takes(function, None) and takes(function, None, 0)
+
+
+def check_no_actions(features: Any) -> None:
+    """Refuse features of the action where a proof is asked for."""
+    for name, function in features.items():
+        if _acts(function):
+            raise ValueError(f"proofs are for rewards of states: leave the feature {name!r}, or delta, out")
 
 
 def check_no_terminal(features: Any) -> None:
@@ -57,6 +72,11 @@ def check_no_terminal(features: Any) -> None:
             raise ValueError(f"no state of this source is terminal: leave the feature {name!r} out")
 
 
+def _for_action(function: Callable[..., Any], action: int) -> Callable[[Array], Any]:
+    """A feature of the action as a function of states, for one action."""
+    return lambda states: function(states, action)
+
+
 @archive.record
 @dataclass(frozen=True, eq=False)
 class Features:
@@ -64,15 +84,19 @@ class Features:
 
     Attributes:
         names: of the functions.
-        functions: of states ``[n, d]`` to numbers ``[n]``, or "terminal"; None where a file did not keep it.
+        functions: of states ``[n, d]`` to numbers ``[n]``, or of states and an action, or "terminal"; None where a file
+            did not keep it.
+        acting: which of them depend on the action.
         box: the domain.
-        trials: the values at some states ``[m, p]``, by which functions that are given back are recognised.
+        trials: the values at some states ``[m, p]``, for action 1 where they depend on it, by which functions that are
+            given back are recognised.
     """
 
     names: tuple[str, ...]
-    functions: tuple[Callable[[Array], Any] | str | None, ...]
+    functions: tuple[Callable[..., Any] | str | None, ...]
+    acting: tuple[bool, ...]
     box: Domain
-    trials: Annotated[Array, Shape("m size")]
+    trials: Annotated[Array, Shape("m p")]
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -81,12 +105,13 @@ class Features:
     def of(cls, features: Mapping[str, Feature], domain: Domain) -> Features:
         """Evaluate the functions at a few states of the domain, which refuses those that are none."""
         functions = tuple(features.values())
-        empty = cls(tuple(features), functions, domain, np.zeros((0, len(functions))))
-        return replace(empty, trials=empty.values(_trial_states(domain)))
+        acting = tuple(_acts(function) for function in functions)
+        empty = cls(tuple(features), functions, acting, domain, np.zeros((0, len(functions))))
+        return replace(empty, trials=empty.values(_trial_states(domain), 1))
 
     def as_read(self, file: str) -> Features:
         """Refuse numbers of names, functions and values that differ."""
-        if not len(self.names) == len(self.functions) == self.trials.shape[1]:
+        if not len(self.names) == len(self.functions) == len(self.acting) == self.trials.shape[1]:
             raise ValueError("features must have as many functions as names")
         return self
 
@@ -119,19 +144,20 @@ class Features:
         """The same functions: they have their box already."""
         return self
 
-    def values(self, states: ArrayLike) -> Array:
-        """f_i(s) at states that are not terminal ``[n, p]``."""
-        return np.stack([self._value(index, as_rows(states, self.dimension)) for index in range(self.size)], axis=1)
+    def values(self, states: ArrayLike, action: Action = None) -> Array:
+        """f_i(s), or f_i(s, a), at states that are not terminal ``[n, p]``; of one action or one for each state."""
+        rows = as_rows(states, self.dimension)
+        return np.stack([self._value(index, rows, action) for index in range(self.size)], axis=1)
 
-    def combined(self, states: ArrayLike, coefficients: Array) -> Array:
-        """Σ θ_i f_i(s) at states that are not terminal ``[n]``; functions of weight 0 are not called."""
+    def combined(self, states: ArrayLike, coefficients: Array, action: Action = None) -> Array:
+        """Σ θ_i f_i at states that are not terminal ``[n]``; functions of weight 0 are not called."""
         rows = as_rows(states, self.dimension)
         total = np.zeros(len(rows))
         for index in np.flatnonzero(coefficients):
-            total += coefficients[index] * self._value(int(index), rows)
+            total += coefficients[index] * self._value(int(index), rows, action)
         return total
 
-    def _value(self, index: int, rows: Array) -> Array:
+    def _value(self, index: int, rows: Array, action: Action) -> Array:
         from certirl.functions.reward import values_of
 
         function, name = self.functions[index], self.names[index]
@@ -142,7 +168,15 @@ class Features:
             )
         if isinstance(function, str):
             return np.full(len(rows), -1.0)
-        return values_of(function, rows, name=f"the feature {name!r}")
+        if not self.acting[index]:
+            return values_of(function, rows, name=f"the feature {name!r}")
+        if action is None:
+            raise ValueError(f"the feature {name!r} depends on the action: call reward(states, action)")
+        total, actions = np.empty(len(rows)), np.broadcast_to(action, len(rows))
+        for taken in np.unique(actions).tolist():
+            at = actions == taken
+            total[at] = values_of(_for_action(function, taken), rows[at], name=f"the feature {name!r}")
+        return total
 
     def value_range(self, coefficients: Array) -> None:
         """None: nothing is proved of functions that can only be called."""
@@ -158,7 +192,10 @@ class Features:
         states = _trial_states(self.box)
         for name in features:
             index = self.names.index(name)
-            values, saved = complete._value(index, states), self.trials[:, index]
+            if not isinstance(features[name], str) and _acts(features[name]) != self.acting[index]:
+                of = "states and an action" if self.acting[index] else "states"
+                raise ValueError(f"the feature {name!r} must be a function of {of}, got {shown(features[name])}")
+            values, saved = complete._value(index, states, 1), self.trials[:, index]
             error = np.abs(values - saved)
             if error.max() > SAME * max(float(np.abs(saved).max()), 1e-300):
                 row = int(error.argmax())

@@ -11,6 +11,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -20,7 +21,7 @@ from numpy.typing import ArrayLike
 from certirl.functions.bases import Basis
 from certirl.functions.cells import Cells
 from certirl.functions.components import Component, SumBasis
-from certirl.functions.features import Features
+from certirl.functions.features import Action, Features
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Domain, as_states, describe, even_mesh, like_input, uniform_states
@@ -123,15 +124,21 @@ class Reward:
         basis = SumBasis(components).as_read("")
         return cls(basis, np.concatenate([reward.coefficients for reward in rewards]))
 
-    def __call__(self, states: ArrayLike) -> Any:
-        """R(s): a float for one state, ``[n]`` for many. States must lie in the domain."""
+    def __call__(self, states: ArrayLike, action: Action = None) -> Any:
+        """R(s): a float for one state, ``[n]`` for many. States must lie in the domain.
+
+        An action, or one for each state, is for rewards of features that depend on it.
+        """
         if self.forgotten:
             raise ValueError(
                 "a file keeps terminal states only where a few boxes describe them, and these it could not: pass them "
                 "again, solution = solution.with_terminal(simulator.terminal)"
             )
         rows = as_states(states, self.domain, instead=f"the function is defined on {describe(self.domain)} only")
-        values = self.basis.combined(rows, self.coefficients)
+        if isinstance(self.basis, Features):
+            values = self.basis.combined(rows, self.coefficients, action)
+        else:
+            values = self.basis.combined(rows, self.coefficients)
         if self.ended is not None:
             values = np.where(self.ended(rows), 0.0, values)
         return like_input(values, states, self.basis.dimension)
@@ -175,6 +182,12 @@ class Reward:
         return self.parts[name if isinstance(name, int) else names.index(name)]
 
     @property
+    def of_actions(self) -> bool:
+        """Whether R depends on the action, by features that do."""
+        acting = self.basis.acting if isinstance(self.basis, Features) else ()
+        return any(acts and weight for acts, weight in zip(acting, self.coefficients, strict=False))
+
+    @property
     def norm(self) -> float:
         """‖α‖₁, the paper's objective."""
         return float(np.abs(self.coefficients).sum())
@@ -192,7 +205,8 @@ class Reward:
     def __str__(self) -> str:
         if isinstance(self.basis, Features):
             terminal = ", 0 at terminal states" if self.zero_at_terminal else ""
-            return f"R(s) = {self.basis.formula(self.coefficients)}{terminal}"
+            arguments = "s, a" if self.of_actions else "s"
+            return f"R({arguments}) = {self.basis.formula(self.coefficients)}{terminal}"
         names = [f"R({component.name})" for component in self.components]
         total = " + ".join(names) if len(names) <= 4 else f"{names[0]} + {names[1]} + … + {names[-1]}"
         where = f"{self.basis} on {describe(self.domain)}" if len(names) == 1 else f"{total}, {self.basis}"
@@ -207,6 +221,12 @@ class Reward:
         from certirl import plots
 
         return plots.reward(self, path=path)
+
+
+def rewards_of(reward: RewardLike, states: Array, action: int) -> Array:
+    """R(s), or R(s, a) of a reward that depends on the action ``[n]``."""
+    function: Any = reward
+    return values_of(partial(function, action=action) if getattr(reward, "of_actions", False) else reward, states)
 
 
 def reward_at_terminal(reward: RewardLike, states: Array) -> Array:
@@ -329,6 +349,10 @@ def bounded(reward: RewardLike, domain: Domain, declared: Any = None) -> Bounded
     """
     if declared is None and isinstance(reward, BoundedReward):
         return reward
+    if getattr(reward, "of_actions", False):
+        raise ValueError(
+            "proofs are for rewards of states, and this one depends on the action: learn one that does not"
+        )
     proved = proved_range(reward)
     if declared is None:
         low, high = proved or _looked_up(reward, domain)

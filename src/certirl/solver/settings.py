@@ -22,7 +22,7 @@ from certirl.fit.recover import OBJECTIVES, as_radius, check_slack
 from certirl.fit.value_program import Margin, check_margin
 from certirl.functions.bases import as_basis
 from certirl.functions.components import Component, as_components
-from certirl.functions.features import Feature, check_features, check_no_terminal
+from certirl.functions.features import Feature, check_features, check_no_actions, check_no_terminal
 from certirl.ground.domain import Domain
 from certirl.ground.doors import as_count, as_flag, as_number, as_probability, by_door, setting, shown
 from certirl.ground.work import check_progress
@@ -193,6 +193,8 @@ def request(
     of_features = settings.features is not None
     if of_features and origin is None:
         raise TypeError("features are functions of states: pass transitions or a simulator, moments keep no states")
+    if of_features and delta is not None:
+        check_no_actions(settings.features)
     if of_features and origin is not None and not origin.has_terminal_states:
         check_no_terminal(settings.features)
     by_value = is_policy or of_features or (delta is None and origin is not None and origin.has_terminal_states)

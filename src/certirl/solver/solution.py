@@ -419,11 +419,16 @@ class Solution:
         return self.expert
 
     def action_values(self, states: ArrayLike) -> Array:
-        """The estimated (P̂_aV)(s) of each action, up to a function that all actions share ``[A, n]``."""
+        """The estimated (P̂_aV)(s) of each action, up to a function that all actions share ``[A, n]``.
+
+        With a reward that depends on the action, R(s, a)/γ is added.
+        """
         rows, total = as_states(states, self.domain), np.zeros((self.n_actions, 1))
         for component in self.components:
             near, columns = component.of(rows), component.columns
             total = total + np.stack([columns.combined(near, curve) for curve in component.action_values])
+        if self.reward is not None and self.reward.of_actions:
+            total = total + np.stack([self.reward(rows, action) for action in range(self.n_actions)]) / self.discount
         return total
 
     def greedy(self, states: ArrayLike) -> NDArray[np.intp]:

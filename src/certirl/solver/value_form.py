@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from certirl.data.policy import Policy
 from certirl.data.source import Pool, Source
-from certirl.environments.planning import COMPARED_POINTS, MOST_ENTRIES, compare, size_of
+from certirl.environments.planning import COMPARED_POINTS, FINE, MOST_ENTRIES, compare, size_of
 from certirl.fit.action_values import (
     LiftedFit,
     action_values,
@@ -38,7 +38,7 @@ from certirl.fit.effects import (
     next_states,
     value_basis,
 )
-from certirl.fit.features import FeaturePath, Preference, feature_path
+from certirl.fit.features import MARGIN, FeaturePath, Preference, cost_differences, feature_path
 from certirl.fit.value_program import (
     PRICE,
     Comparisons,
@@ -137,16 +137,26 @@ def _fit_features(
         return fit_value(rows, **program), None
     path, values = answer
     weights = path.weights[path.chosen]
-    if values is None:
-        single = Features.of({"R": Reward(features, weights)}, problem.domain)
-        fit = fit_value(rows, **program | {"reward_basis": single})
-        value = fit.value / (fit.reward[0] if fit.reward[0] > 0 else 1.0)
-    else:
+    reward, costs = Reward(features, weights), cost_differences(rows, features, problem.discount) @ weights
+    if values is not None:
         value = values @ weights
-    wanted = effects.value(value) - problem.discount * effects.ahead(value).max(axis=0)
-    residuals = features.combined(effects.states, weights) - wanted
-    shortfall = np.maximum(-rows.advantages(value), 0.0)
-    return ValueFit(value, weights, features, shortfall, residuals), path
+    elif reward.of_actions:  # the unit of R is that of the costs, and is not fitted
+        expert = Features.of({"R": lambda states: _paid(reward, states, problem.policy)}, problem.domain)
+        asked = replace(rows, margins=MARGIN * rows.margins - costs)
+        value = fit_value(asked, **program | {"reward_basis": expert}).value
+    else:
+        fit = fit_value(rows, **program | {"reward_basis": Features.of({"R": reward}, problem.domain)})
+        value = fit.value / (fit.reward[0] if fit.reward[0] > 0 else 1.0)
+    paid = np.stack([features.combined(effects.states, weights, action) for action in range(effects.n_actions)])
+    residuals = (paid + problem.discount * effects.ahead(value)).max(axis=0) - effects.value(value)
+    shortfall = np.maximum(-rows.advantages(value) - costs, 0.0)
+    return ValueFit(value, weights, features, shortfall, residuals, costs), path
+
+
+def _paid(reward: Reward, states: Array, policy: Policy) -> Array:
+    """R of the expert's actions ``[n]``."""
+    chances = policy.probabilities(states)
+    return np.sum([chances[:, action] * reward(states, action) for action in range(chances.shape[1])], axis=0)
 
 
 def _reward_basis(domain: Domain, periodic: tuple[int, ...], n: int) -> Cells | Basis:
@@ -171,7 +181,7 @@ def _concluded(
     reward = Reward(fit.reward_basis, _without_extrapolation(problem, model, fit), problem.is_terminal)
     value = Reward(effects.basis, fit.value, problem.is_terminal)
     columns, ahead, model_error = action_values(problem, model, fit, lifted)
-    advantages = rows.advantages(fit.value)
+    advantages = rows.advantages(fit.value) + fit.costs
     missing = np.maximum(rows.margins - advantages, 0.0)
     worse, short = np.zeros(n, dtype=bool), np.zeros(n)
     worse[rows.which[(advantages < 0) & (rows.margins > 0)]] = True
@@ -257,6 +267,8 @@ def try_out(
     for _ in range(draws):
         for action, moved in enumerate(next_states(simulator, states, rng)):
             ahead[action] += value(moved) / draws
+    if solution.reward is not None and solution.reward.of_actions:
+        ahead += np.stack([solution.reward(states, action) for action in range(len(ahead))]) / solution.discount
     best = ahead >= ahead.max(axis=0) - 1e-9 * np.ptp(ahead)
     good = (best.T | ~policy.support(states)).all(axis=1)  # every action that the expert may take is among the best
     tube = profile_at(states, solution.compared.states, policy, value.domain, solution.stats.periodic, margin=margin)
@@ -305,6 +317,8 @@ def _planned(
         decisive: a failure is one of R, and not of the simulator.
     """
     obstacle = _obstacle(simulator)
+    if solution.reward is not None and solution.reward.of_actions and len(solution.domain) > FINE:
+        obstacle = f"a reward of actions is compared up to {FINE} coordinates"
     if obstacle is not None:
         return solution, Reason.NOT_PLANNED.finding(why=obstacle)
     assert solution.reward is not None and solution.value is not None
