@@ -1,5 +1,7 @@
 """Coverage: against plain least squares, fresh draws, and logs whose holes are known."""
 
+import tracemalloc
+
 import matplotlib as mpl
 import numpy as np
 import pytest
@@ -106,3 +108,21 @@ def test_wrong_calls_are_told_what_to_write_instead():
         certirl.coverage(certirl.problems.random_polynomial(seed=0))
     with pytest.raises(ValueError, match="cells must be a whole number, at least 2, got 1"):
         certirl.coverage(log([0.0, 0.5], [0, 1]), cells=1)
+
+
+@pytest.mark.parametrize("coordinates", [5, 8, 10])
+def test_many_coordinates_are_sampled_in_little_memory(coordinates):
+    rng = np.random.default_rng(6)
+    states, actions = rng.uniform(-1, 1, (20_000, coordinates)), rng.integers(2, size=20_000)
+    states[actions == 1] *= 0.25  # away from the edges
+    seen = log(states, actions, domain=((-1, 1),) * coordinates)
+    tracemalloc.start()
+    found = certirl.coverage(seen, basis=certirl.product(*[certirl.Legendre(3)] * coordinates))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 200e6
+    assert not found.extrapolated_share[0]
+    fresh = found.leverage(rng.uniform(-1, 1, (20_000, coordinates)))
+    assert 0.05 < found.extrapolated_share[1] == pytest.approx((fresh[1] > 1).mean(), abs=0.01)
+    assert found.leverage(found.worst[[1]])[1, 0] >= fresh[1].max()
+    assert (np.abs(found.worst[1]) == 1).all()  # a corner

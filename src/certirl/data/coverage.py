@@ -8,21 +8,28 @@ there: it is extrapolated, and a statement about the expert there rests on the b
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from math import comb
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import Basis, Fourier, Legendre, as_basis, product
-from certirl.ground.domain import Array, Domain, as_axes, as_states, describe, even_mesh, freeze
+from certirl.ground.domain import Array, Domain, as_axes, as_states, describe, even_mesh, freeze, mesh
 from certirl.ground.doors import as_count
 
 CELLS = {1: 50, 2: 25, 3: 10, 4: 6}  # along each coordinate
-MOST_STATES = 10_000_000  # at which leverage is computed
+USUAL_CELLS = 1_300  # in all, in more coordinates
+MOST_CELLS = 10_000_000
+MESH = 10_000  # states of a mesh with two along each side of a cell, up to which leverage is computed at all of them
+SAMPLED = 4_096  # states that are spread evenly over the box where a mesh would have more
+NEGLIGIBLE = 1e-6  # the share of a state near an edge beside that of others
+CORNERS = 10  # coordinates up to which all corners of the box are looked at
+MOST_FUNCTIONS = 220  # of the basis that is used if none is given
 FEW = 5  # transitions of an action in a cell
 EXTRAPOLATED = 1.0  # the leverage above which a prediction is extrapolated
-_BLOCK = 1 << 15
+_BLOCK = 1 << 11
 _SINGULAR = 1e-12
 
 
@@ -161,39 +168,75 @@ def coverage(
     domain = transitions.domain
     d, axes = len(domain), as_axes(periodic, len(domain))
     basis = _moderate(d, axes).on(domain) if basis is None else as_basis(basis, domain)
-    along = CELLS.get(d, 4) if cells is None else as_count(cells, "cells", least=2)
-    if (count := (2 * along + 1) ** d) > MOST_STATES:
+    usual = CELLS.get(d, max(int(USUAL_CELLS ** (1 / d)), 2))
+    along = usual if cells is None else as_count(cells, "cells", least=2)
+    if (count := along**d) > MOST_CELLS:
         raise ValueError(
-            f"{along} cells along each of {d} coordinates mean a mesh of {count:,} states, and {MOST_STATES:,} are the "
-            "most: pass fewer cells, or look at a few coordinates alone"
+            f"{along} cells along each of {d} coordinates are {count:,}, and {MOST_CELLS:,} are the most: pass fewer "
+            "cells, or look at a few coordinates alone"
         )
-    probes = _Probes(basis, even_mesh(domain, 2 * along + 1))
+    probes = _Probes.meshed(basis, 2 * along + 1) if (2 * along + 1) ** d <= MESH else _Probes.spread(basis)
     states = [transitions.states[transitions.actions == action] for action in range(transitions.n_actions)]
     actions = [probes.compared(rows, along) for rows in states]
     columns = {name: np.array([action[name] for action in actions]) for name in actions[0]}
     return Coverage(basis=basis, domain=domain, counts=transitions.counts, **columns)
 
 
-class _Probes:
-    """A mesh of states and their shares of the volume: half of one at an edge."""
+class _Probes(NamedTuple):
+    """States of the box and their shares of its volume.
 
-    def __init__(self, basis: Basis, states: Array) -> None:
-        self.basis, self.states, self.phi = basis, states, basis.values(states)
-        self.even = basis.mass * (self.phi**2).sum(axis=1)  # n times the leverage of n states drawn evenly
+    Attributes:
+        basis: the functions of the state.
+        states: ``[n, d]``.
+        weights: their shares ``[n]``.
+    """
+
+    basis: Basis
+    states: Array
+    weights: Array
+
+    @classmethod
+    def meshed(cls, basis: Basis, along: int) -> _Probes:
+        """An even mesh; states at an edge have half the share of others."""
+        states = even_mesh(basis.domain, along)
         edges = sum((states[:, axis] == end).astype(int) for axis, pair in enumerate(basis.domain) for end in pair)
         weights = 0.5 ** np.asarray(edges)
-        self.weights = weights / weights.sum()
+        return cls(basis, states, weights / weights.sum())
+
+    @classmethod
+    def spread(cls, basis: Basis) -> _Probes:
+        """States spread evenly; and, with hardly a share, states near edges and at corners, where leverage is largest.
+
+        Multiples of the powers of 1/g modulo 1, with g^(d+1) = g + 1, fill a box more evenly than random states.
+        """
+        (low, high), d = np.array(basis.domain).T, basis.dimension
+        g = 2.0
+        for _ in range(60):
+            g = (1 + g) ** (1 / (d + 1))
+        even = (0.5 + np.arange(1, SAMPLED + 1)[:, None] * g ** -np.arange(1.0, d + 1)) % 1.0
+        places = [even, (1 - np.cos(np.pi * even)) / 2]
+        places += [mesh([np.array([0.0, 1.0])] * d)] if d <= CORNERS else []
+        shares = np.concatenate(places)
+        weights = np.where(np.arange(len(shares)) < SAMPLED, 1.0, NEGLIGIBLE)
+        return cls(basis, low + (high - low) * shares, weights / weights.sum())
 
     def compared(self, states: Array, along: int) -> dict[str, Any]:
-        """The coverage of the mesh by the states of one action ``[n, d]``: fields of `Coverage`."""
+        """The coverage of the probes by the states of one action ``[n, d]``: fields of `Coverage`."""
         low, high = np.array(self.basis.domain).T
         root, condition = _root(_gram(self.basis, states))
-        leverage = ((self.phi @ root) ** 2).sum(axis=1) if len(states) else np.full(len(self.phi), np.inf)
-        worth = self.even / leverage
+        leverage, even = np.full(len(self.states), np.inf), np.empty(len(self.states))
+        for start in range(0, len(self.states), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            phi = self.basis.values(self.states[block])
+            even[block] = self.basis.mass * (phi**2).sum(axis=1)  # n times the leverage of n states drawn evenly
+            if len(states):
+                leverage[block] = ((phi @ root) ** 2).sum(axis=1)
+        worth = even / leverage
         order = np.argsort(worth)
         median = worth[order][np.searchsorted(np.cumsum(self.weights[order]), 0.5)]
         place = np.minimum(((states - low) / (high - low) * along).astype(int), along - 1)
-        cells = np.histogramdd(place, bins=[np.arange(along + 1) - 0.5] * len(low))[0].astype(np.intp)
+        shape = (along,) * len(low)
+        cells = np.bincount(np.ravel_multi_index(tuple(place.T), shape), minlength=along ** len(low)).reshape(shape)
         least, largest = (states.min(axis=0), states.max(axis=0)) if len(states) else (np.full(len(low), np.nan),) * 2
         return {
             "effective": float(median),
@@ -214,8 +257,9 @@ def _percent(share: float) -> str:
 
 def _moderate(dimension: int, periodic: tuple[int, ...]) -> Basis:
     """A basis of a moderate number of functions."""
-    size = {1: 11, 2: 9, 3: 7}.get(dimension, 5)
-    parts = [Fourier(size) if axis in periodic else Legendre(size) for axis in range(dimension)]
+    usual = {1: 11, 2: 9, 3: 7}.get(dimension, 5)
+    size = next((n for n in range(usual, 3, -1) if comb(dimension + n - 1, dimension) <= MOST_FUNCTIONS), 3)
+    parts = [Fourier(size + 1 - size % 2) if axis in periodic else Legendre(size) for axis in range(dimension)]
     return parts[0] if dimension == 1 else product(*parts)
 
 
