@@ -165,14 +165,14 @@ def test_ends_and_other_names_of_columns_are_told(folder, capsys):
     write("ends.csv", "run,state,action,next_state,terminated", *zip(*rows, strict=True))
     told = {
         (): "a new episode after each row with terminated",
-        ("--episode-column", "run"): "one episode for each value of the column run",
+        ("--episode", "run"): "one episode for each value of the column run",
     }
     for asked, sentence in told.items():
         assert main(["coverage", "ends.csv", "--domain", "0", "1", *asked]) == 0
         printed = capsys.readouterr().out
         assert sentence in printed and "1 terminal state was made absorbing, by 2 rows" in printed
-        assert "--episode-column '' takes every row by itself" in printed
-    assert main(["coverage", "ends.csv", "--domain", "0", "1", "--episode-column", ""]) == 0
+        assert "--episode '' takes every row by itself" in printed
+    assert main(["coverage", "ends.csv", "--domain", "0", "1", "--episode", ""]) == 0
     printed = capsys.readouterr().out
     assert "episodes" not in printed and "4 transitions" in printed
 
@@ -213,8 +213,8 @@ def test_sums_of_rewards_are_shown_and_drawn(folder, capsys):
         ("solve log.csv --discount nine", "--discount must be a number, got 'nine'; certirl solve --help explains"),
         ("solve log.csv", "required: --discount"),
         ("solve seen.csv --discount 0.9", "needs the columns state, action, next_state"),
-        ("solve curious.csv --discount 0.9 --episode-column run", "curious.csv: a table of episodes needs the columns"),
-        ("solve seen.npz --discount 0.9 --episode-column run", "seen.npz: a table of episodes needs the columns run"),
+        ("solve curious.csv --discount 0.9 --episode run", "curious.csv: --episode run names no column"),
+        ("solve seen.npz --discount 0.9 --episode run", "seen.npz: --episode run names no column"),
         ("solve log.csv --domain 0 1 --discount 0.9", "leave the domain [0, 1]: "),
         ("coverage curious.csv --domain 0 1", "leave the domain"),
         (

@@ -64,7 +64,7 @@ def data(tmp_path_factory):
     write(folder / "episodes.csv", "episode,state,action", episodes)
     write(folder / "mixed.csv", "episode,state,action", episodes[::-1])
     write(folder / "short_episodes.csv", "episode,state,action", [(e, s, a) for e, (s, a, _) in enumerate(rows)])
-    write(folder / "commas.csv", "state;action;next_state", [("0,5;0;0", "25")])
+    write(folder / "commas.csv", "state;action;next_state", [("0,5;0;1.000", "25")])
     write(folder / "one_row.csv", "state,action", [(0.5, 0)])
     write(folder / "-dash.csv", "state,action,next_state", rows)
     names = [f"state_{i}" for i in range(4)]
@@ -438,7 +438,7 @@ SENTENCES = [
     ("solve *.xyz --discount 0.9", "there is no file that matches *.xyz"),
     ("solve -dash.csv --discount 0.9", "begins with a dash and would be taken for an option: write ./-dash.csv"),
     ("solve folder --discount 0.9", "in the folder folder"),
-    ("solve notes.txt --discount 0.9", "cannot read notes.txt: transitions come as .parquet, .csv or .npz"),
+    ("solve notes.txt --discount 0.9", "cannot read notes.txt: transitions come as .parquet, .csv, .tsv or .npz"),
     ("solve log.csv ./log.csv --discount 0.9", "log.csv is named twice"),
     ("solve log.csv box.csv --discount 0.9", "states have 2 coordinates in box.csv but 1 in log.csv"),
     *((f"{verb} {name}{more}", sentence)
@@ -447,7 +447,7 @@ SENTENCES = [
           ("empty.csv", "empty.csv: it needs the columns state, action, next_state"),
           ("binary.csv", "binary.csv: it is not a text file in UTF-8"),
           ("binary.npz", "binary.npz: it is not an npz file of plain arrays, or it is damaged"),
-          ("commas.csv", "write decimal points"),
+          ("commas.csv", "the column next_state holds '1.000,25' in row 0, not a number"),
           ("huge_action.csv", "huge_action.csv: action 1000000 in row 1000 is above 999"),
           ("short_episodes.csv", "short_episodes.csv: there are no steps in these episodes"),
           ("episodes.csv --domain 0 0.1", "widen the domain, or write --outside clip or --outside drop"),
@@ -455,7 +455,7 @@ SENTENCES = [
           ("missing.parquet", "there is no file missing.parquet"),
       )),
     ("solve one_action.csv --discount 0.9", "there is only one action"),
-    ("solve episodes.csv --discount 0.9 --episode-column run", "a table of episodes needs the columns run"),
+    ("solve episodes.csv --discount 0.9 --episode run", "--episode run names no column; it has"),
     ("moments episodes.csv --domain 0 0.1 --outside drop", "write --outside clip, or remove those rows before"),
     ("moments mixed.csv", "sort the table by episode and step"),
     ("moments log.csv --columns 100", "--columns must lie between 1 and the 11 functions of the basis, got 100"),
@@ -463,7 +463,7 @@ SENTENCES = [
     ("coverage moments.npz", "moments.npz is a file of certirl (Moments), not a table of transitions"),
     ("solve moments.npz log.csv --discount 0.9", "one moments file can be solved"),
     ("solve moments.npz --discount 0.9 --domain -1 1", "--domain belongs to transitions"),
-    ("solve moments.npz --discount 0.9 --episode-column x", "--episode-column belongs to transitions"),
+    ("solve moments.npz --discount 0.9 --episode x", "--episode belongs to transitions"),
     ("solve moments.npz --discount 0.9 --outside clip", "--outside belongs to transitions"),
     ("solve moments.npz --discount 0.9 --expert seen.csv", "moments keep no states"),
     ("solve moments.npz --discount 0.9 --basis fourier", "measure again to use Fourier(11)"),

@@ -401,12 +401,13 @@ def ways(file):
             HEADER + '"0,5",0,"0,7"\n',
             "the column state holds '0,5' in row 0, not a number; write decimal points, not commas",
         ),
-        ("state;action;next_state\n0,5;0;0,7\n", "separate columns by commas, not by ';', and write decimal points"),
+        ("state;action,next_state\n0,5;0;0,7\n", "columns may be separated by ',' or ';': write delimiter=','"),
+        ("state;action;next_state\n0,5;0;1.000,7\n", "the column next_state holds '1.000,7' in row 0, not a number"),
         (HEADER + "0.1,0,0.2\n0.3,1000000,0.4\n", "action 1000000 in row 1 is above 999, the largest possible"),
         (HEADER + "0.1,0,0.2\n0.3,1000000000,0.4\n", "action 1000000000 in row 1 is above 999"),
         (HEADER + "0.1,0,0.2\n0.3,1,1e999\n", "next_state is missing or not finite in row 1"),
         ("0.1,0,0.2\n0.3,1,0.1\n", "the first row holds numbers: add a header line such as state,action,next_state"),
-        (HEADER + "0.1,off,0.2\n", "the column action holds 'off' in row 0, not a number; number the actions 0, 1"),
+        (HEADER + "0.1,0,0.2\n0.1,off,0.2\n", "action holds 'off' in row 1, not a number; write names in all rows"),
         (HEADER + "0.1,0,0.2\n1_0,1,0.1\n", "the column state holds '1_0' in row 1, not a number"),
         (HEADER + "0.1,0,0.2\n٣,1,0.1\n", "the column state holds '٣' in row 1, not a number"),
         ("note," + HEADER + '"a,0.1,0,0.2\nb",0.3,1,0.4\n', "row 0 has a quote that is not closed"),
@@ -439,16 +440,16 @@ def test_comments_blank_lines_and_quoted_texts_are_fine(tmp_path):
 @pytest.mark.parametrize(
     ("arrays", "sentence"),
     [
-        ({"states": [0.0, np.nan, 0.5]}, "state is missing or not finite in row 1"),
+        ({"states": [0.0, np.nan, 0.5]}, "states is missing or not finite in row 1"),
         ({"states": [0.0, 0.5]}, "arrays must be equally long, got 2 states, 3 next_states, 3 actions"),
-        ({"states": np.array([0.0, 0.5, 1j])}, "states must be real numbers, got an array of complex128"),
-        ({"states": np.array(["0", "1", "2"])}, "states must be real numbers, got an array of <U1"),
+        ({"states": np.array([0.0, 0.5, 1j])}, "the column states holds complex128, not numbers"),
+        ({"states": np.array(["0", "1", "x"])}, "the column states holds 'x' in row 2, not a number"),
         ({"next_states": np.zeros((3, 2))}, "next_states must have shape"),
         ({"actions": [0, 1, 10**6]}, "action 1000000 in row 2 is above 999"),
         ({"actions": [0.0, 1.0, 0.5]}, "got 0.5 in row 2"),
         ({"episodes": [0, 1]}, "arrays must be equally long, got .* 2 episodes"),
-        ({"episodes": [0, np.nan, 2]}, "episode is missing or not finite in row 1"),
-        ({"terminal": [0, 1, 7]}, "terminated must be True or False, got 7 in row 2"),
+        ({"episodes": [0, np.nan, 2]}, "episodes is missing or not finite in row 1"),
+        ({"terminal": [0, 1, 7]}, "terminal must be True or False, got 7 in row 2"),
     ],
 )
 def test_arrays_in_npz_files_are_refused_by_name(tmp_path, arrays, sentence):
@@ -484,7 +485,7 @@ def test_episodes_in_files_are_kept_and_no_proof_rests_on_them(tmp_path, suffix,
     number, n = np.arange(len(log)) // 3, len(log)
     name = "episodes" if suffix == ".npz" else "episode"
     path = table(tmp_path / f"known{suffix}", log, **{name: number})
-    known = tables.read(path, domain=(-1, 1), episode_column="")
+    known = tables.read(path, domain=(-1, 1), episode="")
     assert known.episodes.tolist() == number.tolist() and known.terminal is None
     single = tables.read(table(tmp_path / f"single{suffix}", log, **{name: np.arange(n)}), domain=(-1, 1))
     proofs(single)["certify"]()
@@ -498,10 +499,10 @@ def test_episodes_in_files_are_kept_and_no_proof_rests_on_them(tmp_path, suffix,
     assert len(np.unique(both.episodes)) == n // 3 + n
     if suffix != ".npz":
         ended = table(tmp_path / f"ends{suffix}", log, terminated=np.arange(n) % 5 == 4)
-        found = tables.read(ended, domain=(-1, 1), episode_column="")
+        found = tables.read(ended, domain=(-1, 1), episode="")
         assert found.episodes.tolist() == (np.arange(n) // 5).tolist()
         assert found.terminal.tolist() == (np.arange(n) % 5 == 4).tolist()
-        for option in ([], ["--episode-column", ""]):
+        for option in ([], ["--episode", ""]):
             given = [str(tmp_path / f"known{suffix}"), "--domain", "-1", "1", "--discount", "0.7", *option]
             assert main(["solve", *given, "--delta", "0.1", "-o", str(tmp_path / "x.npz")]) == 2
             said = capsys.readouterr().err
@@ -591,7 +592,7 @@ def test_an_episode_keeps_arrays_of_its_own_and_lends_none():
         ("episode,state,action\n0,0.5,0\n0,0.25,1000000\n0,0.1,\n", "action 1000000 in row 1 is above 999"),
         ("episode,state,action\n0,0.5,0\n0,0.25,0.5\n0,0.1,\n", "whole numbers 0, 1, …, got 0.5 in row 1"),
         ("episode,state,action\na,0.5,0\n,0.25,\n", "episode is missing or not finite in row 1"),
-        ("episode;state;action\n0;0,5;0\n", "separate columns by commas, not by ';'"),
+        ("episode;state;action\n0;0,5;0\n0;x;\n", "the column state holds 'x' in row 1, not a number"),
     ],
 )
 def test_tables_of_episodes_are_refused_by_file_and_row(tmp_path, text, sentence):
@@ -685,7 +686,7 @@ def test_copied_demonstrations_are_held_out_together():
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda log, m: certirl.measure("log.csv", basis=certirl.Legendre(3)), "measure takes logged Transitions"),
+        (lambda log, m: certirl.measure(5, basis=certirl.Legendre(3)), "measure takes logged Transitions"),
         (lambda log, m: certirl.measure(log, basis=certirl.Legendre(3), columns=4), "columns must lie between 1 and"),
         (lambda log, m: certirl.measure(log, basis=None), "basis must be a basis such as"),
         (lambda log, m: certirl.measure(log, basis=certirl.Legendre(3), columns="3"), "columns must be a whole number"),

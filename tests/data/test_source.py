@@ -129,7 +129,7 @@ def test_what_one_of_them_does_not_use_is_refused():
     assert log.generator(None).random() == log.generator(0).random()
     with pytest.raises(ValueError, match="needs a declared domain"):
         divide(certirl.Transitions([0.0, 1.0], [0, 1], [1.0, 0.5]), 0.5, np.random.default_rng(0))
-    for source in (None, 5, "log.csv", certirl.measure(SOURCES["log"], basis=BASIS)):
+    for source in (None, 5, certirl.measure(SOURCES["log"], basis=BASIS)):
         with pytest.raises(TypeError, match="neither Transitions nor a simulator"):
             as_source(source)
     assert isinstance(log, Source) and isinstance(simulator, Source)

@@ -290,7 +290,7 @@ def test_several_coordinates_are_read_in_order(tmp_path):
         ("d.csv", "state,action,next_state\n0,0\n", "row 0 has 2 fields, the header 3: .0,0.; the line is cut short"),
         ("e.csv", "state,action,next_state\n0,0,nan\n", "next_state is missing or not finite in row 0"),
         ("f.csv", "state,action,next_state\n", "there are no rows in it"),
-        ("g.txt", "0", "transitions come as .parquet, .csv or .npz"),
+        ("g.txt", "0", "transitions come as .parquet, .csv, .tsv or .npz"),
         ("h.npz", "0", "damaged or cut short"),
         ("i.csv", b"state,action,next_state\xff\n0,0,0\n", "UTF-8"),
     ],

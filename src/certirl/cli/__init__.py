@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from certirl import __version__
 from certirl.cli import inputs
 from certirl.data import moments
-from certirl.data.formats import find_files
+from certirl.data.formats import find_tables
 from certirl.fit.recover import OBJECTIVES
 from certirl.functions.bases import Legendre
 from certirl.ground import archive, doors
@@ -179,7 +179,7 @@ def demo(options: argparse.Namespace) -> int:
 
 def solve_file(options: argparse.Namespace) -> int:
     """Solve from logged transitions, or from moments."""
-    _check_outputs(options, [*find_files(options.data), *inputs.demonstrations_of(options)])
+    _check_outputs(options, [*find_tables(options.data), *inputs.demonstrations_of(options)])
     if "expert" not in options.given:
         print("Expert: action 0 (default); --expert names another.")
     with place(options.workers, options.scheduler) as where:
@@ -203,7 +203,7 @@ def cover(options: argparse.Namespace) -> int:
     from certirl import plots
     from certirl.data.coverage import coverage
 
-    _check_outputs(options, find_files(options.data))
+    _check_outputs(options, find_tables(options.data))
     log = inputs.read_log(options)
     basis = inputs.basis_of(options, len(log.domain))
     covered = coverage(log, basis=basis, periodic=tuple(options.periodic))
@@ -215,7 +215,7 @@ def measure_files(options: argparse.Namespace) -> int:
     """Sum up tables of any length into moments."""
     from certirl.data import tables
 
-    _check_outputs(options, find_files(options.data))
+    _check_outputs(options, find_tables(options.data))
     basis: Any = inputs.basis_of(options, inputs.columns_of(options).dimension)
     with place(options.workers, options.scheduler) as where:
         log = tables.stream(options.data, allow_repeats=options.allow_repeats, **inputs.reading(options))
@@ -417,6 +417,10 @@ def _add_solve(command: argparse.ArgumentParser) -> None:
         help="the action it always takes (default 0); or a file of its demonstrations, with columns state, action (and "
         f"episode, if they come in episodes) or .npz with arrays states, actions; or the word {inputs.OBSERVED}: the "
         "expert made the log, and its policy is learned from the actions there",
+    )  # fmt: skip
+    command.add_argument(
+        "--errors", type=float, metavar="SHARE",
+        help="up to this share of the expert's demonstrated actions may be mistakes (default: none is declared)",
     )  # fmt: skip
     inputs.add_log(command, also="; or one file that certirl moments wrote")
     functions = command.add_argument_group("functions of the state")

@@ -15,9 +15,9 @@ from certirl.data.coverage import coverage
 from certirl.data.demonstrations import policy_from
 from certirl.data.dependence import dependence
 from certirl.data.episodes import OUTSIDE
-from certirl.data.formats import Columns, find_files, in_file, open_table
+from certirl.data.formats import Columns, find_tables, in_table, open_table
 from certirl.data.policy import Policy
-from certirl.data.tables import EPISODE, read, read_demonstrations, recognise
+from certirl.data.tables import EPISODE, Names, read, read_demonstrations, recognise
 from certirl.data.transitions import Transitions
 from certirl.fit.effects import value_basis
 from certirl.functions.bases import FAMILIES, MOST_FUNCTIONS, Basis, Fourier, product
@@ -28,11 +28,15 @@ from certirl.solver.settings import NO_PROOF_FROM_MOMENTS, Settings
 from certirl.solver.solve import solve
 
 DATA = (
-    "files, folders or patterns: .parquet or .csv with columns state (or state_0, state_1, …), action and next_state, "
-    "or with a column episode and the next state in the next row; or .npz with arrays states, actions, next_states"
+    "files, folders or patterns: .parquet, .csv or .tsv (also .gz) with columns state (or state_0, state_1, …), action "
+    "and next_state, or with a column episode and the next state in the next row; or .npz with arrays states, actions, "
+    "next_states; the options below name other columns; write files before options"
 )
 # Keywords that a command writes otherwise than with two dashes before them, and the form of values unlike Python's.
-_RENAMED = {"n_actions": "actions", "rng": "seed", "map": "workers", "price": "slack", "k": "size"}
+_RENAMED = {
+    "n_actions": "actions", "next_state": "next", "rng": "seed", "map": "workers", "price": "slack", "k": "size",
+}  # fmt: skip
+COLUMNS = ("state", "action", "next", "episode", "step", "terminated", "delimiter")  # options about tables
 _FORMS = {"domain": " LOW HIGH", "periodic": " AXIS"}
 _POSITIONAL = ("data", "file", "files", "study", "run", "given")
 OBSERVED = "observed"  # the word for an expert who made the log
@@ -108,20 +112,36 @@ def add_log(command: Any, *, also: str = "") -> None:
         "--domain", type=float, nargs=2, metavar=("LOW", "HIGH"), action="append",
         help="the interval of states; once for each coordinate",
     )  # fmt: skip
-    command.add_argument("--actions", type=int, metavar="N", help="number of actions (default: largest seen plus one)")
+    command.add_argument(
+        "--actions", type=_actions, metavar="N",
+        help="number of actions (default: largest seen plus one), or names in order: left,right (default: sorted)",
+    )  # fmt: skip
     command.add_argument(
         "--periodic", type=int, metavar="AXIS", action="append", default=[],
         help="a periodic coordinate, 0 being the first; once for each",
     )  # fmt: skip
     command.add_argument(
-        "--episode-column", metavar="NAME",
+        "--state", nargs="+", metavar="NAME", help="the columns of the state (default: by their names)"
+    )
+    command.add_argument("--next", nargs="+", metavar="NAME", help="the columns of the next state, in the same order")
+    command.add_argument("--action", metavar="NAME", help="the column of the action, numbers or names")
+    command.add_argument(
+        "--episode", metavar="NAME",
         help=f"the column that says which episode a row is from (default: {EPISODE[0]} or another usual name, if there "
         "is one; '' to take every row by itself)",
     )  # fmt: skip
+    command.add_argument("--step", metavar="NAME", help="the column that orders the rows of an episode: numbers, times")
+    command.add_argument("--terminated", metavar="NAME", help="the column that marks terminal states")
+    command.add_argument("--delimiter", metavar="MARK", help="what separates columns of text (default: by the header)")
     command.add_argument(
         "--outside", choices=OUTSIDE,
         help="what to do with transitions that leave the domain (default refuse)",
     )  # fmt: skip
+
+
+def _actions(text: str) -> Any:
+    """The number of actions, or their names."""
+    return tuple(text.split(",")) if "," in text else whole(text)
 
 
 def add_basis(group: Any, usual: str, *, default: str | None = None) -> None:
@@ -179,27 +199,35 @@ def basis_of(options: argparse.Namespace, coordinates: int) -> Basis | None:
 
 def columns_of(options: argparse.Namespace) -> Columns:
     """What the columns of the first file mean; tables of episodes are announced."""
-    file = find_files(options.data)[0]
+    file = find_tables(options.data)[0]
     kind = archive.kind_of(file)
     if kind is not None:
         raise ValueError(f"{file} is a file of certirl ({kind}), not a table of transitions")
-    with in_file(file):
-        columns = recognise(open_table(file), episode_column=options.episode_column)
+    names = Names(**names_of(options))
+    with in_table(file):
+        columns = recognise(open_table(file, names.delimiter), names)
     if columns.by_episode:
-        other = "; --episode-column '' takes every row by itself" if columns.next_states else ""
+        other = "; --episode '' takes every row by itself" if columns.next_states else ""
         print(f"Read as episodes: {columns}{other}.")
     check_axes(options.periodic, columns.dimension)
     return columns
+
+
+def names_of(options: argparse.Namespace) -> dict[str, Any]:
+    """The columns that are named, as settings of `certirl.tables.read`."""
+    names = {name: getattr(options, name) for name in COLUMNS}
+    names["next_state"] = names.pop("next")
+    return {name: value for name, value in names.items() if value is not None}
 
 
 def reading(options: argparse.Namespace) -> dict[str, Any]:
     """The settings of `certirl.tables.read` and `stream` behind the options."""
     return {
         "domain": options.domain,
-        "n_actions": options.actions,
+        "actions" if isinstance(options.actions, tuple) else "n_actions": options.actions,
         "periodic": options.periodic,
         "outside": options.outside or OUTSIDE[0],
-        "episode_column": options.episode_column,
+        **names_of(options),
     }
 
 
@@ -243,7 +271,7 @@ def _from_log(options: argparse.Namespace, asked: dict[str, Any]) -> Any:
     if sentence:
         raise ValueError(sentence)
     if expert.action is None:
-        policy = policy_of(expert, log, options.periodic)
+        policy = policy_of(expert, log, options)
         return solve(log, expert=policy, basis=_value_functions(options, log), **asked)
     basis = basis_of(options, len(log.domain))
     if options.periodic and basis is None:
@@ -256,7 +284,7 @@ def _from_moments(options: argparse.Namespace, asked: dict[str, Any]) -> Any:
         raise ValueError(
             "one moments file can be solved, and no other file with it: certirl merge puts several together"
         )
-    for name in ("domain", "actions", "periodic", "episode_column", "outside"):
+    for name in ("domain", "actions", "periodic", "outside", *COLUMNS):
         if getattr(options, name):
             option = f"--{name.replace('_', '-')}"
             raise ValueError(f"{option} belongs to transitions, and moments were measured with theirs: leave it out")
@@ -305,7 +333,7 @@ def expert_of(options: argparse.Namespace) -> Expert:
     kind = archive.kind_of(word)
     if kind is not None:
         raise ValueError(f"--expert must be a file of demonstrations, and {word} is a file of certirl ({kind})")
-    if Path(word).resolve() in {file.resolve() for file in find_files(options.data)}:
+    if Path(word).resolve() in {file.resolve() for file in find_tables(options.data)}:
         raise ValueError(f"{word} is the log itself: write --expert {OBSERVED} if the expert made it")
     return Expert(None, word)
 
@@ -313,20 +341,21 @@ def expert_of(options: argparse.Namespace) -> Expert:
 def demonstrations_of(options: argparse.Namespace) -> tuple[Path, ...]:
     """The files that ``--expert`` names."""
     expert = expert_of(options)
-    return () if expert.file is None else find_files(expert.file)
+    return () if expert.file is None else find_tables(expert.file)
 
 
-def policy_of(expert: Expert, log: Transitions, periodic: Sequence[int]) -> Policy:
+def policy_of(expert: Expert, log: Transitions, options: argparse.Namespace) -> Policy:
     """The policy of an expert that depends on the state, estimated from its actions."""
     if expert.file is None:
-        _check_alternatives(log, periodic)
-        return policy_from(log, periodic=periodic)
-    states, actions, episodes = read_demonstrations(expert.file)
+        _check_alternatives(log, options.periodic)
+        return policy_from(log, periodic=options.periodic, errors=options.errors)
+    names = {"actions": log.action_names or None, **names_of(options)}
+    states, actions, episodes = read_demonstrations(expert.file, **names)
     try:
         if states.shape[1] != len(log.domain):
             raise ValueError(f"states have {states.shape[1]} coordinates, those of the log {len(log.domain)}")
-        settings: dict[str, Any] = {"domain": log.domain, "n_actions": log.n_actions, "periodic": periodic}
-        return policy_from(states, actions, episodes=episodes, **settings)
+        settings: dict[str, Any] = {"domain": log.domain, "n_actions": log.n_actions, "periodic": options.periodic}
+        return policy_from(states, actions, episodes=episodes, errors=options.errors, **settings)
     except ValueError as problem:
         raise ValueError(f"{expert.file}: {problem}") from None
 

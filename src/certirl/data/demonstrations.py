@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from certirl.data.policy import Policy
 from certirl.data.simulator import as_generator
+from certirl.data.tables import is_table, read_demonstrations
 from certirl.data.transitions import Transitions
 from certirl.functions.inequalities import binomial_interval
 from certirl.ground.domain import (
@@ -27,10 +28,14 @@ from certirl.ground.domain import (
     as_states,
     count_actions,
 )
-from certirl.ground.doors import alone, as_array, as_count, as_labels, as_probability, as_reals, setting
+from certirl.ground.doors import alone, as_array, as_count, as_labels, as_number, as_probability, as_reals, setting
 
 NEIGHBOURS = (1, 3, 9, 27)  # numbers tried, where none is given
 LEVEL = 0.05
+# A demonstration is set aside if at most `AGREEING` of the `WITNESSES` nearest others took its action; beside a switch
+# about half of them do.
+WITNESSES, AGREEING = 9, 2
+MOST_ERRORS = 0.3  # the largest share of mistakes that can be declared: above it neighbours are no witnesses
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +54,9 @@ class Demonstrated(Policy):
         guessing: the share of errors of the most frequent action, whatever the state, among those held out.
         groups: the number of episodes, or of different states, held out; None if demonstrations count singly.
         method: how it was estimated.
+        mistakes: the share of demonstrated actions that were declared to be possibly mistaken. The interval is then
+            about the expert without its mistakes, and wider by this share on both sides.
+        set_aside: the demonstrations that were taken for mistakes, by their rows ``[m]``.
     """
 
     demonstrations: int = 0
@@ -58,11 +66,13 @@ class Demonstrated(Policy):
     guessing: float = 1.0
     groups: int | None = None
     method: str = ""
+    mistakes: float = 0.0
+    set_aside: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
 
     @property
     def is_guess(self) -> bool:
         """The errors are as frequent as those of guessing: states do not predict the actions."""
-        return self.interval[0] > 0 and self.guessing <= self.interval[1]
+        return self.interval[0] > 0 and self.guessing <= self.interval[1] - self.mistakes
 
     def __str__(self) -> str:
         return f"{self.assumption[0].upper()}{self.assumption[1:]}."
@@ -79,12 +89,14 @@ def policy_from(
     periodic: Sequence[int] = (),
     neighbours: int | None = None,
     held_out: float = 0.2,
+    errors: float | None = None,
     rng: Any = 0,
 ) -> Demonstrated:
     """Estimate the expert's policy from demonstrations; count its errors on held-out ones.
 
     Args:
-        states: ``[n]`` or ``[n, d]``; or `Transitions`, whose actions, episodes and domain are then used.
+        states: ``[n]`` or ``[n, d]``; or `Transitions`, whose actions, episodes and domain are then used; or a table,
+            as in `certirl.tables.read`.
         actions: ``[n]``.
         method: "neighbours", the majority of the nearest demonstrations; or a classifier with ``fit`` and ``predict``,
             as in scikit-learn, which is copied and given coordinates scaled to [-1, 1], periodic ones as cosine and
@@ -96,6 +108,9 @@ def policy_from(
         periodic: periodic coordinates.
         neighbours: how many vote; chosen among 1, 3, 9 and 27 by leaving one out of the fitted part, if left out.
         held_out: the share to count errors on.
+        errors: the share of the demonstrated actions that may be mistakes, at most 0.3. Before the policy is fitted,
+            demonstrations that their neighbours contradict are set aside, the most contradicted first and no more than
+            this share; and the interval allows for mistakes among those held out.
         rng: a seed or Generator, for what is held out.
     """
     data = _checked(states, actions, episodes, domain, n_actions)
@@ -103,27 +118,36 @@ def policy_from(
     if axes and domain is None and actions is not None:
         raise ValueError(f"{setting('periodic')} needs a domain: write {setting('domain', '(low, high)')}")
     test = _held_out(data, held_out, as_generator(rng, "policy_from"))
-    rule, name = _fit(method, data.states[~test], data.actions[~test], data.domain, axes, neighbours)
+    share = 0.0 if errors is None else as_number(errors, "errors", least=0, most=MOST_ERRORS, meaning="a share")
+    fit = np.flatnonzero(~test)
+    doubted = fit[_contradicted(data.states[fit], data.actions[fit], data.domain, axes, share)]
+    fit = np.setdiff1d(fit, doubted)
+    rule, name = _fit(method, data.states[fit], data.actions[fit], data.domain, axes, neighbours)
     wrong = Policy(data.n_actions, rule)(data.states[test]) != data.actions[test]
-    errors, interval, count = _counted(wrong, data.groups[test], single=not data.unit)
-    fitted, tests = int((~test).sum()), int(test.sum())
+    missed, interval, count = _counted(wrong, data.groups[test], single=not data.unit)
+    interval = max(interval[0] - share, 0.0), min(interval[1] + share, 1.0)
+    tests = int(test.sum())
     of = f" {data.unit.format(count)}, which count alike" if data.unit else ""
+    without = f", without {len(doubted):,} that their neighbours contradict" if share else ""
+    allowed = f" if up to {share:.3g} of the actions are mistakes" if share else ""
     assumption = (
-        f"the expert's policy was estimated from {fitted:,} demonstrations ({name}): wrong at {errors:.2%} of "
-        f"{tests:,} held out{of}, at {interval[0]:.2%} to {interval[1]:.2%} of states like these with confidence "
-        f"{1 - LEVEL:.0%}; of other states nothing is known"
+        f"the expert's policy was estimated from {len(fit):,} demonstrations{without} ({name}): wrong at {missed:.2%} "
+        f"of {tests:,} held out{of}, at {interval[0]:.2%} to {interval[1]:.2%} of states like these with confidence "
+        f"{1 - LEVEL:.0%}{allowed}; of other states nothing is known"
     )
     return Demonstrated(
         data.n_actions,
         rule,
         assumption=assumption,
-        demonstrations=fitted,
+        demonstrations=len(fit),
         held_out=tests,
-        errors=errors,
+        errors=missed,
         interval=interval,
-        guessing=float((data.actions[test] != np.bincount(data.actions[~test]).argmax()).mean()),
+        guessing=float((data.actions[test] != np.bincount(data.actions[fit]).argmax()).mean()),
         groups=count if data.unit else None,
         method=name,
+        mistakes=share,
+        set_aside=data.rows[doubted],
     )
 
 
@@ -137,6 +161,7 @@ class _Data(NamedTuple):
         unit: the groups in words; empty if each is one demonstration.
         domain: the box.
         n_actions: A.
+        rows: the row of each in the data ``[n]``.
     """
 
     states: Array
@@ -145,9 +170,14 @@ class _Data(NamedTuple):
     unit: str
     domain: Domain
     n_actions: int
+    rows: NDArray[np.intp]
 
 
 def _checked(states: Any, actions: Any, episodes: Any, domain: Any, n_actions: int | None) -> _Data:
+    if is_table(states):
+        if actions is not None or episodes is not None:
+            raise TypeError("a table holds its actions and episodes: leave these arguments out")
+        return _checked(*read_demonstrations(states), domain, n_actions)
     if isinstance(states, Transitions):
         if actions is not None:
             raise TypeError("transitions hold their actions: leave actions out")
@@ -156,7 +186,8 @@ def _checked(states: Any, actions: Any, episodes: Any, domain: Any, n_actions: i
         groups = log.episodes[demonstrated] if episodes is None and log.episodes is not None else episodes
         box = log.domain if domain is None else domain
         count = log.n_actions if n_actions is None else n_actions
-        return _checked(log.states[demonstrated], log.actions[demonstrated], groups, box, count)
+        data = _checked(log.states[demonstrated], log.actions[demonstrated], groups, box, count)
+        return data._replace(rows=np.flatnonzero(demonstrated))
     if actions is None:
         raise TypeError("policy_from needs states and the actions taken there")
     declared = None if n_actions is None else as_n_actions(n_actions)
@@ -180,7 +211,8 @@ def _checked(states: Any, actions: Any, episodes: Any, domain: Any, n_actions: i
         groups, unit = which.reshape(-1), "at {} different states"
         if len(different) == len(rows):
             groups, unit = np.arange(len(rows)), ""
-    return _Data(inside, taken, groups, unit, box, count_actions(taken) if declared is None else declared)
+    count = count_actions(taken) if declared is None else declared
+    return _Data(inside, taken, groups, unit, box, count, np.arange(len(rows)))
 
 
 def _held_out(data: _Data, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
@@ -225,10 +257,8 @@ def _fit(
     return predicted, name
 
 
-def _nearest(
-    states: Array, actions: NDArray[np.intp], box: Domain, periodic: tuple[int, ...], count: int | None
-) -> tuple[Callable[[Array], NDArray[np.intp]], str]:
-    """The majority of the nearest demonstrations."""
+def _search(states: Array, box: Domain, periodic: tuple[int, ...]) -> Callable[[Array, int], NDArray[np.intp]]:
+    """A function of states ``[n, d]`` and k to the nearest k demonstrations of each ``[n, k]``, in units of the box."""
     from scipy.spatial import cKDTree
 
     low, high = np.array(box).T
@@ -238,16 +268,33 @@ def _nearest(
         unit = (rows - low) / (high - low)
         return np.where(sizes > 0, unit % 1.0 % 1.0, unit)  # twice: -1e-17 % 1 is 1.0
 
-    tree, n_actions = cKDTree(scaled(states), boxsize=sizes if periodic else None), int(actions.max()) + 1
+    tree = cKDTree(scaled(states), boxsize=sizes if periodic else None)
+    return lambda rows, k: np.asarray(tree.query(scaled(rows), k=range(1, k + 1))[1]).reshape(len(rows), k)
+
+
+def _contradicted(
+    states: Array, actions: NDArray[np.intp], box: Domain, periodic: tuple[int, ...], share: float
+) -> NDArray[np.intp]:
+    """The rows of demonstrations whose neighbours took other actions, no more than this share of all."""
+    if not share or len(states) <= WITNESSES:
+        return np.empty(0, dtype=np.intp)
+    others = _search(states, box, periodic)(states, WITNESSES + 1)[:, 1:]  # the nearest is the state itself
+    agreeing = (actions[others] == actions[:, None]).sum(axis=1)
+    rows = np.argsort(agreeing, kind="stable")[: int(np.ceil(share * len(states)))]
+    return np.sort(rows[agreeing[rows] <= AGREEING])
+
+
+def _nearest(
+    states: Array, actions: NDArray[np.intp], box: Domain, periodic: tuple[int, ...], count: int | None
+) -> tuple[Callable[[Array], NDArray[np.intp]], str]:
+    """The majority of the nearest demonstrations."""
+    nearest, n_actions = _search(states, box, periodic), int(actions.max()) + 1
 
     def vote(near: NDArray[np.intp]) -> NDArray[np.intp]:
         votes = np.zeros((len(near), n_actions))
         np.add.at(votes, (np.arange(len(near))[:, None], actions[near]), 1.0)
         votes[np.arange(len(near)), actions[near[:, 0]]] += 0.5  # on a tie the nearest demonstration decides
         return votes.argmax(axis=1)
-
-    def nearest(rows: Array, k: int) -> NDArray[np.intp]:
-        return np.asarray(tree.query(scaled(rows), k=range(1, k + 1))[1]).reshape(len(rows), k)
 
     if count is None:
         numbers = [k for k in NEIGHBOURS if k < len(states)]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.data.transitions import Transitions
+from certirl.data.transitions import Transitions, as_action_names
 from certirl.ground.domain import (
     Array,
     Domain,
@@ -126,7 +126,7 @@ class Steps:
             columns[name] = None if any(column is None for column in values) else np.concatenate(values)
         return Steps(**columns, notes=tuple(note for part in parts for note in part.notes))
 
-    def by_episode(self, *, begun: int | None = None, controls: bool = False) -> Steps:
+    def by_episode(self, *, begun: int | None = None, controls: bool = False, unit: str = "step") -> Steps:
         """The steps of episodes, of rows of a table.
 
         Without next states, the next state is the one in the next row of the episode. An episode then ends with a row
@@ -137,6 +137,7 @@ class Steps:
             begun: keep only steps that begin in the first ``begun`` rows, of rows whose episodes come one after the
                 other; two more rows tell how these steps continue.
             controls: actions are controls, which may be negative.
+            unit: of ``step``, for the note that steps are not equally long.
         """
         assert self.episodes is not None
         rows = self.where(np.lexsort([column for column in (self.step, self.episodes) if column is not None]))
@@ -144,7 +145,7 @@ class Steps:
         assert episodes is not None
         over = np.zeros(len(self), dtype=bool) if rows.terminal is None else rows.terminal
         last = np.append(episodes[1:] != episodes[:-1], True)
-        rows = replace(rows, episodes=numbered(episodes), terminal=over, step=None)
+        rows = replace(rows, episodes=numbered(episodes), terminal=over, step=None).noted(*_uneven(rows, last, unit))
         if rows.next_states is not None:
             _check_ends(over & ~last & (episodes != -1), episodes)
             return rows.where(kept)
@@ -161,6 +162,16 @@ class Steps:
         lost = int((unknown & kept).sum())
         note = f"the last action of {lost} episodes has no next state in the data and was left out"
         return steps.noted(note) if lost else steps
+
+
+def _uneven(rows: Steps, last: NDArray[np.bool_], unit: str) -> list[str]:
+    """A note if the steps of episodes are not equally long."""
+    lengths = np.array([]) if rows.step is None else np.diff(rows.step)[~last[:-1]]
+    usual = float(np.median(lengths)) if len(lengths) else 0.0
+    low, high = (float(end) for end in (lengths.min(initial=usual), lengths.max(initial=usual)))
+    if usual / 1.5 <= low and high <= 1.5 * usual:
+        return []
+    return [f"steps are {low:.4g} to {high:.4g} {unit} apart, {usual:.4g} in the median, and count alike"]
 
 
 def has_action(actions: NDArray[Any], *, controls: bool = False) -> NDArray[np.bool_]:
@@ -199,7 +210,8 @@ def from_episodes(
             ``Transitions``; or `Steps`. They are recognised by their attributes: neither library is needed.
         domain: the box of states; the smallest box around the data if left out.
         n_actions: the number of actions; the largest in the data plus one if left out.
-        actions: the controls behind actions 0, 1, …, if the log holds controls: each is taken for the nearest one.
+        actions: what is behind actions 0, 1, …: their names; or numbers, if the log holds controls, each of which is
+            taken for the nearest one.
         state: a function from observations ``[n, m]`` to states ``[n, d]``, if they differ.
         periodic: periodic coordinates, which are mapped into the domain.
         outside: what to do with states outside the domain: "refuse" with an account of them, "clip" to its edge, or
@@ -216,7 +228,7 @@ class Conversion:
 
     domain: Domain | None = None
     n_actions: int | None = None
-    actions: tuple[tuple[float, ...], ...] | None = None
+    actions: tuple[tuple[float, ...], ...] | tuple[str, ...] | None = None
     state: Callable[[Array], Any] | None = None
     periodic: tuple[int, ...] = ()
     outside: str = "refuse"
@@ -231,11 +243,11 @@ class Conversion:
             raise TypeError(f"state must be a function of observations [n, m], got {shown(self.state)}")
         domain = None if self.domain is None else as_domain(self.domain)
         count = None if self.n_actions is None else as_n_actions(self.n_actions)
-        controls = None if self.actions is None else _as_controls(self.actions)
-        if controls is not None:
-            if count not in (None, len(controls)):
-                raise ValueError(f"actions lists {len(controls)} controls, n_actions is {count}: leave n_actions out")
-            count = as_n_actions(len(controls))
+        actions = None if self.actions is None else _as_names_or_controls(self.actions)
+        if actions is not None:
+            if count not in (None, len(actions)):
+                raise ValueError(f"actions lists {len(actions)} of them, n_actions is {count}: leave n_actions out")
+            count = as_n_actions(len(actions))
         box = setting("domain", "((low, high), …)")
         if domain is None and len(self.periodic):
             raise ValueError(f"a periodic coordinate needs a domain, whose width is its period: write {box}")
@@ -243,7 +255,17 @@ class Conversion:
             raise ValueError(f"{setting('outside', repr(self.outside))} needs a domain: write {box}")
         periodic = () if domain is None else as_axes(self.periodic, len(domain))
         absorb = as_flag(self.absorb, "absorb")
-        freeze(self, domain=domain, n_actions=count, actions=controls, periodic=periodic, absorb=absorb)
+        freeze(self, domain=domain, n_actions=count, actions=actions, periodic=periodic, absorb=absorb)
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        """The names of the actions; empty if they have none."""
+        return () if self.actions is None else tuple(name for name in self.actions if isinstance(name, str))
+
+    @property
+    def controls(self) -> Array | None:
+        """The controls behind the actions ``[A, m]``; None if the log holds actions."""
+        return None if self.actions is None or self.action_names else np.array(self.actions)
 
     def transitions(self, steps: Steps) -> Transitions:
         """The record of all steps."""
@@ -256,6 +278,7 @@ class Conversion:
             n_actions=self.n_actions,  # type: ignore[arg-type]
             terminal=steps.terminal,
             episodes=steps.episodes,
+            action_names=self.action_names,
             notes=steps.notes,
         )
 
@@ -281,9 +304,10 @@ class Conversion:
 
     def _choices(self, logged: NDArray[Any]) -> tuple[NDArray[np.intp], list[str]]:
         """Actions ``[n]``: as logged, or the nearest of the controls."""
-        if self.actions is None:
+        levels = self.controls
+        if levels is None:
             return as_actions(logged, n_actions=self.n_actions), []
-        levels, controls = np.array(self.actions), _columns(logged)
+        controls = _columns(logged)
         controls = as_rows(controls, controls.shape[1], name="actions")
         if levels.shape[1] != controls.shape[1]:
             raise ValueError(
@@ -455,10 +479,14 @@ def _mapped(state: Callable[[Array], Any], observations: Array) -> Array:
     return _columns(states)
 
 
-def _as_controls(controls: Any) -> tuple[tuple[float, ...], ...]:
-    if isinstance(controls, str) or not isinstance(controls, Sequence | np.ndarray) or not len(controls):
+def _as_names_or_controls(actions: Any) -> tuple[Any, ...]:
+    """Names of actions, all different; or controls, each of one or more numbers."""
+    if isinstance(actions, str) or not isinstance(actions, Sequence | np.ndarray) or not len(actions):
         raise ValueError(
-            f"actions must list the controls behind actions 0, 1, …, say [-1.0, 1.0], got {shown(controls)}"
+            "actions must list the controls behind actions 0, 1, …, say [-1.0, 1.0], or their names, say "
+            f'["left", "right"], got {shown(actions)}'
         )
-    levels = _columns(as_array([np.ravel(control) for control in controls], "actions")).astype(np.float64)
+    if all(isinstance(action, str) for action in actions):
+        return as_action_names(actions, len(actions))
+    levels = _columns(as_array([np.ravel(control) for control in actions], "actions")).astype(np.float64)
     return tuple(map(tuple, levels.tolist()))

@@ -1,4 +1,4 @@
-"""Formats of tables: Parquet, CSV and npz behind one interface, in batches of rows.
+"""Formats of tables: files and data frames behind one interface, in batches of rows.
 
 `Table` is the interface; another kind of table is one more subclass of it, made by `open_table`. `certirl.data.tables`
 says which columns to read. Rows are counted from 0 in every format. Errors name the row; the caller adds the file.
@@ -8,36 +8,43 @@ from __future__ import annotations
 
 import csv
 import glob
+import gzip
 import hashlib
 import importlib
 import os
 import re
 import zipfile
+import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from functools import cached_property, partial
 from itertools import islice
+from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.ground.domain import Array
-from certirl.ground.doors import shown
+from certirl.ground.domain import MOST_ACTIONS, Array
+from certirl.ground.doors import setting, shown
 
-PathLike = str | os.PathLike[str]
-Paths = PathLike | Iterable[PathLike]
-ENDS = ("terminated", "truncated")
-ColumnValues = dict[str, NDArray[Any]]  # the values of each column, nan where one is missing
+ColumnValues = dict[str, NDArray[Any]]
 
 # A file is identified by its length and this many bytes at both ends: hashing 100 GB would take minutes.
 _HASHED = 2**16
+_HEAD = 64  # rows at either end that identify a data frame
+_BLOCK = 2**16  # rows of a part of a data frame
+_LOOKED_AT = 1000  # lines of a text file in which decimal commas are looked for
 # What libraries raise if they cannot read a file.
-_DAMAGES = (OSError, ValueError, TypeError, KeyError, EOFError, AttributeError, RuntimeError, zipfile.BadZipFile)
-NUMBER_ACTIONS = "; number the actions 0, 1, …"  # advice about a column of names
-_TRUTH = {"": np.nan, "true": 1.0, "false": 0.0}  # cells that stand for numbers in a column where some may be missing
+_DAMAGES = (
+    OSError, ValueError, TypeError, KeyError, EOFError, AttributeError, RuntimeError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+_MISSING = ("", "na", "n/a", "nan", "null", "none", "nat")  # texts that stand for a missing value
+_TRUTH = {"true": 1.0, "false": 0.0}
 
 
 class Columns(NamedTuple):
@@ -45,20 +52,33 @@ class Columns(NamedTuple):
 
     Attributes:
         states, next_states: one or more columns of numbers.
+        action: the column of the actions.
         episode: the column that says which episode a row is from, by numbers or by names.
-        ends: the columns that say where an episode ended, among ``terminated`` and ``truncated``.
-        step: it has a column ``step``, the order within an episode.
+        terminated: the column that marks terminal states.
+        truncated: the column that marks episodes that were cut off.
+        step: the order within an episode, numbers or times.
         by_episode: rows are steps of episodes; False if every row is taken by itself.
         dimension: the number of coordinates of a state.
+        actions: the names of actions 0, 1, …, if the column holds names.
+        delimiter: of a text file.
     """
 
     states: tuple[str, ...]
     next_states: tuple[str, ...]
+    action: str
     episode: str | None
-    ends: tuple[str, ...]
-    step: bool
+    terminated: str | None
+    truncated: str | None
+    step: str | None
     by_episode: bool
     dimension: int
+    actions: tuple[str, ...] = ()
+    delimiter: str | None = None
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """The columns that say where an episode ended."""
+        return tuple(filter(None, (self.terminated, self.truncated)))
 
     @property
     def by_ends(self) -> bool:
@@ -66,26 +86,85 @@ class Columns(NamedTuple):
         return self.episode is None and bool(self.ends)
 
     @property
-    def numbers(self) -> tuple[str, ...]:
-        """The columns to read that hold a number in every row."""
-        return (*self.states, *self.next_states, *(("step",) if self.by_episode and self.step else ()))
+    def flags(self) -> tuple[str, ...]:
+        """The columns of truth values to read."""
+        return self.ends if self.by_ends else tuple(filter(None, (self.terminated,)))
 
     @property
-    def optional(self) -> tuple[str, ...]:
-        """The columns to read of numbers or truth values, which may be missing."""
-        return ("action", *(name for name in self.ends if name == ENDS[0] or self.by_ends))
+    def required(self) -> tuple[str, ...]:
+        """The columns to read that have a value in every row."""
+        order = (self.step,) if self.by_episode else ()
+        return (*self.states, *self.next_states, *filter(None, (*order, self.episode)))
 
     @property
     def names(self) -> list[str]:
         """All columns to read, each once."""
-        return list(dict.fromkeys([*self.numbers, *self.optional, *filter(None, [self.episode])]))
+        return list(dict.fromkeys([*self.required, self.action, *self.flags]))
+
+    def converters(self) -> dict[str, Callable[[Any], float]]:
+        """For each column the function that makes a number of a cell; nan for a missing one."""
+        special: dict[str | None, Callable[[Any], float]] = dict.fromkeys(self.flags, _truth)
+        special |= {self.action: partial(_action, self.actions) if self.actions else _truth}
+        special |= {self.step: _time, self.episode: partial(_label, {})}
+        return {name: special.get(name, _number) for name in self.names}
 
     def __str__(self) -> str:
         after = "next states in columns of their own" if self.next_states else "next states from the rows that follow"
-        ends = "terminal where terminated says so" if ENDS[0] in self.ends else "no state known to be terminal"
-        by_ends = f"a new episode after each row with {' or '.join(self.ends)}"
-        which = by_ends if self.by_ends else f"one episode for each value of the column {self.episode}"
+        ends = f"terminal where {self.terminated} says so" if self.terminated else "no state known to be terminal"
+        which = f"one episode for each value of the column {self.episode}"
+        if self.episode is None:
+            which = f"a new episode after each row with {' or '.join(self.ends)}" if self.ends else "one episode"
         return f"{which}; {after}; {ends}"
+
+
+def _is_missing(cell: Any) -> bool:
+    if isinstance(cell, str):
+        return cell.strip().lower() in _MISSING
+    return cell is None or type(cell).__name__ in ("NAType", "NaTType") or (isinstance(cell, Real) and cell != cell)
+
+
+def _number(cell: Any) -> float:
+    """The number in a cell; texts as NumPy reads them, without 1_000 and digits of other scripts."""
+    if isinstance(cell, str):
+        if "_" in cell or not cell.isascii():
+            raise ValueError(cell)
+        return np.nan if _is_missing(cell) else float(cell)
+    if isinstance(cell, Real | Decimal) and not isinstance(cell, bool | np.bool_):
+        return float(cell)
+    if _is_missing(cell):
+        return np.nan
+    raise ValueError(cell)
+
+
+def _truth(cell: Any) -> float:
+    """A number, or 1 for True and 0 for False."""
+    if isinstance(cell, bool | np.bool_):
+        return float(cell)
+    value = _TRUTH.get(cell.strip().lower()) if isinstance(cell, str) else None
+    return _number(cell) if value is None else value
+
+
+def _action(names: tuple[str, ...], cell: Any) -> float:
+    return np.nan if _is_missing(cell) else float(names.index(str(cell).strip()))
+
+
+def _label(numbers: dict[str, int], cell: Any) -> float:
+    """The number of a name, in the order of their appearance."""
+    text = str(cell).strip() if isinstance(cell, str) or not _is_missing(cell) else ""
+    return numbers.setdefault(text, len(numbers)) if text else np.nan
+
+
+def _time(cell: Any) -> float:
+    """A number, or the seconds since 1970 of a time; in UTC if it names no time zone."""
+    try:
+        return _number(cell)
+    except ValueError:
+        moment = datetime.fromisoformat(cell.strip()) if isinstance(cell, str) else cell
+    if not isinstance(moment, datetime):
+        if not isinstance(moment, date):
+            raise ValueError(cell)
+        moment = datetime(moment.year, moment.month, moment.day)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 class Section(NamedTuple):
@@ -93,21 +172,32 @@ class Section(NamedTuple):
 
     Attributes:
         first: the number of its first row.
-        groups: its row groups, from the first up to but not including the second; None for the whole table.
+        blocks: its blocks, from the first up to but not including the second; None for the whole table.
     """
 
     first: int = 0
-    groups: tuple[int, int] | None = None
+    blocks: tuple[int, int] | None = None
 
 
 WHOLE = Section()
 
 
 class Table(ABC):
-    """A table in a file: the names of its columns, and its rows in batches."""
+    """A table in a file or in memory: the names of its columns, and its rows in batches.
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
+    Attributes:
+        name: the file, or what kind of data frame it is, for errors.
+        unit: "file" or "data frame".
+        kind: its format.
+        delimiter: of a text file; None for other formats.
+        notes: what was assumed about it, in sentences.
+    """
+
+    name: str
+    unit: str = "file"
+    kind: str
+    delimiter: str | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     @abstractmethod
@@ -115,36 +205,150 @@ class Table(ABC):
         """Its columns, found without reading rows."""
 
     @abstractmethod
-    def batches(self, columns: Columns, rows: int, section: Section = WHOLE) -> Iterator[ColumnValues]:
-        """Read a section in batches of at most ``rows`` rows, none of them empty.
-
-        Columns of numbers keep their precision. Labels that are names are numbered in the order of their appearance.
-        """
+    def raw(self, names: Sequence[str], rows: int, section: Section = WHOLE) -> Iterator[ColumnValues]:
+        """The columns of a section as they are, in batches of at most ``rows`` rows, none of them empty."""
 
     @abstractmethod
     def count(self) -> int:
-        """The number of rows; blank lines of a CSV file count as well."""
+        """The number of rows; blank lines of a text file count as well."""
+
+    @abstractmethod
+    def fingerprint(self, columns: Columns) -> str:
+        """Sixteen digits that tell its content apart from that of other tables."""
+
+    def batches(self, columns: Columns, rows: int, section: Section = WHOLE) -> Iterator[ColumnValues]:
+        """A section in batches of numbers, nan where one is missing.
+
+        Columns of numbers keep their precision. Names of episodes are numbered in the order of their appearance.
+        """
+        first, converters = section.first, columns.converters()
+        for cells in self.raw(columns.names, rows, section):
+            yield {name: _converted(cells[name], name, columns, converters[name], first) for name in columns.names}
+            first += len(cells[columns.names[0]])
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """The rows of the blocks that can be read by themselves; none if it is read as a whole."""
+        return ()
 
     def coordinates(self, names: Sequence[str]) -> int:
-        """The number of coordinates in these columns; arrays of npz files may be matrices."""
+        """The number of coordinates in these columns; arrays may be matrices."""
         return len(names)
-
-    def sections(self, columns: Columns, rows: int) -> list[Section]:
-        """Cut the table into sections of at least ``rows`` rows, where the format allows."""
-        return [WHOLE]
-
-    def following(self, section: Section) -> Section | None:
-        """All rows after a section; None if it extends to the end."""
-        return None
 
     def extremes(self, names: Sequence[str]) -> tuple[Array, Array] | None:
         """The smallest and largest value of each column; None if rows must be read for that."""
         return None
 
+    def first_value(self, name: str) -> Any:
+        """The first value of a column that is not missing; None if all are."""
+        values = (value for cells in self.raw([name], _LOOKED_AT) for value in cells[name].tolist())
+        return next((value for value in values if not _is_missing(value)), None)
 
-def open_table(file: Path) -> Table:
-    """Open the table in a file; its suffix says which format it has."""
-    return _FORMATS[file.suffix.lower()](file)
+    def has_names(self, column: str) -> bool:
+        """Whether a column holds texts that are neither numbers nor truth values."""
+        value = self.first_value(column)
+        if not isinstance(value, str):
+            return False
+        try:
+            _truth(value)
+        except ValueError:
+            return True
+        return False
+
+    def names_in(self, column: str) -> set[str]:
+        """The different texts in a column."""
+        texts: set[str] = set()
+        for cells in self.raw([column], _BLOCK):
+            texts |= {str(value).strip() for value in set(cells[column].tolist()) if not _is_missing(value)}
+            if len(texts) > MOST_ACTIONS:
+                raise ValueError(f"the column {column} holds more than {MOST_ACTIONS:,} different names of actions")
+        return texts
+
+    def sections(self, columns: Columns, rows: int) -> list[Section]:
+        """Cut the table into sections of at least ``rows`` rows, where the format allows."""
+        cells = {} if columns.episode is None else next(self.raw([columns.episode], 1), {})
+        by_name = any(values.dtype.kind not in "iuf" for values in cells.values())
+        if columns.by_ends or by_name or not self.blocks:
+            return [WHOLE]  # episodes are numbered as they appear
+        sections, start, first, size = list[Section](), 0, 0, 0
+        for end, count in enumerate(self.blocks, start=1):
+            size += count
+            if size >= rows or end == len(self.blocks):
+                sections.append(Section(first, (start, end)))
+                start, first, size = end, first + size, 0
+        return sections
+
+    def following(self, section: Section) -> Section | None:
+        """All rows after a section; None if it extends to the end."""
+        if section.blocks is None or section.blocks[1] == len(self.blocks):
+            return None
+        return Section(sum(self.blocks[: section.blocks[1]]), (section.blocks[1], len(self.blocks)))
+
+
+def _converted(
+    values: NDArray[Any], name: str, columns: Columns, convert: Callable[[Any], float], first: int
+) -> NDArray[Any]:
+    """A column as numbers, by its type if it has one, else cell by cell."""
+    kind = values.dtype.kind
+    if kind in "iuf" and not (name == columns.action and columns.actions):
+        return values
+    if kind == "b" and convert is _truth:
+        return values.astype(np.int8)
+    if kind in "mM" and convert is _time:
+        unit, zero = np.timedelta64(1, "us"), np.zeros(1, values.dtype)
+        return np.asarray((values - zero) / unit) / 1e6  # not a time becomes nan
+    if kind not in "OUST" + "M" * (name == columns.episode) or values.ndim > 1:
+        raise ValueError(f"the column {name} holds {values.dtype}, not numbers")
+    try:
+        return np.fromiter(map(convert, values.tolist()), dtype=np.float64, count=len(values))
+    except (ValueError, TypeError, OverflowError):
+        raise ValueError(_fault(values.tolist(), name, columns, convert, first)) from None
+
+
+def _fault(values: Iterable[Any], name: str, columns: Columns, convert: Callable[[Any], float], first: int) -> str:
+    """The first cell that cannot be read, in a sentence."""
+    for row, cell in enumerate(values, start=first):
+        try:
+            convert(cell)
+        except (ValueError, TypeError, OverflowError):
+            why = "not a number"
+            if name == columns.action and columns.actions:
+                why = f"which is none of the actions {', '.join(columns.actions)}"
+            elif name == columns.step:
+                why = "neither a number nor a time such as 2026-01-31T12:00:00"
+            elif isinstance(cell, str) and re.fullmatch(r"\s*[-+]?[\d.]+,[\d,.]*\d\s*", cell):
+                why += "; write decimal points, not commas"
+            elif name == columns.action:
+                why += "; write names in all rows or in none"
+            return f"the column {name} holds {shown(cell)} in row {row}, {why}"
+    raise AssertionError("no cell is at fault")
+
+
+def missing(name: str, row: int) -> str:
+    """A sentence about a value that is not there."""
+    return f"{name} is missing or not finite in row {row}"
+
+
+def open_table(source: Any, delimiter: str | None = None) -> Table:
+    """Open a table: a file, whose suffix says which format it has, or a data frame.
+
+    Args:
+        source: a path; a mapping of arrays; a data frame of pandas or polars; anything with the Arrow C interface.
+        delimiter: of a text file; recognised by its header if None.
+    """
+    if not isinstance(source, str | os.PathLike):
+        return _Frame(source)
+    file = Path(source)
+    return _FORMATS[suffix_of(file)](file, delimiter)
+
+
+def is_frame(source: Any) -> bool:
+    """Whether an object is a table in memory."""
+    if isinstance(source, np.ndarray):
+        return source.dtype.names is not None
+    names = ("__arrow_c_stream__", "__arrow_c_array__", "__dataframe__")
+    has_columns = hasattr(source, "columns") and hasattr(source, "to_numpy")
+    return isinstance(source, Mapping) or has_columns or any(hasattr(source, name) for name in names)
 
 
 @contextmanager
@@ -159,49 +363,65 @@ def _undamaged(format: str) -> Iterator[None]:
 
 
 @contextmanager
-def in_file(*files: Path | str) -> Iterator[None]:
-    """Name the file, or the first of several, in every error raised in here."""
+def in_table(*names: Any) -> Iterator[None]:
+    """Name the table, or the first of several, in every error raised in here."""
     try:
         yield
     except ValueError as problem:
-        raise ValueError(f"{files[0]}{' …' * (len(files) > 1)}: {problem}") from None
+        raise ValueError(f"{names[0]}{' …' * (len(names) > 1)}: {problem}") from None
 
 
-def find_files(paths: Paths) -> tuple[Path, ...]:
-    """Find the files behind a path, folder, pattern or a list of these; sorted, each once."""
-    listed = [paths] if isinstance(paths, str | os.PathLike) or not isinstance(paths, Iterable) else list(paths)
-    for path in listed:
-        if not isinstance(path, str | os.PathLike):
-            raise TypeError(f"files are named by a path, a pattern or a list of these, got {shown(paths)}")
-        if not str(path):
+def find_tables(sources: Any) -> tuple[Any, ...]:
+    """The files behind a path, folder, pattern, data frame or a list of these; files sorted, each once."""
+    listed = [sources] if _is_one(sources) or not isinstance(sources, Iterable) else list(sources)
+    for source in listed:
+        if not _is_one(source):
+            raise TypeError(
+                f"files are named by a path, a pattern or a list of these, or are data frames, got {shown(sources)}"
+            )
+        if isinstance(source, str) and not source:
             raise ValueError("a file is named by an empty text: write its path, or . for this folder")
     if not listed:
         raise ValueError("there are no files to read: the list of paths is empty")
-    files = sorted((file for path in listed for file in _files_of(path)), key=lambda file: file.as_posix())
+    paths = [source for source in listed if isinstance(source, str | os.PathLike)]
+    files = sorted((file for path in paths for file in _files_of(path)), key=lambda file: file.as_posix())
     first_names: dict[Path, Path] = {}
     for file in files:
-        if file.suffix.lower() not in _FORMATS:
+        if suffix_of(file) not in _FORMATS:
             raise ValueError(f"cannot read {file}: transitions come as {_suffixes()}")
         first = first_names.setdefault(file.resolve(), file)
         if first is not file:
             other = "" if first == file else f", also as {first}"
             raise ValueError(f"{file} is named twice{other}; each file counts once")
-    return tuple(files)
+    return (*files, *(source for source in listed if is_frame(source)))
 
 
-def fingerprint(file: Path) -> str:
-    """Sixteen digits that tell files apart: a hash of the length and both ends."""
-    size = file.stat().st_size
-    with file.open("rb") as stream:
-        head = stream.read(_HASHED)
-        stream.seek(max(size - _HASHED, 0))
-        return hashlib.sha256(b"%d:" % size + head + stream.read(_HASHED)).hexdigest()[:16]
+def _is_one(source: Any) -> bool:
+    return isinstance(source, str | os.PathLike) or is_frame(source)
 
 
-def separator_hint(names: Sequence[str]) -> str:
-    """A hint if the columns of a CSV file are not separated by commas, else nothing."""
-    separator = next((mark for mark in (";", "\t", "|") if any(mark in name for name in names)), None)
-    return "" if separator is None else f"; separate columns by commas, not by {separator!r}, and write decimal points"
+def suffix_of(file: Path) -> str:
+    """The format of a file by its name: the suffix, before .gz if that is the last."""
+    text_formats = (".csv", ".tsv")
+    inner = Path(file.stem).suffix.lower()
+    return inner if file.suffix.lower() == ".gz" and inner in text_formats else file.suffix.lower()
+
+
+def check_repeats(files: Iterable[tuple[str, str]], *, can_allow: bool = True) -> None:
+    """Refuse files that hold the same data.
+
+    Args:
+        files: names and fingerprints.
+        can_allow: the caller has a setting to allow it.
+    """
+    first: dict[str, str] = {}
+    for name, fingerprint in files:
+        other = first.get(fingerprint)
+        if other is not None:
+            names = name if other == name else f"{other} and {name}, its copy"
+            allow = f", or write {setting('allow_repeats', 'True')} if that is meant" if can_allow else ""
+            raise ValueError(f"the same data would count twice: {names}; leave one out{allow}")
+        first[fingerprint] = name
 
 
 def _suffixes() -> str:
@@ -209,12 +429,12 @@ def _suffixes() -> str:
     return f"{', '.join(first)} or {last}"
 
 
-def _files_of(path: PathLike) -> list[Path]:
+def _files_of(path: Any) -> list[Path]:
     place = Path(path)
     if place.is_dir():
         # Files with a leading underscore or dot are notes of the program that wrote the folder.
-        files = [file for file in place.iterdir() if file.suffix.lower() in _FORMATS and file.name[0] not in "._"]
-        suffixes = sorted({file.suffix.lower() for file in files})
+        files = [file for file in place.iterdir() if suffix_of(file) in _FORMATS and file.name[0] not in "._"]
+        suffixes = sorted({suffix_of(file) for file in files})
         if not suffixes:
             raise FileNotFoundError(f"there is no {_suffixes()} file in the folder {place}")
         if len(suffixes) > 1:
@@ -233,66 +453,53 @@ def _files_of(path: PathLike) -> list[Path]:
     raise FileNotFoundError(f"there is no file {place}")
 
 
-class _Labels:
-    """Numbers for names, in the order in which they appear; nan for an empty name."""
+class _File(Table):
+    """A table in a file."""
 
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
+    def __init__(self, file: Path, delimiter: str | None = None) -> None:
+        self.file, self.name, self.kind, self._asked = file, str(file), suffix_of(file), delimiter
 
-    def __call__(self, name: str) -> float:
-        text = name.strip()
-        return self._numbers.setdefault(text, len(self._numbers)) if text else np.nan
+    def fingerprint(self, columns: Columns) -> str:
+        size = self.file.stat().st_size
+        with self.file.open("rb") as stream:
+            head = stream.read(_HASHED)
+            stream.seek(max(size - _HASHED, 0))
+            return hashlib.sha256(b"%d:" % size + head + stream.read(_HASHED)).hexdigest()[:16]
 
-    def of(self, names: Iterable[Any]) -> NDArray[np.float64]:
-        return np.array([np.nan if name is None else self(str(name)) for name in names], dtype=np.float64)
 
-
-class _Parquet(Table):
+class _Parquet(_File):
     """A Parquet file, read by pyarrow, which is an optional dependency."""
 
     @cached_property
-    def _footer(self) -> tuple[Any, tuple[int, ...]]:
-        """The schema, and the rows of each row group."""
+    def _footer(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
+        """The columns, and the rows of each row group."""
         with self._opened() as stored:
             metadata = stored.metadata
-            return stored.schema_arrow, tuple(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
+            groups = tuple(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
+            return tuple(stored.schema_arrow.names), groups
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(self._footer[0].names)
+        return self._footer[0]
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        return self._footer[1]
 
     def count(self) -> int:
-        return sum(self._footer[1])
+        return sum(self.blocks)
 
-    def sections(self, columns: Columns, rows: int) -> list[Section]:
-        schema, groups = self._footer
-        if columns.episode is not None and not _is_number(schema.field(columns.episode).type):
-            return [WHOLE]  # names are numbered as they appear
-        sections, start, first, size = list[Section](), 0, 0, 0
-        for end, count in enumerate(groups, start=1):
-            size += count
-            if size >= rows or end == len(groups):
-                sections.append(Section(first, (start, end)))
-                start, first, size = end, first + size, 0
-        return sections or [WHOLE]
-
-    def following(self, section: Section) -> Section | None:
-        groups = self._footer[1]
-        if section.groups is None or section.groups[1] == len(groups):
-            return None
-        return Section(sum(groups[: section.groups[1]]), (section.groups[1], len(groups)))
-
-    def batches(self, columns: Columns, rows: int, section: Section = WHOLE) -> Iterator[ColumnValues]:
-        groups, labels = range(*section.groups or (0, len(self._footer[1]))), _Labels()
+    def raw(self, names: Sequence[str], rows: int, section: Section = WHOLE) -> Iterator[ColumnValues]:
+        groups = range(*section.blocks or (0, len(self.blocks)))
         with self._opened() as stored:
-            batches = stored.iter_batches(batch_size=rows, row_groups=list(groups), columns=columns.names)
+            batches = stored.iter_batches(batch_size=rows, row_groups=list(groups), columns=list(names))
             while True:
                 with _undamaged("a Parquet file"):
                     batch = next(batches, None)
                 if batch is None:
                     return
                 if batch.num_rows:
-                    yield {name: _values(batch.column(name), name, columns, labels) for name in columns.names}
+                    yield {name: _from_arrow(batch.column(name)) for name in names}
 
     def extremes(self, names: Sequence[str]) -> tuple[Array, Array] | None:
         bounds = []
@@ -316,97 +523,167 @@ class _Parquet(Table):
         return box[:, :, 0].min(axis=0), box[:, :, 1].max(axis=0)
 
     def _opened(self) -> Any:
-        try:
-            parquet = importlib.import_module("pyarrow.parquet")
-        except ImportError:
-            raise ImportError(f'{self.file} cannot be read without pyarrow: pip install "certirl[parquet]"') from None
+        parquet = _pyarrow("pyarrow.parquet", self.name)
         with _undamaged("a Parquet file"):
             # Page by page: by default the compressed columns of a whole row group are fetched before its first row.
             return parquet.ParquetFile(self.file, pre_buffer=False, buffer_size=2**20, page_checksum_verification=True)
 
 
-def _is_number(kind: Any) -> bool:
-    types = importlib.import_module("pyarrow").types
-    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
+def _pyarrow(module: str, what: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise ImportError(f'{what} cannot be read without pyarrow: pip install "certirl[parquet]"') from None
 
 
-def _values(column: Any, name: str, columns: Columns, labels: _Labels) -> NDArray[Any]:
-    """The values of an Arrow column; names become numbers, decimals and truth values floats."""
+def _from_arrow(column: Any) -> NDArray[Any]:
+    """An Arrow column as an array; what NumPy has no type for as objects, None where one is missing."""
     arrow = importlib.import_module("pyarrow")
-    types, kind = arrow.types, column.type
-    if name == columns.episode and not _is_number(kind):
-        return labels.of(column.to_pylist())
-    if types.is_null(kind):
-        return np.full(len(column), np.nan)
-    if types.is_boolean(kind) and name in columns.optional:
-        column = column.cast(arrow.int8())
-    elif types.is_decimal(kind):
+    if arrow.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    elif arrow.types.is_decimal(column.type):
         column = column.cast(arrow.float64())
-    elif not _is_number(kind):
-        raise ValueError(f"the column {name} holds {kind}, not numbers{NUMBER_ACTIONS * (name == 'action')}")
-    return np.asarray(column.to_numpy(zero_copy_only=False))
+    settings = {} if isinstance(column, arrow.ChunkedArray) else {"zero_copy_only": False}
+    return np.asarray(column.to_numpy(**settings))
 
 
-class _Csv(Table):
-    """A CSV file with a header, which NumPy begins with #; blank lines and lines that begin with # are no rows."""
+class _Text(_File):
+    """A text file with a header, which NumPy begins with #; blank lines and lines that begin with # are no rows."""
+
+    def _opened(self) -> Any:
+        opener: Any = gzip.open if self.file.suffix.lower() == ".gz" else open
+        return opener(self.file, "rt", newline=None, encoding="utf-8-sig")
 
     @cached_property
+    def _head(self) -> tuple[tuple[str, ...], str, bool]:
+        """The names of the columns, the delimiter, and whether numbers have decimal commas."""
+        with self._opened() as stream:
+            header = _lines(stream, 1, every=True)
+            rows = _lines(stream, _LOOKED_AT) or []
+        line = header[0].lstrip().removeprefix("#") if header else ""
+        delimiter = self._asked or ("\t" if self.kind == ".tsv" else _delimiter(line, rows))
+        names = tuple(name.strip() for name in next(csv.reader([line], delimiter=delimiter), []))
+        number = re.compile(r'(?:^|[;\t|])\s*"?[-+]?\d*,\d+"?\s*(?:$|[;\t|])', re.MULTILINE)
+        return names, delimiter, delimiter != "," and any(map(number.search, rows))
+
+    @property
     def names(self) -> tuple[str, ...]:
-        try:
-            with self.file.open(newline="", encoding="utf-8-sig") as stream:
-                header = stream.readline().lstrip().removeprefix("#")
-                return tuple(name.strip() for name in next(csv.reader([header]), []))
-        except UnicodeDecodeError:
-            raise ValueError(_NO_TEXT) from None
+        return self._head[0]
+
+    @property
+    def delimiter(self) -> str:  # type: ignore[override]
+        return self._head[1]
+
+    @property
+    def notes(self) -> tuple[str, ...]:  # type: ignore[override]
+        _, delimiter, has_commas = self._head
+        if delimiter == ",":
+            return ()
+        commas = ", commas in numbers as decimal points" * has_commas
+        return (f"columns separated by {delimiter!r}{commas} in {self.file.name}",)
 
     def count(self) -> int:
-        with self.file.open("rb") as stream:
+        opener: Any = gzip.open if self.file.suffix.lower() == ".gz" else open
+        with opener(self.file, "rb") as stream:
             return sum(block.count(b"\n") for block in iter(lambda: stream.read(2**20), b"")) - 1
 
-    def batches(self, columns: Columns, rows: int, section: Section = WHOLE) -> Iterator[ColumnValues]:
-        places, first = {name: self.names.index(name) for name in columns.names}, 0
-        converters: dict[int, Any] | None = None
-        plain = True  # as long as all cells are numbers, NumPy converts them without calling Python
-        with self.file.open(newline=None, encoding="utf-8-sig") as stream:
-            stream.readline()
+    def _batches_of_lines(self, rows: int) -> Iterator[tuple[int, list[str]]]:
+        """The number of the first row, and the lines of a batch."""
+        first = 0
+        with self._opened() as stream:
+            _lines(stream, 1, every=True)
             while (lines := _lines(stream, rows)) is not None:
-                _check_fields(lines, len(self.names), first)
-                count = len(lines)
-                if not count:
-                    continue
-                if converters is None:
-                    converters = _converters(lines, places, columns)
-                cells = _numbers(lines, places, {}) if plain else None
-                if cells is None:
-                    plain, cells = False, _numbers(lines, places, converters)
-                if cells is None:
-                    raise ValueError(_fault(lines, places, converters, first))
+                if lines:
+                    _check_fields(lines, len(self.names), self.delimiter, first)
+                    yield first, lines
+                    first += len(lines)
+
+    def raw(self, names: Sequence[str], rows: int, section: Section = WHOLE) -> Iterator[ColumnValues]:
+        for _, lines in self._batches_of_lines(rows):
+            yield self._texts(lines, names)
+
+    def _texts(self, lines: list[str], names: Sequence[str]) -> ColumnValues:
+        places, columns = [self.names.index(name) for name in names], list[list[str]]()
+        for fields in csv.reader(lines, delimiter=self.delimiter):
+            columns.append([fields[place] for place in places])
+        if self.delimiter != ",":
+            columns = [[_with_point(cell) if "," in cell else cell for cell in cells] for cells in columns]
+        return dict(zip(names, np.array(columns, dtype=object).T, strict=True))
+
+    def batches(self, columns: Columns, rows: int, section: Section = WHOLE) -> Iterator[ColumnValues]:
+        places, converters = [self.names.index(name) for name in columns.names], columns.converters()
+        plain = True  # as long as all cells are numbers, NumPy converts them without calling Python
+        for first, lines in self._batches_of_lines(rows):
+            if first == 0 and columns.episode is not None:
+                label = next(csv.reader(lines, delimiter=self.delimiter))[self.names.index(columns.episode)]
+                converters[columns.episode] = _label_or_number(label, converters[columns.episode])
+            cells = self._numbers(lines, places) if plain and not columns.actions else None
+            if cells is not None:
                 del lines  # or the text of two batches would be in memory
-                yield dict(zip(places, cells.T, strict=True))
-                first += count
+                yield dict(zip(columns.names, cells.T, strict=True))
+                continue
+            plain, texts = False, self._texts(lines, columns.names)
+            yield {name: _converted(texts[name], name, columns, converters[name], first) for name in columns.names}
+
+    def _numbers(self, lines: list[str], places: list[int]) -> Array | None:
+        """The cells ``[n, columns]``; None if some cell is no number."""
+        settings: dict[str, Any] = {"usecols": places, "comments": None, "quotechar": '"', "encoding": None}
+        text = lines if self.delimiter == "," else [line.replace(",", ".") for line in lines]
+        try:
+            return np.asarray(np.loadtxt(text, delimiter=self.delimiter, ndmin=2, **settings))
+        except (ValueError, IndexError):
+            return None
 
 
-_NO_TEXT = "it is not a text file in UTF-8"
+def _with_point(cell: str) -> str:
+    """A number with a decimal comma as one with a point; other texts as they are."""
+    return cell.replace(",", ".") if re.fullmatch(r"\s*[-+]?\d*,\d+([eE][-+]?\d+)?\s*", cell) else cell
 
 
-def _lines(stream: Any, rows: int) -> list[str] | None:
-    """The next lines that are rows; None at the end of the file."""
+def _label_or_number(cell: str, label: Callable[[Any], float]) -> Callable[[Any], float]:
+    """How a column of episodes is read: as numbers if the first cell is one, else as names."""
     try:
-        lines = list(islice(stream, rows))
+        return _number if np.isfinite(_number(cell)) else label
+    except ValueError:
+        return label
+
+
+def _lines(stream: Any, count: int, *, every: bool = False) -> list[str] | None:
+    """The next lines that are rows, or ``every`` line; None at the end of the file."""
+    try:
+        lines = list(islice(stream, count))
     except UnicodeDecodeError:
-        raise ValueError(_NO_TEXT) from None
-    return [line for line in lines if (text := line.lstrip()) and text[0] != "#"] if lines else None
+        raise ValueError("it is not a text file in UTF-8") from None
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        raise ValueError("it is not a gzip file, or it is damaged or cut short") from None
+    if not lines or every:
+        return lines or None
+    return [line for line in lines if (text := line.lstrip()) and text[0] != "#"]
 
 
-def _check_fields(lines: list[str], width: int, first: int) -> None:
+def _delimiter(header: str, rows: list[str]) -> str:
+    """What separates columns: the only mark in the header, or the only one by which rows are as long as the header."""
+    names = re.sub(r'"[^"]*"', "", header)
+    marks = [mark for mark in ",;\t|" if mark in names]
+    if len(marks) > 1:
+        lengths = {mark: {len(row) for row in csv.reader([header, *rows[:10]], delimiter=mark)} for mark in marks}
+        fitting = [mark for mark in marks if len(lengths[mark]) == 1]
+        if len(fitting) != 1:
+            one = " or ".join(map(repr, marks))
+            raise ValueError(f"its columns may be separated by {one}: write {setting('delimiter', repr(marks[0]))}")
+        marks = fitting
+    return marks[0] if marks else ","
+
+
+def _check_fields(lines: list[str], width: int, delimiter: str, first: int) -> None:
     """Refuse lines with more or fewer fields than the header, and quotes left open."""
     quoted = [(row, line) for row, line in enumerate(lines, start=first) if '"' in line]
     for row, line in quoted:
         if line.count('"') % 2:
             raise ValueError(f"row {row} has a quote that is not closed: {line.strip()[:60]!r}")
-    if not quoted and {line.count(",") for line in lines} <= {width - 1}:
+    if not quoted and {line.count(delimiter) for line in lines} <= {width - 1}:
         return
-    for row, fields in enumerate(csv.reader(lines)):
+    for row, fields in enumerate(csv.reader(lines, delimiter=delimiter)):
         if len(fields) != width:
             many = "write decimal points, not commas, and quote texts that hold commas"
             why = many if len(fields) > width else "the line is cut short"
@@ -414,118 +691,92 @@ def _check_fields(lines: list[str], width: int, first: int) -> None:
             raise ValueError(f"row {first + row} has {len(fields)} fields, the header {width}: {text}; {why}")
 
 
-def _numbers(lines: list[str], places: dict[str, int], converters: dict[int, Any]) -> Array | None:
-    """The cells ``[n, columns]``, through these converters; None if some cell is no number."""
-    settings: dict[str, Any] = {"usecols": list(places.values()), "converters": converters or None, "comments": None}
-    try:
-        return np.asarray(np.loadtxt(lines, delimiter=",", quotechar='"', ndmin=2, encoding=None, **settings))
-    except (ValueError, IndexError):
-        return None
-
-
-def _converters(lines: list[str], places: dict[str, int], columns: Columns) -> dict[int, Any]:
-    """Functions for cells that may be no numbers; labels are names if the first is none."""
-    converters: dict[int, Any] = {places[name]: _optional_number for name in columns.optional}
-    if columns.episode is not None:
-        place = places[columns.episode]
-        cell = next(csv.reader(lines))[place].strip()
-        try:
-            float(cell)
-        except ValueError:
-            if cell:
-                converters[place] = _Labels()
-    return converters
-
-
-def _number(cell: str) -> float:
-    """The number in a cell, as NumPy reads it: without 1_000 and digits of other scripts."""
-    if "_" in cell or not cell.isascii():
-        raise ValueError(cell)
-    return float(cell)
-
-
-def _optional_number(cell: str) -> float:
-    value = _TRUTH.get(cell)
-    if value is None:
-        value = _TRUTH.get(cell.strip().lower())
-    return _number(cell) if value is None else value
-
-
-def _fault(lines: list[str], places: dict[str, int], converters: dict[int, Any], first: int) -> str:
-    """The first cell that cannot be read, in a sentence."""
-    for row, line in enumerate(lines, start=first):
-        cells = next(csv.reader([line]))
-        for name, place in places.items():
-            try:
-                converters.get(place, _number)(cells[place])
-            except ValueError:
-                if not cells[place].strip():
-                    return missing(name, row)
-                comma = any(re.fullmatch(r"\s*[-+]?\d+,\d+\s*", cell) for cell in cells)
-                hint = "; write decimal points, not commas" if comma else NUMBER_ACTIONS * (name == "action")
-                return f"the column {name} holds {cells[place][:60]!r} in row {row}, not a number{hint}"
-    return f"some cell in rows {first} to {first + len(lines) - 1} is no number"
-
-
-def missing(name: str, row: int) -> str:
-    """A sentence about a value that is not there."""
-    return f"{name} is missing or not finite in row {row}"
-
-
-# The columns that arrays of an npz file stand for.
-_ARRAYS = {
-    "states": "state",
-    "actions": "action",
-    "next_states": "next_state",
-    "episodes": "episode",
-    "terminal": "terminated",
-}
-
-
-class _Npz(Table):
-    """An npz file, whose arrays are columns; that of the states may be a matrix ``[n, d]``."""
+class _Arrays(Table):
+    """Arrays as columns, each made when it is read; that of the states may be a matrix ``[n, d]``."""
 
     @cached_property
-    def _shapes(self) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Name and shape of the array behind each column, from their headers."""
-        readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-        shapes = {}
-        with _undamaged("an npz file of plain arrays"), zipfile.ZipFile(self.file) as archive:
-            for member in archive.namelist():
-                with archive.open(member) as stream:
-                    shape, _, _ = readers[np.lib.format.read_magic(stream)](stream)
-                array = member.removesuffix(".npy")
-                shapes[_ARRAYS.get(array, array)] = array, shape
-        return shapes
+    @abstractmethod
+    def _arrays(self) -> list[tuple[str, Callable[[], Any]]]:
+        """The name of each column, and the function that gives it."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(self._shapes)
+        return tuple(name for name, _ in self._arrays)
+
+    def _column(self, name: str) -> NDArray[Any]:
+        return np.atleast_1d(np.asarray(dict(self._arrays)[name]()))
 
     def coordinates(self, names: Sequence[str]) -> int:
-        shapes = [self._shapes[name][1] for name in names]
+        shapes = [self._column(name).shape for name in names]
         return sum(shape[1] if len(shape) == 2 else 1 for shape in shapes)
 
     def count(self) -> int:
-        _, shape = self._shapes["action"]
-        return shape[0] if shape else 1
+        return len(self._column(self.names[0])) if self.names else 0
 
-    def batches(self, columns: Columns, rows: int, section: Section = WHOLE) -> Iterator[ColumnValues]:
-        arrays = {name: self._shapes[name][0] for name in columns.names}
+    def raw(self, names: Sequence[str], rows: int, section: Section = WHOLE) -> Iterator[ColumnValues]:
+        cells = {name: self._column(name) for name in names}
+        if len({len(values) for values in cells.values()}) > 1:
+            lengths = ", ".join(f"{len(values)} {name}" for name, values in cells.items())
+            raise ValueError(f"its arrays must be equally long, got {lengths}")
+        first, end = section.first, len(cells[names[0]])
+        if section.blocks is not None:
+            end = first + sum(self.blocks[slice(*section.blocks)])
+        for start in range(first, end, rows):
+            yield {name: values[start : min(start + rows, end)] for name, values in cells.items()}
+
+
+class _Npz(_File, _Arrays):
+    """An npz file."""
+
+    @cached_property
+    def _arrays(self) -> list[tuple[str, Callable[[], Any]]]:
+        with _undamaged("an npz file of plain arrays"), zipfile.ZipFile(self.file) as archive:
+            names = [member.removesuffix(".npy") for member in archive.namelist()]
+        return [(name, partial(self._loaded, name)) for name in names]
+
+    def _loaded(self, name: str) -> NDArray[Any]:
         with (
             _undamaged("an npz file of plain arrays"),
             self.file.open("rb") as stream,
             np.load(stream, allow_pickle=False) as stored,
         ):
-            cells = {name: np.atleast_1d(stored[array]) for name, array in arrays.items()}
-        if len({len(values) for values in cells.values()}) > 1:
-            lengths = ", ".join(f"{len(cells[name])} {array}" for name, array in arrays.items())
-            raise ValueError(f"its arrays must be equally long, got {lengths}")
-        for name, values in cells.items():
-            if name == columns.episode and values.dtype.kind in "US":
-                cells[name] = _Labels().of(values.tolist())
-        if len(cells[columns.names[0]]):
-            yield cells
+            return np.asarray(stored[name])
 
 
-_FORMATS: dict[str, type[Table]] = {".parquet": _Parquet, ".csv": _Csv, ".npz": _Npz}
+class _Frame(_Arrays):
+    """A data frame, a mapping of arrays, a structured array, or what has the Arrow C interface."""
+
+    kind = unit = "data frame"
+
+    def __init__(self, source: Any) -> None:
+        self.name, self._source = f"the {type(source).__name__}", source
+
+    @cached_property
+    def _arrays(self) -> list[tuple[str, Callable[[], Any]]]:
+        source = self._source
+        if isinstance(source, Mapping):
+            return [(str(key), partial(source.__getitem__, key)) for key in source]
+        if isinstance(source, np.ndarray):
+            return [(name, partial(source.__getitem__, name)) for name in source.dtype.names or ()]
+        if hasattr(source, "to_numpy"):  # pandas, where names may be in the index, and polars
+            levels = [] if not hasattr(source, "index") else [name for name in source.index.names if name is not None]
+            in_index = [(str(n), partial(source.index.get_level_values, n)) for n in levels if n not in source.columns]
+            return [*((str(key), partial(source.__getitem__, key)) for key in source.columns), *in_index]
+        arrow = _pyarrow("pyarrow", self.name)
+        has_stream = any(hasattr(source, name) for name in ("__arrow_c_stream__", "__arrow_c_array__"))
+        table = arrow.table(source) if has_stream else _pyarrow("pyarrow.interchange", "").from_dataframe(source)
+        return [(name, partial(_from_arrow, column)) for name, column in zip(table.column_names, table, strict=True)]
+
+    @cached_property
+    def blocks(self) -> tuple[int, ...]:
+        count = self.count()
+        return tuple(min(_BLOCK, count - start) for start in range(0, count, _BLOCK))
+
+    def fingerprint(self, columns: Columns) -> str:
+        text = [str(self.count())]
+        for values in map(self._column, (*columns.states, *columns.next_states)):
+            text += [repr(values[:_HEAD].tolist()), repr(values[-_HEAD:].tolist())]
+        return hashlib.sha256("".join(text).encode()).hexdigest()[:16]
+
+
+_FORMATS: dict[str, type[_File]] = {".parquet": _Parquet, ".csv": _Text, ".tsv": _Text, ".npz": _Npz}

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from certirl.data.formats import check_repeats
+from certirl.data.tables import is_table, stream
 from certirl.data.transitions import CHUNK, Chunk, Piece, chunks_of
 from certirl.functions.bases import Basis, as_basis
 from certirl.ground import archive
@@ -188,23 +190,6 @@ def merge(parts: Iterable[Moments], *, allow_repeats: bool = False) -> Moments:
     return merged
 
 
-def check_repeats(files: Iterable[tuple[str, str]], *, can_allow: bool = True) -> None:
-    """Refuse files that hold the same data.
-
-    Args:
-        files: names and fingerprints.
-        can_allow: the caller has a setting to allow it.
-    """
-    first: dict[str, str] = {}
-    for name, fingerprint in files:
-        other = first.get(fingerprint)
-        if other is not None:
-            names = name if other == name else f"{other} and {name}, its copy"
-            allow = f", or write {setting('allow_repeats', 'True')} if that is meant" if can_allow else ""
-            raise ValueError(f"the same data would count twice: {names}; leave one out{allow}")
-        first[fingerprint] = name
-
-
 def measure(
     data: Any,
     *,
@@ -218,7 +203,8 @@ def measure(
     Memory does not grow with the length of a stream of files.
 
     Args:
-        data: `Transitions`, `TensorTransitions`, or files: ``certirl.tables.stream("*.parquet")``.
+        data: `Transitions`, `TensorTransitions`, a table, or a stream of tables:
+            ``certirl.tables.stream("*.parquet", domain=(-1, 1))``.
         basis: the row basis φ; placed on the domain of the data.
         columns: how many of its functions describe the state, k_s; all of them if left out.
         progress: True, False, a function ``(done, total)``, or None for a line if standard error is a terminal.
@@ -230,6 +216,7 @@ def measure(
         >>> print(certirl.measure(log, basis=certirl.Legendre(3)))
         4 transitions: Legendre(3) on [0, 1], 3 columns, 2 actions
     """
+    data = stream(data) if is_table(data) else data
     if not all(hasattr(data, name) for name in ("stream", "domain", "n_actions")):
         raise TypeError(f"measure takes logged Transitions or certirl.tables.stream(files), got {shown(data)}")
     rows = as_basis(basis).on(data.domain)
@@ -238,8 +225,8 @@ def measure(
         most = f"the {rows.size} functions of the basis"
         raise ValueError(f"{setting('columns')} must lie between 1 and {most}, got {columns}")
     with on(map):
-        stream = watched_stream(data.stream(), None, progress)
-        ((moments,),) = accumulate(stream, [(rows, narrow)], n_actions=data.n_actions)
+        watched = watched_stream(data.stream(), None, progress)
+        ((moments,),) = accumulate(watched, [(rows, narrow)], n_actions=data.n_actions)
     counts: Counter[tuple[str, str]] = Counter()
     for file in moments.files:  # one for each chunk
         counts[file.name, file.fingerprint] += file.rows

@@ -29,6 +29,7 @@ from certirl.data.simulator import (
     periodic_of,
     terminal_of,
 )
+from certirl.data.tables import as_log
 from certirl.data.transitions import Chunk, LogStream, Stream, Transitions, concatenate
 from certirl.functions.bases import Basis
 from certirl.ground import archive
@@ -210,9 +211,10 @@ def check_enough(samples: int, columns: int, least: int) -> None:
 
 
 def as_source(source: Any) -> Source:
-    """A simulator or a log as a source; anything else is refused."""
+    """A simulator, a log or a table as a source; anything else is refused."""
     if isinstance(source, Source):
         return source
+    source = as_log(source)
     if isinstance(source, Transitions):
         return Source(log=source)
     check_simulator(source)

@@ -1,13 +1,14 @@
-"""Tables of transitions or episodes: streamed or loaded into memory.
+"""Tables of transitions or episodes, in files or data frames: streamed or loaded into memory.
 
-    log = certirl.tables.stream("log/*.parquet")               # a file, a folder, a pattern, or a list of these
-    moments = certirl.measure(log, basis=certirl.Legendre(11))
+    log = certirl.tables.read(frame, state=("x", "v"), action="a", episode="run", step="time")
+    moments = certirl.measure(certirl.tables.stream("log/*.parquet"), basis=certirl.Legendre(11))
 
-A table has the columns ``state`` (or ``state_0``, ``state_1``, …) and ``action``. It is a table of transitions if it
-also has ``next_state`` (or ``next_state_0``, …), and every row is taken by itself. It is a table of episodes if it has
-a column ``episode``, or ``terminated`` or ``truncated`` beside next states: then ``step`` orders the rows,
-``terminated`` marks terminal states, and next states are in columns or in the rows that follow. Other columns are
-ignored. In npz files the columns are arrays ``states``, ``actions``, ``next_states``, ``episodes``, ``terminal``.
+A table is a file, a data frame of pandas or polars, anything with the Arrow C interface, or a mapping of arrays. It has
+the columns ``state`` (or ``state_0``, ``state_1``, …) and ``action``, or those that are named in their place. It is a
+table of transitions if it also has ``next_state`` (or ``next_state_0``, …), and every row is taken by itself. It is a
+table of episodes if it has a column ``episode``, or ``terminated`` or ``truncated`` beside next states: then ``step``
+orders the rows, ``terminated`` marks terminal states, and next states are in columns or in the rows that follow. Other
+columns are ignored.
 
 Files are read in sorted order, so that results do not depend on the file system. Every row is checked; an error names
 its file and its row, counted from 0.
@@ -18,7 +19,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,21 +29,18 @@ from numpy.typing import NDArray
 
 from certirl.data.episodes import Conversion, Steps, flat, has_action, numbered
 from certirl.data.formats import (
-    ENDS,
     WHOLE,
     Columns,
     ColumnValues,
-    Paths,
     Section,
     Table,
-    find_files,
-    fingerprint,
-    in_file,
+    check_repeats,
+    find_tables,
+    in_table,
+    is_frame,
     missing,
     open_table,
-    separator_hint,
 )
-from certirl.data.moments import check_repeats
 from certirl.data.transitions import Piece, Rows, Stream, Transitions, join_episodes, join_terminal
 from certirl.ground.domain import (
     Array,
@@ -52,76 +50,156 @@ from certirl.ground.domain import (
     check_coordinates,
     count_actions,
     describe,
+    freeze,
 )
-from certirl.ground.doors import as_count, as_flag, by_door, is_number, setting
+from certirl.ground.doors import as_count, as_flag, by_door, is_number, setting, shown
 
 __all__ = ["read", "read_demonstrations", "stream"]
 
 ROWS = 2**18  # of a batch: some ten megabytes
 EPISODE_ROWS = 2**16  # of a batch of episodes, which takes more memory for each row
-EPISODE = ("episode", "episode_id", "episode_index", "trajectory", "trajectory_id")  # usual names of the column
+# The usual names of columns; the names of arrays come last.
+STATE, NEXT_STATE, ACTION = ("state", "states"), ("next_state", "next_states"), ("action", "actions")
+EPISODE = ("episode", "episode_id", "episode_index", "trajectory", "trajectory_id", "episodes")
+TERMINATED = ("terminated", "terminal")
 _AHEAD = 2  # rows after a batch: the state that its last step leads to, and whether the episode ended there
 _FEW_ACTIONS = 100  # up to which the largest action is the number of actions, whichever of them occur
 _HEAD = 64  # rows that are compared to recognise the same data in two formats
 
 
-def recognise(table: Table, *, episode_column: str | None = None, demonstrations: bool = False) -> Columns:
+@dataclass(frozen=True)
+class Names:
+    """The columns of a table that a user names; None where they have one of the usual names.
+
+    Attributes:
+        state: the column of the state, or a sequence of columns.
+        action: the column of the action.
+        next_state: like ``state``.
+        episode: the column that says which episode a row is from. With "" every row is taken by itself: episodes and
+            terminal states that the table knows of are kept, since no proof can rest on two steps of an episode, but no
+            absorbing rows are added.
+        step: the column that orders the rows of an episode, by numbers or times. If it is named and there is neither a
+            column for the episode nor for the next state, all rows are one episode.
+        terminated: the column that marks terminal states.
+        delimiter: what separates the columns of a text file; recognised by its header if None.
+    """
+
+    state: str | Sequence[str] | None = None
+    action: str | None = None
+    next_state: str | Sequence[str] | None = None
+    episode: str | None = None
+    step: str | None = None
+    terminated: str | None = None
+    delimiter: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("state", "next_state"):
+            value = getattr(self, name)
+            columns = (value,) if isinstance(value, str) else value
+            if columns is not None and not (
+                isinstance(columns, Sequence) and columns and all(isinstance(n, str) and n for n in columns)
+            ):
+                raise TypeError(f"{setting(name)} must name one or more columns, got {shown(value)}")
+            freeze(self, **{name: None if columns is None else tuple(columns)})
+        for name in ("action", "episode", "step", "terminated"):
+            value = getattr(self, name)
+            if not isinstance(value, str | None) or (value == "" and name != "episode"):
+                raise TypeError(f"{setting(name)} must name a column, got {shown(value)}")
+        delimiter = {"tab": "\t", "\\t": "\t"}.get(str(self.delimiter), self.delimiter)
+        if delimiter is not None and (not isinstance(delimiter, str) or len(delimiter) != 1):
+            raise ValueError(f"{setting('delimiter')} must be a single character, got {shown(delimiter)}")
+        freeze(self, delimiter=delimiter)
+
+    def check(self, columns: Sequence[str], *roles: str) -> None:
+        """Refuse columns in these roles that a table does not have."""
+        for role in roles:
+            value = getattr(self, role)
+            absent = [name for name in ((value,) if isinstance(value, str) else value or ()) if name not in columns]
+            if absent and absent != [""]:
+                has = ", ".join(columns) or "no header"
+                raise ValueError(f"{setting(role, repr(absent[0]))} names no column; it has {has}")
+
+
+def recognise(table: Table, names: Names, *, demonstrations: bool = False) -> Columns:
     """Tell by their names what the columns of a table mean.
 
     Args:
         table: the table.
-        episode_column: the column that says which episode a row is from; a usual name if None; "" to take every row by
-            itself, although episodes are known.
+        names: of the columns.
         demonstrations: only states and actions are needed.
     """
-    names = table.names
-    states, after = _coordinates(names, "state"), _coordinates(names, "next_state")
-    episode = episode_column or next((name for name in EPISODE if name in names), None)
-    ends = tuple(name for name in ENDS if name in names)
-    by_episode = not demonstrations and episode_column != "" and bool(episode or ends)
-    needs_after = not (by_episode and episode) and not demonstrations
+    there = table.names
+
+    def usual(given: str | None, *others: str) -> str | None:
+        return next((name for name in (given, *others) if name in there), None)
+
+    if table.names and all(map(is_number, table.names)):
+        raise ValueError(_incomplete(table, names, False, demonstrations))
+    names.check(there, "state", "action", *(() if demonstrations else ("next_state", "episode", "step", "terminated")))
+    states, after = (
+        _coordinates(there, given, usual) for given, usual in ((names.state, STATE), (names.next_state, NEXT_STATE))
+    )
+    episode, action = usual(names.episode, *EPISODE), usual(names.action, *ACTION)
+    terminated, truncated = usual(names.terminated, *TERMINATED), usual(None, "truncated")
+    is_one = names.step is not None and not episode and not after
+    by_episode = not demonstrations and names.episode != "" and bool(episode or terminated or truncated or is_one)
+    needs_after = not (by_episode and (episode or is_one)) and not demonstrations
     if (
-        not {"action", *([episode_column] if episode_column else [])} <= set(names)
+        action is None
         or not states
         or (needs_after and not after)
         or (len(after) not in (0, len(states)) and not demonstrations)
     ):
-        raise ValueError(_incomplete(table, episode_column, by_episode, demonstrations))
-    unclear = sorted({"done", "dones"} & set(names))
-    if by_episode and unclear and ENDS[0] not in ends:
+        raise ValueError(_incomplete(table, names, by_episode, demonstrations))
+    unclear = sorted({"done", "dones"} & set(there))
+    if by_episode and unclear and terminated is None:
         raise ValueError(
-            f"the column {unclear[0]} does not say whether an episode was terminated or cut off: call it terminated, "
-            "or leave it out if no state is terminal"
+            f"the column {unclear[0]} does not say whether an episode was terminated or cut off: write "
+            f"{setting('terminated', repr(unclear[0]))} if it was, or leave the column out if no state is terminal"
         )
-    after = () if demonstrations else after
-    columns = Columns(states, after, episode, ends, "step" in names, by_episode, table.coordinates(states))
+    columns = Columns(
+        states=states,
+        next_states=() if demonstrations else after,
+        action=action,
+        episode=episode,
+        terminated=terminated,
+        truncated=truncated,
+        step=usual(names.step, "step"),
+        by_episode=by_episode,
+        dimension=table.coordinates(states),
+        delimiter=table.delimiter,
+    )
     for name in columns.names:
-        if names.count(name) > 1:
+        if there.count(name) > 1:
             raise ValueError(f"it has more than one column {name}")
     return columns
 
 
-def _coordinates(names: Sequence[str], name: str) -> tuple[str, ...]:
-    """``name`` if there is such a column, else all of ``name_0, name_1, …``."""
+def _coordinates(names: Sequence[str], given: Any, usual: Sequence[str]) -> tuple[str, ...]:
+    """The columns that are named; else one of the usual names, or all of ``name_0, name_1, …``."""
+    if given:
+        return tuple(given)
+    name = usual[0]
     numbers = sorted(int(other[len(name) + 1 :]) for other in names if re.fullmatch(rf"{name}_[0-9]+", other))
-    if name in names:
+    single = next((other for other in usual if other in names), None)
+    if single is not None:
         if numbers:
-            raise ValueError(f"it has both a column {name} and a column {name}_{numbers[0]}: remove or rename one")
-        return (name,)
+            raise ValueError(f"it has both a column {single} and a column {name}_{numbers[0]}: remove or rename one")
+        return (single,)
     absent = next((number for number in range(len(numbers)) if number not in numbers), None)
     if absent is not None:
         raise ValueError(f"it has a column {name}_{numbers[-1]} but none {name}_{absent}")
     return tuple(f"{name}_{number}" for number in range(len(numbers)))
 
 
-def _incomplete(table: Table, episode_column: str | None, by_episode: bool, demonstrations: bool) -> str:
+def _incomplete(table: Table, names: Names, by_episode: bool, demonstrations: bool) -> str:
     """What is missing, in a sentence."""
     if table.names and all(map(is_number, table.names)):
         header = "state,action" if demonstrations else "state,action,next_state"
         return f"the first row holds numbers: add a header line such as {header} (or state_0,state_1,…)"
     columns = "state (or state_0, …) and action"
     if by_episode:
-        needs = f"a table of episodes needs the columns {episode_column or EPISODE[0]}, {columns}"
+        needs = f"a table of episodes needs the columns {names.episode or EPISODE[0]}, {columns}"
     elif demonstrations:
         needs = f"demonstrations need the columns {columns}"
     else:
@@ -129,44 +207,135 @@ def _incomplete(table: Table, episode_column: str | None, by_episode: bool, demo
             "it needs the columns state, action, next_state (or state_0, …, next_state_0, …), or a column episode and "
             "the next state in the next row"
         )
-    needs += ", in npz files arrays states, actions, next_states, episodes" * (table.file.suffix.lower() == ".npz")
-    return f"{needs}; it has {', '.join(table.names) or 'no header'}{separator_hint(table.names)}"
+    needs += ", in npz files arrays states, actions, next_states, episodes" * (table.kind == ".npz")
+    example = by_door('state=("x", "v"), action="a"', "--state x v --action a")
+    return f"{needs}; it has {', '.join(table.names) or 'no header'}; name others by {example}"
 
 
-def _rows(
-    table: Table, columns: Columns, rows: int, section: Section = WHOLE, conversion: Conversion | None = None
-) -> Iterator[Steps]:
-    """Read a section of a table in batches of at most ``rows`` rows.
+@dataclass(frozen=True)
+class Chunk:
+    """Rows of a table as a record that can be sent elsewhere and read there; small if they are in a file.
 
-    With a conversion, actions that it cannot take are refused by their rows.
+    Attributes:
+        source: the file, or the data frame.
+        columns: what its columns mean.
+        conversion: how the rows become transitions.
+        rows: how many are in memory at a time, at most (all of an npz file).
+        section: which rows.
+        fingerprint: of the table.
+        folder: the folder that the name of the file is relative to.
     """
-    first, ended = section.first, 0
-    for cells in table.batches(columns, rows, section):
-        for name in (*columns.numbers, *filter(None, [columns.episode])):
-            _check_present(cells[name], name, first)
-        ends = {name: _flags(cells[name], name, first) for name in ENDS if name in cells}
-        episodes = None if columns.episode is None else cells[columns.episode]
-        if columns.by_ends:
-            over = np.any(list(ends.values()), axis=0)
-            episodes = ended + np.cumsum(over) - over
-            ended += int(over.sum())
-        actions = flat(cells["action"])
-        if conversion is not None and conversion.actions is None:
-            may_miss = not columns.next_states and actions.ndim == 1 and actions.dtype.kind in "if"
-            logged = np.where(has_action(actions), actions, 0) if may_miss else actions
-            as_actions(logged, n_actions=conversion.n_actions, first=first)
-        yield Steps(
-            _side_by_side(cells, columns.states),
-            actions,
-            _side_by_side(cells, columns.next_states) if columns.next_states else None,
-            ends.get(ENDS[0]),
-            episodes,
-            cells.get("step"),
-            np.arange(first, first + len(actions)),
+
+    source: Any
+    columns: Columns
+    conversion: Conversion
+    rows: int = ROWS
+    section: Section = WHOLE
+    fingerprint: str = ""
+    folder: str = field(default_factory=os.getcwd, repr=False)
+
+    @property
+    def name(self) -> str:
+        """The name of the table, for errors."""
+        return self.source if isinstance(self.source, str) else self.table().name
+
+    @property
+    def origin(self) -> tuple[str, str]:
+        """Name and fingerprint of the table."""
+        return Path(self.name).name, self.fingerprint
+
+    def table(self) -> Table:
+        """The table that holds its rows."""
+        is_elsewhere = isinstance(self.source, str) and self.folder != os.getcwd()
+        return open_table(Path(self.folder, self.source) if is_elsewhere else self.source, self.columns.delimiter)
+
+    def cut(self) -> list[Chunk]:
+        """The whole table in parts that can be read independently."""
+        columns = (
+            self.columns
+            if self.columns.by_episode
+            else self.columns._replace(episode=None, terminated=None, truncated=None)
         )
-        first += len(actions)
-    if first == 0:
-        raise ValueError("there are no rows in it; leave it out")
+        return [replace(self, columns=columns, section=part) for part in self.table().sections(columns, self.rows)]
+
+    def pieces(self) -> Iterator[Piece]:
+        """The transitions that begin in its rows, in each batch sorted by action."""
+        with in_table(self.name):
+            for steps in self.steps():
+                converted = self.conversion.apply(steps)
+                yield from Rows(converted.states, converted.actions, converted.next_states).pieces()
+
+    def steps(self) -> Iterator[Steps]:
+        """The steps that begin in its rows, in batches and before conversion."""
+        table = self.table()
+        batches = self.batches(table, self.rows, self.section)
+        if not self.columns.by_episode:
+            yield from batches
+            return
+        for rows, begun in self._windows(table, batches):
+            _check_order(rows)
+            steps = rows.by_episode(begun=begun, controls=self.conversion.controls is not None)
+            if len(steps):
+                yield steps
+
+    def loaded(self) -> Steps:
+        """All steps of the table, before conversion."""
+        table = self.table()
+        rows = Steps.joined(list(self.batches(table, self.rows))).noted(*table.notes)
+        if not self.columns.by_episode:
+            return replace(rows, episodes=None if rows.episodes is None else numbered(rows.episodes))
+        is_time = rows.step is not None and not is_number(str(table.first_value(str(self.columns.step))))
+        unit = f"{'seconds in ' * is_time}{self.columns.step}"
+        return rows.by_episode(controls=self.conversion.controls is not None, unit=unit)
+
+    def batches(self, table: Table, rows: int, section: Section = WHOLE) -> Iterator[Steps]:
+        """Its rows in batches, before they are paired to steps; actions that are none are refused by their rows."""
+        columns, first, ended = self.columns, section.first, 0
+        for cells in table.batches(columns, rows, section):
+            for name in columns.required:
+                _check_present(cells[name], name, first)
+            ends = [_flags(cells[name], name, first) for name in columns.flags]
+            actions = flat(cells[columns.action])
+            episodes = None if columns.episode is None else cells[columns.episode]
+            if columns.by_ends:
+                over = np.any(ends, axis=0)
+                episodes = ended + np.cumsum(over) - over
+                ended += int(over.sum())
+            elif columns.by_episode and episodes is None:
+                episodes = np.zeros(len(actions), dtype=np.intp)
+            if self.conversion.controls is None:
+                may_miss = not columns.next_states and actions.ndim == 1 and actions.dtype.kind in "if"
+                logged = np.where(has_action(actions), actions, 0) if may_miss else actions
+                as_actions(logged, n_actions=self.conversion.n_actions, first=first)
+            yield Steps(
+                _side_by_side(cells, columns.states),
+                actions,
+                _side_by_side(cells, columns.next_states) if columns.next_states else None,
+                ends[0] if columns.terminated else None,
+                episodes,
+                cells[columns.step] if columns.by_episode and columns.step else None,
+                np.arange(first, first + len(actions)),
+            )
+            first += len(actions)
+        if first == 0:
+            raise ValueError("there are no rows in it; leave it out")
+
+    def _windows(self, table: Table, batches: Iterator[Steps]) -> Iterator[tuple[Steps, int]]:
+        """Its rows in batches with the two rows after each, and their number without these."""
+        held: list[Steps] = []
+        for batch in batches:
+            window = Steps.joined([*held, batch])
+            begun = max(len(window) - _AHEAD, 0)
+            if begun:
+                yield window, begun
+            held = [window.where(slice(begun, None))]
+        if held:
+            begun, following = len(held[0]), table.following(self.section)
+            for batch in () if following is None else self.batches(table, _AHEAD, following):
+                held.append(batch)
+                if sum(map(len, held)) >= begun + _AHEAD:
+                    break
+            yield Steps.joined(held), begun
 
 
 def _side_by_side(cells: ColumnValues, names: tuple[str, ...]) -> Array:
@@ -190,75 +359,6 @@ def _flags(values: NDArray[Any], name: str, first: int) -> NDArray[np.bool_]:
     return flags != 0
 
 
-@dataclass(frozen=True)
-class Chunk:
-    """Rows of a table as a small record that can be sent elsewhere and read there.
-
-    Attributes:
-        file: where the rows are.
-        columns: what its columns mean.
-        conversion: how the rows become transitions.
-        rows: how many are in memory at a time, at most (all of an npz file).
-        section: which rows.
-        fingerprint: of the file.
-        folder: the folder that the name of the file is relative to.
-    """
-
-    file: str
-    columns: Columns
-    conversion: Conversion
-    rows: int = ROWS
-    section: Section = WHOLE
-    fingerprint: str = ""
-    folder: str = field(default_factory=os.getcwd, repr=False)
-
-    @property
-    def origin(self) -> tuple[str, str]:
-        """Name and fingerprint of the file."""
-        return Path(self.file).name, self.fingerprint
-
-    def table(self) -> Table:
-        """The table that holds its rows."""
-        return open_table(Path(self.file) if self.folder == os.getcwd() else Path(self.folder, self.file))
-
-    def pieces(self) -> Iterator[Piece]:
-        """The transitions that begin in its rows, in each batch sorted by action."""
-        with in_file(self.file):
-            for steps in self.steps():
-                converted = self.conversion.apply(steps)
-                yield from Rows(converted.states, converted.actions, converted.next_states).pieces()
-
-    def steps(self) -> Iterator[Steps]:
-        """The steps that begin in its rows, in batches and before conversion."""
-        table = self.table()
-        batches = _rows(table, self.columns, self.rows, self.section, self.conversion)
-        if not self.columns.by_episode:
-            yield from batches
-            return
-        for rows, begun in self._windows(table, batches):
-            _check_order(rows)
-            steps = rows.by_episode(begun=begun, controls=self.conversion.actions is not None)
-            if len(steps):
-                yield steps
-
-    def _windows(self, table: Table, batches: Iterator[Steps]) -> Iterator[tuple[Steps, int]]:
-        """Its rows in batches with the two rows after each, and their number without these."""
-        held: list[Steps] = []
-        for batch in batches:
-            window = Steps.joined([*held, batch])
-            begun = max(len(window) - _AHEAD, 0)
-            if begun:
-                yield window, begun
-            held = [window.where(slice(begun, None))]
-        if held:
-            begun, following = len(held[0]), table.following(self.section)
-            for batch in () if following is None else _rows(table, self.columns, _AHEAD, following):
-                held.append(batch)
-                if sum(map(len, held)) >= begun + _AHEAD:
-                    break
-            yield Steps.joined(held), begun
-
-
 def _check_order(rows: Steps) -> None:
     """Refuse episodes that come back, and steps out of order: a stream cannot sort them."""
     assert rows.episodes is not None and rows.rows is not None
@@ -275,7 +375,7 @@ def _check_order(rows: Steps) -> None:
 
 
 @dataclass(frozen=True)
-class FileStream(Stream):
+class TableStream(Stream):
     """The transitions of tables as a stream, from one chunk after the other."""
 
     parts: tuple[Chunk, ...]
@@ -285,109 +385,117 @@ class FileStream(Stream):
         return self.parts
 
     @property
+    def conversion(self) -> Conversion:
+        """How the rows become transitions."""
+        return self.parts[0].conversion
+
+    @property
     def domain(self) -> Domain:
         """The box of states."""
-        assert self.parts[0].conversion.domain is not None
-        return self.parts[0].conversion.domain
+        assert self.conversion.domain is not None
+        return self.conversion.domain
 
     @property
     def n_actions(self) -> int:
         """The number of actions."""
-        assert self.parts[0].conversion.n_actions is not None
-        return self.parts[0].conversion.n_actions
+        assert self.conversion.n_actions is not None
+        return self.conversion.n_actions
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files, in the order in which they are read."""
-        return tuple(dict.fromkeys(chunk.file for chunk in self.parts))
+        """The names of the tables, in the order in which they are read."""
+        return tuple(dict.fromkeys(chunk.name for chunk in self.parts))
+
+    @property
+    def _tables(self) -> list[Table]:
+        return list({(chunk.name, chunk.fingerprint): chunk.table() for chunk in self.parts}.values())
 
     @property
     def total(self) -> int:
-        """The number of rows in all files."""
-        return sum(table.count() for table in {chunk.file: chunk.table() for chunk in self.parts}.values())
+        """The number of rows in all tables."""
+        return sum(table.count() for table in self._tables)
 
     def __str__(self) -> str:
-        files = f"{len(self.files)} file{'s' * (len(self.files) != 1)}"
-        return f"{self.total:,} rows in {files}, states in {describe(self.domain)}, actions 0 … {self.n_actions - 1}"
+        tables, names = self._tables, self.conversion.action_names
+        count = f"{len(tables)} {tables[0].unit}{'s' * (len(tables) != 1)}"
+        actions = ", ".join(names) if names else f"0 … {self.n_actions - 1}"
+        line = f"{self.total:,} rows in {count}, states in {describe(self.domain)}, actions {actions}"
+        return "\n  ".join([line, *(note for table in tables for note in table.notes)])
 
 
-def stream(
-    paths: Paths,
-    *,
-    episode_column: str | None = None,
-    rows: int | None = None,
-    allow_repeats: bool = False,
-    **settings: Any,
-) -> FileStream:
+def stream(sources: Any, *, rows: int | None = None, allow_repeats: bool = False, **settings: Any) -> TableStream:
     """Tables as a stream, of which a batch is in memory at a time; `certirl.measure` takes it.
 
-    A Parquet file is cut into chunks at its row groups, as few as make up ``rows`` rows; other files are one chunk.
-    Batches have at most ``rows`` rows, but an npz file cannot be read in parts. The steps of episodes continue across
-    batches and row groups. A table of episodes must be sorted: one episode after the other, with ascending numbers or
-    with names that do not come back, and by step within each.
+    A Parquet file is cut into chunks at its row groups, as few as make up ``rows`` rows, and a data frame anywhere;
+    other files are one chunk. Batches have at most ``rows`` rows, but an npz file cannot be read in parts. The steps of
+    episodes continue across batches and row groups. A table of episodes must be sorted: one episode after the other,
+    with ascending numbers or with names that do not come back, and by step within each.
 
     Args:
-        paths: a file, a folder, a glob pattern, or a list of these.
-        episode_column: as in `read`.
+        sources: a file, a folder, a glob pattern, a data frame, or a list of these.
         rows: of a batch; 2¹⁸ if left out, 2¹⁶ of episodes.
-        allow_repeats: count a file and its copy both.
-        **settings: what to make of the rows, as in `from_episodes`: domain, n_actions, actions, state, periodic,
-            outside, absorb. A domain or a number of actions that is left out is that of the data, by the statistics
-            of Parquet files or by reading all rows once. A stream does not count the states that it clips, nor last
-            actions without a next state.
+        allow_repeats: count a table and its copy both.
+        **settings: as in `read`. A domain, a number of actions or names of actions that are left out are those of the
+            data, by the statistics of Parquet files or by reading all rows once. A stream does not count the states
+            that it clips, nor last actions without a next state, nor does it compare the times between steps.
     """
-    conversion = Conversion(**settings)
+    names, conversion = _split(settings)
     if conversion.outside == "drop":
         other = by_door("use read", "remove those rows before")
         raise ValueError(f"a stream cannot say what it dropped: write {setting('outside', repr('clip'))}, or {other}")
     size = None if rows is None else as_count(rows, "rows", meaning="a positive whole number")
     repeats = as_flag(allow_repeats, "allow_repeats")
-    inputs = _opened(paths, conversion, episode_column=episode_column, allow_repeats=repeats)
-    return FileStream(_with_extent([chunk for opened in inputs for chunk in _chunks(opened, conversion, size)]))
+    chunks = _opened(sources, names, conversion, rows=size, allow_repeats=repeats)
+    return TableStream(_with_extent([part for chunk in chunks for part in chunk.cut()]))
 
 
-def read(paths: Paths, *, episode_column: str | None = None, **settings: Any) -> Transitions:
+def read(sources: Any, **settings: Any) -> Transitions:
     """Load tables of transitions or episodes into memory.
 
     Args:
-        paths: a file, a folder, a glob pattern, or a list of these.
-        episode_column: the column that says which episode a row is from; ``episode`` or another usual name if left out.
-            With "" every row is taken by itself: episodes and terminal states that the table knows of are kept, since
-            no proof can rest on two steps of an episode, but no absorbing rows are added. Otherwise episodes may come
-            mixed, and never continue in another file.
-        **settings: what to make of the rows, as in `from_episodes`: domain, n_actions, actions, state, periodic,
-            outside, absorb.
+        sources: a file, a folder, a glob pattern, a data frame, or a list of these. Episodes may come mixed, and never
+            continue in another table.
+        **settings: which columns to read, as in `Names`: state, action, next_state, episode, step, terminated; the
+            delimiter of text files; and what to make of the rows, as in `from_episodes`: domain, n_actions, actions,
+            state (a function), periodic, outside, absorb. Actions that are names are numbered in sorted order, or in
+            the order of ``actions``.
+
+    Example:
+        >>> import certirl
+        >>> table = {"x": [0.0, 0.5, 1.0], "move": ["right", "right", "left"], "x2": [0.5, 1.0, 0.5]}
+        >>> print(certirl.tables.read(table, state="x", action="move", next_state="x2"))
+        3 transitions on [0, 1]; per action: left 1, right 2
     """
-    conversion = Conversion(**settings)
-    if episode_column == "":
+    names, conversion = _split(settings)
+    if names.episode == "":
         conversion = replace(conversion, absorb=False)
-    inputs, parts = _opened(paths, conversion, episode_column=episode_column), []
-    for file, table, columns, _ in inputs:
-        with in_file(file):
-            parts.append(_loaded(table, columns, conversion))
+    chunks, parts = _opened(sources, names, conversion), []
+    conversion = chunks[0].conversion
+    for chunk in chunks:
+        with in_table(chunk.name):
+            parts.append(chunk.loaded())
     try:
         return conversion.transitions(_joined(parts))
     except ValueError as problem:
-        for (file, *_), steps in zip(inputs, parts, strict=True):
-            with in_file(file):
+        for chunk, steps in zip(chunks, parts, strict=True):
+            with in_table(chunk.name):
                 if len(steps):
-                    conversion.apply(steps)  # finds the file, if the fault is in one of them
-        raise ValueError(f"{inputs[0].file}{' …' * (len(inputs) > 1)}: {problem}") from None
+                    conversion.apply(steps)  # finds the table, if the fault is in one of them
+        raise ValueError(f"{chunks[0].name}{' …' * (len(chunks) > 1)}: {problem}") from None
 
 
-def read_demonstrations(
-    paths: Paths, *, episode_column: str | None = None
-) -> tuple[Array, NDArray[np.float64], NDArray[np.intp] | None]:
+def read_demonstrations(sources: Any, **settings: Any) -> tuple[Array, NDArray[np.float64], NDArray[np.intp] | None]:
     """States ``[n, d]``, the expert's actions ``[n]``, and episodes ``[n]`` or None.
 
     Args:
-        paths: tables with the columns state (or state_0, …) and action; rows without an action are left out.
-        episode_column: the column that says which episode a row is from; ``episode`` or another usual name if left out.
+        sources: tables with states and actions, as in `read`; rows without an action are left out.
+        **settings: which columns to read, as in `read`; and ``actions``, the names of actions 0, 1, ….
     """
+    names, conversion = _split(settings)
     parts = []
-    for file, table, columns, _ in _opened(paths, Conversion(), episode_column=episode_column, demonstrations=True):
-        with in_file(file):
-            rows = Steps.joined(list(_rows(table, columns, ROWS)))
+    for chunk in _opened(sources, names, conversion, demonstrations=True):
+        with in_table(chunk.name):
+            rows = Steps.joined(list(chunk.batches(chunk.table(), ROWS)))
             rows = rows.where(has_action(rows.actions))
             if not len(rows):
                 raise ValueError("there are no demonstrations in it")
@@ -401,90 +509,114 @@ def read_demonstrations(
     )
 
 
-def _fingerprints(files: Sequence[Path], allow_repeats: bool | None) -> dict[Path, str]:
-    """The fingerprints of files; the same data, copied or in two formats, are refused.
-
-    Args:
-        files: the files.
-        allow_repeats: True to accept copies; None where the caller has no such setting.
-    """
-    fingerprints = {file: fingerprint(file) for file in files}
-    if allow_repeats:
-        return fingerprints
-    check_repeats(((str(file), mark) for file, mark in fingerprints.items()), can_allow=allow_repeats is not None)
-    if len({file.suffix.lower() for file in files}) > 1:
-        heads: dict[Any, Path] = {}
-        for file in files:
-            other = heads.setdefault(_head(file), file)
-            if other.suffix.lower() != file.suffix.lower():
-                raise ValueError(
-                    f"the same data would count twice: {other} and {file} begin with the same rows; leave one out"
-                )
-    return fingerprints
+def is_table(source: Any) -> bool:
+    """Whether a source is a data frame or the name of a file."""
+    return isinstance(source, str | os.PathLike) or is_frame(source)
 
 
-def _head(file: Path) -> Any:
-    """States and actions of the first rows to six digits; the name if it cannot be read."""
-    try:
-        table = open_table(file)
-        rows = next(_rows(table, recognise(table, demonstrations=True), _HEAD)).where(slice(0, _HEAD))
-        numbers = np.concatenate([rows.states.reshape(-1), rows.actions.reshape(-1)])
-        return tuple(f"{number:.6g}" for number in numbers.astype(np.float64))
-    except (OSError, ValueError, TypeError):
-        return str(file)  # reading it says what is wrong
+def as_log(source: Any) -> Any:
+    """The transitions of a table; anything else as it is."""
+    return read(source) if is_table(source) else source
 
 
-class _Input(NamedTuple):
-    """A table to read: its file, what its columns mean, and the fingerprint of the file."""
-
-    file: Path
-    table: Table
-    columns: Columns
-    fingerprint: str
+def _split(settings: dict[str, Any]) -> tuple[Names, Conversion]:
+    """The settings that name columns, and those that say what to make of the rows."""
+    columns = {column.name for column in fields(Names)} & set(settings)
+    if callable(settings.get("state")):  # a function of observations
+        columns.remove("state")
+    names = Names(**{name: settings[name] for name in columns})
+    return names, Conversion(**{name: value for name, value in settings.items() if name not in columns})
 
 
 def _opened(
-    paths: Paths,
+    sources: Any,
+    names: Names,
     conversion: Conversion,
     *,
-    episode_column: str | None,
+    rows: int | None = None,
     demonstrations: bool = False,
     allow_repeats: bool | None = None,
-) -> list[_Input]:
+) -> list[Chunk]:
     """Open tables and look at the columns of all of them before reading any row.
 
     Args:
-        paths: a file, a folder, a glob pattern, or a list of these.
+        sources: a file, a folder, a glob pattern, a data frame, or a list of these.
+        names: of the columns.
         conversion: its domain, if it has one, must have as many coordinates as the states.
-        episode_column: as in `read`.
+        rows: of a batch.
         demonstrations: only states and actions are needed.
         allow_repeats: True to accept copies; None where the caller has no such setting.
     """
-    inputs: list[_Input] = []
-    for file, mark in _fingerprints(find_files(paths), allow_repeats).items():
-        with in_file(file):
-            table = open_table(file)
-            columns = recognise(table, episode_column=episode_column, demonstrations=demonstrations)
-            domain = conversion.domain if conversion.state is None else None
-            if domain is not None:
-                check_coordinates(columns.dimension, domain)
-        inputs.append(_Input(file, table, columns, mark))
-        dimension = inputs[0].columns.dimension
+    chunks: list[Chunk] = []
+    for source in find_tables(sources):
+        table = open_table(source, names.delimiter)
+        with in_table(table.name):
+            columns = recognise(table, names, demonstrations=demonstrations)
+            if conversion.domain is not None and conversion.state is None:
+                check_coordinates(columns.dimension, conversion.domain)
+        batch = rows or (EPISODE_ROWS if columns.by_episode else ROWS)
+        place = str(source) if isinstance(source, Path) else source
+        chunks.append(Chunk(place, columns, conversion, batch, WHOLE, table.fingerprint(columns)))
+        dimension = chunks[0].columns.dimension
         if columns.dimension != dimension:
             s = "s" * (dimension != 1)
             raise ValueError(
-                f"states have {dimension} coordinate{s} in {inputs[0].file} but {columns.dimension} in {file}"
+                f"states have {dimension} coordinate{s} in {chunks[0].name} but {columns.dimension} in {table.name}"
             )
-    return inputs
+    if not allow_repeats:
+        _check_repeats(chunks, can_allow=allow_repeats is not None)
+    return _with_action_names(chunks)
 
 
-def _chunks(opened: _Input, conversion: Conversion, rows: int | None) -> list[Chunk]:
-    """Parts of a table that can be read independently, in batches of ``rows`` rows."""
-    file, table, columns, mark = opened
-    columns = columns if columns.by_episode else columns._replace(episode=None, ends=())
-    batch = rows or (EPISODE_ROWS if columns.by_episode else ROWS)
-    sections = [WHOLE] if columns.by_ends else table.sections(columns, batch)
-    return [Chunk(str(file), columns, conversion, batch, section, mark) for section in sections]
+def _check_repeats(chunks: Sequence[Chunk], *, can_allow: bool) -> None:
+    """Refuse the same data, copied or in two formats."""
+    check_repeats(((chunk.name, chunk.fingerprint) for chunk in chunks), can_allow=can_allow)
+    kinds = [chunk.table().kind for chunk in chunks]
+    heads: dict[Any, int] = {}
+    for index, chunk in enumerate(chunks if len(set(kinds)) > 1 else ()):
+        other = heads.setdefault(_head(chunk), index)
+        if kinds[other] != kinds[index]:
+            raise ValueError(
+                f"the same data would count twice: {chunks[other].name} and {chunk.name} begin with the same rows; "
+                "leave one out"
+            )
+
+
+def _head(chunk: Chunk) -> Any:
+    """States of the first rows to six digits; the name if they cannot be read."""
+    try:
+        cells = next(chunk.table().batches(chunk.columns._replace(action=chunk.columns.states[0]), _HEAD))
+        states = _side_by_side(cells, chunk.columns.states)[:_HEAD]
+        return tuple(f"{number:.6g}" for number in states.astype(np.float64).reshape(-1))
+    except (OSError, ValueError, TypeError, StopIteration):
+        return chunk.name  # reading it says what is wrong
+
+
+def _with_action_names(chunks: Sequence[Chunk]) -> list[Chunk]:
+    """The chunks; if their actions are names, these are numbered as asked for, or in sorted order."""
+    conversion, texts = chunks[0].conversion, set[str]()
+    if conversion.controls is not None:
+        return list(chunks)
+    named = []
+    for chunk in chunks:
+        with in_table(chunk.name):
+            named.append(chunk.table().has_names(chunk.columns.action))
+            if named[-1] and not conversion.action_names:
+                texts |= chunk.table().names_in(chunk.columns.action)
+    if not any(named):
+        return list(chunks)
+    if not all(named):
+        with_names, without = (chunks[named.index(answer)].name for answer in (True, False))
+        raise ValueError(f"actions are names in {with_names} but numbers in {without}: write the same in both")
+    actions = conversion.action_names or tuple(sorted(texts))
+    if conversion.n_actions not in (None, len(actions)):
+        column, listed = chunks[0].columns.action, ", ".join(actions[:6]) + " …" * (len(actions) > 6)
+        raise ValueError(
+            f"{chunks[0].name}: the column {column} holds {len(actions)} names of actions, {listed}, and "
+            f"{setting('n_actions')} is {conversion.n_actions}: list all names in {setting('actions')} instead"
+        )
+    conversion = replace(conversion, actions=actions)
+    return [replace(chunk, conversion=conversion, columns=chunk.columns._replace(actions=actions)) for chunk in chunks]
 
 
 class _Extent(NamedTuple):
@@ -498,13 +630,14 @@ class _Extent(NamedTuple):
 
 def _with_extent(chunks: Sequence[Chunk]) -> tuple[Chunk, ...]:
     """The chunks; a domain or a number of actions that is left out is that of their data."""
-    conversion, files = chunks[0].conversion, dict.fromkeys(chunk.file for chunk in chunks)
+    conversion = chunks[0].conversion
     if conversion.domain is not None and conversion.n_actions is not None:
         return tuple(chunks)
     if conversion.state is not None:
         raise ValueError("with state= the domain and n_actions must be given: pass domain=((low, high), …)")
-    extents = [extent for _, parts in groupby(chunks, lambda chunk: chunk.file) for extent in _extents(list(parts))]
-    with in_file(*files):
+    by_table = [list(parts) for _, parts in groupby(chunks, lambda chunk: chunk.fingerprint)]
+    extents = [extent for parts in by_table for extent in _extents(parts)]
+    with in_table(*(parts[0].name for parts in by_table)):
         if not extents:
             raise ValueError("there are no steps in these episodes: each of them has a single state")
         domain, count = conversion.domain, conversion.n_actions
@@ -523,23 +656,23 @@ def _with_extent(chunks: Sequence[Chunk]) -> tuple[Chunk, ...]:
 
 
 def _extents(chunks: Sequence[Chunk]) -> Iterator[_Extent]:
-    """Of the chunks of one file: from its statistics, or by reading its rows in batches."""
+    """Of the chunks of one table: from its statistics, or by reading its rows in batches."""
     statistics = _statistics(chunks[0])
     if statistics is not None:
         yield statistics
         return
-    with in_file(chunks[0].file):
+    with in_table(chunks[0].name):
         for steps in (steps for chunk in chunks for steps in chunk.steps()):
             ends = np.concatenate([steps.states, steps.next_states])
-            actions = set() if chunks[0].conversion.actions else set(np.unique(steps.actions).astype(int).tolist())
+            actions = set() if chunks[0].conversion.controls else set(np.unique(steps.actions).astype(int).tolist())
             yield _Extent(len(steps), ends.min(axis=0), ends.max(axis=0), actions)
 
 
 def _statistics(chunk: Chunk) -> _Extent | None:
-    """The extent of a whole file by its statistics; None if its rows must be read."""
+    """The extent of a whole table by its statistics; None if its rows must be read."""
     columns, d = chunk.columns, len(chunk.columns.states)
     table = chunk.table()
-    extremes = table.extremes([*columns.states, "action", *columns.next_states])
+    extremes = table.extremes([*columns.states, columns.action, *columns.next_states])
     if columns.by_episode or extremes is None:
         return None
     low, high = extremes
@@ -547,14 +680,6 @@ def _statistics(chunk: Chunk) -> _Extent | None:
         return None  # reading the rows finds the actions that occur, and a row that has none
     box = np.minimum(low[:d], low[d + 1 :]), np.maximum(high[:d], high[d + 1 :])
     return _Extent(table.count(), *box, {int(high[d])})
-
-
-def _loaded(table: Table, columns: Columns, conversion: Conversion) -> Steps:
-    """All steps of a table."""
-    rows = Steps.joined(list(_rows(table, columns, ROWS, conversion=conversion)))
-    if columns.by_episode:
-        return rows.by_episode(controls=conversion.actions is not None)
-    return replace(rows, episodes=None if rows.episodes is None else numbered(rows.episodes))
 
 
 def _joined(parts: Sequence[Steps]) -> Steps:

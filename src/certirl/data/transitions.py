@@ -53,6 +53,7 @@ class Transitions:
         independent: whether the rows are draws independent of each other. None, the default: a proof looks for rows
             that are copies of others and for rows that continue others, and refuses them. True: they are, whatever the
             rows look like. False: they are not, and no proof can rest on them.
+        action_names: the name of each action, for prints; empty if they have none.
         notes: what was done to the data before, in sentences.
     """
 
@@ -66,6 +67,7 @@ class Transitions:
     terminal: NDArray[np.bool_] | None = field(default=None, kw_only=True)
     episodes: NDArray[np.intp] | None = field(default=None, kw_only=True)
     independent: bool | None = field(default=None, kw_only=True)
+    action_names: tuple[str, ...] = field(default=(), kw_only=True)
     notes: tuple[str, ...] = field(default=(), kw_only=True)
     # The same in all parts of a log: only there the same number is the same episode.
     _origin: str = field(default_factory=lambda: uuid4().hex, init=False, repr=False)
@@ -84,6 +86,7 @@ class Transitions:
         check_coordinates(dimension, domain)
         terminal = None if self.terminal is None else as_flags(self.terminal, len(states), "terminal")
         episodes = None if self.episodes is None else _as_episode_numbers(self.episodes, len(states))
+        n_actions = count_actions(actions) if declared is None else declared
         freeze(
             self,
             states=as_states(
@@ -92,12 +95,13 @@ class Transitions:
             actions=actions,
             next_states=as_states(next_states, domain, name="next_states", instead=WIDEN_OR_REMOVE),
             domain=domain,
-            n_actions=count_actions(actions) if declared is None else declared,
+            n_actions=n_actions,
             domain_from_data=self.domain is None,
             paired=as_flag(self.paired, "paired"),
             terminal=terminal,
             episodes=episodes,
             independent=None if self.independent is None else as_flag(self.independent, "independent"),
+            action_names=as_action_names(self.action_names, n_actions) if len(self.action_names) else (),
             notes=(self.notes,) if isinstance(self.notes, str) else tuple(map(str, self.notes)),
         )
         if self.paired:
@@ -115,7 +119,8 @@ class Transitions:
         return f"<Transitions: {len(self):,} of {self.n_actions} actions on {describe(self.domain)}>"
 
     def __str__(self) -> str:
-        counts = ", ".join(f"{count:,}" for count in self.counts)
+        names = [f"{name} " for name in self.action_names] or [""] * self.n_actions
+        counts = ", ".join(f"{name}{count:,}" for name, count in zip(names, self.counts, strict=True))
         line = f"{len(self):,} transitions on {describe(self.domain)}; per action: {counts}"
         return "\n  ".join([line, *self.notes])
 
@@ -187,7 +192,7 @@ def concatenate(logs: Iterable[Transitions]) -> Transitions:
         raise ValueError("there are no transitions to join")
     if len(logs) == 1:
         return logs[0]
-    if len({(log.domain, log.n_actions, log.paired) for log in logs}) > 1:
+    if len({(log.domain, log.n_actions, log.paired, log.action_names) for log in logs}) > 1:
         raise ValueError("transitions can be joined only on the same domain and with the same actions")
     declared = {log.independent for log in logs}
     joined = Transitions(
@@ -200,6 +205,7 @@ def concatenate(logs: Iterable[Transitions]) -> Transitions:
         terminal=join_terminal([log.terminal for log in logs]),
         episodes=join_episodes([log.episodes for log in logs], list(map(len, logs)), [log._origin for log in logs]),
         independent=False if False in declared else None if None in declared else True,
+        action_names=logs[0].action_names,
         notes=tuple(dict.fromkeys(note for log in logs for note in log.notes)),
     )
     freeze(joined, domain_from_data=any(log.domain_from_data for log in logs))
@@ -256,6 +262,14 @@ def _as_episode_numbers(episodes: Any, count: int) -> NDArray[np.intp]:
             f"episodes must be whole numbers, -1 for rows of no episode, got {float(raw[row]):.12g} in row {row}"
         )
     return raw.astype(np.intp)
+
+
+def as_action_names(names: Any, count: int) -> tuple[str, ...]:
+    """The names of ``count`` actions, all different."""
+    texts = (names,) if isinstance(names, str) else tuple(names)
+    if not all(isinstance(name, str) and name.strip() for name in texts) or not len({*texts}) == len(texts) == count:
+        raise ValueError(f"actions must have {count} different names, one for each, got {shown(names)}")
+    return tuple(name.strip() for name in texts)
 
 
 def counted(counts: Iterable[int]) -> str:

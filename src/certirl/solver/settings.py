@@ -15,6 +15,7 @@ from certirl.data.moments import Moments
 from certirl.data.policy import Policy, as_policy
 from certirl.data.simulator import Simulator, as_generator, as_samples, device_of
 from certirl.data.source import Source, as_source, for_simulators
+from certirl.data.tables import as_log
 from certirl.fit.bellman import FORMS, check_problem
 from certirl.fit.effects import FEWEST
 from certirl.fit.features import Preference
@@ -182,6 +183,7 @@ def request(
     check_tail(tail)
     if not isinstance(settings, Settings):
         raise TypeError(f"settings must be certirl.Settings(…), got {shown(settings)}")
+    source = as_log(source)
     moments = source if isinstance(source, Moments) else None
     origin = None if moments is not None else as_source(source)
     policy = as_policy(expert, source.n_actions)
