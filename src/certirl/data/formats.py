@@ -290,6 +290,8 @@ def _converted(
 ) -> NDArray[Any]:
     """A column as numbers, by its type if it has one, else cell by cell."""
     kind = values.dtype.kind
+    if values.ndim > 2:
+        raise ValueError(f"the column {name} has shape {list(values.shape)}: states are [n] or [n, d]")
     if kind in "iuf" and not (name == columns.action and columns.actions):
         return values
     if kind == "b" and convert is _truth:
@@ -393,7 +395,17 @@ def find_tables(sources: Any) -> tuple[Any, ...]:
         if first is not file:
             other = "" if first == file else f", also as {first}"
             raise ValueError(f"{file} is named twice{other}; each file counts once")
-    return (*files, *(source for source in listed if is_frame(source)))
+    return (*files, *(_in_memory(source) for source in listed if is_frame(source)))
+
+
+def _in_memory(source: Any) -> Any:
+    """A frame whose columns can be taken by their names, more than once: a table of Arrow if it has no other form."""
+    if isinstance(source, Mapping | np.ndarray) or hasattr(source, "to_numpy"):
+        return source
+    arrow = _pyarrow("pyarrow", f"the {type(source).__name__}")
+    if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
+        return arrow.table(source)
+    return importlib.import_module("pyarrow.interchange").from_dataframe(source)
 
 
 def _is_one(source: Any) -> bool:
@@ -762,10 +774,8 @@ class _Frame(_Arrays):
             levels = [] if not hasattr(source, "index") else [name for name in source.index.names if name is not None]
             in_index = [(str(n), partial(source.index.get_level_values, n)) for n in levels if n not in source.columns]
             return [*((str(key), partial(source.__getitem__, key)) for key in source.columns), *in_index]
-        arrow = _pyarrow("pyarrow", self.name)
-        has_stream = any(hasattr(source, name) for name in ("__arrow_c_stream__", "__arrow_c_array__"))
-        table = arrow.table(source) if has_stream else _pyarrow("pyarrow.interchange", "").from_dataframe(source)
-        return [(name, partial(_from_arrow, column)) for name, column in zip(table.column_names, table, strict=True)]
+        columns = zip(source.column_names, source.columns, strict=True)
+        return [(name, partial(_from_arrow, column)) for name, column in columns]
 
     @cached_property
     def blocks(self) -> tuple[int, ...]:

@@ -1,0 +1,375 @@
+"""Data frames, and files as they come: every kind gives the transitions that arrays give."""
+
+import gzip
+import sys
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import certirl
+from certirl.cli import main
+from certirl.data import tables
+
+BASIS = certirl.Legendre(4)
+NAMED = {"state": ("x", "v"), "action": "push", "next_state": ("x2", "v2")}
+
+
+def pandas():
+    return pytest.importorskip("pandas", reason="pandas is not installed")
+
+
+def polars():
+    return pytest.importorskip("polars", reason="polars is not installed")
+
+
+class Stream:
+    """Nothing but the Arrow C interface."""
+
+    def __init__(self, columns):
+        self._table = pa.table(columns)
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+class Exchange:
+    """Nothing but the interchange protocol of data frames."""
+
+    def __init__(self, columns):
+        self._table = pa.table(columns)
+
+    def __dataframe__(self, **settings):
+        return self._table.__dataframe__(**settings)
+
+
+def structured(columns):
+    return np.rec.fromarrays([np.asarray(values) for values in columns.values()], names=",".join(columns))
+
+
+KINDS = {
+    "mapping": dict,
+    "structured array": structured,
+    "arrow": pa.table,
+    "record batches": lambda columns: pa.table(columns).to_reader(),
+    "C stream": Stream,
+    "interchange": Exchange,
+    "pandas": lambda columns: pandas().DataFrame(columns),
+    "pandas of arrow": lambda columns: pandas().DataFrame(columns).convert_dtypes(dtype_backend="pyarrow"),
+    "polars": lambda columns: polars().DataFrame(columns),
+}
+
+
+def rows(n=400, seed=0):
+    """Two coordinates, three actions, with columns that nobody asks for."""
+    rng = np.random.default_rng(seed)
+    states, after, actions = rng.uniform(-1, 1, (n, 2)), rng.uniform(-1, 1, (n, 2)), rng.integers(3, size=n)
+    names = np.array(["coast", "left", "right"])[actions].tolist()
+    columns = {"note": ["a b"] * n, "x": states[:, 0], "v": states[:, 1], "push": actions, "x2": after[:, 0]}
+    return columns | {"v2": after[:, 1], "name": names}, certirl.Transitions(states, actions, after)
+
+
+def same(log, other):
+    for name in ("states", "actions", "next_states"):
+        np.testing.assert_array_equal(getattr(log, name), getattr(other, name))
+    return log.domain == other.domain and log.n_actions == other.n_actions
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_frame_is_a_log(kind):
+    columns, log = rows()
+    assert same(tables.read(KINDS[kind](columns), **NAMED), log)
+    named = tables.read(KINDS[kind](columns), **NAMED | {"action": "name"})
+    assert same(named, log) and named.action_names == ("coast", "left", "right")
+    counts = ", ".join(f"{name} {count}" for name, count in zip(named.action_names, log.counts, strict=True))
+    assert str(named) == f"{str(log).split(';')[0]}; per action: {counts}"
+
+
+@pytest.mark.parametrize("kind", ["mapping", "arrow", "pandas", "polars"])
+def test_frames_go_straight_into_every_call(kind):
+    rng = np.random.default_rng(1)
+    problem, states, actions = certirl.problems.random_polynomial(seed=7), rng.uniform(-1, 1, 3000), np.arange(3000) % 3
+    after = np.choose(actions, [problem.sample(states, action, rng) for action in range(3)])
+    frame = KINDS[kind]({"state": states, "action": actions, "next_state": after})
+    log = certirl.Transitions(states, actions, after)
+    solutions = [certirl.solve(data, discount=0.7, basis=BASIS, columns=3) for data in (frame, log)]
+    assert str(solutions[0]) == str(solutions[1])
+    assert str(certirl.measure(frame, basis=BASIS)) == str(certirl.measure(log, basis=BASIS))
+    policies = [certirl.policy_from(*data) for data in ((frame,), (states, actions))]
+    np.testing.assert_array_equal(policies[0](states[:, None]), policies[1](states[:, None]))
+    with pytest.raises(ValueError, match="a certificate needs a declared domain"):
+        certirl.solve(frame, discount=0.7, delta=0.1, basis=BASIS, columns=3)
+
+
+def test_files_go_straight_into_solve(tmp_path):
+    columns, log = rows()
+    path, order = tmp_path / "log.csv", ("x", "v", "push", "x2", "v2")
+    text = [f"{a},{b},{c},{d},{e}" for a, b, c, d, e in zip(*(columns[n] for n in order), strict=True)]
+    path.write_text("\n".join(["state_0,state_1,action,next_state_0,next_state_1", *text]))
+    for source in (path, str(path)):
+        solution = certirl.solve(source, discount=0.5, components=[[0], [1]], basis=certirl.Legendre(3), columns=2)
+        assert solution.n_actions == log.n_actions
+    with pytest.raises(FileNotFoundError, match=r"there is no file .*none\.csv"):
+        certirl.solve(tmp_path / "none.csv", discount=0.5)
+
+
+@pytest.mark.parametrize("kind", ["mapping", "arrow", "pandas", "polars"])
+@pytest.mark.parametrize("size", [7, 1000])
+def test_frames_are_streamed_as_they_are_read(kind, size):
+    columns, log = rows(150_000)
+    frame = KINDS[kind](columns)
+    stream = tables.stream(frame, rows=size * 100, **NAMED)
+    assert len(stream.chunks()) == (3 if size == 7 else 2) and stream.total == len(log)  # blocks of 2¹⁶ rows
+    assert str(stream).startswith("150,000 rows in 1 data frame, states in [")
+    measured = certirl.measure(stream, basis=certirl.product(BASIS, BASIS))
+    np.testing.assert_allclose(measured.gram, certirl.measure(log, basis=certirl.product(BASIS, BASIS)).gram)
+    with pytest.raises(ValueError, match="the same data would count twice"):
+        certirl.data.moments.merge([measured, measured])
+
+
+@pytest.mark.parametrize("kind", ["mapping", "arrow", "pandas", "polars"])
+def test_episodes_of_frames_continue_over_their_blocks(kind, monkeypatch):
+    monkeypatch.setattr("certirl.data.formats._BLOCK", 5)
+    rng, length = np.random.default_rng(0), 7
+    states, actions = rng.random((9, length)), rng.integers(2, size=(9, length)).astype(float)
+    actions[:, -1] = np.nan
+    columns = {"run": np.repeat(np.arange(9), length), "state": states.ravel(), "action": actions.ravel()}
+    log = certirl.from_episodes([(s, a[:-1].astype(int)) for s, a in zip(states, actions, strict=True)])
+    for episode in (columns["run"], [f"run {number}" for number in columns["run"]]):
+        frame = KINDS[kind](columns | {"run": episode})
+        assert same(tables.read(frame, episode="run"), log)
+        stream = tables.stream(frame, episode="run", rows=4)
+        assert len(stream.chunks()) == (1 if isinstance(episode, list) else 13)
+        np.testing.assert_allclose(certirl.measure(stream, basis=BASIS).gram, certirl.measure(log, basis=BASIS).gram)
+
+
+def test_pandas_needs_no_pyarrow(monkeypatch):
+    columns, log = rows()
+    frames = [pandas().DataFrame(columns), columns]
+    if "polars" in sys.modules or polars():
+        frames.append(polars().DataFrame(columns))
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    for frame in frames:
+        assert same(tables.read(frame, **NAMED), log)
+        assert same(tables.read(frame, **NAMED | {"action": "name"}), log)
+    with pytest.raises(
+        ImportError, match=r'the Stream cannot be read without pyarrow: pip install "certirl\[parquet\]"'
+    ):
+        tables.read(Stream.__new__(Stream))
+
+
+def test_types_of_columns_that_frames_have():
+    pd = pandas()
+    moments = pd.to_datetime(["2026-01-01 00:00:02", "2026-01-01 00:00:00", "2026-01-01 00:00:01"])
+    frame = pd.DataFrame(
+        {
+            "episode": ["a", "a", "a"],
+            "state": [Decimal("0.5"), Decimal("0.25"), Decimal("0")],
+            "action": pd.array([None, 1, 0], dtype="Int64"),
+            "terminated": pd.array([True, None, False], dtype="boolean"),
+            "time": moments.tz_localize("Europe/Berlin"),
+        }
+    )
+    log = tables.read(frame, step="time")
+    assert log.states.ravel().tolist()[:2] == [0.25, 0.0] and log.actions.tolist()[:2] == [1, 0]
+    assert log.terminal.tolist()[:2] == [False, True] and "1 terminal state was made absorbing" in str(log)
+    frame["action"] = pd.Categorical([None, "up", "down"], categories=["up", "down"])
+    assert tables.read(frame, step="time").action_names == ("down", "up")
+    arrow = pa.table(frame)
+    assert pa.types.is_dictionary(arrow["action"].type)  # whose missing values NumPy would give a name
+    assert same(tables.read(arrow, step="time"), tables.read(frame, step="time"))
+
+
+def test_the_index_of_pandas_may_hold_columns():
+    frame = pandas().DataFrame(
+        {"episode": [1, 1, 0, 0], "step": [1, 0, 1, 0], "state": [3.0, 2.0, 1.0, 0.0], "action": [0, 1, 0, 1]}
+    )
+    expected = tables.read(frame)
+    assert expected.states.ravel().tolist() == [0.0, 2.0]
+    assert same(tables.read(frame.set_index(["episode", "step"])), expected)
+    assert same(tables.read(frame.set_index("episode", drop=False)), expected)
+
+
+FRAME = {"state": [0.0, 0.5, 1.0], "action": [0, 1, 0], "next_state": [0.5, 1.0, 0.0]}
+
+
+@pytest.mark.parametrize(
+    ("change", "settings", "sentence"),
+    [
+        ({"state": [0.0, None, 1.0]}, {}, "the dict: state is missing or not finite in row 1"),
+        ({"state": [0.0, "?", 1.0]}, {}, r"the dict: the column state holds '\?' in row 1, not a number"),
+        ({"state": [True, False, True]}, {}, "the dict: the column state holds bool, not numbers"),
+        ({"state": [0.0, 1.0]}, {}, "its arrays must be equally long, got 2 state, 3 next_state, 3 action"),
+        ({"state": np.zeros((3, 2, 2))}, {}, r"the column state has shape \[3, 2, 2\]: states are \[n\] or \[n, d\]"),
+        ({}, {"state": "x"}, "the dict: state='x' names no column; it has state, action, next_state"),
+        ({}, {"state": ("state", "y")}, "state='y' names no column"),
+        ({}, {"next_state": ("state", "next_state")}, "it needs the columns state, action, next_state"),
+        ({}, {"state": 5}, "state must name one or more columns, got 5"),
+        ({}, {"state": []}, r"state must name one or more columns, got \[\]"),
+        ({}, {"action": 0}, "action must name a column, got 0"),
+        ({}, {"step": ""}, "step must name a column, got ''"),
+        ({}, {"delimiter": ";;"}, "delimiter must be a single character, got ';;'"),
+        ({"action": ["a", "b", None]}, {}, "got nan in row 2"),
+        ({"action": ["a", "b", "c"]}, {"actions": ["a", "b"]}, "holds 'c' in row 2, which is none of the actions a, b"),
+        ({}, {"actions": ["a", "a"]}, "actions must have 2 different names, one for each, got"),
+        ({}, {"actions": "ab"}, "actions must list the controls behind actions 0, 1"),
+        ({"action": ["a", "b", "a"]}, {"actions": [-1.0, 1.0]}, "the column action holds 'a' in row 0, not a number"),
+        ({"action": [f"go to {i}" for i in range(3)]}, {"n_actions": 2}, "holds 3 names of actions, go to 0, go to 1"),
+        ({"episode": [0, 0, 1], "done": [0, 0, 1]}, {}, "write terminated='done' if it was, or leave the column out"),
+        ({"step": ["1", "soon", "2"], "episode": [0, 0, 1]}, {}, "holds 'soon' in row 1, neither a number nor a time"),
+    ],
+)
+def test_wrong_frames_are_one_sentence(change, settings, sentence):
+    for read in (tables.read, lambda frame, **given: list(tables.stream(frame, **given))):
+        with pytest.raises((ValueError, TypeError), match=sentence) as caught:
+            read(FRAME | change, **settings)
+        assert "\n" not in str(caught.value) and len(str(caught.value)) < 350
+
+
+def test_duplicated_names_and_what_is_no_frame():
+    pd = pandas()
+    frame = pd.DataFrame([[0.0, 0.1, 0, 1.0]], columns=["state", "state", "action", "next_state"])
+    with pytest.raises(ValueError, match="the DataFrame: it has more than one column state"):
+        tables.read(frame)
+    for source in (5, [5], np.zeros((3, 3)), None):
+        with pytest.raises(
+            TypeError, match="files are named by a path, a pattern or a list of these, or are data frames"
+        ):
+            tables.read(source)
+    with pytest.raises(ValueError, match="actions are names in the dict but numbers in the dict"):
+        tables.read([FRAME, FRAME | {"state": [9.0, 9.5, 9.1], "action": ["a", "b", "c"]}])
+    with pytest.raises(TypeError, match="a table holds its actions and episodes"):
+        certirl.policy_from(FRAME, [0, 1, 0])
+
+
+# Text as programs write it.
+
+LOG = [(0.5, "left", 0.25), (0.25, "right", -1.5), (-1.5, "right", 0.5)]
+
+
+def text(delimiter=",", comma=False, quote="", end="\n"):
+    lines = [delimiter.join(f"{quote}{name}{quote}" for name in ("pos", "move", "pos after"))]
+    for row in LOG:
+        lines.append(delimiter.join(str(cell).replace(".", "," if comma else ".") for cell in row))
+    return end.join(lines) + end
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("log.csv", text()),
+        ("log.csv", text(quote='"', end="\r\n")),
+        ("log.csv", "\ufeff" + text()),
+        ("log.csv", text(";")),
+        ("log.csv", text("|")),
+        ("log.csv", text(";", comma=True)),
+        ("log.tsv", text("\t", comma=True, end="\r\n")),
+        ("log.csv", text("\t")),
+        ("log.csv", text(";", comma=True).replace("pos after", "pos, after").replace('"', "")),
+    ],
+    ids=["comma", "quotes and CRLF", "BOM", "semicolon", "bar", "decimal comma", "tsv", "tab", "comma in a name"],
+)
+@pytest.mark.parametrize("zipped", [False, True])
+def test_text_is_read_whatever_separates_it(tmp_path, name, content, zipped):
+    path = tmp_path / (name + ".gz" * zipped)
+    path.write_bytes(gzip.compress(content.encode()) if zipped else content.encode())
+    after = "pos, after" if "pos, after" in content else "pos after"
+    names = {"state": "pos", "action": "move", "next_state": after}
+    log = tables.read(path, **names)
+    rows = zip(log.states, log.actions, log.next_states, strict=True)
+    assert [(s, log.action_names[a], t) for (s,), a, (t,) in rows] == LOG
+    assert next(iter(tables.stream(path, rows=1, **names))).states.tolist() == [[0.5]]
+    has_commas, only_commas = "0,5" in content, "," in text() and content.lstrip("\ufeff").startswith(("pos,", '"pos"'))
+    assert ("commas in numbers as decimal points" in str(log)) == has_commas
+    assert ("columns separated by" in str(log)) == (not only_commas)
+
+
+def test_the_delimiter_can_be_given_and_gzip_is_checked(tmp_path):
+    (tmp_path / "log.csv").write_text("state;a,action,next_state\n0,0,1\n")
+    with pytest.raises(ValueError, match=r"its columns may be separated by|needs the columns"):
+        tables.read(tmp_path / "log.csv")
+    (tmp_path / "log.csv").write_text("state:action:next_state\n0:0:1\n1:1:0\n")
+    assert len(tables.read(tmp_path / "log.csv", delimiter=":")) == 2
+    whole = gzip.compress(text().encode())
+    for content in (whole[:-12], b"pos,move\n", b""):
+        (tmp_path / "log.csv.gz").write_bytes(content)
+        with pytest.raises(ValueError, match=r"not a gzip file, or it is damaged or cut short|no header"):
+            tables.read(tmp_path / "log.csv.gz", state="pos", action="move", next_state="pos after")
+
+
+def test_missing_values_have_many_names(tmp_path):
+    for word in ("", "NA", "NaN", "null", "None", " n/a "):
+        (tmp_path / "log.csv").write_text(f"episode,state,action\n0,0,up\n0,1,down\n0,2,{word}\n")
+        assert len(tables.read(tmp_path / "log.csv")) == 2
+        (tmp_path / "log.csv").write_text(f"state,action,next_state\n0,1,1\n{word},0,1\n")
+        with pytest.raises(ValueError, match="state is missing or not finite in row 1"):
+            tables.read(tmp_path / "log.csv")
+
+
+def test_names_of_actions_are_the_same_in_all_files_and_ways(tmp_path):
+    for number, moves in enumerate((["up", "down"], ["left", "up"], ["up", "up"])):
+        lines = [f"0.{number}{row},{move},0.{row}" for row, move in enumerate(moves)]
+        (tmp_path / f"{number}.csv").write_text("\n".join(["state,action,next_state", *lines]))
+    log, stream = tables.read(tmp_path), tables.stream(tmp_path)
+    assert log.action_names == stream.conversion.action_names == ("down", "left", "up")
+    assert log.actions.tolist() == [2, 0, 1, 2, 2, 2] and "per action: down 1, left 1, up 4" in str(log)
+    assert "actions down, left, up" in str(stream)
+    assert [piece.actions for piece in stream] == [(0,), (2,), (1,), (2,), (2,)]
+    given = tables.read(tmp_path, actions=("up", "left", "down", "wait"))
+    assert given.actions.tolist() == [0, 2, 1, 0, 0, 0] and given.n_actions == 4
+    assert str(given).endswith("per action: up 4, left 1, down 1, wait 0")
+    assert log.where(log.actions == 2).action_names == log.action_names
+    numbers = tables.read(FRAME, actions=("stay", "go"))  # numbers get names, too
+    assert str(numbers).endswith("per action: stay 2, go 1")
+
+
+@pytest.mark.parametrize("zone", ["", "Z", "+02:00"])
+def test_times_order_the_rows_and_unequal_ones_are_noted(tmp_path, zone):
+    start = datetime(2026, 3, 1, 23, 59, 58, tzinfo=UTC)
+    seconds = [0, 1, 2, 3, 63, 64]
+    times = [(start + timedelta(seconds=s)).strftime("%Y-%m-%dT%H:%M:%S") + zone for s in seconds]
+    order = [3, 1, 5, 0, 2, 4]
+    lines = [f"{times[i]},{i / 10},{i % 2}" for i in order]
+    (tmp_path / "log.csv").write_text("\n".join(["t,state,action", *lines]))
+    log = tables.read(tmp_path / "log.csv", step="t")
+    assert log.states.ravel().tolist() == [0.0, 0.1, 0.2, 0.3, 0.4]
+    assert "steps are 1 to 60 seconds in t apart, 1 in the median, and count alike" in log.notes
+    even = tables.read({"t": np.array(times[:4]), "state": np.arange(4.0), "action": [0, 1, 0, 1]}, step="t")
+    assert not any("apart" in note for note in even.notes)
+    exact = np.array([t.removesuffix(zone) for t in times], dtype="datetime64[ns]")
+    array = tables.read({"t": exact[order], "state": np.array(order) / 10, "action": np.array(order) % 2}, step="t")
+    assert same(array, log)
+
+
+# On the command line.
+
+
+def test_columns_are_named_on_the_command_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    states, moves = rng.uniform(-1, 1, 4000), rng.integers(2, size=4000)
+    after = np.clip(0.5 * states + np.where(moves == 1, 0.3, -0.3) + 0.1 * rng.standard_normal(4000), -1, 1)
+    lines = [
+        f"{s:.6f};{('left', 'right')[a]};{t:.6f}".replace(".", ",")
+        for s, a, t in zip(states, moves, after, strict=True)
+    ]
+    (tmp_path / "log.csv").write_text("\n".join(["pos;move;then", *lines]))
+    columns = ["--state", "pos", "--action", "move", "--next", "then"]
+    asked = ["solve", "log.csv", *columns, "--discount", "0.7", "--basis", "legendre", "--size", "4", "--plot", ""]
+    assert main(asked) == 0
+    printed = capsys.readouterr().out
+    counts = np.bincount(moves)
+    assert f"per action: left {counts[0]:,}, right {counts[1]:,}" in printed
+    assert "columns separated by ';', commas in numbers as decimal points in log.csv" in printed
+    for more, sentence in (
+        (["--state", "x"], "log.csv: --state x names no column; it has pos, move, then"),
+        (["--actions", "left,up"], "which is none of the actions left, up"),
+        (["--delimiter", "tab"], "names no column; it has pos;move;then"),
+    ):
+        kept = [word for word in columns if more[0] == "--state" and word not in ("--state", "pos")] or columns
+        assert main(["coverage", "log.csv", *kept, *more]) == 2
+        assert sentence in capsys.readouterr().err
+    assert main(["moments", "log.csv", *columns, "--domain", "-1", "1", "--actions", "right,left"]) == 0
+    assert "4,000 transitions" in capsys.readouterr().out
