@@ -153,3 +153,71 @@ def test_wrong_calls_are_told_what_to_write_instead(asked, sentence):
     actions = asked.pop("actions", np.zeros(10, int))
     with pytest.raises((ValueError, TypeError), match=sentence):
         certirl.policy_from(np.linspace(0, 1, 10), actions, **asked)
+
+
+# A declared share of mistakes.
+
+
+def with_mistakes(n, seed, share=0.05):
+    """Demonstrations of which a share is random, the true action at each, and which are mistakes."""
+    rng = np.random.default_rng(seed)
+    states = rng.uniform(-1, 1, (n, 2))
+    true = boundary(states)
+    actions = np.where(rng.random(n) < share, rng.integers(2, size=n), true)
+    return states, actions, actions != true
+
+
+def test_a_declared_share_of_mistakes_helps_where_a_method_repeats_them():
+    """One neighbour repeats every mistake; without those that are contradicted it is three times as often right."""
+    fresh = np.random.default_rng(99).uniform(-1, 1, (5000, 2))
+    wrong = {None: [], 0.05: []}
+    for seed in range(5):
+        states, actions, mistaken = with_mistakes(2000, seed)
+        for errors, shares in wrong.items():
+            policy = certirl.policy_from(states, actions, errors=errors, neighbours=1, rng=seed)
+            shares.append((policy(fresh) != boundary(fresh)).mean())
+            low, high = policy.interval
+            assert errors is None or low <= shares[-1] <= high
+        assert mistaken[policy.set_aside].mean() > 0.9  # few of those set aside were right
+        assert len(policy.set_aside) > 0.8 * mistaken.sum() * 0.8  # most of those in the fitted part were found
+        first = ", ".join(map(str, policy.set_aside[:5]))
+        assert f"without {len(policy.set_aside)} that their neighbours contradict (rows {first} …)" in str(policy)
+        assert "with confidence 95% if up to 0.05 of the actions are mistakes" in str(policy)
+    assert np.mean(wrong[0.05]) < np.mean(wrong[None]) / 2
+
+
+def test_trees_fit_mistakes_unless_these_are_set_aside():
+    tree = pytest.importorskip("sklearn.tree", reason="scikit-learn is not installed").DecisionTreeClassifier
+    fresh = np.random.default_rng(99).uniform(-1, 1, (5000, 2))
+    wrong = {None: [], 0.05: []}
+    for seed in range(5):
+        states, actions, _ = with_mistakes(2000, seed)
+        for errors, shares in wrong.items():
+            policy = certirl.policy_from(states, actions, errors=errors, method=tree(random_state=0))
+            shares.append((policy(fresh) != boundary(fresh)).mean())
+    assert np.mean(wrong[0.05]) < np.mean(wrong[None]) / 1.5
+
+
+def test_no_more_is_set_aside_than_declared_and_nothing_without_a_reason():
+    states, actions, _ = with_mistakes(1000, 0, share=0.2)
+    policy = certirl.policy_from(states, actions, errors=0.03)
+    assert len(policy.set_aside) == np.ceil(0.03 * 800) and policy.demonstrations == 800 - len(policy.set_aside)
+    clean = certirl.policy_from(states, boundary(states), errors=0.3)
+    assert len(clean.set_aside) < 0.01 * 800
+    same = certirl.policy_from(states, actions), certirl.policy_from(states, actions, errors=0.0)
+    assert str(same[0]) == str(same[1]) and not len(same[1].set_aside)
+
+
+def test_the_rows_that_were_set_aside_are_those_of_the_log():
+    walks = [(np.linspace(a, 0.9, 41), np.repeat([0, 1], 20), True) for a in np.linspace(-1, 0, 10)]
+    walks[3][1][[4, 30]] = [1, 0]
+    log = certirl.from_episodes(walks, domain=(-1, 1), n_actions=2)
+    policy = certirl.policy_from(log, errors=0.02, rng=1)
+    assert {124, 150} <= set(policy.set_aside.tolist()) and log.actions[124] == 1
+
+
+@pytest.mark.parametrize("errors", [-0.1, 0.31, 1, "5%", True, np.nan])
+def test_shares_that_are_none_are_refused(errors):
+    states, actions, _ = with_mistakes(50, 0)
+    with pytest.raises(ValueError, match=r"errors must be a share between 0 and 0\.3, got"):
+        certirl.policy_from(states, actions, errors=errors)

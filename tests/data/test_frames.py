@@ -103,6 +103,15 @@ def test_frames_go_straight_into_every_call(kind):
         certirl.solve(frame, discount=0.7, delta=0.1, basis=BASIS, columns=3)
 
 
+def test_an_expert_may_be_named_as_its_action_is():
+    columns, _ = rows(3000)
+    log = tables.read(columns, **NAMED | {"action": "name"})
+    asked = {"discount": 0.5, "components": [[0], [1]], "basis": certirl.Legendre(3), "columns": 2}
+    assert certirl.solve(log, expert="left", **asked).expert == 1
+    with pytest.raises(TypeError, match="expert must be an action .* got 'up'"):
+        certirl.solve(log, expert="up", **asked)
+
+
 def test_files_go_straight_into_solve(tmp_path):
     columns, log = rows()
     path, order = tmp_path / "log.csv", ("x", "v", "push", "x2", "v2")
@@ -363,6 +372,10 @@ def test_columns_are_named_on_the_command_line(tmp_path, monkeypatch, capsys):
     counts = np.bincount(moves)
     assert f"per action: left {counts[0]:,}, right {counts[1]:,}" in printed
     assert "columns separated by ';', commas in numbers as decimal points in log.csv" in printed
+    assert main([*asked, "--actions", "left,right", "--expert", "right"]) == 0
+    assert "action 1 is strictly optimal" in capsys.readouterr().out
+    assert main([*asked, "--errors", "0.1"]) == 2
+    assert "--errors is for experts who are known by demonstrations" in capsys.readouterr().err
     for more, sentence in (
         (["--state", "x"], "log.csv: --state x names no column; it has pos, move, then"),
         (["--actions", "left,up"], "which is none of the actions left, up"),

@@ -266,6 +266,8 @@ def _from_log(options: argparse.Namespace, asked: dict[str, Any]) -> Any:
     expert = expert_of(options)
     if options.delta is not None and options.domain is None:
         raise ValueError("a certificate needs a declared domain: write --domain LOW HIGH, once for each coordinate")
+    if expert.action is not None and options.errors is not None:
+        raise ValueError("--errors is for experts who are known by demonstrations: leave it out")
     log = read_log(options)
     sentence = dependence(log) if options.delta is not None else ""
     if sentence:
@@ -318,6 +320,8 @@ def expert_of(options: argparse.Namespace) -> Expert:
     word = str(options.expert).strip()
     if word.lstrip("+-").isdecimal():
         return Expert(int(word))
+    if isinstance(options.actions, tuple) and word in options.actions:
+        return Expert(options.actions.index(word))
     if word == OBSERVED:
         if options.delta is not None:
             raise ValueError(

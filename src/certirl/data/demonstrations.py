@@ -128,7 +128,8 @@ def policy_from(
     interval = max(interval[0] - share, 0.0), min(interval[1] + share, 1.0)
     tests = int(test.sum())
     of = f" {data.unit.format(count)}, which count alike" if data.unit else ""
-    without = f", without {len(doubted):,} that their neighbours contradict" if share else ""
+    listed = ", ".join(map(str, data.rows[doubted[:5]])) + " …" * (len(doubted) > 5)
+    without = f", without {len(doubted):,} that their neighbours contradict (rows {listed or 'none'})" if share else ""
     allowed = f" if up to {share:.3g} of the actions are mistakes" if share else ""
     assumption = (
         f"the expert's policy was estimated from {len(fit):,} demonstrations{without} ({name}): wrong at {missed:.2%} "
