@@ -108,7 +108,7 @@ def test_an_expert_may_be_named_as_its_action_is():
     log = tables.read(columns, **NAMED | {"action": "name"})
     asked = {"discount": 0.5, "components": [[0], [1]], "basis": certirl.Legendre(3), "columns": 2}
     assert certirl.solve(log, expert="left", **asked).expert == 1
-    with pytest.raises(TypeError, match="expert must be an action .* got 'up'"):
+    with pytest.raises(TypeError, match=r"expert must be an action .* got 'up'"):
         certirl.solve(log, expert="up", **asked)
 
 
