@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,12 +22,34 @@ import methods
 import study
 from certirl.data.policy import ExpertGrid
 from certirl.functions.bases import of_degree
-from certirl.problems import Greedy, Judgement, Truth, Whirl, judge, random_independent
+from certirl.problems import Judgement, Truth, Whirl, judge, random_independent
 from certirl.proof.certificate import Certificate
 
 POLYNOMIAL, WHIRL = 200_000, 400_000  # transitions per action of a certificate
 WIDEST = 0.45  # of the tubes that are asked about
 COARSE, FINE, FINE_WHIRL = 60, 300, 160  # next states along each coordinate: while problems are looked for, and later
+
+
+@dataclass(frozen=True, eq=False)
+class Greedy:
+    """The expert who takes the action with the largest P_aV.
+
+    Attributes:
+        truth: of the problem.
+        expected: P_aV at the nodes ``[A, I]``.
+        shift: moves the expert's regions against this ``[d]``.
+    """
+
+    truth: Truth
+    expected: np.ndarray
+    shift: Any = 0.0
+    thread_safe: ClassVar[bool] = True
+
+    def __call__(self, states: np.ndarray) -> np.ndarray:
+        """The action at each state ``[n]``."""
+        low, high = np.array(self.truth.problem.domain).T
+        rows = np.clip(np.reshape(states, (-1, len(low))) + self.shift, low, high)
+        return self.truth.next_values(self.expected, rows).argmax(axis=0)
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ FAST = Arguments(
 def exact(problem: Any) -> Pair:
     """Components and criteria from the exact operators."""
     parts = as_components(problem.components, BASIS, problem.domain)
-    return parts, [certirl.bellman(own, discount=DISCOUNT) for own in problem.component_operators(BASIS, COLUMNS)]
+    return parts, [certirl.bellman(part.operators(BASIS, COLUMNS), discount=DISCOUNT) for part in problem.parts]
 
 
 def estimated(problem: Any, samples: int, rng: int) -> Pair:

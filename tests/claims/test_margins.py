@@ -71,7 +71,7 @@ def switching_whirl():
 def components():
     problem = problems.factorised(seed=0, components=3)
     parts = as_components(problem.components, Legendre(11), problem.domain)
-    criteria = [certirl.bellman(own, discount=0.7) for own in problem.component_operators(Legendre(11), 3)]
+    criteria = [certirl.bellman(part.operators(Legendre(11), 3), discount=0.7) for part in problem.parts]
     reward = certirl.recover(criteria, components=parts).reward
     return problem, reward, {"expert": 0, "discount": 0.7, "columns": Legendre(3), "tail": 0}
 

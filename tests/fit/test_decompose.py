@@ -17,7 +17,7 @@ BASIS = certirl.Legendre(11)
 
 
 def exact(problem, basis=BASIS, columns=3):
-    criteria = [certirl.bellman(own, discount=0.7) for own in problem.component_operators(basis, columns)]
+    criteria = [certirl.bellman(part.operators(basis, columns), discount=0.7) for part in problem.parts]
     return as_components(problem.components, basis, problem.domain), criteria
 
 
@@ -142,7 +142,7 @@ def test_both_programs_agree_on_estimated_operators_of_all_families():
         basis = [certirl.Legendre, certirl.Chebyshev, certirl.Fourier][seed % 3](int(rng.integers(4, 12)))
         settings = {"solvable": False} if seed % 4 == 0 else {"unaffected": 0.8, "actions": 4}
         problem = certirl.problems.factorised(seed=seed, components=int(rng.integers(1, 5)), **settings)
-        criteria = [certirl.bellman(own, discount=0.9) for own in problem.component_operators(basis, 3)]
+        criteria = [certirl.bellman(part.operators(basis, 3), discount=0.9) for part in problem.parts]
         parts = as_components(problem.components, basis, problem.domain)
         found = {
             objective: certirl.recover(criteria, components=parts, objective=objective)
@@ -160,7 +160,7 @@ def test_max_margin_has_norm_one():
 def test_diverging_values_are_named():
     parts, criteria = exact(certirl.problems.factorised(seed=1, components=2))
     wild = certirl.bellman(
-        _amplified(certirl.problems.factorised(seed=1, components=2).component_operators(BASIS, 3)[1]), discount=0.9
+        _amplified(certirl.problems.factorised(seed=1, components=2).parts[1].operators(BASIS, 3)), discount=0.9
     )
     found = certirl.recover([criteria[0], wild], components=parts)
     assert found.status == "undetermined" and found.reason.startswith("component s1: γT")

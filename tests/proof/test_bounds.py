@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
+import box_switching
 import certificates as study
 import certirl
 from certirl import Fourier, Legendre, product
 from certirl.data.simulator import draw
 from certirl.ground.domain import mesh
-from certirl.problems import Greedy, Steps, Truth
+from certirl.problems import Steps, Truth
 from certirl.proof import bands as inequalities
 from certirl.proof.bands import _Size, bands
 from certirl.proof.case import Case
@@ -52,7 +53,7 @@ def settings():
     square = product(Legendre(3), Legendre(3), index="full")
     box = certirl.problems.random_independent(seed=0, degree=4)
     truth = Truth(box, nodes=4, fine=60)
-    greedy = Greedy(truth, truth.plan(wave, discount=DISCOUNT)[0])
+    greedy = box_switching.Greedy(truth, truth.plan(wave, discount=DISCOUNT)[0])
     circle = certirl.problems.independent(certirl.problems.circle(), certirl.problems.thermostat())
     return {
         "polynomial": lambda: Setting(PROBLEM, Legendre(3), 1, wave),

@@ -11,7 +11,7 @@ from certirl.data.simulator import Even
 from certirl.functions.bases import of_degree
 from certirl.functions.frame import CellAxes, frame
 from certirl.ground.domain import mesh
-from certirl.problems import Greedy, Truth, Whirl, random_independent
+from certirl.problems import Truth, Whirl, random_independent
 from certirl.proof.bands import Band, Bands
 from certirl.proof.case import Case
 from certirl.proof.certificate import read
@@ -162,7 +162,7 @@ def test_states_are_drawn_beside_the_switches(case):
 def test_the_truth_is_what_rollouts_see():
     problem = random_independent(seed=3)
     truth = Truth(problem, nodes=3, fine=80)
-    expert = Greedy(truth, np.random.default_rng(0).normal(size=(3, 9)))
+    expert = experiment.Greedy(truth, np.random.default_rng(0).normal(size=(3, 9)))
     reward = certirl.Reward(certirl.product(*[certirl.Legendre(3)] * 2), np.random.default_rng(1).normal(size=6))
     found, _ = truth.evaluate(reward, expert(truth.states), discount=0.5)
     rng, start = np.random.default_rng(2), np.array([0.3, -0.6])

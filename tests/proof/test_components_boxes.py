@@ -16,7 +16,8 @@ GROUPS = {"dial": [0], "place": [1, 2]}
 
 
 def exact(problem=PROBLEM, columns=(3, 6)):
-    criteria = [certirl.bellman(own, discount=0.7) for own in problem.component_operators(BASES, columns)]
+    triples = zip(problem.parts, BASES, columns, strict=True)
+    criteria = [certirl.bellman(part.operators(basis, size), discount=0.7) for part, basis, size in triples]
     return as_components(problem.components, BASES, problem.domain), criteria
 
 

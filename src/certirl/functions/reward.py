@@ -281,16 +281,6 @@ class BoundedReward:
     source: str
     domain: Domain
 
-    def as_read(self, file: str) -> BoundedReward:
-        """Refuse a range or a unit that is none."""
-        as_range((self.low, self.high))
-        as_number(self.unit, "unit", least=0, strict=True)
-        if self.source not in ("proved", "declared", "looked up") or (self.source == "proved") != (
-            self.basis is not None
-        ):
-            raise ValueError(f"the range of a reward must be proved, declared or looked up, got {shown(self.source)}")
-        return self
-
     def __call__(self, states: Array) -> Array:
         """R at states ``[n]``, in units."""
         if self.function is None:

@@ -19,7 +19,6 @@ from certirl.problems.dynamics import random_polynomial as random_polynomial
 from certirl.problems.dynamics import thermostat as thermostat
 from certirl.problems.dynamics import unsolvable as unsolvable
 from certirl.problems.dynamics import whirl as whirl
-from certirl.problems.switching import Greedy as Greedy
 from certirl.problems.switching import Judgement as Judgement
 from certirl.problems.switching import Steps as Steps
 from certirl.problems.switching import SwitchingProblem as SwitchingProblem

@@ -7,7 +7,7 @@ library.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from certirl.data.simulator import as_generator
 from certirl.fit.bellman import Operators, exact_operators
 from certirl.functions.bases import Basis, gauss_legendre
-from certirl.functions.components import as_components
 from certirl.functions.reward import Reward, RewardLike, values_of
 from certirl.ground.domain import Array, Domain, as_rows, as_states, describe, mesh
 
@@ -360,9 +359,7 @@ class Thermostat(_TruncatedNormal):
         return states + self.leak * (self.ambient - states) + self.power[action]
 
 
-def thermostat(**settings: Any) -> Thermostat:
-    """A heated room (see `Thermostat` for the settings); the expert who always heats, action 0, can be explained."""
-    return Thermostat(**settings)
+thermostat = Thermostat
 
 
 @dataclass(frozen=True, eq=False)
@@ -454,9 +451,7 @@ class Circle(Problem):
         return drawn.reshape(np.shape(states))
 
 
-def circle(**settings: Any) -> Circle:
-    """Homing on a circle (settings: see `Circle`); the expert who always goes to the first home can be explained."""
-    return Circle(**settings)
+circle = Circle
 
 
 @dataclass(frozen=True, eq=False)
@@ -507,15 +502,6 @@ class Independent(Problem):
             problem.sample(rows, action, rng) for problem, rows in zip(self.parts, self._split(states), strict=True)
         ]
         return np.concatenate(drawn, axis=1).reshape(np.shape(states))
-
-    def component_operators(
-        self, basis: Basis | Sequence[Basis] | None, columns: int | Sequence[int] | None = None
-    ) -> list[Operators]:
-        """The exact operators of every component; bases and columns are one for all or one for each."""
-        components = as_components(self.components, basis, self.domain)
-        sizes = columns if isinstance(columns, Sequence) else [columns] * len(self.parts)
-        triples = zip(self.parts, components, sizes, strict=True)
-        return [problem.operators(component.basis, size) for problem, component, size in triples]
 
     def tail(self, columns: Basis) -> float:
         """τ of a certificate: for columns of all coordinates, or the largest over the components that they fit."""

@@ -156,28 +156,6 @@ def _between_cuts(problem: Problem, cuts: Sequence[float]) -> tuple[Array, Array
 
 
 @dataclass(frozen=True, eq=False)
-class Greedy:
-    """The expert who takes the action with the largest P_aV.
-
-    Attributes:
-        truth: of the problem.
-        expected: P_aV at the nodes ``[A, I]``.
-        shift: moves the expert's regions against this ``[d]``.
-    """
-
-    truth: Truth
-    expected: Array
-    shift: Any = 0.0
-    thread_safe: ClassVar[bool] = True
-
-    def __call__(self, states: Array) -> NDArray[np.intp]:
-        """The action at each state ``[n]``."""
-        low, high = np.array(self.truth.problem.domain).T
-        rows = np.clip(as_rows(states, len(low)) + self.shift, low, high)
-        return self.truth.next_values(self.expected, rows).argmax(axis=0)
-
-
-@dataclass(frozen=True, eq=False)
 class Judgement:
     """The truth about an expert and a reward, V the expert's value.
 
