@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,56 +34,41 @@ CONFIDENT = 0.10  # the share of the margin that a forecast must leave for an at
 AIM = 0.15  # the share that the next round is sized to leave
 
 
-class Candidate(NamedTuple):
-    """A reward that was learned, to be certified.
-
-    Attributes:
-        reward: R.
-        moments: of all training data, one for each component, where they were measured.
-        answer: what the learner needs to name the solution again.
-    """
-
-    reward: Any
-    moments: Sequence[Moments] | None
-    answer: Any
-
-
-class Learner(Protocol):
-    """How rewards are found.
+class Learner:
+    """How rewards are found: `learn` returns candidates, records with a ``reward``.
 
     Attributes:
         case: what is to be proved.
-        classes: the functions of V of every component, for a proof that there is no reward; empty if none is tried.
         fewest: training transitions per action that `learn` needs.
+        moments: of all training data, one for each component, where they were measured.
+        classes: the functions of V of every component, for a proof that there is no reward; empty if none is tried.
         is_alike: an alternative action has exactly the expert's effect in the estimates, so that no number of samples
             leads to a proof.
     """
 
-    case: Case
-    classes: Sequence[Basis]
-    fewest: int
-    is_alike: bool
+    moments: Sequence[Moments] | None = None
+    classes: Sequence[Basis] = ()
+    is_alike = False
 
-    def learn(self, training: Pool) -> Sequence[Candidate]:
+    def __init__(self, case: Case, fewest: int) -> None:
+        self.case, self.fewest = case, fewest
+
+    def learn(self, training: Pool) -> Sequence[Any]:
         """Find rewards from all training transitions; none if the constraints conflict."""
-        ...
-
-    def moments(self) -> Sequence[Moments] | None:
-        """The moments of all training data, where they were measured."""
-        ...
+        raise NotImplementedError
 
 
 class Outcome(NamedTuple):
     """The end of a search.
 
     Attributes:
-        candidate: what the proof is about, or the last reward learned; None without any.
+        candidate: what the proof is about, or the last one learned; None without any.
         certificate: of the candidate, if that was the last attempt.
         refutation: of all rewards, if that was the last attempt.
         samples: transitions per action drawn in all.
     """
 
-    candidate: Candidate | None
+    candidate: Any
     certificate: Certificate | None
     refutation: Refutation | None
     samples: int
@@ -93,13 +78,13 @@ class _Option(NamedTuple):
     """An attempt that could be made.
 
     Attributes:
-        candidate: the reward to be certified; None to prove that there is none.
+        candidate: whose reward is to be certified; None to prove that there is none.
         share: forecasts, from fresh transitions per action and δ, which share of the margin a proof leaves.
         conclude: what fresh data prove, of ``(fresh, delta=…, others=…)``.
         is_hopeless: whether no amount of data gives a bound, of the arguments of ``share``.
     """
 
-    candidate: Candidate | None
+    candidate: Any
     share: Callable[[int, float], float]
     conclude: Callable[..., Certificate | Refutation]
     is_hopeless: Callable[[int, float], bool]
@@ -203,7 +188,7 @@ def _is_enough(proof: Certificate | Refutation, regret: float | None) -> bool:
 
 def _options(
     learner: Learner,
-    candidates: Sequence[Candidate],
+    candidates: Sequence[Any],
     training: Pool,
     samples: int,
     delta: float,
@@ -218,7 +203,7 @@ def _options(
             training.leading(FORECAST),
             samples=samples,
             delta=delta,
-            moments=learner.moments(),
+            moments=learner.moments,
         )
         if refuting is not None:  # more training data may always lead to a reward instead
             options.append(_Option(None, refuting.forecast, refuting.conclude, lambda samples, delta: False))
@@ -227,7 +212,7 @@ def _options(
             case,
             candidate.reward,
             training,
-            moments=candidate.moments,
+            moments=learner.moments,
             again=training.leading(FORECAST),
             samples=samples,
             delta=delta,

@@ -18,19 +18,11 @@ from certirl.data.transitions import Piece, Transitions
 from certirl.fit.bellman import FORMS, Bellman, Operators, bellman, estimate
 from certirl.fit.choose import Choice, as_asked, as_measured, choose, places, widened
 from certirl.fit.recover import OBJECTIVES, Recovery, alike, recover
-from certirl.functions.bases import Basis
 from certirl.functions.components import Component, SumBasis
 from certirl.ground.status import Finding, Reason
 from certirl.ground.work import Report, announcer, on, watched_stream
 from certirl.proof.case import Case, TailLike, tail_number
-from certirl.solver.search import (
-    TRAINING_SHARE,
-    Candidate,
-    Learner,
-    Outcome,
-    least_budget,
-    search,
-)
+from certirl.solver.search import TRAINING_SHARE, Learner, Outcome, least_budget, search
 from certirl.solver.settings import Request, Settings, request
 from certirl.solver.solution import Solution, build
 from certirl.solver.value_form import ValueForm, explain, proof_columns, with_proof
@@ -196,7 +188,7 @@ def _proved_by_program(asked: Request) -> Solution:
         check_enough(asked.samples, max(choice.columns), -(-4 * least // 3) if pilot else least)
         pools = _pools(asked, _places(asked, choice.components), case.design)
     outcome = _search(asked, learner, pools, asked.samples - pilot)
-    recovery = learner.recovery if outcome.candidate is None else outcome.candidate.answer
+    recovery = learner.recovery if outcome.candidate is None else outcome.candidate
     return build(
         *learner.fitted,
         recovery,
@@ -230,7 +222,7 @@ def fitted(moments: Sequence[Moments], choice: Choice, *, discount: float, exper
     return Fitted(tuple(operators), criteria)
 
 
-class ProgramForm:
+class ProgramForm(Learner):
     """Learns rewards from training moments; see `search.Learner`.
 
     Args:
@@ -243,33 +235,26 @@ class ProgramForm:
     recovery: Recovery
 
     def __init__(self, case: Case, choice: Choice, objective: str | None) -> None:
-        self.case, self._choice, self.fewest = case, choice, max(choice.columns) + 2
-        self.classes: Sequence[Basis] = ()
-        self._objectives = TRIED if objective is None else (objective,)
-        self._moments: list[Moments] | None = None
-        self.is_alike = False
+        super().__init__(case, max(choice.columns) + 2)
+        self._choice, self._objectives = choice, TRIED if objective is None else (objective,)
 
-    def moments(self) -> Sequence[Moments] | None:
-        """The moments of all training data."""
-        return self._moments
-
-    def learn(self, training: Pool) -> Sequence[Candidate]:
+    def learn(self, training: Pool) -> Sequence[Recovery]:
         """Add the newest training data to the moments and solve the program for each objective."""
         newest = self._choice.moments(training.newest(), self.case.policy.n_actions)
-        before = self._moments
-        self._moments = newest if before is None else [a + b for a, b in zip(before, newest, strict=True)]
+        before = self.moments
+        self.moments = newest if before is None else [a + b for a, b in zip(before, newest, strict=True)]
         expert = self.case.used[0]
         self.fitted = fitted(
-            self._moments, self._choice, discount=self.case.discount, expert=expert, form="least-squares"
+            self.moments, self._choice, discount=self.case.discount, expert=expert, form="least-squares"
         )
         self.is_alike = alike(self.fitted.criteria) is not None
-        candidates: list[Candidate] = []
+        candidates: list[Recovery] = []
         for objective in self._objectives:
             self.recovery = recover(self.fitted.criteria, components=self._choice.components, objective=objective)
             if self.recovery.status != "solved":  # for no objective
                 candidates = []
                 break
-            candidates.append(Candidate(self.recovery.reward, self._moments, self.recovery))
+            candidates.append(self.recovery)
         self.classes = self._choice.bases if self.recovery.status == "infeasible" else ()
         return candidates
 

@@ -58,7 +58,7 @@ from certirl.ground.doors import as_count, by_door
 from certirl.ground.status import Finding, Reason
 from certirl.ground.work import announcer, one_blas_thread
 from certirl.proof.case import Case, TailLike, tail_number
-from certirl.solver.search import Candidate, Outcome
+from certirl.solver.search import Learner, Outcome
 from certirl.solver.settings import Request, Settings
 from certirl.solver.solution import DISTRUST, Compared, Diagnostics, Estimate, Share, Solution, unproved
 
@@ -365,7 +365,7 @@ MOST_REFUTED = 9  # functions of V up to which a proof that there is no reward i
 TOLERABLE = 1e-3  # of the value's span: the cost of a tail up to which columns are enough
 
 
-class ValueForm:
+class ValueForm(Learner):
     """Learns rewards by the value form; see `search.Learner`.
 
     Args:
@@ -376,14 +376,10 @@ class ValueForm:
     solution: Solution
 
     def __init__(self, case: Case, asked: Request) -> None:
-        self.case, self._asked, self.fewest = case, asked, max(case.parts[0].columns.size + 2, FEWEST)
-        self.classes: Sequence[Basis] = ()
-        self.is_alike = False
+        super().__init__(case, max(case.parts[0].columns.size + 2, FEWEST))
+        self._asked = asked
 
-    def moments(self) -> None:
-        """None: the value form measures none."""
-
-    def learn(self, training: Pool) -> Sequence[Candidate]:
+    def learn(self, training: Pool) -> Sequence[Solution]:
         """A reward from the first training transitions; whatever it explains, a certificate says what is true of it."""
         log = Source(log=training.log(MOST_FOR_A_REWARD))
         asked = replace(self._asked, source=log, policy=self.case.policy, rng=0, progress=False)
@@ -392,7 +388,7 @@ class ValueForm:
         is_small = self.solution.witness is not None and rows.size <= MOST_REFUTED
         self.classes = (rows,) if is_small else ()
         self.is_alike = self.solution.stats.all_alike
-        return [] if self.solution.reward is None else [Candidate(self.solution.reward, None, self.solution)]
+        return [] if self.solution.reward is None else [self.solution]
 
 
 def with_proof(solution: Solution, outcome: Outcome, asked: Request) -> Solution:
