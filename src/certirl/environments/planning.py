@@ -1,15 +1,16 @@
-"""Planning: the optimal policy for a reward in a simulator, on a fine grid.
+"""Planning: the optimal policy for a reward in a simulator, an environment or the next-state model of a log.
 
 It makes experts from an environment's own reward, and it is the independent check of a learned reward: the policy that
-is optimal under the learned reward alone is compared with the expert. No basis, matrix or program of the rest of the
-library is used. The parts, in order: `plan` and `Plan`; the decision process (dynamics, reward, terminal states); the
-same process on a grid (transition matrices, policy iteration, values of a policy); `compare`.
+is optimal under the learned reward alone is compared with the expert. Up to four coordinates V* is computed on a fine
+grid, and no basis, matrix or program of the rest of the library is used; beyond that V is fitted to rollouts. The
+parts, in order: `plan` and `Plan`; the decision process (dynamics, reward, terminal states); the same process on a grid
+(transition matrices, policy iteration, values of a policy); policy iteration with a fitted value; `compare`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from math import ceil, prod
 from typing import Any, ClassVar, NamedTuple
 
@@ -17,13 +18,26 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certirl.data.policy import Policy, as_policy, returns, simulate, terminal_states, uniform_policy
-from certirl.data.simulator import Simulator, as_generator, ask, check_simulator, periodic_of
+from certirl.data.simulator import Simulator, as_generator, ask, periodic_of
+from certirl.data.source import Source, as_source
+from certirl.data.transitions import Transitions
+from certirl.environments.simulators import simulator as simulator_of
 from certirl.fit.bellman import check_problem
+from certirl.fit.effects import (
+    FEWEST,
+    NextStateModel,
+    live_states,
+    regress_next_states,
+    solve_normal,
+    value_basis,
+)
+from certirl.functions.bases import Basis
 from certirl.functions.cells import Cells
 from certirl.functions.reward import RewardLike, reward_at_terminal, rewards_of, unpack, values_of
 from certirl.ground.domain import (
     Array,
     Domain,
+    as_axes,
     as_domain,
     as_rows,
     describe,
@@ -39,6 +53,9 @@ StepReward = Callable[[Array, int, Array], Any]
 # Grid points along each coordinate: as many as take a second or two.
 POINTS = {1: 2001, 2: 201, 3: 61, 4: 21}
 MOST_POINTS = 1_000_000  # of the whole grid: two minutes and six gigabytes
+PLANNED_ENTRIES = 80_000_000  # of the matrices of a plan, unless points are given: half a minute and two gigabytes
+COARSEST = {1: 201, 2: 51, 3: 25, 4: 15}  # points along each coordinate from which a grid is used
+MOST_DRAWS = 1_000_000
 # Of a comparison, which must not take longer than the solution that it is about.
 COMPARED_POINTS = {1: 2001, 2: 201, 3: 45, 4: 17}
 # The same where next states are drawn: planning on few draws would take their noise for the dynamics.
@@ -47,6 +64,11 @@ MOST_ENTRIES = 20_000_000  # of the matrices of a comparison: some seconds and a
 ACCURATE = 1e-3  # error of a value in a comparison, as a share of the span of V*
 FINE = 2  # coordinates up to which values on the grid are those of the dynamics; beyond them rollouts are used
 STARTS, LONGEST = 200, 150  # rollouts of a comparison, and their most steps
+POOL = 20_000  # states that a fitted V takes states from
+EVALUATIONS = 1_500_000  # of V in a round
+MOST_FITTED = 2_000  # states in a round, each with the next state of every action
+BESIDE = 0.3  # the deviation of states beside those visited, in units of their own
+LONGEST_ESTIMATE = 300  # steps of a rollout by which plans are compared
 MOST_MEMORY = 16  # GB, for the matrices of all actions
 _ROUNDS = 10_000  # of policy iteration, at most: it ends after ten to thirty
 _SWEEPS = 200  # of substitution in a round, at most
@@ -55,46 +77,88 @@ _SMALL = 1 << 12  # the same for V, which may have hundreds of functions
 
 
 def plan(
-    simulator: Simulator,
+    source: Any,
     reward: RewardLike | None = None,
     *,
     discount: float | None = None,
     step_reward: StepReward | None = None,
+    starts: ArrayLike | None = None,
     points: int | tuple[int, ...] | None = None,
     draws: int | None = None,
+    periodic: tuple[int, ...] = (),
     tolerance: float = 1e-5,
     rng: Any = 0,
 ) -> Plan:
-    """Find the optimal policy: V* = max_a R + γP_aV* on a grid, by policy iteration.
+    """Find the optimal policy: V* = max_a R + γP_aV*, by policy iteration.
 
-    Between the points V* is multilinear. Terminal states (``simulator.terminal(states)``, if it has that) are
-    absorbing: under a reward of states they pay R(s) at every step, so V(s) = R(s)/(1 − γ), under a reward of steps
-    nothing more. Their values are not interpolated.
+    Up to four coordinates V* is computed at the points of a grid and multilinear between them. Beyond, and where the
+    matrices of a grid would be too large, V is a polynomial, fitted in each round to the returns of rollouts under the
+    policy of the round before; the policies of all rounds are compared by rollouts from other start states, and the
+    best one is returned. Terminal states are absorbing: under a reward of states they pay R(s) at every step, so
+    V(s) = R(s)/(1 − γ), under a reward of steps nothing more. Their values are neither interpolated nor fitted.
 
     Args:
-        simulator: the dynamics, up to four coordinates; its attribute ``periodic`` names the periodic ones. One with
-            ``outcomes(states, action)`` gives next states ``[m, n, d]`` and weights ``[m]`` for expectations; of any
-            other one, or if it answers None, ``draws`` next states are drawn with common random numbers.
+        source: the dynamics. A simulator; its attribute ``periodic`` names the periodic coordinates, and its method
+            ``terminal(states)`` the terminal states. One with ``outcomes(states, action)`` gives next states
+            ``[m, n, d]`` and weights ``[m]`` for expectations; of any other one, or if it answers None, ``draws`` next
+            states are drawn with common random numbers. Or a Gymnasium environment, or the name of one. Or a log
+            (`Transitions`), through a model of the next state that is fitted to it: an action that is extrapolated at
+            a state has the lowest value there, so that the plan avoids it.
         reward: R(s), a function of states ``[n, d]``; or a `Solution`.
         discount: γ; known from a solution.
         step_reward: instead, a function of states, an action and next states; if neither is given, the simulator's own
             ``reward``.
-        points: along each coordinate, one number for all or one each.
+        starts: states ``[n, d]`` from which the plan should do well and its return is estimated. Left out, a fitted
+            plan takes states all over the box, or those of the log.
+        points: along each coordinate, one number for all or one each; for a grid.
         draws: how many next states stand for the distribution. Left out, the simulator is asked twice about the same
-            states: one if it answers alike, else 32, or 8 in three and four coordinates.
-        tolerance: of V*, as a share of its span.
-        rng: a seed or Generator, for the draws.
+            states: one if it answers alike, else 32, or 8 in three and more coordinates.
+        periodic: the periodic coordinates of a log.
+        tolerance: of V* on a grid, as a share of its span.
+        rng: a seed or Generator.
     """
-    check_simulator(simulator)
+    generator = as_generator(rng, "plan")
+    if isinstance(source, str) or hasattr(source, "action_space"):
+        source = simulator_of(source)
+    origin = as_source(source)
+    simulator: Any = origin.simulator
+    if origin.log is not None:
+        simulator = next_state_model(origin.log, periodic, generator)
+    elif periodic:
+        raise ValueError("periodic is for logs: a simulator names its periodic coordinates itself, leave periodic out")
     reward, step_reward, discount = _chosen_reward(simulator, reward, step_reward, discount)
     discount = check_problem(discount, 0, simulator.n_actions)
     tolerance = as_number(tolerance, "tolerance", least=0, strict=True)
-    generator, domain = as_generator(rng, "plan"), as_domain(simulator.domain)
-    grid = Cells(_counts(points, len(domain)), periodic_of(simulator), domain)
-    _check_memory(grid, simulator.n_actions, 1 if draws is None else as_count(draws, "draws"))
-    number = _number_of_draws(simulator, domain, draws, generator)
-    _check_memory(grid, simulator.n_actions, number)
-    return _Model.of(_Process(simulator, reward, step_reward, discount, number, generator), grid).plan(tolerance)
+    domain = as_domain(simulator.domain)
+    first = None if starts is None else into_domain(as_rows(starts, len(domain), name="starts"), domain)
+    if draws is not None:
+        as_count(draws, "draws", most=MOST_DRAWS)
+    number, branches = _number_of_draws(simulator, domain, draws, generator)
+    pool = live_states(simulator, POOL, generator) if origin.log is None else _spread(origin.log.states, POOL)
+    process = _Process(simulator, reward, step_reward, discount, number, generator).limited(pool)
+    usual = _affordable(len(domain), simulator.n_actions * branches) if points is None else points
+    if usual is None:
+        return _fitted(process, pool, first, SETTINGS, generator)
+    counts = _counts(usual, len(domain))
+    _check_memory(prod(counts), len(domain), simulator.n_actions, branches)
+    best = _Model.of(process, Cells(counts, periodic_of(simulator), domain)).plan(tolerance)
+    return best if first is None else replace(best, returns=_estimate(process, best, first))
+
+
+def next_state_model(log: Transitions, periodic: tuple[int, ...], rng: np.random.Generator) -> NextStateModel:
+    """The model of the next state of a log, in which a plan is made."""
+    if (log.counts < FEWEST).any():
+        counts = ", ".join(map(str, log.counts))
+        raise ValueError(f"a plan from a log needs at least {FEWEST} transitions of every action, got {counts}")
+    axes = as_axes(periodic, len(log.domain))
+    is_terminal, _ = Source(log=log).terminal()
+    basis = value_basis(log.domain, axes)
+    return regress_next_states(log, basis, is_terminal=is_terminal, periodic=axes, rng=rng)
+
+
+def _spread(states: Array, most: int) -> Array:
+    """At most this many of the states, evenly spread over their order."""
+    return states[:: max(-(-len(states) // most), 1)]
 
 
 def _chosen_reward(
@@ -115,8 +179,8 @@ def _chosen_reward(
 
 def _counts(points: Any, dimension: int) -> tuple[int, ...]:
     if dimension not in POINTS:
-        raise ValueError(f"a grid serves one to four coordinates, these states have {dimension}")
-    chosen = np.asarray(POINTS[dimension] if points is None else points)
+        raise ValueError(f"a grid serves one to four coordinates, these states have {dimension}: leave points out")
+    chosen = np.asarray(points)
     if chosen.shape not in {(), (dimension,)} or chosen.dtype.kind != "i" or (chosen < 3).any():
         raise ValueError(f"points must be whole numbers of at least 3, one or {dimension} of them, got {shown(points)}")
     counts = tuple(np.broadcast_to(chosen, dimension).tolist())
@@ -125,39 +189,75 @@ def _counts(points: Any, dimension: int) -> tuple[int, ...]:
     return counts
 
 
-def _check_memory(grid: Cells, n_actions: int, draws: int) -> None:
+def _affordable(dimension: int, branches: int) -> int | None:
+    """Points along each coordinate, as many as usual or as are affordable; None if these are too few for a grid."""
+    if dimension not in POINTS:
+        return None
+    most = int((PLANNED_ENTRIES / (branches * 2**dimension)) ** (1 / dimension) + 1e-9)
+    return None if most < COARSEST[dimension] else min(POINTS[dimension], most)
+
+
+def _check_memory(size: int, dimension: int, n_actions: int, branches: int) -> None:
     """Refuse, with a sentence, grids whose matrices would not fit."""
-    entries = n_actions * grid.size * draws * 2**grid.dimension
-    size = 2 * entries * 12 / 1e9  # eight bytes for a number and four for its column, and all matrices once more
-    if size > MOST_MEMORY:
+    entries = n_actions * size * branches * 2**dimension
+    memory = 2 * entries * 12 / 1e9  # eight bytes for a number and four for its column, and all matrices once more
+    if memory > MOST_MEMORY:
         raise ValueError(
-            f"{grid.size:,} points with {draws} next state{'s' * (draws != 1)} of {n_actions} actions take about "
-            f"{size:,.0f} GB of memory, more than {MOST_MEMORY}: ask for fewer points or draws"
+            f"{size:,} points with {branches} next state{'s' * (branches != 1)} of {n_actions} actions take about "
+            f"{memory:,.0f} GB of memory, more than {MOST_MEMORY}: ask for fewer points or draws"
         )
+
+
+class Returns(NamedTuple):
+    """The discounted return of a policy, estimated by rollouts.
+
+    Attributes:
+        mean: over the start states.
+        error: the standard error of the mean.
+        starts: how many start states.
+        steps: of each rollout, at most.
+    """
+
+    mean: float
+    error: float
+    starts: int
+    steps: int
+
+    def __str__(self) -> str:
+        return f"{self.mean:.4g} ± {self.error:.2g} from {self.starts} states in {self.steps} steps"
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """The optimal value function on a grid, and the policy that looks one step ahead with it.
+    """A value function, and the policy that looks one step ahead with it.
 
     A plan is a policy: called with states it returns actions, so that it can be passed as ``expert=``.
 
     Attributes:
-        grid: the points where the values are known, which are multilinear between them.
-        values: V* at the points ``[N]``; in a terminal state what it pays from then on (0 under a reward of steps).
+        basis: the functions of V: a grid, between whose points V is multilinear, or polynomials.
+        values: the coefficients of V ``[k]``. On a grid V* at the points; in a terminal state what it pays from then on
+            (0 under a reward of steps).
         discount: γ.
-        residual: the largest change one more improvement would make to V at a point; V is exact on the grid up to
-            residual/(1 − γ). What interpolation adds is not in it: compare two numbers of points.
+        residual: on a grid the largest change one more improvement would make to V at a point; V is exact on the grid
+            up to residual/(1 − γ). What interpolation adds is not in it: compare two numbers of points. Of a fitted V
+            the root mean square error of the fit, as a share of the standard deviation of the returns.
         rounds: of policy iteration.
+        converged: on a grid the residual is within the tolerance; of a fitted V the last round's policy is not worse
+            than the best one, by more than two standard errors.
+        returns: the estimated return of the policy; None on a grid without start states.
+        span: the least and largest V that is possible; a fitted V is kept between them.
     """
 
-    grid: Cells
+    basis: Cells | Basis
     values: Array
     discount: float
     residual: float
     rounds: int
+    converged: bool
     _process: _Process
-    _on_grid: Array | None = None
+    returns: Returns | None = None
+    span: tuple[float, float] = (-np.inf, np.inf)
+    _action_values: Array | None = None
     thread_safe: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -173,19 +273,18 @@ class Plan:
         return self.policy(states)
 
     def value(self, states: ArrayLike) -> Any:
-        """V*(s): interpolated, exact in terminal states; a float for one state, ``[n]`` for many."""
-        values = self._process.continued(self.grid, self.values, self._rows(states))
-        return like_input(values, states, self.grid.dimension)
+        """V(s), exact in terminal states; a float for one state, ``[n]`` for many."""
+        return like_input(self._values(self._rows(states)), states, self.basis.dimension)
 
     def action_values(self, states: ArrayLike) -> Array:
-        """Q*(s, a) ``[n, A]``, one step ahead through the simulator.
+        """Q(s, a) ``[n, A]``, one step ahead through the dynamics.
 
-        States beyond the box are moved to its edge. Where next states were drawn Q* is interpolated between the points
-        instead: with new draws a policy would not be a function of the state.
+        States beyond the box are moved to its edge. Where next states were drawn Q is a function of the state in the
+        basis instead: with new draws a policy would not be a function of the state.
         """
         rows = self._rows(states)
-        if self._on_grid is not None:
-            return np.stack([self.grid.combined(rows, values) for values in self._on_grid], axis=1)
+        if self._action_values is not None:
+            return np.stack([self.basis.combined(rows, values) for values in self._action_values], axis=1)
         ahead = np.empty((len(rows), self.n_actions))
         for start in range(0, len(rows), _BLOCK):
             block = rows[start : start + _BLOCK]
@@ -198,21 +297,31 @@ class Plan:
         return self.action_values(states).argmax(axis=1)
 
     def _rows(self, states: ArrayLike) -> Array:
-        return into_domain(as_rows(states, self.grid.dimension), self.grid.domain, self.grid.periodic)
+        simulator = self._process.simulator
+        return into_domain(as_rows(states, self.basis.dimension), as_domain(simulator.domain), periodic_of(simulator))
+
+    def _values(self, rows: Array) -> Array:
+        terminal = self._process.terminal(rows)
+        values = np.clip(self.basis.combined(rows, self.values), *self.span)
+        return np.where(terminal, self._process.terminal_values(rows, terminal), values)
 
     def _ahead(self, states: Array, action: int) -> Array:
         branches, weights = self._process.outcomes(states, action)
         total = self._process.rewards(states, action, branches, weights)
         for after, weight in zip(branches, weights, strict=True):
-            total = total + self.discount * weight * self._process.continued(self.grid, self.values, after)
-        return total
+            total = total + self.discount * weight * self._values(after)
+        return np.where(self._process.extrapolated(states, action), self._process.lowest, total)
 
     def __str__(self) -> str:
-        counts = " × ".join(map(str, self.grid.counts))
-        return (
-            f"Plan on {counts} points of {describe(self.grid.domain)}, γ = {self.discount:g}: "
-            f"{self.rounds} rounds, residual {self.residual:.2g}"
-        )
+        domain, on_grid = describe(as_domain(self._process.simulator.domain)), isinstance(self.basis, Cells)
+        counts = " × ".join(map(str, self.basis.counts)) if isinstance(self.basis, Cells) else ""
+        where = f"on {counts} points" if on_grid else f"with {self.basis.size} functions"
+        word = "residual" if on_grid else "error of the fit"
+        lines = [
+            f"Plan {where} of {domain}, γ = {self.discount:g}: {self.rounds} rounds, {word} {self.residual:.2g}"
+            + ("" if self.converged else ", not converged")
+        ]
+        return "\n".join([*lines, *([] if self.returns is None else [f"  return {self.returns}"])])
 
 
 # The decision process: dynamics, reward, terminal states --------------------------------------------------------------
@@ -228,6 +337,20 @@ class _Process:
     discount: float
     draws: int
     rng: np.random.Generator
+    lowest: float = -np.inf
+
+    def limited(self, states: Array) -> _Process:
+        """With the lowest value of an action where it is extrapolated: the least reward at some states, for ever."""
+        if not hasattr(self.simulator, "extrapolated"):
+            return self
+        least = min(self.rewards(states, a, *self.outcomes(states, a)).min() for a in range(self.simulator.n_actions))
+        return replace(self, lowest=float(least) / (1 - self.discount))
+
+    def extrapolated(self, states: Array, action: int) -> NDArray[np.bool_]:
+        """Where the dynamics of an action are extrapolated ``[n]``: nowhere unless the simulator says so."""
+        if self.lowest == -np.inf:
+            return np.zeros(len(states), dtype=bool)
+        return np.asarray(self.simulator.extrapolated(states, action))
 
     def terminal(self, states: Array) -> NDArray[np.bool_]:
         return terminal_states(self.simulator, states)
@@ -270,11 +393,6 @@ class _Process:
             values[terminal] = reward_at_terminal(self.reward, states[terminal]) / (1 - self.discount)
         return values
 
-    def continued(self, grid: Cells, values: Array, states: Array) -> Array:
-        """V at states ``[n]``: interpolated, or what a terminal state pays."""
-        terminal = self.terminal(states)
-        return np.where(terminal, self.terminal_values(states, terminal), grid.combined(states, values))
-
 
 def _outcomes(simulator: Any, states: Array, action: int) -> tuple[Array, Array] | None:
     """A simulator's next states ``[m, n, d]`` and weights ``[m]``; None if it has none."""
@@ -294,17 +412,18 @@ def _outcomes(simulator: Any, states: Array, action: int) -> tuple[Array, Array]
     return after, weights
 
 
-def _number_of_draws(simulator: Any, domain: Domain, draws: Any, rng: np.random.Generator) -> int:
-    if draws is not None:
-        return as_count(draws, "draws")
+def _number_of_draws(simulator: Any, domain: Domain, draws: Any, rng: np.random.Generator) -> tuple[int, int]:
+    """How many next states are drawn, and how many there are of every state and action."""
+    number = 1 if draws is None else as_count(draws, "draws")
     states = uniform_states(domain, 64, rng)
-    if _outcomes(simulator, states, 0) is not None:
-        return 1
-    for action in range(simulator.n_actions):
+    declared = _outcomes(simulator, states, 0)
+    if declared is not None:
+        return number, len(declared[1])
+    for action in range(simulator.n_actions if draws is None else 0):
         first, second = (ask(simulator, states, action, stream, domain) for stream in rng.spawn(2))
         if not np.array_equal(first, second):
-            return 32 if len(domain) <= 2 else 8
-    return 1
+            number = 32 if len(domain) <= 2 else 8
+    return number, number
 
 
 # The same on a grid: transition matrices, policy iteration, values of a policy ----------------------------------------
@@ -366,8 +485,8 @@ class _Model:
                 )
         ahead = self.action_values(values)
         residual = float(np.abs(ahead.max(axis=0) - values).max())
-        on_grid = ahead if self.process.draws > 1 else None
-        return Plan(self.grid, values, discount, residual, rounds, self.process, on_grid)
+        drawn = ahead if self.process.draws > 1 else None
+        return Plan(self.grid, values, discount, residual, rounds, settled, self.process, _action_values=drawn)
 
     def policy_values(self, probabilities: Array, paid: Array, start: Array, tolerance: float) -> Array:
         """V = Σ_a π_a(r_a + γP_aV) ``[N]``, for probabilities ``[N, A]``, rewards ``[A, N]``."""
@@ -398,6 +517,8 @@ def _transitions(
         over = process.terminal(after)
         kept[:] = weight * (~over & alive)
         rewards = rewards + weight * process.terminal_values(after, over)
+    far = process.extrapolated(states, action)
+    rewards, shares = np.where(far, process.lowest, rewards), shares * ~far
     rows, m = [], len(weights)
     for start in range(0, len(states), step := max(_BLOCK // m, 1)):
         after, kept = branches[:, start : start + step].swapaxes(0, 1), shares[:, start : start + step].T
@@ -431,6 +552,155 @@ def _evaluated(P: Any, reward: Array, values: Array, discount: float) -> Array:
                     values = jumped
         last = change
     return values
+
+
+# Policy iteration with a fitted value ---------------------------------------------------------------------------------
+
+
+class _Setting(NamedTuple):
+    """Of a fitted V: its most functions, the steps of a rollout in a round, and the rounds."""
+
+    functions: int
+    steps: int
+    rounds: int
+
+
+SETTINGS = (_Setting(220, 10, 6), _Setting(220, 30, 6), _Setting(500, 10, 6))
+COMPARED_SETTINGS = (_Setting(220, 10, 5),)
+
+
+def _fitted(
+    process: _Process, pool: Array, starts: Array | None, settings: Sequence[_Setting], rng: np.random.Generator
+) -> Plan:
+    """The best plan of all rounds and settings, by rollouts from start states that no fit has used.
+
+    Args:
+        process: what is planned in.
+        pool: states all over the box, or of the log ``[n, d]``; some are in the fit of every round.
+        starts: from which the plan should do well ``[n, d]``; states of the pool if left out.
+        settings: of V, to be compared.
+        rng: the generator.
+    """
+    pool = pool[~process.terminal(pool)]
+    fitted, tried = (pool[::2], pool[1::2]) if starts is None else (starts[::2], starts[-1::-2])
+    tried, steps = _spread(tried, STARTS), _steps(process.discount)
+    trials = [
+        [
+            (made, _earned(process, made, tried, steps)[0])
+            for made in _improved(process, pool[::2], fitted, setting, rng)
+        ]
+        for setting in settings
+    ]
+    (best, earned), (_, last) = max(
+        ((max(rounds, key=lambda trial: trial[1].mean()), rounds[-1]) for rounds in trials),
+        key=lambda pair: pair[0][1].mean(),
+    )
+    settled = (earned - last).mean() <= 2 * (earned - last).std() / np.sqrt(len(earned))
+    return replace(best, converged=bool(settled), returns=_summary(earned, steps))
+
+
+def _improved(
+    process: _Process, pool: Array, starts: Array, setting: _Setting, rng: np.random.Generator
+) -> Iterator[Plan]:
+    """The plan of each round: V is fitted to returns of the policy of the round before, at first of random actions.
+
+    The returns are those of short rollouts from the next states of every action; V of the round before continues them.
+    """
+    simulator, discount = process.simulator, process.discount
+    domain, periodic, n_actions = as_domain(simulator.domain), periodic_of(simulator), simulator.n_actions
+    basis = value_basis(domain, periodic, setting.functions)
+    branches = len(process.outcomes(pool[:1], 0)[1])
+    n = int(np.clip(EVALUATIONS / (setting.steps * n_actions**2 * branches), 2 * basis.size / n_actions, MOST_FITTED))
+    policy: Policy | Plan = uniform_policy(n_actions)
+    visited, made = starts, None
+    for number in range(setting.rounds):
+        near = visited[rng.integers(len(visited), size=n // 2)]
+        near = into_domain(near + BESIDE * visited.std(axis=0) * rng.standard_normal(near.shape), domain, periodic)
+        states = np.concatenate([pool[rng.integers(len(pool), size=n - n // 2)], near])
+        states = states[~process.terminal(states)]
+        seed = int(rng.integers(2**31))
+        after = np.stack([ask(simulator, states, a, np.random.default_rng(seed), domain) for a in range(n_actions)])
+        walks = [_earned(process, policy, rows, setting.steps, seed, made) for rows in after]
+        goals = np.stack([earned for earned, _ in walks])
+        over = np.stack([process.terminal(rows) for rows in after])
+        values, error = _fit(basis, after, goals, over)
+        visited = np.concatenate([rows for _, rows in walks])
+        span = (float(goals.min()), float(goals.max()))
+        made = Plan(basis, values, discount, error, number + 1, False, process, span=span)
+        if process.draws > 1:
+            made = replace(made, _action_values=_least_squares(basis.values(states), made.action_values(states)).T)
+        policy = made
+        yield made
+
+
+def _fit(basis: Basis, after: Array, goals: Array, over: NDArray[np.bool_]) -> tuple[Array, float]:
+    """Coefficients of V ``[k]``, and the relative error of the fit.
+
+    Args:
+        basis: the functions of V.
+        after: next states of every action, from n states ``[A, n, d]``.
+        goals: V there ``[A, n]``. Differences between actions, which decide the policy, are much smaller than V, and
+            are fitted with the same relative weight.
+        over: which next states are terminal, of which the value is known ``[A, n]``.
+    """
+    values = np.stack([basis.values(rows) for rows in after])
+    level, target = values[~over], goals[~over]
+    compared, spread = ~over.any(axis=0), float(np.var(target)) + 1e-300
+    difference = (values - values.mean(axis=0))[:, compared].reshape(-1, basis.size)
+    effect = (goals - goals.mean(axis=0))[:, compared].ravel()
+    unit = np.sqrt(spread / max(float(np.mean(effect**2)), 1e-12 * spread)) if effect.size else 0.0
+    coefficients = _least_squares(np.concatenate([level, unit * difference]), np.concatenate([target, unit * effect]))
+    error = np.sqrt(np.mean((level @ coefficients - target) ** 2)) / np.sqrt(spread)
+    return coefficients, float(error)
+
+
+def _least_squares(values: Array, goals: Array) -> Array:
+    """Coefficients ``[k, …]`` with which the values ``[n, k]`` come closest to the goals ``[n, …]``."""
+    return solve_normal(values.T @ values, values.T @ goals)
+
+
+def _steps(discount: float) -> int:
+    """Of a rollout by which plans are compared: what follows is worth less than a twentieth."""
+    return min(ceil(3 / (1 - discount)), LONGEST_ESTIMATE)
+
+
+def _earned(
+    process: _Process, policy: Any, starts: Array, steps: int, seed: int = 0, value: Plan | None = None
+) -> tuple[Array, Array]:
+    """The discounted rewards of one rollout from each state ``[n]``, and the states visited ``[m, d]``.
+
+    An extrapolated action ends a rollout, with the lowest value; V, if given, stands for what follows the last step.
+    """
+    discount, total, running = process.discount, np.zeros(len(starts)), np.ones(len(starts), dtype=bool)
+    over = process.terminal(starts)
+    total[over] = process.terminal_values(starts, over)[over]
+    visited = [starts[~over]]
+    followed = [as_policy(policy, process.simulator.n_actions)] * steps
+    for number, step in enumerate(simulate(process.simulator, starts, followed, np.random.default_rng(seed))):
+        paid, far = np.empty(len(step.rows)), np.zeros(len(step.rows), dtype=bool)
+        for action in np.unique(step.actions).tolist():
+            chosen = step.actions == action
+            before, after = step.states[chosen], step.next_states[chosen]
+            paid[chosen] = process.rewards(before, action, after[None], np.ones(1))
+            far[chosen] = process.extrapolated(before, action)
+        later = process.terminal_values(step.next_states, step.over)
+        if value is not None and number == steps - 1:
+            later = np.where(step.over, later, value._values(step.next_states))
+        gained = np.where(far, process.lowest, paid + discount * later)
+        total[step.rows] += discount**number * np.where(running[step.rows], gained, 0.0)
+        running[step.rows] &= ~far
+        visited.append(step.next_states[running[step.rows] & ~step.over])
+    return total, np.concatenate(visited)
+
+
+def _summary(earned: Array, steps: int) -> Returns:
+    return Returns(float(earned.mean()), float(earned.std() / np.sqrt(len(earned))), len(earned), steps)
+
+
+def _estimate(process: _Process, best: Plan, starts: Array) -> Returns:
+    """The return of a plan from some states."""
+    steps = _steps(process.discount)
+    return _summary(_earned(process, best, _spread(starts, STARTS), steps)[0], steps)
 
 
 # A policy compared with the plan on a reward --------------------------------------------------------------------------
@@ -477,7 +747,7 @@ def size_of(simulator: Simulator) -> _Size:
     domain = as_domain(simulator.domain)
     dimension, rng = len(domain), np.random.default_rng(0)
     declared = _outcomes(simulator, np.array(domain).mean(axis=1)[None], 0)
-    drawn = declared is None and _number_of_draws(simulator, domain, None, rng) > 1
+    drawn = declared is None and _number_of_draws(simulator, domain, None, rng)[0] > 1
     points, draws = (DRAWN_POINTS[dimension], DRAWN[dimension]) if drawn else (COMPARED_POINTS[dimension], 1)
     branches = draws if declared is None else len(declared[1])
     return _Size(points, draws, points**dimension * branches * simulator.n_actions * 2**dimension)

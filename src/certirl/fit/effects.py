@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from certirl.data.coverage import EXTRAPOLATED
 from certirl.data.dependence import can_pair
 from certirl.data.policy import Policy
 from certirl.data.simulator import Simulator, Terminal, ask, periodic_of, terminal_of
@@ -532,6 +533,7 @@ class NextStateModel:
         domain: the box.
         periodic: coordinates that are periodic.
         is_terminal: which states are terminal; None if none is.
+        inverses: of the matrices Σχχᵀ over the states from which each action was taken ``[A, m, m]``.
     """
 
     columns: Basis
@@ -540,6 +542,7 @@ class NextStateModel:
     domain: Domain
     periodic: tuple[int, ...]
     is_terminal: Terminal | None
+    inverses: Array
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -574,6 +577,11 @@ class NextStateModel:
         noise = np.zeros((1, len(self.domain))) if self.noiseless else self.residuals[:DRAWS]
         return self._into_box(mean + noise[:, None]), np.full(len(noise), 1 / len(noise))
 
+    def extrapolated(self, states: Array, action: int) -> NDArray[np.bool_]:
+        """Where the next state of an action is extrapolated ``[n]``: its leverage χᵀ(Σχχᵀ)⁻¹χ exceeds 1."""
+        values = self.columns.values(states)
+        return np.asarray(np.einsum("nm,nm->n", values @ self.inverses[action], values) > EXTRAPOLATED)
+
     def terminal(self, states: Array) -> Any:
         """Which states are terminal ``[n]``."""
         return np.zeros(len(states), dtype=bool) if self.is_terminal is None else self.is_terminal(states)
@@ -607,7 +615,8 @@ def regress_next_states(
         log, basis, NEXT_STATE_DEGREES, NEXT_STATE_DEGREES[0], lambda rows: step[rows] / units
     )
     weights = np.concatenate([group.solve() for group in sums]) * units
-    model = NextStateModel(columns, weights, np.zeros((1, len(units))), log.domain, periodic, is_terminal)
+    inverses = np.concatenate([[solve_normal(group.gram, np.eye(columns.size))] * len(group.cross) for group in sums])
+    model = NextStateModel(columns, weights, np.zeros((1, len(units))), log.domain, periodic, is_terminal, inverses)
     kept = rng.permutation(len(log))[:MOST_RESIDUALS]
     residuals = np.empty((len(kept), len(units)))
     for action, count in enumerate(log.counts):
