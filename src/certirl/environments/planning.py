@@ -63,10 +63,12 @@ DRAWN_POINTS, DRAWN = {1: 501, 2: 101, 3: 45, 4: 17}, {1: 256, 2: 64, 3: 8, 4: 8
 MOST_ENTRIES = 20_000_000  # of the matrices of a comparison: some seconds and a gigabyte
 ACCURATE = 1e-3  # error of a value in a comparison, as a share of the span of V*
 FINE = 2  # coordinates up to which values on the grid are those of the dynamics; beyond them rollouts are used
+STEPPED_COORDINATES = 2  # up to which a comparison is made in an environment that is stepped row by row
 STARTS, LONGEST = 200, 150  # rollouts of a comparison, and their most steps
 POOL = 20_000  # states that a fitted V takes states from
-EVALUATIONS = 1_500_000  # of V in a round
-MOST_FITTED = 2_000  # states in a round, each with the next state of every action
+EVALUATIONS = 1_000_000  # of V in a round
+ROWS_PER_FUNCTION = 20  # in the fit of a round
+DECISIVE, FAINTEST = 2.0, 0.1  # weight of differences between actions, and their least size as a share of the mean
 BESIDE = 0.3  # the deviation of states beside those visited, in units of their own
 LONGEST_ESTIMATE = 300  # steps of a rollout by which plans are compared
 MOST_MEMORY = 16  # GB, for the matrices of all actions
@@ -565,7 +567,7 @@ class _Setting(NamedTuple):
     rounds: int
 
 
-SETTINGS = (_Setting(220, 10, 6), _Setting(220, 30, 6), _Setting(500, 10, 6))
+SETTINGS = (_Setting(220, 10, 5), _Setting(220, 25, 6))
 COMPARED_SETTINGS = (_Setting(220, 10, 5),)
 
 
@@ -610,7 +612,8 @@ def _improved(
     domain, periodic, n_actions = as_domain(simulator.domain), periodic_of(simulator), simulator.n_actions
     basis = value_basis(domain, periodic, setting.functions)
     branches = len(process.outcomes(pool[:1], 0)[1])
-    n = int(np.clip(EVALUATIONS / (setting.steps * n_actions**2 * branches), 2 * basis.size / n_actions, MOST_FITTED))
+    rows = min(EVALUATIONS / (setting.steps * n_actions * branches), ROWS_PER_FUNCTION * basis.size)
+    n = ceil(max(rows, 2 * basis.size) / n_actions)
     policy: Policy | Plan = uniform_policy(n_actions)
     visited, made = starts, None
     for number in range(setting.rounds):
@@ -636,22 +639,24 @@ def _improved(
 def _fit(basis: Basis, after: Array, goals: Array, over: NDArray[np.bool_]) -> tuple[Array, float]:
     """Coefficients of V ``[k]``, and the relative error of the fit.
 
+    Differences between actions decide the policy and are much smaller than V: those at each state are fitted in units
+    of their own, with `DECISIVE` times the weight of V itself.
+
     Args:
         basis: the functions of V.
         after: next states of every action, from n states ``[A, n, d]``.
-        goals: V there ``[A, n]``. Differences between actions, which decide the policy, are much smaller than V, and
-            are fitted with the same relative weight.
+        goals: V there ``[A, n]``.
         over: which next states are terminal, of which the value is known ``[A, n]``.
     """
     values = np.stack([basis.values(rows) for rows in after])
-    level, target = values[~over], goals[~over]
-    compared, spread = ~over.any(axis=0), float(np.var(target)) + 1e-300
-    difference = (values - values.mean(axis=0))[:, compared].reshape(-1, basis.size)
-    effect = (goals - goals.mean(axis=0))[:, compared].ravel()
-    unit = np.sqrt(spread / max(float(np.mean(effect**2)), 1e-12 * spread)) if effect.size else 0.0
-    coefficients = _least_squares(np.concatenate([level, unit * difference]), np.concatenate([target, unit * effect]))
-    error = np.sqrt(np.mean((level @ coefficients - target) ** 2)) / np.sqrt(spread)
-    return coefficients, float(error)
+    level, target, compared = values[~over], goals[~over], ~over.any(axis=0)
+    spread = float(target.std()) + 1e-300
+    difference, effect = ((array - array.mean(axis=0))[:, compared] for array in (values, goals))
+    sizes = np.sqrt(np.mean(effect**2, axis=0))
+    weights = DECISIVE * spread / (sizes + FAINTEST * sizes.mean() + 1e-12 * spread) if sizes.size else sizes
+    rows = (difference * weights[:, None]).reshape(-1, basis.size)
+    coefficients = _least_squares(np.concatenate([level, rows]), np.concatenate([target, (effect * weights).ravel()]))
+    return coefficients, float(np.sqrt(np.mean((level @ coefficients - target) ** 2))) / spread
 
 
 def _least_squares(values: Array, goals: Array) -> Array:
@@ -735,9 +740,9 @@ class Comparison:
 
 
 class _Size(NamedTuple):
-    """Points along each coordinate, draws, and matrix entries of a comparison."""
+    """Points along each coordinate (None without a grid), draws, and matrix entries of a comparison."""
 
-    points: int
+    points: int | None
     draws: int
     entries: int
 
@@ -746,11 +751,23 @@ def size_of(simulator: Simulator) -> _Size:
     """The size of a `Comparison` in this simulator."""
     domain = as_domain(simulator.domain)
     dimension, rng = len(domain), np.random.default_rng(0)
-    declared = _outcomes(simulator, np.array(domain).mean(axis=1)[None], 0)
-    drawn = declared is None and _number_of_draws(simulator, domain, None, rng)[0] > 1
-    points, draws = (DRAWN_POINTS[dimension], DRAWN[dimension]) if drawn else (COMPARED_POINTS[dimension], 1)
-    branches = draws if declared is None else len(declared[1])
-    return _Size(points, draws, points**dimension * branches * simulator.n_actions * 2**dimension)
+    draws, branches = _number_of_draws(simulator, domain, None, rng)
+    if dimension not in COMPARED_POINTS:
+        return _Size(None, draws, 0)
+    usual = COMPARED_POINTS if draws == 1 else DRAWN_POINTS
+    draws, branches = (draws, branches) if draws == 1 else (DRAWN[dimension],) * 2
+    points = usual[dimension]
+    entries = points**dimension * branches * simulator.n_actions * 2**dimension
+    return _Size(points, draws, entries) if entries <= MOST_ENTRIES else _Size(None, draws, 0)
+
+
+def obstacle(simulator: Any) -> str | None:
+    """Why a `Comparison` would take too long, in words; None if not. A rule of sizes, so that the answer repeats."""
+    dimension = len(as_domain(simulator.domain))
+    if dimension <= STEPPED_COORDINATES or getattr(simulator, "thread_safe", True):
+        return None
+    rows = COMPARED_POINTS[dimension] ** dimension * simulator.n_actions if dimension in COMPARED_POINTS else EVALUATIONS
+    return f"the environment would be stepped {rows:,} times, row by row"
 
 
 def compare(
@@ -774,14 +791,21 @@ def compare(
         discount: γ.
         judged: at which of the states agreement is counted ``[n]``; all of them if left out.
     """
-    size, domain = size_of(simulator), as_domain(simulator.domain)
-    grid = Cells((size.points,) * len(domain), periodic_of(simulator), domain)
-    model = _Model.of(_Process(simulator, reward, None, discount, size.draws, as_generator(0, "plan")), grid)
-    best = model.plan(ACCURATE / 100)
+    size, domain, rng = size_of(simulator), as_domain(simulator.domain), as_generator(0, "plan")
+    process = _Process(simulator, reward, None, discount, size.draws, rng).limited(_spread(states, POOL))
+    if size.points is None:
+        best = _fitted(process, _spread(states, POOL), None, COMPARED_SETTINGS, rng)
+        losses = _losses_of_rollouts(process, best, value, policy, states)
+    else:
+        model = _Model.of(process, Cells((size.points,) * len(domain), periodic_of(simulator), domain))
+        best = model.plan(ACCURATE / 100)
+        if len(domain) <= FINE:
+            losses = _losses_on_the_grid(model, best, value, policy, states)
+        else:
+            losses = _losses_of_rollouts(process, best, value, policy, states)
     counted = states if judged is None else states[judged]
     agrees = policy.support(counted)[np.arange(len(counted)), best(counted)] if len(counted) else np.zeros(0)
-    losses = _losses_on_the_grid if grid.dimension <= FINE else _losses_of_rollouts
-    return Comparison(int(agrees.sum()), len(counted), *losses(model, best, value, policy, states))
+    return Comparison(int(agrees.sum()), len(counted), *losses)
 
 
 def _losses_on_the_grid(
@@ -808,10 +832,10 @@ def _losses_on_the_grid(
 
 
 def _losses_of_rollouts(
-    model: _Model, best: Plan, value: RewardLike, policy: Policy, states: Array
+    process: _Process, best: Plan, value: RewardLike, policy: Policy, states: Array
 ) -> tuple[float, float, float]:
     """Regret, loss and what random actions lose, by rollouts with the same random numbers."""
-    process, starts = model.process, states[:: max(len(states) // STARTS, 1)][:STARTS]
+    starts = states[:: max(len(states) // STARTS, 1)][:STARTS]
     simulator, discount, planned = process.simulator, process.discount, as_policy(best, best.n_actions)
     steps, reward = min(ceil(1.5 / (1 - discount)), LONGEST), process.reward
     assert reward is not None
