@@ -155,3 +155,78 @@ def test_mountain_car_is_driven_up_by_its_own_reward_and_by_a_reward_of_states()
     assert certirl.gym.episode_returns("MountainCar-v0", expert, episodes=20, rng=0).mean() > -110
     at_goal = plan(simulator, lambda s: (s[:, 0] >= 0.5).astype(float), discount=0.99, points=101)
     assert certirl.gym.episode_returns("MountainCar-v0", at_goal, episodes=20, rng=0).mean() > -115
+
+
+class Five:
+    """Five coordinates; an action moves all of them up or down, the third not at all."""
+
+    n_actions, domain, thread_safe = 3, ((-1.0, 1.0),) * 5, True
+
+    def sample(self, states, action, rng):
+        return np.clip(0.9 * states + 0.1 * (action - 1), -1, 1)
+
+
+def middle(states):
+    return -(states.mean(axis=1) ** 2)
+
+
+def discounted(simulator, policy, states, reward, discount, steps=60):
+    total = np.zeros(len(states))
+    for step in range(steps):
+        total += discount**step * reward(states)
+        actions = policy(states)
+        states = np.choose(actions[:, None], [simulator.sample(states, a, None) for a in range(simulator.n_actions)])
+    return total
+
+
+@pytest.mark.slow
+def test_beyond_four_coordinates_a_fitted_plan_is_nearly_the_best():
+    starts = np.random.default_rng(0).uniform(-1, 1, (100, 5))
+    found = plan(Five(), middle, discount=0.8, starts=starts, rng=1)
+    # The mean of the coordinates moves as one coordinate does, which a fine grid plans for.
+
+    class One(Five):
+        domain = ((-1.0, 1.0),)
+
+    exact = plan(One(), middle, discount=0.8)
+    fresh = np.random.default_rng(5).uniform(-0.9, 0.9, (200, 5))
+    best = discounted(One(), exact, fresh.mean(axis=1, keepdims=True), middle, 0.8)
+    random = discounted(Five(), lambda s: np.random.default_rng(0).integers(3, size=len(s)), fresh, middle, 0.8)
+    reached = discounted(Five(), found, fresh, middle, 0.8)
+    assert reached.mean() > best.mean() - 0.01 * (best.mean() - random.mean())
+    assert found.returns.mean == pytest.approx(reached.mean(), abs=4 * found.returns.error)
+    assert "functions of" in str(found) and "return" in str(found)
+    again = plan(Five(), middle, discount=0.8, starts=starts, rng=1)
+    assert np.array_equal(found.values, again.values) and found.returns == again.returns
+
+
+def test_an_environment_is_planned_in_by_its_name():
+    found = plan("MountainCar-v0", discount=0.99, points=41, starts=[[-0.5, 0.0]])
+    assert found.converged and -100 < found.returns.mean < -50
+
+
+def logged(low, high, n=3_000):
+    """Steps of ±0.1 on [-1, 1] with a little noise, from states between two numbers."""
+    rng = np.random.default_rng(0)
+    states, actions = rng.uniform(low, high, (n, 1)), rng.integers(2, size=n)
+    after = states + 0.1 * (2 * actions[:, None] - 1) + 0.002 * rng.standard_normal(states.shape)
+    return certirl.Transitions(states, actions, np.clip(after, -1, 1), domain=(-1, 1))
+
+
+def test_a_log_is_planned_in_as_its_dynamics_are():
+    found = plan(logged(-1, 1), lambda s: -np.abs(s[:, 0] - 0.3), discount=0.9)
+    states = np.concatenate([np.linspace(-0.9, 0.2, 50), np.linspace(0.4, 0.9, 50)])
+    assert (found(states) == (states < 0.3)).mean() > 0.98
+
+
+def test_a_plan_from_a_log_does_not_go_where_the_dynamics_are_extrapolated():
+    log, wish = logged(-1, 0.2), lambda s: s[:, 0]
+    found = plan(log, wish, discount=0.9)
+    lowest = wish(log.states).min() / (1 - 0.9)
+    assert found.action_values([0.95])[0] == pytest.approx([lowest, lowest], rel=1e-3)
+    states = np.array([[-0.5], [0.0]])
+    for _ in range(50):
+        states = states + 0.1 * (2 * found(states)[:, None] - 1)
+    assert (states > 0).all() and (states < 0.8).all()  # as far as the data support, not to the edge
+    with pytest.raises(ValueError, match="at least 100 transitions of every action"):
+        plan(logged(-1, 1, n=50), wish, discount=0.9)

@@ -87,20 +87,33 @@ def test_acrobot_is_not_validated_and_distrusted_at_once():
     assert "do not rely on them" in found.reason and "row by row" in found.reason
 
 
+class Five:
+    """Five coordinates; an action moves all of them up or down."""
+
+    n_actions, domain = 2, ((-1.0, 1.0),) * 5
+
+    def sample(self, states, action, rng):
+        return np.clip(0.9 * states + 0.1 * (2 * action - 1), -1, 1)
+
+
 def test_planning_that_cannot_be_tried_is_said_and_not_claimed():
-    class Five:
-        n_actions, domain = 2, ((-1.0, 1.0),) * 5
+    class Stepped(Five):
+        thread_safe = False
 
-        def sample(self, states, action, rng):
-            return np.clip(0.9 * states + 0.1 * (2 * action - 1), -1, 1)
-
-    found = certirl.solve(Five(), expert=lambda s: s.sum(axis=1) < 0, discount=0.5, samples=500, rng=0)
+    found = certirl.solve(Stepped(), expert=lambda s: s.sum(axis=1) < 0, discount=0.5, samples=500, rng=0)
     assert found.status in ("solved", "undetermined") and found.stats.planned_loss is None
-    assert any(
-        "not tried: a grid serves up to 4 coordinates" in sentence
-        for sentence in (finding.sentence for finding in found.findings)
-    )
+    assert any("row by row" in finding.sentence for finding in found.findings)
     assert "planning on R alone: not tried" in str(found)
+
+
+def test_five_coordinates_are_planned_in_without_a_grid():
+    wish = lambda s: -(s.sum(axis=1) ** 2)  # noqa: E731
+    states = np.random.default_rng(0).uniform(-1, 1, (400, 5))
+    expert = as_policy(lambda s: (s.sum(axis=1) < 0).astype(int), 2)
+    good = compare(Five(), wish, lambda s: np.zeros(len(s)), expert, states, discount=0.8)
+    assert abs(good.shares[0]) < 0.02 and good.agreed > 0.9 * good.judged
+    wrong = as_policy(lambda s: (s.sum(axis=1) > 0).astype(int), 2)
+    assert compare(Five(), wish, lambda s: np.zeros(len(s)), wrong, states, discount=0.8).shares[0] > 1
 
 
 def test_a_log_is_planned_in_where_its_model_of_the_next_state_is_good():

@@ -28,7 +28,7 @@ from certirl.fit.effects import (
     NextStateModel,
     live_states,
     regress_next_states,
-    solve_normal,
+    solve_least_squares,
     value_basis,
 )
 from certirl.functions.bases import Basis
@@ -66,7 +66,6 @@ FINE = 2  # coordinates up to which values on the grid are those of the dynamics
 STEPPED_COORDINATES = 2  # up to which a comparison is made in an environment that is stepped row by row
 STARTS, LONGEST = 200, 150  # rollouts of a comparison, and their most steps
 POOL = 20_000  # states that a fitted V takes states from
-EVALUATIONS = 1_000_000  # of V in a round
 ROWS_PER_FUNCTION = 20  # in the fit of a round
 DECISIVE, FAINTEST = 2.0, 0.1  # weight of differences between actions, and their least size as a share of the mean
 BESIDE = 0.3  # the deviation of states beside those visited, in units of their own
@@ -282,16 +281,15 @@ class Plan:
         """Q(s, a) ``[n, A]``, one step ahead through the dynamics.
 
         States beyond the box are moved to its edge. Where next states were drawn Q is a function of the state in the
-        basis instead: with new draws a policy would not be a function of the state.
+        basis instead: with new draws a policy would not be a function of the state. So it is with a fitted V and noise.
         """
         rows = self._rows(states)
-        if self._action_values is not None:
-            return np.stack([self.basis.combined(rows, values) for values in self._action_values], axis=1)
-        ahead = np.empty((len(rows), self.n_actions))
-        for start in range(0, len(rows), _BLOCK):
-            block = rows[start : start + _BLOCK]
+        ahead, size = np.empty((len(rows), self.n_actions)), _BLOCK if self._action_values is None else _SMALL
+        for start in range(0, len(rows), size):
+            block = rows[start : start + size]
+            ahead[start : start + size] = self._ahead(block)
             for action in range(self.n_actions):
-                ahead[start : start + _BLOCK, action] = self._ahead(block, action)
+                ahead[start : start + size, action][self._process.extrapolated(block, action)] = self._process.lowest
         return ahead
 
     def policy(self, states: ArrayLike) -> NDArray[np.intp]:
@@ -307,12 +305,19 @@ class Plan:
         values = np.clip(self.basis.combined(rows, self.values), *self.span)
         return np.where(terminal, self._process.terminal_values(rows, terminal), values)
 
-    def _ahead(self, states: Array, action: int) -> Array:
-        branches, weights = self._process.outcomes(states, action)
-        total = self._process.rewards(states, action, branches, weights)
-        for after, weight in zip(branches, weights, strict=True):
-            total = total + self.discount * weight * self._values(after)
-        return np.where(self._process.extrapolated(states, action), self._process.lowest, total)
+    def _ahead(self, states: Array) -> Array:
+        """Q(s, a) ``[n, A]``, also where an action is extrapolated."""
+        if self._action_values is not None:
+            functions = self.basis.matrix if isinstance(self.basis, Cells) else self.basis.values
+            return np.asarray(functions(states) @ self._action_values.T)
+        ahead = []
+        for action in range(self.n_actions):
+            branches, weights = self._process.outcomes(states, action)
+            total = self._process.rewards(states, action, branches, weights)
+            for after, weight in zip(branches, weights, strict=True):
+                total = total + self.discount * weight * self._values(after)
+            ahead.append(total)
+        return np.stack(ahead, axis=1)
 
     def __str__(self) -> str:
         domain, on_grid = describe(as_domain(self._process.simulator.domain)), isinstance(self.basis, Cells)
@@ -612,8 +617,7 @@ def _improved(
     domain, periodic, n_actions = as_domain(simulator.domain), periodic_of(simulator), simulator.n_actions
     basis = value_basis(domain, periodic, setting.functions)
     branches = len(process.outcomes(pool[:1], 0)[1])
-    rows = min(EVALUATIONS / (setting.steps * n_actions * branches), ROWS_PER_FUNCTION * basis.size)
-    n = ceil(max(rows, 2 * basis.size) / n_actions)
+    n = ceil(ROWS_PER_FUNCTION * basis.size / n_actions)
     policy: Policy | Plan = uniform_policy(n_actions)
     visited, made = starts, None
     for number in range(setting.rounds):
@@ -630,8 +634,8 @@ def _improved(
         visited = np.concatenate([rows for _, rows in walks])
         span = (float(goals.min()), float(goals.max()))
         made = Plan(basis, values, discount, error, number + 1, False, process, span=span)
-        if process.draws > 1:
-            made = replace(made, _action_values=_least_squares(basis.values(states), made.action_values(states)).T)
+        if branches > 1:
+            made = replace(made, _action_values=solve_least_squares(basis.values(states), made._ahead(states)).T)
         policy = made
         yield made
 
@@ -655,13 +659,10 @@ def _fit(basis: Basis, after: Array, goals: Array, over: NDArray[np.bool_]) -> t
     sizes = np.sqrt(np.mean(effect**2, axis=0))
     weights = DECISIVE * spread / (sizes + FAINTEST * sizes.mean() + 1e-12 * spread) if sizes.size else sizes
     rows = (difference * weights[:, None]).reshape(-1, basis.size)
-    coefficients = _least_squares(np.concatenate([level, rows]), np.concatenate([target, (effect * weights).ravel()]))
+    coefficients = solve_least_squares(
+        np.concatenate([level, rows]), np.concatenate([target, (effect * weights).ravel()])
+    )
     return coefficients, float(np.sqrt(np.mean((level @ coefficients - target) ** 2))) / spread
-
-
-def _least_squares(values: Array, goals: Array) -> Array:
-    """Coefficients ``[k, …]`` with which the values ``[n, k]`` come closest to the goals ``[n, …]``."""
-    return solve_normal(values.T @ values, values.T @ goals)
 
 
 def _steps(discount: float) -> int:
@@ -766,8 +767,9 @@ def obstacle(simulator: Any) -> str | None:
     dimension = len(as_domain(simulator.domain))
     if dimension <= STEPPED_COORDINATES or getattr(simulator, "thread_safe", True):
         return None
-    rows = COMPARED_POINTS[dimension] ** dimension * simulator.n_actions if dimension in COMPARED_POINTS else EVALUATIONS
-    return f"the environment would be stepped {rows:,} times, row by row"
+    points = COMPARED_POINTS.get(dimension)
+    times = "hundreds of thousands of" if points is None else f"{points**dimension * simulator.n_actions:,}"
+    return f"the environment would be stepped {times} times, row by row"
 
 
 def compare(

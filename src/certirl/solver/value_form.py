@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from certirl.data.policy import Policy
 from certirl.data.source import Pool, Source
-from certirl.environments.planning import COMPARED_POINTS, FINE, MOST_ENTRIES, compare, size_of
+from certirl.environments.planning import FINE, compare, obstacle
 from certirl.fit.action_values import (
     LiftedFit,
     action_values,
@@ -53,7 +53,7 @@ from certirl.functions.bases import MOST_FUNCTIONS, Basis, Fourier, Legendre, as
 from certirl.functions.cells import MOST_COORDINATES, Cells
 from certirl.functions.features import Features
 from certirl.functions.reward import Reward
-from certirl.ground.domain import Array, Domain, as_domain
+from certirl.ground.domain import Array, Domain
 from certirl.ground.doors import as_count, by_door
 from certirl.ground.status import Finding, Reason
 from certirl.ground.work import announcer, one_blas_thread
@@ -71,7 +71,6 @@ UNUSABLE = 0.3  # the same: from here on nothing is called solved
 MOST_POINTS, MOST_ALONE = 6_400, 200  # of the reward's grid, in all and along one coordinate
 STATES_PER_POINT = 1.5
 DRAWS = 32  # next states of each fresh state, where they are random
-STEPPED_COORDINATES = 2  # up to which an environment that is stepped row by row is planned in
 JUDGED_COORDINATES = 2  # up to which the planning grid is fine enough for every failure to be R's
 
 
@@ -316,11 +315,11 @@ def _planned(
         in_model: the simulator is the next-state model of a log.
         decisive: a failure is one of R, and not of the simulator.
     """
-    obstacle = _obstacle(simulator)
+    why = obstacle(simulator)
     if solution.reward is not None and solution.reward.of_actions and len(solution.domain) > FINE:
-        obstacle = f"a reward of actions is compared up to {FINE} coordinates"
-    if obstacle is not None:
-        return solution, Reason.NOT_PLANNED.finding(why=obstacle)
+        why = f"a reward of actions is compared up to {FINE} coordinates"
+    if why is not None:
+        return solution, Reason.NOT_PLANNED.finding(why=why)
     assert solution.reward is not None and solution.value is not None
     comparison = compare(
         simulator, solution.reward, solution.value, policy, states, discount=solution.discount, judged=judged
@@ -333,18 +332,6 @@ def _planned(
     share = Share(comparison.agreed, comparison.judged, "states of the log" if in_model else "fresh states")
     stats = replace(solution.stats, planned_share=share, planned_regret=regret, planned_loss=loss)
     return replace(solution, stats=stats), reason.finding(model=model, gap=gap, most=GAP)
-
-
-def _obstacle(simulator: Any) -> str | None:
-    """Why planning on a grid is not tried, in words; None if it is. A rule of sizes, so that the answer repeats."""
-    dimension = len(as_domain(simulator.domain))
-    if dimension not in COMPARED_POINTS:
-        return f"a grid serves up to {max(COMPARED_POINTS)} coordinates, these states have {dimension}"
-    if dimension > STEPPED_COORDINATES and not getattr(simulator, "thread_safe", True):
-        rows = COMPARED_POINTS[dimension] ** dimension * simulator.n_actions
-        return f"the environment would be stepped {rows:,} times, row by row"
-    entries = size_of(simulator).entries
-    return None if entries <= MOST_ENTRIES else f"its matrices would have {entries:,} entries, over {MOST_ENTRIES:,}"
 
 
 def _tried_in_a_model(solution: Solution, model: EffectModel, policy: Policy) -> Solution:
