@@ -97,6 +97,7 @@ def test_frames_go_straight_into_every_call(kind):
     solutions = [certirl.solve(data, discount=0.7, basis=BASIS, columns=3) for data in (frame, log)]
     assert str(solutions[0]) == str(solutions[1])
     assert str(certirl.measure(frame, basis=BASIS)) == str(certirl.measure(log, basis=BASIS))
+    assert str(certirl.coverage(frame)) == str(certirl.coverage(log))
     policies = [certirl.policy_from(*data) for data in ((frame,), (states, actions))]
     np.testing.assert_array_equal(policies[0](states[:, None]), policies[1](states[:, None]))
     with pytest.raises(ValueError, match="a certificate needs a declared domain"):

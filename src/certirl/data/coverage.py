@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from certirl.data.tables import as_log
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import Basis, Fourier, Legendre, as_basis, product
 from certirl.ground.domain import Array, Domain, as_axes, as_states, describe, even_mesh, freeze, mesh
@@ -158,11 +159,12 @@ def coverage(
     """Find where in the state space a log, from any behaviour, can support a statement.
 
     Args:
-        transitions: the log.
+        transitions: the log, or a table as in `certirl.tables.read`.
         basis: the functions of the state to be distinguished; moderate ones for the number of coordinates if left out.
         cells: along each coordinate, for counting.
         periodic: periodic coordinates, for the basis that is used if none is given.
     """
+    transitions = as_log(transitions)
     if not isinstance(transitions, Transitions):
         raise TypeError(f"coverage is about logged Transitions, got {type(transitions).__name__}")
     domain = transitions.domain

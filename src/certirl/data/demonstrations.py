@@ -130,11 +130,12 @@ def policy_from(
     of = f" {data.unit.format(count)}, which count alike" if data.unit else ""
     listed = ", ".join(map(str, data.rows[doubted[:5]])) + " …" * (len(doubted) > 5)
     without = f", without {len(doubted):,} that their neighbours contradict (rows {listed or 'none'})" if share else ""
+    differs = "different" if share else "wrong"
     allowed = f" if up to {share:.3g} of the actions are mistakes" if share else ""
     assumption = (
-        f"the expert's policy was estimated from {len(fit):,} demonstrations{without} ({name}): wrong at {missed:.2%} "
-        f"of {tests:,} held out{of}, at {interval[0]:.2%} to {interval[1]:.2%} of states like these with confidence "
-        f"{1 - LEVEL:.0%}{allowed}; of other states nothing is known"
+        f"the expert's policy was estimated from {len(fit):,} demonstrations{without} ({name}): {differs} at "
+        f"{missed:.2%} of {tests:,} held out{of}, {'wrong ' * bool(share)}at {interval[0]:.2%} to {interval[1]:.2%} of "
+        f"states like these with confidence {1 - LEVEL:.0%}{allowed}; of other states nothing is known"
     )
     return Demonstrated(
         data.n_actions,
