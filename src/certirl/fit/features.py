@@ -172,10 +172,8 @@ def feature_path(
     features: Features,
     preference: Preference,
     dynamics: Any,
-) -> tuple[FeaturePath, Array | None] | None:
-    """The path of rewards, a row for each number of features, and ψ in V's functions ``[k, p]``.
-
-    None if no weights favour the expert. ψ is None where it comes from walks, which V's functions may not follow.
+) -> FeaturePath | None:
+    """The path of rewards, a row for each number of features; None if no weights favour the expert.
 
     Args:
         problem: expert and discount.
@@ -186,7 +184,6 @@ def feature_path(
         dynamics: the simulator, or the model of the next state of a log.
     """
     _check_different(features, model.effects.states, model.effects.n_actions)
-    values = None
     if model.effects.regression is not None:
         values = _regressed_values(rows, features, problem.discount)
         kept = np.flatnonzero((rows.which < REGRESSED) & (rows.margins > 0))
@@ -214,7 +211,7 @@ def feature_path(
         count = int(changed.sum())
         if count not in best or loss < best[count][0]:
             best[count] = (loss, theta)
-    return _path(gains, features, best, guessed=bool(preference.guess.any())), values
+    return _path(gains, features, best, guessed=bool(preference.guess.any()))
 
 
 def cost_differences(

@@ -125,21 +125,18 @@ def _fit_features(
 ) -> tuple[ValueFit, FeaturePath | None]:
     """V and R for a reward of features, with the path of such rewards; without one if none favours the expert.
 
-    R is scaled to a mean advantage of 1. Where ψ comes from walks, V is what comes nearest to the value of R in its
-    functions and prefers the expert's actions.
+    R is scaled to a mean advantage of 1. V is what comes nearest to the value of R in its functions and prefers the
+    expert's actions.
     """
     assert settings.features is not None
     effects, features = model.effects, Features.of(settings.features, problem.domain)
     preference = Preference.of(features.names, settings.signs, settings.guess)
-    answer = feature_path(problem, model, rows, features, preference, dynamics)
-    if answer is None:
+    path = feature_path(problem, model, rows, features, preference, dynamics)
+    if path is None:
         return fit_value(rows, **program), None
-    path, values = answer
     weights = path.weights[path.chosen]
     reward, costs = Reward(features, weights), cost_differences(rows, features, problem.discount) @ weights
-    if values is not None:
-        value = values @ weights
-    elif reward.of_actions:  # the unit of R is that of the costs, and is not fitted
+    if reward.of_actions:  # the unit of R is that of the costs, and is not fitted
         expert = Features.of({"R": lambda states: _paid(reward, states, problem.policy)}, problem.domain)
         asked = replace(rows, margins=MARGIN * rows.margins - costs)
         value = fit_value(asked, **program | {"reward_basis": expert}).value
