@@ -8,8 +8,9 @@ that is needed. With a mean advantage of 1 the weights minimise
     mean max(0, 0.03 m(s) − D_a(s)) + λ Σ |θ_i|·size_i,
 
 nearly the mean regret of the expert under R (m(s) is 1, or less beside a switch), and a price on weights. As λ falls,
-features enter. For each set of features that occurs the weights are found again without the price. With a guess of a
-designer, θ = t·guess + changes with t ≥ 0, and the price is on the changes.
+features enter. For each set of features that occurs, and for the best ones with one feature left out, the weights are
+found again without the price. With a guess of a designer, θ = t·guess + changes with t ≥ 0, and the price is on the
+changes.
 """
 
 from __future__ import annotations
@@ -191,26 +192,30 @@ def feature_path(
         gains = Gains(rows.gains(kept) @ values + costs, rows.margins[kept], rows.which[kept])
     else:
         gains = _walked_gains(problem, model, rows, features, dynamics)
-    best: dict[int, tuple[float, Array]] = {}
-    tried: set[bytes] = set()
-    for price in PRICES:
-        allowed = np.ones(features.size, dtype=bool)
-        if price:
-            solved = _weights(gains, preference, allowed, price)
-            if solved is None:
-                return None
-            allowed = solved[1]
-        if allowed.tobytes() in tried:
-            continue
-        tried.add(allowed.tobytes())
-        refitted = _weights(gains, preference, allowed, 0.0)
-        if refitted is None:
-            continue
-        theta, changed = refitted
-        loss = float(gains.margins @ np.maximum(MARGIN * gains.margins - gains.values @ theta, 0.0))
-        count = int(changed.sum())
-        if count not in best or loss < best[count][0]:
-            best[count] = (loss, theta)
+    sets = {price: _weights(gains, preference, np.ones(features.size, dtype=bool), price) for price in PRICES}
+    if any(solved is None for solved in sets.values()):
+        return None
+    best: dict[int, _Weights] = {}
+    tried = set[frozenset[int]]()
+
+    def refit(chosen: frozenset[int]) -> None:
+        """The weights of a set of features without the price; kept if they are the best of their number."""
+        if chosen in tried:
+            return
+        tried.add(chosen)
+        solved = _weights(gains, preference, np.isin(np.arange(features.size), list(chosen)), 0.0)
+        if solved is not None:
+            count = len(solved.chosen)
+            best[count] = min(best.get(count, solved), solved, key=lambda answer: answer.loss)
+
+    for solved in sets.values():
+        assert solved is not None
+        refit(solved.chosen)
+    for count in range(features.size, 0, -1):  # a price may pass a smaller set by
+        if count in best:
+            chosen = best[count].chosen
+            for index in chosen:
+                refit(chosen - {index})
     return _path(gains, features, best, guessed=bool(preference.guess.any()))
 
 
@@ -302,10 +307,22 @@ def _walked(problem: ValueProblem, dynamics: Any, states: Array, action: int, dr
     return total.reshape(len(states), draws, -1).mean(axis=1)
 
 
-def _weights(
-    gains: Gains, preference: Preference, allowed: NDArray[np.bool_], price: float
-) -> tuple[Array, NDArray[np.bool_]] | None:
-    """θ ``[p]`` and which of them differ from the guess ``[p]``; None if no weights favour the expert on average.
+class _Weights(NamedTuple):
+    """The answer of the linear program.
+
+    Attributes:
+        theta: θ ``[p]``.
+        chosen: the features whose weights differ from the guess.
+        loss: mean max(0, 0.03 m(s) − D_a(s)).
+    """
+
+    theta: Array
+    chosen: frozenset[int]
+    loss: float
+
+
+def _weights(gains: Gains, preference: Preference, allowed: NDArray[np.bool_], price: float) -> _Weights | None:
+    """The weights of least loss at a price; None if no weights favour the expert on average.
 
     Args:
         gains: the rows.
@@ -344,13 +361,15 @@ def _weights(
     change = np.zeros(len(size))
     change[allowed] = x[1 : 1 + p] - x[1 + p :]
     changed = np.abs(change) > NONE * max(float(np.abs(x).max()), 1e-300)
-    return guess * x[0] + np.where(changed, change * unit, 0.0), changed
+    theta = guess * x[0] + np.where(changed, change * unit, 0.0)
+    loss = float(weights @ np.maximum(MARGIN * gains.margins - gains.values @ theta, 0.0))
+    return _Weights(theta, frozenset(np.flatnonzero(changed).tolist()), loss)
 
 
-def _path(gains: Gains, features: Features, best: dict[int, tuple[float, Array]], *, guessed: bool) -> FeaturePath:
+def _path(gains: Gains, features: Features, best: dict[int, _Weights], *, guessed: bool) -> FeaturePath:
     """The rewards with what they explain, and the simplest that explains nearly as much as any."""
     counts = sorted(best)
-    weights = np.stack([best[count][1] for count in counts])
+    weights = np.stack([best[count].theta for count in counts])
     advantages = gains.values @ weights.T
     tie, states = TIE * np.abs(advantages).mean(axis=0), int(gains.which.max()) + 1
     worse, open_ = np.zeros((states, len(counts)), dtype=bool), np.zeros((states, len(counts)), dtype=bool)
