@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -206,20 +206,30 @@ def request(
         for name, value in {"samples": samples, "tail": tail, "components": components, "columns": columns}.items()
         if value is not None
     }
-    refused = _refused(
-        is_simulator=origin is not None and origin.log is None,
-        is_policy=is_policy,
-        is_proof=delta is not None,
+    domain, several = source.rows.domain if origin is None else origin.domain, components is not None
+    count = (SAMPLES if delta is None else PROOF_SAMPLES) if samples is None else as_samples(samples)
+    asked = Request(
+        source=origin,
+        moments=moments,
+        policy=policy,
         by_value=by_value,
-        of_features=of_features,
-        is_log=origin is not None and origin.log is not None,
+        discount=discount,
+        domain=domain,
+        n_actions=source.n_actions,
+        columns=columns,
+        components=(),
+        samples=count,
+        delta=delta,
+        tail=tail,
+        progress=progress,
+        settings=settings,
+        rng=rng,
     )
+    refused = _refused(asked)
     for name in passed:
         if name in refused:
             raise ValueError(refused[name])
-    domain = source.rows.domain if origin is None else origin.domain
-    several = components is not None
-    _check_combination(origin, domain, settings, is_proof=delta is not None, by_value=by_value, several=several)
+    _check_combination(asked, several=several)
     if origin is not None and origin.simulator is not None:
         fault = noise_fault(origin.simulator)
         if fault and delta is not None:
@@ -243,36 +253,17 @@ def request(
             raise ValueError(f"the tail {tail} belongs to the columns it was computed for: {write}")
         if len(parts) > 1:
             raise ValueError(f"with components, columns are not chosen by the tail: {write}, or leave tail out")
-    count = (SAMPLES if delta is None else PROOF_SAMPLES) if samples is None else as_samples(samples)
     if by_value and delta is None and origin is not None and origin.simulator is not None:
         _check_simulator(origin.simulator, count)
-    return Request(
-        source=origin,
-        moments=moments,
-        policy=policy,
-        by_value=by_value,
-        discount=discount,
-        domain=domain,
-        n_actions=source.n_actions,
-        columns=columns,
-        components=parts,
-        samples=count,
-        delta=delta,
-        tail=tail,
-        progress=progress,
-        settings=settings,
-        rng=rng,
-    )
+    return replace(asked, components=parts)
 
 
-def _refused(
-    *, is_simulator: bool, is_policy: bool, is_proof: bool, by_value: bool, of_features: bool, is_log: bool
-) -> dict[str, str]:
+def _refused(asked: Request) -> dict[str, str]:
     """The keywords and settings that would be without effect, each with the sentence that says so."""
-    refused: dict[str, str] = {}
-    if not is_simulator:
+    is_policy, is_proof, refused = asked.policy.constant is None, asked.delta is not None, dict[str, str]()
+    if asked.is_log or asked.source is None:
         refused |= {name: for_simulators(name) for name in ("samples", "paired")}
-    if is_log:
+    if asked.is_log:
         refused["regret"] = "no more can be drawn from a log: leave regret out, the certificate states what is proved"
     if not is_proof:
         for name in ("tail", "tube", "regret"):
@@ -284,14 +275,14 @@ def _refused(
         refused["margin"] = (
             f"{setting('margin')} is for experts that depend on the state: leave it out for an expert of one action"
         )
-    if by_value:
+    if asked.by_value:
         names: tuple[str, ...] = ("objective", "form", "cover")
         why = "is for experts that always take one action: leave it out for a policy"
         if not is_policy:
             names = (*names, "components", *([] if is_proof else ["columns"]))
-            why = (
-                f"is not for {'rewards of features' if of_features else 'problems with terminal states'}: leave it out"
-            )
+            of_features = asked.settings.features is not None
+            what = "rewards of features" if of_features else "problems with terminal states"
+            why = f"is not for {what}: leave it out"
         refused |= {name: f"{setting(name)} {why}" for name in names}
         if is_policy:
             refused["components"] = REFUSED["policy", "sum"]
@@ -311,16 +302,15 @@ def _check_simulator(simulator: Simulator, samples: int) -> None:
     as_samples(samples, least=FEWEST, most=MOST_BY_VALUE)
 
 
-def _check_combination(
-    source: Source | None, domain: Domain, settings: Settings, *, is_proof: bool, by_value: bool, several: bool
-) -> None:
-    """Refuse combinations of settings that exclude each other; the source is None for moments."""
+def _check_combination(asked: Request, *, several: bool) -> None:
+    """Refuse combinations of settings that exclude each other."""
+    source, settings, is_proof = asked.source, asked.settings, asked.delta is not None
     is_plain = settings.form in (None, FORMS[0]) and settings.cover is None and settings.slack is None
     if is_proof and source is None:
         raise ValueError(f"{NO_PROOF_FROM_MOMENTS}: leave {setting('delta')} out, or give the transitions instead")
     if is_proof and source is not None:
         source.check_without_terminal()
-    if is_proof and not by_value and not is_plain:
+    if is_proof and not asked.by_value and not is_plain:
         names = f"{by_door('form, cover', setting('cover'))} and {setting('slack')}"
         raise ValueError(f"a certificate needs all constraints, without slack, at all states: leave {names} out")
     if several and source is None:
@@ -336,4 +326,4 @@ def _check_combination(
         if settings.paired:
             raise ValueError("the mean form draws the states of every action by themselves: leave paired out")
     if settings.cover is not None:
-        as_radius(settings.cover, domain)
+        as_radius(settings.cover, asked.domain)
