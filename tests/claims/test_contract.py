@@ -77,7 +77,7 @@ def test_every_cell_is_proved_printed_saved_read_and_checked_or_refused(cell, tm
     solution = solved(*cell)
     assert type(solution) is certirl.Solution and solution.status == "certified"
     assert solution.certificate.margin > 0
-    assert len(str(solution).splitlines()) <= 6
+    assert len(str(solution).splitlines()) <= (7 if cell[2] > 1 else 6)  # a sum has a line of its components
     path = solution.save(tmp_path / "first")
     again = certirl.load(path)
     assert contents(again.save(tmp_path / "second")) == contents(path)

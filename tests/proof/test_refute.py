@@ -257,7 +257,7 @@ def test_bad_values_get_a_sentence(change, words):
 
 def test_bad_types_get_a_sentence():
     with pytest.raises(TypeError, match="neither Transitions nor a simulator"):
-        refute("a room", expert=0, basis=Legendre(4), rng=0)
+        refute(object(), expert=0, basis=Legendre(4), rng=0)
     with pytest.raises(TypeError, match="rng is needed"):
         refute(ROOM, expert=0, basis=Legendre(4))
     with pytest.raises(TypeError, match="basis must be a basis such as"):

@@ -83,7 +83,7 @@ def as_asked(components: tuple[Component, ...], columns: Any) -> Choice | None:
     if columns is None or not components:
         return None
     meaning = "a whole number of functions of the basis"
-    each = zip(components, as_columns(columns, components), strict=True)
+    each = zip(components, as_columns(columns, len(components)), strict=True)
     sizes = tuple(as_count(size, "columns", most=part.basis.size, meaning=meaning) for part, size in each)
     return _of_components(components, sizes, "as asked")
 

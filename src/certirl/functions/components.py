@@ -182,15 +182,14 @@ def as_components(components: Any, bases: Basis | Sequence[Basis] | None, domain
     )
 
 
-def as_columns(columns: int | Sequence[int], components: Sequence[Component]) -> list[int]:
+def as_columns(columns: int | Sequence[int], components: int) -> list[int]:
     """One number of columns for each component, from one for all or one for each."""
     each = list(columns) if isinstance(columns, Sequence | np.ndarray) and not isinstance(columns, str) else None
-    if each is not None and len(each) != len(components):
-        raise ValueError(f"there are {len(components)} components but {len(each)} numbers of columns")
-    return [
-        as_count(size, "columns", most=MOST_FUNCTIONS, meaning="a whole number of functions, or one for each component")
-        for size in ([columns] * len(components) if each is None else each)
-    ]
+    if each is not None and len(each) != components:
+        raise ValueError(f"there are {components} components but {len(each)} numbers of columns")
+    meaning = "a whole number of functions" + (", or one for each component" if components > 1 else " of the state")
+    sizes = [columns] * components if each is None else each
+    return [as_count(size, "columns", most=MOST_FUNCTIONS, meaning=meaning) for size in sizes]
 
 
 def _spread_over(basis: Basis, group: tuple[int, ...]) -> Basis:

@@ -184,7 +184,7 @@ class Case:
         discount: float,
         tail: TailLike,
         tube: float | None = None,
-        components: Sequence[Component] | None = None,
+        components: Sequence[Component] = (),
     ) -> Case:
         """Look the expert up, and refuse what cannot be proved.
 
@@ -195,12 +195,12 @@ class Case:
             discount: γ.
             tail: as in `certify`.
             tube: a half-width, for experts that switch; a share of the domain's least width if left out.
-            components: groups of coordinates that move independently; None for one that holds all.
+            components: groups of coordinates that move independently; one, or none, for all together.
         """
         check_expert(0, n_actions)
         policy = as_policy(expert, n_actions)
         parts = _parts(columns, components, tail)
-        kind = ("constant" if policy.constant is not None else "policy", "sum" if components is not None else "single")
+        kind = ("constant" if policy.constant is not None else "policy", "sum" if len(parts) > 1 else "single")
         if kind in REFUSED:
             raise ValueError(REFUSED[kind])
         if policy.constant is not None:
@@ -267,13 +267,11 @@ REFUSED = {
 }
 
 
-def _parts(
-    columns: Basis | Sequence[Basis], components: Sequence[Component] | None, tail: TailLike
-) -> tuple[Part, ...]:
+def _parts(columns: Basis | Sequence[Basis], components: Sequence[Component], tail: TailLike) -> tuple[Part, ...]:
     each = [columns] if isinstance(columns, Basis) else list(columns)
     for basis in each:
         check_columns(basis)
-    if components is None:
+    if len(each) == 1:
         return (Part(0, "", None, each[0], tail_number(tail, each[0])),)
     return tuple(
         Part(number, component.name, component.coordinates, basis, tail_number(tail, basis))

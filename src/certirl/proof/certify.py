@@ -9,11 +9,11 @@ from typing import Any
 from certirl.data.simulator import Design, Simulator
 from certirl.data.source import Source, as_source, check_enough
 from certirl.data.transitions import Piece, Transitions
-from certirl.functions.bases import MOST_FUNCTIONS, Basis, as_basis
+from certirl.functions.bases import Basis, as_basis
 from certirl.functions.components import Component, SumBasis, as_columns, as_components
 from certirl.functions.reward import Reward, bounded, known_expert, unpack
 from certirl.ground.domain import Domain
-from certirl.ground.doors import as_count, as_probability
+from certirl.ground.doors import as_probability
 from certirl.ground.work import Report, check_progress, on, watched_stream
 from certirl.proof.case import Case, TailLike, check_tail
 from certirl.proof.certificate import Certificate, conclude
@@ -76,16 +76,15 @@ def certify(
     count = check_settings(origin, samples, tail=tail, paired=paired, progress=progress)
     expert = known_expert(reward, expert)
     function, discount = unpack(reward, discount)
-    each, components = _columns(reward, function, columns)
-    if discount is None or expert is None or each is None:
+    domain = origin.domain
+    components, spaces = _columns(reward, function, columns, domain)
+    if discount is None or expert is None or spaces is None:
         raise ValueError(
             "a reward alone does not know the problem: pass discount, expert and columns, say columns=Legendre(7)"
         )
-    domain = origin.domain
-    placed: Any = each if components is not None else as_basis(each, domain, name="columns", like="certirl.Legendre(3)")
     case = Case.of(
         expert,
-        placed,
+        spaces,
         n_actions=origin.n_actions,
         discount=as_probability(discount, "discount"),
         tail=tail,
@@ -93,32 +92,37 @@ def certify(
         components=components,
     )
     check_draws(origin, count, case)
-    notes: tuple[str, ...] = (UNSEEN,)
-    if components is None:
+    if len(components) <= 1:
         function = bounded(function, domain, reward_range)
     elif reward_range is not None:
         raise ValueError("reward_range is for plain functions: the ranges of a sum of expansions are known")
-    places: Any = placed if components is None else SumBasis(tuple(components))
+    places = _places(components, spaces)
     training, fresh = split(origin, places, count, rng, progress, role="certify", paired=paired, design=case.design)
     with on(map):
         fit = fit_surrogates(case, function, training, samples=planned(origin, count), delta=delta)
-        return conclude(case, fit.surrogates, gather(fit.surrogates, fresh), delta=delta, notes=notes)
+        return conclude(case, fit.surrogates, gather(fit.surrogates, fresh), delta=delta, notes=(UNSEEN,))
 
 
-def _columns(record: Any, function: Any, columns: Any) -> tuple[Any, Sequence[Component] | None]:
-    """The columns of the call or of a solution, for a sum one basis for each component, and these."""
+def _columns(
+    record: Any, function: Any, columns: Any, domain: Domain
+) -> tuple[Sequence[Component], list[Basis] | None]:
+    """The components of a reward, and the columns of each: those of the call or of a solution; None without any."""
+    components = function.components if isinstance(function, Reward) else ()
     if columns is None and getattr(record, "expert", None) is not None:
         columns = [component.columns for component in getattr(record, "components", ())] or None
-    if not isinstance(function, Reward) or len(function.components) == 1:
-        return (columns[0] if isinstance(columns, list) else columns), None
-    components = function.components
     if columns is None:
-        return None, components
-    each = [columns] * len(components) if isinstance(columns, Basis) else list(columns)
-    if len(each) != len(components):
-        raise ValueError(f"there are {len(components)} components but {len(each)} bases of columns")
-    boxes = (component.basis.domain for component in components)
-    return [as_basis(basis, box, name="columns") for basis, box in zip(each, boxes, strict=True)], components
+        return components, None
+    boxes = [component.basis.domain for component in components] if len(components) > 1 else [domain]
+    each = list(columns) if isinstance(columns, list | tuple) else [columns] * len(boxes)
+    if len(each) != len(boxes):
+        raise ValueError(f"there are {len(boxes)} components but {len(each)} bases of columns")
+    placed = zip(each, boxes, strict=True)
+    return components, [as_basis(basis, box, name="columns", like="certirl.Legendre(3)") for basis, box in placed]
+
+
+def _places(components: Sequence[Component], spaces: Sequence[Basis]) -> Any:
+    """The functions that states are drawn for."""
+    return SumBasis(tuple(components)) if len(components) > 1 else spaces[0]
 
 
 def check_settings(source: Source, samples: Any, *, tail: Any, paired: Any, progress: Any) -> int:
@@ -212,12 +216,11 @@ def refute(
     delta = as_probability(delta, "delta")
     origin = as_source(source)
     count = check_settings(origin, samples, tail=tail, paired=paired, progress=progress)
-    whole, classes, narrow = _functions(basis, columns, components, origin.domain)
+    groups, classes, spaces = _functions(basis, columns, components, origin.domain)
     problem: dict[str, Any] = {"n_actions": origin.n_actions, "discount": nan, "tail": tail, "tube": tube}
-    case = Case.of(expert, narrow if whole else narrow[0], components=whole, **problem)
+    case = Case.of(expert, spaces, components=groups, **problem)
     check_draws(origin, count, case)
-    places: Any = SumBasis(whole) if whole else narrow[0]
-    training, fresh = split(origin, places, count, rng, progress, role="refute", paired=paired)
+    training, fresh = split(origin, _places(groups, spaces), count, rng, progress, role="refute", paired=paired)
     with on(map):
         plan = attempt(case, classes, training, samples=planned(origin, count), delta=delta, only_conflicts=False)
         assert plan is not None
@@ -226,23 +229,16 @@ def refute(
 
 def _functions(
     basis: Any, columns: Any, components: Any, domain: Domain
-) -> tuple[tuple[Component, ...] | None, list[Basis], list[Basis]]:
-    """Components, if there are any, and the class and the columns of each."""
-    whole = None if components is None else as_components(components, basis, domain)
-    if whole is None:
-        classes = [as_basis(basis, domain, like="certirl.Legendre(5)")]
-    else:
-        classes = [component.basis for component in whole]
+) -> tuple[Sequence[Component], list[Basis], list[Basis]]:
+    """Components, and the class and the columns of each; none and one of each where the state is not divided."""
+    groups = () if components is None else as_components(components, basis, domain)
+    classes = [group.basis for group in groups] or [as_basis(basis, domain, like="certirl.Legendre(5)")]
     for functions in classes:
         if functions.size < 2:
             raise ValueError(f"{functions} holds constants only, which explain nothing: use at least two functions")
     if columns is None:
-        return whole, classes, classes
-    if isinstance(columns, Basis) and whole is None:
-        return whole, classes, [as_basis(columns, domain, name="columns")]
-    if whole is not None:
-        sizes = as_columns(columns, whole)
-    else:
-        what = "a whole number of functions of the state"
-        sizes = [as_count(columns, "columns", most=MOST_FUNCTIONS, meaning=what)]
-    return whole, classes, [functions.resized(size) for functions, size in zip(classes, sizes, strict=True)]
+        return groups, classes, classes
+    if isinstance(columns, Basis) and len(classes) == 1:
+        return groups, classes, [as_basis(columns, domain, name="columns")]
+    sizes = zip(classes, as_columns(columns, len(classes)), strict=True)
+    return groups, classes, [functions.resized(size) for functions, size in sizes]

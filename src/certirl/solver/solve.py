@@ -180,7 +180,7 @@ def _proved_by_program(asked: Request) -> Solution:
         n_actions=asked.n_actions,
         discount=asked.discount,
         tail=asked.tail,
-        components=choice.components if len(choice.components) > 1 else None,
+        components=choice.components,
     )
     learner = ProgramForm(case, choice, asked.settings.objective)
     if pools is None:
