@@ -587,7 +587,7 @@ def test_wrong_settings_of_rollouts_are_named(name, value):
 @pytest.mark.parametrize(
     ("call", "name"),
     [
-        (lambda: certirl.diagnose("x"), "neither Transitions nor a simulator"),
+        (lambda: certirl.diagnose(7), "neither Transitions nor a simulator"),
         (lambda: certirl.diagnose(Drift, rng=0), "got the class Drift"),
         (lambda: certirl.diagnose(Drift(), rng=0, columns="3"), "columns"),
         (lambda: certirl.diagnose(Drift(), rng=0, most=10**6), "most"),
@@ -601,7 +601,7 @@ def test_wrong_settings_of_rollouts_are_named(name, value):
         (lambda: certirl.independent(Pair(), [[0], [1]], rng=0, level="0.1"), "level"),
         (lambda: certirl.independent(Pair(), [[0], [1]], rng=0, samples=10**12), "samples"),
         (lambda: certirl.find_components(Pair(), rng=0, join_noise="yes"), "join_noise"),
-        (lambda: certirl.find_components("x"), "neither Transitions nor a simulator"),
+        (lambda: certirl.find_components(7), "neither Transitions nor a simulator"),
         (lambda: certirl.coverage(LOG, cells="x"), "cells"),
         (lambda: certirl.coverage(LOG, cells=10**9), "cells"),
         (lambda: certirl.coverage(LOG, periodic=(3,)), "periodic"),
