@@ -35,6 +35,7 @@ class Navigation:
         self.steps = STEP * np.concatenate([np.zeros((1, coordinates)), unit, -unit])
 
     def sample(self, states: Any, action: int, rng: np.random.Generator) -> Any:
+        """Next states ``[n, d]``, stopped at the edges."""
         return np.clip(states + self.steps[action] + rng.normal(0, NOISE, states.shape), 0, 1)
 
 
@@ -66,16 +67,21 @@ def measured(states: int, coordinates: int) -> dict[str, Any]:
     }
 
 
-def run(*, states: tuple[int, ...] = (3_000, 10_000, 30_000, 100_000), coordinates: tuple[int, ...] = (1, 2, 3, 4)) -> Any:
+def run(
+    *, states: tuple[int, ...] = (3_000, 10_000, 30_000, 100_000), coordinates: tuple[int, ...] = (1, 2, 3, 4)
+) -> Any:
     """Measure every size in a process of its own."""
     found: dict[str, dict[str, Any]] = {}
     for d in coordinates:
         for n in states:
             with multiprocessing.get_context("spawn").Pool(1) as pool:
                 row = found.setdefault(f"{d} coordinates", {})[str(n)] = pool.apply(measured, (n, d))
-            print(f"{d} coordinates, {2 * d + 1} actions, {n:,} states: {row['cpu']:.1f} s, {row['MB']:.0f} MB, {row['status']}")
+            size = f"{d} coordinates, {2 * d + 1} actions, {n:,} states"
+            print(f"{size}: {row['cpu']:.1f} s, {row['MB']:.0f} MB, {row['status']}")
     plane = found.get("2 coordinates", {})
-    limits = {n: {key: plane[n][key] / most for key, most in limit.items()} for n, limit in LIMITS.items() if n in plane}
+    limits = {
+        n: {key: plane[n][key] / most for key, most in limit.items()} for n, limit in LIMITS.items() if n in plane
+    }
     return {"policy solves": found, "limits": {"asked": LIMITS, "used, as a share": limits}}
 
 

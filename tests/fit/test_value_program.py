@@ -1,5 +1,7 @@
 """The value form against brute force, a general solver, and dynamics whose truth is known."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -8,6 +10,7 @@ import certirl
 from certirl.data.policy import as_policy
 from certirl.fit.effects import (
     Effects,
+    drawn_log,
     is_deterministic,
     live_states,
     observed_effects,
@@ -16,6 +19,7 @@ from certirl.fit.effects import (
     value_basis,
 )
 from certirl.fit.value_program import LeastSquares, comparisons, fit_value, profile_at
+from certirl.functions.bases import of_degree
 from certirl.functions.cells import Cells
 
 EVERY = slice(None)
@@ -198,3 +202,32 @@ def test_effects_of_a_policy_are_mixed_by_its_probabilities():
     chances = np.tile([0.2, 0.3, 0.5], (len(effects), 1))
     after = [effects.after(action, EVERY) for action in range(3)]
     assert np.allclose(effects.of_policy(chances, EVERY), 0.2 * after[0] + 0.3 * after[1] + 0.5 * after[2])
+
+
+class Plane:
+    """Noisy steps along either coordinate of a square, or none."""
+
+    n_actions, domain = 5, ((-1.0, 1.0),) * 2
+    steps = 0.2 * np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]])
+
+    def sample(self, states, action, rng):
+        return np.clip(states + self.steps[action] + 0.05 * rng.standard_normal(states.shape), -1.0, 1.0)
+
+
+def to_the_middle(states):
+    axis = np.abs(states).argmax(axis=1)
+    return 1 + 2 * axis + (states[np.arange(len(states)), axis] > 0)
+
+
+def test_memory_does_not_grow_with_states_times_functions():
+    simulator, policy = Plane(), as_policy(to_the_middle, 5)
+    basis, cells = of_degree(simulator.domain, 12), Cells((15, 15)).on(simulator.domain)
+    peaks = []
+    for n in (1_000, 6_000):
+        tracemalloc.start()
+        log = drawn_log(simulator, n, np.random.default_rng(0), paired=True)
+        effects = regress(log, basis, degrees=(1.0,)).effects(log.states[:n])
+        fit_value(comparisons(effects, policy), discount=0.9, reward_basis=cells)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] - peaks[0] < 5_000 * basis.size * 8  # of one action; there are five, and three arrays of each

@@ -221,3 +221,23 @@ def test_coordinates_that_go_around_get_waves_by_themselves():
     solution = certirl.solve(Turning(), discount=0.7, samples=3_000, rng=0)
     assert [factor.kind for factor in solution.basis.factors] == ["Fourier", "Legendre"]
     assert "Fourier for periodic coordinates" in str(solution) and solution.status == "solved"
+
+
+@pytest.mark.parametrize(
+    "basis",
+    [
+        certirl.Legendre(7),
+        certirl.Fourier(5),
+        certirl.product(certirl.Legendre(6), certirl.Fourier(5)),
+        certirl.product(certirl.Legendre(4), certirl.Chebyshev(5), certirl.Legendre(3), index="full"),
+        certirl.product(*[certirl.Legendre(9)] * 4, index="hyperbolic"),
+    ],
+    ids=str,
+)
+def test_expansions_are_sums_of_the_functions(basis):
+    rng = np.random.default_rng(0)
+    states, several = rng.uniform(-1, 1, (3_000, basis.dimension)), rng.normal(size=(basis.size, 3))
+    expected = basis.values(states) @ several
+    assert np.allclose(basis.combined(states, several), expected, rtol=0, atol=1e-11)
+    assert np.allclose(basis.combined(states, several[:, 0]), expected[:, 0], rtol=0, atol=1e-11)
+    assert basis.combined(states[:0], several).shape == (0, 3)
