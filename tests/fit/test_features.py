@@ -81,6 +81,17 @@ def test_noise_leaves_the_weights_as_they_are():
     assert learned.status == "validated"
 
 
+def test_a_log_gives_the_same_weights(expert):
+    rng = np.random.default_rng(0)
+    states, actions = rng.uniform(-1, 1, (6_000, 1)), rng.integers(0, 3, 6_000)
+    after = np.choose(actions[:, None], [Room().sample(states, action, rng) for action in range(3)])
+    log = certirl.Transitions(states, actions, after, Room.domain, 3)
+    learned = certirl.solve(log, expert=expert, discount=0.9, rng=0, settings=certirl.Settings(features=NAMED))
+    squared, linear, other = learned.reward.coefficients
+    assert other == 0 and linear / -squared == pytest.approx(0.2, abs=0.03)
+    assert learned.path.unexplained[learned.path.chosen] < 0.05
+
+
 def test_the_path_counts_what_a_count_of_ones_own_finds(solution, expert):
     states = np.linspace(-0.999, 0.999, 2000)[:, None]
     simulator, ahead = Room(), np.zeros((3, len(states)))
@@ -135,6 +146,18 @@ def test_signs_are_kept(expert):
     impossible = solve(Room(), expert, features={"s²": square}, signs={"s²": 1})
     assert impossible.status == "infeasible" and impossible.reward is None and impossible.path is None
     assert "no weights of these features" in str(impossible)
+
+
+def test_actions_that_do_the_same_are_told_apart_by_no_feature():
+    class Still:
+        n_actions, domain = 2, ((-1.0, 1.0),)
+
+        def sample(self, states, action, rng):
+            return 0.5 * states
+
+    answer = solve(Still(), 0, samples=200)
+    assert answer.status == "undetermined" and answer.reward is None
+    assert "all actions have the same effect" in str(answer)
 
 
 def test_estimates_alone_prove_no_absence_of_weights():

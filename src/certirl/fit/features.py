@@ -192,8 +192,10 @@ def feature_path(
         gains = Gains(rows.gains(kept) @ values + costs, rows.margins[kept], rows.which[kept])
     else:
         gains = _walked_gains(problem, model, rows, features, dynamics)
-    sets = {price: _weights(gains, preference, np.ones(features.size, dtype=bool), price) for price in PRICES}
-    if any(solved is None for solved in sets.values()):
+    if not len(gains.values):
+        return None
+    sets = [_weights(gains, preference, np.ones(features.size, dtype=bool), price) for price in PRICES]
+    if all(solved is None for solved in sets):
         return None
     best: dict[int, _Weights] = {}
     tried = set[frozenset[int]]()
@@ -208,9 +210,9 @@ def feature_path(
             count = len(solved.chosen)
             best[count] = min(best.get(count, solved), solved, key=lambda answer: answer.loss)
 
-    for solved in sets.values():
-        assert solved is not None
-        refit(solved.chosen)
+    for answer in sets:
+        if answer is not None:
+            refit(answer.chosen)
     for count in range(features.size, 0, -1):  # a price may pass a smaller set by
         if count in best:
             chosen = best[count].chosen

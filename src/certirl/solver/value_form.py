@@ -111,7 +111,8 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
         watch(f"2 of {STAGES}: V and R are found", 2, STAGES)
         solution = _concluded(problem, model, rows, fit, lifted, path)
         if settings.features is not None and path is None:
-            solution = replace(solution, reward=None, witness=None).judged(Reason.NO_FEATURES.finding())
+            finding = (Reason.ALL_ALIKE if solution.stats.all_alike else Reason.NO_FEATURES).finding()
+            solution = replace(solution, reward=None, witness=None).judged(finding)
         elif tried and simulator is None:
             solution = _tried_in_a_model(solution, model, policy)
         elif tried:
