@@ -15,12 +15,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import ceil, e
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.data.coverage import coverage
 from certirl.data.policy import Policy, simulate, uniform_policy
 from certirl.data.simulator import Simulator, terminal_of
 from certirl.fit.effects import (
@@ -142,7 +141,12 @@ def continuing(effects: Effects) -> Array:
 
 
 def fit_lifted_value(
-    rows: Comparisons, *, discount: float, reward_basis: Basis | Cells | Features, price: float
+    rows: Comparisons,
+    *,
+    discount: float,
+    reward_basis: Basis | Cells | Features,
+    price: float,
+    further: Effects | None = None,
 ) -> LiftedFit:
     """As `fit_value`, with c added to V at states that are not terminal.
 
@@ -163,7 +167,10 @@ def fit_lifted_value(
         # From here on the best policy continues wherever it can, and a larger c changes constants alone.
         return _shifted(w, max(-least_value(w), 0.0) / level)
 
-    fit = fit_value(rows.at(kept), discount=discount, reward_basis=reward_basis, price=price, adjust=positive)
+    if further is not None:
+        further = further.at(np.asarray((continuing(further) > 0.5).any(axis=0)))
+    program: dict[str, Any] = {"discount": discount, "reward_basis": reward_basis, "price": price}
+    fit = fit_value(rows.at(kept), **program, adjust=positive, further=further)
     enough = ENOUGH * fit.residual / (1 - discount)
     more = max(enough - least_value(fit.value), 0.0)
     if terminating.any():
@@ -189,7 +196,6 @@ def _shifted(coefficients: Array, amount: float) -> Array:
 
 COMPARED = 5_000  # rows of each action whose errors are compared with their neighbours
 SURE = 0.999  # a probability of continuing that counts as certain
-NEAR = 0.05  # a grid point with less weight of states around it rests on its neighbours
 
 
 def action_values(
@@ -293,18 +299,3 @@ def spectral_radius(rows: Comparisons) -> float:
         gram += now.T @ now
         cross += now.T @ effects.of_policy(rows.chances, block)
     return float(np.abs(np.linalg.eigvals(solve_normal(gram, cross))).max())
-
-
-def uncovered(problem: ValueProblem, model: EffectModel, fit: ValueFit) -> float:
-    """The share of R's grid points without states around them; of a log, of the box where an action is extrapolated."""
-    if problem.source.log is not None and model.log is not None:
-        fitted = model.next_states if model.regression is None else model.regression
-        assert fitted is not None
-        return float(coverage(model.log, basis=fitted.columns).extrapolated_share.max())
-    return float(unvisited(fit.reward_basis, model.effects.states).mean())
-
-
-def unvisited(basis: Basis | Cells | Features, states: Array) -> NDArray[np.bool_]:
-    """The points of a grid without states around them ``[k]``; none for a basis that is not a grid."""
-    grid = as_grid(basis)
-    return np.zeros(basis.size, dtype=bool) if grid is None else np.asarray(grid.summed(states) < NEAR)

@@ -530,6 +530,8 @@ class NextStateModel:
         columns: functions χ of the state.
         weights: of f_a ``[A, m, d]``.
         residuals: of the regression ``[J, d]``.
+        steps: the least and the largest step s' − s of the log along each coordinate ``[2, d]``; where the fit is
+            extrapolated it is clipped to these.
         domain: the box.
         periodic: coordinates that are periodic.
         is_terminal: which states are terminal; None if none is.
@@ -539,6 +541,7 @@ class NextStateModel:
     columns: Basis
     weights: Array
     residuals: Array
+    steps: Array
     domain: Domain
     periodic: tuple[int, ...]
     is_terminal: Terminal | None
@@ -564,7 +567,7 @@ class NextStateModel:
     def _mean(self, states: Array, action: int) -> Array:
         """s + f_a(s) ``[n, d]``, which may lie outside the box."""
         rows = as_rows(states, len(self.domain))
-        return rows + self.columns.combined(rows, self.weights[action])
+        return rows + np.clip(self.columns.combined(rows, self.weights[action]), *self.steps)
 
     def sample(self, states: Array, action: int, rng: np.random.Generator) -> Array:
         """Next states ``[n, d]``."""
@@ -616,7 +619,8 @@ def regress_next_states(
     )
     weights = np.concatenate([group.solve() for group in sums]) * units
     inverses = np.concatenate([[solve_normal(group.gram, np.eye(columns.size))] * len(group.cross) for group in sums])
-    model = NextStateModel(columns, weights, np.zeros((1, len(units))), log.domain, periodic, is_terminal, inverses)
+    steps, none = np.stack([step.min(axis=0), step.max(axis=0)]), np.zeros((1, len(units)))
+    model = NextStateModel(columns, weights, none, steps, log.domain, periodic, is_terminal, inverses)
     kept = rng.permutation(len(log))[:MOST_RESIDUALS]
     residuals = np.empty((len(kept), len(units)))
     for action, count in enumerate(log.counts):

@@ -105,7 +105,7 @@ class ValueFit:
         reward: ρ, coefficients of R in its own basis.
         reward_basis: that basis.
         shortfall: ξ of every comparison ``[m]``.
-        residuals: R − (V − γ max_a P_aV) at every state that R was fitted to.
+        residuals: R − (V − γ max_a P_aV) at every state that R was fitted to, and at further ones.
         costs: (R_π − R_a)/γ of every comparison ``[m]``, of a reward that depends on the action.
     """
 
@@ -237,6 +237,7 @@ def fit_value(
     reward_basis: Basis | Cells | Features,
     price: float = PRICE,
     adjust: Callable[[Array], Array] | None = None,
+    further: Effects | None = None,
 ) -> ValueFit:
     """``min price·mean ξ² + mean (R − R_V)² + small·‖w‖²``, all rows at once.
 
@@ -253,6 +254,7 @@ def fit_value(
         reward_basis: functions ψ of the reward.
         price: of a shortfall.
         adjust: w to the w that R is fitted to in the end.
+        further: effects at states where R is judged and not fitted.
     """
     effects, size = rows.effects, rows.effects.basis.size
     fitted = LeastSquares(reward_basis, effects.states)
@@ -270,11 +272,19 @@ def fit_value(
     w = _newton(rows, curvature, price)
     if adjust is not None:
         w = adjust(w)
-    wanted = effects.value(w) - discount * effects.ahead(w).max(axis=0)
+    wanted = _reward_at(effects, w, discount)
     reward = fitted(wanted)
     residuals = reward_basis.combined(effects.states, reward) - wanted
+    if further is not None:
+        more = reward_basis.combined(further.states, reward) - _reward_at(further, w, discount)
+        residuals = np.concatenate([residuals, more])
     shortfall = np.maximum(rows.margins - rows.advantages(w), 0.0)
     return ValueFit(w, reward, reward_basis, shortfall, residuals)
+
+
+def _reward_at(effects: Effects, w: Array, discount: float) -> Array:
+    """V − γ max_a P_aV at the states of the effects ``[n]``."""
+    return np.asarray(effects.value(w) - discount * effects.ahead(w).max(axis=0))
 
 
 def as_grid(basis: Basis | Cells | Features) -> Cells | None:

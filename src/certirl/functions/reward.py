@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from certirl.functions.bases import Basis
 from certirl.functions.cells import Cells
@@ -76,6 +76,8 @@ class Reward:
         coefficients: α ``[k]``, read-only.
         ended: states ``[n, d]`` to whether they are terminal ``[n]``; None if none is, or if that is not known.
         zero_at_terminal: whether R is 0 at terminal states; True if ``ended`` is given.
+        extrapolation: the points of a grid without data, where R is a lower bound rather than an estimate ``[k]``; None
+            if there are none.
     """
 
     thread_safe: ClassVar[bool] = True
@@ -83,6 +85,7 @@ class Reward:
     coefficients: Annotated[Array, Shape("basis.size")]
     ended: Callable[[Array], Any] | None = None
     zero_at_terminal: bool = False
+    extrapolation: Annotated[NDArray[np.bool_], Shape("basis.size")] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.basis, Basis | Cells | SumBasis | Features):
@@ -142,6 +145,17 @@ class Reward:
         if self.ended is not None:
             values = np.where(self.ended(rows), 0.0, values)
         return like_input(values, states, self.basis.dimension)
+
+    def extrapolated(self, states: ArrayLike) -> Any:
+        """Whether R rests on grid points without data: a bool for one state, ``[n]`` for many.
+
+        Only a reward that was learned from a log has such points.
+        """
+        rows = as_states(states, self.domain)
+        if self.extrapolation is None or not isinstance(self.basis, Cells):
+            return like_input(np.zeros(len(rows), dtype=bool), states, self.basis.dimension)
+        weights = self.basis.combined(rows, self.extrapolation.astype(float))
+        return like_input(weights > 0.5, states, self.basis.dimension)
 
     def derivative(self, states: ArrayLike, axis: int = 0) -> Any:
         """∂R/∂s along one coordinate, in the same shapes; for expansions in bases and their sums."""

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from certirl.data.coverage import coverage
 from certirl.data.policy import Policy
 from certirl.data.source import Pool, Source
 from certirl.environments.planning import FINE, compare, obstacle
@@ -25,8 +26,6 @@ from certirl.fit.action_values import (
     choices,
     fit_lifted_value,
     spectral_radius,
-    uncovered,
-    unvisited,
 )
 from certirl.fit.effects import (
     CLEARLY,
@@ -39,6 +38,7 @@ from certirl.fit.effects import (
     value_basis,
 )
 from certirl.fit.features import MARGIN, FeaturePath, Preference, cost_differences, feature_path
+from certirl.fit.rewards import effects_at, judged_states, read_reward
 from certirl.fit.value_program import (
     PRICE,
     Comparisons,
@@ -98,6 +98,7 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
             "discount": discount,
             "reward_basis": _reward_basis(asked.domain, periodic, len(effects)),
             "price": PRICE if settings.slack is None else settings.slack,
+            "further": effects_at(problem, model, judged_states(problem, model)),
         }
         dynamics: Any = model.next_states if simulator is None else simulator
         lifted, path = None, None
@@ -175,7 +176,7 @@ def _concluded(
 ) -> Solution:
     """The solution with all that the data say of it, before it is tried."""
     effects, n = model.effects, len(model.effects)
-    reward = Reward(fit.reward_basis, _without_extrapolation(problem, model, fit), problem.is_terminal)
+    reward, residuals = read_reward(problem, model, fit, lifted=lifted is not None)
     value = Reward(effects.basis, fit.value, problem.is_terminal)
     columns, ahead, model_error = action_values(problem, model, fit, lifted)
     advantages = rows.advantages(fit.value) + fit.costs
@@ -194,11 +195,11 @@ def _concluded(
         most_samples=model.most_samples,
         model_error=model_error,
         growth=problem.discount * spectral_radius(rows),
-        uncovered=uncovered(problem, model, fit),
+        uncovered=_uncovered(problem, model),
         ties=rows.ties / compared,
         unexplained=float(worse.mean()) if path is None else float(path.unexplained[path.chosen]),
-        residual=float(np.sqrt(np.mean(fit.residuals**2))),
-        largest_residual=fit.residual,
+        residual=float(np.sqrt(np.mean(residuals**2))),
+        largest_residual=float(np.abs(residuals).max(initial=0.0)),
         noiseless=effects.noiseless,
         continuation=None if lifted is None else lifted.least,
         termination=None if problem.is_terminal is None else choices(rows),
@@ -228,15 +229,13 @@ def _concluded(
     )
 
 
-def _without_extrapolation(problem: ValueProblem, model: EffectModel, fit: ValueFit) -> Array:
-    """R's coefficients; of a log, the lowest of those with states around them wherever there are none.
-
-    An extrapolated R could be large where there are no data, and a plan would go there.
-    """
-    if problem.source.log is None:
-        return fit.reward
-    empty = unvisited(fit.reward_basis, model.effects.states)
-    return fit.reward if empty.all() else np.where(empty, fit.reward[~empty].min(), fit.reward)
+def _uncovered(problem: ValueProblem, model: EffectModel) -> float:
+    """The share of the box where the effect of some action is extrapolated; a simulator is asked everywhere."""
+    if problem.source.log is None or model.log is None:
+        return 0.0
+    fitted = model.next_states if model.regression is None else model.regression
+    assert fitted is not None
+    return float(coverage(model.log, basis=fitted.columns).extrapolated_share.max())
 
 
 def _of_the_data(comparisons: int, stats: Diagnostics) -> list[Finding]:

@@ -1,0 +1,214 @@
+"""The reward of a value, R = V − γ max_a P_aV, at every state that a plan can reach, and the states to judge it at.
+
+`fit_value` fits R to states drawn evenly, or to those of a log. A plan on R goes to others: to walls and other states
+that next states hit with positive probability, and to places without data, if R is large there. So R is read off V at
+the points of its grid:
+
+- From a simulator with noise, by next states drawn at every point: a regression is worst at the edge of the box.
+- From a simulator without noise, in three and four coordinates, on a grid as fine as that of `planning.plan`.
+- From a log, at points without states nearby, ``R = V − γU`` with U the largest value within one step of the log. If U
+  bounds max_a P_aV there, V is at least the optimal value under R, with equality where the expert stays within the data
+  (docs/notes/reward.md): R has no cliff there, and no plan gains by leaving the data.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certirl.data.policy import Policy
+from certirl.data.simulator import ask
+from certirl.fit.effects import (
+    DRAWS,
+    EffectModel,
+    Effects,
+    ValueProblem,
+    drawn_effects,
+    next_states,
+    observed_effects,
+    unit_chart,
+)
+from certirl.fit.value_program import ValueFit, as_grid
+from certirl.functions.cells import Cells
+from certirl.functions.reward import Reward
+from certirl.ground.domain import Array, mesh
+
+NEAR = 0.05  # a grid point with less weight of states around it has no data
+FINE = {3: 41, 4: 21}  # points along each coordinate of a reward read off a simulator without noise
+VALUES = 5e7  # of functions of V, for the draws of all points: a second
+FEWEST_DRAWS, MOST_DRAWS = 16, 4096  # of one point
+BATCH = 20_000  # states that a simulator is asked about at once
+LOOKED_AT = 2_000  # states from which next states, switches and repeats are looked for
+JUDGED = 500  # next states at which R is judged, and as many at the edge of the box
+MOST_ATOMS, MOST_SWITCHES, MOST_CORNERS = 50, 200, 256
+REPEATED = 1e-3  # of the next states: a place that as many of them share is hit with positive probability
+HALVINGS = 12  # towards a switch
+
+
+class Reading(NamedTuple):
+    """A reward and how far it is from V − γ max_a P_aV.
+
+    Attributes:
+        reward: R.
+        residuals: at the states compared and at those of `judged_states`, where R is not extrapolated ``[n]``.
+    """
+
+    reward: Reward
+    residuals: Array
+
+
+def effects_at(problem: ValueProblem, model: EffectModel, states: Array) -> Effects:
+    """The effects of the actions at further states, estimated as at the states compared."""
+    basis, rng, simulator = model.effects.basis, np.random.default_rng(0), problem.source.simulator
+    if model.regression is not None:
+        return model.regression.effects(states, problem.periodic)
+    if model.next_states is not None:
+        return model.next_states.effects(basis, states, rng)
+    assert simulator is not None
+    if model.effects.noiseless:
+        return observed_effects(simulator, basis, states, rng)
+    return drawn_effects(simulator, basis, states, DRAWS, rng)
+
+
+def judged_states(problem: ValueProblem, model: EffectModel) -> Array:
+    """States besides the compared ones at which R must be right ``[n, d]``.
+
+    Next states of the expert, or of a log, those at the edge of the box more often; atoms; switches; corners of the box
+    of a simulator. None is terminal.
+    """
+    states, ahead = _looked_at(problem, model)
+    low, high = np.array(problem.domain).T
+    at_edge = ((ahead == low) | (ahead == high)).any(axis=1)
+    judged = [ahead[:JUDGED], ahead[at_edge][:JUDGED], atoms(ahead), switches(states, problem)]
+    if problem.source.log is None:
+        corners = mesh([np.array(side) for side in problem.domain[:8]])
+        judged.append(corners[:MOST_CORNERS] if len(problem.domain) <= 8 else states[:0])
+    every = np.concatenate(judged)
+    return every if problem.is_terminal is None else every[~problem.is_terminal(every)]
+
+
+def _looked_at(problem: ValueProblem, model: EffectModel) -> tuple[Array, Array]:
+    """Some states ``[n, d]``, and next states: of the expert, or of a log."""
+    states, rng = model.effects.states[:LOOKED_AT], np.random.default_rng(0)
+    log, simulator = problem.source.log, problem.source.simulator
+    if log is not None:
+        return states, log.next_states[rng.permutation(len(log))[: 10 * LOOKED_AT]]
+    assert simulator is not None
+    ahead = next_states(simulator, states, rng)
+    return states, ahead[problem.policy.probabilities(states).argmax(axis=1), np.arange(len(states))]
+
+
+def atoms(states: Array) -> Array:
+    """The places that many of the states share, which are hit with positive probability ``[m, d]``."""
+    places, counts = np.unique(states, axis=0, return_counts=True)
+    order = np.argsort(-counts, kind="stable")[:MOST_ATOMS]
+    return places[order[counts[order] >= max(REPEATED * len(states), 3)]]
+
+
+def switches(states: Array, problem: ValueProblem) -> Array:
+    """States beside a change of the expert's action ``[m, d]``, between neighbours among these states."""
+    from scipy.spatial import KDTree
+
+    policy: Policy = problem.policy
+    places = unit_chart(states, problem.domain, problem.periodic)
+    nearest = KDTree(places).query(places, k=2)[1][:, 1]
+    kinds = policy.support(states)
+    differ = np.flatnonzero((kinds != kinds[nearest]).any(axis=1))[:MOST_SWITCHES]
+    here, there, wanted = states[differ], states[nearest[differ]], kinds[differ]
+    for _ in range(HALVINGS if len(differ) else 0):
+        middle = (here + there) / 2
+        same = (policy.support(middle) == wanted).all(axis=1)[:, None]
+        here, there = np.where(same, middle, here), np.where(same, there, middle)
+    return here
+
+
+def unvisited(grid: Cells, states: Array) -> NDArray[np.bool_]:
+    """The points of a grid without states around them ``[k]``."""
+    return np.asarray(grid.summed(states) < NEAR)
+
+
+def read_reward(problem: ValueProblem, model: EffectModel, fit: ValueFit, *, lifted: bool) -> Reading:
+    """R of a fitted value, at every point of its grid.
+
+    Args:
+        problem: with the source.
+        model: of the effects.
+        fit: V, and R at the states compared and those of `judged_states`.
+        lifted: the value of continuing was chosen: R stays as it was fitted, without the states that terminate.
+    """
+    grid, simulator = as_grid(fit.reward_basis), problem.source.simulator
+    fitted = Reward(fit.reward_basis, fit.reward, problem.is_terminal)
+    if grid is None:
+        return Reading(fitted, fit.residuals)
+    if simulator is None:
+        return Reading(_bounded(problem, model, fit, grid), fit.residuals)
+    is_fine = model.effects.noiseless and grid.dimension in FINE and getattr(simulator, "thread_safe", True)
+    if lifted or (model.effects.noiseless and not is_fine):
+        return Reading(fitted, fit.residuals)
+    value = Reward(model.effects.basis, fit.value, problem.is_terminal)
+    if is_fine:
+        grid = Cells((FINE[grid.dimension],) * grid.dimension, grid.periodic).on(grid.domain)
+    points = grid.points()
+    live = np.ones(len(points), dtype=bool) if problem.is_terminal is None else ~problem.is_terminal(points)
+    coefficients = np.asarray(fit.reward_basis.combined(points, fit.reward))
+    coefficients[live] = _target(problem, model, value, points[live])
+    judged = np.concatenate([model.effects.states[:LOOKED_AT], judged_states(problem, model)])
+    wanted = _target(problem, model, value, judged)
+    repeated = atoms(_looked_at(problem, model)[1])
+    coefficients = _through(grid, coefficients, repeated, _target(problem, model, value, repeated))
+    return Reading(Reward(grid, coefficients, problem.is_terminal), grid.combined(judged, coefficients) - wanted)
+
+
+def _target(problem: ValueProblem, model: EffectModel, value: Reward, states: Array) -> Array:
+    """V − γ max_a P_aV at states ``[n]``, asked of a simulator.
+
+    With noise the model of the effects chooses the action, and draws of that action alone give its value: the largest
+    of several means would be too large.
+    """
+    simulator, rng = problem.source.simulator, np.random.default_rng(0)
+    assert simulator is not None
+    if model.effects.noiseless:
+        ahead = np.max([value(after) for after in next_states(simulator, states, rng)], axis=0)
+        return np.asarray(value(states) - problem.discount * ahead)
+    ahead, chosen = np.zeros(len(states)), np.zeros(len(states), dtype=np.intp)
+    for rows in np.array_split(np.arange(len(states)), len(states) // LOOKED_AT + 1):
+        chosen[rows] = effects_at(problem, model, states[rows]).ahead(value.coefficients).argmax(axis=0)
+    draws = int(np.clip(VALUES / (value.basis.size * max(len(states), 1)), FEWEST_DRAWS, MOST_DRAWS))
+    for action in range(simulator.n_actions):
+        rows = np.flatnonzero(chosen == action)
+        at_once = min(max(BATCH // max(len(rows), 1), 1), draws)
+        for count in [at_once] * (draws // at_once) + [draws % at_once]:
+            after = ask(simulator, np.tile(states[rows], (count, 1)), action, rng, problem.domain)
+            ahead[rows] += value(after).reshape(count, len(rows)).sum(axis=0) / draws
+    return np.asarray(value(states) - problem.discount * ahead)
+
+
+def _through(grid: Cells, coefficients: Array, states: Array, wanted: Array) -> Array:
+    """The coefficients changed least so that R takes the wanted values at a few states."""
+    hats = grid.matrix(states).toarray()
+    return coefficients + np.linalg.lstsq(hats, wanted - hats @ coefficients, rcond=None)[0]
+
+
+def _bounded(problem: ValueProblem, model: EffectModel, fit: ValueFit, grid: Cells) -> Reward:
+    """R of a log: V − γU at points without data, where U is the largest V within the log's longest step."""
+    from scipy.ndimage import maximum_filter
+    from scipy.spatial import KDTree
+
+    assert model.log is not None and model.next_states is not None
+    empty = unvisited(grid, model.log.states)
+    if empty.all() or not empty.any():
+        return Reward(grid, fit.reward, problem.is_terminal)
+    points = grid.points()
+    values = np.asarray(Reward(model.effects.basis, fit.value, problem.is_terminal)(points))
+    # Polynomials may be anything where there are no data: there V is that of the nearest point with data.
+    unknown = empty if problem.is_terminal is None else empty & ~problem.is_terminal(points)
+    places = unit_chart(points, problem.domain, problem.periodic)
+    values[unknown] = values[~empty][KDTree(places[~empty]).query(places[unknown])[1]]
+    reach = np.ceil(np.abs(model.next_states.steps).max(axis=0) / grid.sides).astype(int)
+    sizes = np.minimum(2 * reach + 1, 2 * np.array(grid.counts) - 1)
+    modes = ["wrap" if axis in grid.periodic else "nearest" for axis in range(grid.dimension)]
+    bound = maximum_filter(values.reshape(grid.counts), size=tuple(sizes), mode=modes).ravel()
+    coefficients = np.where(empty, values - problem.discount * bound, fit.reward)
+    return Reward(grid, coefficients, problem.is_terminal, extrapolation=empty)
