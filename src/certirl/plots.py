@@ -153,6 +153,7 @@ def reward(solution: Any, *, plane: Plane = _FIRST, ax: Any = None, path: Any = 
         if solution.expert is None:
             best = solution.greedy(s)
             _shade(ax, s, [best == action for action in range(solution.n_actions)], "action {} is best")
+            _behind(ax, s, function.extrapolated(s), label="extrapolated", color="0.5", alpha=0.35)
             ax.legend(fontsize="small", framealpha=0.9)
         _finish(ax, "reward R(s)")
         return written(ax.figure, ax, path)
@@ -161,7 +162,9 @@ def reward(solution: Any, *, plane: Plane = _FIRST, ax: Any = None, path: Any = 
     robust = solution.expert is None  # the reward of a value form may be extreme at single states
     _map(ax, x, y, np.asarray(function(states)), "reward R(s)", robust=robust, levels=not robust)
     if solution.expert is None:
-        _borders(ax, x, y, solution.greedy(states), "white")
+        extrapolated = function.extrapolated(states)
+        _borders(ax, x, y, np.ma.masked_where(extrapolated, solution.greedy(states)), "white")
+        _hatch(ax, x, y, extrapolated)
         ax.set_title("reward; white: where the best action changes", fontsize="small")
     else:
         _mark(ax, solution, plane)
@@ -552,20 +555,20 @@ def _coverage_map(coverage: Coverage, action: int | None, plane: Plane, ax: Any)
     top = int(np.log10(max(int(shown.max()), 1)))
     bar.set_ticks([np.log10(0.5), *range(top + 1)], labels=["0", *(f"{10**power:,}" for power in range(top + 1))])
     if not others:
-        _hatch(coverage, action, plane, ax)
+        x, y, states = _sheet(coverage.domain, plane, None)
+        leverage = coverage.leverage(states)
+        _hatch(ax, x, y, (leverage.max(axis=0) if action is None else leverage[action]) > 1)
     _name(ax, plane)
     return ax
 
 
-def _hatch(coverage: Coverage, action: int | None, plane: Plane, ax: Any) -> None:
-    """Hatch the states where a prediction is worse than one transition."""
+def _hatch(ax: Any, x: Array, y: Array, where: Array) -> None:
+    """Hatch the states where something is extrapolated, and say so in a legend."""
     from matplotlib.patches import Patch
 
-    x, y, states = _sheet(coverage.domain, plane, None)
-    leverage = coverage.leverage(states)
-    height = (leverage.max(axis=0) if action is None else leverage[action]).reshape(y.size, x.size)
-    if (height > 1).any():
-        region = ax.contourf(x, y, height, levels=[1.0, np.inf], colors="none", hatches=["///"])
+    if where.any():
+        height = where.reshape(y.size, x.size).astype(float)
+        region = ax.contourf(x, y, height, levels=[0.5, np.inf], colors="none", hatches=["///"])
         region.set_edgecolor("white")
         region.set_linewidth(0.0)
         patch = Patch(facecolor="#00224e", edgecolor="white", hatch="///", label="extrapolated")

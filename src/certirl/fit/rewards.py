@@ -194,7 +194,7 @@ def _through(grid: Cells, coefficients: Array, states: Array, wanted: Array) -> 
 def _bounded(problem: ValueProblem, model: EffectModel, fit: ValueFit, grid: Cells) -> Reward:
     """R of a log: V − γU at points without data, where U is the largest V within the log's longest step."""
     from scipy.ndimage import maximum_filter
-    from scipy.spatial import KDTree
+    from scipy.sparse.linalg import spsolve
 
     assert model.log is not None and model.next_states is not None
     empty = unvisited(grid, model.log.states)
@@ -202,10 +202,10 @@ def _bounded(problem: ValueProblem, model: EffectModel, fit: ValueFit, grid: Cel
         return Reward(grid, fit.reward, problem.is_terminal)
     points = grid.points()
     values = np.asarray(Reward(model.effects.basis, fit.value, problem.is_terminal)(points))
-    # Polynomials may be anything where there are no data: there V is that of the nearest point with data.
+    # Polynomials may be anything where there are no data: there V is as flat as the points with data allow.
     unknown = empty if problem.is_terminal is None else empty & ~problem.is_terminal(points)
-    places = unit_chart(points, problem.domain, problem.periodic)
-    values[unknown] = values[~empty][KDTree(places[~empty]).query(places[unknown])[1]]
+    flat = grid.roughness(order=1)
+    values[unknown] = spsolve(flat[unknown][:, unknown], -flat[unknown][:, ~unknown] @ values[~unknown])
     reach = np.ceil(np.abs(model.next_states.steps).max(axis=0) / grid.sides).astype(int)
     sizes = np.minimum(2 * reach + 1, 2 * np.array(grid.counts) - 1)
     modes = ["wrap" if axis in grid.periodic else "nearest" for axis in range(grid.dimension)]

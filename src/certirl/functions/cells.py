@@ -162,18 +162,19 @@ class Cells:
         """The range of Σ c_i ψ_i, whose extremes are at grid points."""
         return float(coefficients.min()), float(coefficients.max())
 
-    def roughness(self) -> Any:
-        """The sparse matrix ``[k, k]`` of Σ (second differences along each coordinate)²."""
+    def roughness(self, order: int = 2) -> Any:
+        """The sparse matrix ``[k, k]`` of Σ (first or second differences along each coordinate)²."""
         from scipy.sparse import csr_array, diags_array, eye_array, kron
 
-        total = csr_array((self.size, self.size))
+        total, stencil = csr_array((self.size, self.size)), {1: [-1.0, 1.0], 2: [1.0, -2.0, 1.0]}[order]
         for axis, count in enumerate(self.counts):
-            second = diags_array([1.0, -2.0, 1.0], offsets=[0, 1, 2], shape=(max(count - 2, 0), count)).tocsr()
             if axis in self.periodic:
                 here = np.arange(count)
-                neighbours = np.concatenate([(here + 1) % count, (here - 1) % count])
-                ones = (np.ones(2 * count), (np.tile(here, 2), neighbours))
-                second = csr_array(ones, shape=(count, count)) - 2.0 * eye_array(count)
+                shifts = [csr_array((np.full(count, x), (here, (here + k) % count))) for k, x in enumerate(stencil)]
+                differences = sum(shifts[1:], start=shifts[0])
+            else:
+                shape = (max(count - order, 0), count)
+                differences = diags_array(stencil, offsets=list(range(order + 1)), shape=shape).tocsr()
             before, behind = eye_array(prod(self.counts[:axis])), eye_array(prod(self.counts[axis + 1 :]))
-            total = total + kron(kron(before, second.T @ second), behind)
+            total = total + kron(kron(before, differences.T @ differences), behind)
         return total.tocsc()

@@ -172,6 +172,7 @@ class Reason(Enum):
     )
     PREFERRED_TOO_SELDOM = "solved", PREFERRED[1] + "; validated means above {least:.0%}"
     PLANNED = "validated", "planning on R alone{model} is {gap:.1%} away from the expert"
+    PLANNED_IN_MODEL = "solved", PLANNED[1]
     PLANNED_AWAY = "solved", PLANNED[1] + "; validated means up to {most:.0%}"
     PLANNED_FAR_AWAY = (
         "undetermined",

@@ -127,7 +127,7 @@ class Compared:
         freeze(self)
 
 
-_SHARES = ("uncovered", "ties", "unexplained")
+_SHARES = ("uncovered", "extrapolated", "ties", "unexplained")
 _LOSSES = ("residual", "largest_residual", "planned_regret", "planned_loss")
 _NOT_NEGATIVE = (*_SHARES, *_LOSSES, "most_samples", "rounds", "rows", "cover")
 
@@ -150,8 +150,11 @@ class Diagnostics:
         independence: the outcome of the test of the components' independence, in words.
         model_error: error of estimated effects over the effect of an action, both as root mean squares of V: of the
             comparisons if these were regressed, else of the functions behind `Solution.greedy` alone.
-        uncovered: the share of the box where data are missing: grid points of the reward without a state nearby, or,
-            for a log, where the effects of some action are extrapolated.
+        uncovered: the share of the box where the effect of some action is extrapolated from a log; 0 for a simulator.
+        extrapolated: the share of the box where R is a lower bound, since a log has no states nearby (see
+            `Reward.extrapolated`).
+        staying: states of the log from which the expert stays within the data, in the model of the next state; None
+            if R is extrapolated nowhere.
         ties: the share of comparisons left out since both actions have the same effect.
         unexplained: the share of states at which some action would be better than the expert's.
         residual, largest_residual: of R against V − γ max_a P_aV: root mean square, and at most.
@@ -185,6 +188,8 @@ class Diagnostics:
     independence: str = ""
     model_error: float = nan
     uncovered: float = nan
+    extrapolated: float = nan
+    staying: Share | None = None
     ties: float = nan
     unexplained: float = nan
     residual: float = nan
@@ -229,8 +234,7 @@ class Diagnostics:
             series = "would diverge" if self.growth >= 1 else "would converge"
             lines["growth"] = f"γ·ρ(T̂) = {self.growth:.3g}: the matrix form {series}; the value form needs no series"
         if not isnan(self.uncovered):
-            blind = f"no data for {self.uncovered:.1%} of the box: statements about it are extrapolated"
-            lines["coverage"] = blind if self.uncovered else "data everywhere in the box"
+            lines["coverage"] = self._covered()
         if not isnan(self.ties):
             lines["ties"] = f"{self.ties:.1%} of comparisons left out: both actions have the same effect there"
         if not isnan(self.unexplained) and not self.all_alike:
@@ -266,6 +270,16 @@ class Diagnostics:
         # More than twelve digits of a spectral radius are rounding.
         known = [f"{name} = {round(x, 12):.3g}" for name, x in numbers.items() if not isnan(x)]
         return f"{self.objective} program {where}, {solves}; {', '.join(known)}"
+
+    def _covered(self) -> str:
+        words = []
+        if self.uncovered:
+            words.append(f"the effect of some action is extrapolated at {self.uncovered:.1%} of the box")
+        if self.extrapolated > 0:
+            words.append(f"R is a lower bound at {self.extrapolated:.1%} of the box, where there are no data")
+        if self.staying is not None:
+            words.append(f"the expert stays within the data from {self.staying}")
+        return "; ".join(words) or "data everywhere in the box"
 
     def _planned(self) -> str:
         if self.planned_share is None or self.planned_regret is None or self.planned_loss is None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
+from math import ceil
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.coverage import coverage
-from certirl.data.policy import Policy
+from certirl.data.policy import Policy, simulate
 from certirl.data.source import Pool, Source
 from certirl.environments.planning import FINE, compare, obstacle
 from certirl.fit.action_values import (
@@ -31,6 +32,7 @@ from certirl.fit.effects import (
     CLEARLY,
     FEWEST,
     EffectModel,
+    NextStateModel,
     ValueProblem,
     estimate_effects,
     live_states,
@@ -71,7 +73,8 @@ UNUSABLE = 0.3  # the same: from here on nothing is called solved
 MOST_POINTS, MOST_ALONE = 6_400, 200  # of the reward's grid, in all and along one coordinate
 STATES_PER_POINT = 1.5
 DRAWS = 32  # next states of each fresh state, where they are random
-JUDGED_COORDINATES = 2  # up to which the planning grid is fine enough for every failure to be R's
+WALKS, LONGEST = 1_000, 300  # rollouts of the expert in the model of a log, and their most steps
+FEWEST_STAYING = 50  # of them: with fewer that stay within the data nothing is compared
 
 
 def explain(asked: Request, *, tried: bool = True) -> Solution:
@@ -196,6 +199,7 @@ def _concluded(
         model_error=model_error,
         growth=problem.discount * spectral_radius(rows),
         uncovered=_uncovered(problem, model),
+        extrapolated=0.0 if reward.extrapolation is None else float(reward.extrapolation.mean()),
         ties=rows.ties / compared,
         unexplained=float(worse.mean()) if path is None else float(path.unexplained[path.chosen]),
         residual=float(np.sqrt(np.mean(residuals**2))),
@@ -274,7 +278,7 @@ def try_out(
     judged = None if solution.stats.continuation is None else ahead.max(axis=0) > 0
     planned, finding = _planned(solution, simulator, policy, states, judged=judged)
     stats = replace(planned.stats, greedy_share=everywhere, outside_share=away)
-    return replace(planned, stats=stats).judged(*_before_trials(solution), _of_fresh_states(away), finding)
+    return replace(planned, stats=stats).judged(finding, *_before_trials(solution), _of_fresh_states(away))
 
 
 def _before_trials(solution: Solution) -> list[Finding]:
@@ -322,9 +326,12 @@ def _planned(
         simulator, solution.reward, solution.value, policy, states, discount=solution.discount, judged=judged
     )
     regret, loss = comparison.shares
-    gap = max(regret, loss)
-    failed = decisive and gap > UNUSABLE and len(solution.domain) <= JUDGED_COORDINATES
-    reason = Reason.PLANNED_FAR_AWAY if failed else Reason.PLANNED_AWAY if gap > GAP else Reason.PLANNED
+    # Nothing earns more than the best plan: where the expert does, the plan is as far from the best one, at least.
+    failure = max(-comparison.regret / comparison.chance, 0.0) if comparison.chance > 0 else 0.0
+    gap = max(regret, loss, failure)
+    reason = Reason.PLANNED_IN_MODEL if in_model else Reason.PLANNED_AWAY if gap > GAP else Reason.PLANNED
+    if decisive and max(regret, loss) > UNUSABLE:
+        reason = Reason.PLANNED_FAR_AWAY
     model = ", in the model of the next state," if in_model else ""
     share = Share(comparison.agreed, comparison.judged, "states of the log" if in_model else "fresh states")
     stats = replace(solution.stats, planned_share=share, planned_regret=regret, planned_loss=loss)
@@ -332,15 +339,41 @@ def _planned(
 
 
 def _tried_in_a_model(solution: Solution, model: EffectModel, policy: Policy) -> Solution:
-    """Try planning on R alone in the model of the next state of a log, if its error is small."""
+    """Try planning on R alone in the model of the next state of a log, if its error is small.
+
+    Where R is a bound, nothing is known of the expert: plan and expert are compared from states of the log from which
+    the expert stays within the data.
+    """
     findings = [*_before_trials(solution), Reason.NO_FRESH_STATES.finding(share=1 - solution.stats.unexplained)]
     if model.next_states is None or model.model_error * CLEARLY >= 1:
         why = "the log supports no model of the next state to plan in"
-        return solution.judged(*findings, Reason.NOT_PLANNED.finding(why=why))
+        return solution.judged(Reason.NOT_PLANNED.finding(why=why), *findings)
+    states, reward = solution.compared.states, solution.reward
+    assert reward is not None
+    if reward.extrapolation is not None:
+        states = states[:WALKS]
+        stays = _stays(reward, model.next_states, policy, states, solution.discount)
+        staying = Share(int(stays.sum()), len(states), "states of the log")
+        solution = replace(solution, stats=replace(solution.stats, staying=staying))
+        if staying.count < FEWEST_STAYING:
+            why = f"the expert stays within the data from only {staying}"
+            return solution.judged(Reason.NOT_PLANNED.finding(why=why), *findings)
+        states = states[stays]
     planned, finding = _planned(
-        solution, model.next_states, policy, solution.compared.states, in_model=True, decisive=model.by_next_states
+        solution, model.next_states, policy, states, in_model=True, decisive=model.by_next_states
     )
-    return planned.judged(*findings, finding)
+    return planned.judged(finding, *findings)
+
+
+def _stays(
+    reward: Reward, dynamics: NextStateModel, policy: Policy, states: Array, discount: float
+) -> NDArray[np.bool_]:
+    """From which states the expert reaches no state where R is extrapolated, for three times the horizon ``[n]``."""
+    stays, steps = np.ones(len(states), dtype=bool), min(ceil(3 / (1 - discount)), LONGEST)
+    for step in simulate(dynamics, states, [policy] * steps, np.random.default_rng(0)):
+        left = reward.extrapolated(step.next_states) & ~step.over
+        stays[step.rows[left]] = False
+    return stays
 
 
 MOST_FOR_A_REWARD = 300_000  # transitions per action from which a reward is learned during a search
