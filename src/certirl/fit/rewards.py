@@ -5,7 +5,8 @@ that next states hit with positive probability, and to places without data, if R
 the points of its grid:
 
 - From a simulator with noise, by next states drawn at every point: a regression is worst at the edge of the box.
-- From a simulator without noise, in three and four coordinates, on a grid as fine as that of `planning.plan`.
+- From a simulator without noise, in three and four coordinates, on a grid as fine as that of `planning.plan`, with V
+  piecewise linear on that grid.
 - From a log, at points without states nearby, ``R = V − γU`` with U the largest value within one step of the log. If U
   bounds max_a P_aV there, V is at least the optimal value under R, with equality where the expert stays within the data
   (docs/notes/reward.md): R has no cliff there, and no plan gains by leaving the data.
@@ -151,6 +152,8 @@ def read_reward(problem: ValueProblem, model: EffectModel, fit: ValueFit, *, lif
     if is_fine:
         grid = Cells((FINE[grid.dimension],) * grid.dimension, grid.periodic).on(grid.domain)
     points = grid.points()
+    if is_fine:  # as a planner has it: on a grid that few points can afford, interpolation adds up along a path
+        value = Reward(grid, np.asarray(value(points)), problem.is_terminal)
     live = np.ones(len(points), dtype=bool) if problem.is_terminal is None else ~problem.is_terminal(points)
     coefficients = np.asarray(fit.reward_basis.combined(points, fit.reward))
     coefficients[live] = _target(problem, model, value, points[live])

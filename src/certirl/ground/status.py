@@ -174,6 +174,11 @@ class Reason(Enum):
     PLANNED = "validated", "planning on R alone{model} is {gap:.1%} away from the expert"
     PLANNED_IN_MODEL = "solved", PLANNED[1]
     PLANNED_AWAY = "solved", PLANNED[1] + "; validated means up to {most:.0%}"
+    PLANNED_TOO_COARSELY = (
+        "solved",
+        "under R itself the plan on R alone{model} earns {gap:.1%} less than the expert, so that its grid is too coarse "
+        "to judge R",
+    )
     PLANNED_FAR_AWAY = (
         "undetermined",
         PLANNED[1] + ", so that R does not explain it",

@@ -70,6 +70,7 @@ FRESH = 5_000  # states on which a reward is tried
 PREFERRED = 0.9  # share of the fresh states outside the tube, lower end of its interval: validated from here on
 GAP = 0.02  # between planning on R alone and the expert, in units of what acting at random loses: validated up to here
 UNUSABLE = 0.3  # the same: from here on nothing is called solved
+COARSE = 0.1  # the same, by which the plan on R is worse than the expert under R: from here on it judges nothing
 MOST_POINTS, MOST_ALONE = 6_400, 200  # of the reward's grid, in all and along one coordinate
 STATES_PER_POINT = 1.5
 DRAWS = 32  # next states of each fresh state, where they are random
@@ -326,11 +327,13 @@ def _planned(
         simulator, solution.reward, solution.value, policy, states, discount=solution.discount, judged=judged
     )
     regret, loss = comparison.shares
-    # Nothing earns more than the best plan: where the expert does, the plan is as far from the best one, at least.
-    failure = max(-comparison.regret / comparison.chance, 0.0) if comparison.chance > 0 else 0.0
-    gap = max(regret, loss, failure)
+    gap = max(regret, loss)
     reason = Reason.PLANNED_IN_MODEL if in_model else Reason.PLANNED_AWAY if gap > GAP else Reason.PLANNED
-    if decisive and max(regret, loss) > UNUSABLE:
+    # Nothing earns more than the best plan: where the expert does, the plan is not the best one.
+    failure = -comparison.regret / comparison.chance if comparison.chance > 0 else 0.0
+    if failure > COARSE:
+        reason, gap = Reason.PLANNED_TOO_COARSELY, failure
+    elif decisive and gap > UNUSABLE:
         reason = Reason.PLANNED_FAR_AWAY
     model = ", in the model of the next state," if in_model else ""
     share = Share(comparison.agreed, comparison.judged, "states of the log" if in_model else "fresh states")
