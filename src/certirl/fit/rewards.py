@@ -26,6 +26,7 @@ from certirl.fit.effects import (
     EffectModel,
     Effects,
     ValueProblem,
+    blocks,
     drawn_effects,
     next_states,
     observed_effects,
@@ -41,6 +42,7 @@ FINE = {3: 41, 4: 21}  # points along each coordinate of a reward read off a sim
 VALUES = 5e7  # of functions of V, for the draws of all points: a second
 FEWEST_DRAWS, MOST_DRAWS = 16, 4096  # of one point
 BATCH = 20_000  # states that a simulator is asked about at once
+CLEARLY = 3.0  # standard errors
 LOOKED_AT = 2_000  # states from which next states, switches and repeats are looked for
 JUDGED = 500  # next states at which R is judged, and as many at the edge of the box
 MOST_ATOMS, MOST_SWITCHES, MOST_CORNERS = 50, 200, 256
@@ -165,27 +167,47 @@ def read_reward(problem: ValueProblem, model: EffectModel, fit: ValueFit, *, lif
 
 
 def _target(problem: ValueProblem, model: EffectModel, value: Reward, states: Array) -> Array:
-    """V − γ max_a P_aV at states ``[n]``, asked of a simulator.
-
-    With noise the model of the effects chooses the action, and draws of that action alone give its value: the largest
-    of several means would be too large.
-    """
-    simulator, rng = problem.source.simulator, np.random.default_rng(0)
+    """V − γ max_a P_aV at states ``[n]``, asked of a simulator."""
+    simulator = problem.source.simulator
     assert simulator is not None
     if model.effects.noiseless:
-        ahead = np.max([value(after) for after in next_states(simulator, states, rng)], axis=0)
-        return np.asarray(value(states) - problem.discount * ahead)
-    ahead, chosen = np.zeros(len(states)), np.zeros(len(states), dtype=np.intp)
-    for rows in np.array_split(np.arange(len(states)), len(states) // LOOKED_AT + 1):
-        chosen[rows] = effects_at(problem, model, states[rows]).ahead(value.coefficients).argmax(axis=0)
+        ahead = [value(after) for after in next_states(simulator, states, np.random.default_rng(0))]
+        return np.asarray(value(states) - problem.discount * np.max(ahead, axis=0))
+    return np.asarray(value(states) - problem.discount * _drawn(problem, model, value, states))
+
+
+def _drawn(problem: ValueProblem, model: EffectModel, value: Reward, states: Array) -> Array:
+    """max_a P_aV at states ``[n]`` by draws.
+
+    The model of the effects chooses the action, unless some draws contradict it clearly, and further draws of that
+    action alone give its value: the largest of several means would be too large.
+    """
+    simulator, rng, every = problem.source.simulator, np.random.default_rng(0), np.arange(len(states))
+    assert simulator is not None
     draws = int(np.clip(VALUES / (value.basis.size * max(len(states), 1)), FEWEST_DRAWS, MOST_DRAWS))
-    for action in range(simulator.n_actions):
-        rows = np.flatnonzero(chosen == action)
-        at_once = min(max(BATCH // max(len(rows), 1), 1), draws)
+
+    def moments(action: int, rows: NDArray[np.intp], draws: int) -> tuple[Array, Array]:
+        """Mean and squared standard error of V after an action, at some of the states."""
+        total, at_once = np.zeros((2, len(rows))), min(max(BATCH // max(len(rows), 1), 1), draws)
         for count in [at_once] * (draws // at_once) + [draws % at_once]:
             after = ask(simulator, np.tile(states[rows], (count, 1)), action, rng, problem.domain)
-            ahead[rows] += value(after).reshape(count, len(rows)).sum(axis=0) / draws
-    return np.asarray(value(states) - problem.discount * ahead)
+            values = value(after).reshape(count, len(rows))
+            total += [values.sum(axis=0), (values**2).sum(axis=0)]
+        mean, square = total / draws
+        return mean, np.maximum(square - mean**2, 0.0) / draws
+
+    estimated = np.concatenate(
+        [effects_at(problem, model, states[block]).ahead(value.coefficients) for block in blocks(len(states))], axis=1
+    )
+    means, errors = np.stack([moments(action, every, draws // 4) for action in range(simulator.n_actions)], axis=1)
+    chosen, best = estimated.argmax(axis=0), means.argmax(axis=0)
+    gain = means[best, every] - means[chosen, every]
+    clear = gain > CLEARLY * np.sqrt(errors[best, every] + errors[chosen, every])
+    chosen, ahead = np.where(clear, best, chosen), np.empty(len(states))
+    for action in range(simulator.n_actions):
+        rows = np.flatnonzero(chosen == action)
+        ahead[rows] = moments(action, rows, draws)[0]
+    return ahead
 
 
 def _through(grid: Cells, coefficients: Array, states: Array, wanted: Array) -> Array:

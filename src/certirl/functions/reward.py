@@ -151,11 +151,11 @@ class Reward:
 
         Only a reward that was learned from a log has such points.
         """
-        rows = as_states(states, self.domain)
-        if self.extrapolation is None or not isinstance(self.basis, Cells):
-            return like_input(np.zeros(len(rows), dtype=bool), states, self.basis.dimension)
-        weights = self.basis.combined(rows, self.extrapolation.astype(float))
-        return like_input(weights > 0.5, states, self.basis.dimension)
+        rows, weights = as_states(states, self.domain), np.zeros(1)
+        if self.extrapolation is not None and isinstance(self.basis, Cells):
+            weights = self.basis.combined(rows, self.extrapolation.astype(float))
+        marks = like_input(np.broadcast_to(weights > 0.5, len(rows)), states, self.basis.dimension)
+        return marks if isinstance(marks, np.ndarray) else bool(marks)
 
     def derivative(self, states: ArrayLike, axis: int = 0) -> Any:
         """∂R/∂s along one coordinate, in the same shapes; for expansions in bases and their sums."""

@@ -1,0 +1,118 @@
+"""Rewards at every state that a plan can reach: walls and other atoms, switches, and places without data."""
+
+import numpy as np
+import pytest
+
+import certirl
+from certirl.environments.planning import plan
+from certirl.fit.rewards import atoms
+from certirl.functions.cells import Cells
+from certirl.functions.reward import Reward
+
+
+class Inventory:
+    """Stock that is 0 with positive probability: exponential demand beyond it is lost."""
+
+    n_actions, domain = 3, ((0.0, 20.0),)
+
+    def sample(self, states, action, rng):
+        stock = np.minimum(states + 4 * action, 20)
+        return np.clip(stock - rng.exponential(4, states.shape), 0, 20)
+
+
+def orders(states):
+    return np.where(states[:, 0] < 4, 2, np.where(states[:, 0] < 5, 1, 0))
+
+
+@pytest.fixture(scope="module")
+def stock():
+    return certirl.solve(Inventory(), expert=orders, discount=0.95, rng=1)
+
+
+def residual(found, state):
+    rng, states = np.random.default_rng(5), np.full((40_000, 1), state)
+    ahead = max(float(found.value(Inventory().sample(states, action, rng)).mean()) for action in range(3))
+    return float(found.reward(state) - (found.value(state) - 0.95 * ahead))
+
+
+def test_the_reward_is_right_at_a_wall_that_next_states_hit(stock):
+    assert abs(residual(stock, 0.0)) < 0.25  # 2.8 by the regression alone
+    # Beside the wall V is steep, and the largest residual does not hide it.
+    assert stock.stats.largest_residual > max(abs(residual(stock, x)) for x in (0.02, 0.05, 0.15)) - 0.3
+
+
+def test_planning_on_it_orders_where_the_expert_does(stock):
+    chosen = plan(Inventory(), stock.reward, discount=0.95, points=201, draws=64)
+    low, high = np.linspace(0, 3, 31)[:, None], np.linspace(9, 20, 31)[:, None]
+    assert (chosen(low) > 0).all() and (chosen(high) == 0).all()
+    assert stock.findings[0].sentence.startswith("planning on R alone") and stock.status in ("solved", "validated")
+
+
+def test_places_that_states_share_are_found():
+    rng = np.random.default_rng(0)
+    states = rng.uniform(0, 1, (2000, 2))
+    states[:200], states[200:230] = [0.0, 0.5], [0.37, 0.2]
+    np.testing.assert_array_equal(atoms(states), [[0.0, 0.5], [0.37, 0.2]])
+    assert not len(atoms(states[230:]))
+
+
+class Corridor:
+    """A point between 0 and 1 that goes left or right; the log below starts between 0.1 and 0.6."""
+
+    n_actions, domain = 2, ((0.0, 1.0),)
+
+    def sample(self, states, action, rng):
+        return np.clip(states + 0.05 * (2 * action - 1) + 0.005 * rng.standard_normal(states.shape), 0, 1)
+
+
+def middle(states):
+    return (states[:, 0] < 0.3).astype(int)
+
+
+@pytest.fixture(scope="module")
+def narrow():
+    rng, states = np.random.default_rng(0), np.random.default_rng(1).uniform(0.1, 0.6, (6000, 1))
+    actions = rng.integers(2, size=len(states))
+    moved = np.concatenate([Corridor().sample(states[[i]], actions[i], rng) for i in range(len(states))])
+    log = certirl.Transitions(states, actions, moved, domain=Corridor.domain)
+    return certirl.solve(log, expert=middle, discount=0.9)
+
+
+def test_without_data_the_reward_is_a_bound_and_says_so(narrow, tmp_path):
+    reward, states = narrow.reward, np.linspace(0, 1, 401)[:, None]
+    far = states[:, 0] > 0.68
+    assert (
+        reward.extrapolated(states)[far].all()
+        and not reward.extrapolated(states)[abs(states[:, 0] - 0.35) < 0.23].any()
+    )
+    assert reward.extrapolated(0.9) is True and reward.extrapolated(0.3) is False
+    assert 0.38 < narrow.stats.extrapolated < 0.52 and "R is a lower bound at" in str(narrow)
+    again = certirl.load(narrow.save(tmp_path / "narrow"))
+    np.testing.assert_array_equal(again.reward.extrapolated(states), reward.extrapolated(states))
+    assert str(again) == str(narrow)
+    assert not Reward(Cells((5,)), np.zeros(5)).extrapolated(states).any()
+
+
+def test_no_plan_leaves_the_data_and_none_expects_more_than_the_value(narrow):
+    states = np.linspace(0, 1, 201)[:, None]
+    best = plan(Corridor(), narrow.reward, discount=0.9, points=401, draws=32)
+    inside = states[abs(states[:, 0] - 0.35) < 0.25]
+    assert (best(inside) == middle(inside)).mean() > 0.95
+    span = float(np.ptp(narrow.value(inside)))
+    assert (best.value(inside) <= narrow.value(inside) + 0.05 * span).all()
+    # No cliff: what R loses at the edge of the data is what a step of the log can change V by.
+    rewards = narrow.reward(states)
+    assert rewards.min() > narrow.reward(inside).min() - 0.2 * span
+
+
+def test_plan_and_expert_are_compared_where_the_expert_stays_within_the_data(narrow):
+    assert narrow.stats.staying is not None and narrow.stats.staying.low > 0.9
+    assert "the expert stays within the data from" in str(narrow)
+    assert narrow.reason.startswith("planning on R alone, in the model of the next state, is ")
+    assert max(narrow.stats.planned_regret, narrow.stats.planned_loss) < 0.05
+
+
+def test_extrapolated_rewards_are_hatched_in_maps_and_shaded_on_lines(narrow):
+    pytest.importorskip("matplotlib")
+    labels = [text.get_text() for text in narrow.plot()[0].get_legend().get_texts()]
+    assert "extrapolated" in labels
