@@ -162,7 +162,8 @@ def read_reward(problem: ValueProblem, model: EffectModel, fit: ValueFit, *, lif
     judged = np.concatenate([model.effects.states[:LOOKED_AT], judged_states(problem, model)])
     wanted = _target(problem, model, value, judged)
     repeated = atoms(_looked_at(problem, model)[1])
-    coefficients = _through(grid, coefficients, repeated, _target(problem, model, value, repeated))
+    if len(repeated):
+        coefficients = _through(grid, coefficients, repeated, _target(problem, model, value, repeated))
     return Reading(Reward(grid, coefficients, problem.is_terminal), grid.combined(judged, coefficients) - wanted)
 
 

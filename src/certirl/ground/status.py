@@ -176,7 +176,7 @@ class Reason(Enum):
     PLANNED_AWAY = "solved", PLANNED[1] + "; validated means up to {most:.0%}"
     PLANNED_TOO_COARSELY = (
         "solved",
-        "under R itself the plan on R alone{model} earns {gap:.1%} less than the expert: its grid is too coarse "
+        "under R itself the plan on R alone{model} earns {gap:.1%} less than the expert: the plan is too coarse "
         "to judge R",
     )
     PLANNED_FAR_AWAY = (
