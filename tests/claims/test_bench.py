@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import bench
+import policy_cost
 from certirl.cli import main
 from sizes import sizes
 
@@ -87,3 +88,9 @@ def test_without_numba_only_numpy_is_measured(monkeypatch):
     row = found["million pairs per CPU second"]["Chebyshev"][5]
     assert not {"fused", "gridding"} & set(row) and row["automatic"] == row["numpy"]
     assert any("certirl[fast]" in line for line in said)
+
+
+def test_a_policy_solve_is_measured():
+    found = policy_cost.measured(400, 1)
+    assert found["cpu"] > 0 and found["MB"] >= 0 and found["functions of V"] == 25
+    assert found["V prefers the expert's action"] > 0.9 and found["status"] in {"validated", "solved"}

@@ -321,8 +321,8 @@ class LeastSquares:
             return
         normal = gram if grid is None else gram.toarray()
         normal[np.diag_indices(basis.size)] += ridge
-        factor = cho_factor(normal, lower=True, overwrite_a=True)
-        self.solve = lambda moments: cho_solve(factor, moments)
+        factor = cho_factor(normal, lower=True, overwrite_a=True, check_finite=False)
+        self.solve = lambda moments: cho_solve(factor, moments, check_finite=False)
 
     def _values(self, rows: slice) -> Any:
         return self._basis.values(self._states[rows]) if self._hats is None else self._hats[rows]
