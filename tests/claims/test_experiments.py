@@ -21,7 +21,10 @@ SMALL = {
     "switching": {"runs": 2, "recovered": 1},
 }
 RUNS = [(name, part) for name, parts in PARTS.items() for part in parts]
-RUNS += [(name, None) for name in ("box_certificates", "dimensions", "ends", "environments", "tabular", "transfer", "validated")]
+RUNS += [
+    (name, None)
+    for name in ("box_certificates", "dimensions", "ends", "environments", "tabular", "transfer", "validated")
+]
 
 
 @pytest.mark.slow
