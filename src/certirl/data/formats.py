@@ -144,6 +144,14 @@ def _truth(cell: Any) -> float:
     return _number(cell) if value is None else value
 
 
+def _is_name(cell: Any) -> bool:
+    """Whether a cell is a text that is neither a number nor a truth value."""
+    try:
+        return isinstance(cell, str) and not _is_missing(cell) and _truth(cell) is None
+    except ValueError:
+        return True
+
+
 def _action(names: tuple[str, ...], cell: Any) -> float:
     return np.nan if _is_missing(cell) else float(names.index(str(cell).strip()))
 
@@ -223,8 +231,14 @@ class Table(ABC):
         """
         first, converters = section.first, columns.converters()
         for cells in self.raw(columns.names, rows, section):
-            yield {name: _converted(cells[name], name, columns, converters[name], first) for name in columns.names}
-            first += len(cells[columns.names[0]])
+            if self.delimiter and columns.episode and first == 0 and not _is_name(cells[columns.episode][0]):
+                converters[columns.episode] = _number  # in text the first cell decides whether episodes have names
+            numbers = {
+                name: _converted(values, name, columns, converters[name], first) for name, values in cells.items()
+            }
+            first += len(numbers[columns.action])
+            del cells  # or the text of two batches would be in memory
+            yield numbers
 
     @property
     def blocks(self) -> tuple[int, ...]:
@@ -246,14 +260,7 @@ class Table(ABC):
 
     def has_names(self, column: str) -> bool:
         """Whether a column holds texts that are neither numbers nor truth values."""
-        value = self.first_value(column)
-        if not isinstance(value, str):
-            return False
-        try:
-            _truth(value)
-        except ValueError:
-            return True
-        return False
+        return _is_name(self.first_value(column))
 
     def names_in(self, column: str) -> set[str]:
         """The different texts in a column."""
@@ -562,9 +569,9 @@ def _from_arrow(column: Any) -> NDArray[Any]:
 class _Text(_File):
     """A text file with a header, which NumPy begins with #; blank lines and lines that begin with # are no rows."""
 
-    def _opened(self) -> Any:
+    def _opened(self, mode: str = "rt") -> Any:
         opener: Any = gzip.open if self.file.suffix.lower() == ".gz" else open
-        return opener(self.file, "rt", newline=None, encoding="utf-8-sig")
+        return opener(self.file, mode, **({"encoding": "utf-8-sig"} if mode == "rt" else {}))
 
     @cached_property
     def _head(self) -> tuple[tuple[str, ...], str, bool]:
@@ -595,47 +602,30 @@ class _Text(_File):
         return (f"columns separated by {delimiter!r}{commas} in {self.file.name}",)
 
     def count(self) -> int:
-        opener: Any = gzip.open if self.file.suffix.lower() == ".gz" else open
-        with opener(self.file, "rb") as stream:
+        with self._opened("rb") as stream:
             return sum(block.count(b"\n") for block in iter(lambda: stream.read(2**20), b"")) - 1
 
-    def _batches_of_lines(self, rows: int) -> Iterator[tuple[int, list[str]]]:
-        """The number of the first row, and the lines of a batch."""
-        first = 0
+    def raw(self, names: Sequence[str], rows: int, section: Section = WHOLE) -> Iterator[ColumnValues]:
+        places, first = [self.names.index(name) for name in names], 0
+        plain = True  # as long as all cells are numbers, NumPy converts them without calling Python
         with self._opened() as stream:
             _lines(stream, 1, every=True)
             while (lines := _lines(stream, rows)) is not None:
-                if lines:
-                    _check_fields(lines, len(self.names), self.delimiter, first)
-                    yield first, lines
-                    first += len(lines)
-
-    def raw(self, names: Sequence[str], rows: int, section: Section = WHOLE) -> Iterator[ColumnValues]:
-        for _, lines in self._batches_of_lines(rows):
-            yield self._texts(lines, names)
-
-    def _texts(self, lines: list[str], names: Sequence[str]) -> ColumnValues:
-        places, columns = [self.names.index(name) for name in names], list[list[str]]()
-        for fields in csv.reader(lines, delimiter=self.delimiter):
-            columns.append([fields[place] for place in places])
-        if self.delimiter != ",":
-            columns = [[_with_point(cell) if "," in cell else cell for cell in cells] for cells in columns]
-        return dict(zip(names, np.array(columns, dtype=object).T, strict=True))
-
-    def batches(self, columns: Columns, rows: int, section: Section = WHOLE) -> Iterator[ColumnValues]:
-        places, converters = [self.names.index(name) for name in columns.names], columns.converters()
-        plain = True  # as long as all cells are numbers, NumPy converts them without calling Python
-        for first, lines in self._batches_of_lines(rows):
-            if first == 0 and columns.episode is not None:
-                label = next(csv.reader(lines, delimiter=self.delimiter))[self.names.index(columns.episode)]
-                converters[columns.episode] = _label_or_number(label, converters[columns.episode])
-            cells = self._numbers(lines, places) if plain and not columns.actions else None
-            if cells is not None:
+                _check_fields(lines, len(self.names), self.delimiter, first)
+                first += len(lines)
+                cells = self._numbers(lines, places) if plain and lines else None
+                if cells is None:
+                    plain, cells = plain and not lines, self._texts(lines, places)
                 del lines  # or the text of two batches would be in memory
-                yield dict(zip(columns.names, cells.T, strict=True))
-                continue
-            plain, texts = False, self._texts(lines, columns.names)
-            yield {name: _converted(texts[name], name, columns, converters[name], first) for name in columns.names}
+                if len(cells):
+                    yield dict(zip(names, cells.T, strict=True))
+
+    def _texts(self, lines: list[str], places: list[int]) -> NDArray[Any]:
+        """The cells ``[n, columns]`` as texts."""
+        rows = ([fields[place] for place in places] for fields in csv.reader(lines, delimiter=self.delimiter))
+        if self.delimiter != ",":
+            rows = ([_with_point(cell) if "," in cell else cell for cell in cells] for cells in rows)
+        return np.array(list(rows), dtype=object).reshape(len(lines), len(places))
 
     def _numbers(self, lines: list[str], places: list[int]) -> Array | None:
         """The cells ``[n, columns]``; None if some cell is no number."""
@@ -650,14 +640,6 @@ class _Text(_File):
 def _with_point(cell: str) -> str:
     """A number with a decimal comma as one with a point; other texts as they are."""
     return cell.replace(",", ".") if re.fullmatch(r"\s*[-+]?\d*,\d+([eE][-+]?\d+)?\s*", cell) else cell
-
-
-def _label_or_number(cell: str, label: Callable[[Any], float]) -> Callable[[Any], float]:
-    """How a column of episodes is read: as numbers if the first cell is one, else as names."""
-    try:
-        return _number if np.isfinite(_number(cell)) else label
-    except ValueError:
-        return label
 
 
 def _lines(stream: Any, count: int, *, every: bool = False) -> list[str] | None:
