@@ -44,9 +44,9 @@ def case(dimension, factor, samples):
     found = certirl.recover(criterion)
     note("program")
     case = Case.of(0, basis.on(problem.domain), n_actions=problem.n_actions, discount=0.7, tail=problem.tail)
-    surrogates = fit_surrogates(case, found.reward, training.stream(), moments=[moments]).surrogates
+    surrogates = fit_surrogates(case, found.reward, training, moments=[moments]).surrogates
     note("surrogate")
-    evidence = gather(surrogates, fresh.stream())
+    evidence = gather(surrogates, fresh)
     note("evidence")
     certificate = conclude(case, surrogates, evidence, delta=0.05)
     note("bounds, the tail included")

@@ -318,6 +318,11 @@ def test_missing_values_have_many_names(tmp_path):
             tables.read(tmp_path / "log.csv")
 
 
+def test_none_may_be_the_name_of_an_action():
+    log = tables.read({"state": [0.0, 0.5, 1.0], "action": ["none", "push", "none"], "next_state": [0.5, 1.0, 0.0]})
+    assert str(log).endswith("per action: none 2, push 1")
+
+
 def test_names_of_actions_are_the_same_in_all_files_and_ways(tmp_path):
     for number, moves in enumerate((["up", "down"], ["left", "up"], ["up", "up"])):
         lines = [f"0.{number}{row},{move},0.{row}" for row, move in enumerate(moves)]

@@ -57,7 +57,7 @@ def test_both_kinds_answer_alike(kind):
     assert source.per_action(SAMPLES) == SAMPLES
     stream = source.stream(SAMPLES, BASIS, source.generator(0), paired=False)
     assert stream.total == 3 * SAMPLES and stream.per_action == SAMPLES
-    assert rows_of(stream) == rows_of(stream) == rows_of(stream.record().stream())
+    assert rows_of(stream) == rows_of(stream) == rows_of(stream.record())
     chunked = [piece for chunk in stream.chunks() for piece in chunk.pieces()]
     assert rows_of(chunked) == rows_of(stream) and len(rows_of(stream)) == stream.total
 
@@ -94,7 +94,7 @@ def test_pools_of_a_log_hold_all_of_it():
     training, fresh = as_source(log).pools(0.3, BASIS, np.random.default_rng(0))
     sizes = training.size, fresh.size
     training.grow(10**6)
-    assert (training.size, fresh.size) == sizes and rows_of(training) | rows_of(fresh) == rows_of(log.stream())
+    assert (training.size, fresh.size) == sizes and rows_of(training) | rows_of(fresh) == rows_of(log)
     assert len(training.log(1)) == len(rows_of(training)) == len(rows_of(training.leading(1)))
     assert rows_of(training.newest()) == rows_of(training)
 

@@ -124,7 +124,7 @@ def test_all_components_are_measured_in_one_walk_as_if_each_were_alone():
 
     def counted():
         walks.append(1)
-        yield from log.stream()
+        yield from log
 
     pairs = [(certirl.Legendre(7), certirl.Legendre(3))] * 3
     together = accumulate(counted(), pairs, n_actions=3, views=[[0], [1], [2]])

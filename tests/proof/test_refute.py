@@ -99,7 +99,7 @@ def test_all_numbers_of_a_plan_lie_below_their_bounds(runs):
     for seed in range(runs):
         paired = seed % 2 == 0
         data = certirl.sample(problem, basis=cover.columns, samples=400, rng=seed, design=True, paired=paired)
-        (sums,) = gather_residuals([cover], data.stream())
+        (sums,) = gather_residuals([cover], data)
         bounds = Bounds(cover, sums, 0.0)
         error = bounds.errors(cover, 0.5).sum(axis=0)
         misses += bool((truth > bounds.estimate + error).any())

@@ -189,7 +189,7 @@ def test_all_numbers_lie_below_their_bounds_and_no_term_above_its_own(paired):
     truth = (truth[cover.which] * cover.directions).sum(axis=1)
     for seed in range(20):
         data = certirl.sample(problem, basis=cover.columns, samples=n, rng=seed, design=True, paired=paired)
-        (sums,) = gather_residuals([cover], data.stream())
+        (sums,) = gather_residuals([cover], data)
         bounds = refutation.Bounds(cover, sums, 0.0)
         error = bounds.errors(cover, 0.5).sum(axis=0)
         misses += bool((truth > bounds.estimate + error).any())

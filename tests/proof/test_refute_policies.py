@@ -90,7 +90,7 @@ def test_all_numbers_of_a_plan_lie_below_their_bounds(runs):
     for seed in range(runs):
         paired = seed % 2 == 0
         data = certirl.sample(problem, basis=cover.columns, samples=1600, rng=seed, design=True, paired=paired)
-        (sums,) = gather_residuals([cover], data.stream())
+        (sums,) = gather_residuals([cover], data)
         bounds = refutation.Bounds(cover, sums, 0.0)
         error = bounds.errors(cover, 0.5).sum(axis=0)
         misses += bool((truth > bounds.estimate + error).any())
@@ -104,7 +104,7 @@ def test_no_term_exceeds_the_bound_on_terms(paired):
     problem, expert = random_polynomial(seed=8), Steps((-0.3, 0.2), (0, 1, 2))
     cover = refute(problem, expert=expert, basis=Legendre(4), columns=3, samples=2000, rng=1).grounds[0].cover
     data = certirl.sample(problem, basis=cover.columns, samples=3_000, rng=2, design=True, paired=True)
-    (sums,) = gather_residuals([cover], data.stream())
+    (sums,) = gather_residuals([cover], data)
     own, n, which = frame(cover.columns), 3_000, cover.which
     q = np.linalg.solve(own.lifted(sums.gram), cover.pulls[..., None])[..., 0]
     states, ends = data.states.reshape(3, n, 1)[0], data.next_states.reshape(3, n, 1)

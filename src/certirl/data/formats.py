@@ -43,7 +43,8 @@ _LOOKED_AT = 1000  # lines of a text file in which decimal commas are looked for
 _DAMAGES = (
     OSError, ValueError, TypeError, KeyError, EOFError, AttributeError, RuntimeError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
-_MISSING = ("", "na", "n/a", "nan", "null", "none", "nat")  # texts that stand for a missing value
+# Texts that stand for a missing value; "none" may be the name of an action.
+_MISSING = frozenset(["", "NA", "na", "N/A", "n/a", "NaN", "nan", "NAN", "NULL", "null", "None", "NaT"])
 _TRUTH = {"true": 1.0, "false": 0.0}
 
 
@@ -119,7 +120,7 @@ class Columns(NamedTuple):
 
 def _is_missing(cell: Any) -> bool:
     if isinstance(cell, str):
-        return cell.strip().lower() in _MISSING
+        return cell.strip() in _MISSING
     return cell is None or type(cell).__name__ in ("NAType", "NaTType") or (isinstance(cell, Real) and cell != cell)
 
 

@@ -217,7 +217,7 @@ def measure(
         4 transitions: Legendre(3) on [0, 1], 3 columns, 2 actions
     """
     data = stream(data) if is_table(data) else data
-    if not all(hasattr(data, name) for name in ("stream", "domain", "n_actions")):
+    if not all(hasattr(data, name) for name in ("chunks", "domain", "n_actions")):
         raise TypeError(f"measure takes logged Transitions or certirl.tables.stream(files), got {shown(data)}")
     rows = as_basis(basis).on(data.domain)
     narrow = rows.resized(rows.size if columns is None else as_count(columns, "columns"))
@@ -225,7 +225,7 @@ def measure(
         most = f"the {rows.size} functions of the basis"
         raise ValueError(f"{setting('columns')} must lie between 1 and {most}, got {columns}")
     with on(map):
-        watched = watched_stream(data.stream(), None, progress)
+        watched = watched_stream(data, None, progress)
         ((moments,),) = accumulate(watched, [(rows, narrow)], n_actions=data.n_actions)
     counts: Counter[tuple[str, str]] = Counter()
     for file in moments.files:  # one for each chunk

@@ -30,7 +30,7 @@ from certirl.data.simulator import (
     terminal_of,
 )
 from certirl.data.tables import as_log
-from certirl.data.transitions import Chunk, LogStream, Stream, Transitions, concatenate
+from certirl.data.transitions import Chunk, Stream, Transitions, concatenate
 from certirl.functions.bases import Basis
 from certirl.ground import archive
 from certirl.ground.archive import Shape
@@ -143,7 +143,7 @@ class Source:
 
     def stream(
         self, samples: int, basis: Basis, rng: Any, *, design: bool | Design = True, paired: bool | None = None
-    ) -> Draws | LogStream:
+    ) -> Draws | Transitions:
         """All transitions of a log, or draws.
 
         Args:
@@ -155,7 +155,7 @@ class Source:
         """
         if self.simulator is None:
             assert self.log is not None
-            return self.log.stream()
+            return self.log
         pairs = can_pair(self.simulator, basis, rng, asked=paired)
         return draw(self.simulator, basis, samples, rng, design=design, paired=pairs)
 
@@ -182,7 +182,7 @@ class Source:
         if self.simulator is None:
             assert self.log is not None
             training, fresh = divide(self.log, share, rng)
-            return Pool([training.stream()]), Pool([fresh.stream()])
+            return Pool([training]), Pool([fresh])
         generator = as_generator(rng)
         settings: dict[str, Any] = {"design": design, "refuse_terminal": True}
         settings["paired"] = can_pair(self.simulator, basis, generator, asked=paired)
@@ -229,7 +229,7 @@ class Pool(Stream):
         more: draws this many transitions of every action, ``more(n=…)``; None for a log, which does not grow.
     """
 
-    def __init__(self, parts: Sequence[Draws | LogStream], more: Callable[..., Draws] | None = None) -> None:
+    def __init__(self, parts: Sequence[Draws | Transitions], more: Callable[..., Draws] | None = None) -> None:
         self.parts, self._more = list(parts), more
 
     @property
@@ -247,13 +247,13 @@ class Pool(Stream):
         if self._more is not None and size > self.size:
             self.parts.append(self._more(n=size - self.size))
 
-    def newest(self) -> Draws | LogStream:
+    def newest(self) -> Draws | Transitions:
         """The transitions that the last `grow` added; all of a log."""
         return self.parts[-1]
 
     def leading(self, size: int) -> Pool:
         """The first draws, at most this many of every action; all of a log."""
-        parts, kept = list[Draws | LogStream](), 0
+        parts, kept = list[Draws | Transitions](), 0
         for part in self.parts:
             if kept < size:
                 parts.append(part.leading(size - kept))

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -619,15 +619,6 @@ def _with_action_names(chunks: Sequence[Chunk]) -> list[Chunk]:
     return [replace(chunk, conversion=conversion, columns=chunk.columns._replace(actions=actions)) for chunk in chunks]
 
 
-class _Extent(NamedTuple):
-    """The number of some transitions, their box ``[d]`` and ``[d]``, and their actions."""
-
-    rows: int
-    low: Array
-    high: Array
-    actions: set[int]
-
-
 def _with_extent(chunks: Sequence[Chunk]) -> tuple[Chunk, ...]:
     """The chunks; a domain or a number of actions that is left out is that of their data."""
     conversion = chunks[0].conversion
@@ -640,46 +631,32 @@ def _with_extent(chunks: Sequence[Chunk]) -> tuple[Chunk, ...]:
     with in_table(*(parts[0].name for parts in by_table)):
         if not extents:
             raise ValueError("there are no steps in these episodes: each of them has a single state")
-        domain, count = conversion.domain, conversion.n_actions
-        if domain is None:
-            domain = bounding_box(*(np.array([getattr(extent, end) for extent in extents]) for end in ("low", "high")))
+        totals, ends, actions = zip(*extents, strict=True)
+        domain, count = conversion.domain or bounding_box(*np.stack(ends, axis=1)), conversion.n_actions
         if count is None:
-            actions = sorted(set[int]().union(*(extent.actions for extent in extents)))
-            total = sum(extent.rows for extent in extents)
-            if actions[-1] >= total:
+            taken, total = np.unique(np.concatenate(actions)).astype(int), sum(totals)
+            if taken[-1] >= total:
                 raise ValueError(
-                    f"there is an action {actions[-1]} in only {total} transitions: number the actions 0, 1, …"
+                    f"there is an action {taken[-1]} in only {total} transitions: number the actions 0, 1, …"
                 )
-            count = count_actions(np.array(actions))
+            count = count_actions(taken)
     conversion = replace(conversion, domain=domain, n_actions=count)
     return tuple(replace(chunk, conversion=conversion) for chunk in chunks)
 
 
-def _extents(chunks: Sequence[Chunk]) -> Iterator[_Extent]:
-    """Of the chunks of one table: from its statistics, or by reading its rows in batches."""
-    statistics = _statistics(chunks[0])
-    if statistics is not None:
-        yield statistics
+def _extents(chunks: Sequence[Chunk]) -> Iterator[tuple[int, Array, NDArray[Any]]]:
+    """The number of transitions, their box ``[2, d]`` and their actions: of one table, whole or in batches."""
+    columns, d, table = chunks[0].columns, len(chunks[0].columns.states), chunks[0].table()
+    extremes = table.extremes([*columns.states, columns.action, *columns.next_states])
+    # A larger action may be one of few: reading the rows finds those that occur, and a row that has none.
+    if extremes is not None and not columns.by_episode and extremes[1][d] in range(_FEW_ACTIONS):
+        (low, high), after = (values[:d] for values in extremes), [values[d + 1 :] for values in extremes]
+        yield table.count(), np.stack([np.minimum(low, after[0]), np.maximum(high, after[1])]), extremes[1][d : d + 1]
         return
     with in_table(chunks[0].name):
         for steps in (steps for chunk in chunks for steps in chunk.steps()):
             ends = np.concatenate([steps.states, steps.next_states])
-            actions = set() if chunks[0].conversion.controls else set(np.unique(steps.actions).astype(int).tolist())
-            yield _Extent(len(steps), ends.min(axis=0), ends.max(axis=0), actions)
-
-
-def _statistics(chunk: Chunk) -> _Extent | None:
-    """The extent of a whole table by its statistics; None if its rows must be read."""
-    columns, d = chunk.columns, len(chunk.columns.states)
-    table = chunk.table()
-    extremes = table.extremes([*columns.states, columns.action, *columns.next_states])
-    if columns.by_episode or extremes is None:
-        return None
-    low, high = extremes
-    if high[d] not in range(_FEW_ACTIONS):
-        return None  # reading the rows finds the actions that occur, and a row that has none
-    box = np.minimum(low[:d], low[d + 1 :]), np.maximum(high[:d], high[d + 1 :])
-    return _Extent(table.count(), *box, {int(high[d])})
+            yield len(steps), np.stack([ends.min(axis=0), ends.max(axis=0)]), np.unique(steps.actions)
 
 
 def _joined(parts: Sequence[Steps]) -> Steps:

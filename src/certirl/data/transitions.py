@@ -35,9 +35,70 @@ from certirl.kernels import tensors
 CHUNK = 1 << 16
 
 
+class Piece(NamedTuple):
+    """Transitions from some states, under one action or under several with common noise.
+
+    Attributes:
+        actions: which actions, m of them.
+        states: ``[n, d]``.
+        next_states: ``[m, n, d]``.
+    """
+
+    actions: tuple[int, ...]
+    states: Array
+    next_states: Array
+
+    @property
+    def size(self) -> int:
+        """The number of transitions."""
+        return len(self.actions) * len(self.states)
+
+    def view(self, coordinates: Sequence[int]) -> Piece:
+        """The same with some coordinates of the states only."""
+        chosen = list(coordinates)
+        return Piece(self.actions, self.states[:, chosen], self.next_states[:, :, chosen])
+
+
+class Chunk(Protocol):
+    """A part of the data that can be read by itself; small when it is sent to another machine."""
+
+    def pieces(self) -> Iterator[Piece]:
+        """Its pieces, in order; the same every time."""
+        ...
+
+
+class Stream(ABC):
+    """Data in pieces, to be read in order, or chunk by chunk by several workers."""
+
+    @abstractmethod
+    def chunks(self) -> Sequence[Chunk]:
+        """Parts that together are the whole, in order; how they are cut depends on the data alone."""
+
+    def __iter__(self) -> Iterator[Piece]:
+        return (piece for chunk in self.chunks() for piece in chunk.pieces())
+
+
+def chunks_of(stream: Iterable[Piece]) -> Sequence[Chunk]:
+    """The chunks of a stream; a plain iterable of pieces is one chunk, to be read once."""
+    return stream.chunks() if hasattr(stream, "chunks") else [_Plain(stream)]
+
+
 @dataclass(frozen=True, eq=False)
-class Transitions:
-    """Observed steps (s, a, s'): from state s, action a led to s'.
+class _Plain:
+    stream: Iterable[Piece]
+
+    def pieces(self) -> Iterator[Piece]:
+        return iter(self.stream)
+
+
+def pieces_per_chunk(pieces: int) -> int:
+    """How many pieces make a chunk: few enough for all cores, enough to be worth sending."""
+    return min(max(-(-pieces // 8), 1), 64)
+
+
+@dataclass(frozen=True, eq=False)
+class Transitions(Stream):
+    """Observed steps (s, a, s'): from state s, action a led to s'. As a stream, all of it in order.
 
     Attributes:
         states: ``[n]`` or ``[n, d]``; kept as ``[n, d]``.
@@ -156,9 +217,33 @@ class Transitions:
         chosen = self.actions == action
         return self.states[chosen], self.next_states[chosen]
 
-    def stream(self) -> LogStream:
-        """The transitions in pieces."""
-        return LogStream(self)
+    @property
+    def total(self) -> int:
+        """The number of transitions."""
+        return len(self)
+
+    @property
+    def per_action(self) -> int:
+        """Transitions of the action with fewest."""
+        return int(self.counts.min())
+
+    def leading(self, size: int) -> Transitions:
+        """All of it: a log is used as it is."""
+        return self
+
+    def record(self) -> Transitions:
+        """The log itself."""
+        return self
+
+    def chunks(self) -> list[Rows]:
+        """Consecutive rows: all actions together if they are paired."""
+        states = int(self.counts[0]) if self.paired else len(self)
+        step = CHUNK * pieces_per_chunk(states // CHUNK)
+        parts = [slice(start, start + step) for start in range(0, states, step)]
+        if not self.paired:
+            return [Rows(self.states[part], self.actions[part], self.next_states[part]) for part in parts]
+        pairs = np.stack([np.flatnonzero(self.actions == action) for action in range(self.n_actions)])
+        return [Rows(self.states, self.actions, self.next_states, pairs[:, part]) for part in parts]
 
     def divided(self, share: float, rng: np.random.Generator) -> tuple[Transitions, Transitions]:
         """Two disjoint random parts, the first with this share of the rows, pairs kept together."""
@@ -276,111 +361,6 @@ def counted(counts: Iterable[int]) -> str:
     """Transitions per action in words: one number, or the least and the largest."""
     numbers = [int(count) for count in counts]
     return f"{min(numbers):,}" + (f" to {max(numbers):,}" if max(numbers) > min(numbers) else "")
-
-
-class Piece(NamedTuple):
-    """Transitions from some states, under one action or under several with common noise.
-
-    Attributes:
-        actions: which actions, m of them.
-        states: ``[n, d]``.
-        next_states: ``[m, n, d]``.
-    """
-
-    actions: tuple[int, ...]
-    states: Array
-    next_states: Array
-
-    @property
-    def size(self) -> int:
-        """The number of transitions."""
-        return len(self.actions) * len(self.states)
-
-    def view(self, coordinates: Sequence[int]) -> Piece:
-        """The same with some coordinates of the states only."""
-        chosen = list(coordinates)
-        return Piece(self.actions, self.states[:, chosen], self.next_states[:, :, chosen])
-
-
-class Chunk(Protocol):
-    """A part of the data that can be read by itself; small when it is sent to another machine."""
-
-    def pieces(self) -> Iterator[Piece]:
-        """Its pieces, in order; the same every time."""
-        ...
-
-
-class Stream(ABC):
-    """Data in pieces, to be read in order, or chunk by chunk by several workers."""
-
-    @abstractmethod
-    def chunks(self) -> Sequence[Chunk]:
-        """Parts that together are the whole, in order; how they are cut depends on the data alone."""
-
-    def stream(self) -> Stream:
-        """The stream itself; `Transitions` have a method of the same name."""
-        return self
-
-    def __iter__(self) -> Iterator[Piece]:
-        return (piece for chunk in self.chunks() for piece in chunk.pieces())
-
-
-def chunks_of(stream: Iterable[Piece]) -> Sequence[Chunk]:
-    """The chunks of a stream; a plain iterable of pieces is one chunk, to be read once."""
-    return stream.chunks() if hasattr(stream, "chunks") else [_Plain(stream)]
-
-
-@dataclass(frozen=True, eq=False)
-class _Plain:
-    stream: Iterable[Piece]
-
-    def pieces(self) -> Iterator[Piece]:
-        return iter(self.stream)
-
-
-def pieces_per_chunk(pieces: int) -> int:
-    """How many pieces make a chunk: few enough for all cores, enough to be worth sending."""
-    return min(max(-(-pieces // 8), 1), 64)
-
-
-@dataclass(frozen=True, eq=False)
-class LogStream(Stream):
-    """A log as a stream: all actions together if it is paired, else rows in their order.
-
-    Attributes:
-        log: the transitions.
-    """
-
-    log: Transitions
-
-    @property
-    def total(self) -> int:
-        """The number of transitions."""
-        return len(self.log)
-
-    @property
-    def per_action(self) -> int:
-        """Transitions of the action with fewest."""
-        return int(self.log.counts.min())
-
-    def leading(self, size: int) -> LogStream:
-        """All of it: a log is used as it is."""
-        return self
-
-    def record(self) -> Transitions:
-        """The log."""
-        return self.log
-
-    def chunks(self) -> list[Rows]:
-        """Consecutive rows."""
-        log = self.log
-        states = int(log.counts[0]) if log.paired else len(log)
-        step = CHUNK * pieces_per_chunk(states // CHUNK)
-        parts = [slice(start, start + step) for start in range(0, states, step)]
-        if not log.paired:
-            return [Rows(log.states[part], log.actions[part], log.next_states[part]) for part in parts]
-        pairs = np.stack([np.flatnonzero(log.actions == action) for action in range(log.n_actions)])
-        return [Rows(log.states, log.actions, log.next_states, pairs[:, part]) for part in parts]
 
 
 @dataclass(frozen=True, eq=False)
