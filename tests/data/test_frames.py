@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import certirl
@@ -221,7 +222,7 @@ FRAME = {"state": [0.0, 0.5, 1.0], "action": [0, 1, 0], "next_state": [0.5, 1.0,
         ({}, {"action": 0}, "action must name a column, got 0"),
         ({}, {"step": ""}, "step must name a column, got ''"),
         ({}, {"delimiter": ";;"}, "delimiter must be a single character, got ';;'"),
-        ({"action": ["a", "b", None]}, {}, "got nan in row 2"),
+        ({"action": ["a", "b", None]}, {}, "action is missing or not finite in row 2"),
         ({"action": ["a", "b", "c"]}, {"actions": ["a", "b"]}, "holds 'c' in row 2, which is none of the actions a, b"),
         ({}, {"actions": ["a", "a"]}, "actions must have 2 different names, one for each, got"),
         ({}, {"actions": "ab"}, "actions must list the controls behind actions 0, 1"),
@@ -392,3 +393,52 @@ def test_columns_are_named_on_the_command_line(tmp_path, monkeypatch, capsys):
         assert sentence in capsys.readouterr().err
     assert main(["moments", "log.csv", *columns, "--domain", "-1", "1", "--actions", "right,left"]) == 0
     assert "4,000 transitions" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["arrow", "fixed", "objects", "parquet"])
+def test_states_may_be_lists_in_one_column(tmp_path, kind):
+    states, after = np.arange(6.0).reshape(3, 2), np.arange(6.0).reshape(3, 2)[::-1]
+    lists = {"state": list(states), "action": [0, 1, 0], "next_state": list(after)}
+    table = pa.table(lists)
+    if kind == "fixed":
+        flat = {
+            name: pa.FixedSizeListArray.from_arrays(values.ravel(), 2)
+            for name, values in zip(("state", "next_state"), (states, after), strict=True)
+        }
+        table = pa.table(lists | flat)
+    source: object = table
+    if kind == "objects":
+        source = {name: np.array([*values, None], dtype=object)[:-1] for name, values in lists.items()}
+    if kind == "parquet":
+        source = tmp_path / "log.parquet"
+        pq.write_table(table, source)
+    log = tables.read(source)
+    assert log.states.tolist() == states.tolist() and log.next_states.tolist() == after.tolist()
+    ragged = pa.table(lists | {"state": [[0.0, 1.0], [2.0], [3.0, 4.0]]})
+    with pytest.raises(ValueError, match="its lists must be equally long"):
+        tables.read(ragged)
+
+
+def test_a_misspelt_column_or_setting_names_the_closest_one():
+    with pytest.raises(ValueError, match=r"state='Sate' names no column \(perhaps 'state'\); it has state"):
+        tables.read(FRAME, state="Sate")
+    with pytest.raises(TypeError, match=r"tables have no setting 'nextstate' \(perhaps 'next_state'\)"):
+        tables.read(FRAME, nextstate="then")
+
+
+def test_a_column_has_one_role_and_frames_may_have_numbered_columns():
+    for names in ({"next_state": "state"}, {"state": "action"}, {"state": "next_state"}):
+        with pytest.raises(ValueError, match="is named twice"):
+            tables.read(FRAME, **names)
+    numbered = {0: [0.0, 0.5], 1: [0, 1], 2: [0.5, 1.0]}
+    assert len(tables.read(numbered, state="0", action="1", next_state="2")) == 2
+    with pytest.raises(ValueError, match="action is missing or not finite in row 1"):
+        tables.read({"state": [0.0, 1.0], "action": [0, np.nan], "next_state": [1.0, 0.0]})
+
+
+def test_equal_steps_and_terminal_states_that_are_not_there_are_noted():
+    rows = {"episode": [0, 0, 0], "state": [0.0, 0.1, 0.2], "action": [0, 1, 0]}
+    assert "2 rows have the same step as the one before" in str(tables.read({**rows, "step": [1, 1, 1]}))
+    ended = str(tables.read({**rows, "terminated": [False, False, True]}))
+    assert "the last action of 1 episode has no next state" in ended
+    assert "1 of them terminated, in states that are not in the data" in ended

@@ -160,13 +160,18 @@ class Steps:
         _check_ends(ends & ~last[start + 1], episodes[start])
         steps = replace(rows.where(start), next_states=rows.states[start + 1], terminal=ends)
         lost = int((unknown & kept).sum())
-        note = f"the last action of {lost} episodes has no next state in the data and was left out"
+        note = f"the last action of {lost} episode{'s' * (lost != 1)} has no next state in the data and was left out"
+        ended = int((unknown & kept & over).sum())
+        note += f"; {ended} of them terminated, in states that are not in the data" * bool(ended)
         return steps.noted(note) if lost else steps
 
 
 def _uneven(rows: Steps, last: NDArray[np.bool_], unit: str) -> list[str]:
     """A note if the steps of episodes are not equally long."""
     lengths = np.array([]) if rows.step is None else np.diff(rows.step)[~last[:-1]]
+    alike = int((lengths == 0).sum())
+    if alike:
+        return [f"{alike:,} rows have the same {unit} as the one before them, and are in the order of the table"]
     usual = float(np.median(lengths)) if len(lengths) else 0.0
     low, high = (float(end) for end in (lengths.min(initial=usual), lengths.max(initial=usual)))
     if usual / 1.5 <= low and high <= 1.5 * usual:

@@ -324,6 +324,8 @@ def _fault(values: Iterable[Any], name: str, columns: Columns, convert: Callable
             why = "not a number"
             if name == columns.action and columns.actions:
                 why = f"which is none of the actions {', '.join(columns.actions)}"
+            elif convert is _truth and name != columns.action:
+                why = "neither True nor False"
             elif name == columns.step:
                 why = "neither a number nor a time such as 2026-01-31T12:00:00"
             elif isinstance(cell, str) and re.fullmatch(r"\s*[-+]?[\d.]+,[\d,.]*\d\s*", cell):
@@ -357,7 +359,9 @@ def is_frame(source: Any) -> bool:
     if isinstance(source, np.ndarray):
         return source.dtype.names is not None
     names = ("__arrow_c_stream__", "__arrow_c_array__", "__dataframe__")
-    has_columns = hasattr(source, "columns") and hasattr(source, "to_numpy")
+    has_columns = hasattr(source, "to_numpy") and hasattr(source, "columns")
+    if hasattr(source, "to_numpy") and not has_columns:
+        return False  # a single column
     return isinstance(source, Mapping) or has_columns or any(hasattr(source, name) for name in names)
 
 
@@ -509,6 +513,10 @@ class _Parquet(_File):
     def count(self) -> int:
         return sum(self.blocks)
 
+    def coordinates(self, names: Sequence[str]) -> int:
+        first = next(self.raw(names, 1), {})
+        return sum(values.shape[1] if values.ndim == 2 else 1 for values in first.values()) or len(names)
+
     def raw(self, names: Sequence[str], rows: int, section: Section = WHOLE) -> Iterator[ColumnValues]:
         groups = range(*section.blocks or (0, len(self.blocks)))
         with self._opened() as stored:
@@ -564,7 +572,16 @@ def _from_arrow(column: Any) -> NDArray[Any]:
     elif arrow.types.is_decimal(column.type):
         column = column.cast(arrow.float64())
     settings = {} if isinstance(column, arrow.ChunkedArray) else {"zero_copy_only": False}
-    return np.asarray(column.to_numpy(**settings))
+    return _stacked(np.asarray(column.to_numpy(**settings)))
+
+
+def _stacked(values: NDArray[Any]) -> NDArray[Any]:
+    """A column whose cells are lists of equal length as a matrix ``[n, d]``; any other as it is."""
+    if values.dtype != object or not len(values) or not isinstance(values[0], list | tuple | np.ndarray):
+        return values
+    if not all(isinstance(cell, list | tuple | np.ndarray) and len(cell) == len(values[0]) for cell in values):
+        raise ValueError("its lists must be equally long, and none missing")
+    return np.array(values.tolist(), dtype=np.float64)
 
 
 class _Text(_File):
@@ -699,7 +716,7 @@ class _Arrays(Table):
         return tuple(name for name, _ in self._arrays)
 
     def _column(self, name: str) -> NDArray[Any]:
-        return np.atleast_1d(np.asarray(dict(self._arrays)[name]()))
+        return _stacked(np.atleast_1d(np.asarray(dict(self._arrays)[name]())))
 
     def coordinates(self, names: Sequence[str]) -> int:
         shapes = [self._column(name).shape for name in names]

@@ -52,7 +52,7 @@ from certirl.ground.domain import (
     describe,
     freeze,
 )
-from certirl.ground.doors import as_count, as_flag, by_door, is_number, setting, shown
+from certirl.ground.doors import as_count, as_flag, by_door, closest, is_number, setting, shown
 
 __all__ = ["read", "read_demonstrations", "stream"]
 
@@ -117,7 +117,8 @@ class Names:
             absent = [name for name in ((value,) if isinstance(value, str) else value or ()) if name not in columns]
             if absent and absent != [""]:
                 has = ", ".join(columns) or "no header"
-                raise ValueError(f"{setting(role, repr(absent[0]))} names no column; it has {has}")
+                near = closest(absent[0], columns)
+                raise ValueError(f"{setting(role, repr(absent[0]))} names no column{near}; it has {has}")
 
 
 def recognise(table: Table, names: Names, *, demonstrations: bool = False) -> Columns:
@@ -133,7 +134,7 @@ def recognise(table: Table, names: Names, *, demonstrations: bool = False) -> Co
     def usual(given: str | None, *others: str) -> str | None:
         return next((name for name in (given, *others) if name in there), None)
 
-    if table.names and all(map(is_number, table.names)):
+    if _is_headless(table):
         raise ValueError(_incomplete(table, names, False, demonstrations))
     names.check(there, "state", "action", *(() if demonstrations else ("next_state", "episode", "step", "terminated")))
     states, after = (
@@ -151,6 +152,9 @@ def recognise(table: Table, names: Names, *, demonstrations: bool = False) -> Co
         or (len(after) not in (0, len(states)) and not demonstrations)
     ):
         raise ValueError(_incomplete(table, names, by_episode, demonstrations))
+    for name in (roles := [*states, action, *(() if demonstrations else after)]):
+        if roles.count(name) > 1:
+            raise ValueError(f"the column {name} is named twice: state, action and next_state are different columns")
     unclear = sorted({"done", "dones"} & set(there))
     if by_episode and unclear and terminated is None:
         raise ValueError(
@@ -192,9 +196,14 @@ def _coordinates(names: Sequence[str], given: Any, usual: Sequence[str]) -> tupl
     return tuple(f"{name}_{number}" for number in range(len(numbers)))
 
 
+def _is_headless(table: Table) -> bool:
+    """Whether the first line of a file holds numbers; the columns of a data frame may be numbered."""
+    return table.unit == "file" and bool(table.names) and all(map(is_number, table.names))
+
+
 def _incomplete(table: Table, names: Names, by_episode: bool, demonstrations: bool) -> str:
     """What is missing, in a sentence."""
-    if table.names and all(map(is_number, table.names)):
+    if _is_headless(table):
         header = "state,action" if demonstrations else "state,action,next_state"
         return f"the first row holds numbers: add a header line such as {header} (or state_0,state_1,…)"
     columns = "state (or state_0, …) and action"
@@ -208,7 +217,7 @@ def _incomplete(table: Table, names: Names, by_episode: bool, demonstrations: bo
             "the next state in the next row"
         )
     needs += ", in npz files arrays states, actions, next_states, episodes" * (table.kind == ".npz")
-    example = by_door('state=("x", "v"), action="a"', "--state x v --action a")
+    example = by_door('certirl.tables.read(…, state=("x", "v"), action="a")', "--state x v --action a")
     return f"{needs}; it has {', '.join(table.names) or 'no header'}; name others by {example}"
 
 
@@ -305,6 +314,8 @@ class Chunk:
                 episodes = np.zeros(len(actions), dtype=np.intp)
             if self.conversion.controls is None:
                 may_miss = not columns.next_states and actions.ndim == 1 and actions.dtype.kind in "if"
+                if not may_miss:
+                    _check_present(actions, columns.action, first)
                 logged = np.where(has_action(actions), actions, 0) if may_miss else actions
                 as_actions(logged, n_actions=self.conversion.n_actions, first=first)
             yield Steps(
@@ -524,6 +535,10 @@ def _split(settings: dict[str, Any]) -> tuple[Names, Conversion]:
     columns = {column.name for column in fields(Names)} & set(settings)
     if callable(settings.get("state")):  # a function of observations
         columns.remove("state")
+    known = [column.name for column in (*fields(Names), *fields(Conversion))]
+    for name in settings:
+        if name not in known:
+            raise TypeError(f"tables have no setting {name!r}{closest(name, known)}; they have {', '.join(known)}")
     names = Names(**{name: settings[name] for name in columns})
     return names, Conversion(**{name: value for name, value in settings.items() if name not in columns})
 

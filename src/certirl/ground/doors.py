@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from decimal import Decimal
+from difflib import get_close_matches
 from functools import partial
 from inspect import signature
 from numbers import Real
@@ -196,6 +197,13 @@ def all_states_at_once(what: str, states: Any) -> Iterator[None]:
 def some_rows(count: int) -> NDArray[np.intp]:
     """Rows of a grid for a second call of user code, with another mean and other extremes."""
     return np.asarray(count * (0.05 + 0.85 * np.linspace(0.0, 1.0, max(count // 9, 1)) ** 2), dtype=np.intp)
+
+
+def closest(name: Any, names: Iterable[str]) -> str:
+    """The name that comes closest to a misspelt one, as part of a sentence; empty if none does."""
+    by_small = {other.lower(): other for other in names}
+    close = get_close_matches(str(name).lower(), by_small, n=1)
+    return f" (perhaps {by_small[close[0]]!r})" if close else ""
 
 
 def alone(function: Any) -> AbstractContextManager[Any]:
