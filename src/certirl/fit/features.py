@@ -194,9 +194,6 @@ def feature_path(
         gains = _walked_gains(problem, model, rows, features, dynamics)
     if not len(gains.values):
         return None
-    sets = [_weights(gains, preference, np.ones(features.size, dtype=bool), price) for price in PRICES]
-    if all(solved is None for solved in sets):
-        return None
     best: dict[int, _Weights] = {}
     tried = set[frozenset[int]]()
 
@@ -210,15 +207,16 @@ def feature_path(
             count = len(solved.chosen)
             best[count] = min(best.get(count, solved), solved, key=lambda answer: answer.loss)
 
-    for answer in sets:
-        if answer is not None:
-            refit(answer.chosen)
+    for price in PRICES:
+        priced = _weights(gains, preference, np.ones(features.size, dtype=bool), price)
+        if priced is not None:
+            refit(priced.chosen)
     for count in range(features.size, 0, -1):  # a price may pass a smaller set by
         if count in best:
             chosen = best[count].chosen
             for index in chosen:
                 refit(chosen - {index})
-    return _path(gains, features, best, guessed=bool(preference.guess.any()))
+    return _path(gains, features, best, guessed=bool(preference.guess.any())) if best else None
 
 
 def cost_differences(
@@ -374,11 +372,11 @@ def _path(gains: Gains, features: Features, best: dict[int, _Weights], *, guesse
     weights = np.stack([best[count].theta for count in counts])
     advantages = gains.values @ weights.T
     tie, states = TIE * np.abs(advantages).mean(axis=0), int(gains.which.max()) + 1
-    worse, open_ = np.zeros((states, len(counts)), dtype=bool), np.zeros((states, len(counts)), dtype=bool)
+    worse, tied = np.zeros((states, len(counts)), dtype=bool), np.zeros((states, len(counts)), dtype=bool)
     np.logical_or.at(worse, gains.which, advantages < -tie)
-    np.logical_or.at(open_, gains.which, np.abs(advantages) <= tie)
+    np.logical_or.at(tied, gains.which, np.abs(advantages) <= tie)
     compared = np.unique(gains.which)
-    unexplained, ties = worse[compared].mean(axis=0), (open_ & ~worse)[compared].mean(axis=0)
+    unexplained, ties = worse[compared].mean(axis=0), (tied & ~worse)[compared].mean(axis=0)
     error = np.sqrt(unexplained * (1 - unexplained) / len(compared))
     least = int(unexplained.argmin())
     outside = gains.margins >= 1

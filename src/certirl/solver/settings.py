@@ -45,7 +45,8 @@ class Settings:
         paired: draw every action with the same states and random numbers, so that noise cancels; by a trial if None.
         tube: with ``delta``, how far from a switch the expert must be proved strictly best, in units of the state.
         regret: with ``delta``, go on until following the expert costs at most this share of the span of the value.
-        features: R is a sum of few of these functions of states, by name; ``"terminal"`` is built in: docs/features.md.
+        features: R is a sum of few of these functions by name, of states or of states and an action; ``"terminal"`` is
+            built in: docs/features.md.
         signs: −1 or 1 for features whose weights must not be positive or not be negative.
         guess: a designer's weights of features; as few of them as possible are changed.
 
