@@ -1,11 +1,11 @@
 """Adversarial inverse reinforcement learning by the library `imitation`, on demonstrations of MountainCar-v0.
 
     pip install imitation==1.0.1 torch==2.13.0        # in an environment of its own: it needs gymnasium 0.29
-    python experiments/airl.py demonstrations.npz airl.npz [--steps N] [--seed S]
+    python experiments/airl.py airl/demonstrations-5000.npz airl/answer-5000.npz [--steps N] [--seed S]
 
-`experiments/peers.py --out DIR` writes the demonstrations and reads the answer: the returns of the learner's policy,
-and the learned reward of the state on a grid, on which `certirl.planning` plans. The settings of PPO are those that
-RL Zoo publishes for MountainCar-v0; the reward is a network of the state alone, with shaping, as the method asks for.
+`experiments/peers.py` writes the demonstrations and reads the answer: the returns of the learner's policy, and the
+learned reward of the state on a grid, on which `certirl.planning` plans. The
+reward is a network of the state alone, with shaping, as the method asks for; nothing else was tuned.
 """
 
 from __future__ import annotations
