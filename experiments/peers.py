@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import tasks
 from scipy.spatial import KDTree
 from scipy.special import logsumexp
 
 import certirl
 import study
+import tasks
 
 BINS = 20  # along each coordinate
 WIDTH, STEPS, BATCH = 64, 2_000, 256  # of the network: two layers
