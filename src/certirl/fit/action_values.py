@@ -216,8 +216,7 @@ def action_values(
         goals = goals - goals.mean(axis=0)
     held_out = np.arange(len(states)) % 5 == 0
     candidates: list[Basis | Cells] = [richer(effects.basis, factor) for factor in (1.0, 1.6)]
-    grid = as_grid(fit.reward_basis)
-    candidates += [] if grid is None else [grid]
+    candidates += [] if isinstance(fit.reward_basis, Features) else [fit.reward_basis]
     candidates = [columns for columns in candidates if columns.size <= 0.4 * len(states)]
     candidates = candidates or [richer(effects.basis, 0.5)]
     errors = [_held_out_error(columns, states, goals, held_out) for columns in candidates]

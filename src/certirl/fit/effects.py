@@ -25,9 +25,13 @@ from certirl.data.simulator import Simulator, Terminal, ask, periodic_of, termin
 from certirl.data.source import Source, TerminalBoxes
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import Basis, Fourier, Legendre, of_degree
+from certirl.functions.cells import MOST_COORDINATES
+from certirl.functions.sigmoids import Sigmoids
 from certirl.ground.domain import Array, Domain, as_domain, as_rows, freeze, into_domain
 
 MOST_FUNCTIONS = 220  # of V
+SIGMOIDS = 400  # of V, beyond four coordinates
+SIGMOID_DEGREE = 3  # of polynomials beside random sigmoids
 MOST_ALONE = 25  # of V, for one coordinate
 MOST_COLUMNS = 600  # functions of the state in a regression
 DEGREES = (0.4, 0.6, 1.0, 1.6, 2.3)  # of the columns of a regression of V's functions, in units of the degree of V
@@ -192,17 +196,34 @@ def blocks(n: int) -> Iterator[slice]:
     return (slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK))
 
 
-def value_basis(domain: Domain, periodic: tuple[int, ...] = (), most: int = MOST_FUNCTIONS) -> Basis:
-    """Polynomials of the largest total degree with at most ``most`` functions; frequencies for periodic coordinates."""
+def value_basis(
+    domain: Domain, periodic: tuple[int, ...] = (), states: Array | None = None, most: int | None = None
+) -> Basis:
+    """The functions of V: polynomials by total degree, frequencies for periodic coordinates; random sigmoids beyond four.
+
+    Args:
+        domain: the box.
+        periodic: coordinates that are periodic.
+        states: of a log ``[n, d]``, the units of random sigmoids; None for those of the box.
+        most: functions, at most.
+    """
+    if len(domain) > MOST_COORDINATES:
+        data = np.array(domain).T if states is None else states
+        most = SIGMOIDS if most is None else most
+        return Sigmoids.of_data(most, data, domain, periodic)
+    most = MOST_FUNCTIONS if most is None else most
     if len(domain) == 1:
         return (Fourier(MOST_ALONE) if periodic else Legendre(MOST_ALONE)).on(domain)
     return of_degree(domain, max(d for d in range(1, most) if _count(len(domain), periodic, d) <= most), periodic)
 
 
 def richer(basis: Basis, factor: float) -> Basis:
-    """The same kind of basis with degrees larger by a factor, and at most `MOST_COLUMNS` functions on a box."""
+    """Polynomials of the degree of a basis times a factor, and at most `MOST_COLUMNS` functions on a box."""
     periodic = basis.periodic_axes
-    highest = [family.degree for family in basis.factors] if basis.dimension > 1 or periodic else [basis.size]
+    if isinstance(basis, Sigmoids):
+        highest = [SIGMOID_DEGREE]
+    else:
+        highest = [family.degree for family in basis.factors] if basis.dimension > 1 or periodic else [basis.size]
     degree = max(round(factor * max(highest)), 1)
     if basis.dimension == 1:
         return basis.resized(2 * degree + 1 if periodic else degree)

@@ -21,6 +21,7 @@ from certirl.fit.effects import Effects, blocks, unit_chart
 from certirl.functions.bases import Basis
 from certirl.functions.cells import Cells
 from certirl.functions.features import Features
+from certirl.functions.sigmoids import Sigmoids
 from certirl.ground.domain import Array, Domain, freeze
 from certirl.ground.doors import alone, as_number, as_reals, by_door, lend, shown, takes
 
@@ -35,6 +36,8 @@ FIRST = 4_000  # rows of a first solve, from which the whole starts
 ENOUGH = 1e-6  # a step that gains less than this share of the objective is the last
 ROUGH = 1e-2  # the same for the first solve
 STEPS = 100  # of Newton's method, at most
+WIDTHS = (2.0, 4.0, 8.0)  # of random sigmoids, that are compared
+TRIED = 6_000  # states on which they are
 
 Margin = float | Callable[[Array], Any] | None
 
@@ -285,6 +288,30 @@ def fit_value(
 def _reward_at(effects: Effects, w: Array, discount: float) -> Array:
     """V − γ max_a P_aV at the states of the effects ``[n]``."""
     return np.asarray(effects.value(w) - discount * effects.ahead(w).max(axis=0))
+
+
+def choose_width(rows: Comparisons, *, reward_basis: Any, **program: Any) -> tuple[Comparisons, Any]:
+    """The rows, and the functions of R, with random sigmoids of the width that explains held-out states best.
+
+    Args:
+        rows: the comparisons, with random sigmoids as functions of V.
+        reward_basis: random sigmoids of R.
+        program: as for `fit_value`.
+    """
+    features, n = rows.effects.basis, len(rows.effects)
+    if not isinstance(features, Sigmoids) or not len(rows) or rows.effects.regression is not None:
+        return rows, reward_basis
+    stride = max(n // TRIED, 1)
+    tried, held_out = (np.arange(n) % stride == 0, (np.arange(n) // stride) % 3 == 0)
+    fitted, test = rows.at(tried & ~held_out), rows.at(tried & held_out)
+    shortfalls = []
+    for width in WIDTHS:
+        own = [replace(each, effects=replace(each.effects, basis=features.of_width(width))) for each in (fitted, test)]
+        value = fit_value(own[0], reward_basis=reward_basis.of_width(width), **program).value
+        shortfalls.append(float(np.mean(np.maximum(test.margins - own[1].advantages(value), 0.0) ** 2)))
+    best = WIDTHS[int(np.argmin(shortfalls))]
+    chosen = replace(rows, effects=replace(rows.effects, basis=features.of_width(best)))
+    return chosen, reward_basis.of_width(best)
 
 
 def as_grid(basis: Basis | Cells | Features) -> Cells | None:

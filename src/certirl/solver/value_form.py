@@ -46,6 +46,7 @@ from certirl.fit.value_program import (
     Comparisons,
     Margin,
     ValueFit,
+    choose_width,
     comparisons,
     fit_value,
     profile_at,
@@ -54,6 +55,7 @@ from certirl.fit.witness import find_conflict
 from certirl.functions.bases import MOST_FUNCTIONS, Basis, Fourier, Legendre, as_basis, of_degree
 from certirl.functions.cells import MOST_COORDINATES, Cells
 from certirl.functions.features import Features
+from certirl.functions.sigmoids import Sigmoids
 from certirl.functions.reward import Reward
 from certirl.ground.domain import Array, Domain
 from certirl.ground.doors import as_count, by_door
@@ -89,21 +91,24 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
     source, settings, policy, discount = asked.origin, asked.settings, asked.policy, asked.discount
     simulator, watch = source.simulator, announcer(asked.progress)
     generator = source.generator(asked.rng, "solve_policy")
-    basis = value_basis(asked.domain, source.periodic) if asked.basis is None else asked.basis
+    states = None if source.log is None else source.log.states
+    basis = value_basis(asked.domain, source.periodic, states) if asked.basis is None else asked.basis
     periodic = source.periodic if asked.basis is None else basis.periodic_axes
     problem = ValueProblem(source, policy, discount, periodic, *source.terminal())
     # Threads of a matrix library would cost more than they gain: the products are many and small.
     with one_blas_thread:
         model = estimate_effects(problem, basis, asked.samples, generator, settings.paired)
-        effects = model.effects
-        watch(f"1 of {STAGES}: the effects of the actions are known at {len(effects):,} states", 1, STAGES)
-        rows = comparisons(effects, policy, margin=settings.margin)
+        watch(f"1 of {STAGES}: the effects of the actions are known at {len(model.effects):,} states", 1, STAGES)
+        rows = comparisons(model.effects, policy, margin=settings.margin)
         program: dict[str, Any] = {
             "discount": discount,
-            "reward_basis": _reward_basis(asked.domain, periodic, len(effects)),
+            "reward_basis": _reward_basis(asked.domain, periodic, len(rows.effects), states),
             "price": PRICE if settings.slack is None else settings.slack,
             "further": effects_at(problem, model, judged_states(problem, model)),
         }
+        if isinstance(basis, Sigmoids):
+            rows, program["reward_basis"] = choose_width(rows, **program)
+            model = model._replace(effects=rows.effects)
         dynamics: Any = model.next_states if simulator is None else simulator
         lifted, path = None, None
         if settings.features is not None:
@@ -161,10 +166,10 @@ def _paid(reward: Reward, states: Array, policy: Policy) -> Array:
     return np.sum([chances[:, action] * reward(states, action) for action in range(chances.shape[1])], axis=0)
 
 
-def _reward_basis(domain: Domain, periodic: tuple[int, ...], n: int) -> Cells | Basis:
-    """Piecewise linear on a grid with some states for each point; beyond four coordinates polynomials."""
+def _reward_basis(domain: Domain, periodic: tuple[int, ...], n: int, states: Array | None) -> Cells | Basis:
+    """Piecewise linear on a grid with some states for each point; beyond four coordinates random sigmoids."""
     if len(domain) > MOST_COORDINATES:
-        return value_basis(domain, periodic, MOST_POINTS // 10)
+        return value_basis(domain, periodic, states, MOST_POINTS // 10)
     points = min(MOST_POINTS, n / STATES_PER_POINT)
     along = max(int(points ** (1 / len(domain))), 3)
     return Cells((min(along, MOST_ALONE),) * len(domain), periodic).on(domain)
