@@ -367,7 +367,8 @@ def policy_of(expert: Expert, log: Transitions, options: argparse.Namespace) -> 
 def _value_functions(options: argparse.Namespace, log: Transitions) -> Basis | None:
     """The functions of V that were asked for, or the usual ones for periodic coordinates."""
     basis = basis_of(options, len(log.domain))
-    return value_basis(log.domain, tuple(options.periodic), log.states) if basis is None and options.periodic else basis
+    usual = basis is None and options.periodic
+    return value_basis(log.domain, tuple(options.periodic), states=log.states) if usual else basis
 
 
 def _check_alternatives(log: Transitions, periodic: Sequence[int]) -> None:

@@ -615,7 +615,7 @@ def _improved(
     """
     simulator, discount = process.simulator, process.discount
     domain, periodic, n_actions = as_domain(simulator.domain), periodic_of(simulator), simulator.n_actions
-    basis = value_basis(domain, periodic, setting.functions)
+    basis = value_basis(domain, periodic, setting.functions, pool)
     branches = len(process.outcomes(pool[:1], 0)[1])
     n = ceil(ROWS_PER_FUNCTION * basis.size / n_actions)
     policy: Policy | Plan = uniform_policy(n_actions)

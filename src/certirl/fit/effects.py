@@ -47,6 +47,7 @@ MOST_RESIDUALS = 4096  # that a model of the next state keeps
 NOISELESS = 1e-6  # of the box: smaller noise is none
 SCORED = 4000  # rows on which two regressions are compared
 CLEARLY = 0.8  # of the other's error
+SIMPLER = 1.1  # of the least error: with many coordinates, what fewer columns may miss of the next state
 
 
 class ValueProblem(NamedTuple):
@@ -197,15 +198,15 @@ def blocks(n: int) -> Iterator[slice]:
 
 
 def value_basis(
-    domain: Domain, periodic: tuple[int, ...] = (), states: Array | None = None, most: int | None = None
+    domain: Domain, periodic: tuple[int, ...] = (), most: int | None = None, states: Array | None = None
 ) -> Basis:
-    """The functions of V: polynomials by total degree, frequencies for periodic coordinates; random sigmoids beyond four.
+    """The functions of V: random sigmoids beyond four coordinates, else polynomials of a total degree.
 
     Args:
         domain: the box.
-        periodic: coordinates that are periodic.
-        states: of a log ``[n, d]``, the units of random sigmoids; None for those of the box.
+        periodic: coordinates that are periodic, with frequencies in place of polynomials.
         most: functions, at most.
+        states: of a log ``[n, d]``, the units of random sigmoids; None for those of the box.
     """
     if len(domain) > MOST_COORDINATES:
         data = np.array(domain).T if states is None else states
@@ -483,7 +484,7 @@ def solve_least_squares(values: Array, goals: Array) -> Array:
 
 
 def _best_columns(
-    log: Transitions, basis: Basis, degrees: Sequence[float], fallback: float, goals: Goals
+    log: Transitions, basis: Basis, degrees: Sequence[float], fallback: float, goals: Goals, tolerance: float = 1.0
 ) -> tuple[Basis, list[LeastSquaresSums]]:
     """The columns with which every fifth row of an action is predicted best from the others, and the sums of all rows.
 
@@ -495,6 +496,7 @@ def _best_columns(
         degrees: of the columns, in units of that of the basis.
         fallback: the degree where there are too few transitions for all of these.
         goals: what to predict, in units in which errors are to be compared.
+        tolerance: fewer columns are preferred whose error is at most this many times the least.
     """
     candidates = sorted({richer(basis, degree) for degree in degrees}, key=lambda columns: columns.size)
     affordable = [columns for columns in candidates if columns.size * 3 <= log.counts.min()]
@@ -510,7 +512,7 @@ def _best_columns(
         for size in (columns.size for columns in affordable):
             pairs = zip(fitted, tested, strict=True)
             errors.append(sum(test.leading(size).error(fit.leading(size).solve()) for fit, test in pairs))
-        best = affordable[int(np.argmin(errors))]
+        best = next(c for c, error in zip(affordable, errors, strict=True) if error <= tolerance * min(errors))
     return best, [(fit + test).leading(best.size) for fit, test in zip(fitted, tested, strict=True)]
 
 
@@ -611,11 +613,16 @@ class NextStateModel:
         return np.zeros(len(states), dtype=bool) if self.is_terminal is None else self.is_terminal(states)
 
     def effects(self, basis: Basis, states: Array, rng: np.random.Generator) -> Effects:
-        """The effects of the actions on a basis: means over residuals, the same ones for every action."""
+        """The effects of the actions on a basis: means over residuals, the same ones for every action.
+
+        Beyond four coordinates the mean next state stands for all of them: noise that is the same for every action
+        hardly changes which is best, and residuals of contacts, which occur at few states, would be added everywhere.
+        """
+        alone = self.noiseless or len(self.domain) > MOST_COORDINATES
         means = np.stack([self._mean(states, action) for action in range(self.n_actions)])
-        moved = np.empty((1 if self.noiseless else DRAWS, *means.shape))
+        moved = np.empty((1 if alone else DRAWS, *means.shape))
         for of_draw in moved:
-            noise = 0.0 if self.noiseless else self.residuals[rng.integers(len(self.residuals), size=len(states))]
+            noise = 0.0 if alone else self.residuals[rng.integers(len(self.residuals), size=len(states))]
             of_draw[:] = [self._into_box(mean + noise) for mean in means]
         return Effects.at_next_states(basis, states, moved, self.is_terminal, self.periodic)
 
@@ -635,8 +642,9 @@ def regress_next_states(
         width = high[axis] - low[axis]
         step[:, axis] = (step[:, axis] + width / 2) % width - width / 2
     units = step.std(axis=0) + 1e-300
+    tolerance = SIMPLER if len(log.domain) > MOST_COORDINATES else 1.0
     columns, sums = _best_columns(
-        log, basis, NEXT_STATE_DEGREES, NEXT_STATE_DEGREES[0], lambda rows: step[rows] / units
+        log, basis, NEXT_STATE_DEGREES, NEXT_STATE_DEGREES[0], lambda rows: step[rows] / units, tolerance
     )
     weights = np.concatenate([group.solve() for group in sums]) * units
     inverses = np.concatenate([[solve_normal(group.gram, np.eye(columns.size))] * len(group.cross) for group in sums])
@@ -747,7 +755,8 @@ def _from_log(problem: ValueProblem, log: Transitions, basis: Basis, rng: np.ran
     model = regress_next_states(log, basis, is_terminal=is_terminal, periodic=problem.periodic, rng=rng)
     reference = regress(log, basis, is_terminal=is_terminal, marked=marked, degrees=(1.0,))
     error = relative_error(model, reference, log, rng)
-    if error < CLEARLY:
+    # With many coordinates a few thousand transitions determine the next state, but hardly hundreds of functions of it.
+    if error < (1 / CLEARLY if len(log.domain) > MOST_COORDINATES else CLEARLY):
         return EffectModel(model.effects(basis, states, rng), fewest, most, log, None, model, error)
     regression = regress(log, basis, is_terminal=is_terminal, marked=marked)
     effects = regression.effects(states, problem.periodic)

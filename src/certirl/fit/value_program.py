@@ -27,6 +27,7 @@ from certirl.ground.doors import alone, as_number, as_reals, by_door, lend, show
 
 TUBE = 0.05  # half-width over which margins rise from 0 to 1 beside a switch, as a share of the box
 PRICE = 10.0  # of a squared shortfall, in units of a squared residual
+SIGMOID_PRICE = 1e3  # the same where random sigmoids describe R: what they miss of it must not decide on V
 SMOOTH = 1e-2  # of squared second differences of a piecewise-linear reward, beside its squared residuals
 SMALL = 1e-6  # of ‖w‖², in units of the functions' own size
 NEIGHBOURS = 15  # whose majority says what the expert does around a state

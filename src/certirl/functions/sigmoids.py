@@ -97,7 +97,7 @@ class Sigmoids(Basis):
         """ω ``[p, m]`` and b ``[m]`` of the sigmoids, by the generator whose numbers NumPy promises not to change."""
         p = self.dimension + len(self.periodic)
         count = max(self.size - 1 - p, 0)
-        directions, offsets = np.random.RandomState(_SEED), np.random.RandomState(_SEED + 1)  # noqa: NPY002
+        directions, offsets = np.random.RandomState(_SEED), np.random.RandomState(_SEED + 1)
         return directions.standard_normal((count, p)).T / self.width, offsets.uniform(-1.0, 1.0, count)
 
     def _coordinates(self, rows: Array) -> Array:

@@ -43,6 +43,7 @@ from certirl.fit.features import MARGIN, FeaturePath, Preference, cost_differenc
 from certirl.fit.rewards import effects_at, judged_states, read_reward
 from certirl.fit.value_program import (
     PRICE,
+    SIGMOID_PRICE,
     Comparisons,
     Margin,
     ValueFit,
@@ -55,8 +56,8 @@ from certirl.fit.witness import find_conflict
 from certirl.functions.bases import MOST_FUNCTIONS, Basis, Fourier, Legendre, as_basis, of_degree
 from certirl.functions.cells import MOST_COORDINATES, Cells
 from certirl.functions.features import Features
-from certirl.functions.sigmoids import Sigmoids
 from certirl.functions.reward import Reward
+from certirl.functions.sigmoids import Sigmoids
 from certirl.ground.domain import Array, Domain
 from certirl.ground.doors import as_count, by_door
 from certirl.ground.status import Finding, Reason
@@ -92,7 +93,7 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
     simulator, watch = source.simulator, announcer(asked.progress)
     generator = source.generator(asked.rng, "solve_policy")
     states = None if source.log is None else source.log.states
-    basis = value_basis(asked.domain, source.periodic, states) if asked.basis is None else asked.basis
+    basis = value_basis(asked.domain, source.periodic, states=states) if asked.basis is None else asked.basis
     periodic = source.periodic if asked.basis is None else basis.periodic_axes
     problem = ValueProblem(source, policy, discount, periodic, *source.terminal())
     # Threads of a matrix library would cost more than they gain: the products are many and small.
@@ -100,15 +101,16 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
         model = estimate_effects(problem, basis, asked.samples, generator, settings.paired)
         watch(f"1 of {STAGES}: the effects of the actions are known at {len(model.effects):,} states", 1, STAGES)
         rows = comparisons(model.effects, policy, margin=settings.margin)
+        price = SIGMOID_PRICE if isinstance(basis, Sigmoids) else PRICE
         program: dict[str, Any] = {
             "discount": discount,
             "reward_basis": _reward_basis(asked.domain, periodic, len(rows.effects), states),
-            "price": PRICE if settings.slack is None else settings.slack,
-            "further": effects_at(problem, model, judged_states(problem, model)),
+            "price": price if settings.slack is None else settings.slack,
         }
         if isinstance(basis, Sigmoids):
             rows, program["reward_basis"] = choose_width(rows, **program)
             model = model._replace(effects=rows.effects)
+        program["further"] = effects_at(problem, model, judged_states(problem, model))
         dynamics: Any = model.next_states if simulator is None else simulator
         lifted, path = None, None
         if settings.features is not None:
@@ -169,7 +171,7 @@ def _paid(reward: Reward, states: Array, policy: Policy) -> Array:
 def _reward_basis(domain: Domain, periodic: tuple[int, ...], n: int, states: Array | None) -> Cells | Basis:
     """Piecewise linear on a grid with some states for each point; beyond four coordinates random sigmoids."""
     if len(domain) > MOST_COORDINATES:
-        return value_basis(domain, periodic, states, MOST_POINTS // 10)
+        return value_basis(domain, periodic, MOST_POINTS // 10, states)
     points = min(MOST_POINTS, n / STATES_PER_POINT)
     along = max(int(points ** (1 / len(domain))), 3)
     return Cells((min(along, MOST_ALONE),) * len(domain), periodic).on(domain)
