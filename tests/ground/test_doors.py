@@ -84,7 +84,8 @@ def test_states_outside_the_domain_get_the_advice_of_their_caller():
     with pytest.raises(ValueError, match=r"the function is defined on \[-1, 1\] only"):
         solution.reward(2.0)
     with pytest.raises(ValueError, match="pass states inside it"):
-        solution.greedy([2.0])
+        solution.action_values([2.0])
+    assert np.array_equal(solution.greedy([2.0, -3.0]), solution.greedy([1.0, -1.0]))  # moved to the edge
     with pytest.raises(ValueError, match="widen the domain or remove them"):
         certirl.Transitions([0.0, 2.0], [0, 1], [0.0, 0.5], domain=(-1, 1))
 

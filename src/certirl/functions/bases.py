@@ -400,12 +400,17 @@ def _within(families: Families, highest: tuple[int, ...], index: str, reach: flo
     caps = np.array(highest) * reach if index != "hyperbolic" else (np.array(highest) + 1.0) ** reach - 1
     degrees = (caps + 1e-9).astype(int).tolist()
     sizes = [family.size_of_degree(degree) for family, degree in zip(families, degrees, strict=True)]
-    if prod(sizes) > _MOST_INDICES:
-        raise ValueError(f"{' × '.join(map(str, sizes))} indices are too many: use fewer functions in each coordinate")
-    indices = mesh([np.arange(size) for size in sizes])
-    columns = [family.degree_of(column) for family, column in zip(families, indices.T, strict=True)]
-    levels = _levels(np.stack(columns, axis=1), highest, index)
-    return indices[levels <= reach + 1e-9], levels[levels <= reach + 1e-9]
+    indices = np.zeros((1, 0), dtype=np.intp)
+    for number, size in enumerate(sizes, start=1):  # with 0 in the coordinates to come a level is lowest
+        if len(indices) * size > _MOST_INDICES:
+            raise ValueError(
+                f"{' × '.join(map(str, sizes))} indices are too many: use fewer functions in each coordinate"
+            )
+        indices = np.hstack([np.repeat(indices, size, axis=0), np.tile(np.arange(size), len(indices))[:, None]])
+        columns = [family.degree_of(column) for family, column in zip(families, indices.T, strict=False)]
+        levels = _levels(np.stack(columns, axis=1), highest[:number], index)
+        indices, levels = indices[levels <= reach + 1e-9], levels[levels <= reach + 1e-9]
+    return indices, levels
 
 
 @lru_cache(maxsize=128)

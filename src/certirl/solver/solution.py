@@ -31,7 +31,17 @@ from certirl.functions.inequalities import binomial_interval
 from certirl.functions.reward import Reward
 from certirl.ground import archive
 from certirl.ground.archive import UNSAVED, Shape
-from certirl.ground.domain import Array, Domain, as_actions, as_n_actions, as_states, describe, freeze
+from certirl.ground.domain import (
+    Array,
+    Domain,
+    as_actions,
+    as_n_actions,
+    as_rows,
+    as_states,
+    describe,
+    freeze,
+    into_domain,
+)
 from certirl.ground.doors import as_count, as_number, as_probability, by_door
 from certirl.ground.status import DECLARE_TAIL, Finding, Reason, chance, weakest
 from certirl.proof.case import too_many_functions
@@ -446,8 +456,12 @@ class Solution:
         return total
 
     def greedy(self, states: ArrayLike) -> NDArray[np.intp]:
-        """The action with the best estimated (P̂_aV)(s) at each state ``[n]``."""
-        return self.action_values(states).argmax(axis=0)
+        """The action with the best estimated (P̂_aV)(s) at each state ``[n]``.
+
+        States beyond the box are moved to its edge, as by `planning.plan`.
+        """
+        rows = into_domain(as_rows(states, len(self.domain)), self.domain, self.stats.periodic)
+        return self.action_values(rows).argmax(axis=0)
 
     def margins(self, states: ArrayLike) -> Array:
         """The estimated D_a(s) of each alternative action at states ``[n]`` or ``[n, d]``: ``[A − 1, n]``."""

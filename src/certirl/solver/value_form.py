@@ -196,7 +196,8 @@ def _concluded(
     worse[rows.which[(advantages < 0) & (rows.margins > 0)]] = True
     np.maximum.at(short, rows.which, fit.shortfall)
     compared = max(len(rows) + rows.ties, 1)
-    choice = f"V has {effects.basis.size} functions" + (
+    sigmoids = isinstance(effects.basis, Sigmoids)
+    choice = f"V has {effects.basis if sigmoids else f'{effects.basis.size} functions'}" + (
         f", effects {effects.columns.size} by held-out data" if effects.columns is not None else ""
     )
     if model.next_states is not None and model.by_next_states:
