@@ -93,8 +93,8 @@ def plan(
     """Find the optimal policy: V* = max_a R + γP_aV*, by policy iteration.
 
     Up to four coordinates V* is computed at the points of a grid and multilinear between them. Beyond, and where the
-    matrices of a grid would be too large, V is a polynomial, fitted in each round to the returns of rollouts under the
-    policy of the round before; the policies of all rounds are compared by rollouts from other start states, and the
+    matrices of a grid would be too large, V is a polynomial, or random sigmoids, fitted in each round to the returns of
+    rollouts under the policy of the round before; the policies of all rounds are compared by rollouts from other start states, and the
     best one is returned. Terminal states are absorbing: under a reward of states they pay R(s) at every step, so
     V(s) = R(s)/(1 − γ), under a reward of steps nothing more. Their values are neither interpolated nor fitted.
 
@@ -235,7 +235,7 @@ class Plan:
     A plan is a policy: called with states it returns actions, so that it can be passed as ``expert=``.
 
     Attributes:
-        basis: the functions of V: a grid, between whose points V is multilinear, or polynomials.
+        basis: the functions of V: a grid, between whose points V is multilinear, polynomials or random sigmoids.
         values: the coefficients of V ``[k]``. On a grid V* at the points; in a terminal state what it pays from then on
             (0 under a reward of steps).
         discount: γ.
