@@ -96,7 +96,7 @@ def plan(
     matrices of a grid would be too large, V is a polynomial, or random sigmoids, fitted in each round to the returns of
     rollouts under the policy of the round before; the policies of all rounds are compared by rollouts from other start
     states, and the best one is returned. Terminal states are absorbing: under a reward of states they pay R(s) at every
-    step, so V(s) = R(s)/(1 − γ), under a reward of steps nothing more. Their values are neither interpolated nor fitted.
+    step, so V(s) = R(s)/(1 − γ), under a reward of steps nothing more. These values are not interpolated or fitted.
 
     Args:
         source: the dynamics. A simulator; its attribute ``periodic`` names the periodic coordinates, and its method
