@@ -230,3 +230,15 @@ def test_a_plan_from_a_log_does_not_go_where_the_dynamics_are_extrapolated():
     assert (states > 0).all() and (states < 0.8).all()  # as far as the data support, not to the edge
     with pytest.raises(ValueError, match="at least 100 transitions of every action"):
         plan(logged(-1, 1, n=50), wish, discount=0.9)
+
+
+def test_a_plan_takes_the_name_of_a_file_and_refuses_no_start_states(tmp_path):
+    log = logged(-1.0, 1.0)
+    np.savez(tmp_path / "log.npz", states=log.states, actions=log.actions, next_states=log.next_states)
+    reward = lambda states: -(states[:, 0] ** 2)  # noqa: E731
+    named = plan(str(tmp_path / "log.npz"), reward, discount=0.9, points=51)
+    assert named.n_actions == log.n_actions
+    with pytest.raises(ValueError, match="starts must be one or more states, got none"):
+        plan(log, reward, discount=0.9, starts=np.zeros((0, log.states.shape[1])))
+    with pytest.raises(ValueError, match="a log has no reward of its own"):
+        plan(log, discount=0.9)

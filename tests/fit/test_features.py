@@ -1,5 +1,7 @@
 """Rewards of features: true weights come back, few features are chosen, and what the path claims is counted again."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -231,6 +233,11 @@ def test_the_built_in_feature_is_kept_by_a_file(tmp_path):
         ({"two": lambda states: np.zeros((len(states), 2))}, "for 32 states it must return 32 numbers"),
         ({"nan": lambda states: np.full(len(states), np.nan)}, "the feature 'nan' must be finite"),
         ({"row": lambda states: 1.0 if states > 0 else 0.0}, "the feature 'row' is called with all states at once"),
+        (
+            {"rank": lambda states: states[:, 0].argsort().argsort()},
+            "the feature 'rank' at .* must depend on one state",
+        ),
+        ({"mean": lambda states: states[:, 0] - states[:, 0].mean()}, "the feature 'mean' at s = .* other states"),
         ({"same": lambda states: np.ones(len(states))}, "'same' is 1 at every state, and a constant changes no policy"),
         ({"s": place, "t": lambda states: 1 - 2 * states[:, 0]}, "'t' is a combination of constants and the features"),
     ],
@@ -245,6 +252,10 @@ def test_what_is_no_feature_is_refused_in_a_sentence(features, words):
     [
         ({"signs": {"s": 1}}, "pass features too"),
         ({"features": NAMED, "signs": {"t": 1}}, "signs names 't'"),
+        (
+            {"features": {"speed": place}, "guess": {"Sped": 1}},
+            r"guess names 'Sped' \(perhaps 'speed'\); the features are",
+        ),
         ({"features": NAMED, "signs": {"s": 2}}, "signs must be −1 or 1"),
         ({"features": NAMED, "guess": {"s": 0}}, "a weight that is not 0"),
         ({"features": NAMED, "guess": {"s": "big"}}, "guess of 's'"),
@@ -352,3 +363,13 @@ def test_a_learned_reward_of_features_is_certified_for_an_expert_that_switches(t
         learned, room.dynamics, expert=room.expert, columns=certirl.Legendre(15), tail=room.dynamics.tail, rng=1
     )
     _confirmed(certificate, certificate.save(tmp_path / "proved.npz"))
+
+
+def test_a_print_tells_what_r_explains_from_what_v_prefers_and_names_ties():
+    asked = {"features": {"s³": cube}, "samples": 500}
+    solution = solve(Room(), lambda states: np.where(states[:, 0] > 0.1, 0, 2), **asked)
+    assert "by R itself, at" in str(solution)
+    tied = replace(solution.path, ties=np.full(len(solution.path), 0.89))
+    assert "as many states as any, with ties at 89% of the states; print(solution.path)" in tied.summary
+    assert "ties" not in replace(solution.path, ties=np.zeros(len(solution.path))).summary
+    assert "trials" not in repr(solution.reward)

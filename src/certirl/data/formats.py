@@ -431,6 +431,11 @@ def suffix_of(file: Path) -> str:
     return inner if file.suffix.lower() == ".gz" and inner in text_formats else file.suffix.lower()
 
 
+def names_file(text: str) -> bool:
+    """Whether a text names files of tables, by its suffix."""
+    return suffix_of(Path(text)) in _FORMATS
+
+
 def check_repeats(files: Iterable[tuple[str, str]], *, can_allow: bool = True) -> None:
     """Refuse files that hold the same data.
 

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from certirl.data.formats import names_file
 from certirl.data.policy import Policy, as_policy, returns, simulate, terminal_states, uniform_policy
 from certirl.data.simulator import Simulator, as_generator, ask, periodic_of
 from certirl.data.source import Source, as_source
@@ -119,7 +120,7 @@ def plan(
         rng: a seed or Generator.
     """
     generator = as_generator(rng, "plan")
-    if isinstance(source, str) or hasattr(source, "action_space"):
+    if (isinstance(source, str) and not names_file(source)) or hasattr(source, "action_space"):
         source = simulator_of(source)
     origin = as_source(source)
     simulator: Any = origin.simulator
@@ -132,6 +133,8 @@ def plan(
     tolerance = as_number(tolerance, "tolerance", least=0, strict=True)
     domain = as_domain(simulator.domain)
     first = None if starts is None else into_domain(as_rows(starts, len(domain), name="starts"), domain)
+    if first is not None and not len(first):
+        raise ValueError("starts must be one or more states, got none")
     if draws is not None:
         as_count(draws, "draws", most=MOST_DRAWS)
     number, branches = _number_of_draws(simulator, domain, draws, generator)
@@ -172,7 +175,8 @@ def _chosen_reward(
     else:
         step_reward = getattr(simulator, "reward", None) if step_reward is None else step_reward
         if not callable(step_reward):
-            raise ValueError(f"{type(simulator).__name__} has no reward of its own: pass one, a function of states")
+            what = "a log" if isinstance(simulator, NextStateModel) else type(simulator).__name__
+            raise ValueError(f"{what} has no reward of its own: pass one, a function of states")
     if discount is None:
         raise ValueError("a reward alone has no discount: pass discount, say discount=0.9")
     return reward, step_reward, discount
@@ -589,7 +593,7 @@ def _fitted(
         rng: the generator.
     """
     pool = pool[~process.terminal(pool)]
-    fitted, tried = (pool[::2], pool[1::2]) if starts is None else (starts[::2], starts[-1::-2])
+    fitted, tried = (pool[::2], pool[1::2]) if starts is None else (starts[::2], starts[len(starts) > 1 :: 2])
     tried, steps = _spread(tried, STARTS), _steps(process.discount)
     trials = [
         [

@@ -30,7 +30,7 @@ from certirl.functions.features import Features
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, freeze
-from certirl.ground.doors import as_number, shown
+from certirl.ground.doors import as_number, closest, shown
 
 STATES, REGRESSED = 500, 2_000  # at which the expert is compared: by walks, and where effects are regressed
 DRAWS = 8  # walks of every action from a state, where next states are random
@@ -64,7 +64,8 @@ class Preference(NamedTuple):
                 raise TypeError(f"{what} must be numbers by the name of the feature, got {shown(numbers)}")
             for name in numbers or {}:
                 if name not in names:
-                    raise ValueError(f"{what} names {shown(name)}; the features are {', '.join(map(repr, names))}")
+                    near, listed = closest(name, names), ", ".join(map(repr, names))
+                    raise ValueError(f"{what} names {shown(name)}{near}; the features are {listed}")
             each.append(np.array([as_number((numbers or {}).get(name, 0), f"{what} of {name!r}") for name in names]))
         if not np.isin(each[0], (-1, 0, 1)).all():
             raise ValueError(f"signs must be −1 or 1, got {shown(signs)}")
@@ -135,7 +136,9 @@ class FeaturePath:
         """The chosen row among the others, in words."""
         what = f"{self.counts[self.chosen]} {self._what[: -1 if self.counts[self.chosen] == 1 else None]}"
         of = " of the guess" if self.guessed else f" of {len(self.names)}"
-        return f"{what}{of}, the simplest that explains nearly as many states as any; print(solution.path)"
+        share = self.ties[self.chosen]
+        ties = f", with ties at {share:.0%} of the states" if share > TOLERANCE else ""
+        return f"{what}{of}, the simplest that explains nearly as many states as any{ties}; print(solution.path)"
 
     def __str__(self) -> str:
         lines = [f"  {self._what:>8}  unexplained   ties  regret  margin  R(s)"]

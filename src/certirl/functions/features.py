@@ -10,7 +10,7 @@ feature of two arguments, states and an action, makes a reward of states and act
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -96,7 +96,7 @@ class Features:
     functions: tuple[Callable[..., Any] | str | None, ...]
     acting: tuple[bool, ...]
     box: Domain
-    trials: Annotated[Array, Shape("m p")]
+    trials: Annotated[Array, Shape("m p")] = field(repr=False)
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -104,10 +104,16 @@ class Features:
     @classmethod
     def of(cls, features: Mapping[str, Feature], domain: Domain) -> Features:
         """Evaluate the functions at a few states of the domain, which refuses those that are none."""
-        functions = tuple(features.values())
+        from certirl.functions.reward import values_alone
+
+        functions, states = tuple(features.values()), _trial_states(domain)
+        for name, function in features.items():
+            if not isinstance(function, str):
+                of_states = _for_action(function, 1) if _acts(function) else function
+                values_alone(of_states, states, name=f"the feature {name!r}")
         acting = tuple(_acts(function) for function in functions)
         empty = cls(tuple(features), functions, acting, domain, np.zeros((0, len(functions))))
-        return replace(empty, trials=empty.values(_trial_states(domain), 1))
+        return replace(empty, trials=empty.values(states, 1))
 
     def as_read(self, file: str) -> Features:
         """Refuse numbers of names, functions and values that differ."""

@@ -411,18 +411,21 @@ def _looked_up(reward: RewardLike, domain: Domain) -> tuple[float, float]:
 
 
 def _trial_values(reward: RewardLike, domain: Domain) -> Array:
-    """R at the trial states ``[n]``, checked to depend on one state alone by further calls."""
-    states = trial_states(domain)
-    values, rows = values_of(reward, states), some_rows(len(states))
+    return values_alone(reward, trial_states(domain))
+
+
+def values_alone(reward: RewardLike, states: Array, *, name: str = "the reward") -> Array:
+    """R at states ``[n]``, as in `values_of`, checked to depend on one state alone by further calls."""
+    values, rows = values_of(reward, states, name=name), some_rows(len(states))
     calls = [rows, *np.split(rows[:67], [1, 7])]  # of many states, and of 1, 6 and 60
-    again = np.concatenate([values_of(reward, states[call]) for call in calls if len(call)])
+    again = np.concatenate([values_of(reward, states[call], name=name) for call in calls if len(call)])
     rows = np.concatenate(calls)
     change = np.abs(again - values[rows])
     low, high = float(values.min()), float(values.max())
     if change.max() > _ALIKE * (high - low) + 1e-6 * max(abs(low), abs(high)):
         place = ", ".join(f"{x:.6g}" for x in states[rows][change.argmax()])
         raise ValueError(
-            f"the reward at s = {place} changes by {change.max():.3g} with the other states of the call: it must "
+            f"{name} at s = {place} changes by {change.max():.3g} with the other states of the call: it must "
             "depend on one state alone, without means, maxima or ranks over the states"
         )
     return values

@@ -584,13 +584,17 @@ class Solution:
         is_proved = proof is not None and self.status in ("certified", "infeasible")
         trials = {} if is_proved or self.reward is None else texts
         claimed = {} if self.certificate is None else dict(self.certificate.lines())
+        slack = trials.get("slack")  # V is free to prefer the expert where a reward of features does not explain it
         tube = [claimed["tube"], f"regret {claimed['regret']}"] if is_proved and "tube" in claimed else []
         checks = (texts.get("independence"), self._slack_used(), texts.get("program"))
         assumed = proof.assumptions if proof is not None and (is_proved or not self._by_value) else ()
         return {
             "reward": [self._reward_line()],
             "parts": [self._contributions()] if len(self.components) > 1 and self.reward is not None else [],
-            "expert": [trials.get("fresh states"), trials.get("slack")],
+            "expert": [
+                trials.get("fresh states"),
+                f"by R itself, {slack}" if slack and self.path is not None else slack,
+            ],
             "margin": [claimed.get("margin") or self._margin_line()],
             "tube": tube,
             "planning": [trials.get("planning")] if self.witness is None else [],
