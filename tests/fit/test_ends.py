@@ -5,9 +5,20 @@ import pytest
 from test_ending import DISCOUNT, Ridge, balance, leave, on_a_grid, surviving
 
 import certirl
+from certirl.data.policy import as_policy
 from certirl.data.source import learn_terminal_boxes
 from certirl.fit import action_values as ending
-from certirl.fit.effects import CLEARLY, drawn_log, regress, regress_next_states, relative_error
+from certirl.fit.effects import (
+    CLEARLY,
+    drawn_effects,
+    drawn_log,
+    live_states,
+    regress,
+    regress_next_states,
+    relative_error,
+)
+from certirl.fit.value_program import comparisons
+from certirl.functions.cells import Cells
 from certirl.solver import value_form
 
 
@@ -126,3 +137,20 @@ def test_a_file_that_lost_the_terminal_states_refuses_to_guess(tmp_path):
         again.reward(0.0)
     assert "with_terminal" in str(again)
     assert again.with_terminal(Checkered(5.0).terminal).reward(0.0) == found.reward(0.0)
+
+
+class Slope(Shaken):
+    """Outwards, and from |s| > 0.8 beyond the end whatever is done, more likely than not."""
+
+    def sample(self, states, action, rng):
+        moved = 1.2 * states + 0.05 * (action - 1) + self.noise * rng.standard_normal(states.shape)
+        return np.clip(moved, -1.0, 1.0)
+
+
+def test_comparisons_where_every_action_terminates_have_a_shortfall_too():
+    simulator, rng, phi = Slope(5.0, 0.1), np.random.default_rng(0), certirl.Legendre(9).on(((-1.0, 1.0),))
+    effects = drawn_effects(simulator, phi, live_states(simulator, 500, rng), 8, rng)
+    rows = comparisons(effects, as_policy(lambda s: np.where(s[:, 0] > 0, 0, 2), 3))
+    found = ending.fit_lifted_value(rows, discount=0.9, reward_basis=Cells((20,)).on(phi.domain), price=10.0)
+    assert found.terminating[rows.which].any() and not found.terminating.all()
+    assert found.fit.shortfall == pytest.approx(np.maximum(rows.margins - rows.advantages(found.fit.value), 0))

@@ -176,7 +176,9 @@ def fit_lifted_value(
     if terminating.any():
         last = reward_basis.combined(effects.states[terminating], fit.reward) - effects.value(fit.value)[terminating]
         more = max(more, (enough + float(last.max())) / discount)  # R rises by (1 − γ)c there, V by c
-    lifted = replace(fit, value=_shifted(fit.value, more / level), reward=_raised(fit, (1 - discount) * more))
+    value, reward = _shifted(fit.value, more / level), _raised(fit, (1 - discount) * more)
+    shortfall = np.maximum(rows.margins - rows.advantages(value), 0.0)  # of all rows, those left out included
+    lifted = replace(fit, value=value, reward=reward, shortfall=shortfall)
     return LiftedFit(lifted, least_value(lifted.value), terminating)
 
 
