@@ -10,6 +10,7 @@ import certirl
 from certirl.data.policy import as_policy
 from certirl.fit.effects import (
     Effects,
+    drawn_effects,
     drawn_log,
     is_deterministic,
     live_states,
@@ -231,3 +232,16 @@ def test_memory_does_not_grow_with_states_times_functions():
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] - peaks[0] < 5_000 * basis.size * 8  # of one action; there are five, and three arrays of each
+
+
+def test_stored_effects_are_the_same():
+    simulator, rng = Ending(noise=0.1), np.random.default_rng(0)
+    basis = certirl.Legendre(5).on(simulator.domain)
+    lazy = drawn_effects(simulator, basis, live_states(simulator, 2_000, rng), 4, rng)
+    kept, w = lazy.stored(), rng.normal(size=5)
+    assert kept.rows is not None and kept.next_states is None and lazy.rows is None
+    some, actions = np.arange(0, 2_000, 7), rng.integers(3, size=286)
+    assert np.allclose(kept.after(actions, some), lazy.after(actions, some))
+    assert np.allclose(kept.ahead(w), lazy.ahead(w)) and kept.n_actions == 3
+    half = rng.random(2_000) < 0.5
+    assert np.allclose(kept.at(half).ahead(w), lazy.at(half).ahead(w))

@@ -42,6 +42,7 @@ FEWEST = 100  # states, or transitions of an action, that a regression needs
 FAINT = 0.1  # noise over effects, both squared, up to which drawn next states are used without a regression
 DRAWS = 8  # residuals that stand for the noise at a state
 MOST_DRAWS = 32  # next states of an action at one state that are used without a regression
+MOST_STORED = 32_000_000  # numbers (P_aφ_i)(s) that are kept: a quarter of a gigabyte
 BLOCK = 1 << 10  # rows at which functions are evaluated at once: their tables stay in the cache
 MOST_RESIDUALS = 4096  # that a model of the next state keeps
 NOISELESS = 1e-6  # of the box: smaller noise is none
@@ -86,6 +87,7 @@ class Effects:
         next_states: J next states of each action and state ``[J, A, n, d]``; None with a regression.
         terminal: which of these are terminal ``[J, A, n]``; None if none is.
         regression: of (P_aφ)(s) on the state; None with next states.
+        rows: (P_aφ)(s) itself ``[A, n, k]``, in place of next states; None unless `stored`.
         noiseless: next states were observed without noise, so that they have no error.
     """
 
@@ -95,6 +97,7 @@ class Effects:
     next_states: Any = None
     terminal: NDArray[np.bool_] | None = None
     regression: Regression | None = None
+    rows: Array | None = None
     noiseless: bool = False
 
     def __post_init__(self) -> None:
@@ -120,6 +123,8 @@ class Effects:
     @property
     def n_actions(self) -> int:
         """A."""
+        if self.rows is not None:
+            return len(self.rows)
         return self.next_states.shape[1] if self.regression is None else len(self.regression.weights)
 
     @property
@@ -141,6 +146,8 @@ class Effects:
     def after(self, actions: int | NDArray[np.intp], rows: Rows) -> Array:
         """(P_aφ)(s) ``[r, k]`` at some of the states, for one action or for one action of each row."""
         rows = np.arange(len(self))[rows]
+        if self.rows is not None:
+            return self.rows[actions, rows]
         if self.regression is None:
             total = np.zeros((len(rows), self.basis.size))
             for draw in range(len(self.next_states)):
@@ -174,6 +181,8 @@ class Effects:
 
     def ahead(self, w: Array) -> Array:
         """(P_aV)(s) for each action ``[A, n]``."""
+        if self.rows is not None:
+            return self.rows @ w
         if self.regression is not None:
             return self.regression.columns.combined(self.states, (self.regression.weights @ w).T).T
         draws, A, n, d = self.next_states.shape
@@ -186,7 +195,18 @@ class Effects:
         """The effects at some of the states."""
         over = None if self.terminal is None else self.terminal[:, :, kept]
         moved = None if self.next_states is None else self.next_states[:, :, kept]
-        return replace(self, states=self.states[kept], next_states=moved, terminal=over)
+        rows = None if self.rows is None else self.rows[:, kept]
+        return replace(self, states=self.states[kept], next_states=moved, terminal=over, rows=rows)
+
+    def stored(self) -> Effects:
+        """The same with (P_aφ)(s) kept, where it is a mean over several next states and takes at most `MOST_STORED`."""
+        A, n, k = self.n_actions, len(self), self.basis.size
+        if self.next_states is None or len(self.next_states) == 1 or A * n * k > MOST_STORED:
+            return self
+        rows = np.empty((A, n, k))
+        for block in self.blocks():
+            rows[:, block] = self.after_each(block)
+        return replace(self, next_states=None, terminal=None, rows=rows)
 
 
 Rows = slice | NDArray[np.intp]

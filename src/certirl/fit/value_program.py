@@ -138,7 +138,7 @@ def comparisons(effects: Effects, policy: Policy, *, margin: Margin = None) -> C
         margin: the half-width of the tube beside a switch over which margins rise to 1, as a share of the box; or a
             function of states giving m(s); chosen if left out.
     """
-    chances = policy.probabilities(effects.states)
+    effects, chances = effects.stored(), policy.probabilities(effects.states)
     profile = profile_at(effects.states, effects.states, policy, effects.basis.domain, effects.periodic, margin=margin)
     differences, longest = np.empty((effects.n_actions, len(effects))), 0.0
     for block in effects.blocks():

@@ -122,6 +122,7 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
             fit = fit_value(rows, **program)
         watch(f"2 of {STAGES}: V and R are found", 2, STAGES)
         solution = _concluded(problem, model, rows, fit, lifted, path)
+        del rows  # of many numbers, and trials need memory of their own
         if settings.features is not None and path is None:
             finding = (Reason.ALL_ALIKE if solution.stats.all_alike else Reason.NO_FEATURES).finding()
             solution = replace(solution, reward=None, witness=None).judged(finding)
