@@ -183,8 +183,9 @@ def as_components(components: Any, bases: Basis | Sequence[Basis] | None, domain
 
 
 def as_columns(columns: int | Sequence[int], components: int) -> list[int]:
-    """One number of columns for each component, from one for all or one for each."""
-    each = list(columns) if isinstance(columns, Sequence | np.ndarray) and not isinstance(columns, str) else None
+    """One number of columns for each component, from one for all or, of several, one for each."""
+    several = components > 1 and isinstance(columns, Sequence | np.ndarray) and not isinstance(columns, str)
+    each = list(columns) if several else None  # type: ignore[arg-type]
     if each is not None and len(each) != components:
         raise ValueError(f"there are {components} components but {len(each)} numbers of columns")
     meaning = "a whole number of functions" + (", or one for each component" if components > 1 else " of the state")
