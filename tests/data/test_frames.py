@@ -442,3 +442,31 @@ def test_equal_steps_and_terminal_states_that_are_not_there_are_noted():
     ended = str(tables.read({**rows, "terminated": [False, False, True]}))
     assert "the last action of 1 episode has no next state" in ended
     assert "1 of them terminated, in states that are not in the data" in ended
+
+
+def test_demonstrations_in_a_table_have_columns_by_name_and_the_actions_of_the_log():
+    rng = np.random.default_rng(0)
+    x, move = rng.uniform(-1, 1, 300), rng.choice(["coast", "left", "right"], 300)
+    after = np.clip(0.8 * x + np.select([move == "left", move == "right"], [-0.2, 0.2]), -1, 1)
+    rows = {"x": x, "move": move, "y": after}
+    log = tables.read(rows, state="x", action="move", next_state="y", domain=(-1, 1))
+    seen = {"x": x, "move": np.where(x > 0, "left", "right")}  # without "coast": left would be action 0
+    policy = certirl.policy_from(seen, state="x", action="move")
+    assert policy.action_names == ("left", "right") and policy([-0.5, 0.5]).tolist() == [1, 0]
+    with pytest.raises(ValueError, match=r"number the actions as left, right, the data as coast, left, right: write"):
+        certirl.solve(log, expert=policy, discount=0.9)
+    swapped = tables.read(
+        rows | {"move": seen["move"]}, state="x", action="move", next_state="y", actions=["right", "left"]
+    )
+    with pytest.raises(
+        ValueError, match=r"the data as right, left: write policy_from\(…, actions=\['right', 'left'\]\)"
+    ):
+        certirl.solve(swapped, expert=policy, discount=0.9)
+    policy = certirl.policy_from(seen, log.action_names, state="x", action="move")
+    assert policy.n_actions == 3 and policy([-0.5, 0.5]).tolist() == [2, 1]
+    with pytest.raises(ValueError, match=r"name others by certirl.policy_from\(…, state="):
+        certirl.policy_from(seen)
+    with pytest.raises(TypeError, match="state is for demonstrations in a table"):
+        certirl.policy_from(x, move == "left", state="x")
+    with pytest.raises(ValueError, match="periodic needs a domain"):
+        certirl.policy_from(seen, state="x", action="move", periodic=[0])

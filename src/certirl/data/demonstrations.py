@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from certirl.data.policy import Policy
 from certirl.data.simulator import as_generator
-from certirl.data.tables import is_table, read_demonstrations
+from certirl.data.tables import is_table, named_demonstrations
 from certirl.data.transitions import Transitions
 from certirl.functions.inequalities import binomial_interval
 from certirl.ground.domain import (
@@ -57,6 +57,7 @@ class Demonstrated(Policy):
         mistakes: the share of demonstrated actions that were declared to be possibly mistaken. The interval is then
             about the expert without its mistakes, and wider by this share on both sides.
         set_aside: the demonstrations that were taken for mistakes, by their rows ``[m]``.
+        action_names: of actions 0, 1, …, if the demonstrations name them.
     """
 
     demonstrations: int = 0
@@ -68,6 +69,7 @@ class Demonstrated(Policy):
     method: str = ""
     mistakes: float = 0.0
     set_aside: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    action_names: tuple[str, ...] = ()
 
     @property
     def is_guess(self) -> bool:
@@ -91,13 +93,14 @@ def policy_from(
     held_out: float = 0.2,
     errors: float | None = None,
     rng: Any = 0,
+    **columns: Any,
 ) -> Demonstrated:
     """Estimate the expert's policy from demonstrations; count its errors on held-out ones.
 
     Args:
         states: ``[n]`` or ``[n, d]``; or `Transitions`, whose actions, episodes and domain are then used; or a table,
             as in `certirl.tables.read`.
-        actions: ``[n]``.
+        actions: ``[n]``; for a table the names of actions 0, 1, …, those that occur in sorted order if left out.
         method: "neighbours", the majority of the nearest demonstrations; or a classifier with ``fit`` and ``predict``,
             as in scikit-learn, which is copied and given coordinates scaled to [-1, 1], periodic ones as cosine and
             sine.
@@ -112,10 +115,11 @@ def policy_from(
             demonstrations that their neighbours contradict are set aside, the most contradicted first and no more than
             this share; and the interval allows for mistakes among those held out.
         rng: a seed or Generator, for what is held out.
+        **columns: which columns of a table to read, as in `certirl.tables.read`.
     """
-    data = _checked(states, actions, episodes, domain, n_actions)
+    data = _checked(states, actions, episodes, domain, n_actions, columns)
     axes = as_axes(periodic, len(data.domain))
-    if axes and domain is None and actions is not None:
+    if axes and domain is None and not isinstance(states, Transitions):
         raise ValueError(f"{setting('periodic')} needs a domain: write {setting('domain', '(low, high)')}")
     test = _held_out(data, held_out, as_generator(rng, "policy_from"))
     share = 0.0 if errors is None else as_number(errors, "errors", least=0, most=MOST_ERRORS, meaning="a share")
@@ -150,6 +154,7 @@ def policy_from(
         method=name,
         mistakes=share,
         set_aside=data.rows[doubted],
+        action_names=data.action_names,
     )
 
 
@@ -164,6 +169,7 @@ class _Data(NamedTuple):
         domain: the box.
         n_actions: A.
         rows: the row of each in the data ``[n]``.
+        action_names: of actions 0, 1, …, if they have any.
     """
 
     states: Array
@@ -173,13 +179,21 @@ class _Data(NamedTuple):
     domain: Domain
     n_actions: int
     rows: NDArray[np.intp]
+    action_names: tuple[str, ...] = ()
 
 
-def _checked(states: Any, actions: Any, episodes: Any, domain: Any, n_actions: int | None) -> _Data:
+def _checked(
+    states: Any, actions: Any, episodes: Any, domain: Any, n_actions: int | None, columns: Mapping[str, Any]
+) -> _Data:
     if is_table(states):
-        if actions is not None or episodes is not None:
-            raise TypeError("a table holds its actions and episodes: leave these arguments out")
-        return _checked(*read_demonstrations(states), domain, n_actions)
+        if episodes is not None or not (actions is None or all(isinstance(name, str) for name in actions)):
+            raise TypeError(
+                "a table holds its actions and episodes: leave these arguments out, or pass arrays, states and actions"
+            )
+        arrays, names = named_demonstrations(states, actions=actions, n_actions=n_actions, **columns)
+        return _checked(*arrays, domain, len(names) or n_actions, {})._replace(action_names=names)
+    if columns:
+        raise TypeError(f"{next(iter(columns))} is for demonstrations in a table: leave it out, or pass a table")
     if isinstance(states, Transitions):
         if actions is not None:
             raise TypeError("transitions hold their actions: leave actions out")
@@ -188,8 +202,8 @@ def _checked(states: Any, actions: Any, episodes: Any, domain: Any, n_actions: i
         groups = log.episodes[demonstrated] if episodes is None and log.episodes is not None else episodes
         box = log.domain if domain is None else domain
         count = log.n_actions if n_actions is None else n_actions
-        data = _checked(log.states[demonstrated], log.actions[demonstrated], groups, box, count)
-        return data._replace(rows=np.flatnonzero(demonstrated))
+        data = _checked(log.states[demonstrated], log.actions[demonstrated], groups, box, count, {})
+        return data._replace(rows=np.flatnonzero(demonstrated), action_names=log.action_names)
     if actions is None:
         raise TypeError("policy_from needs states and the actions taken there")
     declared = None if n_actions is None else as_n_actions(n_actions)

@@ -95,16 +95,26 @@ def no_action(expert: Any, n_actions: int, *, of_states: bool = True) -> str:
     return f"{setting('expert')} must be one of the actions 0 … {n_actions - 1}{other}, got {shown(expert)}"
 
 
-def as_policy(expert: Any, n_actions: int) -> Policy:
+def as_policy(expert: Any, n_actions: int, names: tuple[str, ...] = ()) -> Policy:
     """A policy from an action, a function of states, or a model that predicts actions.
 
     Args:
-        expert: a whole number; a function of states ``[n, d]``; or an object with ``predict(states)``, as reinforcement
-            learning libraries and classifiers have it, which may return a tuple with the actions first, and is called
-            with ``deterministic=True`` if it has that argument.
+        expert: a whole number, or a name; a function of states ``[n, d]``; or an object with ``predict(states)``, as
+            reinforcement learning libraries and classifiers have it, which may return a tuple with the actions first,
+            and is called with ``deterministic=True`` if it has that argument.
         n_actions: A.
+        names: of actions 0, 1, … in the data, if they have any.
     """
+    if isinstance(expert, str) and expert in names:
+        return as_policy(names.index(expert), n_actions)
     if isinstance(expert, Policy):
+        others = getattr(expert, "action_names", ())
+        if names and others and others != names:
+            listed, wanted = ", ".join(others), ", ".join(names)
+            raise ValueError(
+                f"the demonstrations number the actions as {listed}, the data as {wanted}: write "
+                f"policy_from(…, actions={list(names)})"
+            )
         if expert.n_actions != n_actions:
             raise ValueError(f"the expert chooses among {expert.n_actions} actions, the data have {n_actions}")
         return expert

@@ -217,7 +217,8 @@ def _incomplete(table: Table, names: Names, by_episode: bool, demonstrations: bo
             "the next state in the next row"
         )
     needs += ", in npz files arrays states, actions, next_states, episodes" * (table.kind == ".npz")
-    example = by_door('certirl.tables.read(…, state=("x", "v"), action="a")', "--state x v --action a")
+    reader = "policy_from" if demonstrations else "tables.read"
+    example = by_door(f'certirl.{reader}(…, state=("x", "v"), action="a")', "--state x v --action a")
     return f"{needs}; it has {', '.join(table.names) or 'no header'}; name others by {example}"
 
 
@@ -502,9 +503,14 @@ def read_demonstrations(sources: Any, **settings: Any) -> tuple[Array, NDArray[n
         sources: tables with states and actions, as in `read`; rows without an action are left out.
         **settings: which columns to read, as in `read`; and ``actions``, the names of actions 0, 1, ….
     """
+    return named_demonstrations(sources, **settings)[0]
+
+
+def named_demonstrations(sources: Any, **settings: Any) -> tuple[tuple[Any, Any, Any], tuple[str, ...]]:
+    """What `read_demonstrations` returns, and the names of the actions, if they have any."""
     names, conversion = _split(settings)
-    parts = []
-    for chunk in _opened(sources, names, conversion, demonstrations=True):
+    parts, chunks = [], _opened(sources, names, conversion, demonstrations=True)
+    for chunk in chunks:
         with in_table(chunk.name):
             rows = Steps.joined(list(chunk.batches(chunk.table(), ROWS)))
             rows = rows.where(has_action(rows.actions))
@@ -513,11 +519,12 @@ def read_demonstrations(sources: Any, **settings: Any) -> tuple[Array, NDArray[n
             parts.append(rows)
     unknown = any(rows.episodes is None for rows in parts)
     numbers = [None if unknown or rows.episodes is None else numbered(rows.episodes) for rows in parts]
-    return (
+    demonstrations = (
         np.concatenate([rows.states for rows in parts]).astype(np.float64),
         np.concatenate([rows.actions for rows in parts]).astype(np.float64),
         join_episodes(numbers, [len(rows) for rows in parts]),
     )
+    return demonstrations, chunks[0].conversion.action_names
 
 
 def is_table(source: Any) -> bool:

@@ -187,8 +187,7 @@ def request(
     source = as_log(source)
     moments = source if isinstance(source, Moments) else None
     origin = None if moments is not None else as_source(source)
-    names = getattr(source, "action_names", ())
-    policy = as_policy(names.index(expert) if isinstance(expert, str) and expert in names else expert, source.n_actions)
+    policy = as_policy(expert, source.n_actions, getattr(source, "action_names", ()))
     is_policy = policy.constant is None
     if is_policy and origin is None:
         raise TypeError("an expert that depends on the state needs transitions or a simulator: moments keep no states")
