@@ -77,8 +77,8 @@ class Once(argparse.Action):
 def as_argparse_reads(words: Sequence[str]) -> list[str]:
     """The same words, with negative numbers such as -1e-3 marked as values for argparse.
 
-    A file whose name begins with a dash is refused, since argparse would take it for an option, too; and a third number
-    after --domain.
+    A file whose name begins with a dash is refused, since argparse would take it for an option, too; a third number
+    after --domain; and a file after names of columns.
     """
     read: list[str] = []
     for place, word in enumerate(words):
@@ -88,6 +88,10 @@ def as_argparse_reads(words: Sequence[str]) -> list[str]:
                 f"--domain takes two numbers, got {' '.join(numbers)}: write --domain once for each coordinate, say "
                 "--domain -1 1 --domain 0 2"
             )
+        columns = takewhile(lambda other: other[:1] != "-", words[place + 1 :]) if word in ("--state", "--next") else ()
+        swallowed = next((name for name in columns if Path(name).is_file()), None)
+        if swallowed is not None:
+            raise ValueError(f"{word} takes names of columns, and {swallowed} is a file: write files before options")
         if word == "--":
             return [*read, *words[place:]]
         if re.fullmatch(r"-(\d|[.,]\d|inf|nan).*", word, re.IGNORECASE):
