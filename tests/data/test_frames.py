@@ -251,8 +251,24 @@ def test_duplicated_names_and_what_is_no_frame():
             tables.read(source)
     with pytest.raises(ValueError, match="actions are names in the dict but numbers in the dict"):
         tables.read([FRAME, FRAME | {"state": [9.0, 9.5, 9.1], "action": ["a", "b", "c"]}])
-    with pytest.raises(TypeError, match="a table holds its actions and episodes"):
-        certirl.policy_from(FRAME, [0, 1, 0])
+    for given in ({"episodes": [0, 1, 0]}, {"actions": [0, 1, 0]}):
+        with pytest.raises(TypeError, match="a table holds its actions and episodes: leave these arguments out"):
+            certirl.policy_from(FRAME, **given)
+
+
+@pytest.mark.parametrize("kind", ["arrow", "pandas", "polars"])
+def test_columns_of_frames_are_arrays_still(kind):
+    columns, log = rows()
+    frame = KINDS[kind]({name: columns[name] for name in ("x", "v", "push", "x2")})
+    same_as = certirl.Transitions(log.states[:, 0], log.actions, log.next_states[:, 0])
+    assert same(certirl.Transitions(frame["x"], frame["push"], frame["x2"]), same_as)
+    policies = [certirl.policy_from(*data) for data in ((frame["x"], frame["push"]), (columns["x"], columns["push"]))]
+    assert str(policies[0]) == str(policies[1])
+    if kind != "arrow":
+        both = frame[["x", "v"]]
+        assert str(certirl.policy_from(both, frame["push"])) == str(certirl.policy_from(log.states, log.actions))
+    with pytest.raises(TypeError, match="neither Transitions nor a simulator"):
+        certirl.solve(frame["x"], discount=0.5)
 
 
 # Text as programs write it.

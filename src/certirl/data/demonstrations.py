@@ -185,8 +185,9 @@ class _Data(NamedTuple):
 def _checked(
     states: Any, actions: Any, episodes: Any, domain: Any, n_actions: int | None, columns: Mapping[str, Any]
 ) -> _Data:
-    if is_table(states):
-        if episodes is not None or not (actions is None or all(isinstance(name, str) for name in actions)):
+    are_names = actions is None or (isinstance(actions, list | tuple) and all(isinstance(a, str) for a in actions))
+    if is_table(states) and (are_names or not hasattr(states, "__array__")):  # a frame beside actions holds states
+        if episodes is not None or not are_names:
             raise TypeError(
                 "a table holds its actions and episodes: leave these arguments out, or pass arrays, states and actions"
             )

@@ -358,11 +358,10 @@ def is_frame(source: Any) -> bool:
     """Whether an object is a table in memory."""
     if isinstance(source, np.ndarray):
         return source.dtype.names is not None
+    if hasattr(source, "to_numpy"):  # pandas and polars; a single column is no table
+        return hasattr(source, "columns")
     names = ("__arrow_c_stream__", "__arrow_c_array__", "__dataframe__")
-    has_columns = hasattr(source, "to_numpy") and hasattr(source, "columns")
-    if hasattr(source, "to_numpy") and not has_columns:
-        return False  # a single column
-    return isinstance(source, Mapping) or has_columns or any(hasattr(source, name) for name in names)
+    return isinstance(source, Mapping) or any(hasattr(source, name) for name in names)
 
 
 @contextmanager
