@@ -247,8 +247,9 @@ class Table(ABC):
         return ()
 
     def coordinates(self, names: Sequence[str]) -> int:
-        """The number of coordinates in these columns; arrays may be matrices."""
-        return len(names)
+        """The number of coordinates in these columns; cells may be lists."""
+        first = next(self.raw(names, 1), {})
+        return sum(values.shape[1] if values.ndim == 2 else 1 for values in first.values()) or len(names)
 
     def extremes(self, names: Sequence[str]) -> tuple[Array, Array] | None:
         """The smallest and largest value of each column; None if rows must be read for that."""
@@ -517,10 +518,6 @@ class _Parquet(_File):
     def count(self) -> int:
         return sum(self.blocks)
 
-    def coordinates(self, names: Sequence[str]) -> int:
-        first = next(self.raw(names, 1), {})
-        return sum(values.shape[1] if values.ndim == 2 else 1 for values in first.values()) or len(names)
-
     def raw(self, names: Sequence[str], rows: int, section: Section = WHOLE) -> Iterator[ColumnValues]:
         groups = range(*section.blocks or (0, len(self.blocks)))
         with self._opened() as stored:
@@ -719,26 +716,29 @@ class _Arrays(Table):
     def names(self) -> tuple[str, ...]:
         return tuple(name for name, _ in self._arrays)
 
-    def _column(self, name: str) -> NDArray[Any]:
-        return _stacked(np.atleast_1d(np.asarray(dict(self._arrays)[name]())))
-
-    def coordinates(self, names: Sequence[str]) -> int:
-        shapes = [self._column(name).shape for name in names]
-        return sum(shape[1] if len(shape) == 2 else 1 for shape in shapes)
+    def _column(self, name: str) -> Any:
+        values = dict(self._arrays)[name]()
+        return values if getattr(values, "ndim", 1) and hasattr(values, "__len__") else np.atleast_1d(values)
 
     def count(self) -> int:
         return len(self._column(self.names[0])) if self.names else 0
 
     def raw(self, names: Sequence[str], rows: int, section: Section = WHOLE) -> Iterator[ColumnValues]:
-        cells = {name: self._column(name) for name in names}
-        if len({len(values) for values in cells.values()}) > 1:
-            lengths = ", ".join(f"{len(values)} {name}" for name, values in cells.items())
+        columns = {name: self._column(name) for name in names}
+        if len({len(values) for values in columns.values()}) > 1:
+            lengths = ", ".join(f"{len(values)} {name}" for name, values in columns.items())
             raise ValueError(f"its arrays must be equally long, got {lengths}")
-        first, end = section.first, len(cells[names[0]])
+        first, end = section.first, len(columns[names[0]])
         if section.blocks is not None:
             end = first + sum(self.blocks[slice(*section.blocks)])
         for start in range(first, end, rows):
-            yield {name: values[start : min(start + rows, end)] for name, values in cells.items()}
+            yield {name: _part(values, start, min(start + rows, end)) for name, values in columns.items()}
+
+
+def _part(column: Any, start: int, end: int) -> NDArray[Any]:
+    """Some rows of a column of any library as an array."""
+    part = (column.iloc if hasattr(column, "iloc") else column)[start:end]
+    return _from_arrow(part) if hasattr(part, "combine_chunks") else _stacked(np.asarray(part))
 
 
 class _Npz(_File, _Arrays):
@@ -778,8 +778,7 @@ class _Frame(_Arrays):
             levels = [] if not hasattr(source, "index") else [name for name in source.index.names if name is not None]
             in_index = [(str(n), partial(source.index.get_level_values, n)) for n in levels if n not in source.columns]
             return [*((str(key), partial(source.__getitem__, key)) for key in source.columns), *in_index]
-        columns = zip(source.column_names, source.columns, strict=True)
-        return [(name, partial(_from_arrow, column)) for name, column in columns]
+        return [(name, partial(source.column, place)) for place, name in enumerate(source.column_names)]
 
     @cached_property
     def blocks(self) -> tuple[int, ...]:
@@ -787,9 +786,10 @@ class _Frame(_Arrays):
         return tuple(min(_BLOCK, count - start) for start in range(0, count, _BLOCK))
 
     def fingerprint(self, columns: Columns) -> str:
-        text = [str(self.count())]
+        count = self.count()
+        text = [str(count)]
         for values in map(self._column, (*columns.states, *columns.next_states)):
-            text += [repr(values[:_HEAD].tolist()), repr(values[-_HEAD:].tolist())]
+            text += [repr(_part(values, start, start + _HEAD).tolist()) for start in (0, max(count - _HEAD, 0))]
         return hashlib.sha256("".join(text).encode()).hexdigest()[:16]
 
 
