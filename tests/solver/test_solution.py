@@ -131,6 +131,10 @@ def test_functions_are_called_on_states(solution):
     states = np.random.default_rng(0).uniform(-0.8, 0.8, (7, len(solution.domain)))
     assert solution.action_values(states).shape == (solution.n_actions, 7)
     assert (solution.greedy(states) == solution.action_values(states).argmax(axis=0)).all()
+    low, high = np.array(solution.domain).T
+    if not any(component.basis.periodic_axes for component in solution.components):
+        corners = solution.greedy(np.stack([low, high]))
+        assert (solution.greedy(np.stack([low - 1, high + 1])) == corners).all()  # moved to the edge, like a plan
     for function in (solution.reward, solution.value):
         if solution.status == "infeasible":
             assert function is None
