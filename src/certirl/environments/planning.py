@@ -288,17 +288,26 @@ class Plan:
         basis instead: with new draws a policy would not be a function of the state. So it is with a fitted V and noise.
         """
         rows = self._rows(states)
-        ahead, size = np.empty((len(rows), self.n_actions)), _BLOCK if self._action_values is None else _SMALL
-        for start in range(0, len(rows), size):
-            block = rows[start : start + size]
-            ahead[start : start + size] = self._ahead(block)
-            for action in range(self.n_actions):
-                ahead[start : start + size, action][self._process.extrapolated(block, action)] = self._process.lowest
+        ahead = self._all_ahead(rows)
+        for action in range(self.n_actions):
+            far = self._process.extrapolated(rows, np.full(len(rows), action))
+            ahead[far, action] = self._process.lowest
         return ahead
 
     def policy(self, states: ArrayLike) -> NDArray[np.intp]:
         """The best action at each state ``[n]``; the first of those that tie."""
-        return self.action_values(states).argmax(axis=1)
+        rows = self._rows(states)
+        ahead, unchecked = self._all_ahead(rows), np.arange(len(rows))
+        for _ in range(self.n_actions):  # only the best action is looked at: the others need not be lowered
+            best = ahead[unchecked].argmax(axis=1)
+            far = self._process.extrapolated(rows[unchecked], best)
+            ahead[unchecked[far], best[far]] = self._process.lowest
+            unchecked = unchecked[far]
+        return ahead.argmax(axis=1)
+
+    def _all_ahead(self, rows: Array) -> Array:
+        size = _BLOCK if self._action_values is None else _SMALL
+        return np.concatenate([self._ahead(rows[start : start + size]) for start in range(0, max(len(rows), 1), size)])
 
     def _rows(self, states: ArrayLike) -> Array:
         simulator = self._process.simulator
@@ -357,11 +366,13 @@ class _Process:
         least = min(self.rewards(states, a, *self.outcomes(states, a)).min() for a in range(self.simulator.n_actions))
         return replace(self, lowest=float(least) / (1 - self.discount))
 
-    def extrapolated(self, states: Array, action: int) -> NDArray[np.bool_]:
-        """Where the dynamics of an action are extrapolated ``[n]``: nowhere unless the simulator says so."""
-        if self.lowest == -np.inf:
-            return np.zeros(len(states), dtype=bool)
-        return np.asarray(self.simulator.extrapolated(states, action))
+    def extrapolated(self, states: Array, actions: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Where the dynamics of the action are extrapolated ``[n]``: nowhere unless the simulator says so."""
+        far = np.zeros(len(states), dtype=bool)
+        for action in np.unique(actions).tolist() if self.lowest > -np.inf else ():
+            chosen = np.flatnonzero(actions == action)
+            far[chosen] = self.simulator.extrapolated(states[chosen], action)
+        return far
 
     def terminal(self, states: Array) -> NDArray[np.bool_]:
         return terminal_states(self.simulator, states)
@@ -528,7 +539,7 @@ def _transitions(
         over = process.terminal(after)
         kept[:] = weight * (~over & alive)
         rewards = rewards + weight * process.terminal_values(after, over)
-    far = process.extrapolated(states, action)
+    far = process.extrapolated(states, np.full(len(states), action))
     rewards, shares = np.where(far, process.lowest, rewards), shares * ~far
     rows, m = [], len(weights)
     for start in range(0, len(states), step := max(_BLOCK // m, 1)):
@@ -687,12 +698,11 @@ def _earned(
     visited = [starts[~over]]
     followed = [as_policy(policy, process.simulator.n_actions)] * steps
     for number, step in enumerate(simulate(process.simulator, starts, followed, np.random.default_rng(seed))):
-        paid, far = np.empty(len(step.rows)), np.zeros(len(step.rows), dtype=bool)
+        paid, far = np.empty(len(step.rows)), process.extrapolated(step.states, step.actions)
         for action in np.unique(step.actions).tolist():
             chosen = step.actions == action
-            before, after = step.states[chosen], step.next_states[chosen]
-            paid[chosen] = process.rewards(before, action, after[None], np.ones(1))
-            far[chosen] = process.extrapolated(before, action)
+            after = step.next_states[chosen]
+            paid[chosen] = process.rewards(step.states[chosen], action, after[None], np.ones(1))
         later = process.terminal_values(step.next_states, step.over)
         if value is not None and number == steps - 1:
             later = np.where(step.over, later, value._values(step.next_states))

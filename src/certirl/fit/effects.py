@@ -625,8 +625,11 @@ class NextStateModel:
 
     def extrapolated(self, states: Array, action: int) -> NDArray[np.bool_]:
         """Where the next state of an action is extrapolated ``[n]``: its leverage χᵀ(Σχχᵀ)⁻¹χ exceeds 1."""
-        values = self.columns.values(states)
-        return np.asarray(np.einsum("nm,nm->n", values @ self.inverses[action], values) > EXTRAPOLATED)
+        leverage = np.empty(len(states))
+        for block in blocks(len(states)):
+            values = self.columns.values(states[block])
+            leverage[block] = np.einsum("nm,nm->n", values @ self.inverses[action], values)
+        return leverage > EXTRAPOLATED
 
     def terminal(self, states: Array) -> Any:
         """Which states are terminal ``[n]``."""
