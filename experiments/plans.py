@@ -31,6 +31,7 @@ STEPS = 100  # of a rollout in the chain
 class Arguments:
     """Environments, and numbers of coordinates of the chain, from its simulator and from a log of random actions."""
 
+    plans: tuple[str, ...] = ("grid", "fitted")
     environments: tuple[str, ...] = ("MountainCar-v0", "Pendulum-v1", "CartPole-v1", "Acrobot-v1")
     coordinates: tuple[int, ...] = (4, 6, 8)
     logged: tuple[int, ...] = (6, 8)
@@ -38,7 +39,7 @@ class Arguments:
     seed: int = 0
 
 
-FAST = Arguments(environments=("CartPole-v1",), coordinates=(), logged=(), episodes=5)
+FAST = Arguments(plans=("grid",), environments=("Pendulum-v1",), coordinates=(), logged=(), episodes=5)
 
 
 class Chain:
@@ -206,7 +207,7 @@ def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
     """All problems; shares are those of the reference, or of the plan on a grid where there is none."""
     seed = arguments.seed
     tasks: list[list[Any]] = [
-        [name, how, arguments.episodes, seed] for name in arguments.environments for how in ("grid", "fitted")
+        [name, how, arguments.episodes, seed] for name in arguments.environments for how in arguments.plans
     ]
     tasks += [["chain", "grid", d, seed] for d in arguments.coordinates if d <= 4]
     tasks += [["chain", "fitted", d, seed] for d in arguments.coordinates]

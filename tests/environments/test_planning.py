@@ -142,6 +142,8 @@ def test_a_solution_brings_its_reward_and_discount():
         ({"step_reward": lambda s, a, t: s[:, 0]}, "not both"),
         ({"reward": lambda s: np.zeros(3)}, "numbers, got shape"),
         ({"points": (10, 10)}, "points must be whole numbers"),
+        ({"periodic": (0,)}, "a simulator names its periodic coordinates itself"),
+        ({"starts": [[0.0, 1.0]]}, r"starts must have shape \[n\] or \[n, 1\]"),
     ],
 )
 def test_wrong_calls_are_told_what_to_write_instead(asked, sentence):
@@ -200,6 +202,11 @@ def test_beyond_four_coordinates_a_fitted_plan_is_nearly_the_best():
     assert np.array_equal(found.values, again.values) and found.returns == again.returns
 
 
+def test_a_grid_that_is_asked_for_in_five_coordinates_is_refused():
+    with pytest.raises(ValueError, match="these states have 5: leave points out"):
+        plan(Five(), middle, discount=0.8, points=5)
+
+
 def test_an_environment_is_planned_in_by_its_name():
     found = plan("MountainCar-v0", discount=0.99, points=41, starts=[[-0.5, 0.0]])
     assert found.converged and -100 < found.returns.mean < -50
@@ -221,7 +228,8 @@ def test_a_log_is_planned_in_as_its_dynamics_are():
 
 def test_a_plan_from_a_log_does_not_go_where_the_dynamics_are_extrapolated():
     log, wish = logged(-1, 0.2), lambda s: s[:, 0]
-    found = plan(log, wish, discount=0.9)
+    found = plan(log, wish, discount=0.9, starts=[[-0.5], [0.9]])
+    assert found.returns.extrapolated == 0.5 and "50% of them leave the data" in str(found)
     lowest = wish(log.states).min() / (1 - 0.9)
     assert found.action_values([0.95])[0] == pytest.approx([lowest, lowest], rel=1e-3)
     states = np.array([[-0.5], [0.0]])

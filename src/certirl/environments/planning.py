@@ -146,7 +146,10 @@ def plan(
     counts = _counts(usual, len(domain))
     _check_memory(prod(counts), len(domain), simulator.n_actions, branches)
     best = _Model.of(process, Cells(counts, periodic_of(simulator), domain)).plan(tolerance)
-    return best if first is None else replace(best, returns=_estimate(process, best, first))
+    if first is None:
+        return best
+    steps = _steps(discount)
+    return replace(best, returns=_walked(process, best, _spread(first, STARTS), steps).summary(steps))
 
 
 def next_state_model(log: Transitions, periodic: tuple[int, ...], rng: np.random.Generator) -> NextStateModel:
@@ -221,15 +224,18 @@ class Returns(NamedTuple):
         error: the standard error of the mean.
         starts: how many start states.
         steps: of each rollout, at most.
+        extrapolated: the share of the rollouts that end because the dynamics of the chosen action are extrapolated.
     """
 
     mean: float
     error: float
     starts: int
     steps: int
+    extrapolated: float = 0.0
 
     def __str__(self) -> str:
-        return f"{self.mean:.4g} ± {self.error:.2g} from {self.starts} states in {self.steps} steps"
+        text = f"{self.mean:.4g} ± {self.error:.2g} from {self.starts} states in {self.steps} steps"
+        return f"{text}; {self.extrapolated:.0%} of them leave the data" if self.extrapolated else text
 
 
 @dataclass(frozen=True, eq=False)
@@ -607,18 +613,16 @@ def _fitted(
     fitted, tried = (pool[::2], pool[1::2]) if starts is None else (starts[::2], starts[len(starts) > 1 :: 2])
     tried, steps = _spread(tried, STARTS), _steps(process.discount)
     trials = [
-        [
-            (made, _earned(process, made, tried, steps)[0])
-            for made in _improved(process, pool[::2], fitted, setting, rng)
-        ]
+        [(made, _walked(process, made, tried, steps)) for made in _improved(process, pool[::2], fitted, setting, rng)]
         for setting in settings
     ]
-    (best, earned), (_, last) = max(
-        ((max(rounds, key=lambda trial: trial[1].mean()), rounds[-1]) for rounds in trials),
-        key=lambda pair: pair[0][1].mean(),
+    (best, walks), (_, last) = max(
+        ((max(rounds, key=lambda trial: trial[1].earned.mean()), rounds[-1]) for rounds in trials),
+        key=lambda pair: pair[0][1].earned.mean(),
     )
-    settled = (earned - last).mean() <= 2 * (earned - last).std() / np.sqrt(len(earned))
-    return replace(best, converged=bool(settled), returns=_summary(earned, steps))
+    lost = walks.earned - last.earned
+    settled = bool(lost.mean() <= 2 * lost.std() / np.sqrt(len(lost)))
+    return replace(best, converged=settled, returns=walks.summary(steps))
 
 
 def _improved(
@@ -642,11 +646,11 @@ def _improved(
         states = states[~process.terminal(states)]
         seed = int(rng.integers(2**31))
         after = np.stack([ask(simulator, states, a, np.random.default_rng(seed), domain) for a in range(n_actions)])
-        walks = [_earned(process, policy, rows, setting.steps, seed, made) for rows in after]
-        goals = np.stack([earned for earned, _ in walks])
+        walks = [_walked(process, policy, rows, setting.steps, seed, made) for rows in after]
+        goals = np.stack([rollouts.earned for rollouts in walks])
         over = np.stack([process.terminal(rows) for rows in after])
         values, error = _fit(basis, after, goals, over)
-        visited = np.concatenate([rows for _, rows in walks])
+        visited = np.concatenate([rollouts.visited for rollouts in walks])
         span = (float(goals.min()), float(goals.max()))
         made = Plan(basis, values, discount, error, number + 1, False, process, span=span)
         if branches > 1:
@@ -685,10 +689,30 @@ def _steps(discount: float) -> int:
     return min(ceil(3 / (1 - discount)), LONGEST_ESTIMATE)
 
 
-def _earned(
+class _Rollouts(NamedTuple):
+    """One rollout from each of n states.
+
+    Attributes:
+        earned: the discounted rewards ``[n]``.
+        visited: the states ``[m, d]``.
+        left: which of them took an action that is extrapolated ``[n]``.
+    """
+
+    earned: Array
+    visited: Array
+    left: NDArray[np.bool_]
+
+    def summary(self, steps: int) -> Returns:
+        """The mean return, of rollouts of so many steps."""
+        n = len(self.earned)
+        error = float(self.earned.std() / np.sqrt(n))
+        return Returns(float(self.earned.mean()), error, n, steps, float(self.left.mean()))
+
+
+def _walked(
     process: _Process, policy: Any, starts: Array, steps: int, seed: int = 0, value: Plan | None = None
-) -> tuple[Array, Array]:
-    """The discounted rewards of one rollout from each state ``[n]``, and the states visited ``[m, d]``.
+) -> _Rollouts:
+    """One rollout of a policy from each state.
 
     An extrapolated action ends a rollout, with the lowest value; V, if given, stands for what follows the last step.
     """
@@ -710,17 +734,7 @@ def _earned(
         total[step.rows] += discount**number * np.where(running[step.rows], gained, 0.0)
         running[step.rows] &= ~far
         visited.append(step.next_states[running[step.rows] & ~step.over])
-    return total, np.concatenate(visited)
-
-
-def _summary(earned: Array, steps: int) -> Returns:
-    return Returns(float(earned.mean()), float(earned.std() / np.sqrt(len(earned))), len(earned), steps)
-
-
-def _estimate(process: _Process, best: Plan, starts: Array) -> Returns:
-    """The return of a plan from some states."""
-    steps = _steps(process.discount)
-    return _summary(_earned(process, best, _spread(starts, STARTS), steps)[0], steps)
+    return _Rollouts(total, np.concatenate(visited), ~running)
 
 
 # A policy compared with the plan on a reward --------------------------------------------------------------------------
