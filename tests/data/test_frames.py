@@ -110,7 +110,7 @@ def test_an_expert_may_be_named_as_its_action_is():
     log = tables.read(columns, **NAMED | {"action": "name"})
     asked = {"discount": 0.5, "components": [[0], [1]], "basis": certirl.Legendre(3), "columns": 2}
     assert certirl.solve(log, expert="left", **asked).expert == 1
-    with pytest.raises(TypeError, match=r"expert must be an action .* got 'up'"):
+    with pytest.raises(ValueError, match=r"expert must be one of the actions .* got 'up'"):
         certirl.solve(log, expert="up", **asked)
 
 
@@ -473,6 +473,9 @@ def test_demonstrations_in_a_table_have_columns_by_name_and_the_actions_of_the_l
     assert policy.action_names == ("left", "right") and policy([-0.5, 0.5]).tolist() == [1, 0]
     with pytest.raises(ValueError, match=r"number the actions as left, right, the data as coast, left, right: write"):
         certirl.solve(log, expert=policy, discount=0.9)
+    with pytest.raises(ValueError, match=r"one of the actions coast, left, right, got 'Left' \(perhaps 'left'\)"):
+        certirl.solve(log, expert="Left", discount=0.9)
+    assert "without" not in certirl.policy_from(x, np.zeros(300, int), errors=0.01).assumption
     swapped = tables.read(
         rows | {"move": seen["move"]}, state="x", action="move", next_state="y", actions=["right", "left"]
     )

@@ -335,8 +335,8 @@ def expert_of(options: argparse.Namespace) -> Expert:
         return Expert(None)
     if not word or not Path(word).exists():
         raise ValueError(
-            f"--expert must be an action (a whole number), the word {OBSERVED}, or a file of demonstrations; "
-            + (f"there is no file {word}" if word else "it is empty")
+            f"--expert must be an action (a whole number, or a name with --actions left,right), the word {OBSERVED}, "
+            f"or a file of demonstrations; {f'there is no file {word}' if word else 'it is empty'}"
         )
     kind = archive.kind_of(word)
     if kind is not None:

@@ -133,7 +133,7 @@ def policy_from(
     tests = int(test.sum())
     of = f" {data.unit.format(count)}, which count alike" if data.unit else ""
     listed = ", ".join(map(str, data.rows[doubted[:5]])) + " …" * (len(doubted) > 5)
-    without = f", without {len(doubted):,} that their neighbours contradict (rows {listed or 'none'})" if share else ""
+    without = f", without {len(doubted):,} that their neighbours contradict (rows {listed})" if listed else ""
     differs = "different" if share else "wrong"
     allowed = f" if up to {share:.3g} of the actions are mistakes" if share else ""
     assumption = (

@@ -16,7 +16,18 @@ from certirl.data.simulator import Simulator, ask, terminal_of
 from certirl.functions.cells import Cells
 from certirl.ground import archive
 from certirl.ground.domain import Array, Domain, as_actions, as_domain, as_n_actions, describe, mesh
-from certirl.ground.doors import all_states_at_once, alone, as_reals, by_door, lend, setting, shown, some_rows, takes
+from certirl.ground.doors import (
+    all_states_at_once,
+    alone,
+    as_reals,
+    by_door,
+    closest,
+    lend,
+    setting,
+    shown,
+    some_rows,
+    takes,
+)
 
 ROUNDING = 1e-6  # how far the sum of probabilities may be from one
 CELLS_ALONG = {1: 4000, 2: 400, 3: 60}  # cells along each coordinate, by the number of coordinates
@@ -134,6 +145,10 @@ def as_policy(expert: Any, n_actions: int, names: tuple[str, ...] = ()) -> Polic
             raise TypeError("the expert's predict must be a function of states [n, d]")
         settings = {"deterministic": True} if _has_deterministic(expert.predict) else {}
         return Policy(n_actions, lambda states: _first(expert.predict(states, **settings)), assumption=assumption)
+    if isinstance(expert, str) and names:
+        raise ValueError(
+            f"expert must be one of the actions {', '.join(names)}, got {expert!r}{closest(expert, names)}"
+        )
     raise TypeError(
         f"expert must be an action (a whole number) or a function of states [n, d] that returns actions [n], "
         f"got {shown(expert)}"
