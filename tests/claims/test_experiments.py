@@ -15,6 +15,7 @@ PARTS = {
     "components": ("solvable", "time", "certified", "soundness"),
     "switching": ("soundness", "recovered"),
     "box_switching": ("proved",),
+    "many_coordinates": ("synthetic",),
 }
 SMALL = {
     "components": {"problems": 2, "timed": (5,), "repeats": 1, "certified": {"3": 1}, "unsolvable": 1, "runs": 2},
