@@ -809,6 +809,7 @@ def compare(
     *,
     discount: float,
     judged: NDArray[np.bool_] | None = None,
+    rollouts: bool = False,
 ) -> Comparison:
     """Compare a policy with the plan on R alone, on the same grid or by rollouts.
 
@@ -820,6 +821,7 @@ def compare(
         states: over which regret and loss are averaged ``[n, d]``.
         discount: γ.
         judged: at which of the states agreement is counted ``[n]``; all of them if left out.
+        rollouts: simulate policies in few coordinates, too: on a grid a policy strays from its path.
     """
     size, domain, rng = size_of(simulator), as_domain(simulator.domain), as_generator(0, "plan")
     process = _Process(simulator, reward, None, discount, size.draws, rng).limited(_spread(states, POOL))
@@ -829,7 +831,7 @@ def compare(
     else:
         model = _Model.of(process, Cells((size.points,) * len(domain), periodic_of(simulator), domain))
         best = model.plan(ACCURATE / 100)
-        if len(domain) <= FINE:
+        if len(domain) <= FINE and not rollouts:
             losses = _losses_on_the_grid(model, best, value, policy, states)
         else:
             losses = _losses_of_rollouts(process, best, value, policy, states)

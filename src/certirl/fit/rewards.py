@@ -154,30 +154,31 @@ def read_reward(problem: ValueProblem, model: EffectModel, fit: ValueFit, *, lif
     if is_fine:
         grid = Cells((FINE[grid.dimension],) * grid.dimension, grid.periodic).on(grid.domain)
     points = grid.points()
-    if is_fine:  # as a planner has it: on a grid that few points can afford, interpolation adds up along a path
+    if is_fine or problem.is_terminal is None:
+        # As a planner has it: what interpolation adds to V would add up along a path, and V may be steep at an edge.
         value = Reward(grid, np.asarray(value(points)), problem.is_terminal)
     live = np.ones(len(points), dtype=bool) if problem.is_terminal is None else ~problem.is_terminal(points)
     coefficients = np.asarray(fit.reward_basis.combined(points, fit.reward))
-    coefficients[live] = _target(problem, model, value, points[live])
+    coefficients[live] = _target(problem, model, fit, value, points[live])
     judged = np.concatenate([model.effects.states[:LOOKED_AT], judged_states(problem, model)])
-    wanted = _target(problem, model, value, judged)
+    wanted = _target(problem, model, fit, value, judged)
     repeated = atoms(_looked_at(problem, model)[1])
     if len(repeated):
-        coefficients = _through(grid, coefficients, repeated, _target(problem, model, value, repeated))
+        coefficients = _through(grid, coefficients, repeated, _target(problem, model, fit, value, repeated))
     return Reading(Reward(grid, coefficients, problem.is_terminal), grid.combined(judged, coefficients) - wanted)
 
 
-def _target(problem: ValueProblem, model: EffectModel, value: Reward, states: Array) -> Array:
+def _target(problem: ValueProblem, model: EffectModel, fit: ValueFit, value: Reward, states: Array) -> Array:
     """V − γ max_a P_aV at states ``[n]``, asked of a simulator."""
     simulator = problem.source.simulator
     assert simulator is not None
     if model.effects.noiseless:
         ahead = [value(after) for after in next_states(simulator, states, np.random.default_rng(0))]
         return np.asarray(value(states) - problem.discount * np.max(ahead, axis=0))
-    return np.asarray(value(states) - problem.discount * _drawn(problem, model, value, states))
+    return np.asarray(value(states) - problem.discount * _drawn(problem, model, fit, value, states))
 
 
-def _drawn(problem: ValueProblem, model: EffectModel, value: Reward, states: Array) -> Array:
+def _drawn(problem: ValueProblem, model: EffectModel, fit: ValueFit, value: Reward, states: Array) -> Array:
     """max_a P_aV at states ``[n]`` by draws.
 
     The model of the effects chooses the action, unless some draws contradict it clearly, and further draws of that
@@ -185,7 +186,7 @@ def _drawn(problem: ValueProblem, model: EffectModel, value: Reward, states: Arr
     """
     simulator, rng, every = problem.source.simulator, np.random.default_rng(0), np.arange(len(states))
     assert simulator is not None
-    draws = int(np.clip(VALUES / (value.basis.size * max(len(states), 1)), FEWEST_DRAWS, MOST_DRAWS))
+    draws = int(np.clip(VALUES / (len(fit.value) * max(len(states), 1)), FEWEST_DRAWS, MOST_DRAWS))
 
     def moments(action: int, rows: NDArray[np.intp], draws: int) -> tuple[Array, Array]:
         """Mean and squared standard error of V after an action, at some of the states."""
@@ -198,7 +199,7 @@ def _drawn(problem: ValueProblem, model: EffectModel, value: Reward, states: Arr
         return mean, np.maximum(square - mean**2, 0.0) / draws
 
     estimated = np.concatenate(
-        [effects_at(problem, model, states[block]).ahead(value.coefficients) for block in blocks(len(states))], axis=1
+        [effects_at(problem, model, states[block]).ahead(fit.value) for block in blocks(len(states))], axis=1
     )
     means, errors = np.stack([moments(action, every, draws // 4) for action in range(simulator.n_actions)], axis=1)
     chosen, best = estimated.argmax(axis=0), means.argmax(axis=0)

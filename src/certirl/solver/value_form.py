@@ -332,9 +332,9 @@ def _planned(
     if why is not None:
         return solution, Reason.NOT_PLANNED.finding(why=why)
     assert solution.reward is not None and solution.value is not None
-    comparison = compare(
-        simulator, solution.reward, solution.value, policy, states, discount=solution.discount, judged=judged
-    )
+    asked: dict[str, Any] = {"discount": solution.discount, "judged": judged}
+    asked["rollouts"] = in_model and not solution.reward.of_actions
+    comparison = compare(simulator, solution.reward, solution.value, policy, states, **asked)
     regret, loss = comparison.shares
     gap = max(regret, loss)
     reason = Reason.PLANNED_IN_MODEL if in_model else Reason.PLANNED_AWAY if gap > GAP else Reason.PLANNED
