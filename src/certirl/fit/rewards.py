@@ -5,6 +5,7 @@ that next states hit with positive probability, and to places without data, if R
 the points of its grid:
 
 - From a simulator with noise, by next states drawn at every point: a regression is worst at the edge of the box.
+  Without terminal states V is piecewise linear on the grid.
 - From a simulator without noise, in three and four coordinates, on a grid as fine as that of `planning.plan`, with V
   piecewise linear on that grid.
 - From a log, at points without states nearby, ``R = V − γU`` with U the largest value within one step of the log. If U
@@ -150,7 +151,7 @@ def read_reward(problem: ValueProblem, model: EffectModel, fit: ValueFit, *, lif
     is_fine = model.effects.noiseless and grid.dimension in FINE and getattr(simulator, "thread_safe", True)
     if lifted or (model.effects.noiseless and not is_fine):
         return Reading(fitted, fit.residuals)
-    value = Reward(model.effects.basis, fit.value, problem.is_terminal)
+    exact = value = Reward(model.effects.basis, fit.value, problem.is_terminal)
     if is_fine:
         grid = Cells((FINE[grid.dimension],) * grid.dimension, grid.periodic).on(grid.domain)
     points = grid.points()
@@ -161,7 +162,7 @@ def read_reward(problem: ValueProblem, model: EffectModel, fit: ValueFit, *, lif
     coefficients = np.asarray(fit.reward_basis.combined(points, fit.reward))
     coefficients[live] = _target(problem, model, fit, value, points[live])
     judged = np.concatenate([model.effects.states[:LOOKED_AT], judged_states(problem, model)])
-    wanted = _target(problem, model, fit, value, judged)
+    wanted = _target(problem, model, fit, exact, judged)
     repeated = atoms(_looked_at(problem, model)[1])
     if len(repeated):
         coefficients = _through(grid, coefficients, repeated, _target(problem, model, fit, value, repeated))
