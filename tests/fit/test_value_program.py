@@ -220,7 +220,8 @@ def to_the_middle(states):
     return 1 + 2 * axis + (states[np.arange(len(states)), axis] > 0)
 
 
-def test_memory_does_not_grow_with_states_times_functions():
+def test_beyond_what_is_stored_memory_does_not_grow_with_states_times_functions(monkeypatch):
+    monkeypatch.setattr("certirl.fit.effects.MOST_STORED", 0)
     simulator, policy = Plane(), as_policy(to_the_middle, 5)
     basis, cells = of_degree(simulator.domain, 12), Cells((15, 15)).on(simulator.domain)
     peaks = []
@@ -238,10 +239,13 @@ def test_stored_effects_are_the_same():
     simulator, rng = Ending(noise=0.1), np.random.default_rng(0)
     basis = certirl.Legendre(5).on(simulator.domain)
     lazy = drawn_effects(simulator, basis, live_states(simulator, 2_000, rng), 4, rng)
-    kept, w = lazy.stored(), rng.normal(size=5)
-    assert kept.rows is not None and kept.next_states is None and lazy.rows is None
+    regressed = regress(drawn_log(simulator, 500, rng, paired=True), basis).effects(lazy.states)
     some, actions = np.arange(0, 2_000, 7), rng.integers(3, size=286)
-    assert np.allclose(kept.after(actions, some), lazy.after(actions, some))
-    assert np.allclose(kept.ahead(w), lazy.ahead(w)) and kept.n_actions == 3
-    half = rng.random(2_000) < 0.5
-    assert np.allclose(kept.at(half).ahead(w), lazy.at(half).ahead(w))
+    w, half = rng.normal(size=5), rng.random(2_000) < 0.5
+    for effects in (lazy, regressed):
+        kept = effects.stored()
+        assert (kept.rows is None) == (effects is regressed) == (kept.values is not None) and kept.n_actions == 3
+        assert np.allclose(kept.after(actions, some), effects.after(actions, some))
+        assert np.allclose(kept.after_each(slice(9)), effects.after_each(slice(9)))
+        assert np.allclose(kept.ahead(w), effects.ahead(w))
+        assert np.allclose(kept.at(half).ahead(w), effects.at(half).ahead(w))

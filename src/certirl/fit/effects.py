@@ -88,6 +88,7 @@ class Effects:
         terminal: which of these are terminal ``[J, A, n]``; None if none is.
         regression: of (P_aφ)(s) on the state; None with next states.
         rows: (P_aφ)(s) itself ``[A, n, k]``, in place of next states; None unless `stored`.
+        values: the columns of the regression at the states ``[n, m]``; None unless `stored`.
         noiseless: next states were observed without noise, so that they have no error.
     """
 
@@ -98,6 +99,7 @@ class Effects:
     terminal: NDArray[np.bool_] | None = None
     regression: Regression | None = None
     rows: Array | None = None
+    values: Array | None = None
     noiseless: bool = False
 
     def __post_init__(self) -> None:
@@ -154,7 +156,7 @@ class Effects:
                 over = None if self.terminal is None else self.terminal[draw, actions, rows]
                 total += features(self.basis, self.next_states[draw, actions, rows], None, over)
             return total / len(self.next_states)
-        values, weights = self.regression.columns.values(self.states[rows]), self.regression.weights
+        values, weights = self._columns(rows), self.regression.weights
         if isinstance(actions, int):
             return values @ weights[actions]
         total = np.empty((len(values), self.basis.size))
@@ -162,10 +164,14 @@ class Effects:
             total[actions == action] = values[actions == action] @ weights[action]
         return total
 
+    def _columns(self, rows: Rows) -> Array:
+        assert self.regression is not None
+        return self.regression.columns.values(self.states[rows]) if self.values is None else self.values[rows]
+
     def after_each(self, rows: Rows) -> Array:
         """(P_aφ)(s) of every action ``[A, r, k]`` at some of the states."""
         if self.regression is not None:
-            return self.regression.columns.values(self.states[rows]) @ self.regression.weights
+            return self._columns(rows) @ self.regression.weights
         return np.stack([self.after(action, rows) for action in range(self.n_actions)])
 
     def of_policy(self, probabilities: Array, rows: Rows) -> Array:
@@ -184,7 +190,10 @@ class Effects:
         if self.rows is not None:
             return self.rows @ w
         if self.regression is not None:
-            return self.regression.columns.combined(self.states, (self.regression.weights @ w).T).T
+            of_actions = self.regression.weights @ w
+            if self.values is not None:
+                return of_actions @ self.values.T
+            return self.regression.columns.combined(self.states, of_actions.T).T
         draws, A, n, d = self.next_states.shape
         values = self.basis.combined(self.next_states.reshape(-1, d), w).reshape(draws, A, n)
         if self.terminal is not None:
@@ -195,12 +204,26 @@ class Effects:
         """The effects at some of the states."""
         over = None if self.terminal is None else self.terminal[:, :, kept]
         moved = None if self.next_states is None else self.next_states[:, :, kept]
-        rows = None if self.rows is None else self.rows[:, kept]
-        return replace(self, states=self.states[kept], next_states=moved, terminal=over, rows=rows)
+        rows, values = (
+            None if self.rows is None else self.rows[:, kept],
+            None if self.values is None else self.values[kept],
+        )
+        return replace(self, states=self.states[kept], next_states=moved, terminal=over, rows=rows, values=values)
 
     def stored(self) -> Effects:
-        """The same with (P_aφ)(s) kept, where it is a mean over several next states and takes at most `MOST_STORED`."""
+        """The same with numbers kept that would be computed often, where they are at most `MOST_STORED`.
+
+        These are (P_aφ)(s), if it is a mean over several next states, or the columns of a regression.
+        """
         A, n, k = self.n_actions, len(self), self.basis.size
+        if self.regression is not None:
+            columns = self.regression.columns
+            if 4 * n * columns.size > MOST_STORED:
+                return self
+            values = np.empty((n, columns.size))
+            for block in self.blocks():
+                values[block] = columns.values(self.states[block])
+            return replace(self, values=values)
         if self.next_states is None or len(self.next_states) == 1 or A * n * k > MOST_STORED:
             return self
         rows = np.empty((A, n, k))
