@@ -221,7 +221,7 @@ class Returns(NamedTuple):
 
     Attributes:
         mean: over the start states.
-        error: the standard error of the mean.
+        error: the standard error of the mean; nan of one start state.
         starts: how many start states.
         steps: of each rollout, at most.
         extrapolated: the share of the rollouts that end because the dynamics of the chosen action are extrapolated.
@@ -234,7 +234,9 @@ class Returns(NamedTuple):
     extrapolated: float = 0.0
 
     def __str__(self) -> str:
-        text = f"{self.mean:.4g} ± {self.error:.2g} from {self.starts} states in {self.steps} steps"
+        error = f" ± {self.error:.2g}" if self.starts > 1 else ""  # one rollout says nothing of its error
+        states = f"{self.starts} state{'s' * (self.starts != 1)}"
+        text = f"{self.mean:.4g}{error} from {states} in {self.steps} steps"
         return f"{text}; {self.extrapolated:.0%} of them leave the data" if self.extrapolated else text
 
 
@@ -705,7 +707,7 @@ class _Rollouts(NamedTuple):
     def summary(self, steps: int) -> Returns:
         """The mean return, of rollouts of so many steps."""
         n = len(self.earned)
-        error = float(self.earned.std() / np.sqrt(n))
+        error = float(self.earned.std() / np.sqrt(n)) if n > 1 else np.nan
         return Returns(float(self.earned.mean()), error, n, steps, float(self.left.mean()))
 
 
