@@ -1,6 +1,6 @@
 """Policies of five to ten coordinates from logs: what is explained, what planning on R alone does, what it costs.
 
-    python experiments/many_coordinates.py [--only PART] [--fast] [--workers N] [--seed S] [--out DIR]
+    python experiments/many_coordinates.py [--fast] [--workers N] [--seed S] [--out DIR]
 
 - linear 5, 6, 8, 10: linear dynamics with quadratic costs; the expert looks one step ahead with the value of the
   regulator; 3 actions, 4 in eight coordinates.
@@ -167,14 +167,14 @@ LANDER = "lunar lander"
 class Arguments:
     """Which tasks, how many seeds of each and of the lander, and the transitions of all actions of the others."""
 
-    tasks: tuple[str, ...] = tuple(TASKS)
+    tasks: tuple[str, ...] = (*TASKS, LANDER)
     seeds: int = 1
     landers: int = 3
     transitions: int = 20_000
     seed: int = 0
 
 
-FAST = Arguments(tasks=("linear 5",), landers=1, transitions=1_500)
+FAST = Arguments(tasks=("linear 5",), transitions=1_500)
 
 
 def uniform_log(simulator: Any, n: int, seed: int) -> certirl.Transitions:
@@ -226,41 +226,33 @@ def trial(task: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def _summary(trials: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What the seeds of one task have in common, and the worst of them."""
-    return {
-        "seeds": len(trials),
-        "greedy for V, worst": min(t["greedy for V"] for t in trials),
-        "planned loss, worst": max(t["planned loss"] or 0.0 for t in trials),
-        "planned regret, worst": max(t["planned regret"] or 0.0 for t in trials),
-        "unexplained, most": max(t["unexplained"] for t in trials),
-        "model error, most": max(t["model error"] for t in trials),
-        "statuses": {status: sum(t["status"] == status for t in trials) for status in {t["status"] for t in trials}},
-        "functions, first seed": trials[0]["functions"],
-        "processor seconds, most": max(t["processor seconds"] for t in trials),
-        "gigabytes, most": max(t["gigabytes"] for t in trials),
-        "printed, first seed": trials[0]["printed"].splitlines(),
-    }
+def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
+    """All tasks and seeds."""
+    tasks = [
+        [name, arguments.seed + number, arguments.transitions]
+        for name in arguments.tasks
+        for number in range(arguments.landers if name == LANDER else arguments.seeds)
+    ]
+    runs, summary = runner(trial, tasks, unit="solutions"), {}
+    for name in arguments.tasks:
+        trials = [run for run in runs if run["task"] == name]
+        summary[name] = {
+            "seeds": len(trials),
+            "greedy for V, worst": min(t["greedy for V"] for t in trials),
+            "planned loss, worst": max((t["planned loss"] or 0.0) for t in trials),
+            "planned regret, worst": max((t["planned regret"] or 0.0) for t in trials),
+            "statuses": {
+                status: sum(t["status"] == status for t in trials) for status in {t["status"] for t in trials}
+            },
+            "functions, first seed": trials[0]["functions"],
+            "processor seconds, most": max(t["processor seconds"] for t in trials),
+            "gigabytes, most": max(t["gigabytes"] for t in trials),
+            "printed, first seed": trials[0]["printed"].splitlines(),
+        }
+    sentence = "; ".join(f"{name}: {row['greedy for V, worst']:.1%}" for name, row in summary.items())
+    table = [{key: value for key, value in run.items() if key != "printed"} for run in runs]
+    return study.Findings(summary, table, None, f"Return of the policy greedy for V, worst seed: {sentence}.")
 
-
-def _solved(names: Sequence[str], seeds: int, arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
-    tasks = [[name, arguments.seed + number, arguments.transitions] for name in names for number in range(seeds)]
-    runs = runner(trial, tasks, unit="solutions")
-    return {name: _summary([run for run in runs if run["task"] == name]) for name in names}
-
-
-def synthetic(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
-    """The tasks with a simulator of their own."""
-    return _solved(arguments.tasks, arguments.seeds, arguments, runner)
-
-
-def lander(arguments: Arguments, runner: study.Runner) -> dict[str, Any]:
-    """The lunar lander."""
-    return _solved([LANDER], arguments.landers, arguments, runner)
-
-
-PARTS = {"synthetic": synthetic, "lander": lander}
-SENTENCE = "What V and R explain in five to ten coordinates, what planning on R alone does, and what it costs."
 
 if __name__ == "__main__":
     raise SystemExit(study.main(sys.modules[__name__]))

@@ -15,7 +15,6 @@ PARTS = {
     "components": ("solvable", "time", "certified", "soundness"),
     "switching": ("soundness", "recovered"),
     "box_switching": ("proved",),
-    "many_coordinates": ("synthetic",),
 }
 SMALL = {
     "components": {"problems": 2, "timed": (5,), "repeats": 1, "certified": {"3": 1}, "unsolvable": 1, "runs": 2},
@@ -24,7 +23,16 @@ SMALL = {
 RUNS = [(name, part) for name, parts in PARTS.items() for part in parts]
 RUNS += [
     (name, None)
-    for name in ("box_certificates", "dimensions", "ends", "environments", "tabular", "transfer", "validated")
+    for name in (
+        "box_certificates",
+        "dimensions",
+        "ends",
+        "environments",
+        "many_coordinates",
+        "tabular",
+        "transfer",
+        "validated",
+    )
 ]
 
 
