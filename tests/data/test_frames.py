@@ -462,6 +462,10 @@ def test_equal_steps_and_terminal_states_that_are_not_there_are_noted():
     assert "1 of them terminated, in states that are not in the data" in ended
 
 
+def square(states):
+    return -(states[:, 0] ** 2)
+
+
 def test_demonstrations_in_a_table_have_columns_by_name_and_the_actions_of_the_log():
     rng = np.random.default_rng(0)
     x, move = rng.uniform(-1, 1, 300), rng.choice(["coast", "left", "right"], 300)
@@ -483,6 +487,10 @@ def test_demonstrations_in_a_table_have_columns_by_name_and_the_actions_of_the_l
         ValueError, match=r"the data as right, left: write policy_from\(…, actions=\['right', 'left'\]\)"
     ):
         certirl.solve(swapped, expert=policy, discount=0.9)
+    with pytest.raises(ValueError, match="the data as right, left"):  # nor is anything proved of other actions
+        certirl.certify(square, swapped, expert=policy, discount=0.9, delta=0.05, columns=BASIS, tail=0.1)
+    with pytest.raises(ValueError, match="the data as right, left"):
+        certirl.refute(swapped, expert=policy, basis=BASIS, delta=0.05, tail=0.1)
     policy = certirl.policy_from(seen, log.action_names, state="x", action="move")
     assert policy.n_actions == 3 and policy([-0.5, 0.5]).tolist() == [2, 1]
     with pytest.raises(ValueError, match=r"name others by certirl.policy_from\(…, state="):

@@ -68,6 +68,11 @@ class Source:
         return self._any.n_actions
 
     @property
+    def action_names(self) -> tuple[str, ...]:
+        """The names of the actions of a log; empty if they have none."""
+        return getattr(self._any, "action_names", ())
+
+    @property
     def periodic(self) -> tuple[int, ...]:
         """The periodic coordinates that a simulator names; none for a log."""
         return periodic_of(self._any)

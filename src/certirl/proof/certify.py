@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from math import nan
 from typing import Any
 
+from certirl.data.policy import as_policy
 from certirl.data.simulator import Design, Simulator
 from certirl.data.source import Source, as_source, check_enough
 from certirl.data.transitions import Piece, Transitions
@@ -83,7 +84,7 @@ def certify(
             "a reward alone does not know the problem: pass discount, expert and columns, say columns=Legendre(7)"
         )
     case = Case.of(
-        expert,
+        as_policy(expert, origin.n_actions, origin.action_names),
         spaces,
         n_actions=origin.n_actions,
         discount=as_probability(discount, "discount"),
@@ -218,7 +219,8 @@ def refute(
     count = check_settings(origin, samples, tail=tail, paired=paired, progress=progress)
     groups, classes, spaces = _functions(basis, columns, components, origin.domain)
     problem: dict[str, Any] = {"n_actions": origin.n_actions, "discount": nan, "tail": tail, "tube": tube}
-    case = Case.of(expert, spaces, components=groups, **problem)
+    policy = as_policy(expert, origin.n_actions, origin.action_names)
+    case = Case.of(policy, spaces, components=groups, **problem)
     check_draws(origin, count, case)
     training, fresh = split(origin, _places(groups, spaces), count, rng, progress, role="refute", paired=paired)
     with on(map):
