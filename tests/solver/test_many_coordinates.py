@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import certirl
+from certirl.data.policy import as_policy
 from certirl.fit import effects, value_program
 from certirl.functions.sigmoids import Sigmoids
 from certirl.solver import value_form
@@ -82,6 +83,17 @@ def test_a_model_that_is_too_inexact_leaves_the_answer_undetermined():
     noisy = np.clip(log.next_states + 3 * rng.standard_t(2, log.states.shape), -1, 1)
     answer = quickly(certirl.Transitions(log.states, log.actions, noisy, BOX, 4))
     assert answer.status == "undetermined" and "of an action's effect" in answer.reason
+
+
+def test_effects_that_are_kept_for_their_functions_keep_the_width():
+    moved = np.random.default_rng(0).uniform(-1, 1, (2, 4, 300, 6))
+    states = np.random.default_rng(1).uniform(-1, 1, (300, 6))
+    sigmoids = Sigmoids.of_data(50, states, BOX)
+    of_two_draws = effects.Effects.at_next_states(sigmoids, states, moved, None, ())
+    rows = value_program.comparisons(of_two_draws, as_policy(expert, 4))
+    assert rows.effects.rows is not None
+    kept, reward_basis = value_program.choose_width(rows, reward_basis=sigmoids, discount=0.9)
+    assert kept is rows and reward_basis is sigmoids
 
 
 @pytest.mark.slow

@@ -299,20 +299,23 @@ def choose_width(rows: Comparisons, *, reward_basis: Any, **program: Any) -> tup
         reward_basis: random sigmoids of R.
         program: as for `fit_value`.
     """
-    features, n = rows.effects.basis, len(rows.effects)
-    if not isinstance(features, Sigmoids) or not len(rows) or rows.effects.regression is not None:
-        return rows, reward_basis
+    sigmoids, n = rows.effects.basis, len(rows.effects)
     stride = max(n // TRIED, 1)
     tried, held_out = (np.arange(n) % stride == 0, (np.arange(n) // stride) % 3 == 0)
-    fitted, test = rows.at(tried & ~held_out), rows.at(tried & held_out)
+    training, test = rows.at(tried & ~held_out), rows.at(tried & held_out)
+    if not isinstance(sigmoids, Sigmoids) or rows.effects.next_states is None or not (len(training) and len(test)):
+        return rows, reward_basis  # other effects are numbers of these very functions
+
+    def with_width(some: Comparisons, width: float) -> Comparisons:
+        return replace(some, effects=replace(some.effects, basis=sigmoids.of_width(width)))
+
     shortfalls = []
     for width in WIDTHS:
-        own = [replace(each, effects=replace(each.effects, basis=features.of_width(width))) for each in (fitted, test)]
-        value = fit_value(own[0], reward_basis=reward_basis.of_width(width), **program).value
-        shortfalls.append(float(np.mean(np.maximum(test.margins - own[1].advantages(value), 0.0) ** 2)))
+        value = fit_value(with_width(training, width), reward_basis=reward_basis.of_width(width), **program).value
+        missing = np.maximum(test.margins - with_width(test, width).advantages(value), 0.0)
+        shortfalls.append(float(np.mean(missing**2)))
     best = WIDTHS[int(np.argmin(shortfalls))]
-    chosen = replace(rows, effects=replace(rows.effects, basis=features.of_width(best)))
-    return chosen, reward_basis.of_width(best)
+    return with_width(rows, best), reward_basis.of_width(best)
 
 
 def as_grid(basis: Basis | Cells | Features) -> Cells | None:
