@@ -30,6 +30,7 @@ RUNS += [
         "environments",
         "many_coordinates",
         "tabular",
+        "tasks",
         "transfer",
         "validated",
     )
