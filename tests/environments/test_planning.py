@@ -227,6 +227,14 @@ def test_a_log_is_planned_in_as_its_dynamics_are():
     assert (found(states) == (states < 0.3)).mean() > 0.98
 
 
+def test_a_plan_from_a_log_says_how_far_its_model_is_to_be_trusted():
+    log, rng = logged(-1, 1), np.random.default_rng(0)
+    shuffled = certirl.Transitions(log.states, log.actions, rng.permutation(log.next_states), log.domain, log.n_actions)
+    good, bad = (plan(data, lambda s: s[:, 0], discount=0.9) for data in (log, shuffled))
+    assert "effect (good)" in str(good) and "effect (not usable)" in str(bad)
+    assert repr(good) == str(good) and "model" not in str(plan(Line(), lambda s: s[:, 0], discount=0.9))
+
+
 def test_a_plan_from_a_log_does_not_go_where_the_dynamics_are_extrapolated():
     log, wish = logged(-1, 0.2), lambda s: s[:, 0]
     found = plan(log, wish, discount=0.9, starts=[[-0.5], [0.9]])

@@ -27,6 +27,7 @@ from certirl.fit.bellman import check_problem
 from certirl.fit.effects import (
     FEWEST,
     NextStateModel,
+    error_in_words,
     live_states,
     regress_next_states,
     solve_least_squares,
@@ -349,7 +350,15 @@ class Plan:
             f"Plan {where} of {domain}, γ = {self.discount:g}: {self.rounds} rounds, {word} {self.residual:.2g}"
             + ("" if self.converged else ", not converged")
         ]
+        if isinstance(self._process.simulator, NextStateModel):
+            model = self._process.simulator
+            lines.append(
+                f"  model  of the next state, {model.columns.size} columns: error {error_in_words(model.error)}"
+            )
         return "\n".join([*lines, *([] if self.returns is None else [f"  return {self.returns}"])])
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 # The decision process: dynamics, reward, terminal states --------------------------------------------------------------

@@ -47,6 +47,7 @@ BLOCK = 1 << 10  # rows at which functions are evaluated at once: their tables s
 MOST_RESIDUALS = 4096  # that a model of the next state keeps
 NOISELESS = 1e-6  # of the box: smaller noise is none
 SCORED = 4000  # rows on which two regressions are compared
+GOOD, DISTRUST = 0.1, 0.7  # error of estimated effects over the effect of an action
 CLEARLY = 0.8  # of the other's error
 SIMPLER = 1.1  # of the least error: with many coordinates, what fewer columns may miss of the next state
 
@@ -602,6 +603,8 @@ class NextStateModel:
         periodic: coordinates that are periodic.
         is_terminal: which states are terminal; None if none is.
         inverses: of the matrices Σχχᵀ over the states from which each action was taken ``[A, m, m]``.
+        error: the standard error of the mean next state over the effect of an action, both as root mean squares over
+            states of the log; from 0.7 on the actions can hardly be told apart.
     """
 
     columns: Basis
@@ -612,6 +615,7 @@ class NextStateModel:
     periodic: tuple[int, ...]
     is_terminal: Terminal | None
     inverses: Array
+    error: float = float("nan")
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -647,12 +651,25 @@ class NextStateModel:
         return self._into_box(mean + noise[:, None]), np.full(len(noise), 1 / len(noise))
 
     def extrapolated(self, states: Array, action: int) -> NDArray[np.bool_]:
-        """Where the next state of an action is extrapolated ``[n]``: its leverage χᵀ(Σχχᵀ)⁻¹χ exceeds 1."""
+        """Where the next state of an action is extrapolated ``[n]``: its leverage exceeds 1."""
+        return self._leverage(states, action) > EXTRAPOLATED
+
+    def _leverage(self, states: Array, action: int) -> Array:
+        """χᵀ(Σχχᵀ)⁻¹χ ``[n]``: the variance of the mean next state, in units of the noise."""
         leverage = np.empty(len(states))
         for block in blocks(len(states)):
             values = self.columns.values(states[block])
             leverage[block] = np.einsum("nm,nm->n", values @ self.inverses[action], values)
-        return leverage > EXTRAPOLATED
+        return leverage
+
+    def judged(self, states: Array, units: Array) -> NextStateModel:
+        """With its error at some states; ``units`` make coordinates comparable."""
+        actions = range(self.n_actions)
+        means = np.stack([self._mean(states, action) / units for action in actions])
+        effect = np.mean((means - means.mean(axis=0)) ** 2)
+        noise = np.mean((self.residuals / units) ** 2)
+        variance = noise * np.mean([self._leverage(states, action) for action in actions])
+        return replace(self, error=float(np.sqrt(variance / max(effect, 1e-300))))
 
     def terminal(self, states: Array) -> Any:
         """Which states are terminal ``[n]``."""
@@ -704,7 +721,13 @@ def regress_next_states(
         # Residuals of the fitted rows are too small, by the functions that were fitted to them.
         inflation = np.sqrt(max(1 - columns.size / count, 0.1))
         residuals[of_action] = (step[rows] + log.states[rows] - model._mean(log.states[rows], action)) / inflation
-    return replace(model, residuals=residuals)
+    return replace(model, residuals=residuals).judged(log.states[kept], units)
+
+
+def error_in_words(error: float) -> str:
+    """An error, as a share of an action's effect, and how far that can be trusted."""
+    trust = "good" if error < GOOD else "not usable" if error > DISTRUST else "usable"
+    return f"{error:.2g} of an action's effect ({trust})"
 
 
 def relative_error(model: NextStateModel, regression: Regression, log: Transitions, rng: np.random.Generator) -> float:

@@ -19,6 +19,7 @@ from certirl.data.source import TerminalBoxes
 from certirl.data.transitions import counted
 from certirl.fit.action_values import Choices
 from certirl.fit.bellman import Bellman, Operators, alternatives_of
+from certirl.fit.effects import error_in_words
 from certirl.fit.features import FeaturePath
 from certirl.fit.recover import Recovery, alike, joined
 from certirl.fit.witness import Witness, place_of
@@ -48,7 +49,6 @@ from certirl.proof.case import too_many_functions
 from certirl.proof.certificate import Certificate
 from certirl.proof.refutation import Refutation
 
-GOOD, DISTRUST = 0.1, 0.7  # model error over action effect
 SHOWN = 3  # components named in the print
 FEW = 100  # transitions of an action: with fewer a margin counts as within the noise
 
@@ -237,9 +237,8 @@ class Diagnostics:
             lines["program"] = self._program()
         if not isnan(self.model_error) and not self.all_alike:
             error = self.model_error
-            trust = "good" if error < GOOD else "not usable" if error > DISTRUST else "usable"
             what = "action values of solution.greedy" if self.noiseless else "estimated effects"
-            lines["model"] = f"{what}: error {error:.2g} of an action's effect ({trust})"
+            lines["model"] = f"{what}: error {error_in_words(error)}"
         if not isnan(self.growth) and not self.objective:
             series = "would diverge" if self.growth >= 1 else "would converge"
             lines["growth"] = f"γ·ρ(T̂) = {self.growth:.3g}: the matrix form {series}; the value form needs no series"

@@ -30,6 +30,7 @@ from certirl.fit.action_values import (
 )
 from certirl.fit.effects import (
     CLEARLY,
+    DISTRUST,
     FEWEST,
     EffectModel,
     NextStateModel,
@@ -65,7 +66,7 @@ from certirl.ground.work import announcer, one_blas_thread
 from certirl.proof.case import Case, TailLike, tail_number
 from certirl.solver.search import Learner, Outcome
 from certirl.solver.settings import Request, Settings
-from certirl.solver.solution import DISTRUST, Compared, Diagnostics, Estimate, Share, Solution, unproved
+from certirl.solver.solution import Compared, Diagnostics, Estimate, Share, Solution, unproved
 
 STAGES = 3  # of which progress is reported
 UNEXPLAINED = 0.3  # of the states: from here on nothing is called explained
