@@ -30,7 +30,7 @@ from certirl.data.simulator import (
     terminal_of,
 )
 from certirl.data.tables import as_log
-from certirl.data.transitions import Chunk, Stream, Transitions, concatenate
+from certirl.data.transitions import Chunk, Stream, Transitions, as_action_names, concatenate
 from certirl.functions.bases import Basis
 from certirl.ground import archive
 from certirl.ground.archive import Shape
@@ -70,7 +70,8 @@ class Source:
     @property
     def action_names(self) -> tuple[str, ...]:
         """The names of the actions of a log; empty if they have none."""
-        return getattr(self._any, "action_names", ())
+        names = getattr(self._any, "action_names", ())
+        return as_action_names(names, self.n_actions) if len(names) else ()
 
     @property
     def periodic(self) -> tuple[int, ...]:

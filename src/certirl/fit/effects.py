@@ -721,7 +721,7 @@ def regress_next_states(
         # Residuals of the fitted rows are too small, by the functions that were fitted to them.
         inflation = np.sqrt(max(1 - columns.size / count, 0.1))
         residuals[of_action] = (step[rows] + log.states[rows] - model._mean(log.states[rows], action)) / inflation
-    return replace(model, residuals=residuals).judged(log.states[kept], units)
+    return replace(model, residuals=residuals).judged(log.states[kept], np.maximum(units, 1e-12 * (high - low)))
 
 
 def error_in_words(error: float) -> str:
@@ -752,7 +752,7 @@ class EffectModel(NamedTuple):
 
     Attributes:
         effects: of every action on the functions of V.
-        samples, most_samples: states, or transitions of the action with fewest and with most.
+        counts: states, or transitions of each action.
         log: the transitions behind the effects; None if a simulator was asked at every state.
         regression: of V's functions on the state, if the effects are from it.
         next_states: the model of the next state; None without a log.
@@ -760,8 +760,7 @@ class EffectModel(NamedTuple):
     """
 
     effects: Effects
-    samples: int
-    most_samples: int
+    counts: tuple[int, ...]
     log: Transitions | None = None
     regression: Regression | None = None
     next_states: NextStateModel | None = None
@@ -792,18 +791,19 @@ def estimate_effects(
     count = min(samples, MOST_STATES)
     if is_deterministic(simulator, rng):
         states = placed_states(simulator, basis, count, rng)
-        return EffectModel(observed_effects(simulator, basis, states, rng), len(states), len(states))
+        return EffectModel(observed_effects(simulator, basis, states, rng), (len(states),))
     paired = can_pair(simulator, basis, rng.spawn(1)[0], asked=paired)
     draws = min(samples // count, MOST_DRAWS)
     if noise_ratio(simulator, basis, rng) < FAINT * draws:
         effects = drawn_effects(simulator, basis, live_states(simulator, count, rng), draws, rng)
-        return EffectModel(effects, draws * count, draws * count)
+        return EffectModel(effects, (draws * count,))
     return _from_log(problem, drawn_log(simulator, samples, rng.spawn(1)[0], paired=paired), basis, rng)
 
 
 def _from_log(problem: ValueProblem, log: Transitions, basis: Basis, rng: np.random.Generator) -> EffectModel:
     """Effects by least squares on the state: of V's functions, or of the state where that predicts better."""
-    fewest, most, is_terminal = int(log.counts.min()), int(log.counts.max()), problem.is_terminal
+    counts, is_terminal = tuple(log.counts.tolist()), problem.is_terminal
+    fewest = min(counts)
     if fewest == 0:
         missing = ", ".join(map(str, np.flatnonzero(log.counts == 0)))
         raise ValueError(
@@ -826,10 +826,10 @@ def _from_log(problem: ValueProblem, log: Transitions, basis: Basis, rng: np.ran
     error = relative_error(model, reference, log, rng)
     # With many coordinates a few thousand transitions determine the next state, but hardly hundreds of functions of it.
     if error < (1 / CLEARLY if len(log.domain) > MOST_COORDINATES else CLEARLY):
-        return EffectModel(model.effects(basis, states, rng), fewest, most, log, None, model, error)
+        return EffectModel(model.effects(basis, states, rng), counts, log, None, model, error)
     regression = regress(log, basis, is_terminal=is_terminal, marked=marked)
     effects = regression.effects(states, problem.periodic)
-    return EffectModel(effects, fewest, most, log, regression, model, error)
+    return EffectModel(effects, counts, log, regression, model, error)
 
 
 def _without_absorbed(log: Transitions) -> Transitions:

@@ -50,6 +50,7 @@ from certirl.proof.certificate import Certificate
 from certirl.proof.refutation import Refutation
 
 SHOWN = 3  # components named in the print
+SHOWN_ACTIONS = 8  # whose numbers of transitions are printed one by one
 FEW = 100  # transitions of an action: with fewer a margin counts as within the noise
 
 
@@ -139,7 +140,7 @@ class Compared:
 
 _SHARES = ("uncovered", "extrapolated", "ties", "unexplained")
 _LOSSES = ("residual", "largest_residual", "planned_regret", "planned_loss")
-_NOT_NEGATIVE = (*_SHARES, *_LOSSES, "most_samples", "rounds", "rows", "cover")
+_NOT_NEGATIVE = (*_SHARES, *_LOSSES, "rounds", "rows", "cover")
 
 
 @archive.record
@@ -151,7 +152,8 @@ class Diagnostics:
 
     Attributes:
         choice: how functions and their numbers were chosen.
-        most_samples: transitions of the action with most.
+        counts: transitions of each action, or one number for all of them; states where next states are observed.
+        action_names: of the actions, if the data have them.
         objective, form: the program that was solved, and how operators were estimated; empty for the value form.
         rounds, rows: how often the program was solved, and its rows.
         cover: the radius of the cover, if one stood in for the whole domain.
@@ -186,7 +188,8 @@ class Diagnostics:
     """
 
     choice: str
-    most_samples: int
+    counts: tuple[int, ...]
+    action_names: tuple[str, ...] = ()
     objective: str = ""
     form: str = ""
     rounds: int = 0
@@ -687,14 +690,22 @@ class Solution:
         return f"slack up to {shortfall[worst]:.3g} (action {actions[worst]} at {place_of(states[worst])})"
 
     def _data_line(self) -> str:
-        counts = counted((self.samples, max(self.stats.most_samples, self.samples)))
         if self.stats.noiseless:
-            data = f"{counts} states, every action at each, observed without noise"
+            data = f"{self.samples:,} states, every action at each, observed without noise"
         elif self.samples:
-            data = f"{counts} transitions for each of {self.n_actions} actions"
+            data = self._counts()
         else:
             data = f"exact operators of {self.n_actions} actions"
         return f"{data}, discount {self.discount:g}, {self.stats.form or self.stats.choice}"
+
+    def _counts(self) -> str:
+        """The transitions of each action, by name where the data have names."""
+        names = self.stats.action_names or [f"action {action}:" for action in range(self.n_actions)]
+        counts = self.stats.counts * (self.n_actions // len(self.stats.counts))
+        if len(counts) > SHOWN_ACTIONS or (not self.stats.action_names and len(set(counts)) == 1):
+            return f"{counted(counts)} transitions for each of {self.n_actions} actions"
+        each = ", ".join(f"{name} {count:,}" for name, count in zip(names, counts, strict=True))
+        return f"{sum(counts):,} transitions ({each})"
 
     @property
     def _replaced(self) -> str:
@@ -721,6 +732,7 @@ def build(
     certificate: Certificate | None = None,
     refutation: Refutation | None = None,
     drawn: Sequence[int] | None = None,
+    action_names: tuple[str, ...] = (),
 ) -> Solution:
     """The solution of a program for an expert who always takes one action.
 
@@ -734,6 +746,7 @@ def build(
         certificate: the proof, or the attempt.
         refutation: the proof that there is no reward, or the attempt; without it an estimated conflict settles nothing.
         drawn: transitions of each action used in all, where a proof was asked for.
+        action_names: of the actions, if the data have them.
     """
     first, counts = criteria[0], operators[0].counts if drawn is None else drawn
     named = recovery.components
@@ -755,7 +768,8 @@ def build(
     )
     stats = Diagnostics(
         choice=choice,
-        most_samples=int(max(counts)),
+        counts=tuple(map(int, counts)),
+        action_names=action_names,
         objective=recovery.objective,
         form=operators[0].form,
         rounds=recovery.rounds,
@@ -900,7 +914,7 @@ def _check_read(solution: Solution) -> None:
     SumBasis(solution.components).as_read("")
     if actions < 2 or any(len(component.action_values) != actions for component in solution.components):
         raise ValueError(f"action_values must be those of {actions} actions, two at least")
-    as_count(solution.samples, "samples", least=0, most=max(solution.stats.most_samples, 0))
+    as_count(solution.samples, "samples", least=0, most=max(solution.stats.counts, default=0))
     if solution.expert is not None:
         as_count(solution.expert, "expert", least=0, most=actions - 1)
         if any(

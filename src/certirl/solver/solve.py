@@ -116,7 +116,8 @@ def _estimated(asked: Request) -> Solution:
         cover=settings.cover,
         slack=settings.slack,
     )
-    return build(*fit, recovery, choice=choice.why, independence=independence, further=further)
+    names = () if asked.moments is not None else asked.origin.action_names
+    return build(*fit, recovery, choice=choice.why, independence=independence, further=further, action_names=names)
 
 
 def _stream(asked: Request, samples: int, rng: np.random.Generator, *, is_design: bool = True) -> Any:
@@ -198,6 +199,7 @@ def _proved_by_program(asked: Request) -> Solution:
         certificate=outcome.certificate,
         refutation=outcome.refutation,
         drawn=asked.origin.counts(outcome.samples + pilot).tolist(),
+        action_names=asked.origin.action_names,
     )
 
 

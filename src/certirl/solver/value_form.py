@@ -206,7 +206,8 @@ def _concluded(
         choice += f", next states {model.next_states.columns.size}, which predict the data better"
     stats = Diagnostics(
         choice=choice,
-        most_samples=model.most_samples,
+        counts=model.counts,
+        action_names=problem.source.action_names,
         model_error=model_error,
         growth=problem.discount * spectral_radius(rows),
         uncovered=_uncovered(problem, model),
@@ -237,7 +238,7 @@ def _concluded(
         state=None if least is None else effects.states[rows.which[least]],
         action=None if least is None else int(rows.alternatives[least]),
         compared=Compared(effects.states, short, rows.profile if path is None else np.zeros(n)),
-        samples=model.samples,
+        samples=min(model.counts),
         stats=stats,
         witness=None if path is not None else find_conflict(problem.policy, rows, missing),
         path=path,
@@ -430,7 +431,7 @@ def with_proof(solution: Solution, outcome: Outcome, asked: Request) -> Solution
         asked: the call of `solve`.
     """
     counts = asked.origin.counts(outcome.samples)
-    stats = replace(solution.stats, most_samples=int(counts.max()))
+    stats = replace(solution.stats, counts=tuple(counts.tolist()))
     certificate, refutation = outcome.certificate, outcome.refutation
     solution = replace(solution, samples=int(counts.min()), stats=stats, certificate=certificate, refutation=refutation)
     if solution.reward is None:  # by estimates, which prove nothing
