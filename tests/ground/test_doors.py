@@ -450,6 +450,7 @@ WRONG = {
     "cover": ["0.1", -1, 0, 5.0, float("nan"), True],
     "slack": ["1", -1, 0, float("nan"), float("inf"), True],
     "margin": ["0.1", 5, 1.0, 0, -1, float("nan"), True, lambda: 0],
+    "smoothness": ["1", -1, float("nan"), float("inf"), True],
     "tube": ["0.1", -1, 0, 5.0, float("nan"), True],
     "regret": ["0.1", -1, 0, 1, float("nan"), True],
     "tail": ["0", True, [0], -1, Smooth],
@@ -494,7 +495,7 @@ def test_wrong_settings_of_proofs_are_named(name, value):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), cases("discount", "samples", "slack", "margin", "paired", "progress", "basis")
+    ("name", "value"), cases("discount", "samples", "slack", "margin", "smoothness", "paired", "progress", "basis")
 )
 def test_wrong_settings_for_policies_are_named(name, value):
     refused(name, solve, Drift(), **PLAIN | {"expert": clean, name: value})
@@ -684,6 +685,7 @@ def test_rollouts_are_for_experts_of_one_action(call):
         (Drift(), {"tail": 0}, "tail is for a certificate: pass delta too"),
         (Drift(), {"delta": 0.05, "tube": 0.1}, "an expert who always takes one action never switches: leave tube out"),
         (Drift(), {"margin": 0.1}, "margin is for experts that depend on the state"),
+        (Drift(), {"smoothness": 0.1}, "smoothness is for experts that depend on the state"),
         (Drift(), {"form": "mean", "paired": True}, "the mean form draws the states of every action by themselves"),
         (LOG, {"samples": 300}, "samples is for simulators"),
         (LOG, {"samples": 300, "expert": clean}, "samples is for simulators"),

@@ -201,6 +201,18 @@ def test_wrong_calls_are_refused(given, sentence):
         certirl.solve(Room(0.0), **({"expert": comfort, "discount": 0.9, "rng": 0, "samples": 200} | given))
 
 
+def test_a_price_on_roughness_makes_the_value_smoother():
+    problem, expert, asked, roughness = Room(0.2), comfort, {"discount": 0.9, "samples": 2_000, "rng": 0}, []
+    for price in (0.0, 1e-4, 1.0):
+        found = certirl.solve(problem, expert=expert, settings=certirl.Settings(smoothness=price), **asked)
+        weights = found.value.coefficients / np.ptp(found.value(np.linspace(-1, 1, 201)))
+        roughness.append(float(np.sum((np.arange(len(weights)) ** 2 * weights) ** 2)))
+    assert roughness[0] > 2 * roughness[1] > 4 * roughness[2]
+    usual = certirl.solve(problem, expert=expert, **asked)
+    named = certirl.solve(problem, expert=expert, settings=certirl.Settings(smoothness=1e-4), **asked)
+    np.testing.assert_array_equal(usual.value.coefficients, named.value.coefficients)
+
+
 def test_a_wrong_margin_is_refused():
     with pytest.raises(ValueError, match="half-width of a tube"):
         certirl.solve(Room(0.0), expert=comfort, discount=0.9, rng=0, settings=certirl.Settings(margin=-1.0))

@@ -443,6 +443,10 @@ def _add_solve(command: argparse.ArgumentParser) -> None:
         "--margin", type=float, metavar="SHARE",
         help="for experts who depend on the state: within this share of the box beside a switch less is asked",
     )  # fmt: skip
+    form.add_argument(
+        "--smoothness", type=float, metavar="PRICE",
+        help="for experts who depend on the state: the price of a rough value function",
+    )  # fmt: skip
     proof = command.add_argument_group("certificate")
     proof.add_argument("--delta", type=float, help="certify, with at most this probability of a false certificate")
     proof.add_argument("--tail", type=float, help="how far the dynamics reach beyond --columns (0: not at all)")

@@ -262,7 +262,7 @@ def solved(options: argparse.Namespace, where: Any) -> Any:
 def _asked(options: argparse.Namespace) -> dict[str, Any]:
     """The settings of `solve` that do not depend on the data; None where none is asked for."""
     asked = {name: getattr(options, name) for name in ("discount", "columns", "delta", "tail")}
-    names = ("objective", "cover", "slack", "margin", "tube")
+    names = ("objective", "cover", "slack", "margin", "smoothness", "tube")
     return asked | {"settings": Settings(**{name: getattr(options, name) for name in names})}
 
 

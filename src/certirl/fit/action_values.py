@@ -145,8 +145,8 @@ def fit_lifted_value(
     *,
     discount: float,
     reward_basis: Basis | Cells | Features,
-    price: float,
     further: Effects | None = None,
+    **prices: float,
 ) -> LiftedFit:
     """As `fit_value`, with c added to V at states that are not terminal.
 
@@ -169,7 +169,7 @@ def fit_lifted_value(
 
     if further is not None:
         further = further.at(np.asarray((continuing(further) > 0.5).any(axis=0)))
-    program: dict[str, Any] = {"discount": discount, "reward_basis": reward_basis, "price": price}
+    program: dict[str, Any] = {"discount": discount, "reward_basis": reward_basis, **prices}
     fit = fit_value(rows.at(kept), **program, adjust=positive, further=further)
     enough = ENOUGH * fit.residual / (1 - discount)
     more = max(enough - least_value(fit.value), 0.0)

@@ -29,6 +29,7 @@ TUBE = 0.05  # half-width over which margins rise from 0 to 1 beside a switch, a
 PRICE = 10.0  # of a squared shortfall, in units of a squared residual
 SIGMOID_PRICE = 1e3  # the same where random sigmoids describe R: what they miss of it must not decide on V
 SMOOTH = 1e-2  # of squared second differences of a piecewise-linear reward, beside its squared residuals
+SMOOTHNESS = 1e-4  # price of a rough V where effects are regressed: noise leaves high degrees to chance
 SMALL = 1e-6  # of ‖w‖², in units of the functions' own size
 NEIGHBOURS = 15  # whose majority says what the expert does around a state
 ROUNDING = 1e-8  # of V's functions: differences of two actions that a regression makes by itself
@@ -240,10 +241,11 @@ def fit_value(
     discount: float,
     reward_basis: Basis | Cells | Features,
     price: float = PRICE,
+    smoothness: float = 0.0,
     adjust: Callable[[Array], Array] | None = None,
     further: Effects | None = None,
 ) -> ValueFit:
-    """``min price·mean ξ² + mean (R − R_V)² + small·‖w‖²``, all rows at once.
+    """``min price·mean ξ² + mean (R − R_V)² + smoothness·Σ(q²w)² + small·‖w‖²``, all rows at once.
 
     For given w the best R is linear in w, so that it is eliminated first; what remains is a smooth convex problem in
     the few coefficients of V, which Newton's method solves in some tens of steps.
@@ -257,6 +259,7 @@ def fit_value(
         discount: γ.
         reward_basis: functions ψ of the reward.
         price: of a shortfall.
+        smoothness: price of roughness: of the terms of V, each times the square of its degree q.
         adjust: w to the w that R is fitted to in the end.
         further: effects at states where R is judged and not fitted.
     """
@@ -271,6 +274,9 @@ def fit_value(
         scale += np.einsum("nk,nk->k", now, now)
     missed = squares - targets.T @ fitted.solve(targets)
     curvature = (missed + missed.T) / (2 * len(effects)) + SMALL * np.diag(scale / len(effects) + 1e-300)
+    if smoothness:
+        roughness = (effects.basis.degrees.astype(float) ** 2).sum(axis=1) ** 2
+        curvature = curvature + smoothness * np.diag(roughness * scale / len(effects))
     if effects.regression is not None:
         curvature = curvature + price * effects.regression.noise  # the mean squared error of a noisy row
     w = _newton(rows, curvature, price)

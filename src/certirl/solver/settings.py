@@ -22,6 +22,7 @@ from certirl.fit.features import Preference
 from certirl.fit.recover import OBJECTIVES, as_radius, check_slack
 from certirl.fit.value_program import Margin, check_margin
 from certirl.functions.bases import as_basis
+from certirl.functions.cells import MOST_COORDINATES
 from certirl.functions.components import Component, as_components
 from certirl.functions.features import Feature, check_features, check_no_actions, check_no_terminal
 from certirl.ground.domain import Domain
@@ -42,6 +43,8 @@ class Settings:
         slack: price of a shortfall, for experts that are only nearly optimal.
         margin: for an expert that depends on the state, the half-width of the tube beside a switch over which margins
             rise from 0 to 1, as a share of the box; or a function of states.
+        smoothness: for the same experts, the price of a rough V: of its terms, each times the square of its degree. By
+            default 10⁻⁴ where effects are regressed from noisy data, and 0 elsewhere and for a proof.
         paired: draw every action with the same states and random numbers, so that noise cancels; by a trial if None.
         tube: with ``delta``, how far from a switch the expert must be proved strictly best, in units of the state.
         regret: with ``delta``, go on until following the expert costs at most this share of the span of the value.
@@ -61,6 +64,7 @@ class Settings:
     cover: float | None = None
     slack: float | None = None
     margin: Margin = None
+    smoothness: float | None = None
     paired: bool | None = None
     tube: float | None = None
     regret: float | None = None
@@ -75,6 +79,8 @@ class Settings:
                 raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {shown(value)}")
         check_slack(self.slack)
         check_margin(self.margin)
+        if self.smoothness is not None:
+            as_number(self.smoothness, "smoothness", least=0, meaning="a price")
         if self.paired is not None:
             as_flag(self.paired, "paired")
         for name, meaning in {"cover": "a radius", "tube": "a half-width"}.items():
@@ -274,6 +280,17 @@ def _refused(asked: Request) -> dict[str, str]:
         refused |= {name: without_switches(name) for name in ("tube", "regret")}
         refused["margin"] = (
             f"{setting('margin')} is for experts that depend on the state: leave it out for an expert of one action"
+        )
+    if not asked.by_value:
+        refused["smoothness"] = (
+            f"{setting('smoothness')} is for experts that depend on the state: leave it out for an expert of one action"
+        )
+    elif asked.settings.features is not None:
+        refused["smoothness"] = "smoothness is not for rewards of features, which are as smooth as these: leave it out"
+    elif len(asked.domain) > MOST_COORDINATES:
+        refused["smoothness"] = (
+            f"{setting('smoothness')} is for up to {MOST_COORDINATES} coordinates, these states have "
+            f"{len(asked.domain)}: leave it out"
         )
     if asked.by_value:
         names: tuple[str, ...] = ("objective", "form", "cover")

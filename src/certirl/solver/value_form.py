@@ -45,6 +45,7 @@ from certirl.fit.rewards import effects_at, judged_states, read_reward
 from certirl.fit.value_program import (
     PRICE,
     SIGMOID_PRICE,
+    SMOOTHNESS,
     Comparisons,
     Margin,
     ValueFit,
@@ -111,6 +112,10 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
         if isinstance(basis, Sigmoids):
             rows, program["reward_basis"] = choose_width(rows, **program)
             model = model._replace(effects=rows.effects)
+        if settings.smoothness is not None:
+            program["smoothness"] = settings.smoothness
+        elif model.regression is not None and asked.delta is None and settings.features is None:
+            program["smoothness"] = 0.0 if isinstance(basis, Sigmoids) else SMOOTHNESS
         program["further"] = effects_at(problem, model, judged_states(problem, model))
         dynamics: Any = model.next_states if simulator is None else simulator
         lifted, path = None, None
