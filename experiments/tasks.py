@@ -283,7 +283,7 @@ class Arguments:
     tasks: tuple[str, ...] = tuple(TASKS)
     seeds: int = 5
     inventories: int = 20
-    first: int = 5000
+    first: int = 7000
     seed: int = 0
 
 
