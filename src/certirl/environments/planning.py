@@ -714,7 +714,7 @@ class _Rollouts(NamedTuple):
     left: NDArray[np.bool_]
 
     def summary(self, steps: int) -> Returns:
-        """The mean return, of rollouts of so many steps."""
+        """The mean return, of rollouts of this number of steps."""
         n = len(self.earned)
         error = float(self.earned.std() / np.sqrt(n)) if n > 1 else np.nan
         return Returns(float(self.earned.mean()), error, n, steps, float(self.left.mean()))

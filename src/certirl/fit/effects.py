@@ -604,7 +604,7 @@ class NextStateModel:
         is_terminal: which states are terminal; None if none is.
         inverses: of the matrices Σχχᵀ over the states from which each action was taken ``[A, m, m]``.
         error: the standard error of the mean next state over the effect of an action, both as root mean squares over
-            states of the log; from 0.7 on the actions can hardly be told apart.
+            states of the log; from 0.7 on the data hardly distinguish the actions.
     """
 
     columns: Basis
@@ -662,7 +662,7 @@ class NextStateModel:
             leverage[block] = np.einsum("nm,nm->n", values @ self.inverses[action], values)
         return leverage
 
-    def judged(self, states: Array, units: Array) -> NextStateModel:
+    def with_error(self, states: Array, units: Array) -> NextStateModel:
         """With its error at some states; ``units`` make coordinates comparable."""
         actions = range(self.n_actions)
         means = np.stack([self._mean(states, action) / units for action in actions])
@@ -721,7 +721,7 @@ def regress_next_states(
         # Residuals of the fitted rows are too small, by the functions that were fitted to them.
         inflation = np.sqrt(max(1 - columns.size / count, 0.1))
         residuals[of_action] = (step[rows] + log.states[rows] - model._mean(log.states[rows], action)) / inflation
-    return replace(model, residuals=residuals).judged(log.states[kept], np.maximum(units, 1e-12 * (high - low)))
+    return replace(model, residuals=residuals).with_error(log.states[kept], np.maximum(units, 1e-12 * (high - low)))
 
 
 def error_in_words(error: float) -> str:

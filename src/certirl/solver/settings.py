@@ -276,15 +276,12 @@ def _refused(asked: Request) -> dict[str, str]:
             refused[name] = (
                 f"{setting(name)} is for a certificate: pass {setting('delta')} too, or leave {setting(name)} out"
             )
+    by_state = "is for experts that depend on the state: leave it out for an expert of one action"
     if not is_policy:
         refused |= {name: without_switches(name) for name in ("tube", "regret")}
-        refused["margin"] = (
-            f"{setting('margin')} is for experts that depend on the state: leave it out for an expert of one action"
-        )
+        refused["margin"] = f"{setting('margin')} {by_state}"
     if not asked.by_value:
-        refused["smoothness"] = (
-            f"{setting('smoothness')} is for experts that depend on the state: leave it out for an expert of one action"
-        )
+        refused["smoothness"] = f"{setting('smoothness')} {by_state}"
     elif asked.settings.features is not None:
         refused["smoothness"] = "smoothness is not for rewards of features, which are as smooth as these: leave it out"
     elif len(asked.domain) > MOST_COORDINATES:
