@@ -76,8 +76,20 @@ def effects_at(problem: ValueProblem, model: EffectModel, states: Array) -> Effe
     return drawn_effects(simulator, basis, states, DRAWS, rng)
 
 
-def judged_states(problem: ValueProblem, model: EffectModel) -> Array:
-    """States besides the compared ones at which R must be right ``[n, d]``.
+class JudgedStates(NamedTuple):
+    """States besides the compared ones at which R must be right.
+
+    Attributes:
+        states: all of them ``[n, d]``; none is terminal.
+        atoms: places that next states hit with positive probability ``[m, d]``.
+    """
+
+    states: Array
+    atoms: Array
+
+
+def judged_states(problem: ValueProblem, model: EffectModel) -> JudgedStates:
+    """The states at which R is judged.
 
     Next states of the expert, or of a log, those at the edge of the box more often; atoms; switches; corners of the box
     of a simulator. None is terminal.
@@ -85,12 +97,14 @@ def judged_states(problem: ValueProblem, model: EffectModel) -> Array:
     states, ahead = _looked_at(problem, model)
     low, high = np.array(problem.domain).T
     at_edge = ((ahead == low) | (ahead == high)).any(axis=1)
-    judged = [ahead[:JUDGED], ahead[at_edge][:JUDGED], atoms(ahead), switches(states, problem)]
+    repeated = atoms(ahead)
+    judged = [ahead[:JUDGED], ahead[at_edge][:JUDGED], repeated, switches(states, problem)]
     if problem.source.log is None:
         corners = mesh([np.array(side) for side in problem.domain[:8]])
         judged.append(corners[:MOST_CORNERS] if len(problem.domain) <= 8 else states[:0])
     every = np.concatenate(judged)
-    return every if problem.is_terminal is None else every[~problem.is_terminal(every)]
+    live = slice(None) if problem.is_terminal is None else ~problem.is_terminal(every)
+    return JudgedStates(every[live], repeated)
 
 
 def _looked_at(problem: ValueProblem, model: EffectModel) -> tuple[Array, Array]:
@@ -133,13 +147,16 @@ def unvisited(grid: Cells, states: Array) -> NDArray[np.bool_]:
     return np.asarray(grid.summed(states) < NEAR)
 
 
-def read_reward(problem: ValueProblem, model: EffectModel, fit: ValueFit, *, lifted: bool) -> Reading:
+def read_reward(
+    problem: ValueProblem, model: EffectModel, fit: ValueFit, judged: JudgedStates, *, lifted: bool
+) -> Reading:
     """R of a fitted value, at every point of its grid.
 
     Args:
         problem: with the source.
         model: of the effects.
-        fit: V, and R at the states compared and those of `judged_states`.
+        fit: V, and R at the states compared and at the judged ones.
+        judged: where R is judged.
         lifted: the value of continuing was chosen: R stays as it was fitted, without the states that terminate.
     """
     grid, simulator = as_grid(fit.reward_basis), problem.source.simulator
@@ -161,12 +178,12 @@ def read_reward(problem: ValueProblem, model: EffectModel, fit: ValueFit, *, lif
     live = np.ones(len(points), dtype=bool) if problem.is_terminal is None else ~problem.is_terminal(points)
     coefficients = np.asarray(fit.reward_basis.combined(points, fit.reward))
     coefficients[live] = _target(problem, model, fit, value, points[live])
-    judged = np.concatenate([model.effects.states[:LOOKED_AT], judged_states(problem, model)])
-    wanted = _target(problem, model, fit, exact, judged)
-    repeated = atoms(_looked_at(problem, model)[1])
-    if len(repeated):
-        coefficients = _through(grid, coefficients, repeated, _target(problem, model, fit, value, repeated))
-    return Reading(Reward(grid, coefficients, problem.is_terminal), grid.combined(judged, coefficients) - wanted)
+    states = np.concatenate([model.effects.states[:LOOKED_AT], judged.states])
+    wanted = _target(problem, model, fit, exact, states)
+    if len(judged.atoms):
+        wanted_there = _target(problem, model, fit, value, judged.atoms)
+        coefficients = _through(grid, coefficients, judged.atoms, wanted_there)
+    return Reading(Reward(grid, coefficients, problem.is_terminal), grid.combined(states, coefficients) - wanted)
 
 
 def _target(problem: ValueProblem, model: EffectModel, fit: ValueFit, value: Reward, states: Array) -> Array:

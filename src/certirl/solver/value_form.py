@@ -41,7 +41,7 @@ from certirl.fit.effects import (
     value_basis,
 )
 from certirl.fit.features import MARGIN, FeaturePath, Preference, cost_differences, feature_path
-from certirl.fit.rewards import effects_at, judged_states, read_reward
+from certirl.fit.rewards import JudgedStates, effects_at, judged_states, read_reward
 from certirl.fit.value_program import (
     PRICE,
     SIGMOID_PRICE,
@@ -116,7 +116,8 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
             program["smoothness"] = settings.smoothness
         elif model.regression is not None and asked.delta is None and settings.features is None:
             program["smoothness"] = 0.0 if isinstance(basis, Sigmoids) else SMOOTHNESS
-        program["further"] = effects_at(problem, model, judged_states(problem, model))
+        judged = judged_states(problem, model)
+        program["further"] = effects_at(problem, model, judged.states)
         dynamics: Any = model.next_states if simulator is None else simulator
         lifted, path = None, None
         if settings.features is not None:
@@ -127,7 +128,7 @@ def explain(asked: Request, *, tried: bool = True) -> Solution:
         else:
             fit = fit_value(rows, **program)
         watch(f"2 of {STAGES}: V and R are found", 2, STAGES)
-        solution = _concluded(problem, model, rows, fit, lifted, path)
+        solution = _concluded(problem, model, rows, fit, judged, lifted, path)
         del rows  # of many numbers, and trials need memory of their own
         if settings.features is not None and path is None:
             finding = (Reason.ALL_ALIKE if solution.stats.all_alike else Reason.NO_FEATURES).finding()
@@ -189,12 +190,13 @@ def _concluded(
     model: EffectModel,
     rows: Comparisons,
     fit: ValueFit,
+    judged: JudgedStates,
     lifted: LiftedFit | None,
     path: FeaturePath | None = None,
 ) -> Solution:
     """The solution with all that the data say of it, before it is tried."""
     effects, n = model.effects, len(model.effects)
-    reward, residuals = read_reward(problem, model, fit, lifted=lifted is not None)
+    reward, residuals = read_reward(problem, model, fit, judged, lifted=lifted is not None)
     value = Reward(effects.basis, fit.value, problem.is_terminal)
     columns, ahead, model_error = action_values(problem, model, fit, lifted)
     advantages = rows.advantages(fit.value) + fit.costs
