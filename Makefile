@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYTEST := $(abspath $(BIN))/python -m pytest
 
-.PHONY: demo test test-slow test-all test-sdist test-device lint bench figures clean
+.PHONY: demo test test-slow test-all test-sdist test-device dist lint bench figures clean
 
 $(VENV)/created:
 	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || \
@@ -48,14 +48,22 @@ test-slow: $(VENV)/test
 
 test-all: test test-slow
 
+# The wheel and the source distribution, and the repository itself, as PyPI and the Scientific Python guide want them.
+dist: $(VENV)/test
+	@echo "Building the distributions …"
+	@$(INSTALL) build twine pyroma check-wheel-contents "sp-repo-review[cli]"
+	rm -rf build/dist
+	$(BIN)/python -m build --quiet --outdir build/dist
+	$(BIN)/twine check --strict build/dist/*
+	$(BIN)/check-wheel-contents build/dist/*.whl
+	$(BIN)/pyroma build/dist/*.tar.gz
+	$(BIN)/sp-repo-review .
+
 # The source distribution has everything that its own tests read: its pages, and the files of experiments and benchmarks.
 FILES = $(shell ls experiments benchmarks | sed -n 's/\.py$$//p' | paste -sd '|')
-test-sdist: $(VENV)/test
-	@echo "Building the source distribution …"
-	@$(INSTALL) build
-	rm -rf build/sdist
-	$(BIN)/python -m build --quiet --sdist --outdir build/sdist
-	tar -xzf build/sdist/*.tar.gz -C build/sdist --strip-components 1
+test-sdist: dist
+	rm -rf build/sdist && mkdir -p build/sdist
+	tar -xzf build/dist/*.tar.gz -C build/sdist --strip-components 1
 	cd build/sdist && PYTHONPATH=$$PWD/src $(PYTEST) -n auto --dist worksteal -m "not slow" $$(grep -rlE "parents\[2\]|parent.parent|^(import|from) ($(FILES))\b" tests --include=test_*.py)
 
 # The path of a GPU on torch's CPU device, or on the GPU if torch finds one; torch is large and only installed for this.

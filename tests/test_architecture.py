@@ -123,7 +123,7 @@ def test_pictures_of_the_tutorials_are_small():
 
 def test_version_is_the_same_everywhere():
     version = run("import certirl; print(certirl.__version__)").strip()
-    assert f'version = "{version}"' in (ROOT / "pyproject.toml").read_text()
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dynamic"] == ["version"]
     assert f"version: {version}" in (ROOT / "CITATION.cff").read_text()
     assert version in (ROOT / "CHANGELOG.md").read_text()
 
@@ -134,3 +134,12 @@ def test_every_test_on_the_page_about_attacks_exists():
     for name in named:
         file, _, test = name.strip("`").partition("::")
         assert f"def {test}(" in (ROOT / "tests" / file).read_text(), name
+
+
+def test_workflow_runs_on_every_version_of_python_that_is_promised():
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
+    promised = [name.rsplit(" ", 1)[1] for name in classifiers if re.search(r":: 3\.\d+$", name)]
+    matrix = re.search(r"python: \[(.*)\]", (ROOT / ".github" / "workflows" / "tests.yml").read_text())
+    assert matrix is not None
+    assert re.findall(r'"([\d.]+)"', matrix[1]) == promised
+    assert len(promised) >= 4
