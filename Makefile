@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYTEST := $(abspath $(BIN))/python -m pytest
 
-.PHONY: demo test test-slow test-all test-sdist test-device dist lint bench figures clean
+.PHONY: demo test test-slow test-all test-sdist test-device docs links dist lint bench figures clean
 
 $(VENV)/created:
 	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || \
@@ -22,6 +22,11 @@ $(VENV)/demo: pyproject.toml $(VENV)/created
 $(VENV)/test: pyproject.toml $(VENV)/created
 	@echo "Installing certirl, its optional packages, pytest, ruff and mypy …"
 	@$(INSTALL) --editable ".[test]"
+	@touch $@
+
+$(VENV)/docs: pyproject.toml $(VENV)/created
+	@echo "Installing certirl and Sphinx …"
+	@$(INSTALL) --editable ".[docs]"
 	@touch $@
 
 demo: $(VENV)/demo
@@ -71,6 +76,15 @@ test-device: $(VENV)/test
 	@echo "Installing torch …"
 	@$(INSTALL) "torch==2.13.0"
 	$(PYTEST) tests/kernels/test_tensors.py
+
+# The site, in build/docs/index.html. A link, an anchor or a picture that does not exist is an error.
+SPHINX = $(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --conf-dir docs .
+docs: $(VENV)/docs
+	$(SPHINX) build/docs
+
+# Addresses outside of the repository; needs a network.
+links: $(VENV)/docs
+	$(SPHINX) --builder linkcheck build/links
 
 # Every figure of the paper at full size.
 figures: $(VENV)/test

@@ -8,7 +8,7 @@ import pytest
 from pages import ROOT, check, find, parts, same_line, same_number, script
 
 TUTORIALS = sorted(f"docs/tutorials/{path.name}" for path in (ROOT / "docs" / "tutorials").glob("*.md"))
-PROSE = {"docs/glossary.md"}  # no code
+PROSE = {"docs/glossary.md", "docs/index.md"}  # no code of their own
 PAGES = ["README.md", *sorted({f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")} - PROSE), *TUTORIALS]
 QUICK = {"README.md"}
 MARKED = [pytest.param(page, marks=[pytest.mark.slow] * (page not in QUICK)) for page in PAGES]

@@ -1,0 +1,63 @@
+"""Settings of the site: `make docs` builds it into build/docs.
+
+The source folder is the repository itself, so that the links of README.md, docs/ and experiments/README.md are the same
+on the site and in the repository.
+"""
+
+import re
+from pathlib import Path
+
+from sphinx.application import Sphinx
+from sphinx.util import logging
+
+import certirl
+
+project, author, release = "certirl", "The certirl developers", certirl.__version__
+copyright = author
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
+root_doc = "docs/index"
+include_patterns = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "experiments/README.md", "docs/**.md"]
+exclude_patterns = [".*", "build", "dist", "src", "tests", "benchmarks"]
+# A link, an anchor or a picture that does not exist is a warning, and `make docs` makes warnings errors. Types of other
+# libraries in signatures are not looked up: that would take a network.
+nitpicky = True
+nitpick_ignore_regex = [("py:.*", ".*")]
+suppress_warnings = ["toc.not_included"]
+
+myst_heading_anchors = 4
+highlight_language = "text"
+copybutton_prompt_text = "$ "
+default_role = "py:obj"
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+maximum_signature_line_length = 88
+napoleon_google_docstring, napoleon_numpy_docstring = True, False
+
+html_theme = "furo"
+html_title = "certirl"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_copyright = False
+html_theme_options = {"navigation_with_keys": True}
+pygments_style, pygments_dark_style = "friendly", "monokai"
+
+FETCHED = re.compile(r"""<(?:script|img|link|iframe|source)\b[^>]*?\b(?:src|href)=["'](?:https?:)?//[^"']+["']""")
+
+
+def finish(app: Sphinx, error: Exception | None) -> None:
+    """Lead from the folder to the first page, and warn of pages that would load something from a network."""
+    if error or app.builder.format != "html":
+        return
+    folder = Path(app.outdir)
+    first = app.builder.get_target_uri(root_doc)
+    (folder / "index.html").write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={first}">\n')
+    for page in folder.rglob("*.html"):
+        for tag in FETCHED.findall(page.read_text()):
+            logging.getLogger(__name__).warning("%s loads from a network: %s", page.relative_to(folder), tag)
+
+
+def setup(app: Sphinx) -> None:
+    """Register the last step of the build."""
+    app.connect("build-finished", finish)
