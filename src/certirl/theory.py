@@ -33,12 +33,50 @@ from certirl.functions.extrema import minimum
 from certirl.ground.domain import Array, as_domain, one_coordinate
 from certirl.ground.doors import as_count, as_number, as_probability, setting, shown
 
+__all__ = [
+    "Condition",
+    "Constants",
+    "Lemma7Corrected",
+    "Requirement",
+    "Requirements",
+    "constants",
+    "corollary12",
+    "corollary12_corrected",
+    "cover_limit",
+    "cover_size",
+    "lemma4_error",
+    "lemma4_error_sharp",
+    "lemma5_tolerance",
+    "lemma7_corrected",
+    "lemma10_lipschitz",
+    "lemma10_size",
+    "lemma10_size_corrected",
+    "lemma10_tail",
+    "lemma10_tail_corrected",
+    "lemma11_coefficients",
+    "lemma11_coefficients_corrected",
+    "lemma11_norm",
+    "program_rows",
+    "requirements",
+    "separability",
+    "theorem3_error",
+    "theorem3_error_corrected",
+    "theorem3_samples",
+    "theorem3_samples_corrected",
+    "theorem6",
+    "theorem6_deflated",
+]
+
 _PROBABILITIES = ("delta", "discount")
 _POSITIVE = ("epsilon", "beta", "sup")
 _LEAST = {"k": 1, "columns": 1, "samples": 1, "n_actions": 2, "actions": 2, "size": 2}
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def _check(**arguments: Any) -> None:

@@ -93,6 +93,8 @@ class Steps:
         step: the order of rows within an episode ``[n]``; None if they are in order.
         rows: the row of the table that each begins in, for error messages ``[n]``; None if there is no table.
         notes: what was left out, in sentences.
+
+    :meta private:
     """
 
     states: Array
@@ -229,7 +231,10 @@ def from_episodes(
 
 @dataclass(frozen=True)
 class Conversion:
-    """How logged steps become transitions: the arguments of `from_episodes`, checked."""
+    """How logged steps become transitions: the arguments of `from_episodes`, checked.
+
+    :meta private:
+    """
 
     domain: Domain | None = None
     n_actions: int | None = None

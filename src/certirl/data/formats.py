@@ -62,6 +62,8 @@ class Columns(NamedTuple):
         dimension: the number of coordinates of a state.
         actions: the names of actions 0, 1, …, if the column holds names.
         delimiter: of a text file.
+
+    :meta private:
     """
 
     states: tuple[str, ...]
@@ -182,6 +184,8 @@ class Section(NamedTuple):
     Attributes:
         first: the number of its first row.
         blocks: its blocks, from the first up to but not including the second; None for the whole table.
+
+    :meta private:
     """
 
     first: int = 0
@@ -200,6 +204,8 @@ class Table(ABC):
         kind: its format.
         delimiter: of a text file; None for other formats.
         notes: what was assumed about it, in sentences.
+
+    :meta private:
     """
 
     name: str

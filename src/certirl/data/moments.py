@@ -145,7 +145,10 @@ class Moments:
         return archive.save(self, path)
 
     def as_read(self, file: str) -> Moments:
-        """Refuse columns of another family than the rows, and counts that contradict the files."""
+        """Refuse columns of another family than the rows, and counts that contradict the files.
+
+        :meta private:
+        """
         if self.columns != self.rows.resized(self.columns.size):
             raise ValueError(f"columns must be the first of {self.rows}, got {self.columns}")
         if self.files and sum(file.rows for file in self.files) > self.counts.sum():

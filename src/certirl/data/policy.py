@@ -193,6 +193,8 @@ class ExpertGrid:
     Attributes:
         domain: one (low, high) pair for each coordinate.
         support: which actions it takes at each corner ``[c_1 + 1, …, c_d + 1, A]``.
+
+    :meta private:
     """
 
     domain: Domain

@@ -173,6 +173,8 @@ class Draws(Stream):
         paired: the same states and the same random numbers for every action.
         first: the number of the first piece, if this is a chunk of a longer stream.
         refuse_terminal: refuse terminal states, among the states drawn and their next states.
+
+    :meta private:
     """
 
     simulator: Simulator

@@ -52,6 +52,8 @@ class Source:
     Attributes:
         simulator: the simulator, checked; None for a log.
         log: the log; None for a simulator.
+
+    :meta private:
     """
 
     simulator: Simulator | None = None
@@ -233,6 +235,8 @@ class Pool(Stream):
     Args:
         parts: the transitions.
         more: draws this many transitions of every action, ``more(n=…)``; None for a log, which does not grow.
+
+    :meta private:
     """
 
     def __init__(self, parts: Sequence[Draws | Transitions], more: Callable[..., Draws] | None = None) -> None:
@@ -296,6 +300,8 @@ class TerminalBoxes:
         missed: the share of held-out terminal states that lie in no box.
         mistaken: the share of other held-out states that lie in one.
         n: states that it was learned from.
+
+    :meta private:
     """
 
     boxes: Annotated[Array, Shape("b 2 d", infinite=True)]

@@ -54,7 +54,7 @@ from certirl.ground.domain import (
 )
 from certirl.ground.doors import as_count, as_flag, by_door, closest, is_number, setting, shown
 
-__all__ = ["read", "read_demonstrations", "stream"]
+__all__ = ["read", "stream"]
 
 ROWS = 2**18  # of a batch: some ten megabytes
 EPISODE_ROWS = 2**16  # of a batch of episodes, which takes more memory for each row
@@ -65,6 +65,10 @@ TERMINATED = ("terminated", "terminal")
 _AHEAD = 2  # rows after a batch: the state that its last step leads to, and whether the episode ended there
 _FEW_ACTIONS = 100  # up to which the largest action is the number of actions, whichever of them occur
 _HEAD = 64  # rows that are compared to recognise the same data in two formats
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 @dataclass(frozen=True)
@@ -234,6 +238,8 @@ class Chunk:
         section: which rows.
         fingerprint: of the table.
         folder: the folder that the name of the file is relative to.
+
+    :meta private:
     """
 
     source: Any
@@ -393,12 +399,18 @@ class TableStream(Stream):
     parts: tuple[Chunk, ...]
 
     def chunks(self) -> tuple[Chunk, ...]:
-        """Parts that can be read independently."""
+        """Parts that can be read independently.
+
+        :meta private:
+        """
         return self.parts
 
     @property
     def conversion(self) -> Conversion:
-        """How the rows become transitions."""
+        """How the rows become transitions.
+
+        :meta private:
+        """
         return self.parts[0].conversion
 
     @property

@@ -42,6 +42,8 @@ class Piece(NamedTuple):
         actions: which actions, m of them.
         states: ``[n, d]``.
         next_states: ``[m, n, d]``.
+
+    :meta private:
     """
 
     actions: tuple[int, ...]
@@ -60,7 +62,10 @@ class Piece(NamedTuple):
 
 
 class Chunk(Protocol):
-    """A part of the data that can be read by itself; small when it is sent to another machine."""
+    """A part of the data that can be read by itself; small when it is sent to another machine.
+
+    :meta private:
+    """
 
     def pieces(self) -> Iterator[Piece]:
         """Its pieces, in order; the same every time."""
@@ -68,7 +73,10 @@ class Chunk(Protocol):
 
 
 class Stream(ABC):
-    """Data in pieces, to be read in order, or chunk by chunk by several workers."""
+    """Data in pieces, to be read in order, or chunk by chunk by several workers.
+
+    :meta private:
+    """
 
     @abstractmethod
     def chunks(self) -> Sequence[Chunk]:
@@ -228,15 +236,24 @@ class Transitions(Stream):
         return int(self.counts.min())
 
     def leading(self, size: int) -> Transitions:
-        """All of it: a log is used as it is."""
+        """All of it: a log is used as it is.
+
+        :meta private:
+        """
         return self
 
     def record(self) -> Transitions:
-        """The log itself."""
+        """The log itself.
+
+        :meta private:
+        """
         return self
 
     def chunks(self) -> list[Rows]:
-        """Consecutive rows: all actions together if they are paired."""
+        """Consecutive rows: all actions together if they are paired.
+
+        :meta private:
+        """
         states = int(self.counts[0]) if self.paired else len(self)
         step = CHUNK * pieces_per_chunk(states // CHUNK)
         parts = [slice(start, start + step) for start in range(0, states, step)]
@@ -372,6 +389,8 @@ class Rows:
         actions: ``[n]``.
         next_states: ``[n, d]``.
         pairs: the rows of each action in a paired log, which are the chunk ``[A, m]``; None for all rows, one by one.
+
+    :meta private:
     """
 
     states: Array

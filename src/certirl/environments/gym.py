@@ -36,6 +36,10 @@ __all__ = ["RewardWrapper", "episode_returns", "rollouts", "simulator"]
 SIDE_BY_SIDE = 64  # episodes at once, so that a policy is evaluated at many states in one call
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def rollouts(
     env: Any,
     policy: Any = None,

@@ -50,6 +50,8 @@ from certirl.ground.domain import (
 )
 from certirl.ground.doors import alone, as_count, as_number, as_reals, lend, shown
 
+__all__ = ["Plan", "Returns", "plan"]
+
 StepReward = Callable[[Array, int, Array], Any]
 
 # Grid points along each coordinate: as many as take a second or two.
@@ -77,6 +79,10 @@ _ROUNDS = 10_000  # of policy iteration, at most: it ends after ten to thirty
 _SWEEPS = 200  # of substitution in a round, at most
 _BLOCK = 1 << 16  # states at once
 _SMALL = 1 << 12  # the same for V, which may have hundreds of functions
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def plan(

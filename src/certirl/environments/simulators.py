@@ -35,7 +35,10 @@ Bounds = tuple[tuple[float, float], ...]
 
 
 class Physics(Protocol):
-    """Dynamics of an environment in state coordinates; states are rows ``[n, d]``."""
+    """Dynamics of an environment in state coordinates; states are rows ``[n, d]``.
+
+    :meta private:
+    """
 
     @property
     def periodic(self) -> tuple[int, ...]:

@@ -112,7 +112,10 @@ class FeaturePath:
         freeze(self)
 
     def as_read(self, file: str) -> FeaturePath:
-        """Refuse rows that are none."""
+        """Refuse rows that are none.
+
+        :meta private:
+        """
         if not len(self.names) == self.weights.shape[1] or not len(self.formulas) == len(self) > self.chosen >= 0:
             raise ValueError("a path must have a row for each formula, and choose one of them")
         return self

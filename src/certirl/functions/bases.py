@@ -85,12 +85,18 @@ class Basis:
 
     @property
     def factors(self) -> tuple[Family, ...]:
-        """The family of each coordinate, with its number of functions if the others are constant."""
+        """The family of each coordinate, with its number of functions if the others are constant.
+
+        :meta private:
+        """
         raise NotImplementedError
 
     @property
     def index(self) -> str:
-        """The kind of set of indices, one of `INDEX_SETS`."""
+        """The kind of set of indices, one of `INDEX_SETS`.
+
+        :meta private:
+        """
         return "total"
 
     @property
@@ -152,6 +158,8 @@ class Basis:
         """The basis with the same span that is orthonormal for the distribution of `design`.
 
         Chebyshev polynomials in place of other polynomials; up to constant factors its functions are harmonics.
+
+        :meta private:
         """
         raise NotImplementedError
 
@@ -167,19 +175,28 @@ class Basis:
         return int(self.degrees.sum(axis=1).max())
 
     def complete_sizes(self) -> list[int]:
-        """The numbers of functions, up to all, that are complete up to some degree."""
+        """The numbers of functions, up to all, that are complete up to some degree.
+
+        :meta private:
+        """
         levels = _levels(self.degrees, self._highest, self.index)
         return [*(np.flatnonzero(np.diff(levels)) + 1).tolist(), self.size]
 
     @property
     def is_closed(self) -> bool:
-        """Whether every product of lower degrees is included; the span is then that of `level`."""
+        """Whether every product of lower degrees is included; the span is then that of `level`.
+
+        :meta private:
+        """
         held = set(map(tuple, self.degrees.tolist()))
         simpler = ((*k[:j], k[j] - 1, *k[j + 1 :]) for k in held for j in range(len(k)) if k[j])
         return held.issuperset(simpler)
 
     def closed(self) -> Self:
-        """The smallest larger basis of the same kind that `is_closed`."""
+        """The smallest larger basis of the same kind that `is_closed`.
+
+        :meta private:
+        """
         basis = self
         while not basis.is_closed:
             basis = basis.resized(basis.size + 1)
@@ -238,7 +255,10 @@ class Basis:
         return _Sums.of(self.indices, self.parts[-1].size)
 
     def summed(self, states: ArrayLike) -> Array:
-        """Σ_n φ_i(s_n) over states, for every function: ``[k]``."""
+        """Σ_n φ_i(s_n) over states, for every function: ``[k]``.
+
+        :meta private:
+        """
         return np.asarray(self.values(states).sum(axis=0))
 
     def value_range(self, coefficients: Array) -> tuple[float, float]:
@@ -313,13 +333,18 @@ class Basis:
     # Spread points: what the values of an expansion there say about all states between them.
 
     def spread_counts(self, share: float) -> tuple[int, ...]:
-        """Numbers of spread points: ``share`` times the degree, twice that if periodic; or 1."""
+        """Numbers of spread points: ``share`` times the degree, twice that if periodic; or 1.
+
+        :meta private:
+        """
         return tuple(max(int(np.ceil(share * part.degree * (2 if part.periodic else 1))), 1) for part in self.parts)
 
     def spread_points(self, *counts: int) -> Array:
         """A mesh of states ``[Π counts, d]``, the last coordinate varying fastest.
 
         In each coordinate these are the Chebyshev points, or evenly spaced points of the circle.
+
+        :meta private:
         """
         return mesh([part._from_reference(part._reference_points(n)) for part, n in self._with(counts)])
 
@@ -330,6 +355,8 @@ class Basis:
         coordinate. Along the line between them f is of exponential type σ = max_k Σ k_j h_j over degrees k and falls
         no faster than cos σ (Duffin and Schaeffer); coordinate by coordinate the factor is Π 1/cos(k_j h_j) (Ehlich and
         Zeller). The better of the two is returned, infinity where neither applies; in one coordinate they are the same.
+
+        :meta private:
         """
         steps = np.array([(np.pi if part.periodic else np.pi / 2) / n for part, n in self._with(counts)])
         degrees = times * self.degrees
@@ -448,17 +475,26 @@ class Family(Basis):
 
     @property
     def factors(self) -> tuple[Family, ...]:
-        """The family itself."""
+        """The family itself.
+
+        :meta private:
+        """
         return (self,)
 
     @property
     def parts(self) -> tuple[Family, ...]:
-        """The family itself."""
+        """The family itself.
+
+        :meta private:
+        """
         return (self,)
 
     @property
     def indices(self) -> NDArray[np.intp]:
-        """0, 1, …: ``[k, 1]``."""
+        """0, 1, …: ``[k, 1]``.
+
+        :meta private:
+        """
         return np.arange(self.size)[:, None]
 
     @property
@@ -468,61 +504,100 @@ class Family(Basis):
 
     @staticmethod
     def degree_of(index: Any) -> Any:
-        """The degree of the functions with these numbers, counted from 0."""
+        """The degree of the functions with these numbers, counted from 0.
+
+        :meta private:
+        """
         return index
 
     @staticmethod
     def size_of_degree(degree: int) -> int:
-        """The number of functions up to a degree."""
+        """The number of functions up to a degree.
+
+        :meta private:
+        """
         return degree + 1
 
     @property
     def level(self) -> Family:
-        """The family with the same span that is orthonormal for the distribution of `design`."""
+        """The family with the same span that is orthonormal for the distribution of `design`.
+
+        :meta private:
+        """
         return self
 
     def arcsine(self, *, design: bool) -> bool:
-        """Whether states are drawn from the arcsine distribution, t = cos πu, or are uniform."""
+        """Whether states are drawn from the arcsine distribution, t = cos πu, or are uniform.
+
+        :meta private:
+        """
         return design
 
     # Harmonics.
 
     @property
     def harmonics(self) -> int:
-        """The number of harmonics that span the functions; a sine never occurs without its cosine."""
+        """The number of harmonics that span the functions; a sine never occurs without its cosine.
+
+        :meta private:
+        """
         return self.size_of_degree(self.degree)
 
     def doubled(self) -> Self:
-        """As many functions of the family as span the products φ_i φ_j of two functions."""
+        """As many functions of the family as span the products φ_i φ_j of two functions.
+
+        :meta private:
+        """
         return self.resized(self.size_of_degree(2 * self.degree))
 
     def from_harmonics(self, sums: Array) -> Array:
-        """Σ φ(t) from Σ h(t), along the first axis: ``[k, …]`` from ``[harmonics, …]``."""
+        """Σ φ(t) from Σ h(t), along the first axis: ``[k, …]`` from ``[harmonics, …]``.
+
+        :meta private:
+        """
         return sums[: self.size] * self.sup().reshape(-1, *[1] * (sums.ndim - 1))
 
     def harmonic_products(self, sums: Array) -> Array:
-        """Σ h hᵀ ``[harmonics, harmonics]`` from the sums of the harmonics of `doubled`."""
+        """Σ h hᵀ ``[harmonics, harmonics]`` from the sums of the harmonics of `doubled`.
+
+        :meta private:
+        """
         index, share = products_of_harmonics(self.harmonics, self.periodic)
         return np.asarray((share * sums[index]).sum(axis=0))
 
     def harmonic_values(self, t: Array, count: int | None = None) -> Array:
-        """h_i(t) for the first harmonics, by default those of the functions: ``[count, n]``."""
+        """h_i(t) for the first harmonics, by default those of the functions: ``[count, n]``.
+
+        :meta private:
+        """
         return harmonic_table(t, self.harmonics if count is None else count, self.periodic)
 
     def to_reference(self, states: ArrayLike) -> Array:
-        """The coordinates t ∈ [-1, 1] of states of the domain: ``[n]``."""
+        """The coordinates t ∈ [-1, 1] of states of the domain: ``[n]``.
+
+        :meta private:
+        """
         return np.clip(self._to_reference(as_rows(states, 1)[:, 0]), -1.0, 1.0)  # rounding may go past an end
 
     def to_angle(self, states: ArrayLike) -> Array:
-        """The angles θ of states, with t = cos θ; t = θ/π for periodic functions: ``[n]``."""
+        """The angles θ of states, with t = cos θ; t = θ/π for periodic functions: ``[n]``.
+
+        :meta private:
+        """
         return np.arccos(self.to_reference(states))
 
     def from_angle(self, angles: Array) -> Array:
-        """The states at angles: ``[n]``."""
+        """The states at angles: ``[n]``.
+
+        :meta private:
+        """
         return self._from_reference(np.cos(angles))
 
     def stationary_points(self, coefficients: ArrayLike) -> Array:
-        """The states, in order, at which Σ c_i φ_i has slope zero, and perhaps a few more."""
+        """The states, in order, at which Σ c_i φ_i has slope zero, and perhaps a few more.
+
+        :meta private:
+        """
         t = self._reference_stationary_points(np.asarray(coefficients, dtype=np.float64))
         return self._from_reference(np.sort(np.clip(t, -1.0, 1.0)))
 
@@ -608,11 +683,17 @@ class Legendre(Family):
 
     @property
     def level(self) -> Family:
-        """Chebyshev polynomials."""
+        """Chebyshev polynomials.
+
+        :meta private:
+        """
         return Chebyshev(self.size, self.interval)
 
     def from_harmonics(self, sums: Array) -> Array:
-        """Σ φ(t) from Σ T(t): a Legendre polynomial is an average of Chebyshev polynomials."""
+        """Σ φ(t) from Σ T(t): a Legendre polynomial is an average of Chebyshev polynomials.
+
+        :meta private:
+        """
         return super().from_harmonics(np.tensordot(legendre_in_harmonics(self.size), sums[: self.size], axes=1))
 
 
@@ -635,7 +716,10 @@ class Chebyshev(Family):
             return 1.0 / np.sqrt(np.maximum(1.0 - t * t, 0.0))
 
     def arcsine(self, *, design: bool) -> bool:
-        """Always: the weight is that of the arcsine distribution."""
+        """Always: the weight is that of the arcsine distribution.
+
+        :meta private:
+        """
         return True
 
     def _reference_quadrature(self, n: int) -> tuple[Array, Array]:
@@ -660,16 +744,25 @@ class Fourier(Family):
 
     @staticmethod
     def degree_of(index: Any) -> Any:
-        """The frequency of the functions with these numbers, counted from 0."""
+        """The frequency of the functions with these numbers, counted from 0.
+
+        :meta private:
+        """
         return (index + 1) // 2
 
     @staticmethod
     def size_of_degree(degree: int) -> int:
-        """The number of functions up to a frequency."""
+        """The number of functions up to a frequency.
+
+        :meta private:
+        """
         return 2 * degree + 1
 
     def arcsine(self, *, design: bool) -> bool:
-        """Never: uniform states are best on a circle."""
+        """Never: uniform states are best on a circle.
+
+        :meta private:
+        """
         return False
 
     def _reference_values(self, t: Array) -> Array:
@@ -690,11 +783,17 @@ class Fourier(Family):
         return np.where(np.arange(self.size) == 0, np.sqrt(0.5), 1.0)
 
     def to_angle(self, states: ArrayLike) -> Array:
-        """θ = πt: ``[n]``."""
+        """θ = πt: ``[n]``.
+
+        :meta private:
+        """
         return np.pi * self.to_reference(states)
 
     def from_angle(self, angles: Array) -> Array:
-        """The states at angles, of any number of turns: ``[n]``."""
+        """The states at angles, of any number of turns: ``[n]``.
+
+        :meta private:
+        """
         return self._from_reference(np.mod(angles + np.pi, 2 * np.pi) / np.pi - 1)
 
     def _reference_grid(self, count: int) -> Array:

@@ -95,7 +95,10 @@ class Cells:
 
     @property
     def sides(self) -> Array:
-        """Lengths of the sides of a cell ``[d]``."""
+        """Lengths of the sides of a cell ``[d]``.
+
+        :meta private:
+        """
         return np.diff(np.array(self.domain), axis=1)[:, 0] / np.array(self.shape)
 
     def points(self) -> Array:
@@ -107,7 +110,10 @@ class Cells:
         return mesh(axes)
 
     def middles(self) -> list[Array]:
-        """The middles of the cells along each coordinate."""
+        """The middles of the cells along each coordinate.
+
+        :meta private:
+        """
         sides = zip(self.domain, self.sides, self.shape, strict=True)
         return [low + side * (np.arange(count) + 0.5) for (low, _), side, count in sides]
 
@@ -126,7 +132,10 @@ class Cells:
         return before, place - before
 
     def corners(self, states: ArrayLike) -> tuple[NDArray[np.intp], Array]:
-        """The hats that are not zero at each state, and their values ``[n, 2ᵈ]``: sums are 1."""
+        """The hats that are not zero at each state, and their values ``[n, 2ᵈ]``: sums are 1.
+
+        :meta private:
+        """
         rows = as_rows(states, self.dimension)
         index, value = np.zeros((len(rows), 1), dtype=np.intp), np.ones((len(rows), 1))
         for axis, count in enumerate(self.counts):
@@ -154,7 +163,10 @@ class Cells:
         return np.einsum("nc,nc->n", np.asarray(coefficients)[index], value)
 
     def summed(self, states: ArrayLike) -> Array:
-        """Σ_n ψ_i(s_n) over states, for every hat ``[k]``."""
+        """Σ_n ψ_i(s_n) over states, for every hat ``[k]``.
+
+        :meta private:
+        """
         index, value = self.corners(states)
         return np.bincount(index.ravel(), weights=value.ravel(), minlength=self.size)
 
@@ -163,7 +175,10 @@ class Cells:
         return float(coefficients.min()), float(coefficients.max())
 
     def roughness(self, order: int = 2) -> Any:
-        """The sparse matrix ``[k, k]`` of Σ (first or second differences along each coordinate)²."""
+        """The sparse matrix ``[k, k]`` of Σ (first or second differences along each coordinate)².
+
+        :meta private:
+        """
         from scipy.sparse import csr_array, diags_array, eye_array, kron
 
         total, stencil = csr_array((self.size, self.size)), {1: [-1.0, 1.0], 2: [1.0, -2.0, 1.0]}[order]

@@ -58,7 +58,10 @@ class SumBasis:
     components: tuple[Component, ...]
 
     def as_read(self, file: str) -> SumBasis:
-        """Refuse components that do not hold every coordinate once."""
+        """Refuse components that do not hold every coordinate once.
+
+        :meta private:
+        """
         held = [c for component in self.components for c in component.coordinates]
         if not held or sorted(held) != list(range(len(held))):
             raise ValueError("the components must hold every coordinate once")
@@ -87,7 +90,10 @@ class SumBasis:
 
     @property
     def parts(self) -> tuple[Family, ...]:
-        """The family of every coordinate, in the order of the coordinates."""
+        """The family of every coordinate, in the order of the coordinates.
+
+        :meta private:
+        """
         return tuple(part for _, part in sorted(self._by_coordinate("parts")))
 
     def _by_coordinate(self, name: str) -> list[tuple[int, Any]]:
@@ -95,11 +101,17 @@ class SumBasis:
         return [pair for coordinates, value in values for pair in zip(coordinates, value, strict=True)]
 
     def on(self, domain: Domain) -> Self:
-        """The same functions: the components are placed already."""
+        """The same functions: the components are placed already.
+
+        :meta private:
+        """
         return self
 
     def split(self, coefficients: Array) -> list[Array]:
-        """The coefficients of every component ``[k_j]``."""
+        """The coefficients of every component ``[k_j]``.
+
+        :meta private:
+        """
         return np.split(coefficients, np.cumsum([component.basis.size for component in self.components])[:-1])
 
     def combined(self, states: ArrayLike, coefficients: Array) -> Array:
@@ -109,7 +121,10 @@ class SumBasis:
         return np.sum([component.basis.combined(component.of(rows), c) for component, c in pairs], axis=0)
 
     def summed(self, states: ArrayLike) -> Array:
-        """Σ_n φ_ji(s_n) over states, for every function ``[k]``."""
+        """Σ_n φ_ji(s_n) over states, for every function ``[k]``.
+
+        :meta private:
+        """
         rows = as_rows(states, self.dimension)
         return np.concatenate([component.basis.summed(component.of(rows)) for component in self.components])
 

@@ -103,7 +103,10 @@ class Features:
 
     @classmethod
     def of(cls, features: Mapping[str, Feature], domain: Domain) -> Features:
-        """Evaluate the functions at a few states of the domain, which refuses those that are none."""
+        """Evaluate the functions at a few states of the domain, which refuses those that are none.
+
+        :meta private:
+        """
         from certirl.functions.reward import values_alone
 
         functions, states = tuple(features.values()), _trial_states(domain)
@@ -116,7 +119,10 @@ class Features:
         return replace(empty, trials=empty.values(states, 1))
 
     def as_read(self, file: str) -> Features:
-        """Refuse numbers of names, functions and values that differ."""
+        """Refuse numbers of names, functions and values that differ.
+
+        :meta private:
+        """
         if not len(self.names) == len(self.functions) == len(self.acting) == self.trials.shape[1]:
             raise ValueError("features must have as many functions as names")
         return self
@@ -147,7 +153,10 @@ class Features:
         return (Component("state", tuple(range(self.dimension)), self),)  # type: ignore[arg-type]
 
     def on(self, domain: Domain) -> Features:
-        """The same functions: they have their box already."""
+        """The same functions: they have their box already.
+
+        :meta private:
+        """
         return self
 
     def values(self, states: ArrayLike, action: Action = None) -> Array:
@@ -185,10 +194,16 @@ class Features:
         return total
 
     def value_range(self, coefficients: Array) -> None:
-        """None: nothing is proved of functions that can only be called."""
+        """None: nothing is proved of functions that can only be called.
+
+        :meta private:
+        """
 
     def with_functions(self, features: Mapping[str, Feature]) -> Features:
-        """The same with functions that a file did not keep; each must have the values that were saved."""
+        """The same with functions that a file did not keep; each must have the values that were saved.
+
+        :meta private:
+        """
         check_features(features)
         unknown = [name for name in features if name not in self.names]
         if unknown:

@@ -213,7 +213,10 @@ class Reward:
 
     @property
     def forgotten(self) -> bool:
-        """Whether there are terminal states, but the file of the reward could not keep which."""
+        """Whether there are terminal states, but the file of the reward could not keep which.
+
+        :meta private:
+        """
         return self.zero_at_terminal and self.ended is None
 
     def __str__(self) -> str:
@@ -285,6 +288,8 @@ class BoundedReward:
         unit: a power of two.
         source: of the range: "proved", "declared" or "looked up".
         domain: the box of states.
+
+    :meta private:
     """
 
     thread_safe: ClassVar[bool] = True  # `values_of` calls the function

@@ -46,6 +46,8 @@ class Shape(NamedTuple):
         sizes: one for each axis, separated by spaces: a number, a letter that stands for one number throughout the
             record, or an attribute of a field such as ``basis.size``; ``…`` at the end for any further axes.
         infinite: entries may be infinite.
+
+    :meta private:
     """
 
     sizes: str

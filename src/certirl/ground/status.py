@@ -34,7 +34,10 @@ class Finding(NamedTuple):
         return f"{self.cause}: {self.cure}" if self.cure else self.cause
 
     def as_read(self, file: str) -> Finding:
-        """Refuse a status that there is not."""
+        """Refuse a status that there is not.
+
+        :meta private:
+        """
         if self.status not in STATUSES:
             raise ValueError(f"a status must be one of {', '.join(STATUSES)}, got {self.status!r:.60}")
         return self
@@ -204,6 +207,8 @@ class Claim:
         samples_needed: fresh transitions per action that should suffice; None if no such number is known.
         excessive_tail: what to do about a tail that leaves no margin however many transitions there are; empty for any
             other.
+
+    :meta private:
     """
 
     holds: bool
@@ -252,6 +257,8 @@ class Claim:
         Args:
             where: the place of the estimate, in words.
             digits: of the estimate.
+
+        :meta private:
         """
         matter = 5e-4 * abs(self.estimated)
         losses = [f" − {value:.2g} {name}" for name, value in self.losses.items() if value > matter]

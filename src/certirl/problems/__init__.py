@@ -28,3 +28,24 @@ from certirl.problems.switching import judge as judge
 from certirl.problems.switching import next_values as next_values
 from certirl.problems.switching import optimal_policy as optimal_policy
 from certirl.problems.switching import regret as regret
+
+__all__ = [
+    "Problem",
+    "Steps",
+    "circle",
+    "comfort",
+    "factorised",
+    "independent",
+    "judge",
+    "optimal_policy",
+    "random_independent",
+    "random_polynomial",
+    "regret",
+    "thermostat",
+    "unsolvable",
+    "whirl",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

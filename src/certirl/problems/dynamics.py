@@ -126,6 +126,8 @@ class Problem:
         """The true margins of every basis function as a reward: ``[A − 1, n, k]``.
 
         Margins are linear in the reward, so that many rewards of one basis are judged by one product.
+
+        :meta private:
         """
         y, _ = self._quadrature()
         kernel = self._kernel(y, expert)
@@ -359,7 +361,9 @@ class Thermostat(_TruncatedNormal):
         return states + self.leak * (self.ambient - states) + self.power[action]
 
 
-thermostat = Thermostat
+def thermostat(**settings: Any) -> Thermostat:
+    """A room's temperature (settings: see `Thermostat`); action 0, heating, can be explained."""
+    return Thermostat(**settings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -451,7 +455,9 @@ class Circle(Problem):
         return drawn.reshape(np.shape(states))
 
 
-circle = Circle
+def circle(**settings: Any) -> Circle:
+    """An angle on a circle (settings: see `Circle`); action 0 can be explained."""
+    return Circle(**settings)
 
 
 @dataclass(frozen=True, eq=False)

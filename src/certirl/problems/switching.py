@@ -70,6 +70,8 @@ class Truth:
         problem: the dynamics.
         states, weights: the next states of the integrals ``[q, d]`` and their weights ``[q]``.
         kernels: the probability of each of these from each node ``[A, I, q]``.
+
+    :meta private:
     """
 
     def __init__(
@@ -176,7 +178,10 @@ class Judgement:
     span: float
 
     def next_values(self, states: Array | None = None) -> Array:
-        """(P_aV)(s) for every action ``[A, n]``, whose differences are the D_a; as `Truth.next_values`."""
+        """(P_aV)(s) for every action ``[A, n]``, whose differences are the D_a; as `Truth.next_values`.
+
+        :meta private:
+        """
         return self.truth.next_values(self.expected, states)
 
     @property

@@ -337,6 +337,8 @@ class Band:
         second_order: what the error of V̂ adds there.
         tail: what lies outside the columns.
         floating: rounding.
+
+    :meta private:
     """
 
     pair: tuple[int, int]
@@ -422,6 +424,8 @@ class Bands:
         pairs: one band for each pair of actions of which the expert uses one.
         visits: sup over states and actions of P_c of each tent ``[w]``: how often the switches are met at most.
         span: how far apart the expert's value is at least at two states; 0 if that is not bounded.
+
+    :meta private:
     """
 
     pairs: tuple[Band, ...]

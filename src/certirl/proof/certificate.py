@@ -65,7 +65,10 @@ class Tube:
         freeze(self)
 
     def times(self, unit: float) -> Tube:
-        """The same for a reward that is ``unit`` times as large."""
+        """The same for a reward that is ``unit`` times as large.
+
+        :meta private:
+        """
         return replace(self, shortfall=unit * self.shortfall, ties=unit * self.ties)
 
 
@@ -275,11 +278,17 @@ class Ground:
 
     @cached_property
     def bands(self) -> Bands:
-        """What holds around (P_b − P_a)V for every pair of actions, in the surrogate's unit."""
+        """What holds around (P_b − P_a)V for every pair of actions, in the surrogate's unit.
+
+        :meta private:
+        """
         return bands(self.surrogate, self.evidence, delta=self.delta, tail=self.tail or 0.0)
 
     def forecast(self, samples: int, delta: float, tails: float = 1.0) -> Bands:
-        """Forecast the bands for a number of transitions per action, and a multiple of the tail, from these sums."""
+        """Forecast the bands for a number of transitions per action, and a multiple of the tail, from these sums.
+
+        :meta private:
+        """
         growth = samples / float(self.evidence.counts.min())
         tail = tails * self.tail if tails and self.tail else 0.0  # none of an infinite tail is zero
         return bands(self.surrogate, self.evidence, delta=delta, tail=tail, growth=growth)

@@ -85,6 +85,8 @@ class Evidence(Sums):
         visit_moments: Σ χ O_cw² ``[A, w, *wide]``.
         reached: Σ ψ_i(s') for the functions ψ of a reward that is an expansion ``[A, k_R]``, else empty: no bound needs
             them, but with them ΣY follows from R, which ties R to the sums.
+
+    :meta private:
     """
 
     residuals: Annotated[Array, Shape("A k")]
@@ -105,6 +107,8 @@ class ResidualSums(Sums):
     Attributes:
         residuals: Σ E_c(ψ_i) x ``[A, p, k]``.
         moments: Σ χ E_c(ψ_i)E_d(ψ_j) for the pairs of `row_pairs` ``[G, *wide]``.
+
+    :meta private:
     """
 
     residuals: Array

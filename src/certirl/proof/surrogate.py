@@ -53,6 +53,8 @@ class Surrogate:
         component: the number of the component that it looks at.
         coordinates: of whole states, which it looks at; None for all.
         policy: π; None once read from a file.
+
+    :meta private:
     """
 
     columns: Basis
@@ -163,6 +165,8 @@ class Evaluation:
         reached: how many sums of them `totals` returns.
         alone: the f_i and V̂ in harmonics of one coordinate ``[m, K]``, and the number of harmonics, where nothing else
             is needed; else None.
+
+    :meta private:
     """
 
     def __init__(self, surrogate: Surrogate) -> None:

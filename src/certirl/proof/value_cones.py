@@ -45,6 +45,8 @@ class Comparisons(NamedTuple):
         states: ``[m, d]``, all farther than the tube from the expert's switches.
         actions: the alternative ``[m]``.
         probabilities: of the expert's actions at the states ``[m, A]``.
+
+    :meta private:
     """
 
     states: Array
@@ -113,6 +115,8 @@ class Cover:
         fits: guesses of P_cψ_2 … P_cψ_K in the harmonics of the columns ``[A, p, k]``; any guess is sound.
         slopes: λ of the deviation bound of every number ``[F p + 2p]``.
         shares: of δ, for every number ``[F p + 2p]``.
+
+    :meta private:
     """
 
     name: str

@@ -97,7 +97,10 @@ class Settings:
                 raise ValueError(f"{name} is for rewards of features: pass features too, or leave {name} out")
 
     def given(self) -> dict[str, Any]:
-        """The settings that are not left to `solve`, by name."""
+        """The settings that are not left to `solve`, by name.
+
+        :meta private:
+        """
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in values.items() if value is not None}
 

@@ -80,7 +80,10 @@ class Share:
         return binomial_interval(self.count, self.n)[1] if self.n else 1.0
 
     def as_read(self, file: str) -> Share:
-        """Refuse a count that is none."""
+        """Refuse a count that is none.
+
+        :meta private:
+        """
         as_count(self.count, "the count of a share", least=0, most=as_count(self.n, "the size of a share", least=0))
         return self
 
@@ -109,7 +112,10 @@ class Estimate(Component):
         freeze(self)
 
     def as_read(self, file: str) -> Estimate:
-        """Refuse functions of another domain."""
+        """Refuse functions of another domain.
+
+        :meta private:
+        """
         if self.basis.domain != self.columns.domain:
             raise ValueError(f"the functions of component {self.name} must have one domain")
         return self
@@ -221,7 +227,10 @@ class Diagnostics:
     seed: int | None = None
 
     def as_read(self, file: str) -> Diagnostics:
-        """Refuse numbers that these cannot be, and a value form without its own."""
+        """Refuse numbers that these cannot be, and a value form without its own.
+
+        :meta private:
+        """
         for name in _NOT_NEGATIVE:
             value, most = getattr(self, name) or 0, 1 if name in _SHARES else inf
             if value < 0 or value > most:
@@ -404,11 +413,17 @@ class Solution:
         return self._weakest.cause
 
     def noted(self, finding: Finding) -> Solution:
-        """The same with one more finding, named first, which does not change the status."""
+        """The same with one more finding, named first, which does not change the status.
+
+        :meta private:
+        """
         return replace(self, findings=(finding._replace(status=self.status), *self.findings))
 
     def judged(self, *findings: Finding) -> Solution:
-        """The same with these findings in place of its own: they alone decide the status."""
+        """The same with these findings in place of its own: they alone decide the status.
+
+        :meta private:
+        """
         return replace(self, findings=findings)
 
     @property
@@ -556,7 +571,10 @@ class Solution:
         return plots.solution(self, path=path, problem=problem, plane=plane)
 
     def as_read(self, file: str) -> Solution:
-        """Refuse a solution that contradicts itself; its claims are those of the file."""
+        """Refuse a solution that contradicts itself; its claims are those of the file.
+
+        :meta private:
+        """
         _check_read(self)
         read = replace(self, file=file)
         boxes = self.stats.terminal
