@@ -10,7 +10,9 @@ into the two pools once, for one attempt.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from math import isfinite, nan
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +20,7 @@ import numpy as np
 from certirl.data.moments import Moments
 from certirl.data.source import Pool
 from certirl.functions.bases import Basis
+from certirl.ground import archive
 from certirl.ground.work import Watch
 from certirl.proof.case import Case
 from certirl.proof.certificate import UNLIMITED, Certificate, conclude, forecast, least_enough
@@ -58,6 +61,24 @@ class Learner:
         raise NotImplementedError
 
 
+@archive.record
+@dataclass(frozen=True)
+class Round:
+    """A round of a search: shares are of the estimated margin, NaN where there are none.
+
+    Attributes:
+        samples: transitions per action, training and fresh.
+        forecast: the share that a proof was expected to leave.
+        proved: the share that an attempt at a proof left; negative if it failed.
+        delta: the part of δ that the attempt spent; 0 without one.
+    """
+
+    samples: int
+    forecast: float = nan
+    proved: float = nan
+    delta: float = 0.0
+
+
 class Outcome(NamedTuple):
     """The end of a search.
 
@@ -66,12 +87,14 @@ class Outcome(NamedTuple):
         certificate: of the candidate, if that was the last attempt.
         refutation: of all rewards, if that was the last attempt.
         samples: transitions per action drawn in all.
+        rounds: in order.
     """
 
     candidate: Any
     certificate: Certificate | None
     refutation: Refutation | None
     samples: int
+    rounds: tuple[Round, ...] = ()
 
 
 class _Option(NamedTuple):
@@ -147,6 +170,7 @@ def search(
         watch: receives a line about every round.
     """
     attempts, failed, n = 0, 0, budget if at_once else min(FIRST, budget)
+    rounds = list[Round]()
     while True:
         is_last = n >= budget
         training.grow(max(int(TRAINING_SHARE * n), learner.fewest))
@@ -168,12 +192,13 @@ def search(
                 fresh.grow(samples)
                 others = _other_attempts(delta, attempts, is_last=is_last)
                 proof = options[best].conclude(fresh, delta=allowed, others=others)
+        rounds.append(_round(n, None if best is None else shares[best], proof, allowed))
         if watch is not None:
             watch(_line(n, None if best is None else shares[best], proof), n, budget)
         if is_last or (proof is not None and _is_enough(proof, regret)):
             certificate = proof if isinstance(proof, Certificate) else None
             refutation = proof if isinstance(proof, Refutation) else None
-            return Outcome(candidate, certificate, refutation, training.size + fresh.size)
+            return Outcome(candidate, certificate, refutation, training.size + fresh.size, tuple(rounds))
         needed = int(MOST * n)
         if best is not None:
             needed = _needed(options[best], n, budget, allowed / 2)
@@ -231,6 +256,15 @@ def _other_attempts(delta: float, attempt: int, *, is_last: bool) -> dict[str, f
     """The parts of δ of earlier attempts and of those that may never be made."""
     earlier = {f"attempt {i}": delta / 2**i for i in range(1, attempt)}
     return earlier if is_last else earlier | {"later attempts": delta / 2**attempt}
+
+
+def _round(samples: int, share: float | None, proof: Certificate | Refutation | None, delta: float) -> Round:
+    """A round as it is kept."""
+    expected = nan if share is None or not isfinite(share) else share
+    if proof is None:
+        return Round(samples, expected)
+    is_share = isfinite(proof.margin) and proof.estimated > 0
+    return Round(samples, expected, proof.margin / proof.estimated if is_share else nan, delta)
 
 
 def _line(n: int, share: float | None, proof: Certificate | Refutation | None) -> str:

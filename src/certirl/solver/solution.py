@@ -48,6 +48,7 @@ from certirl.ground.status import DECLARE_TAIL, Finding, Reason, chance, weakest
 from certirl.proof.case import too_many_functions
 from certirl.proof.certificate import Certificate
 from certirl.proof.refutation import Refutation
+from certirl.solver.search import Round
 
 SHOWN = 3  # components named in the print
 SHOWN_ACTIONS = 8  # whose numbers of transitions are printed one by one
@@ -191,6 +192,8 @@ class Diagnostics:
         periodic: coordinates that are periodic.
         assumption: what must be believed of the expert.
         seed: the seed of the draws, if it was a number.
+        search: the rounds of a search for a proof.
+        coordinate_names: of the coordinates of the state, if the data have them.
     """
 
     choice: str
@@ -225,6 +228,8 @@ class Diagnostics:
     periodic: tuple[int, ...] = ()
     assumption: str = ""
     seed: int | None = None
+    search: tuple[Round, ...] = ()
+    coordinate_names: tuple[str, ...] = ()
 
     def as_read(self, file: str) -> Diagnostics:
         """Refuse numbers that these cannot be, and a value form without its own.
@@ -751,6 +756,7 @@ def build(
     refutation: Refutation | None = None,
     drawn: Sequence[int] | None = None,
     action_names: tuple[str, ...] = (),
+    search: tuple[Round, ...] = (),
 ) -> Solution:
     """The solution of a program for an expert who always takes one action.
 
@@ -765,6 +771,7 @@ def build(
         refutation: the proof that there is no reward, or the attempt; without it an estimated conflict settles nothing.
         drawn: transitions of each action used in all, where a proof was asked for.
         action_names: of the actions, if the data have them.
+        search: the rounds of the search for a proof.
     """
     first, counts = criteria[0], operators[0].counts if drawn is None else drawn
     named = recovery.components
@@ -797,6 +804,7 @@ def build(
         gram_condition=max(estimated.condition for estimated in operators),
         growth=max(criterion.spectral_radius for criterion in criteria),
         independence=independence,
+        search=search,
     )
     solution = Solution(
         findings=(*findings, *further),

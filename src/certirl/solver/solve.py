@@ -200,6 +200,7 @@ def _proved_by_program(asked: Request) -> Solution:
         refutation=outcome.refutation,
         drawn=asked.origin.counts(outcome.samples + pilot).tolist(),
         action_names=asked.origin.action_names,
+        search=outcome.rounds,
     )
 
 

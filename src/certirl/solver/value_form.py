@@ -438,7 +438,7 @@ def with_proof(solution: Solution, outcome: Outcome, asked: Request) -> Solution
         asked: the call of `solve`.
     """
     counts = asked.origin.counts(outcome.samples)
-    stats = replace(solution.stats, counts=tuple(counts.tolist()))
+    stats = replace(solution.stats, counts=tuple(counts.tolist()), search=outcome.rounds)
     certificate, refutation = outcome.certificate, outcome.refutation
     solution = replace(solution, samples=int(counts.min()), stats=stats, certificate=certificate, refutation=refutation)
     if solution.reward is None:  # by estimates, which prove nothing

@@ -1,0 +1,822 @@
+"""The numbers and words of every picture, without a drawing library: matplotlib and SVG draw the same records.
+
+A function of the state is a `Chart` on an interval and a `Map` on a box. Of three coordinates and more two are drawn,
+the ``plane``; the others are held where the margin is least, or in the middle of the box. A sum over components has one
+chart for each of the components that vary most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certirl.functions.reward import Reward
+from certirl.ground.domain import Array, Domain, freeze
+
+if TYPE_CHECKING:
+    from certirl.data.coverage import Coverage
+    from certirl.fit.features import FeaturePath
+    from certirl.ground.status import Claim
+    from certirl.problems import Problem
+    from certirl.proof.certificate import Certificate
+    from certirl.solver.solution import Solution
+
+# Okabe and Ito's colours, distinguishable with every kind of colour vision and in grey.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+
+MOST_PANELS = 12
+MOST_POINTS = 2_000  # of a curve of points
+ALONG_LINE, ALONG_MAP = 801, 160  # states along each coordinate
+ALONG_CELLS = 40  # cells along each coordinate of a map of states
+
+Plane = tuple[int | str, int | str]
+FIRST: Plane = (0, 1)
+
+
+class Span(NamedTuple):
+    """A shaded interval of the horizontal axis; one without width is a vertical line.
+
+    Attributes:
+        low, high: its ends.
+        label: the same for all spans of one kind.
+        colour: a number of `COLOURS`; None for grey.
+    """
+
+    low: float
+    high: float
+    label: str
+    colour: int | None = None
+
+
+class Level(NamedTuple):
+    """A horizontal line: its value and its label, which may be empty."""
+
+    value: float
+    label: str = ""
+
+
+class Point(NamedTuple):
+    """A marked place and its label, which may be empty."""
+
+    x: float
+    y: float
+    label: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A curve of a chart; NaN interrupts it.
+
+    Attributes:
+        label: in the legend; empty for none.
+        x, y: its points ``[n]``. A curve of steps has the n + 1 edges of its cells in ``x``.
+        lower, upper: a band ``[n]``; None without any.
+        style: "line", "dashed", "points" or "steps".
+        colour: a number of `COLOURS`; None for the colour of text.
+        band: what the band means; empty without any.
+    """
+
+    label: str
+    x: Array = field(repr=False)
+    y: Array = field(repr=False)
+    lower: Array | None = field(default=None, repr=False)
+    upper: Array | None = field(default=None, repr=False)
+    style: str = "line"
+    colour: int | None = None
+    band: str = ""
+
+    def __post_init__(self) -> None:
+        freeze(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Chart:
+    """Curves over an interval.
+
+    Attributes:
+        title, x_label, y_label: in words; the title may be empty.
+        curves: in the order of the legend.
+        spans: shaded behind the curves.
+        levels: horizontal lines.
+        points: marked places, with labels beside them.
+        low, high: the range of the vertical axis, from what the data determine; curves and bands may exceed it.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    curves: tuple[Curve, ...]
+    spans: tuple[Span, ...] = ()
+    levels: tuple[Level, ...] = ()
+    points: tuple[Point, ...] = ()
+    low: float = 0.0
+    high: float = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Map:
+    """Numbers over cells of two coordinates.
+
+    Attributes:
+        title, x_label, y_label, value_label: in words; the title may be empty.
+        x, y: the middles of the cells, evenly spaced ``[n]`` and ``[m]``.
+        values: ``[m, n]``; NaN for an empty cell, which is drawn as empty.
+        low, high: the range of colours, from what the data determine; values may exceed it.
+        borders: lines ``[k, 2]``, where the action changes.
+        hatched: cells that are hatched ``[m, n]``; None without any.
+        points: marked places, with labels in the legend.
+        border_label, hatched_label, empty_label: what these mean; empty if there are none.
+        is_log: colours are logarithmic, and all values positive.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    value_label: str
+    x: Array = field(repr=False)
+    y: Array = field(repr=False)
+    values: Array = field(repr=False)
+    low: float
+    high: float
+    borders: tuple[Array, ...] = field(default=(), repr=False)
+    hatched: NDArray[np.bool_] | None = field(default=None, repr=False)
+    points: tuple[Point, ...] = ()
+    border_label: str = ""
+    hatched_label: str = ""
+    empty_label: str = ""
+    is_log: bool = False
+
+    def __post_init__(self) -> None:
+        freeze(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Bars:
+    """A sum: bars of signed numbers, each starting where the one before ends, and the total.
+
+    Attributes:
+        title, label: of the picture and of the axis of the numbers, in words.
+        parts: the name and the value of each term; terms too small to be seen may be left out.
+        total, value: the name of the sum, empty if it is not drawn, and the sum.
+    """
+
+    title: str
+    label: str
+    parts: tuple[tuple[str, float], ...]
+    total: str = ""
+    value: float = 0.0
+
+
+Picture = Chart | Map | Bars
+
+
+class Names(NamedTuple):
+    """What the user calls coordinates and actions; empty where they have no names.
+
+    Attributes:
+        coordinates: of the state.
+        actions: 0, 1, ….
+    """
+
+    coordinates: tuple[str, ...] = ()
+    actions: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, record: Any) -> Names:
+        """The names of a solution, or of coverage."""
+        stats = getattr(record, "stats", record)
+        return cls(getattr(stats, "coordinate_names", ()), getattr(stats, "action_names", ()))
+
+    def among(self, coordinates: Iterable[int]) -> Names:
+        """The same for some of several coordinates."""
+        return self._replace(coordinates=tuple(self.coordinate(axis, 2) for axis in coordinates))
+
+    def coordinate(self, axis: int, dimension: int) -> str:
+        """The label of an axis."""
+        if self.coordinates:
+            return self.coordinates[axis]
+        return "state s" if dimension == 1 else f"s[{axis}]"
+
+    def action(self, number: int) -> str:
+        """An action in words."""
+        return self.actions[number] if self.actions else f"action {number}"
+
+
+# Whole records -------------------------------------------------------------------------------------------------------
+
+
+def heading(solution: Solution) -> str:
+    """The status, the expert and the data of a solution in a line."""
+    who = "" if solution.expert is None else f"{Names.of(solution).action(solution.expert)} at every state, "
+    data = f"{solution.samples:,} {'states' if solution.stats.noiseless else 'transitions per action'}"
+    return f"{solution.status}: {who}γ = {solution.discount:g}, {data if solution.samples else 'exact operators'}"
+
+
+def solution_charts(solution: Solution, *, problem: Problem | None = None, plane: Plane = FIRST) -> tuple[Picture, ...]:
+    """The reward, the margins behind it and, for an expert who depends on the state, the certificate.
+
+    Args:
+        solution: what to draw.
+        problem: a problem with known truth, for the true margins of an expert who always takes one action.
+        plane: the two coordinates of the maps, by number or name.
+    """
+    rewards = reward_charts(solution, plane=plane)
+    proof = solution.certificate if solution.expert is None else None
+    proofs = () if proof is None else certificate_charts(proof, plane=plane, names=Names.of(solution))
+    return (*rewards, *margin_charts(solution, problem=problem, plane=plane), *proofs)
+
+
+def reward_charts(solution: Any, *, plane: Plane = FIRST) -> tuple[Chart | Map, ...]:
+    """R(s), and for an expert who depends on the state the actions that are best for it.
+
+    Of a sum, the rewards of the components that vary most; of a reward that depends on the action, one for each.
+
+    Args:
+        solution: whose reward; or a reward alone.
+        plane: the two coordinates of a map, by number or name.
+    """
+    if isinstance(solution, Reward):
+        return _function_charts("R", "reward", solution, None, plane)
+    if solution.reward is None:
+        raise ValueError(f"there is no reward to draw: {solution.reason}")
+    return _function_charts("R", "reward", solution.reward, solution, plane)
+
+
+def value_charts(solution: Solution, *, plane: Plane = FIRST) -> tuple[Chart | Map, ...]:
+    """V(s), the expert's value, as `reward_charts` draws R."""
+    if solution.value is None:
+        raise ValueError(f"there is no value to draw: {solution.reason}")
+    return _function_charts("V", "value", solution.value, solution, plane)
+
+
+def margin_charts(solution: Solution, *, problem: Problem | None = None, plane: Plane = FIRST) -> tuple[Picture, ...]:
+    """By how much the expert's action is better than the alternatives, as estimated.
+
+    For an expert who always takes one action: D_a(s) of each alternative with two standard errors, the states where the
+    margin is attained, and the truth if a problem is given; on a box a map of the smallest; of a sum what each
+    component adds to the margin. For the value form: the margin asked for and the shortfall at the states compared.
+
+    Args:
+        solution: what to draw.
+        problem: a problem with known truth, for the true margins.
+        plane: the two coordinates of a map, by number or name.
+    """
+    if solution.reward is None:
+        raise ValueError(f"there are no margins to draw: {solution.reason}")
+    is_interval = len(solution.domain) == 1
+    if not solution.stats.objective:
+        return (_shortfall_line(solution) if is_interval else _shortfall_map(solution, plane),)
+    if len(solution.components) > 1:
+        names = [component.name for component in solution.components]
+        return _contributions("what each component adds to the margin", solution, names, solution.contributions)
+    return (_margin_lines(solution, problem) if is_interval else _margin_map(solution, problem, plane),)
+
+
+def certificate_charts(
+    certificate: Certificate, *, plane: Plane = FIRST, names: Names | None = None
+) -> tuple[Picture, ...]:
+    """The advantage of the expert's action over its best alternative, estimated and at least; the tube.
+
+    In several coordinates a map of the proved lower bound, where that is positive; of a sum over components the lower
+    bounds of each, which add up to the margin.
+
+    Args:
+        certificate: what to draw.
+        plane: the two coordinates of a map, by number or name.
+        names: of coordinates and actions, which a certificate does not keep.
+    """
+    names = Names() if names is None else names
+    if len(certificate.grounds) > 1:
+        return _proved_sums(certificate, names)
+    if len(certificate.domain) == 1:
+        return (_band(certificate, names),)
+    return (_proved_map(certificate, plane, names),)
+
+
+def budget(certificate: Claim) -> Bars:
+    """The estimated margin, the losses that matter, and what remains: the margin that is proved."""
+    matter = 5e-4 * abs(certificate.estimated)
+    losses = [(name, -loss) for name, loss in certificate.losses.items() if matter < loss < np.inf]
+    parts = (("estimated", certificate.estimated), *losses)
+    if not np.isfinite(certificate.margin):
+        return Bars(f"{certificate.word}: {certificate.without_bound}", "margin", parts)
+    title = f"{certificate.word}: margin at least {certificate.margin:.3g}"
+    return Bars(title, "margin", parts, "margin, at least", certificate.margin)
+
+
+def coverage_charts(coverage: Coverage, *, action: int | None = None, plane: Plane = FIRST) -> tuple[Chart | Map, ...]:
+    """How many transitions start where, and where predictions are extrapolated.
+
+    On an interval the transitions of each action in each cell; on a box a map, for one action or, in each cell, for
+    the rarest one. Further coordinates are summed over, and then extrapolation is not shown.
+
+    Args:
+        coverage: what to draw.
+        action: of one action only.
+        plane: the two coordinates of the map, by number or name.
+    """
+    if len(coverage.domain) == 1:
+        return (_coverage_line(coverage, range(coverage.n_actions) if action is None else [action]),)
+    return (_coverage_map(coverage, action, plane),)
+
+
+def feature_path_chart(steps: FeaturePath) -> Chart:
+    """The states that rewards of features do not explain, and the regret, by the number of features."""
+    counts = np.asarray(steps.counts)
+    curves = tuple(
+        Curve(label, counts, 100 * values, colour=colour)
+        for values, label, colour in ((steps.unexplained, "states not explained", 0), (steps.regret, "regret", 1))
+    )
+    places = zip(counts, 100 * steps.unexplained, steps.formulas, strict=True)
+    chosen = float(counts[steps.chosen])
+    return Chart(
+        "",
+        "changes of the guess" if steps.guessed else "features",
+        "%",
+        curves,
+        spans=(Span(chosen, chosen, "chosen"),),
+        points=tuple(Point(float(x), float(y), formula) for x, y, formula in places),
+        low=0.0,
+        high=_range([curve.y for curve in curves])[1],
+    )
+
+
+def rounds_chart(solution: Solution) -> Chart:
+    """The share of the margin that a proof was forecast to leave, or left, in every round of draws."""
+    rounds = solution.stats.search
+    if not rounds:
+        raise ValueError("there are no rounds to draw: these are of a search for a proof with a simulator")
+    samples = np.array([each.samples for each in rounds])
+    forecast = np.array([100 * each.forecast for each in rounds])
+    attempted = np.array([100 * each.proved for each in rounds])
+    points = tuple(
+        Point(float(n), float(y), f"δ = {each.delta:.3g}")
+        for n, y, each in zip(samples, attempted, rounds, strict=True)
+        if np.isfinite(y)
+    )
+    curves = [Curve("forecast", samples, forecast, colour=0)]
+    if points:
+        curves.append(Curve("proved", samples, attempted, style="points", colour=1))
+    low, high = _range([*(curve.y for curve in curves), np.array([0.0, 10.0])])
+    return Chart(
+        f"{len(rounds)} round{'s' * (len(rounds) != 1)}",
+        "transitions per action",
+        "% of the margin that remains",
+        tuple(curves),
+        levels=(Level(0.0),),
+        points=points,
+        low=max(low, -100.0),
+        high=high,
+    )
+
+
+# Functions of the state ----------------------------------------------------------------------------------------------
+
+
+def _function_charts(
+    letter: str, word: str, function: Reward, solution: Solution | None, plane: Plane
+) -> tuple[Chart | Map, ...]:
+    """A reward or a value: one chart, or one for each component that is worth drawing."""
+    names = Names() if solution is None else Names.of(solution)
+    if len(function.components) == 1:
+        return _single_charts(letter, word, function, solution, plane, names)
+    charts = list[Chart | Map]()
+    for number in _most_varied(function):
+        component, term = function.components[number], function.parts[number]
+        (chart,) = _single_charts(letter, word, term, None, FIRST, names.among(component.coordinates))
+        charts.append(replace(chart, title=f"{letter}({component.name})"))
+    missing = len(function.parts) - len(charts)
+    if missing:
+        charts[-1] = replace(charts[-1], title=f"{charts[-1].title}; {missing} more are not drawn")
+    return tuple(charts)
+
+
+def _most_varied(function: Reward) -> list[int]:
+    """The components that vary most, in their order in the sum."""
+    rng = np.random.default_rng(0)
+    ranges = []
+    for term in function.parts:
+        low, high = np.array(term.domain).T
+        ranges.append(float(np.ptp(term(low + (high - low) * rng.random((500, len(low)))))))
+    return sorted(np.argsort(-np.array(ranges), kind="stable")[:MOST_PANELS].tolist())
+
+
+def _single_charts(
+    letter: str, word: str, function: Reward, solution: Solution | None, plane: Plane, names: Names
+) -> tuple[Chart | Map, ...]:
+    """A function without components; one picture for each action on a box if it depends on the action."""
+    is_policy = solution is not None and solution.expert is None
+    label, calls = f"{word} {letter}(s)", [("", function)]
+    if function.of_actions and solution is not None:
+        actions = range(solution.n_actions)
+        calls = [(names.action(a), lambda states, a=a: function(states, a)) for a in actions]  # type: ignore[misc]
+    if len(function.domain) == 1:
+        return (_function_line(label, calls, function, solution if is_policy else None, names),)
+    held = None if solution is None or is_policy else solution.state
+    sheet = Sheet.of(function.domain, plane, held, names)
+    charts = []
+    for name, call in calls:
+        mask = _extrapolated(function, solution, sheet.states)
+        values = np.asarray(call(sheet.states))
+        chart = sheet.map(name, label, values, hatched=mask, hatched_label="extrapolated", is_robust=is_policy)
+        if is_policy and solution is not None:
+            best = np.where(mask, -1, solution.greedy(sheet.states))
+            chart = replace(chart, borders=sheet.borders(best), border_label="the best action changes")
+        elif solution is not None and solution.state is not None:
+            chart = replace(chart, points=(sheet.point(solution.state, "least margin, as estimated"),))
+        charts.append(chart)
+    return tuple(charts)
+
+
+def _extrapolated(function: Reward, solution: Solution | None, states: Array) -> NDArray[np.bool_]:
+    """Where a reward, and the value that belongs to it, rests on no data ``[n]``."""
+    reward = function if solution is None or solution.reward is None else solution.reward
+    return np.asarray(reward.extrapolated(states))
+
+
+def _function_line(
+    label: str, calls: Sequence[tuple[str, Callable[..., Any]]], function: Reward, policy: Solution | None, names: Names
+) -> Chart:
+    s = _line(function.domain)
+    mask = _extrapolated(function, policy, s)
+    curves = tuple(
+        Curve(name, s, np.asarray(call(s)), colour=None if len(calls) == 1 else number)
+        for number, (name, call) in enumerate(calls)
+    )
+    spans = list[Span]()
+    if policy is not None:
+        best = policy.greedy(s)
+        for action in range(policy.n_actions):
+            spans += _spans(s, (best == action) & ~mask, f"{names.action(action)} is best", action)
+    spans += _spans(s, mask, "extrapolated")
+    low, high = _range([curve.y if mask.all() else curve.y[~mask] for curve in curves])
+    return Chart("", names.coordinate(0, 1), label, curves, tuple(spans), low=low, high=high)
+
+
+class Sheet(NamedTuple):
+    """Cells of two coordinates, the other coordinates held.
+
+    Attributes:
+        plane: the two coordinates.
+        x, y: the middles of the cells along each.
+        states: of all cells ``[m·n, d]``, x varying fastest.
+        labels: of the two coordinates.
+        held: the other coordinates and their values, in words.
+    """
+
+    plane: tuple[int, int]
+    x: Array
+    y: Array
+    states: Array
+    labels: tuple[str, str]
+    held: str
+
+    @classmethod
+    def of(cls, domain: Domain, plane: Plane, at: Array | None, names: Names, *, along: int = ALONG_MAP) -> Sheet:
+        """The cells of a plane of a box; other coordinates are those of a state, or in the middle."""
+        d = len(domain)
+        axes = [names.coordinates.index(axis) if axis in names.coordinates else axis for axis in plane]
+        if len(set(axes)) != 2 or not all(axis in range(d) for axis in axes):
+            known = f", or {', '.join(names.coordinates)}" if names.coordinates else ""
+            raise ValueError(f"plane must name two of the coordinates 0 … {d - 1}{known}, got {plane}")
+        first, second = (int(axis) for axis in axes)
+        x, y = (_middles(domain[axis], along) for axis in (first, second))
+        rest = np.mean(domain, axis=1) if at is None else np.asarray(at, dtype=float)
+        states = np.tile(rest, (x.size * y.size, 1))
+        states[:, first], states[:, second] = np.tile(x, y.size), np.repeat(y, x.size)
+        others = [axis for axis in range(d) if axis not in (first, second)]
+        held = ", ".join(f"{names.coordinate(axis, d)} = {rest[axis]:.3g}" for axis in others)
+        return cls((first, second), x, y, states, (names.coordinate(first, d), names.coordinate(second, d)), held)
+
+    def map(
+        self,
+        title: str,
+        label: str,
+        values: Array,
+        *,
+        hatched: NDArray[np.bool_] | None = None,
+        hatched_label: str = "",
+        is_robust: bool = False,
+    ) -> Map:
+        """A map of values ``[m·n]``, its colours from cells that are neither empty nor hatched.
+
+        Args:
+            title: in words; what is held is added.
+            label: of the values.
+            values: NaN where empty.
+            hatched: cells to hatch.
+            hatched_label: what hatching means.
+            is_robust: the range of colours leaves out a hundredth of the values at each end.
+        """
+        shape = (self.y.size, self.x.size)
+        seen = np.isfinite(values) if hatched is None or hatched.all() else np.isfinite(values) & ~hatched
+        kept = values[seen] if seen.any() else np.zeros(1)
+        low, high = np.percentile(kept, [1, 99]) if is_robust else (kept.min(), kept.max())
+        is_hatched = hatched is not None and bool(hatched.any())
+        held = f"at {self.held}" if self.held else ""
+        return Map(
+            "; ".join(text for text in (title, held) if text),
+            *self.labels,
+            label,
+            self.x,
+            self.y,
+            values.reshape(shape),
+            float(low),
+            float(high),
+            hatched=hatched.reshape(shape) if hatched is not None and is_hatched else None,
+            hatched_label=hatched_label if is_hatched else "",
+        )
+
+    def borders(self, numbers: NDArray[Any]) -> tuple[Array, ...]:
+        """Lines between neighbouring cells of different numbers ``[m·n]``; cells with −1 have none."""
+        table = numbers.reshape(self.y.size, self.x.size)
+        edges = [np.concatenate([axis - step, axis[-1:] + step]) for axis in (self.x, self.y) if (step := _half(axis))]
+        lines = list[Array]()
+        for across, grid in enumerate((table, table.T)):  # upright lines, then lying ones
+            differs = (grid[:, 1:] != grid[:, :-1]) & (grid[:, 1:] >= 0) & (grid[:, :-1] >= 0)
+            for column in np.flatnonzero(differs.any(axis=0)):
+                place = edges[across][column + 1]
+                for start, stop in _runs(differs[:, column]):
+                    ends = np.array([[place, edges[1 - across][start]], [place, edges[1 - across][stop]]])
+                    lines.append(ends if across == 0 else ends[:, ::-1])
+        return tuple(lines)
+
+    def point(self, state: Array, label: str) -> Point:
+        """A state in the plane."""
+        return Point(float(state[self.plane[0]]), float(state[self.plane[1]]), label)
+
+
+# Margins -------------------------------------------------------------------------------------------------------------
+
+
+def _margin_lines(solution: Solution, problem: Problem | None) -> Chart:
+    s, compared, names = _line(solution.domain), solution.compared, Names.of(solution)
+    margins, errors = solution.margins(s), solution.standard_errors(s)
+    truth = None if problem is None else _true_margins(solution, problem, s)
+    weights = np.zeros(len(compared.states)) if compared.weights is None else np.asarray(compared.weights)
+    attained = weights > 1e-9 * max(weights.max(initial=0.0), 1e-300)
+    curves, binding = list[Curve](), list[Curve]()
+    for index, action in enumerate(solution.alternatives):
+        band = (margins[index] - 2 * errors[index], margins[index] + 2 * errors[index])
+        label = f"over {names.action(action)}"
+        curves.append(Curve(label, s, margins[index], *band, colour=index, band="± 2 standard errors"))
+        if truth is not None:
+            label = "" if index else "truth"
+            curves.append(Curve(label, s, truth[index], style="dashed", colour=index))
+        places = compared.states[attained & (compared.actions == action), 0]
+        if places.size:
+            label = "" if binding else "states that bind"
+            binding.append(Curve(label, places, solution.margins(places)[index], style="points", colour=index))
+    proof = solution.certificate
+    levels = [Level(0.0)]
+    if proof is not None and proof.holds:
+        levels.append(Level(proof.margin, f"certified margin {proof.margin:.2g}"))
+    low, high = _range([margins, *([] if truth is None else [truth]), np.array([level.value for level in levels])])
+    least, most = _range([margins - 2 * errors, margins + 2 * errors])
+    height = high - low  # bands are shown as far as another such height
+    return Chart(
+        "",
+        names.coordinate(0, 1),
+        "advantage D(s)",
+        (*curves, *binding),
+        levels=tuple(levels),
+        low=min(low, max(least, low - height)),
+        high=max(high, min(most, high + height)),
+    )
+
+
+def _true_margins(solution: Any, problem: Problem, states: Array) -> Array:
+    return problem.margins(solution.reward, states, discount=solution.discount, expert=solution.expert)
+
+
+def _margin_map(solution: Solution, problem: Problem | None, plane: Plane) -> Map:
+    sheet = Sheet.of(solution.domain, plane, solution.state, Names.of(solution))
+    margins = solution.margins if problem is None else lambda states: _true_margins(solution, problem, states)
+    label = f"smallest advantage, {'estimated' if problem is None else 'true'}"
+    chart = sheet.map("", label, margins(sheet.states).min(axis=0))
+    if solution.state is None:
+        return chart
+    return replace(chart, points=(sheet.point(solution.state, "least margin, as estimated"),))
+
+
+def _contributions(title: str, solution: Any, terms: Sequence[str], added: Array) -> tuple[Bars, ...]:
+    """What terms add to the margin over each alternative action ``[J, A − 1]``: one picture for each action."""
+    names, order = Names.of(solution), np.argsort(-np.abs(added).max(axis=1), kind="stable")
+    return tuple(
+        _bars(f"{title} over {names.action(action)}", terms, added[:, index], order)
+        for index, action in enumerate(solution.alternatives)
+    )
+
+
+def _bars(title: str, terms: Sequence[str], values: Array, order: NDArray[np.intp]) -> Bars:
+    """The terms in an order, the last ones in one bar if there are many."""
+    drawn = [(terms[number], float(values[number])) for number in order[:MOST_PANELS]]
+    rest = order[MOST_PANELS:]
+    if len(rest):
+        drawn.append((f"{len(rest)} more", float(values[rest].sum())))
+    return Bars(title, "margin", tuple(drawn), "sum", float(values.sum()))
+
+
+def _shortfall_line(solution: Solution) -> Chart:
+    compared = solution.compared
+    order = np.argsort(compared.states[:, 0], kind="stable")
+    s, target, short = compared.states[order, 0], compared.target[order], compared.shortfall[order]
+    thin = slice(None, None, -(-len(s) // MOST_POINTS))
+    return Chart(
+        _falling_short(short),
+        Names.of(solution).coordinate(0, 1),
+        "in units of the margin",
+        (
+            Curve("margin asked for", s[thin], target[thin]),
+            Curve("shortfall of the expert", s[thin], short[thin], style="points", colour=1),
+        ),
+        low=0.0,
+        high=_range([target, short])[1],
+    )
+
+
+def _falling_short(short: Array) -> str:
+    return f"{float((short > 1e-9).mean()):.1%} of states fall short of the margin asked for"
+
+
+def _shortfall_map(solution: Solution, plane: Plane) -> Map:
+    compared, domain = solution.compared, solution.domain
+    sheet = Sheet.of(domain, plane, None, Names.of(solution), along=ALONG_CELLS)
+    cells = [
+        np.clip(((compared.states[:, axis] - low) / (high - low) * ALONG_CELLS).astype(int), 0, ALONG_CELLS - 1)
+        for axis, (low, high) in ((axis, domain[axis]) for axis in sheet.plane)
+    ]
+    place = cells[1] * ALONG_CELLS + cells[0]
+    counts = np.bincount(place, minlength=ALONG_CELLS**2)
+    total = np.bincount(place, weights=compared.shortfall, minlength=ALONG_CELLS**2)
+    means = np.where(counts > 0, total / np.maximum(counts, 1), np.nan)
+    title, label = _falling_short(compared.shortfall), "mean shortfall, in units of the margin"
+    chart = sheet._replace(held="").map(title, label, means)
+    return replace(chart, low=0.0, high=max(chart.high, 1e-9), empty_label="no states compared")
+
+
+# Certificates --------------------------------------------------------------------------------------------------------
+
+
+def _band(proof: Certificate, names: Names) -> Chart:
+    s, tube = _line(proof.domain), proof.tube
+    estimate, least = proof.advantage(s)
+    taken = np.isnan(estimate)
+    spans = list[Span]()
+    if tube is not None:
+        for action in range(len(taken)):
+            spans += _spans(s, taken[action], f"the expert takes {names.action(action)}", action)
+        undecided = f"tube: not decided, {tube.share:.1%} of the states"
+        spans += [Span(float(low), float(high), undecided) for low, high in tube.undecided[:, 0]]
+        asked = f"half-width asked for, {tube.allowed:.3g}"
+        ends = np.add.outer(tube.grid.switches[:, 0], [-tube.allowed, tube.allowed]).ravel()
+        spans += [Span(float(end), float(end), asked) for end in ends]
+    nearest = np.where(taken, np.inf, estimate).argmin(axis=0)
+    bound = "down to the proved bound" if proof.tail is not None else "down to the bound, if the tail is zero"
+    curves = list[Curve]()
+    for action in range(len(taken)):
+        here = (nearest == action) & ~taken[action]
+        if here.any():
+            middle = np.where(here, estimate[action], np.nan)
+            lower = np.where(here & np.isfinite(least[action]), least[action], np.nan)  # without a bound, no band
+            band = bound if np.isfinite(lower).any() else ""
+            curves.append(Curve(f"over {names.action(action)}", s, middle, lower, middle, colour=action, band=band))
+    levels = [Level(0.0)]
+    if 0 < proof.margin < np.inf:
+        levels.append(Level(proof.margin, f"{proof.word} margin {proof.margin:.2g}"))
+    low, high = _range([*(curve.y for curve in curves), np.zeros(1)])
+    lowest, _ = _range([curve.lower for curve in curves if curve.lower is not None])
+    return Chart(
+        _proved_title(proof),
+        names.coordinate(0, 1),
+        "advantage D(s)",
+        tuple(curves),
+        tuple(spans),
+        tuple(levels),
+        low=min(low, max(lowest, low - (high - low))),
+        high=high,
+    )
+
+
+def _proved_title(proof: Certificate) -> str:
+    if not np.isfinite(proof.margin):
+        return f"{proof.word}: {proof.without_bound}"
+    title, tube = f"{proof.word}: margin at least {proof.margin:.2g}", proof.tube
+    if tube is None:
+        return title
+    lost = f"at most {proof.relative_regret:.1%} of the span" if np.isfinite(proof.relative_regret) else "unknown"
+    return f"{title} farther than {tube.allowed:.3g} from a switch; regret {lost}"
+
+
+def _proved_map(proof: Certificate, plane: Plane, names: Names) -> Map:
+    sheet, tube = Sheet.of(proof.domain, plane, proof.state, names), proof.tube
+    _, least = proof.advantage(sheet.states)
+    bounds = np.nanmin(np.where(np.isnan(least), np.inf, least), axis=0)
+    proved = np.where(proof.proves(sheet.states) & np.isfinite(bounds), bounds, np.nan)
+    chart = sheet.map(_proved_title(proof), "advantage D(s), at least", proved)
+    if tube is None:
+        return replace(chart, empty_label="" if np.isfinite(proved).all() else "not decided")
+    return replace(
+        chart,
+        borders=sheet.borders(tube.grid.taken_at(sheet.states).argmax(axis=0)),
+        border_label="the expert switches",
+        empty_label=f"not decided, {tube.share:.1%} of the states",
+    )
+
+
+def _proved_sums(proof: Certificate, names: Names) -> tuple[Bars, ...]:
+    """The lower bounds of all components over every alternative action."""
+    expert = proof.grounds[0].surrogate.used[0]
+    others = [action for action in range(proof.grounds[0].surrogate.n_actions) if action != expert]
+    terms = [ground.name for ground in proof.grounds]
+    rows = proof.bounds[[ground.surrogate.component for ground in proof.grounds]]
+    order = np.argsort(-np.abs(rows).max(axis=1), kind="stable")
+    return tuple(
+        _bars(f"at least this much of the margin over {names.action(action)}", terms, rows[:, index], order)
+        for index, action in enumerate(others)
+    )
+
+
+# Coverage ------------------------------------------------------------------------------------------------------------
+
+
+def _coverage_line(coverage: Coverage, actions: Sequence[int]) -> Chart:
+    s, names = _line(coverage.domain), Names.of(coverage)
+    edges = _line(coverage.domain, coverage.cells.shape[1] + 1)
+    curves = tuple(
+        Curve(names.action(action), edges, coverage.cells[action].astype(float), style="steps", colour=action)
+        for action in actions
+    )
+    extrapolated = coverage.leverage(s)[list(actions)].max(axis=0) > 1
+    return Chart(
+        "",
+        names.coordinate(0, 1),
+        "transitions in a cell",
+        curves,
+        _spans(s, extrapolated, "extrapolated"),
+        low=0.0,
+        high=_range([curve.y for curve in curves])[1],
+    )
+
+
+def _coverage_map(coverage: Coverage, action: int | None, plane: Plane) -> Map:
+    d, names = len(coverage.domain), Names.of(coverage)
+    sheet = Sheet.of(coverage.domain, plane, None, names, along=coverage.cells.shape[1])
+    others = tuple(1 + axis for axis in range(d) if axis not in sheet.plane)
+    counts = coverage.cells.sum(axis=others) if others else coverage.cells
+    counts = counts.swapaxes(1, 2) if sheet.plane[0] < sheet.plane[1] else counts  # rows are the second coordinate
+    shown = (counts.min(axis=0) if action is None else counts[action]).astype(float)
+    leverage = np.zeros((1, sheet.states.shape[0])) if others else coverage.leverage(sheet.states)
+    hatched = (leverage.max(axis=0) if action is None or others else leverage[action]) > 1
+    label = "transitions of the rarest action" if action is None else f"transitions of {names.action(action)}"
+    chart = sheet._replace(held="").map(
+        "", label, np.where(shown > 0, shown, np.nan).ravel(), hatched=hatched, hatched_label="extrapolated"
+    )
+    finite = chart.values[np.isfinite(chart.values)]
+    low, high = (1.0, float(finite.max())) if len(finite) else (1.0, 1.0)
+    return replace(chart, low=low, high=max(high, 2.0), empty_label="none", is_log=True)
+
+
+# Numbers -------------------------------------------------------------------------------------------------------------
+
+
+def _line(domain: Domain, count: int = ALONG_LINE) -> Array:
+    ((low, high),) = domain
+    return np.linspace(low, high, count)
+
+
+def _middles(side: tuple[float, float], count: int) -> Array:
+    edges = np.linspace(*side, count + 1)
+    return (edges[1:] + edges[:-1]) / 2
+
+
+def _half(axis: Array) -> float:
+    """Half a cell."""
+    return float(axis[1] - axis[0]) / 2
+
+
+def _runs(mask: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """The beginnings and ends of uninterrupted runs of True."""
+    ends = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(int)))
+    return list(zip(ends[::2].tolist(), ends[1::2].tolist(), strict=True))
+
+
+def _spans(s: Array, mask: NDArray[np.bool_], label: str, colour: int | None = None) -> tuple[Span, ...]:
+    """The intervals of a line where a mask ``[n]`` is true, up to the middle between its states."""
+    cuts = np.concatenate([s[:1], (s[1:] + s[:-1]) / 2, s[-1:]])
+    return tuple(Span(float(cuts[start]), float(cuts[stop]), label, colour) for start, stop in _runs(mask))
+
+
+def _range(arrays: Iterable[Array]) -> tuple[float, float]:
+    """The ends of an axis around all finite numbers."""
+    numbers = np.concatenate([np.ravel(array) for array in arrays])
+    numbers = numbers[np.isfinite(numbers)]
+    if not len(numbers):
+        return 0.0, 1.0
+    low, high = float(numbers.min()), float(numbers.max())
+    space = 0.05 * (high - low) or 0.05 * abs(high) or 0.5
+    return low - space, high + space

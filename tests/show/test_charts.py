@@ -1,0 +1,105 @@
+"""Charts hold the numbers of the records they are about; what draws them adds none."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import certirl
+from certirl.show import charts
+
+PROBLEM = certirl.problems.random_polynomial(seed=7, actions=3, degree=10)
+SETTINGS = {"discount": 0.7, "expert": 0, "basis": certirl.Legendre(11), "columns": 3, "rng": 0}
+CERTIFIED = certirl.solve(PROBLEM, delta=0.05, tail=0, **SETTINGS)
+
+
+def test_losses_are_subtracted_from_the_estimate_and_leave_the_margin():
+    budget = charts.budget(CERTIFIED.certificate)
+    assert budget.parts[0] == ("estimated", CERTIFIED.certificate.estimated)
+    assert budget.value == CERTIFIED.certificate.margin
+    assert sum(value for _, value in budget.parts) == pytest.approx(budget.value, abs=5e-4 * budget.parts[0][1])
+    nothing = charts.budget(replace(CERTIFIED.certificate, margin=-np.inf, losses={"estimation": np.inf}))
+    assert nothing.total == "" and "no bound" in nothing.title
+
+
+def test_rounds_are_kept_with_forecasts_and_the_part_of_delta_they_spent(tmp_path):
+    rounds = CERTIFIED.stats.search
+    assert rounds[-1].samples == CERTIFIED.samples and rounds[-1].delta == pytest.approx(0.025)
+    assert rounds[-1].proved == pytest.approx(CERTIFIED.certificate.margin / CERTIFIED.certificate.estimated)
+    assert all(each.delta == 0 and np.isnan(each.proved) for each in rounds[:-1])
+    CERTIFIED.save(tmp_path / "rounds.npz")
+    assert repr(certirl.load(tmp_path / "rounds.npz").stats.search) == repr(rounds)
+    chart = charts.rounds_chart(CERTIFIED)
+    assert chart.curves[0].x.tolist() == [each.samples for each in rounds]
+    with pytest.raises(ValueError, match="no rounds to draw"):
+        charts.rounds_chart(replace(CERTIFIED, stats=replace(CERTIFIED.stats, search=())))
+
+
+def test_the_proved_bound_is_below_the_estimate_and_above_the_margin():
+    (chart,) = charts.certificate_charts(CERTIFIED.certificate)
+    estimate, least = CERTIFIED.certificate.advantage(chart.curves[0].x)
+    y, lower = (np.nanmin([getattr(curve, name) for curve in chart.curves], axis=0) for name in ("y", "lower"))
+    np.testing.assert_array_equal(y, np.nanmin(estimate, axis=0))
+    assert (lower <= y).all() and lower.min() >= CERTIFIED.certificate.margin
+    assert (lower >= np.nanmin(least, axis=0)).all()
+    assert chart.levels[1].value == CERTIFIED.certificate.margin
+
+
+def test_cells_without_transitions_are_empty_and_colours_follow_the_others():
+    rng = np.random.default_rng(5)
+    states = rng.normal(0, 0.3, (5000, 2)).clip(-1, 1)
+    log = certirl.Transitions(states, rng.integers(2, size=5000), states, domain=((-1, 1), (-1, 1)))
+    coverage = certirl.coverage(log)
+    for action in (0, 1):
+        (chart,) = charts.coverage_charts(coverage, action=action, plane=(1, 0))
+        counts = coverage.cells[action]  # rows of the map are the second coordinate of the plane, here the first
+        np.testing.assert_array_equal(np.isnan(chart.values), counts == 0)
+        np.testing.assert_array_equal(np.nan_to_num(chart.values), counts)
+        middles = np.stack([np.repeat(chart.y, 25), np.tile(chart.x, 25)], axis=1)
+        np.testing.assert_array_equal(chart.hatched.ravel(), coverage.leverage(middles)[action] > 1)
+    assert chart.high == counts.max() and chart.empty_label
+
+
+def test_colours_leave_out_what_is_extrapolated():
+    grid = certirl.Cells((9, 9), (), ((0.0, 1.0), (0.0, 1.0)))
+    heights = np.zeros((9, 9))
+    heights[:4] = np.linspace(1, 2, 4)[:, None]
+    heights[-1] = -1e6
+    reward = certirl.Reward(grid, heights.ravel(), extrapolation=(np.arange(81) >= 63))
+    (chart,) = charts.reward_charts(reward)
+    assert chart.hatched_label == "extrapolated" and 0.1 < chart.hatched.mean() < 0.3
+    assert chart.low > -1e6 / 2 and chart.values.min() < -9e5
+    kept = chart.values[~chart.hatched]
+    assert (chart.low, chart.high) == (kept.min(), kept.max())
+
+
+def test_borders_lie_between_cells_of_different_actions():
+    sheet = charts.Sheet.of(((0.0, 4.0), (0.0, 4.0)), (0, 1), None, charts.Names(), along=4)
+    actions = np.array([[0, 0, 1, 1], [0, 0, 1, 1], [2, 2, 2, -1], [2, 2, 2, -1]])
+    lines = {tuple(map(tuple, line)) for line in sheet.borders(actions.ravel())}
+    assert lines == {((2, 0), (2, 2)), ((0, 2), (3, 2))}
+
+
+def test_a_plane_is_named_by_numbers_or_by_names():
+    names = charts.Names(("position", "velocity", "height"))
+    box = ((0.0, 1.0), (2.0, 4.0), (5.0, 6.0))
+    sheet = charts.Sheet.of(box, ("height", "position"), None, names)
+    assert sheet.plane == (2, 0) and sheet.labels == ("height", "position") and sheet.held == "velocity = 3"
+    for plane in ((0, 3), (1, 1), ("velocity", "speed")):
+        with pytest.raises(ValueError, match=r"plane must name two of the coordinates 0 … 2, or position, velocity"):
+            charts.Sheet.of(box, plane, None, names)
+
+
+SUM = certirl.problems.factorised(seed=11, components=3)
+
+
+def test_of_a_sum_the_terms_add_up_to_the_margin_over_each_alternative():
+    added = certirl.solve(SUM, components=SUM.components, columns=3, discount=0.7, rng=0, samples=3_000)
+    bars = charts.margin_charts(added)
+    assert len(bars) == len(added.alternatives) == 2
+    for picture, total in zip(bars, added.contributions.sum(axis=0), strict=True):
+        assert sum(value for _, value in picture.parts) == pytest.approx(total) == picture.value
+    rewards = charts.reward_charts(added)
+    assert [chart.title for chart in rewards] == [f"R({component.name})" for component in added.reward.components]
+    np.testing.assert_array_equal(rewards[1].curves[0].y, added.reward.parts[1](rewards[1].curves[0].x))
+    assert [chart.x_label for chart in rewards] == ["s[0]", "s[1]", "s[2]"]
