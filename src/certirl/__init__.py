@@ -16,7 +16,6 @@ if _TYPE_CHECKING:
     from certirl import plots as plots
     from certirl import problems as problems
     from certirl import theory as theory
-    from certirl.checker import check as check
     from certirl.data import tables as tables
     from certirl.data.coverage import coverage as coverage
     from certirl.data.demonstrations import policy_from as policy_from
@@ -48,6 +47,7 @@ if _TYPE_CHECKING:
     from certirl.proof.refutation import Refutation as Refutation
     from certirl.proof.rollout import rollout_check as rollout_check
     from certirl.proof.rollout import scenario as scenario
+    from certirl.solver.check import check as check
     from certirl.solver.settings import Settings as Settings
     from certirl.solver.solution import Solution as Solution
     from certirl.solver.solution import load as load
@@ -73,7 +73,7 @@ _MODULES = {
     "Transitions": "data.transitions",
     "bellman": "fit.bellman",
     "certify": "proof.certify",
-    "check": "checker",
+    "check": "solver.check",
     "coverage": "data.coverage",
     "diagnose": "fit.choose",
     "estimate": "fit.bellman",

@@ -22,7 +22,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from certirl.functions.bases import Basis, Fourier, as_basis
 from certirl.functions.extrema import minimum
 from certirl.ground.domain import Array, as_domain, one_coordinate
 from certirl.ground.doors import as_count, as_number, as_probability, setting, shown
+from certirl.ground.records import Record
 
 __all__ = [
     "Condition",
@@ -228,7 +229,7 @@ def program_rows(domain: Any, radius: float, *, n_actions: int, literal: bool = 
 
 
 @dataclass(frozen=True)
-class Condition:
+class Condition(Record):
     """``value < bound`` (or ≤, as the statement says): one hypothesis of a theorem, and whether it holds."""
 
     name: str
@@ -243,7 +244,7 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class Requirement:
+class Requirement(Record):
     """What a theorem requires for its guarantee of a correct reward.
 
     Attributes:
@@ -265,6 +266,7 @@ class Requirement:
     cover: float
     cover_limit: float
     rows: int | None
+    _derived: ClassVar[tuple[str, ...]] = ("applies",)
 
     @property
     def applies(self) -> bool:
@@ -412,7 +414,7 @@ def _whole(number: float) -> int:
 
 
 @dataclass(frozen=True)
-class Constants:
+class Constants(Record):
     """The constants of a problem in the hypotheses of the theorems, from its k × k_s matrices.
 
     Attributes:
@@ -513,7 +515,7 @@ ASSUMED: dict[str, float] = {
 
 
 @dataclass(frozen=True)
-class Requirements:
+class Requirements(Record):
     """Theorem 6 as printed and deflated, side by side.
 
     Attributes:
@@ -531,6 +533,7 @@ class Requirements:
     discount: float
     beta: float
     assumed: tuple[str, ...]
+    _derived: ClassVar[tuple[str, ...]] = ("advice",)
 
     @property
     def advice(self) -> tuple[str, ...]:
@@ -753,7 +756,7 @@ def lemma10_lipschitz(norm: float, *, discount: float | None = None) -> float:
 
 
 @dataclass(frozen=True)
-class Lemma7Corrected:
+class Lemma7Corrected(Record):
     """Bounds on the matrices of all actions from bounds on the derivatives (Lemma 7, corrected).
 
     Attributes:

@@ -232,7 +232,8 @@ def test_a_plan_from_a_log_says_how_far_its_model_is_to_be_trusted():
     shuffled = certirl.Transitions(log.states, log.actions, rng.permutation(log.next_states), log.domain, log.n_actions)
     good, bad = (plan(data, lambda s: s[:, 0], discount=0.9) for data in (log, shuffled))
     assert "effect (good)" in str(good) and "effect (not usable)" in str(bad)
-    assert repr(good) == str(good) and "model" not in str(plan(Line(), lambda s: s[:, 0], discount=0.9))
+    assert repr(good) == f"<Plan: {str(good).splitlines()[0]}>"
+    assert "model" not in str(plan(Line(), lambda s: s[:, 0], discount=0.9))
 
 
 def test_a_plan_from_a_log_does_not_go_where_the_dynamics_are_extrapolated():

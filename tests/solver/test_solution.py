@@ -1,6 +1,7 @@
 """One contract of the answer, for every kind of expert, of state, of component, of source and of proof."""
 
 import functools
+import json
 import typing
 from dataclasses import fields, replace
 
@@ -111,7 +112,8 @@ def solution(case):
 
 def test_the_status_is_that_of_the_weakest_finding(case, solution):
     assert type(solution) is certirl.Solution and solution.status in STATUSES
-    assert (solution.status, solution.reason) == weakest(solution.findings)[:2]
+    least = weakest(solution.findings)
+    assert (solution.status, solution.reason) == (least.status, least.cause)
     assert (solution.status == "certified") == ("proved" in case)
     judged = solution.judged(Reason.ROUNDS.finding())
     assert judged.status == "undetermined" and judged.reason.endswith("allow more rounds or a larger tolerance")
@@ -125,6 +127,28 @@ def test_the_print_has_few_lines_and_begins_with_the_status(solution):
     assert [line.split()[0] for line in lines].count("data") == 1
     assert len(repr(solution)) < 120 and "\n" not in repr(solution) and solution.status in repr(solution)
     assert str(solution.stats).startswith("functions ") and "nan" not in str(solution.stats)
+
+
+def test_plain_data_of_a_solution_are_json_and_say_what_it_says(solution):
+    plain = solution.to_dict()
+    assert json.loads(json.dumps(plain, allow_nan=False)) == plain and len(json.dumps(plain)) < 50_000
+    assert (plain["type"], plain["status"], plain["reason"]) == ("Solution", solution.status, solution.reason)
+    assert (plain["reward"] is None) == (solution.reward is None) and plain["discount"] == solution.discount
+    if solution.certificate is not None:
+        assert plain["certificate"]["margin"] == solution.certificate.margin and plain["certificate"]["holds"]
+        assert len(repr(solution.certificate)) <= 200
+    if solution.reward is not None:
+        whole = solution.to_dict(entries=None)["reward"]["coefficients"]
+        assert whole == solution.reward.coefficients.tolist()
+    assert all(len(repr(part)) <= 200 for part in (solution.stats, *solution.components, *solution.findings))
+
+
+def test_the_answer_of_check_is_a_record(tmp_path):
+    proved = solved("an action, proved")
+    verdict = certirl.check(proved.save(tmp_path / "proved.npz"))
+    assert verdict.to_dict()["verdict"] == "confirmed" and repr(verdict).startswith("<Verdict: Confirmed: with prob")
+    assert 0 < verdict.to_dict()["margin"] <= proved.certificate.margin and len(repr(verdict)) <= 200
+    json.dumps(verdict.to_dict(), allow_nan=False)
 
 
 def test_functions_are_called_on_states(solution):

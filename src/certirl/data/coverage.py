@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import comb
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +19,7 @@ from certirl.data.transitions import Transitions
 from certirl.functions.bases import Basis, Fourier, Legendre, as_basis, product
 from certirl.ground.domain import Array, Domain, as_axes, as_states, describe, even_mesh, freeze, mesh
 from certirl.ground.doors import as_count
+from certirl.ground.records import Record
 
 CELLS = {1: 50, 2: 25, 3: 10, 4: 6}  # along each coordinate
 USUAL_CELLS = 1_300  # in all, in more coordinates
@@ -35,7 +36,7 @@ _SINGULAR = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class Coverage:
+class Coverage(Record):
     """How well the states of each action cover the domain.
 
     Attributes:
@@ -65,6 +66,7 @@ class Coverage:
     extrapolated_share: Array
     worst: Array
     roots: Array
+    _derived: ClassVar[tuple[str, ...]] = ("complete", "never_taken", "unvisited", "sentences")
 
     def __post_init__(self) -> None:
         freeze(self)

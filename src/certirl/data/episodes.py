@@ -30,13 +30,14 @@ from certirl.ground.domain import (
     into_domain,
 )
 from certirl.ground.doors import as_array, as_flag, as_flags, as_reals, lend, setting, shown
+from certirl.ground.records import Record
 
 OUTSIDE = ("refuse", "clip", "drop")
 _ROUNDING = 1e-6  # of the width: single precision may round a state over the edge of the domain
 
 
 @dataclass(frozen=True, eq=False)
-class Episode:
+class Episode(Record):
     """One sequence ``s_0, a_0, s_1, …, s_T``.
 
     Attributes:
@@ -81,7 +82,7 @@ _COLUMNS = ("states", "actions", "next_states", "terminal", "episodes", "step", 
 
 
 @dataclass(frozen=True, eq=False)
-class Steps:
+class Steps(Record):
     """Logged steps before `Conversion`, or rows of a table before they are paired to steps.
 
     Attributes:
@@ -230,7 +231,7 @@ def from_episodes(
 
 
 @dataclass(frozen=True)
-class Conversion:
+class Conversion(Record):
     """How logged steps become transitions: the arguments of `from_episodes`, checked.
 
     :meta private:

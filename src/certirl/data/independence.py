@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from certirl.functions.bases import Legendre
 from certirl.functions.components import Component, SumBasis, as_groups
 from certirl.ground.domain import Array, freeze
 from certirl.ground.doors import as_flag, as_probability
+from certirl.ground.records import Record
 
 TARGETS = 3  # functions of each next coordinate that are compared
 SAMPLES = 4_000  # transitions per action: a dependence that these do not show is weak
@@ -33,7 +34,7 @@ MOST_COORDINATES = 3
 
 
 @dataclass(frozen=True, eq=False)
-class Independence:
+class Independence(Record):
     """The test that the next state of a component depends on its own state alone.
 
     Attributes:
@@ -55,6 +56,7 @@ class Independence:
     comparisons: int
     samples: int
     level: float
+    _derived: ClassVar[tuple[str, ...]] = ("holds",)
 
     def __post_init__(self) -> None:
         freeze(self)

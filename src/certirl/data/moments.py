@@ -21,6 +21,7 @@ from certirl.functions.bases import Basis, as_basis
 from certirl.ground import archive
 from certirl.ground.domain import Array, describe, freeze
 from certirl.ground.doors import as_array, as_count, as_flag, setting, shown
+from certirl.ground.records import Record
 from certirl.ground.work import Report, fold, on, watched_stream
 from certirl.kernels.sums import JointSums, StackedSums, joint_sums
 from certirl.kernels.tensors import TensorSums, is_tensor, on_host
@@ -50,7 +51,7 @@ class File(NamedTuple):
 
 @archive.record
 @dataclass(frozen=True, eq=False)
-class Moments:
+class Moments(Record):
     """Sums over transitions, with y_a = φ(s') in the row basis and x = φ(s) in the columns.
 
     Attributes:

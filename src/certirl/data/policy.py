@@ -28,6 +28,7 @@ from certirl.ground.doors import (
     some_rows,
     takes,
 )
+from certirl.ground.records import Record
 
 ROUNDING = 1e-6  # how far the sum of probabilities may be from one
 CELLS_ALONG = {1: 4000, 2: 400, 3: 60}  # cells along each coordinate, by the number of coordinates
@@ -35,7 +36,7 @@ _ALIKE = 0.01  # share of the answers that may differ in a second call, at ties 
 
 
 @dataclass(frozen=True, eq=False)
-class Policy:
+class Policy(Record):
     """A policy π: for every state the probabilities of the actions.
 
     Attributes:
@@ -184,7 +185,7 @@ def _as_probabilities(answer: NDArray[Any]) -> Array:
 
 @archive.record
 @dataclass(frozen=True, eq=False)
-class ExpertGrid:
+class ExpertGrid(Record):
     """The expert's actions at the corners of the cells of a box.
 
     A cell is steady if the expert takes the same actions at all its corners; every other cell holds a switch. An

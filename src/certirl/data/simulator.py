@@ -16,6 +16,7 @@ from certirl.data.transitions import CHUNK, Piece, Stream, Transitions, pieces_p
 from certirl.functions.bases import Basis, as_basis
 from certirl.ground.domain import Array, Domain, as_axes, as_domain, as_n_actions, as_states, freeze
 from certirl.ground.doors import all_states_at_once, alone, as_count, as_flag, as_flags, as_reals, lend, shown, takes
+from certirl.ground.records import Record
 from certirl.kernels import tensors
 
 Design = Callable[[int, np.random.Generator], Array]  # a number of states and random numbers to states [n, d]
@@ -370,7 +371,7 @@ def check_rollouts(states: int, samples: int, steps: int) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Even:
+class Even(Record):
     """States for which least squares is about equally accurate everywhere.
 
     The largest φᵀG⁻¹φ, the variance of a fit of k functions at a state, is at least k/n. For polynomials and uniform
@@ -422,7 +423,7 @@ def toward_ends(uniform: Any, degree: int, coordinates: int) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Near:
+class Near(Record):
     """A basis's even design, with a share of the states near given places instead.
 
     With three in ten of the states near two places, the variance of a polynomial fit halves there, and grows by less

@@ -36,6 +36,7 @@ from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Domain, as_domain, as_rows, even_mesh, freeze, uniform_states
 from certirl.ground.doors import as_count, as_flag, as_number, setting
+from certirl.ground.records import Record
 
 _SEARCHED = {1: 401, 2: 101, 3: 25}  # states along each coordinate among which terminal ones are searched for
 _DRAWN = 20_000  # states among which they are searched for in more coordinates, and by which they are described
@@ -46,7 +47,7 @@ MOST_PRINTED = 6  # boxes
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class Source(Record):
     """Where transitions come from: a simulator or a log.
 
     Attributes:
@@ -292,7 +293,7 @@ def divide(log: Transitions, share: float, rng: np.random.Generator) -> tuple[Tr
 
 @archive.record
 @dataclass(frozen=True, eq=False)
-class TerminalBoxes:
+class TerminalBoxes(Record):
     """Boxes of terminal states: a function of states ``[n, d]`` to truth values ``[n]``.
 
     Attributes:

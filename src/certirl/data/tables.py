@@ -53,6 +53,7 @@ from certirl.ground.domain import (
     freeze,
 )
 from certirl.ground.doors import as_count, as_flag, by_door, closest, is_number, setting, shown
+from certirl.ground.records import Record
 
 __all__ = ["read", "stream"]
 
@@ -72,7 +73,7 @@ def __dir__() -> list[str]:
 
 
 @dataclass(frozen=True)
-class Names:
+class Names(Record):
     """The columns of a table that a user names; None where they have one of the usual names.
 
     Attributes:
@@ -227,7 +228,7 @@ def _incomplete(table: Table, names: Names, by_episode: bool, demonstrations: bo
 
 
 @dataclass(frozen=True)
-class Chunk:
+class Chunk(Record):
     """Rows of a table as a record that can be sent elsewhere and read there; small if they are in a file.
 
     Attributes:

@@ -28,6 +28,7 @@ from certirl.ground.domain import (
     freeze,
 )
 from certirl.ground.doors import as_array, as_flag, as_flags, shown
+from certirl.ground.records import Record
 from certirl.kernels import tensors
 
 # States in a piece: kernels cut it into blocks that stay in cache; between two of their calls a thread waits for its
@@ -72,7 +73,7 @@ class Chunk(Protocol):
         ...
 
 
-class Stream(ABC):
+class Stream(Record, ABC):
     """Data in pieces, to be read in order, or chunk by chunk by several workers.
 
     :meta private:
@@ -138,6 +139,7 @@ class Transitions(Stream):
     independent: bool | None = field(default=None, kw_only=True)
     action_names: tuple[str, ...] = field(default=(), kw_only=True)
     notes: tuple[str, ...] = field(default=(), kw_only=True)
+    _derived: ClassVar[tuple[str, ...]] = ("counts",)
     # The same in all parts of a log: only there the same number is the same episode.
     _origin: str = field(default_factory=lambda: uuid4().hex, init=False, repr=False)
 
@@ -381,7 +383,7 @@ def counted(counts: Iterable[int]) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class Rows(Record):
     """Rows of a log as a chunk, copied and sorted by action only when it is read or sent.
 
     Attributes:

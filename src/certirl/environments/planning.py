@@ -49,6 +49,7 @@ from certirl.ground.domain import (
     uniform_states,
 )
 from certirl.ground.doors import alone, as_count, as_number, as_reals, lend, shown
+from certirl.ground.records import Record
 
 __all__ = ["Plan", "Returns", "plan"]
 
@@ -223,7 +224,8 @@ def _check_memory(size: int, dimension: int, n_actions: int, branches: int) -> N
         )
 
 
-class Returns(NamedTuple):
+@dataclass(frozen=True)
+class Returns(Record):
     """The discounted return of a policy, estimated by rollouts.
 
     Attributes:
@@ -248,7 +250,7 @@ class Returns(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Plan(Record):
     """A value function, and the policy that looks one step ahead with it.
 
     A plan is a policy: called with states it returns actions, so that it can be passed as ``expert=``.
@@ -362,9 +364,6 @@ class Plan:
                 f"  model  of the next state, {model.columns.size} columns: error {error_in_words(model.error)}"
             )
         return "\n".join([*lines, *([] if self.returns is None else [f"  return {self.returns}"])])
-
-    def __repr__(self) -> str:
-        return str(self)
 
 
 # The decision process: dynamics, reward, terminal states --------------------------------------------------------------
@@ -758,7 +757,7 @@ def _walked(
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Record):
     """A policy compared with the optimal policy for a reward R, from the same states.
 
     Attributes:
@@ -776,6 +775,7 @@ class Comparison:
     regret: float
     loss: float
     chance: float
+    _derived: ClassVar[tuple[str, ...]] = ("shares",)
 
     @property
     def shares(self) -> tuple[float, float]:

@@ -30,6 +30,7 @@ from certirl.ground.domain import (
     uniform_states,
 )
 from certirl.ground.doors import as_count, as_flags, as_reals, lend
+from certirl.ground.records import Record
 
 Bounds = tuple[tuple[float, float], ...]
 
@@ -65,7 +66,7 @@ class Physics(Protocol):
 
 
 @dataclass(frozen=True)
-class MountainCar:
+class MountainCar(Record):
     """Position and velocity of a car in a valley; the goal is on the right hill."""
 
     force: float
@@ -98,7 +99,7 @@ class MountainCar:
 
 
 @dataclass(frozen=True)
-class Pendulum:
+class Pendulum(Record):
     """Angle θ (0 is upright) and angular velocity; cos θ and sin θ are observed."""
 
     g: float
@@ -130,7 +131,7 @@ class Pendulum:
 
 
 @dataclass(frozen=True)
-class CartPole:
+class CartPole(Record):
     """Position and velocity of a cart, angle and angular velocity of the pole on it."""
 
     gravity: float
@@ -223,7 +224,7 @@ _TRIAL_EPISODES, _TRIAL_STEPS, _WIDER = 100, 500, 1.2  # where bounds come from 
 
 
 @dataclass(frozen=True)
-class EnvSimulator:
+class EnvSimulator(Record):
     """An environment as a simulator: s' for any state and action, without its clock.
 
     Terminal states are absorbing. Without noise the dynamics are deterministic: P_a(·|s) is a point, not a density, so
@@ -611,7 +612,7 @@ def state_reader(env: Any, get_state: Reader | None) -> Callable[[Any], Array]:
 
 
 @dataclass(frozen=True, eq=False)
-class Stepped:
+class Stepped(Record):
     """An environment asked row by row.
 
     Attributes:

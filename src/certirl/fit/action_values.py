@@ -40,6 +40,7 @@ from certirl.functions.bases import Basis
 from certirl.functions.cells import Cells
 from certirl.functions.features import Features
 from certirl.ground.domain import Array, freeze
+from certirl.ground.records import Record
 
 ENOUGH = 2 * e - 1  # of ε/(1 − γ), see above
 RARELY, SELDOM = 2e-3, 0.1  # of comparisons, and of the opposite choice: what estimated effects may get wrong
@@ -49,7 +50,7 @@ CLEARLY = 3.0  # standard errors
 
 
 @dataclass(frozen=True, eq=False)
-class LiftedFit:
+class LiftedFit(Record):
     """A fit of V and R in which continuing is worth more than termination.
 
     Attributes:

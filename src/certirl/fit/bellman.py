@@ -15,6 +15,7 @@ from certirl.data.transitions import Transitions
 from certirl.functions.bases import Basis
 from certirl.ground.domain import Array, freeze
 from certirl.ground.doors import as_probability
+from certirl.ground.records import Record
 
 FORMS = ("least-squares", "mean")
 
@@ -23,7 +24,7 @@ MAX_CONDITION = 1e8
 
 
 @dataclass(frozen=True, eq=False)
-class Operators:
+class Operators(Record):
     """``P_a φ_i ≈ Σ_j Z^a_ij φ_j``: the action of each transition operator on the basis, estimated or exact.
 
     Attributes:
@@ -180,7 +181,7 @@ def exact_operators(
 
 
 @dataclass(frozen=True, eq=False)
-class Bellman:
+class Bellman(Record):
     """``D_a(s) = αᵀ F^a φ(s)``: the expert's advantage over action a for R = αᵀφ (Lemma 2).
 
     Attributes:

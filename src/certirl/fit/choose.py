@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from certirl.functions.components import Component, as_columns
 from certirl.functions.extrema import minimum
 from certirl.ground.domain import Array, Domain, describe, one_coordinate
 from certirl.ground.doors import as_count, shown
+from certirl.ground.records import Record
 
 FOLDS = 5
 EXACT = 1e-12  # held-out errors below this share of the mean square are rounding
@@ -42,7 +43,7 @@ TailNumber = Callable[[Basis], float]
 
 
 @dataclass(frozen=True)
-class Choice:
+class Choice(Record):
     """The functions that were chosen.
 
     Attributes:
@@ -338,7 +339,7 @@ def best_size(
 
 
 @dataclass(frozen=True, eq=False)
-class Diagnosis:
+class Diagnosis(Record):
     """Held-out errors of predicting functions of the next state from the first functions of the state.
 
     Attributes:
@@ -356,6 +357,7 @@ class Diagnosis:
     standard_error: Array
     best: int
     asked: int | None
+    _derived: ClassVar[tuple[str, ...]] = ("too_small", "verdict")
 
     @property
     def too_small(self) -> bool:

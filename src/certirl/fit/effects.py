@@ -28,6 +28,7 @@ from certirl.functions.bases import Basis, Fourier, Legendre, of_degree
 from certirl.functions.cells import MOST_COORDINATES
 from certirl.functions.sigmoids import Sigmoids
 from certirl.ground.domain import Array, Domain, as_domain, as_rows, freeze, into_domain
+from certirl.ground.records import Record
 
 MOST_FUNCTIONS = 220  # of V
 SIGMOIDS = 400  # of V, beyond four coordinates
@@ -78,7 +79,7 @@ class ValueProblem(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Effects:
+class Effects(Record):
     """The functions of V before and after each action, at n states that are not terminal.
 
     Attributes:
@@ -406,7 +407,7 @@ def drawn_log(simulator: Simulator, n: int, rng: np.random.Generator, *, paired:
 
 
 @dataclass(frozen=True, eq=False)
-class Regression:
+class Regression(Record):
     """P̂_aφ as functions of the state, by least squares: ``(P̂_aφ_i)(s) = Σ_j B_aji χ_j(s)``.
 
     Attributes:
@@ -586,7 +587,7 @@ def rows_of_actions(log: Transitions) -> list[NDArray[np.intp]]:
 
 
 @dataclass(frozen=True, eq=False)
-class NextStateModel:
+class NextStateModel(Record):
     """A simulator learned from a log: ``s' = s + f_a(s) + noise``, where residuals of the regression are the noise.
 
     Functions of the next state are steep, and at terminal states they jump to 0, which no regression of them on s can

@@ -31,6 +31,7 @@ from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, freeze
 from certirl.ground.doors import as_number, closest, shown
+from certirl.ground.records import Record
 
 STATES, REGRESSED = 500, 2_000  # at which the expert is compared: by walks, and where effects are regressed
 DRAWS = 8  # walks of every action from a state, where next states are random
@@ -79,7 +80,7 @@ class Preference(NamedTuple):
 
 @archive.record
 @dataclass(frozen=True, eq=False)
-class FeaturePath:
+class FeaturePath(Record):
     """Rewards from one feature to all of them: the trade between simplicity and what is explained.
 
     ``print`` gives a table; `Solution.at` gives the reward of a row.

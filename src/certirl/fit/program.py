@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.ground.domain import Array
+from certirl.ground.records import Record
 
 # Rows are scaled to length about 1 before solving; a positive combination shorter than this is called zero.
 VANISHING = 1e-9
@@ -27,7 +28,7 @@ ACCURATE = 1e-7  # the duality gap that is called optimal, relative to the objec
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class Rows(Record):
     """Rows of all components, in the order of adding.
 
     Attributes:
@@ -83,7 +84,7 @@ class Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class Answer(Record):
     """The answer of a program.
 
     Attributes:

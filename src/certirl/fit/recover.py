@@ -17,6 +17,7 @@ from certirl.functions.extrema import first_of_least, local_minima, minimum
 from certirl.functions.reward import Reward
 from certirl.ground.domain import Array, Domain, freeze, mesh
 from certirl.ground.doors import as_count, as_number, setting, shown
+from certirl.ground.records import Record
 from certirl.ground.status import Finding, Reason
 
 OBJECTIVES = ("least-variance", "l1", "max-margin")
@@ -26,7 +27,7 @@ SAME_DIGITS = 1e-12  # of the operators: a smaller difference of two actions is 
 
 
 @dataclass(frozen=True, eq=False)
-class Recovery:
+class Recovery(Record):
     """The answer of Algorithm 2, for one component or for several whose rewards add up.
 
     Attributes:

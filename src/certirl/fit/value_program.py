@@ -24,6 +24,7 @@ from certirl.functions.features import Features
 from certirl.functions.sigmoids import Sigmoids
 from certirl.ground.domain import Array, Domain, freeze
 from certirl.ground.doors import alone, as_number, as_reals, by_door, lend, shown, takes
+from certirl.ground.records import Record
 
 TUBE = 0.05  # half-width over which margins rise from 0 to 1 beside a switch, as a share of the box
 PRICE = 10.0  # of a squared shortfall, in units of a squared residual
@@ -45,7 +46,7 @@ Margin = float | Callable[[Array], Any] | None
 
 
 @dataclass(frozen=True, eq=False)
-class Comparisons:
+class Comparisons(Record):
     """One row for each state and alternative action: by how much P_πV must exceed P_aV.
 
     Attributes:
@@ -102,7 +103,7 @@ class Comparisons:
 
 
 @dataclass(frozen=True, eq=False)
-class ValueFit:
+class ValueFit(Record):
     """The answer of the program.
 
     Attributes:

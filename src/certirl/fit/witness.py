@@ -23,6 +23,7 @@ from certirl.functions.extrema import ranked
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, freeze
+from certirl.ground.records import Record
 
 EXACT = 1e-8  # a residual below this is zero but for rounding
 USED = 1e-9  # of all weights: rows with less are left out
@@ -33,7 +34,7 @@ ROUNDS, AT_ONCE = 30, 150  # of the search for a conflict, and rows that one add
 
 @archive.record
 @dataclass(frozen=True, eq=False)
-class Witness:
+class Witness(Record):
     """Weights λ_r ≥ 0 with sum 1 and Σ_r λ_r ((P_π − P_{a_r})φ)(s_r) = 0.
 
     A value function V of the class would need a positive advantage in each of these rows, and their weighted sum is

@@ -30,6 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 from certirl.ground import archive
 from certirl.ground.domain import Array, Domain, as_domain, as_rows, describe, mesh
 from certirl.ground.doors import as_count, by_door, setting, shown
+from certirl.ground.records import Record
 
 if TYPE_CHECKING:
     from certirl.functions.components import Component
@@ -44,7 +45,7 @@ Families = tuple["type[Family]", ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Basis:
+class Basis(Record):
     """The first ``size`` functions, ordered by degree and orthonormal for a weight on a box.
 
     A basis has one family for each coordinate (`parts`) and a set of products of their functions (`indices`).

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from certirl.functions.bases import REFERENCE
 from certirl.ground import archive
 from certirl.ground.domain import Array, Domain, as_domain, as_rows, describe, mesh
+from certirl.ground.records import Record
 
 if TYPE_CHECKING:
     from certirl.functions.components import Component
@@ -26,7 +27,7 @@ MOST_COORDINATES = 4
 
 @archive.record
 @dataclass(frozen=True)
-class Cells:
+class Cells(Record):
     """Hats ψ_i on a grid: 1 at the i-th point, 0 at the others, multilinear in between.
 
     Attributes:

@@ -18,6 +18,7 @@ from certirl.functions.bases import MOST_FUNCTIONS, Basis, Family, Legendre, as_
 from certirl.ground import archive
 from certirl.ground.domain import Array, Domain, as_rows, describe
 from certirl.ground.doors import as_count
+from certirl.ground.records import Record
 
 # Degrees of the functions of a component if no basis is given, by its number of coordinates; 2 for more.
 DEGREES = {1: 10, 2: 6, 3: 4}
@@ -25,7 +26,7 @@ DEGREES = {1: 10, 2: 6, 3: 4}
 
 @archive.record
 @dataclass(frozen=True)
-class Component:
+class Component(Record):
     """A group of coordinates and functions of them.
 
     Attributes:
@@ -48,7 +49,7 @@ class Component:
 
 @archive.record
 @dataclass(frozen=True)
-class SumBasis:
+class SumBasis(Record):
     """The functions of several components side by side: expansions are sums over components.
 
     Attributes:

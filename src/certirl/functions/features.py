@@ -20,6 +20,7 @@ from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Domain, as_rows, freeze, uniform_states
 from certirl.ground.doors import shown, takes
+from certirl.ground.records import Record
 
 if TYPE_CHECKING:
     from certirl.functions.components import Component
@@ -79,7 +80,7 @@ def _for_action(function: Callable[..., Any], action: int) -> Callable[[Array], 
 
 @archive.record
 @dataclass(frozen=True, eq=False)
-class Features:
+class Features(Record):
     """Named functions f_i of the state, as the functions of a `Reward`.
 
     Attributes:

@@ -26,6 +26,7 @@ from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Domain, as_states, describe, even_mesh, like_input, uniform_states
 from certirl.ground.doors import all_states_at_once, alone, as_count, as_number, as_reals, lend, shown, some_rows
+from certirl.ground.records import Record
 
 RewardLike = Callable[[Array], Any]
 
@@ -66,7 +67,7 @@ def values_of(reward: RewardLike, states: Array, *, name: str = "the reward") ->
 
 @archive.record
 @dataclass(frozen=True, eq=False)
-class Reward:
+class Reward(Record):
     """``R(s) = Σ α_i φ_i(s)``, 0 at terminal states; callable on a state or an array.
 
     A sum over components, ``R(s) = Σ_j R_j(s_j)``, is a reward in a `SumBasis`; any other is a sum of one component.
@@ -80,6 +81,7 @@ class Reward:
             if there are none.
     """
 
+    _derived: ClassVar[tuple[str, ...]] = ("domain", "norm", "range")
     thread_safe: ClassVar[bool] = True
     basis: Basis | Cells | SumBasis | Features
     coefficients: Annotated[Array, Shape("basis.size")]
@@ -278,7 +280,7 @@ def unpack(reward: Any, discount: float | None) -> tuple[RewardLike, float | Non
 
 @archive.record
 @dataclass(frozen=True, eq=False)
-class BoundedReward:
+class BoundedReward(Record):
     """``R(s)/unit`` with ``low ≤ R/unit ≤ high``, callable on states ``[n, d]``.
 
     Attributes:

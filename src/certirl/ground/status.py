@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import Enum
 from math import inf, isfinite
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 
 from certirl.ground import archive
+from certirl.ground.records import Record
 
 DECLARE_TAIL = "declare a tail, see docs/certificates.md#where-to-get-a-tail"
 # From the weakest to the strongest: an answer has the weakest status of its findings.
@@ -15,7 +17,8 @@ STATUSES = ("undetermined", "infeasible", "solved", "validated", "certified")
 
 
 @archive.record
-class Finding(NamedTuple):
+@dataclass(frozen=True)
+class Finding(Record):
     """A fact about an answer, and the strongest status that an answer with it can have.
 
     Attributes:
@@ -194,7 +197,7 @@ class Reason(Enum):
     )
 
 
-class Claim:
+class Claim(Record):
     """A lower bound on a margin: ``margin`` = ``estimated`` − the sum of ``losses``.
 
     Attributes:
@@ -211,6 +214,7 @@ class Claim:
     :meta private:
     """
 
+    _derived: ClassVar[tuple[str, ...]] = ("word", "holds", "statement", "samples", "tail")
     holds: bool
     margin: float
     estimated: float
@@ -220,6 +224,14 @@ class Claim:
     tail: float | None
     samples_needed: int | None
     excessive_tail: str = ""
+
+    @property
+    def statement(self) -> str:
+        """The headline."""
+        raise NotImplementedError
+
+    def _headline(self) -> str:
+        return self.statement
 
     @property
     def word(self) -> str:

@@ -21,6 +21,7 @@ from certirl.fit.bellman import Operators, exact_operators
 from certirl.functions.bases import Basis, gauss_legendre
 from certirl.functions.reward import Reward, RewardLike, values_of
 from certirl.ground.domain import Array, Domain, as_rows, as_states, describe, mesh
+from certirl.ground.records import Record
 
 # By the number of coordinates, along each of them: Gauss points of the next state; states where the least margin is
 # looked for, and states of each closer look; states where a tail is evaluated, and points of the projection behind it.
@@ -31,7 +32,7 @@ _ROUNDS = 3  # of closer looks
 _BLOCK = 1 << 21  # numbers of a kernel at once
 
 
-class Problem:
+class Problem(Record):
     """An MDP without its reward on a box of one to three coordinates, with its densities.
 
     States are ``[n, d]``, or ``[n]`` in one coordinate.
@@ -565,7 +566,7 @@ def factorised(
 
 
 @dataclass(frozen=True, eq=False)
-class Chords:
+class Chords(Record):
     """Distribution functions F_0, F_1, …, each replaced by chords; one after the other, with a last point each.
 
     Attributes:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from certirl.functions.bases import gauss_legendre
 from certirl.functions.reward import RewardLike, values_of
 from certirl.ground.domain import Array, as_rows, describe, mesh
+from certirl.ground.records import Record
 from certirl.problems.dynamics import Problem, Thermostat
 
 # By the number of coordinates: points of the state along each, and even next states along each.
@@ -33,7 +34,7 @@ Expert = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
-class Steps:
+class Steps(Record):
     """An expert of one coordinate: ``actions[i]`` between the i-th and the next switching state.
 
     Attributes:
@@ -63,7 +64,7 @@ class Steps:
         return np.abs(rows - np.array(self.switches, dtype=float)).min(axis=1, initial=np.inf)
 
 
-class Truth:
+class Truth(Record):
     """The operators of a problem, to be applied to values that jump between states.
 
     Attributes:
@@ -158,7 +159,7 @@ def _between_cuts(problem: Problem, cuts: Sequence[float]) -> tuple[Array, Array
 
 
 @dataclass(frozen=True, eq=False)
-class Judgement:
+class Judgement(Record):
     """The truth about an expert and a reward, V the expert's value.
 
     Attributes:
@@ -257,7 +258,7 @@ def regret(problem: Problem | Truth, reward: RewardLike, expert: Expert, *, disc
 
 
 @dataclass(frozen=True, eq=False)
-class SwitchingProblem:
+class SwitchingProblem(Record):
     """Dynamics, a reward, a discount, and the expert who is optimal for them.
 
     Attributes:

@@ -35,6 +35,7 @@ from certirl.functions.inequalities import (
     sloped,
 )
 from certirl.ground.domain import Array
+from certirl.ground.records import Record
 from certirl.proof.sums import Evidence, sum_error
 from certirl.proof.surrogate import Surrogate
 
@@ -323,7 +324,7 @@ _CAUTION, _CAUTION_OF_LENGTH = 1.1, 1.5
 
 
 @dataclass(frozen=True, eq=False)
-class Band:
+class Band(Record):
     """|(P_b − P_a)V − curve| ≤ its radius at every state, V the expert's value under the true dynamics.
 
     Below the curve and above it (P_b − P_a)V is bounded separately: side 0 is what is read to prove b better than a,
@@ -417,7 +418,7 @@ class Band:
 
 
 @dataclass(frozen=True, eq=False)
-class Bands:
+class Bands(Record):
     """What holds with probability 1 − δ, all at once.
 
     Attributes:

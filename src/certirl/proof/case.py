@@ -21,6 +21,7 @@ from certirl.functions.components import Component
 from certirl.functions.reward import BoundedReward, Reward, bounded
 from certirl.ground.domain import Array, Domain, describe, one_coordinate
 from certirl.ground.doors import alone, as_count, as_number, by_door, setting, shown, takes
+from certirl.ground.records import Record
 
 MOST_COORDINATES = 3
 MOST_COLUMNS = 1_300
@@ -37,7 +38,7 @@ _WIDTHS = (1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2)  # of the tents, as shares of the
 
 
 @dataclass(frozen=True)
-class Smooth:
+class Smooth(Record):
     """``∫|∂^p_s p_a(s'|s)| ds' ≤ bound`` for every action and state: the order-p derivative in s, in total variation.
 
     For p = 1 this is a Lipschitz constant of s ↦ P_a(·|s) in total variation (counting ∫|·|, so at most twice the
@@ -151,7 +152,7 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class Case(Record):
     """What is to be proved of a reward.
 
     Attributes:

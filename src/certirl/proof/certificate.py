@@ -26,6 +26,7 @@ from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Domain, as_states, freeze
 from certirl.ground.doors import setting
+from certirl.ground.records import Record
 from certirl.ground.status import Claim, chance
 from certirl.proof.bands import Band, Bands, bands, shares_of
 from certirl.proof.case import Case, largest_tail
@@ -35,7 +36,7 @@ from certirl.proof.surrogate import Surrogate
 
 @archive.record
 @dataclass(frozen=True, eq=False)
-class Tube:
+class Tube(Record):
     """Where an expert that switches is not proved strictly best.
 
     Attributes:
@@ -259,7 +260,7 @@ UNLIMITED = 10**10  # transitions per action that stand for infinitely many; wit
 
 @archive.record
 @dataclass(frozen=True, eq=False)
-class Ground:
+class Ground(Record):
     """What the bounds of one component rest on.
 
     Attributes:

@@ -24,6 +24,7 @@ from certirl.functions.frame import frame
 from certirl.functions.inequalities import best_slope, sloped
 from certirl.ground import archive
 from certirl.ground.domain import Array
+from certirl.ground.records import Record
 from certirl.ground.status import Claim, chance, two_digits
 from certirl.proof.case import Case, largest_tail, too_many_functions
 from certirl.proof.certificate import least_enough
@@ -38,7 +39,7 @@ _LOSSES = ("estimation", "truncation tail", "floating point")
 
 @archive.record
 @dataclass(frozen=True, eq=False)
-class RefutationGround:
+class RefutationGround(Record):
     """What a refutation rests on, for one component.
 
     Attributes:
@@ -256,7 +257,7 @@ def _largest_terms(cover: Cover, q: Array, middle: Array, half: Array, *, paired
 
 
 @dataclass(frozen=True, eq=False)
-class Attempt:
+class Attempt(Record):
     """A refutation that training data suggest: what fresh data will be asked, and what they should answer.
 
     Attributes:

@@ -10,7 +10,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -35,6 +35,7 @@ from certirl.functions.reward import (
 )
 from certirl.ground.domain import Array, Domain, as_domain, as_states, describe, freeze, uniform_states
 from certirl.ground.doors import as_count, as_probability
+from certirl.ground.records import Record
 from certirl.ground.work import Report, check_progress, watched
 
 ROWS = 65_536  # rollouts at once: memory stays flat however many are asked for
@@ -45,7 +46,7 @@ CUT = 1e-3  # share of the range of the value that the steps beyond the horizon 
 
 
 @dataclass(frozen=True, eq=False)
-class RolloutCheck:
+class RolloutCheck(Record):
     """D_a(s) estimated by rollouts, truncated after some steps.
 
     ``Σ_{t=1}^{steps} γ^{t−1} (E[R(s_t) | π first] − E[R(s_t) | a first])``, the expert acting after the first step.
@@ -70,6 +71,7 @@ class RolloutCheck:
     samples: int
     truncation: float
     domain: Domain
+    _derived: ClassVar[tuple[str, ...]] = ("agrees", "doubtful", "contradicted")
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -243,7 +245,7 @@ def _differences(
 
 
 @dataclass(frozen=True, eq=False)
-class Scenario:
+class Scenario(Record):
     """A statement about all but a share ε of the states, with probability 1 − δ.
 
     There D_a(s) ≥ ``margin`` for all actions a but the expert's. This is no certificate: it does not say which states
@@ -278,6 +280,7 @@ class Scenario:
     truncation: float
     expert: int
     assumptions: tuple[str, ...]
+    _derived: ClassVar[tuple[str, ...]] = ("holds",)
 
     def __post_init__(self) -> None:
         freeze(self)

@@ -22,6 +22,7 @@ from certirl.functions.frame import frame
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, freeze
+from certirl.ground.records import Record
 from certirl.ground.work import fold
 from certirl.kernels.sums import LONGEST, compiled_module
 from certirl.kernels.tensors import on_host
@@ -34,7 +35,7 @@ _WORKSPACE, SHORTEST = 2**18, 512
 
 
 @dataclass(frozen=True, eq=False)
-class Sums:
+class Sums(Record):
     """Sums over transitions, added field by field.
 
     Attributes:

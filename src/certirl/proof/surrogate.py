@@ -22,11 +22,12 @@ from certirl.functions.reward import BoundedReward, values_of
 from certirl.ground import archive
 from certirl.ground.archive import UNSAVED, Shape
 from certirl.ground.domain import Array, freeze
+from certirl.ground.records import Record
 
 
 @archive.record
 @dataclass(frozen=True, eq=False)
-class Surrogate:
+class Surrogate(Record):
     """Everything that is fixed before the fresh data are read; A actions, k columns, m = k·len(used) functions.
 
     Attributes:

@@ -28,6 +28,7 @@ from certirl.functions.inequalities import log_term
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, freeze
+from certirl.ground.records import Record
 from certirl.proof.case import Case, Part
 
 # Cones are halved until training data exceed the forecast error CLEAR times, or until there are CONES of them.
@@ -96,7 +97,7 @@ def _distances(case: Case, states: Array) -> Array:
 
 @archive.record
 @dataclass(frozen=True, eq=False)
-class Cover:
+class Cover(Record):
     """Cones that cover the value functions of a component, and the mixtures that should exclude them.
 
     Its numbers are w·x for the p directions w of every cone and its mixture x, and ±e_i·x for the last mixture.
@@ -226,7 +227,7 @@ def regression(moments: Moments, functions: int) -> Regression:
 
 
 @dataclass(frozen=True, eq=False)
-class ConeSearch:
+class ConeSearch(Record):
     """The search for cones and mixtures in coordinates in which the noise is round; forecasts only, nothing is proved.
 
     Attributes:

@@ -27,12 +27,13 @@ from certirl.functions.components import Component, as_components
 from certirl.functions.features import Feature, check_features, check_no_actions, check_no_terminal
 from certirl.ground.domain import Domain
 from certirl.ground.doors import as_count, as_flag, as_number, as_probability, by_door, setting, shown
+from certirl.ground.records import Record
 from certirl.ground.work import check_progress
 from certirl.proof.case import REFUSED, TailLike, check_box, check_tail, is_number, without_switches
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(Record):
     """How `solve` finds a reward and what a proof must show; None leaves the choice to `solve`.
 
     Attributes:
@@ -111,7 +112,7 @@ NO_PROOF_FROM_MOMENTS = "a certificate needs transitions that the reward was not
 
 
 @dataclass(frozen=True, eq=False)
-class Request:
+class Request(Record):
     """A call of `solve` after all checks; what is left out there is decided here.
 
     Attributes:

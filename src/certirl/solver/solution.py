@@ -9,7 +9,7 @@ from functools import cached_property
 from math import inf, isnan, nan
 from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,6 +44,7 @@ from certirl.ground.domain import (
     into_domain,
 )
 from certirl.ground.doors import as_count, as_number, as_probability, by_door
+from certirl.ground.records import Record
 from certirl.ground.status import DECLARE_TAIL, Finding, Reason, chance, weakest
 from certirl.proof.case import too_many_functions
 from certirl.proof.certificate import Certificate
@@ -57,7 +58,7 @@ FEW = 100  # transitions of an action: with fewer a margin counts as within the 
 
 @archive.record
 @dataclass(frozen=True)
-class Share:
+class Share(Record):
     """How often something held at some states, with an exact 95 % interval (Clopper and Pearson).
 
     Attributes:
@@ -69,6 +70,7 @@ class Share:
     count: int
     n: int
     kind: str = "fresh states"
+    _derived: ClassVar[tuple[str, ...]] = ("low", "high")
 
     @property
     def low(self) -> float:
@@ -124,7 +126,7 @@ class Estimate(Component):
 
 @archive.record
 @dataclass(frozen=True, eq=False)
-class Compared:
+class Compared(Record):
     """Where the expert was compared with alternative actions, and by how much it fell short of the margin asked for.
 
     Attributes:
@@ -152,7 +154,7 @@ _NOT_NEGATIVE = (*_SHARES, *_LOSSES, "rounds", "rows", "cover")
 
 @archive.record
 @dataclass(frozen=True, eq=False)
-class Diagnostics:
+class Diagnostics(Record):
     """How an answer was found and how far to trust it; ``print(solution.stats)`` gives each number with its meaning.
 
     A number is NaN, and anything else None or empty, where it does not apply.
@@ -351,7 +353,7 @@ class Diagnostics:
 
 @archive.record
 @dataclass(frozen=True, eq=False)
-class Solution:
+class Solution(Record):
     """The answer of `solve`, for every kind of expert, source and state.
 
     Attributes:
@@ -395,6 +397,8 @@ class Solution:
     path: FeaturePath | None = None
     file: str | None = field(default=None, metadata=UNSAVED)
 
+    _derived: ClassVar[tuple[str, ...]] = ("status", "reason", "domain")
+
     def __post_init__(self) -> None:
         freeze(self)
 
@@ -422,7 +426,7 @@ class Solution:
 
         :meta private:
         """
-        return replace(self, findings=(finding._replace(status=self.status), *self.findings))
+        return replace(self, findings=(replace(finding, status=self.status), *self.findings))
 
     def judged(self, *findings: Finding) -> Solution:
         """The same with these findings in place of its own: they alone decide the status.

@@ -442,7 +442,7 @@ def with_proof(solution: Solution, outcome: Outcome, asked: Request) -> Solution
     certificate, refutation = outcome.certificate, outcome.refutation
     solution = replace(solution, samples=int(counts.min()), stats=stats, certificate=certificate, refutation=refutation)
     if solution.reward is None:  # by estimates, which prove nothing
-        return solution.judged(solution.findings[0]._replace(status="undetermined"))
+        return solution.judged(replace(solution.findings[0], status="undetermined"))
     if certificate is not None and certificate.holds:
         return solution.judged(Reason.CERTIFIED.finding(proved=certificate.proved))
     if refutation is not None and refutation.holds:

@@ -1,0 +1,157 @@
+"""What every public record has in common: plain data for JSON, and a short ``repr``."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from math import isfinite, isnan
+from typing import Any, ClassVar
+
+import numpy as np
+
+from certirl.ground.doors import as_count
+
+LISTED = 100  # entries up to which an array is listed by `Record.to_dict`
+LONGEST = 200  # characters of a repr
+_CALL = 120  # characters up to which a record is shown as the call that makes it
+
+
+class Record:
+    """A frozen record that converts itself to plain data and has a short ``repr``.
+
+    Example:
+        >>> import certirl
+        >>> certirl.Smooth(2, 0.5).to_dict()
+        {'type': 'Smooth', 'order': 2, 'bound': 0.5}
+        >>> certirl.Smooth(2, 0.5)
+        Smooth(order=2, bound=0.5)
+    """
+
+    _derived: ClassVar[tuple[str, ...]] = ()  # properties that `to_dict` adds to the fields
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.__repr__ = cls.__repr__  # type: ignore[method-assign]  # in the class itself a dataclass leaves it as it is
+
+    def to_dict(self, *, entries: int | None = LISTED) -> dict[str, Any]:
+        """The record as dictionaries, lists, texts, numbers, True, False and None, as ``json.dumps`` takes them.
+
+        Keys are the names in the code, of fields and of some properties; "type" is the name of the class. NaN, which
+        stands for what does not apply or is not known, becomes None; infinite numbers become the texts "Infinity" and
+        "-Infinity", which ``float`` reads. A function becomes its name, an object that is no record the name of its
+        class.
+
+        Args:
+            entries: arrays with more entries are summarised as ``{"shape": […], "dtype": "…"}``; None lists all.
+        """
+        return _fields_of(self, None if entries is None else as_count(entries, "entries", least=0))
+
+    def _headline(self) -> str:
+        """What the record says, in a line."""
+        return " ".join(str(self).partition("\n")[0].split())
+
+    def __repr__(self) -> str:
+        names = _differing(self)
+        if not any(_is_long(value) for value in names.values()):
+            call = _call(self, names)
+            if len(call) <= _CALL:
+                return call
+        printed = type(self).__str__ is not object.__str__
+        return _cut(f"<{type(self).__name__}: {self._headline()}>" if printed else _call(self, names))
+
+
+def _names(value: Any) -> Iterator[str]:
+    """The names of the public fields of a record."""
+    if dataclasses.is_dataclass(value):
+        names = [field.name for field in dataclasses.fields(value)]
+    else:
+        names = list(getattr(value, "_fields", None) or vars(value))
+    return (name for name in names if not name.startswith("_"))
+
+
+def _fields_of(value: Any, entries: int | None) -> dict[str, Any]:
+    names = dict.fromkeys([*getattr(value, "_derived", ()), *_names(value)])
+    return {"type": type(value).__name__} | {name: plain(getattr(value, name), entries) for name in names}
+
+
+def plain(value: Any, entries: int | None = LISTED) -> Any:
+    """A value as `Record.to_dict` writes it."""
+    if value is None or isinstance(value, bool | np.bool_):
+        return None if value is None else bool(value)
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating):
+        return _number(float(value))
+    if isinstance(value, np.ndarray) and (entries is None or value.size <= entries):
+        return plain(value.tolist(), entries)
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return {"shape": list(value.shape), "dtype": str(value.dtype)}
+    if hasattr(value, "__qualname__"):  # a class or a function
+        return str(value.__qualname__)
+    if isinstance(value, Record) or dataclasses.is_dataclass(value) or hasattr(value, "_fields"):
+        return _fields_of(value, entries)
+    if isinstance(value, Mapping):
+        return {str(name): plain(item, entries) for name, item in value.items()}
+    if isinstance(value, tuple | list | set | frozenset | range):
+        return [plain(item, entries) for item in value]
+    return os.fspath(value) if isinstance(value, os.PathLike) else type(value).__qualname__
+
+
+def _number(value: float) -> float | str | None:
+    if isfinite(value):
+        return value
+    return None if isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _differing(record: Any) -> dict[str, Any]:
+    """The fields of a record that are not at their defaults."""
+    defaults: dict[str, Any] = {}
+    if dataclasses.is_dataclass(record):
+        defaults = {field.name: field.default for field in dataclasses.fields(record) if field.repr}
+    values = {name: getattr(record, name) for name in _names(record) if name in defaults or not defaults}
+    return {name: value for name, value in values.items() if not _same(value, defaults.get(name))}
+
+
+def _same(value: Any, default: Any) -> bool:
+    return value is default or (isinstance(value, str | int | float | tuple) and value == default)
+
+
+def _is_long(value: Any) -> bool:
+    """Whether a value has no short form that says all of it."""
+    if isinstance(value, tuple | list | Mapping):
+        return any(map(_is_long, value.values() if isinstance(value, Mapping) else value))
+    if isinstance(value, Record):
+        return repr(value).startswith("<") or "…" in repr(value)
+    return not (value is None or isinstance(value, str | bool | int | float | np.generic | Enum))
+
+
+def _call(record: Any, values: dict[str, Any]) -> str:
+    return f"{type(record).__name__}({', '.join(f'{name}={_brief(value)}' for name, value in values.items())})"
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, np.generic):
+        return repr(value.item())
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"{value.dtype}{list(value.shape)}"
+    if isinstance(value, tuple | list | Mapping):
+        pairs = value.items() if isinstance(value, Mapping) else ((None, item) for item in value)
+        inside = ", ".join(_brief(item) if name is None else f"{name!r}: {_brief(item)}" for name, item in pairs)
+        return f"{{{inside}}}" if isinstance(value, Mapping) else f"({inside}{',' * (len(value) == 1)})"
+    if isinstance(value, Record) and _is_long(value):
+        return f"{type(value).__name__}(…)"
+    if hasattr(value, "__qualname__"):
+        return str(value.__qualname__)
+    return repr(value) if isinstance(value, Record) or not _is_long(value) else type(value).__qualname__
+
+
+def _cut(text: str) -> str:
+    """A text of at most `LONGEST` characters, with an ellipsis where something is left out."""
+    closing = text[-1]
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 2]}…{closing}"
