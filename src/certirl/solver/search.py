@@ -63,7 +63,7 @@ class Learner:
 
 @archive.record
 @dataclass(frozen=True)
-class Round:
+class Round(Record):
     """A round of a search: shares are of the estimated margin, NaN where there are none.
 
     Attributes:
