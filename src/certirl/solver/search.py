@@ -21,6 +21,7 @@ from certirl.data.moments import Moments
 from certirl.data.source import Pool
 from certirl.functions.bases import Basis
 from certirl.ground import archive
+from certirl.ground.records import Record
 from certirl.ground.work import Watch
 from certirl.proof.case import Case
 from certirl.proof.certificate import UNLIMITED, Certificate, conclude, forecast, least_enough
