@@ -111,13 +111,22 @@ def theorem3_samples(epsilon: float, delta: float, k: int) -> int:
     """``n ≥ (8k²/ε²) log(2k²/δ)`` gives ‖Ẑ − [Z]_k‖_∞ < ε with probability 1 − δ (Theorem 3, as printed).
 
     With a tail of at most ε this is ‖Ẑ − Z‖_∞ < 2ε. The printed constant needs |φ_iφ_j| ≤ 1 and ∫μ = 2.
+
+    Example:
+        >>> certirl.theory.theorem3_samples(0.1, delta=0.05, k=5)
+        138156
     """
     _check(epsilon=epsilon, delta=delta, k=k)
     return _whole(8 * k**2 / epsilon**2 * math.log(2 * k**2 / delta))
 
 
 def theorem3_error(samples: int, delta: float, k: int) -> float:
-    """``ε = √(8k² log(2k²/δ)/n)``: the inverse of `theorem3_samples` (Theorem 3, as printed)."""
+    """``ε = √(8k² log(2k²/δ)/n)``: the inverse of `theorem3_samples` (Theorem 3, as printed).
+
+    Example:
+        >>> round(certirl.theory.theorem3_error(100_000, delta=0.05, k=5), 3)
+        0.118
+    """
     _check(samples=samples, delta=delta, k=k)
     return math.sqrt(8 * k**2 / samples * math.log(2 * k**2 / delta))
 
@@ -144,6 +153,10 @@ def theorem3_samples_corrected(
         basis: gives every sup|φ_i| and ∫μ; 1 and 2 if left out.
         columns: k_s, the functions of the state; k if left out.
         deflate: the first row is known, so that only k − 1 rows are estimated.
+
+    Example:
+        >>> certirl.theory.theorem3_samples_corrected(0.1, delta=0.05, k=5, basis=certirl.Legendre(5))
+        1355490
     """
     _check(epsilon=epsilon, delta=delta, k=k)
     entries, reach = _entries(k, basis, columns, deflate)
@@ -153,7 +166,12 @@ def theorem3_samples_corrected(
 def theorem3_error_corrected(
     samples: int, delta: float, k: int, *, basis: Basis | None = None, columns: int | None = None, deflate: bool = True
 ) -> float:
-    """``ε = ∫μ·max_i u_i·Σ_j v_j·√(2 log(2·rows·columns/δ)/n)``: the inverse of `theorem3_samples_corrected`."""
+    """``ε = ∫μ·max_i u_i·Σ_j v_j·√(2 log(2·rows·columns/δ)/n)``: the inverse of `theorem3_samples_corrected`.
+
+    Example:
+        >>> round(certirl.theory.theorem3_error_corrected(100_000, delta=0.05, k=5, basis=certirl.Legendre(5)), 3)
+        0.368
+    """
     _check(samples=samples, delta=delta, k=k)
     entries, reach = _entries(k, basis, columns, deflate)
     return reach * math.sqrt(2 / samples * math.log(2 * entries / delta))
@@ -182,7 +200,12 @@ def _resized(basis: Any, k: int) -> Basis:
 
 
 def lemma4_error(epsilon: float, discount: float, norm: float) -> float:
-    """``‖F̂ − F‖_∞ ≤ 2ε/(1 − γΔ)²`` when every ‖Z‖, ‖Ẑ‖ ≤ Δ < 1/γ and every ‖Ẑ − Z‖ ≤ ε (Lemma 4, as printed)."""
+    """``‖F̂ − F‖_∞ ≤ 2ε/(1 − γΔ)²`` when every ‖Z‖, ‖Ẑ‖ ≤ Δ < 1/γ and every ‖Ẑ − Z‖ ≤ ε (Lemma 4, as printed).
+
+    Example:
+        >>> round(certirl.theory.lemma4_error(0.01, discount=0.5, norm=1.2), 3)
+        0.125
+    """
     _check(epsilon=epsilon, discount=discount, norm=norm)
     return 2 * epsilon / _contraction(discount, norm) ** 2
 
@@ -192,6 +215,10 @@ def lemma4_error_sharp(epsilon: float, discount: float, norm_T_hat: float, norm_
 
     Taking norms in F̂ − F = (I − γT̂)⁻¹[(T̂−T) − (Ẑ−Z) + γ(T̂−T)F]. The printed lemma follows with ‖F‖ ≤ 2Δ/(1 − γΔ).
     After deflation all four matrices lose their first row, and T̂ also its first column.
+
+    Example:
+        >>> round(certirl.theory.lemma4_error_sharp(0.01, discount=0.9, norm_T_hat=0.1, norm_F=0.5), 4)
+        0.0269
     """
     _check(epsilon=epsilon, discount=discount, norm=norm_T_hat, F_norm=norm_F)
     return epsilon * (2 + discount * norm_F) / _contraction(discount, norm_T_hat)
@@ -201,20 +228,34 @@ def lemma5_tolerance(beta: float, cover: float, rho: float, *, sup: float = 1.0)
     """``‖F̂ − F‖_∞ < (β − cρ)/(2 sup|φ|)`` makes the reward correct (Lemma 5); not positive where β ≤ cρ.
 
     The printed lemma has sup|φ| = 1; in general ‖(F̂ − F)φ(s)‖_∞ ≤ ‖F̂ − F‖_∞ sup|φ|. On the whole interval c = 0.
+
+    Example:
+        >>> round(certirl.theory.lemma5_tolerance(0.1, cover=0.05, rho=1.0), 3)
+        0.025
     """
     _check(beta=beta, cover=cover, rho=rho, sup=sup)
     return (beta - cover * rho) / (2 * sup)
 
 
 def cover_limit(beta: float, rho: float) -> float:
-    """``c < β/ρ``: the cover radius that Lemma 5 must stay below; infinite for ρ = 0."""
+    """``c < β/ρ``: the cover radius that Lemma 5 must stay below; infinite for ρ = 0.
+
+    Example:
+        >>> round(certirl.theory.cover_limit(0.1, rho=2.0), 3)
+        0.05
+    """
     _check(beta=beta, rho=rho)
     return float(beta / rho) if rho > 0 else math.inf
 
 
 @_countable
 def cover_size(domain: Any, radius: float, *, literal: bool = False) -> int:
-    """``⌈width/(2c)⌉`` midpoints put every state within c of one of them (Algorithm 2, step 3); printed: ⌈width/c⌉."""
+    """``⌈width/(2c)⌉`` midpoints put every state within c of one of them (Algorithm 2, step 3); printed: ⌈width/c⌉.
+
+    Example:
+        >>> certirl.theory.cover_size((-1, 1), 0.05), certirl.theory.cover_size((-1, 1), 0.05, literal=True)
+        (20, 40)
+    """
     one_coordinate(as_domain(domain), "the count is")
     ((low, high),) = as_domain(domain)
     if not radius > 0:
@@ -223,14 +264,25 @@ def cover_size(domain: Any, radius: float, *, literal: bool = False) -> int:
 
 
 def program_rows(domain: Any, radius: float, *, n_actions: int, literal: bool = False) -> int:
-    """``(|A| − 1)·size``: the constraints of the program on a cover of that size (Theorem 6)."""
+    """``(|A| − 1)·size``: the constraints of the program on a cover of that size (Theorem 6).
+
+    Example:
+        >>> certirl.theory.program_rows((-1, 1), 0.05, n_actions=3)
+        40
+    """
     _check(n_actions=n_actions)
     return (n_actions - 1) * cover_size(domain, radius, literal=literal)
 
 
 @dataclass(frozen=True)
 class Condition(Record):
-    """``value < bound`` (or ≤, as the statement says): one hypothesis of a theorem, and whether it holds."""
+    """``value < bound`` (or ≤, as the statement says): one hypothesis of a theorem, and whether it holds.
+
+    Example:
+        >>> conditions = certirl.theory.requirements(discount=0.7, beta=0.1).literal.conditions
+        >>> [(condition.name, condition.holds) for condition in conditions]
+        [('separation', True), ('contraction', False), ('truncation', False)]
+    """
 
     name: str
     statement: str
@@ -256,6 +308,11 @@ class Requirement(Record):
         cover: c; zero for the whole interval.
         cover_limit: what c must stay below.
         rows: constraints of the program; None on the whole interval, where the solver adds them one by one.
+
+    Example:
+        >>> needed = certirl.theory.requirements(discount=0.7, beta=0.1).exact
+        >>> needed.applies, f"{needed.samples:.1e}", needed.rows
+        (True, '2.2e+07', None)
     """
 
     title: str
@@ -305,6 +362,13 @@ def theorem6(
         rho: ρ ≥ ‖F^aφ'(s)‖_∞.
         norm: Δ ≥ ‖Z^a‖_∞ for every action; never below 1 where the first function is constant.
         tail: ‖Z^a − [Z^a]_k‖_∞.
+
+    Example:
+        >>> printed = certirl.theory.theorem6(
+        ...     beta=0.1, discount=0.3, delta=0.05, k=11, n_actions=3, cover=0.05, rho=1.0, norm=1.0
+        ... )
+        >>> printed.applies, f"{printed.samples:.1e}"
+        (True, '1.5e+11')
     """
     _check(
         beta=beta, discount=discount, delta=delta, k=k, n_actions=n_actions, cover=cover, rho=rho, norm=norm, tail=tail
@@ -363,6 +427,13 @@ def theorem6_deflated(
             ``difference``.
         basis: gives sup|φ_i| and ∫μ; left out, 1 and 2.
         columns: k_s, the functions of the state; k if left out.
+
+    Example:
+        >>> deflated = certirl.theory.theorem6_deflated(
+        ...     beta=0.1, discount=0.7, delta=0.05, k=11, n_actions=3, inner_norm=0.1, difference=0.3
+        ... )
+        >>> deflated.applies, f"{deflated.samples:.1e}"
+        (True, '2.2e+07')
     """
     _check(beta=beta, discount=discount, delta=delta, k=k, n_actions=n_actions, cover=cover, rho=rho, tail=tail)
     _check(inner_norm=inner_norm, difference=difference)
@@ -426,6 +497,12 @@ class Constants(Record):
         rho: max_a sup_s ‖F^aφ'(s)‖_∞, by the roots of each second derivative: exact to rounding.
         beta: the separability of Definition 2; 0 if no reward exists, NaN if the program did not decide that.
         beta_sup: 1/‖α̂‖_∞ of the reward with the least ‖α‖₁, which the appendix calls β; 0 and NaN likewise.
+
+    Example:
+        >>> operators = certirl.problems.random_polynomial(seed=1).operators(certirl.Legendre(7))
+        >>> constants = certirl.theory.constants(operators, discount=0.7)
+        >>> constants.norm >= 1 > constants.inner_norm, constants.beta > 0
+        (True, True)
     """
 
     norm: float
@@ -445,6 +522,11 @@ def constants(problem: Operators | Bellman, *, discount: float | None = None, ex
         problem: operators, or the criterion formed from them (which contains its discount and expert).
         discount: γ; needed with operators.
         expert: the action the expert always takes; read with operators only.
+
+    Example:
+        >>> operators = certirl.problems.random_polynomial(seed=1).operators(certirl.Legendre(7))
+        >>> round(certirl.theory.constants(operators, discount=0.7).beta, 4)
+        0.0422
     """
     criterion = _criterion(problem, discount, expert)
     T, gaps = criterion.T, criterion.advantage
@@ -461,7 +543,16 @@ def constants(problem: Operators | Bellman, *, discount: float | None = None, ex
 
 
 def separability(problem: Operators | Bellman, *, discount: float | None = None, expert: int = 0) -> float:
-    """``β = max_α min_{s,a} αᵀF^aφ(s)`` over ‖α‖₁ = 1 (Definition 2): 0 if no reward exists, NaN if undetermined."""
+    """``β = max_α min_{s,a} αᵀF^aφ(s)`` over ‖α‖₁ = 1 (Definition 2): 0 if no reward exists, NaN if undetermined.
+
+    Example:
+        >>> exact = certirl.problems.random_polynomial(seed=1).operators(certirl.Legendre(7))
+        >>> round(certirl.theory.separability(exact, discount=0.7), 4)
+        0.0422
+        >>> none = certirl.problems.unsolvable(seed=1).operators(certirl.Legendre(7))
+        >>> certirl.theory.separability(none, discount=0.7)
+        0.0
+    """
     recovery = recover(_criterion(problem, discount, expert), objective="max-margin")
     return recovery.margin if recovery.status == "solved" else 0.0 if recovery.status == "infeasible" else math.nan
 
@@ -525,6 +616,13 @@ class Requirements(Record):
         discount: γ.
         beta: β.
         assumed: the values assumed for arguments left out, one phrase each.
+
+    Example:
+        >>> needed = certirl.theory.requirements(discount=0.7, beta=0.1)
+        >>> needed.literal.applies, needed.deflated.applies
+        (False, True)
+        >>> print(needed.advice[-1])
+        These are worst cases, guaranteed before any data are drawn; the method usually succeeds with far fewer.
     """
 
     literal: Requirement
@@ -616,6 +714,11 @@ def requirements(
         tail: ‖Z^a − [Z^a]_k‖_∞; 0.
         basis: gives sup|φ_i| and ∫μ to the deflated form; 1 and 2.
         columns: k_s of the deflated form; k.
+
+    Example:
+        >>> needed = certirl.theory.requirements(discount=0.7, beta=0.1, actions=2)
+        >>> print(str(needed).splitlines()[0])
+        Samples that Theorem 6 asks for at γ = 0.7, β = 0.1
     """
     passed = {"delta": delta, "size": size, "actions": actions, "cover": cover, "norm": norm, "inner_norm": inner_norm}
     values, assumed = _completed(passed | {"difference": difference, "tail": tail}, beta=beta, rho=rho)
@@ -682,7 +785,12 @@ def _frequencies(k: int) -> Array:
 
 
 def lemma11_norm(b33: float) -> float:
-    """``Δ = ζ(3) b33/π⁶``: the smallest Δ for which dynamics this smooth meet Lemma 11, as printed."""
+    """``Δ = ζ(3) b33/π⁶``: the smallest Δ for which dynamics this smooth meet Lemma 11, as printed.
+
+    Example:
+        >>> round(certirl.theory.lemma11_norm(1000.0), 3)
+        1.25
+    """
     _check(b33=b33)
     return ZETA3 * b33 / math.pi**6
 
@@ -691,6 +799,12 @@ def lemma11_coefficients(k: int, *, norm: float) -> Array:
     """``|Z_ij| < Δ/(ζ(3) i³j³)`` (Lemma 11, as printed): ``[k, k]``.
 
     Not true: it counts functions where it should count frequencies, and it bounds Z_11, which is 1, by a derivative.
+
+    Example:
+        >>> certirl.theory.lemma11_coefficients(3, norm=1.0).round(3)
+        array([[0.832, 0.104, 0.031],
+               [0.104, 0.013, 0.004],
+               [0.031, 0.004, 0.001]])
     """
     _check(k=k, norm=norm)
     i = np.arange(1, k + 1, dtype=np.float64)
@@ -698,7 +812,14 @@ def lemma11_coefficients(k: int, *, norm: float) -> Array:
 
 
 def lemma11_coefficients_corrected(k: int, *, b33: float, b30: float) -> Array:
-    """``|Z_ij| ≤ (4/π)² b33/(π⁶m_i³m_j³)``, ``|Z_i1| ≤ √2 (4/π) b30/(π³m_i³)`` (Lemma 11, corrected): ``[k, k]``."""
+    """``|Z_ij| ≤ (4/π)² b33/(π⁶m_i³m_j³)``, ``|Z_i1| ≤ √2 (4/π) b30/(π³m_i³)`` (Lemma 11, corrected): ``[k, k]``.
+
+    Example:
+        >>> certirl.theory.lemma11_coefficients_corrected(3, b33=100.0, b30=1.0).round(3)
+        array([[1.   , 0.   , 0.   ],
+               [0.058, 0.169, 0.169],
+               [0.058, 0.169, 0.169]])
+    """
     _check(k=k, b33=b33, b30=b30)
     cubes = np.maximum(_frequencies(k), 1.0) ** 3
     bounds = _WAVE**2 * b33 / math.pi**6 / np.outer(cubes, cubes)
@@ -709,7 +830,12 @@ def lemma11_coefficients_corrected(k: int, *, b33: float, b30: float) -> Array:
 
 
 def lemma10_tail(k: int, *, norm: float) -> float:
-    """``‖Z − [Z]_k‖_∞ ≤ max{eΔ/(2ζ(3)(k+1)²), Δ/(k+1)³}`` (Lemma 10, as printed)."""
+    """``‖Z − [Z]_k‖_∞ ≤ max{eΔ/(2ζ(3)(k+1)²), Δ/(k+1)³}`` (Lemma 10, as printed).
+
+    Example:
+        >>> round(certirl.theory.lemma10_tail(11, norm=1.0), 5)
+        0.00785
+    """
     _check(k=k, norm=norm)
     return max(math.e * norm / (2 * ZETA3 * (k + 1) ** 2), norm / (k + 1) ** 3)
 
@@ -719,6 +845,10 @@ def lemma10_tail_corrected(k: int, *, b33: float, b30: float) -> float:
 
     m = ⌊(k+1)/2⌋ is the first frequency that is not whole among the k functions and ζ(3, m) = Σ_{n≥m} n⁻³. The first
     term bounds what a kept row loses on the right, the second a row that is lost altogether.
+
+    Example:
+        >>> round(certirl.theory.lemma10_tail_corrected(11, b33=100.0, b30=1.0), 5)
+        0.00391
     """
     from scipy.special import zeta
 
@@ -729,13 +859,23 @@ def lemma10_tail_corrected(k: int, *, b33: float, b30: float) -> float:
 
 
 def lemma10_size(epsilon: float, *, norm: float) -> int:
-    """The smallest k whose tail is at most ε, of order √(Δ/ε) (Lemma 10, as printed)."""
+    """The smallest k whose tail is at most ε, of order √(Δ/ε) (Lemma 10, as printed).
+
+    Example:
+        >>> certirl.theory.lemma10_size(0.01, norm=1.0)
+        10
+    """
     _check(epsilon=epsilon, norm=norm)
     return _smallest(lambda k: lemma10_tail(k, norm=norm) <= epsilon)
 
 
 def lemma10_size_corrected(epsilon: float, *, b33: float, b30: float) -> int:
-    """The smallest k whose tail is at most ε, still of order ε^(−½) (Lemma 10, corrected)."""
+    """The smallest k whose tail is at most ε, still of order ε^(−½) (Lemma 10, corrected).
+
+    Example:
+        >>> certirl.theory.lemma10_size_corrected(0.01, b33=100.0, b30=1.0)
+        7
+    """
     _check(epsilon=epsilon, b33=b33, b30=b30)
     return _smallest(lambda k: lemma10_tail_corrected(k, b33=b33, b30=b30) <= epsilon)
 
@@ -746,6 +886,10 @@ def lemma10_lipschitz(norm: float, *, discount: float | None = None) -> float:
     Args:
         norm: Δ.
         discount: γ, for the last line of the printed proof, which also divides by γ; the statement does not.
+
+    Example:
+        >>> round(certirl.theory.lemma10_lipschitz(0.25), 2)
+        4.3
     """
     _check(norm=norm)
     rho = 4 * math.pi * norm * ZETA2 / ZETA3
@@ -764,6 +908,11 @@ class Lemma7Corrected(Record):
         row_norm: ≥ ‖Z_{2:,:}‖_∞, the first column included.
         difference: ≥ ‖(T − Z^a)_{2:,:}‖_∞.
         rho: ≥ ‖F^a φ'(s)‖_∞ for all s; infinite if γΔ₂ ≥ 1.
+
+    Example:
+        >>> smooth = certirl.theory.lemma7_corrected(b33=100.0, b30=1.0, discount=0.7)
+        >>> smooth.inner_norm < 1, smooth.difference == 2 * smooth.row_norm
+        (True, True)
     """
 
     inner_norm: float
@@ -776,6 +925,11 @@ def lemma7_corrected(*, b33: float, b30: float, discount: float) -> Lemma7Correc
     """``Δ₂ ≤ √2 (4/π)² ζ(3) b33/π⁶`` and ``ρ ≤ 2 (4/π)² ζ(2) b33/(π⁵(1 − γΔ₂))`` (Lemma 7, corrected).
 
     Two waves of the same frequency m in the derivative Zφ'(s) add up to at most πm times √(a² + b²), so ρ needs no √2.
+
+    Example:
+        >>> smooth = certirl.theory.lemma7_corrected(b33=100.0, b30=1.0, discount=0.7)
+        >>> round(smooth.inner_norm, 3), round(smooth.rho, 2)
+        (0.287, 2.18)
     """
     _check(b33=b33, b30=b30, discount=discount)
     inner, rows = _inner_norm(b33), _row_norm(b33, b30)
@@ -786,7 +940,13 @@ def lemma7_corrected(*, b33: float, b30: float, discount: float) -> Lemma7Correc
 
 
 def corollary12(*, beta: float, delta: float, discount: float, n_actions: int) -> Requirement:
-    """``|∂⁶p| < π⁶/(4γζ(3))`` gives Δ = 1/(4γ), with cρ = β/2, ε = β/256, k of order ε^(−½) (Corollary 12, printed)."""
+    """``|∂⁶p| < π⁶/(4γζ(3))`` gives Δ = 1/(4γ), with cρ = β/2, ε = β/256, k of order ε^(−½) (Corollary 12, printed).
+
+    Example:
+        >>> needed = certirl.theory.corollary12(beta=0.1, delta=0.05, discount=0.9, n_actions=3)
+        >>> needed.applies, needed.size, f"{needed.samples:.1e}"
+        (True, 28, '4.7e+11')
+    """
     _check(beta=beta, delta=delta, discount=discount, n_actions=n_actions)
     norm = 1 / (4 * discount)
     rho, k = lemma10_lipschitz(norm), lemma10_size(beta / 256, norm=norm)
@@ -809,6 +969,13 @@ def corollary12_corrected(
     """``n`` of order β⁻³ log(1/(βδ)) from the two derivative bounds alone (Corollary 12, corrected and deflated).
 
     The tail falls as k⁻² and n grows as k²/(ε* − tail)², so that a third of ε* for the tail is the best share.
+
+    Example:
+        >>> needed = certirl.theory.corollary12_corrected(
+        ...     beta=0.1, delta=0.05, discount=0.9, n_actions=3, b33=100.0, b30=1.0
+        ... )
+        >>> needed.applies, needed.size, f"{needed.samples:.1e}"
+        (True, 11, '1.1e+08')
     """
     smooth = lemma7_corrected(b33=b33, b30=b30, discount=discount)
     constants: dict[str, Any] = {

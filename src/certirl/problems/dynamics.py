@@ -41,6 +41,13 @@ class Problem(Record):
         name: what to call it.
         domain: one (low, high) pair for each coordinate.
         n_actions: the number of actions.
+
+    Example:
+        >>> problem = certirl.problems.thermostat()
+        >>> print(problem)
+        thermostat: 3 actions on [15, 25]
+        >>> problem.true_margin(lambda states: states[:, 0], discount=0.9) > 0
+        True
     """
 
     name: str
@@ -53,11 +60,23 @@ class Problem(Record):
         raise NotImplementedError
 
     def density(self, next_states: Array, states: Array, action: int) -> Array:
-        """p_a(s' | s) for every pair of a state and one of m next states: ``[n, m]``."""
+        """p_a(s' | s) for every pair of a state and one of m next states: ``[n, m]``.
+
+        Example:
+            >>> problem = certirl.problems.thermostat()
+            >>> problem.density([20.0, 21.0, 22.0], [18.0], action=0).shape
+            (1, 3)
+        """
         raise NotImplementedError
 
     def sample(self, states: Array, action: int, rng: np.random.Generator) -> Array:
-        """Draw s' ~ p_a(· | s) for each state: an array of the same shape."""
+        """Draw s' ~ p_a(· | s) for each state: an array of the same shape.
+
+        Example:
+            >>> problem = certirl.problems.thermostat()
+            >>> problem.sample(np.full(5, 20.0), 0, np.random.default_rng(0)).shape
+            (5,)
+        """
         raise NotImplementedError
 
     def __str__(self) -> str:
@@ -65,7 +84,13 @@ class Problem(Record):
         return f"{self.name}: {self.n_actions} actions on {box}"
 
     def operators(self, basis: Basis, columns: int | None = None) -> Operators:
-        """The exact Z^a in a basis, by Gauss quadrature: ``Z_ij = ∫ (P_a φ_i)(s) φ_j(s) μ(s) ds``."""
+        """The exact Z^a in a basis, by Gauss quadrature: ``Z_ij = ∫ (P_a φ_i)(s) φ_j(s) μ(s) ds``.
+
+        Example:
+            >>> operators = certirl.problems.random_polynomial(seed=7).operators(certirl.Legendre(5), columns=3)
+            >>> operators.Z.shape, operators.form
+            ((3, 5, 3), 'exact')
+        """
         rows = basis.on(self.domain)
         rule = rows.quadrature(self._along(NODES))
         return exact_operators(rows, columns, self._quadrature()[0], rule, self._moved, self.n_actions)
@@ -85,6 +110,13 @@ class Problem(Record):
         The approximation interpolates at the spread points of the columns on an interval and is the best one in the
         mean over many of them on a box; any one gives an upper bound. The largest value over a mesh of states is taken,
         with one part in a hundred added: accurate, not a proof.
+
+        Example:
+            >>> problem = certirl.problems.thermostat()
+            >>> round(problem.tail(certirl.Legendre(9)), 2)
+            0.01
+            >>> certirl.problems.random_polynomial(seed=7).tail(certirl.Legendre(3))
+            0.0
         """
         columns, dimension = columns.on(self.domain), len(self.domain)
         along = columns.size if dimension == 1 else self._along(_PROJECTION)
@@ -102,6 +134,11 @@ class Problem(Record):
         """The value V = (I − γP_π)⁻¹R at the Gauss points ``[q]`` of an expert who always takes one action.
 
         With ``steps`` only the rewards of the first steps count, as in a rollout.
+
+        Example:
+            >>> problem = certirl.problems.thermostat()
+            >>> problem.values(lambda states: np.ones(len(states)), discount=0.9).round(6)[:2]
+            array([10., 10.])
         """
         y, _ = self._quadrature()
         gained = values_of(reward, y)
@@ -119,6 +156,11 @@ class Problem(Record):
         """The true D_a(s) = ((P_π − P_a)V)(s) for the alternative actions in order: ``[A − 1, n]``.
 
         With ``steps``, V is cut off: only the rewards of the first steps count, as in a rollout.
+
+        Example:
+            >>> problem = certirl.problems.thermostat()
+            >>> problem.margins(lambda states: states[:, 0], [18.0, 22.0], discount=0.9).shape
+            (2, 2)
         """
         value = self.values(reward, discount=discount, expert=expert, steps=steps)
         return self._advantages(as_states(states, self.domain), value, expert)
@@ -139,6 +181,11 @@ class Problem(Record):
         """min over states of the true D_a(s) for the alternative actions in order: ``[A − 1]``.
 
         A mesh of states, then closer and closer looks around its lowest point for each action.
+
+        Example:
+            >>> problem = certirl.problems.thermostat()
+            >>> problem.true_margins(lambda states: states[:, 0], discount=0.9).round(2)
+            array([0.94, 2.74])
         """
         value = self.values(reward, discount=discount, expert=expert)
         low, high = np.array(self.domain).T
@@ -155,7 +202,15 @@ class Problem(Record):
         return least
 
     def true_margin(self, reward: RewardLike, *, discount: float, expert: int = 0) -> float:
-        """min over states and actions of the true D_a(s): positive exactly when the expert is strictly optimal."""
+        """min over states and actions of the true D_a(s): positive exactly when the expert is strictly optimal.
+
+        Example:
+            >>> problem = certirl.problems.thermostat()
+            >>> problem.true_margin(lambda states: states[:, 0], discount=0.9) > 0
+            True
+            >>> problem.true_margin(lambda states: -states[:, 0], discount=0.9) > 0
+            False
+        """
         return float(self.true_margins(reward, discount=discount, expert=expert).min())
 
     def _advantages(self, states: Array, value: Array, expert: int) -> Array:
@@ -217,6 +272,11 @@ class PolynomialProblem(Problem):
         name: what to call it.
         centre, edge: power coefficients of A and B, one row per action ``[actions, degree + 1]``.
         bits: precision of the inverse transform: the paper draws with eight; None is exact to `TOLERANCE`.
+
+    Example:
+        >>> problem = certirl.problems.random_polynomial(seed=7, actions=2, degree=4)
+        >>> problem.domain, problem.n_actions, problem.centre.shape
+        (((-1.0, 1.0),), 2, (2, 5))
     """
 
     name: str
@@ -272,6 +332,11 @@ def random_polynomial(*, seed: int, actions: int = 3, degree: int = 10, bits: in
         actions: the number of actions.
         degree: of the densities, even.
         bits: draw with this many bits of precision, as the paper does with eight; to `TOLERANCE` if left out.
+
+    Example:
+        >>> problem = certirl.problems.random_polynomial(seed=7, actions=3, degree=10)
+        >>> certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, samples=2_000, rng=0).status
+        'solved'
     """
     if actions < 2:
         raise ValueError(f"a problem needs at least two actions, got {actions}")
@@ -285,7 +350,13 @@ def random_polynomial(*, seed: int, actions: int = 3, degree: int = 10, bits: in
 
 
 def unsolvable(*, seed: int, degree: int = 10) -> PolynomialProblem:
-    """No reward explains action 0: it is the even mixture of actions 1 and 2, so it can beat at most one of them."""
+    """No reward explains action 0: it is the even mixture of actions 1 and 2, so it can beat at most one of them.
+
+    Example:
+        >>> problem = certirl.problems.unsolvable(seed=1)
+        >>> certirl.theory.separability(problem.operators(certirl.Legendre(7)), discount=0.7)
+        0.0
+    """
     others = random_polynomial(seed=seed, actions=2, degree=degree)
     centre = np.concatenate([others.centre.mean(axis=0, keepdims=True), others.centre])
     edge = np.concatenate([others.edge.mean(axis=0, keepdims=True), others.edge])
@@ -335,6 +406,11 @@ class Thermostat(_TruncatedNormal):
         power: by how much each action changes the temperature.
         ambient, leak: the temperature outside, and the share of the difference that is lost in a step.
         noise: standard deviation of a step.
+
+    Example:
+        >>> problem = certirl.problems.thermostat(noise=3.0)
+        >>> problem.power, problem.domain
+        ((1.5, 0.0, -1.5), ((15.0, 25.0),))
     """
 
     power: tuple[float, ...] = (1.5, 0.0, -1.5)
@@ -363,7 +439,12 @@ class Thermostat(_TruncatedNormal):
 
 
 def thermostat(**settings: Any) -> Thermostat:
-    """A room's temperature (settings: see `Thermostat`); action 0, heating, can be explained."""
+    """A room's temperature (settings: see `Thermostat`); action 0, heating, can be explained.
+
+    Example:
+        >>> print(certirl.problems.thermostat(power=(2.0, 0.0), noise=3.0))
+        thermostat: 2 actions on [15, 25]
+    """
     return Thermostat(**settings)
 
 
@@ -380,6 +461,11 @@ class Whirl(_TruncatedNormal):
         shrink: the factor of the state.
         noise: of every coordinate.
         name: what to call it.
+
+    Example:
+        >>> problem = certirl.problems.whirl()
+        >>> problem.drift[0], problem.domain
+        ((0.35, 0.35), ((-1.0, 1.0), (-1.0, 1.0)))
     """
 
     drift: tuple[tuple[float, ...], ...] = ((0.35, 0.35), (-0.35, 0.1), (0.1, -0.35))
@@ -408,7 +494,12 @@ class Whirl(_TruncatedNormal):
 
 
 def whirl(*, dimension: int = 2, **settings: Any) -> Whirl:
-    """Rotation and drift in two or three coordinates (settings: see `Whirl`); action 0 can be explained."""
+    """Rotation and drift in two or three coordinates (settings: see `Whirl`); action 0 can be explained.
+
+    Example:
+        >>> print(certirl.problems.whirl(dimension=3))
+        whirl: 3 actions on [-1, 1] × [-1, 1] × [-1, 1]
+    """
     if dimension == 2:
         return Whirl(**settings)
     return Whirl(drift=((0.35, 0.35, 0.2), (-0.35, 0.1, 0.0), (0.1, -0.35, -0.2)), **settings)
@@ -425,6 +516,11 @@ class Circle(Problem):
         homes: c_a of each action.
         pull: how much of the distance to the home remains.
         noise: standard deviation of a step.
+
+    Example:
+        >>> problem = certirl.problems.circle(homes=(0.0, 1.0))
+        >>> problem.n_actions, problem.noise
+        (2, 0.6)
     """
 
     homes: tuple[float, ...] = (0.0, 2.0, -2.0)
@@ -457,7 +553,13 @@ class Circle(Problem):
 
 
 def circle(**settings: Any) -> Circle:
-    """An angle on a circle (settings: see `Circle`); action 0 can be explained."""
+    """An angle on a circle (settings: see `Circle`); action 0 can be explained.
+
+    Example:
+        >>> problem = certirl.problems.circle()
+        >>> problem.true_margin(lambda states: np.cos(states[:, 0]), discount=0.9) > 0
+        True
+    """
     return Circle(**settings)
 
 
@@ -471,6 +573,11 @@ class Independent(Problem):
     Attributes:
         parts: the problem of each component, all with the same number of actions.
         name: what to call it.
+
+    Example:
+        >>> problem = certirl.problems.random_independent(seed=1, dimension=3)
+        >>> problem.components, len(problem.parts)
+        ([[0], [1], [2]], 3)
     """
 
     parts: tuple[Problem, ...]
@@ -532,12 +639,23 @@ class Independent(Problem):
 
 
 def independent(*parts: Problem) -> Independent:
-    """Problems side by side, moved by the same action: components of one problem, of any number of coordinates."""
+    """Problems side by side, moved by the same action: components of one problem, of any number of coordinates.
+
+    Example:
+        >>> room = certirl.problems.thermostat()
+        >>> print(certirl.problems.independent(room, room))
+        independent components: 3 actions on [15, 25] × [15, 25]
+    """
     return Independent(parts)
 
 
 def random_independent(*, seed: int, dimension: int = 2, actions: int = 3, degree: int = 4) -> Independent:
-    """The paper's random polynomial problem in each coordinate."""
+    """The paper's random polynomial problem in each coordinate.
+
+    Example:
+        >>> print(certirl.problems.random_independent(seed=1, dimension=2))
+        independent components: 3 actions on [-1, 1] × [-1, 1]
+    """
     seeds = np.random.SeedSequence(seed).generate_state(dimension)
     return independent(*(random_polynomial(seed=int(number), actions=actions, degree=degree) for number in seeds))
 
@@ -548,6 +666,13 @@ def factorised(
     """Random polynomial components; an action acts on each as action 0 does with probability ``unaffected``.
 
     With ``solvable=False`` there are three actions, of which 0 is the even mixture of the others in every component.
+
+    Example:
+        >>> problem = certirl.problems.factorised(seed=1, components=3)
+        >>> print(problem)
+        factorised 1: 3 actions on [-1, 1] × [-1, 1] × [-1, 1]
+        >>> problem.components
+        [[0], [1], [2]]
     """
     rng, parts = np.random.default_rng([seed, components]), []
     for _ in range(components):

@@ -40,6 +40,11 @@ class Steps(Record):
     Attributes:
         switches: where the action changes, in order.
         actions: one more than there are switches.
+
+    Example:
+        >>> expert = certirl.problems.Steps((0.0, 0.5), (0, 1, 2))
+        >>> expert(np.array([-0.5, 0.2, 0.9])).tolist()
+        [0, 1, 2]
     """
 
     switches: tuple[float, ...]
@@ -59,7 +64,12 @@ class Steps(Record):
         return np.asarray(self.actions, dtype=np.intp)[places]
 
     def away(self, states: Array) -> Array:
-        """The distance of each state to the nearest switch ``[n]``; infinite if there is none."""
+        """The distance of each state to the nearest switch ``[n]``; infinite if there is none.
+
+        Example:
+            >>> certirl.problems.Steps((0.0, 0.5), (0, 1, 2)).away(np.array([-0.5, 0.3])).round(6)
+            array([0.5, 0.2])
+        """
         rows = as_rows(states, 1)
         return np.abs(rows - np.array(self.switches, dtype=float)).min(axis=1, initial=np.inf)
 
@@ -169,6 +179,12 @@ class Judgement(Record):
         best: actions of the best policy there ``[q]``.
         regret: the largest value lost by following the expert, in units of the reward.
         span: of V, the ends of the domain included.
+
+    Example:
+        >>> room = certirl.problems.comfort()
+        >>> judgement = certirl.problems.judge(room.dynamics, room.reward, room.expert, discount=0.9)
+        >>> judgement.regret < 1e-6 * judgement.span
+        True
     """
 
     truth: Truth
@@ -202,6 +218,13 @@ def judge(problem: Problem | Truth, reward: RewardLike, expert: Expert, *, disco
         reward: R.
         expert: on an interval `Steps`, so that its switches are known.
         discount: γ.
+
+    Example:
+        >>> room = certirl.problems.comfort()
+        >>> heater = certirl.problems.Steps((0.5,), (0, 2))
+        >>> judgement = certirl.problems.judge(room.dynamics, room.reward, heater, discount=0.9)
+        >>> judgement.regret > 0
+        True
     """
     truth = problem if isinstance(problem, Truth) else Truth(problem, cuts=getattr(expert, "switches", ()))
     problem = truth.problem
@@ -221,7 +244,14 @@ def judge(problem: Problem | Truth, reward: RewardLike, expert: Expert, *, disco
 
 
 def optimal_policy(problem: Problem, reward: RewardLike, *, discount: float) -> Steps:
-    """The optimal policy under a reward on an interval; planned twice, the second time cut where the first switched."""
+    """The optimal policy under a reward on an interval; planned twice, the second time cut where the first switched.
+
+    Example:
+        >>> room = certirl.problems.comfort()
+        >>> expert = certirl.problems.optimal_policy(room.dynamics, lambda states: states[:, 0], discount=0.9)
+        >>> expert.actions, expert.switches
+        ((0,), ())
+    """
     ((low, high),) = problem.domain
     grid, policy = np.linspace(low, high, _GRID)[:, None], Steps((), (0,))
     for _ in range(2):
@@ -252,7 +282,14 @@ def next_values(problem: Problem, reward: RewardLike, expert: Steps, states: Arr
 
 
 def regret(problem: Problem | Truth, reward: RewardLike, expert: Expert, *, discount: float) -> float:
-    """The largest value lost by following the expert and not the best policy, over the span of the expert's value."""
+    """The largest value lost by following the expert and not the best policy, over the span of the expert's value.
+
+    Example:
+        >>> room = certirl.problems.comfort()
+        >>> heater = certirl.problems.Steps((0.5,), (0, 2))
+        >>> round(certirl.problems.regret(room.dynamics, room.reward, heater, discount=0.9), 2)
+        0.35
+    """
     judgement = judge(problem, reward, expert, discount=discount)
     return judgement.regret / judgement.span
 
@@ -266,6 +303,11 @@ class SwitchingProblem(Record):
         reward: R, known here, for the library to explain.
         discount: γ.
         expert: optimal under R.
+
+    Example:
+        >>> room = certirl.problems.comfort(target=0.2)
+        >>> room.discount, room.expert.actions, len(room.expert.switches)
+        (0.9, (0, 1, 2), 2)
     """
 
     dynamics: Problem
@@ -296,6 +338,11 @@ def comfort(
         leak: the share of the difference to it that is lost in a step.
         noise: standard deviation of a step.
         discount: γ.
+
+    Example:
+        >>> room = certirl.problems.comfort()
+        >>> room.expert(np.array([-0.8, 0.1, 0.8])).tolist()
+        [0, 1, 2]
     """
     room = Thermostat((power, 0.0, -power), ambient, leak, noise, ((-1.0, 1.0),), "comfort")
 
