@@ -32,6 +32,16 @@ class Verdict:
         reasons: why it is rejected or claims nothing, in sentences.
         lines: the problem, the data and the derivation, by name.
         trusted: what no file can show, in sentences.
+
+    Example:
+        >>> room = certirl.problems.thermostat(noise=3.0)
+        >>> asked = {"discount": 0.7, "expert": 0, "columns": certirl.Legendre(7), "tail": room.tail}
+        >>> certificate = certirl.certify(lambda states: states[:, 0], room, samples=20_000, rng=1, **asked)
+        >>> verdict = certirl.check(certificate.save("proof"))
+        >>> print(verdict.statement)
+        with probability at least 0.95 action 0 is strictly optimal at every state of [15, 25]: ...
+        >>> verdict.reasons
+        ()
     """
 
     verdict: str
@@ -55,6 +65,14 @@ def check(path: str | os.PathLike[str]) -> Verdict:
 
     Args:
         path: a file written by ``save`` of a solution, of a certificate or of a refutation.
+
+    Example:
+        >>> room = certirl.problems.thermostat(noise=3.0)
+        >>> asked = {"discount": 0.7, "expert": 0, "columns": certirl.Legendre(7), "tail": room.tail}
+        >>> certificate = certirl.certify(lambda states: states[:, 0], room, samples=20_000, rng=1, **asked)
+        >>> verdict = certirl.check(certificate.save("proof"))
+        >>> verdict.verdict, 0 < verdict.margin <= certificate.margin
+        ('confirmed', True)
     """
     record = read(path)
     solution = record if record.kind == "Solution" else None

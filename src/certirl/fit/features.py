@@ -96,6 +96,14 @@ class FeaturePath(Record):
         chosen: the row of the solution's reward.
         formulas: the rewards as they are read.
         guessed: weights are changes of a designer's guess.
+
+    Example:
+        >>> room = certirl.problems.comfort()
+        >>> log = certirl.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
+        >>> settings = certirl.Settings(features={"s²": lambda states: states[:, 0] ** 2})
+        >>> solution = certirl.solve(log, discount=0.9, expert=room.expert, settings=settings)
+        >>> solution.path.names, solution.path.counts.tolist(), solution.path.chosen
+        (('s²',), [1], 0)
     """
 
     names: tuple[str, ...]
@@ -125,7 +133,16 @@ class FeaturePath(Record):
         return len(self.weights)
 
     def row(self, count: Any) -> int:
-        """The row with this number of features, or of changes of the guess."""
+        """The row with this number of features, or of changes of the guess.
+
+        Example:
+            >>> room = certirl.problems.comfort()
+            >>> log = certirl.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
+            >>> settings = certirl.Settings(features={"s²": lambda states: states[:, 0] ** 2})
+            >>> solution = certirl.solve(log, discount=0.9, expert=room.expert, settings=settings)
+            >>> solution.path.row(1)
+            0
+        """
         rows = np.flatnonzero(self.counts == count)
         if not len(rows):
             raise ValueError(f"the path has rewards of {', '.join(map(str, self.counts))} {self._what}, got {count!r}")
@@ -153,7 +170,15 @@ class FeaturePath(Record):
         return "\n".join(lines)
 
     def plot(self, *, path: Any = None) -> Any:
-        """Draw what is not explained and the regret by the number of features; write it to ``path`` if given."""
+        """Draw what is not explained and the regret by the number of features; write it to ``path`` if given.
+
+        Example:
+            >>> room = certirl.problems.comfort()
+            >>> log = certirl.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
+            >>> settings = certirl.Settings(features={"s²": lambda states: states[:, 0] ** 2})
+            >>> solution = certirl.solve(log, discount=0.9, expert=room.expert, settings=settings)
+            >>> axes = solution.path.plot(path="features.png")
+        """
         from certirl import plots
 
         return plots.feature_path(self, path=path)

@@ -48,6 +48,13 @@ class Witness(Record):
         residual: length of the weighted sum: relative to the longest row for estimates, per unit of ‖w‖₁ for proofs.
         functions: the class of V, in words.
         noiseless: next states were observed without noise, so that the rows are not estimates.
+
+    Example:
+        >>> problem = certirl.problems.unsolvable(seed=1)
+        >>> criterion = certirl.bellman(problem.operators(certirl.Legendre(7)), discount=0.7, expert=0)
+        >>> witness = certirl.recover(criterion).witness
+        >>> sorted(witness.shares), round(float(witness.weights.sum()), 6)
+        ([1, 2], 1.0)
     """
 
     states: Annotated[Array, Shape("m d")]

@@ -54,6 +54,13 @@ class Basis(Record):
         size: the number of functions, k.
         interval: the domain, ``(low, high)`` or one such pair for each coordinate; if omitted, [-1, 1] until the basis
             is placed on the domain of a problem.
+
+    Example:
+        >>> basis = certirl.product(certirl.Fourier(5), certirl.Legendre(4))
+        >>> print(basis, basis.size, basis.dimension, basis.degree)
+        Fourier(5) × Legendre(4) (total, 10 functions) 10 2 3
+        >>> basis.values([[0.5, -0.2]]).shape
+        (1, 10)
     """
 
     size: int
@@ -204,7 +211,12 @@ class Basis(Record):
         return basis
 
     def on(self, domain: Domain) -> Self:
-        """The basis on this domain; a basis that has an interval must agree with it."""
+        """The basis on this domain; a basis that has an interval must agree with it.
+
+        Example:
+            >>> certirl.Legendre(5).on(((0.0, 10.0),)).domain
+            ((0.0, 10.0),)
+        """
         if len(domain) != self.dimension:
             coordinates = "one coordinate" if self.dimension == 1 else f"{self.dimension} coordinates"
             raise ValueError(
@@ -219,11 +231,22 @@ class Basis(Record):
         return self if self.interval is not None else replace(self, interval=domain)
 
     def resized(self, size: int) -> Self:
-        """The same families on the same domain with another number of functions."""
+        """The same families on the same domain with another number of functions.
+
+        Example:
+            >>> certirl.Legendre(5, interval=(0, 10)).resized(9).size
+            9
+        """
         return replace(self, size=size)
 
     def values(self, states: ArrayLike) -> Array:
-        """φ_i(s) for each state: ``[n, k]``."""
+        """φ_i(s) for each state: ``[n, k]``.
+
+        Example:
+            >>> certirl.Legendre(3).values([-1.0, 0.5]).round(3)
+            array([[ 0.707, -1.225,  1.581],
+                   [ 0.707,  0.612, -0.198]])
+        """
         rows = as_rows(states, self.dimension)
         return self._products([p._reference_values(p._to_reference(s)) for p, s in self._columns(rows)]).T
 
@@ -236,6 +259,10 @@ class Basis(Record):
 
         Returns:
             ``[n]``, or ``[n, q]``.
+
+        Example:
+            >>> certirl.Legendre(3).combined([0.0, 1.0], np.array([1.0, 2.0, 0.0])).round(3)
+            array([0.707, 3.157])
         """
         rows, coefficients = as_rows(states, self.dimension), np.asarray(coefficients)
         matrix = np.zeros((*coefficients.shape[1:], *self._sums.shape))
@@ -263,13 +290,25 @@ class Basis(Record):
         return np.asarray(self.values(states).sum(axis=0))
 
     def value_range(self, coefficients: Array) -> tuple[float, float]:
-        """Bounds of all values of Σ c_i φ_i, exact up to rounding in one coordinate."""
+        """Bounds of all values of Σ c_i φ_i, exact up to rounding in one coordinate.
+
+        Example:
+            >>> low, high = certirl.Legendre(3).value_range(np.array([0.0, 1.0, 0.0]))
+            >>> round(low, 3), round(high, 3)
+            (-1.225, 1.225)
+        """
         from certirl.functions.extrema import value_range
 
         return value_range(self, coefficients)
 
     def derivative(self, states: ArrayLike, axis: int = 0) -> Array:
-        """∂φ_i/∂s for each state, along one coordinate: ``[n, k]``."""
+        """∂φ_i/∂s for each state, along one coordinate: ``[n, k]``.
+
+        Example:
+            >>> certirl.Legendre(3).derivative([0.5, 1.0]).round(3)
+            array([[0.   , 1.225, 2.372],
+                   [0.   , 1.225, 4.743]])
+        """
         if axis not in range(self.dimension):
             axes = "one coordinate, axis 0" if self.dimension == 1 else f"the axes 0 … {self.dimension - 1}"
             raise ValueError(f"{self} has {axes}; got axis {axis}")
@@ -282,13 +321,23 @@ class Basis(Record):
         return self._products(tables).T
 
     def weight(self, states: ArrayLike) -> Array:
-        """μ(s), the density for which the basis is orthonormal: ``[n]``."""
+        """μ(s), the density for which the basis is orthonormal: ``[n]``.
+
+        Example:
+            >>> certirl.Legendre(3).weight([0.0, 0.5]), certirl.Chebyshev(3).weight([0.0, 0.6])
+            (array([1., 1.]), array([1.  , 1.25]))
+        """
         rows = as_rows(states, self.dimension)
         weights = [p._reference_weight(p._to_reference(s)) / p._half_width for p, s in self._columns(rows)]
         return np.prod(weights, axis=0)
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
-        """Draw n states from μ/∫μ: ``[n, d]``."""
+        """Draw n states from μ/∫μ: ``[n, d]``.
+
+        Example:
+            >>> certirl.Legendre(3, interval=(0, 10)).sample(100, np.random.default_rng(0)).shape
+            (100, 1)
+        """
         return self._drawn(n, rng, design=False)
 
     def design(self, n: int, rng: np.random.Generator) -> Array:
@@ -296,6 +345,11 @@ class Basis(Record):
 
         Fitting k polynomials to uniform states leaves an error at the ends k times that of the average; the arcsine
         distribution makes it even, for every k. In a periodic coordinate uniform states are best already.
+
+        Example:
+            >>> states = certirl.Legendre(3).design(10_000, np.random.default_rng(0))
+            >>> states.shape, bool((abs(states) > 0.9).mean() > 0.2)
+            ((10000, 1), True)
         """
         return self._drawn(n, rng, design=True)
 
@@ -307,7 +361,13 @@ class Basis(Record):
         return np.stack(columns, axis=1)
 
     def quadrature(self, n: int) -> tuple[Array, Array]:
-        """Nodes ``[nᵈ, d]`` and weights ``[nᵈ]`` of a product of Gauss rules for ∫ f(s) μ(s) ds."""
+        """Nodes ``[nᵈ, d]`` and weights ``[nᵈ]`` of a product of Gauss rules for ∫ f(s) μ(s) ds.
+
+        Example:
+            >>> nodes, weights = certirl.Legendre(3).quadrature(5)
+            >>> nodes.shape, round(float(weights @ nodes[:, 0] ** 2), 6)
+            ((5, 1), 0.666667)
+        """
         rules = [part._reference_quadrature(n) for part in self.parts]
         weights = np.ones(1)
         for _, factor in rules:
@@ -318,6 +378,10 @@ class Basis(Record):
         """At least ``count`` states on a mesh, exactly ``count`` in one coordinate: ``[n, d]``.
 
         The corners are included; a coordinate with more functions gets more points, and polynomials more at the ends.
+
+        Example:
+            >>> certirl.Legendre(3).grid(4)[:, 0].round(3)
+            array([-1. , -0.5,  0.5,  1. ])
         """
         sizes = np.array([part.size for part in self.parts])
         share = (count / sizes.prod()) ** (1 / self.dimension)
@@ -328,7 +392,12 @@ class Basis(Record):
         return mesh([p._from_reference(p._reference_grid(n)) for p, n in zip(self.parts, counts.tolist(), strict=True)])
 
     def sup(self) -> Array:
-        """sup_s |φ_i(s)| for each function: ``[k]``."""
+        """sup_s |φ_i(s)| for each function: ``[k]``.
+
+        Example:
+            >>> certirl.Legendre(3).sup().round(3)
+            array([0.707, 1.225, 1.581])
+        """
         return self._products([part.sup()[:, None] for part in self.parts])[:, 0]
 
     # Spread points: what the values of an expansion there say about all states between them.
@@ -467,6 +536,11 @@ class Family(Basis):
 
     Every function is a short sum of *harmonics*: sines and cosines of πt for Fourier functions, cosines of arccos t
     for polynomials. Kernels sum up harmonics, and sums of the functions follow from these without loss.
+
+    Example:
+        >>> family = certirl.Fourier(5)
+        >>> family.size, family.degree, family.periodic_axes
+        (5, 2, (0,))
     """
 
     periodic: ClassVar[bool] = False
@@ -669,6 +743,15 @@ class Legendre(Family):
     """Legendre polynomials, orthonormal for the uniform weight: ``φ_i = √(i − ½) P_{i−1}(t)``.
 
     The natural choice for smooth dynamics on an interval; exact for polynomial transition densities.
+
+    Example:
+        >>> basis = certirl.Legendre(3, interval=(0, 10))
+        >>> basis.domain, basis.degree
+        (((0.0, 10.0),), 2)
+        >>> nodes, weights = basis.quadrature(5)
+        >>> values = basis.values(nodes)
+        >>> np.allclose(values.T @ (weights[:, None] * values), np.eye(3))  # orthonormal
+        True
     """
 
     kind = "Legendre"
@@ -703,6 +786,11 @@ class Chebyshev(Family):
     """Chebyshev polynomials, orthonormal for the arcsine distribution ``(1 − t²)^(−½)``.
 
     They span the same polynomials as Legendre's; the weight is larger at the ends of the interval.
+
+    Example:
+        >>> basis = certirl.Chebyshev(3)
+        >>> bool(np.isclose(basis.mass, np.pi)), basis.sup().round(3)
+        (True, array([0.564, 0.798, 0.798]))
     """
 
     kind = "Chebyshev"
@@ -737,6 +825,12 @@ class Fourier(Family):
 
     Orthonormal for the uniform weight. The choice for periodic states (angles). The paper's basis with its first
     function corrected (docs/notes/errata.md).
+
+    Example:
+        >>> basis = certirl.Fourier(3, interval=(0, 360))
+        >>> basis.values([45.0, 225.0]).round(3)
+        array([[ 0.707, -0.707, -0.707],
+               [ 0.707,  0.707,  0.707]])
     """
 
     kind = "Fourier"
@@ -866,6 +960,11 @@ def product(*factors: Family, index: str = "total") -> Basis:
         factors: a family for each coordinate, either all with an interval or all without.
         index: which products: "total" (degrees, in units of each factor's highest, with a sum of at most one), "full"
             (all) or "hyperbolic" (degrees plus one, on a logarithmic scale, with a sum of at most one).
+
+    Example:
+        >>> basis = certirl.product(certirl.Fourier(9), certirl.Legendre(7))
+        >>> basis.size, certirl.product(certirl.Fourier(9), certirl.Legendre(7), index="full").size
+        (31, 63)
     """
     for factor in factors:
         if not isinstance(factor, Family):

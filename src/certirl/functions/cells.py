@@ -34,6 +34,11 @@ class Cells(Record):
         counts: points along each coordinate, two or more; three or more along a periodic one.
         periodic: coordinates whose two ends are the same place.
         box: the domain of the grid; if omitted, [-1, 1] along each coordinate until `on` sets it.
+
+    Example:
+        >>> grid = certirl.Cells((11, 5), box=((0, 1), (-2, 2)))
+        >>> grid.size, grid.dimension, grid.shape
+        (55, 2, (10, 4))
     """
 
     counts: tuple[int, ...]
@@ -84,7 +89,12 @@ class Cells(Record):
         return REFERENCE * self.dimension if self.box is None else self.box
 
     def on(self, domain: Domain) -> Cells:
-        """The same grid on a domain; one that has a box must agree."""
+        """The same grid on a domain; one that has a box must agree.
+
+        Example:
+            >>> certirl.Cells((11,)).on(((0.0, 10.0),)).domain
+            ((0.0, 10.0),)
+        """
         if self.box is not None and not np.allclose(self.box, domain, rtol=1e-12, atol=0):
             raise ValueError(f"the cells are defined on {describe(self.box)} but the problem on {describe(domain)}")
         return self if self.box is not None else replace(self, box=domain)
@@ -103,7 +113,12 @@ class Cells(Record):
         return np.diff(np.array(self.domain), axis=1)[:, 0] / np.array(self.shape)
 
     def points(self) -> Array:
-        """The points of the grid ``[k, d]``, the last coordinate varying fastest."""
+        """The points of the grid ``[k, d]``, the last coordinate varying fastest.
+
+        Example:
+            >>> certirl.Cells((5,)).points()[:, 0]
+            array([-1. , -0.5,  0. ,  0.5,  1. ])
+        """
         axes = [
             np.linspace(low, high, count, endpoint=axis not in self.periodic)
             for axis, ((low, high), count) in enumerate(zip(self.domain, self.counts, strict=True))
@@ -119,7 +134,12 @@ class Cells(Record):
         return [low + side * (np.arange(count) + 0.5) for (low, _), side, count in sides]
 
     def cell(self, states: ArrayLike) -> NDArray[np.intp]:
-        """The number of the cell that each state is in ``[n]``."""
+        """The number of the cell that each state is in ``[n]``.
+
+        Example:
+            >>> certirl.Cells((5,)).cell([-0.9, 0.1, 0.9])
+            array([0, 2, 3])
+        """
         rows = as_rows(states, self.dimension)
         along = tuple(self._located(rows, axis)[0] for axis in range(self.dimension))
         return np.asarray(np.ravel_multi_index(along, self.shape), dtype=np.intp)
@@ -147,7 +167,12 @@ class Cells(Record):
         return index, value
 
     def matrix(self, states: ArrayLike) -> Any:
-        """ψ_i(s) for each state, as a sparse matrix ``[n, k]``."""
+        """ψ_i(s) for each state, as a sparse matrix ``[n, k]``.
+
+        Example:
+            >>> certirl.Cells((5,)).matrix([0.25]).nnz
+            2
+        """
         from scipy.sparse import csr_array
 
         index, value = self.corners(states)
@@ -155,11 +180,21 @@ class Cells(Record):
         return csr_array((value.ravel(), index.ravel(), starts), shape=(len(index), self.size))
 
     def values(self, states: ArrayLike) -> Array:
-        """ψ_i(s) for each state ``[n, k]``."""
+        """ψ_i(s) for each state ``[n, k]``.
+
+        Example:
+            >>> certirl.Cells((5,)).values([0.25])
+            array([[0. , 0. , 0.5, 0.5, 0. ]])
+        """
         return np.asarray(self.matrix(states).toarray())
 
     def combined(self, states: ArrayLike, coefficients: Array) -> Array:
-        """Σ c_i ψ_i(s) for each state ``[n]``, looking only at the hats that are not zero."""
+        """Σ c_i ψ_i(s) for each state ``[n]``, looking only at the hats that are not zero.
+
+        Example:
+            >>> certirl.Cells((3,)).combined([-0.5, 1.0], np.array([0.0, 2.0, 1.0]))
+            array([1., 1.])
+        """
         index, value = self.corners(states)
         return np.einsum("nc,nc->n", np.asarray(coefficients)[index], value)
 
@@ -172,7 +207,12 @@ class Cells(Record):
         return np.bincount(index.ravel(), weights=value.ravel(), minlength=self.size)
 
     def value_range(self, coefficients: Array) -> tuple[float, float]:
-        """The range of Σ c_i ψ_i, whose extremes are at grid points."""
+        """The range of Σ c_i ψ_i, whose extremes are at grid points.
+
+        Example:
+            >>> certirl.Cells((3,)).value_range(np.array([0.0, 2.0, 1.0]))
+            (0.0, 2.0)
+        """
         return float(coefficients.min()), float(coefficients.max())
 
     def roughness(self, order: int = 2) -> Any:

@@ -33,6 +33,12 @@ class Component(Record):
         name: of the component.
         coordinates: its columns of the states ``[n, d]``.
         basis: the functions of rewards and values, on the component's box.
+
+    Example:
+        >>> warm = certirl.Reward(certirl.Legendre(2), np.array([0.0, 1.0]))
+        >>> both = certirl.Reward.sum([warm, warm], coordinates=[[0], [1]], names=["kitchen", "hall"])
+        >>> both.components[1].name, both.components[1].coordinates, both.components[1].basis.size
+        ('hall', (1,), 2)
     """
 
     name: str
@@ -40,7 +46,14 @@ class Component(Record):
     basis: Basis
 
     def of(self, states: Array) -> Array:
-        """Its coordinates of states ``[…, d]``."""
+        """Its coordinates of states ``[…, d]``.
+
+        Example:
+            >>> warm = certirl.Reward(certirl.Legendre(2), np.array([0.0, 1.0]))
+            >>> both = certirl.Reward.sum([warm, warm], coordinates=[[1], [0]])
+            >>> both.components[0].of(np.array([[0.5, -0.5]]))
+            array([[-0.5]])
+        """
         return states[..., list(self.coordinates)]
 
     def __str__(self) -> str:
@@ -54,6 +67,12 @@ class SumBasis(Record):
 
     Attributes:
         components: which together hold every coordinate once.
+
+    Example:
+        >>> warm = certirl.Reward(certirl.Legendre(2), np.array([0.0, 1.0]))
+        >>> basis = certirl.Reward.sum([warm, warm], coordinates=[[0], [1]]).basis
+        >>> basis.size, basis.dimension, basis.domain
+        (4, 2, ((-1.0, 1.0), (-1.0, 1.0)))
     """
 
     components: tuple[Component, ...]
@@ -116,7 +135,14 @@ class SumBasis(Record):
         return np.split(coefficients, np.cumsum([component.basis.size for component in self.components])[:-1])
 
     def combined(self, states: ArrayLike, coefficients: Array) -> Array:
-        """Σ_j Σ_i c_ji φ_ji(s_j) for each state: ``[n]``."""
+        """Σ_j Σ_i c_ji φ_ji(s_j) for each state: ``[n]``.
+
+        Example:
+            >>> warm = certirl.Reward(certirl.Legendre(2), np.array([0.0, 1.0]))
+            >>> basis = certirl.Reward.sum([warm, warm], coordinates=[[0], [1]]).basis
+            >>> basis.combined([[0.5, 0.5]], np.array([0.0, 1.0, 0.0, 1.0])).round(3)
+            array([1.225])
+        """
         rows = as_rows(states, self.dimension)
         pairs = zip(self.components, self.split(coefficients), strict=True)
         return np.sum([component.basis.combined(component.of(rows), c) for component, c in pairs], axis=0)
@@ -130,17 +156,38 @@ class SumBasis(Record):
         return np.concatenate([component.basis.summed(component.of(rows)) for component in self.components])
 
     def value_range(self, coefficients: Array) -> tuple[float, float]:
-        """Bounds of all values of an expansion: the sums of those of the components."""
+        """Bounds of all values of an expansion: the sums of those of the components.
+
+        Example:
+            >>> warm = certirl.Reward(certirl.Legendre(2), np.array([0.0, 1.0]))
+            >>> basis = certirl.Reward.sum([warm, warm], coordinates=[[0], [1]]).basis
+            >>> tuple(round(end, 3) for end in basis.value_range(np.array([0.0, 1.0, 0.0, 1.0])))
+            (-2.449, 2.449)
+        """
         pairs = zip(self.components, self.split(coefficients), strict=True)
         low, high = zip(*(component.basis.value_range(c) for component, c in pairs), strict=True)
         return sum(low), sum(high)
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
-        """Draw n states from the product of the weights: ``[n, d]``."""
+        """Draw n states from the product of the weights: ``[n, d]``.
+
+        Example:
+            >>> warm = certirl.Reward(certirl.Legendre(2), np.array([0.0, 1.0]))
+            >>> basis = certirl.Reward.sum([warm, warm], coordinates=[[0], [1]]).basis
+            >>> basis.sample(100, np.random.default_rng(0)).shape
+            (100, 2)
+        """
         return self._joined([component.basis.sample(n, rng) for component in self.components])
 
     def design(self, n: int, rng: np.random.Generator) -> Array:
-        """Draw n states from the product of the components' designs: ``[n, d]``."""
+        """Draw n states from the product of the components' designs: ``[n, d]``.
+
+        Example:
+            >>> warm = certirl.Reward(certirl.Legendre(2), np.array([0.0, 1.0]))
+            >>> basis = certirl.Reward.sum([warm, warm], coordinates=[[0], [1]]).basis
+            >>> basis.design(100, np.random.default_rng(0)).shape
+            (100, 2)
+        """
         return self._joined([component.basis.design(n, rng) for component in self.components])
 
     def _joined(self, columns: list[Array]) -> Array:

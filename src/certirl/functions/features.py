@@ -91,6 +91,14 @@ class Features(Record):
         box: the domain.
         trials: the values at some states ``[m, p]``, for action 1 where they depend on it, by which functions that are
             given back are recognised.
+
+    Example:
+        >>> room = certirl.problems.comfort()
+        >>> log = certirl.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
+        >>> settings = certirl.Settings(features={"s²": lambda states: states[:, 0] ** 2})
+        >>> features = certirl.solve(log, discount=0.9, expert=room.expert, settings=settings).reward.basis
+        >>> features.names, features.size
+        (('s²',), 1)
     """
 
     names: tuple[str, ...]
@@ -161,12 +169,31 @@ class Features(Record):
         return self
 
     def values(self, states: ArrayLike, action: Action = None) -> Array:
-        """f_i(s), or f_i(s, a), at states that are not terminal ``[n, p]``; of one action or one for each state."""
+        """f_i(s), or f_i(s, a), at states that are not terminal ``[n, p]``; of one action or one for each state.
+
+        Example:
+            >>> room = certirl.problems.comfort()
+            >>> log = certirl.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
+            >>> settings = certirl.Settings(features={"s²": lambda states: states[:, 0] ** 2})
+            >>> features = certirl.solve(log, discount=0.9, expert=room.expert, settings=settings).reward.basis
+            >>> features.values([-1.0, 0.5])
+            array([[1.  ],
+                   [0.25]])
+        """
         rows = as_rows(states, self.dimension)
         return np.stack([self._value(index, rows, action) for index in range(self.size)], axis=1)
 
     def combined(self, states: ArrayLike, coefficients: Array, action: Action = None) -> Array:
-        """Σ θ_i f_i at states that are not terminal ``[n]``; functions of weight 0 are not called."""
+        """Σ θ_i f_i at states that are not terminal ``[n]``; functions of weight 0 are not called.
+
+        Example:
+            >>> room = certirl.problems.comfort()
+            >>> log = certirl.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
+            >>> settings = certirl.Settings(features={"s²": lambda states: states[:, 0] ** 2})
+            >>> features = certirl.solve(log, discount=0.9, expert=room.expert, settings=settings).reward.basis
+            >>> features.combined([-1.0, 0.5], np.array([-2.0]))
+            array([-2. , -0.5])
+        """
         rows = as_rows(states, self.dimension)
         total = np.zeros(len(rows))
         for index in np.flatnonzero(coefficients):
@@ -229,7 +256,16 @@ class Features(Record):
         return complete
 
     def formula(self, coefficients: Array) -> str:
-        """The sum as it is read: ``−1.02 s² + 0.204 s``."""
+        """The sum as it is read: ``−1.02 s² + 0.204 s``.
+
+        Example:
+            >>> room = certirl.problems.comfort()
+            >>> log = certirl.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
+            >>> settings = certirl.Settings(features={"s²": lambda states: states[:, 0] ** 2})
+            >>> features = certirl.solve(log, discount=0.9, expert=room.expert, settings=settings).reward.basis
+            >>> features.formula(np.array([-2.0]))
+            '−2 s²'
+        """
         terms = []
         for index in np.flatnonzero(coefficients):
             name = f"({self.names[index]} − 1)" if self.functions[index] == TERMINAL else self.names[index]

@@ -79,6 +79,13 @@ class Reward(Record):
         zero_at_terminal: whether R is 0 at terminal states; True if ``ended`` is given.
         extrapolation: the points of a grid without data, where R is a lower bound rather than an estimate ``[k]``; None
             if there are none.
+
+    Example:
+        >>> reward = certirl.Reward(certirl.Legendre(2), np.array([0.0, 1.0]))
+        >>> round(reward(0.5), 3), reward([-1.0, 1.0]).round(3)
+        (0.612, array([-1.225,  1.225]))
+        >>> round(reward.norm, 3), reward.domain
+        (1.0, ((-1.0, 1.0),))
     """
 
     _derived: ClassVar[tuple[str, ...]] = ("domain", "norm", "range")
@@ -112,6 +119,12 @@ class Reward(Record):
             rewards: R_j, one for each component.
             coordinates: the columns of the states that each depends on.
             names: of the components; if omitted, made of their coordinates.
+
+        Example:
+            >>> warm = certirl.Reward(certirl.Legendre(2), np.array([0.0, 1.0]))
+            >>> both = certirl.Reward.sum([warm, warm], coordinates=[[0], [1]], names=["kitchen", "hall"])
+            >>> round(both([0.5, 0.5]), 3), [component.name for component in both.components]
+            (1.225, ['kitchen', 'hall'])
         """
         labels = [" ".join(f"s{c}" for c in group) for group in coordinates] if names is None else names
         if not len(labels) == len(coordinates) == len(rewards) >= 1:
@@ -152,6 +165,12 @@ class Reward(Record):
         """Whether R rests on grid points without data: a bool for one state, ``[n]`` for many.
 
         Only a reward that was learned from a log has such points.
+
+        Example:
+            >>> empty = np.array([False, False, True])  # no data near the third grid point
+            >>> reward = certirl.Reward(certirl.Cells((3,)), np.zeros(3), extrapolation=empty)
+            >>> reward.extrapolated([-0.5, 0.9])
+            array([False,  True])
         """
         rows, weights = as_states(states, self.domain), np.zeros(1)
         if self.extrapolation is not None and isinstance(self.basis, Cells):
@@ -160,7 +179,13 @@ class Reward(Record):
         return marks if isinstance(marks, np.ndarray) else bool(marks)
 
     def derivative(self, states: ArrayLike, axis: int = 0) -> Any:
-        """∂R/∂s along one coordinate, in the same shapes; for expansions in bases and their sums."""
+        """∂R/∂s along one coordinate, in the same shapes; for expansions in bases and their sums.
+
+        Example:
+            >>> reward = certirl.Reward(certirl.Legendre(2), np.array([0.0, 1.0]))
+            >>> round(reward.derivative(0.5), 3)
+            1.225
+        """
         if isinstance(self.basis, Cells | Features) or self.zero_at_terminal:
             raise ValueError(f"only an expansion in a basis, without terminal states, has a derivative, got {self}")
         axis = as_count(axis, "axis", least=0, most=self.basis.dimension - 1, meaning="the number of a coordinate")
@@ -232,11 +257,23 @@ class Reward(Record):
         return f"{where}, ‖α‖₁ = {self.norm:.4g}"
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write it to an npz file (suffix added if missing); `certirl.load` reads it back."""
+        """Write it to an npz file (suffix added if missing); `certirl.load` reads it back.
+
+        Example:
+            >>> reward = certirl.Reward(certirl.Legendre(2), np.array([0.0, 1.0]))
+            >>> path = reward.save("reward")
+            >>> path.name, certirl.load(path)(0.5) == reward(0.5)
+            ('reward.npz', True)
+        """
         return archive.save(self, path)
 
     def plot(self, *, path: Any = None) -> Any:
-        """Draw the reward of every component; write the picture to ``path`` if given."""
+        """Draw the reward of every component; write the picture to ``path`` if given.
+
+        Example:
+            >>> reward = certirl.Reward(certirl.Legendre(2), np.array([0.0, 1.0]))
+            >>> axes = reward.plot(path="reward.png")  # one panel for each component
+        """
         from certirl import plots
 
         return plots.reward(self, path=path)

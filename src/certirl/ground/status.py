@@ -25,6 +25,13 @@ class Finding(Record):
         status: one of `STATUSES`.
         cause: what was found, without a capital and without a full stop.
         cure: what to change, in the same form; empty if nothing needs to be changed.
+
+    Example:
+        >>> problem = certirl.problems.random_polynomial(seed=7)
+        >>> solution = certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
+        >>> finding = solution.findings[0]
+        >>> finding.status, finding.sentence
+        ('solved', 'the expert is strictly optimal under these operators')
     """
 
     status: str

@@ -47,6 +47,14 @@ class Smooth(Record):
     Attributes:
         order: p, at least 1.
         bound: in units of the state to the power −p.
+
+    Example:
+        >>> room = certirl.problems.thermostat(noise=3.0)
+        >>> bound = certirl.Smooth(order=2, bound=0.2)
+        >>> asked = {"discount": 0.7, "expert": 0, "columns": certirl.Legendre(7), "tail": bound}
+        >>> certificate = certirl.certify(lambda states: states[:, 0], room, samples=9_000, rng=1, **asked)
+        >>> certificate.tail == bound.number(certirl.Legendre(7, interval=(15, 25)))
+        True
     """
 
     order: int
@@ -59,7 +67,12 @@ class Smooth(Record):
         object.__setattr__(self, "bound", bound)
 
     def number(self, columns: Basis) -> float:
-        """τ by the theorems of Jackson (polynomials) and Favard (circle); infinite where they do not apply."""
+        """τ by the theorems of Jackson (polynomials) and Favard (circle); infinite where they do not apply.
+
+        Example:
+            >>> round(certirl.Smooth(order=2, bound=0.1).number(certirl.Legendre(7, interval=(15, 25))), 4)
+            0.1469
+        """
         one_coordinate(columns.domain, "a tail from derivatives is")
         ((low, high),) = columns.domain
         half, p, top = (high - low) / 2, int(self.order), columns.degree

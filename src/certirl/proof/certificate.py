@@ -50,6 +50,14 @@ class Tube(Record):
             that is proved nowhere. Elsewhere actions are compared as if the expert were followed afterwards.
         ties: how far actions that the expert mixes can differ; 0 if it never mixes.
         grid: the expert on the grid.
+
+    Example:
+        >>> room = certirl.problems.comfort(noise=0.6)
+        >>> asked = {"discount": 0.9, "expert": room.expert, "columns": certirl.Legendre(7), "rng": 1}
+        >>> certificate = certirl.certify(room.reward, room.dynamics, tail=room.dynamics.tail, samples=20_000, **asked)
+        >>> tube = certificate.tube
+        >>> tube.half_width > 0, 0 < tube.share <= 1, tube.undecided.shape[1:]
+        (True, True, (1, 2))
     """
 
     allowed: float
@@ -269,6 +277,14 @@ class Ground(Record):
         tail: its τ; None if none was declared.
         surrogate: what was fixed before the fresh data.
         evidence: what the fresh data said.
+
+    Example:
+        >>> room = certirl.problems.thermostat(noise=3.0)
+        >>> asked = {"discount": 0.7, "expert": 0, "columns": certirl.Legendre(7), "tail": room.tail}
+        >>> certificate = certirl.certify(lambda states: states[:, 0], room, samples=20_000, rng=1, **asked)
+        >>> ground = certificate.grounds[0]
+        >>> ground.delta == certificate.delta, ground.tail == certificate.tail
+        (True, True)
     """
 
     name: str
@@ -323,6 +339,15 @@ class Certificate(Claim):
         tube: where the expert is not proved strictly best; None for an expert of one action.
         grounds: the numbers that the bounds rest on, one for each component with a reward.
         goal: the regret that was asked for, as a share of the value's span; None if none was.
+
+    Example:
+        >>> room = certirl.problems.thermostat(noise=3.0)
+        >>> asked = {"discount": 0.7, "expert": 0, "columns": certirl.Legendre(7), "tail": room.tail}
+        >>> certificate = certirl.certify(lambda states: states[:, 0], room, samples=20_000, rng=1, **asked)
+        >>> certificate.holds, certificate.margin > 0, certificate.delta, certificate.samples
+        (True, True, 0.05, 16000)
+        >>> sorted(certificate.losses)
+        ['estimation', 'floating point', 'grid', 'second order', 'truncation tail']
     """
 
     margin: float
@@ -346,7 +371,15 @@ class Certificate(Claim):
         freeze(self)
 
     def lines(self) -> list[tuple[str, str]]:
-        """The margin, the tube with the regret, and the assumptions, each in a line with its name."""
+        """The margin, the tube with the regret, and the assumptions, each in a line with its name.
+
+        Example:
+            >>> room = certirl.problems.thermostat(noise=3.0)
+            >>> asked = {"discount": 0.7, "expert": 0, "columns": certirl.Legendre(7), "tail": room.tail}
+            >>> certificate = certirl.certify(lambda states: states[:, 0], room, samples=20_000, rng=1, **asked)
+            >>> [name for name, _ in certificate.lines()]
+            ['margin', 'assumed']
+        """
         assumed = ("assumed", "; ".join(self.assumptions))
         if self.tube is None:
             return [("margin", self.proved), assumed]
@@ -384,7 +417,16 @@ class Certificate(Claim):
         return tuple(side for ground in self.grounds for side in ground.surrogate.columns.domain)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write everything to an npz file, the suffix added if missing; `certirl.load` reads it."""
+        """Write everything to an npz file, the suffix added if missing; `certirl.load` reads it.
+
+        Example:
+            >>> room = certirl.problems.thermostat(noise=3.0)
+            >>> asked = {"discount": 0.7, "expert": 0, "columns": certirl.Legendre(7), "tail": room.tail}
+            >>> certificate = certirl.certify(lambda states: states[:, 0], room, samples=20_000, rng=1, **asked)
+            >>> path = certificate.save("proof")
+            >>> path.name, certirl.check(path).verdict
+            ('proof.npz', 'confirmed')
+        """
         return archive.save(self, path)
 
     def advantage(self, states: ArrayLike) -> tuple[Array, Array]:
@@ -396,6 +438,14 @@ class Certificate(Claim):
 
         Args:
             states: ``[n, d]``; ``[n]`` for one coordinate.
+
+        Example:
+            >>> room = certirl.problems.thermostat(noise=3.0)
+            >>> asked = {"discount": 0.7, "expert": 0, "columns": certirl.Legendre(7), "tail": room.tail}
+            >>> certificate = certirl.certify(lambda states: states[:, 0], room, samples=20_000, rng=1, **asked)
+            >>> estimated, proved = certificate.advantage([16.0, 20.0, 24.0])
+            >>> estimated.shape, bool((proved < estimated)[1:].all())
+            ((3, 3), True)
         """
         total: Any = 0.0
         for ground in self.grounds:
@@ -424,14 +474,29 @@ class Certificate(Claim):
         return np.asarray(s.unit * least)
 
     def proves(self, states: ArrayLike) -> NDArray[np.bool_]:
-        """Whether the expert's action is proved strictly best at each state ``[n]``: outside the tube it is."""
+        """Whether the expert's action is proved strictly best at each state ``[n]``: outside the tube it is.
+
+        Example:
+            >>> room = certirl.problems.thermostat(noise=3.0)
+            >>> asked = {"discount": 0.7, "expert": 0, "columns": certirl.Legendre(7), "tail": room.tail}
+            >>> certificate = certirl.certify(lambda states: states[:, 0], room, samples=20_000, rng=1, **asked)
+            >>> certificate.proves([16.0, 20.0, 24.0])
+            array([ True,  True,  True])
+        """
         if self.tube is None:
             rows = [self._rows(ground, states) for ground in self.grounds]
             return np.full(len(rows[0]), self.margin > 0)
         return np.asarray(self.tube.decided[self.tube.grid.cells.cell(as_states(states, self.tube.grid.domain))])
 
     def plot(self, *, ax: Any = None, path: Any = None) -> Any:
-        """Draw the advantage over the best alternative with its proved band, and the tube; write it to ``path``."""
+        """Draw the advantage over the best alternative with its proved band, and the tube; write it to ``path``.
+
+        Example:
+            >>> room = certirl.problems.thermostat(noise=3.0)
+            >>> asked = {"discount": 0.7, "expert": 0, "columns": certirl.Legendre(7), "tail": room.tail}
+            >>> certificate = certirl.certify(lambda states: states[:, 0], room, samples=20_000, rng=1, **asked)
+            >>> axes = certificate.plot(path="proof.png")
+        """
         from certirl import plots
 
         return plots.certificate(self, ax=ax, path=path)

@@ -71,6 +71,13 @@ def certify(
             left out. Results do not depend on it.
         tube: a half-width, for experts that switch; 1/40 of the domain's least width if left out, 1/20 in three
             coordinates.
+
+    Example:
+        >>> room = certirl.problems.thermostat(noise=3.0)
+        >>> asked = {"discount": 0.7, "expert": 0, "columns": certirl.Legendre(7), "tail": room.tail}
+        >>> certificate = certirl.certify(lambda states: states[:, 0], room, samples=20_000, rng=1, **asked)
+        >>> certificate.holds, certificate.margin < room.true_margin(lambda states: states[:, 0], discount=0.7)
+        (True, True)
     """
     delta = as_probability(delta, "delta")
     origin = as_source(source)
@@ -213,6 +220,13 @@ def refute(
         map: as in `certify`.
         tube: as in `certify`: states nearer to a switch, where margins are thin and a switch may be known only roughly,
             are not compared.
+
+    Example:
+        >>> room = certirl.problems.thermostat(power=(0.0, 1.5, -1.5), noise=3.0)
+        >>> asked = {"basis": certirl.Legendre(2), "columns": 7, "tail": room.tail, "samples": 20_000}
+        >>> refutation = certirl.refute(room, expert=0, rng=1, **asked)
+        >>> print(refutation.claim)
+        no reward whose value lies in Legendre(2) makes action 0 strictly optimal
     """
     delta = as_probability(delta, "delta")
     origin = as_source(source)

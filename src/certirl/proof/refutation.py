@@ -46,6 +46,13 @@ class RefutationGround(Record):
         cover: what was fixed beforehand.
         sums: over fresh data.
         tail: τ; None if none was declared.
+
+    Example:
+        >>> room = certirl.problems.thermostat(power=(0.0, 1.5, -1.5), noise=3.0)
+        >>> asked = {"basis": certirl.Legendre(2), "columns": 7, "tail": room.tail, "samples": 20_000}
+        >>> refutation = certirl.refute(room, expert=0, rng=1, **asked)
+        >>> refutation.grounds[0].tail == refutation.tail
+        True
     """
 
     cover: Cover
@@ -75,6 +82,13 @@ class Refutation(Claim):
         tube: the half-width around the switches within which nothing is compared; 0 without switches.
         samples_needed: an estimate of the fresh transitions per action that would refute; None if perhaps no number.
         grounds: one for each component; all numbers above follow from them.
+
+    Example:
+        >>> room = certirl.problems.thermostat(power=(0.0, 1.5, -1.5), noise=3.0)
+        >>> asked = {"basis": certirl.Legendre(2), "columns": 7, "tail": room.tail, "samples": 20_000}
+        >>> refutation = certirl.refute(room, expert=0, rng=1, **asked)
+        >>> refutation.holds, refutation.word, sorted(refutation.witness.shares)
+        (True, 'certified infeasible', [1, 2])
     """
 
     margin: float
@@ -142,7 +156,15 @@ class Refutation(Claim):
         return f"Undetermined: {sure} {self._rewards} {bound}"
 
     def lines(self) -> list[str]:
-        """The account of the losses, the data, and the conflict if the class is refuted."""
+        """The account of the losses, the data, and the conflict if the class is refuted.
+
+        Example:
+            >>> room = certirl.problems.thermostat(power=(0.0, 1.5, -1.5), noise=3.0)
+            >>> asked = {"basis": certirl.Legendre(2), "columns": 7, "tail": room.tail, "samples": 20_000}
+            >>> refutation = certirl.refute(room, expert=0, rng=1, **asked)
+            >>> len(refutation.lines())
+            3
+        """
         more = f", in {sum(ground.cover.cones for ground in self.grounds)} cones of values"
         if not self.refuted:
             needed = "perhaps no number" if self.samples_needed is None else f"about {two_digits(self.samples_needed)}"
@@ -158,7 +180,15 @@ class Refutation(Claim):
         return "\n  ".join([self.statement, *self.lines(), *assumed])
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write it to an npz file (suffix added if missing); `certirl.load` reads it back."""
+        """Write it to an npz file (suffix added if missing); `certirl.load` reads it back.
+
+        Example:
+            >>> room = certirl.problems.thermostat(power=(0.0, 1.5, -1.5), noise=3.0)
+            >>> asked = {"basis": certirl.Legendre(2), "columns": 7, "tail": room.tail, "samples": 20_000}
+            >>> refutation = certirl.refute(room, expert=0, rng=1, **asked)
+            >>> certirl.check(refutation.save("refuted")).verdict
+            'confirmed'
+        """
         return archive.save(self, path)
 
 

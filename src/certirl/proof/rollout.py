@@ -61,6 +61,12 @@ class RolloutCheck(Record):
         truncation: γ^steps·span(R)/(1 − γ), a bound on the steps beyond; the span is exact for an expansion, otherwise
             that of the rewards in the rollouts.
         domain: the box of states.
+
+    Example:
+        >>> room = certirl.problems.thermostat()
+        >>> checked = certirl.rollout_check(lambda s: -s[:, 0], room, discount=0.9, states=5, samples=400, rng=0)
+        >>> checked.agrees, checked.contradicted, checked.advantage.shape
+        (False, 10, (2, 5))
     """
 
     states: Array
@@ -148,6 +154,12 @@ def rollout_check(
         steps: the length of a rollout.
         samples: rollouts per start state and first action.
         rng: a seed or Generator.
+
+    Example:
+        >>> room = certirl.problems.thermostat()
+        >>> checked = certirl.rollout_check(lambda s: s[:, 0], room, discount=0.9, states=5, samples=400, rng=0)
+        >>> checked.agrees, checked.contradicted
+        (True, 0)
     """
     function, discount, expert = _problem(reward, simulator, discount, expert, "rollout_check")
     steps, samples = as_count(steps, "steps"), as_count(samples, "samples", least=2)
@@ -265,6 +277,13 @@ class Scenario(Record):
         truncation: γ^steps·span(R)/(1 − γ), subtracted from every bound.
         expert: the expert's action.
         assumptions: what must be true besides, in words.
+
+    Example:
+        >>> room = certirl.problems.thermostat()
+        >>> asked = {"discount": 0.5, "reward_range": (15, 25), "share": 0.1, "rng": 0}
+        >>> statement = certirl.scenario(lambda states: states[:, 0], room, samples=2_000, **asked)
+        >>> statement.margin > 0, statement.share, statement.delta, statement.states.shape[1]
+        (True, 0.1, 0.05, 1)
     """
 
     margin: float
@@ -345,6 +364,13 @@ def scenario(
         reward_range: bounds on the reward; needed for a plain function.
         paired: the same random numbers for all first actions; left out, where a trial shows that rows keep them.
         progress: True, False, a function ``(done, total)``, or None for a line if standard error is a terminal.
+
+    Example:
+        >>> room = certirl.problems.thermostat()
+        >>> asked = {"discount": 0.5, "reward_range": (15, 25), "share": 0.1, "rng": 0}
+        >>> statement = certirl.scenario(lambda states: states[:, 0], room, samples=2_000, **asked)
+        >>> statement.holds
+        True
     """
     check_progress(progress)
     function, discount, expert = _problem(reward, simulator, discount, expert, "scenario")

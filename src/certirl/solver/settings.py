@@ -55,7 +55,6 @@ class Settings(Record):
         guess: a designer's weights of features; as few of them as possible are changed.
 
     Example:
-        >>> import certirl
         >>> certirl.Settings(objective="l1", paired=False).objective
         'l1'
     """

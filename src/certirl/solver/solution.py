@@ -65,6 +65,12 @@ class Share(Record):
         count: of states at which it held.
         n: states.
         kind: which states these are.
+
+    Example:
+        >>> from certirl.solver.solution import Share
+        >>> share = Share(990, 1000)
+        >>> round(share.low, 3), round(share.high, 3)
+        (0.982, 0.995)
     """
 
     count: int
@@ -105,6 +111,13 @@ class Estimate(Component):
         action_values: (P̂_aV)(s) in the columns ``[A, k]``, up to a function that all actions share.
         variances: Q_a with φ(s)ᵀQ_aφ(s) the variance of the estimated D_a(s), for each alternative action
             ``[A − 1, k, k]``; None for an expert who depends on the state.
+
+    Example:
+        >>> problem = certirl.problems.random_polynomial(seed=7)
+        >>> solution = certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
+        >>> estimate = solution.components[0]
+        >>> estimate.coordinates, estimate.action_values.shape, estimate.columns.size
+        ((0,), (3, 3), 3)
     """
 
     columns: Basis | Cells
@@ -135,6 +148,14 @@ class Compared(Record):
         target: the margin asked for ``[m]``: 1, or less beside a switch.
         actions: the alternative action of each row ``[m]``; None if every row stands for all of them.
         weights: multipliers of the rows ``[m]``, positive where the margin is attained; None if not known.
+
+    Example:
+        >>> room = certirl.problems.comfort()
+        >>> log = certirl.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
+        >>> solution = certirl.solve(log, discount=0.9, expert=room.expert)
+        >>> compared = solution.compared
+        >>> compared.states.shape[1], bool((compared.shortfall >= 0).all())
+        (1, True)
     """
 
     states: Annotated[Array, Shape("m d")]
@@ -196,6 +217,14 @@ class Diagnostics(Record):
         seed: the seed of the draws, if it was a number.
         search: the rounds of a search for a proof.
         coordinate_names: of the coordinates of the state, if the data have them.
+
+    Example:
+        >>> problem = certirl.problems.random_polynomial(seed=7)
+        >>> solution = certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
+        >>> solution.stats.objective, solution.stats.form, solution.stats.counts
+        ('least-variance', 'least-squares', (10000, 10000, 10000))
+        >>> solution.stats.growth < 1
+        True
     """
 
     choice: str
@@ -250,7 +279,14 @@ class Diagnostics(Record):
         return "\n".join(f"{name:<13}{text}" for name, text in self.lines().items())
 
     def lines(self) -> dict[str, str]:
-        """Each number with its meaning, by name; those that do not apply are left out."""
+        """Each number with its meaning, by name; those that do not apply are left out.
+
+        Example:
+            >>> problem = certirl.problems.random_polynomial(seed=7)
+            >>> solution = certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
+            >>> list(solution.stats.lines())[:3]
+            ['functions', 'program', 'seed']
+        """
         lines = {"functions": self.choice}
         if self.objective:
             lines["program"] = self._program()
@@ -376,6 +412,14 @@ class Solution(Record):
         refutation: the proof that there is no reward in the class, or the attempt; None if that was not tried.
         path: rewards of fewer and of more features; None for a reward that is no sum of features.
         file: the file that the solution was read from, whose claims these are; None if it was found here.
+
+    Example:
+        >>> problem = certirl.problems.random_polynomial(seed=7)
+        >>> solution = certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
+        >>> solution.status, solution.samples, round(solution.margin, 6)
+        ('solved', 10000, 1.0)
+        >>> solution.reward([-0.5, 0.5]).shape, solution.value([-0.5, 0.5]).shape
+        ((2,), (2,))
     """
 
     findings: tuple[Finding, ...]
@@ -472,6 +516,12 @@ class Solution(Record):
         """The estimated (P̂_aV)(s) of each action, up to a function that all actions share ``[A, n]``.
 
         With a reward that depends on the action, R(s, a)/γ is added.
+
+        Example:
+            >>> problem = certirl.problems.random_polynomial(seed=7)
+            >>> solution = certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
+            >>> solution.action_values([-0.5, 0.0, 0.5]).shape
+            (3, 3)
         """
         rows, total = as_states(states, self.domain), np.zeros((self.n_actions, 1))
         for component in self.components:
@@ -485,19 +535,40 @@ class Solution(Record):
         """The action with the best estimated (P̂_aV)(s) at each state ``[n]``.
 
         States beyond the box are moved to its edge, as by `planning.plan`.
+
+        Example:
+            >>> problem = certirl.problems.random_polynomial(seed=7)
+            >>> solution = certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
+            >>> solution.greedy([-0.5, 0.0, 0.5])
+            array([0, 0, 0])
         """
         rows = into_domain(as_rows(states, len(self.domain)), self.domain, self.stats.periodic)
         return self.action_values(rows).argmax(axis=0)
 
     def margins(self, states: ArrayLike) -> Array:
-        """The estimated D_a(s) of each alternative action at states ``[n]`` or ``[n, d]``: ``[A − 1, n]``."""
+        """The estimated D_a(s) of each alternative action at states ``[n]`` or ``[n, d]``: ``[A − 1, n]``.
+
+        Example:
+            >>> problem = certirl.problems.random_polynomial(seed=7)
+            >>> solution = certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
+            >>> solution.alternatives, bool((solution.margins([-0.5, 0.0, 0.5]) > 0).all())
+            ((1, 2), True)
+        """
         if self.reward is None:
             raise ValueError(f"there is no reward: {self.reason}")
         alternatives, values = list(self.alternatives), self.action_values(states)
         return np.asarray(values[self._one_action()] - values[alternatives])
 
     def standard_errors(self, states: ArrayLike) -> Array:
-        """The standard error of each estimated D_a(s), to first order: ``[A − 1, n]``; zero for exact operators."""
+        """The standard error of each estimated D_a(s), to first order: ``[A − 1, n]``; zero for exact operators.
+
+        Example:
+            >>> problem = certirl.problems.random_polynomial(seed=7)
+            >>> solution = certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
+            >>> errors = solution.standard_errors([-0.5, 0.0, 0.5])
+            >>> errors.shape, bool((errors > 0).all())
+            ((2, 3), True)
+        """
         rows, total = as_states(states, self.domain), np.zeros((len(self.alternatives), 1))
         for component in self.components:
             if component.variances is None:
@@ -531,13 +602,31 @@ class Solution(Record):
         return np.array(minima)
 
     def unexplained(self, count: int = 10) -> tuple[Array, Array]:
-        """The states where the expert is explained worst ``[m, d]``, and by how much it falls short there ``[m]``."""
+        """The states where the expert is explained worst ``[m, d]``, and by how much it falls short there ``[m]``.
+
+        Example:
+            >>> room = certirl.problems.comfort()
+            >>> log = certirl.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
+            >>> solution = certirl.solve(log, discount=0.9, expert=room.expert)
+            >>> states, shortfall = solution.unexplained(3)
+            >>> states.shape, bool(shortfall[0] >= shortfall[-1])
+            ((3, 1), True)
+        """
         order = np.argsort(-self.compared.shortfall, kind="stable")[:count]
         order = order[self.compared.shortfall[order] > 0]
         return self.compared.states[order], self.compared.shortfall[order]
 
     def with_terminal(self, terminal: Callable[[Array], Any]) -> Solution:
-        """The same with the rule which states are terminal: a file keeps boxes at most."""
+        """The same with the rule which states are terminal: a file keeps boxes at most.
+
+        Example:
+            >>> room = certirl.problems.comfort()
+            >>> log = certirl.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
+            >>> solution = certirl.solve(log, discount=0.9, expert=room.expert)
+            >>> hot = solution.with_terminal(lambda states: states[:, 0] > 0.9)
+            >>> hot.reward(0.95)
+            0.0
+        """
         rule = terminal if isinstance(terminal, TerminalBoxes) else as_terminal(terminal)
         reward, value = (
             replace(function, ended=rule) if self._by_value and function is not None else function
@@ -546,13 +635,33 @@ class Solution(Record):
         return replace(self, reward=reward, value=value)
 
     def at(self, *, features: int) -> Reward:
-        """The reward of the path with this number of features, or of changes of a guess; it was not tried."""
+        """The reward of the path with this number of features, or of changes of a guess; it was not tried.
+
+        Example:
+            >>> room = certirl.problems.comfort()
+            >>> log = certirl.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
+            >>> settings = certirl.Settings(features={"s²": lambda states: states[:, 0] ** 2})
+            >>> solution = certirl.solve(log, discount=0.9, expert=room.expert, settings=settings)
+            >>> solution.at(features=1)(0.0) == 0
+            True
+        """
         if self.path is None or self.reward is None:
             raise ValueError("only a reward of features has a path: pass settings=certirl.Settings(features={…})")
         return replace(self.reward, coefficients=self.path.weights[self.path.row(features)])
 
     def with_features(self, features: Mapping[str, Feature]) -> Solution:
-        """The same with the functions behind a reward of features: a file keeps names, weights and trial values."""
+        """The same with the functions behind a reward of features: a file keeps names, weights and trial values.
+
+        Example:
+            >>> room = certirl.problems.comfort()
+            >>> log = certirl.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
+            >>> settings = certirl.Settings(features={"s²": lambda states: states[:, 0] ** 2})
+            >>> solution = certirl.solve(log, discount=0.9, expert=room.expert, settings=settings)
+            >>> path = solution.save("room.npz")
+            >>> again = certirl.load(path).with_features(settings.features)
+            >>> again.reward(0.5) == solution.reward(0.5)
+            True
+        """
         if self.reward is None or not isinstance(self.reward.basis, Features):
             raise ValueError("this reward is no sum of features: it needs no functions")
         return replace(self, reward=replace(self.reward, basis=self.reward.basis.with_functions(features)))
@@ -562,6 +671,13 @@ class Solution(Record):
 
         The expert is not kept, nor the functions of features. Which states are terminal is kept as boxes, as far as
         these describe them.
+
+        Example:
+            >>> problem = certirl.problems.random_polynomial(seed=7)
+            >>> solution = certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
+            >>> path = solution.save("answer")
+            >>> path.name, certirl.load(path).reward(0.3) == solution.reward(0.3)
+            ('answer.npz', True)
         """
         return archive.save(self, path)
 
@@ -574,6 +690,11 @@ class Solution(Record):
             path: where to write the picture, if anywhere.
             problem: as in `certirl.plots.solution`.
             plane: the two coordinates of the maps.
+
+        Example:
+            >>> problem = certirl.problems.random_polynomial(seed=7)
+            >>> solution = certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
+            >>> axes = solution.plot("answer.png")
         """
         from certirl import plots
 
@@ -917,6 +1038,12 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Args:
         path: the file; ".npz" is added to its name if only that file exists.
+
+    Example:
+        >>> problem = certirl.problems.random_polynomial(seed=7)
+        >>> solution = certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
+        >>> certirl.load(solution.save("answer")).status
+        'solved'
     """
     from certirl.checker import check
 

@@ -73,10 +73,12 @@ def solve(
         map: a number of threads, a Dask client or an executor; all cores if left out. Results do not depend on it.
 
     Example:
-        >>> import certirl
-        >>> problem = certirl.problems.random_polynomial(seed=1)
-        >>> certirl.solve(problem, discount=0.7, expert=0, samples=2_000, rng=0).status
+        >>> problem = certirl.problems.random_polynomial(seed=7)
+        >>> asked = {"discount": 0.7, "expert": 0, "basis": certirl.Legendre(7), "columns": 3, "rng": 0}
+        >>> certirl.solve(problem, **asked).status
         'solved'
+        >>> certirl.solve(problem, delta=0.05, tail=0, **asked).status
+        'certified'
     """
     asked = request(
         source, discount=discount, expert=expert, basis=basis, columns=columns, components=components, samples=samples,
