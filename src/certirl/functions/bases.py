@@ -27,6 +27,7 @@ import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.typing import ArrayLike, NDArray
 
+from certirl.functions.formulas import CHEBYSHEV, FOURIER, LEGENDRE, Axis, Expansion, Term
 from certirl.ground import archive
 from certirl.ground.domain import Array, Domain, as_domain, as_rows, describe, mesh
 from certirl.ground.doors import as_count, by_door, setting, shown
@@ -281,6 +282,15 @@ class Basis(Record):
     @cached_property
     def _sums(self) -> _Sums:
         return _Sums.of(self.indices, self.parts[-1].size)
+
+    def terms(self, coefficients: Array) -> tuple[Term, ...]:
+        """Σ c_i φ_i for writers: an expansion in functions without norms."""
+        axes = tuple(
+            Axis(axis, part.kind, (low + high) / 2, (high - low) / 2, part.size)
+            for axis, (part, (low, high)) in enumerate(zip(self.parts, self.domain, strict=True))
+        )
+        nonzero = np.flatnonzero(coefficients)
+        return (Expansion(axes, (coefficients * self.sup())[nonzero], self.indices[nonzero]),)
 
     def summed(self, states: ArrayLike) -> Array:
         """Σ_n φ_i(s_n) over states, for every function: ``[k]``.
@@ -754,7 +764,7 @@ class Legendre(Family):
         True
     """
 
-    kind = "Legendre"
+    kind = LEGENDRE
     mass = 2.0
 
     @staticmethod
@@ -793,7 +803,7 @@ class Chebyshev(Family):
         (True, array([0.564, 0.798, 0.798]))
     """
 
-    kind = "Chebyshev"
+    kind = CHEBYSHEV
     mass = float(np.pi)
 
     @staticmethod
@@ -833,7 +843,7 @@ class Fourier(Family):
                [ 0.707,  0.707,  0.707]])
     """
 
-    kind = "Fourier"
+    kind = FOURIER
     mass = 2.0
     periodic = True
 

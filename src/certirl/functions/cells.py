@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certirl.functions.bases import REFERENCE
+from certirl.functions.formulas import HAT, PERIODIC_HAT, Axis, Expansion, Term
 from certirl.ground import archive
 from certirl.ground.domain import Array, Domain, as_domain, as_rows, describe, mesh
 from certirl.ground.records import Record
@@ -197,6 +198,16 @@ class Cells(Record):
         """
         index, value = self.corners(states)
         return np.einsum("nc,nc->n", np.asarray(coefficients)[index], value)
+
+    def terms(self, coefficients: Array) -> tuple[Term, ...]:
+        """Σ c_i ψ_i for writers: an expansion in all products of hats."""
+        axes = tuple(
+            Axis(axis, PERIODIC_HAT if axis in self.periodic else HAT, low, side, count)
+            for axis, ((low, _), side, count) in enumerate(
+                zip(self.domain, self.sides.tolist(), self.counts, strict=True)
+            )
+        )
+        return (Expansion(axes, coefficients),)
 
     def summed(self, states: ArrayLike) -> Array:
         """Σ_n ψ_i(s_n) over states, for every hat ``[k]``.

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from certirl.functions.bases import MOST_FUNCTIONS, Basis, Family, Legendre, as_basis, product
+from certirl.functions.formulas import Term, shifted
 from certirl.ground import archive
 from certirl.ground.domain import Array, Domain, as_rows, describe
 from certirl.ground.doors import as_count
@@ -55,6 +56,10 @@ class Component(Record):
             array([[-0.5]])
         """
         return states[..., list(self.coordinates)]
+
+    def terms(self, coefficients: Array) -> tuple[Term, ...]:
+        """Σ c_i φ_i for writers, as functions of whole states."""
+        return tuple(shifted(term, self.coordinates) for term in self.basis.terms(coefficients))
 
     def __str__(self) -> str:
         return f"{self.name}: {self.basis} on {describe(self.basis.domain)}"

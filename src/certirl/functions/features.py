@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from certirl.functions.formulas import Expansion, Formula, Named, Term
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Domain, as_rows, freeze, uniform_states
@@ -199,6 +200,21 @@ class Features(Record):
         for index in np.flatnonzero(coefficients):
             total += coefficients[index] * self._value(int(index), rows, action)
         return total
+
+    def terms(self, coefficients: Array) -> tuple[Term, ...]:
+        """Σ θ_i f_i for writers: features that are rewards as these, other functions by name."""
+        terms = list[Term]()
+        for index in np.flatnonzero(coefficients).tolist():
+            function, weight = self.functions[index], float(coefficients[index])
+            if isinstance(function, str):
+                terms.append(Expansion((), np.array([-weight]), np.zeros((1, 0), dtype=np.intp)))
+                continue
+            inner = getattr(function, "formula", None)
+            if isinstance(inner, Formula) and not inner.zero_at_terminal:
+                terms += [term.scaled(weight) for term in inner.terms]
+            else:
+                terms.append(Named(self.names[index], weight, self.acting[index]))
+        return tuple(terms)
 
     def _value(self, index: int, rows: Array, action: Action) -> Array:
         from certirl.functions.reward import values_of

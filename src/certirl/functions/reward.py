@@ -22,6 +22,7 @@ from certirl.functions.bases import Basis
 from certirl.functions.cells import Cells
 from certirl.functions.components import Component, SumBasis
 from certirl.functions.features import Action, Features
+from certirl.functions.formulas import Formula, Group
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Domain, as_states, describe, even_mesh, like_input, uniform_states
@@ -255,6 +256,76 @@ class Reward(Record):
         total = " + ".join(names) if len(names) <= 4 else f"{names[0]} + {names[1]} + … + {names[-1]}"
         where = f"{self.basis} on {describe(self.domain)}" if len(names) == 1 else f"{total}, {self.basis}"
         return f"{where}, ‖α‖₁ = {self.norm:.4g}"
+
+    @property
+    def formula(self) -> Formula:
+        """The terms of R, from which every writer goes."""
+        components = self.components
+        pieces = SumBasis(components).split(self.coefficients) if len(components) > 1 else [self.coefficients]
+        groups = tuple(
+            Group(component.name, component.coordinates, component.terms(piece))
+            for component, piece in zip(components, pieces, strict=True)
+        )
+        return Formula(self.domain, groups, self.zero_at_terminal, getattr(self.ended, "boxes", None), str(self))
+
+    def to_latex(self, *, digits: int = 4, terms: int | None = None, names: Sequence[str] | None = None) -> str:
+        r"""R as a formula for LaTeX's mathematics mode.
+
+        Args:
+            digits: of the coefficients.
+            terms: the most to write of an expansion, the largest ones; how many are left out is written. All if None.
+            names: of the coordinates; s, or s_0, s_1, … if omitted.
+
+        Example:
+            >>> import certirl
+            >>> print(certirl.Reward(certirl.Fourier(3), [0.0, 2.0, -0.5]).to_latex())
+            R(s) = 2\,\sin(\pi s) - 0.5\,\cos(\pi s)
+        """
+        from certirl.functions.texts import latex
+
+        return latex(self.formula, digits=digits, terms=terms, names=names)
+
+    def to_python(self) -> str:
+        """A module that defines ``reward(state)`` and needs NumPy alone; states and values as of the reward itself.
+
+        Example:
+            >>> import certirl
+            >>> text = certirl.Reward(certirl.Fourier(3), [0.0, 2.0, -0.5]).to_python()
+            >>> exec(text, module := {})
+            >>> module["reward"](0.5)
+            2.0
+        """
+        from certirl.functions.texts import python
+
+        return python(self.formula)
+
+    def to_json(self) -> str:
+        """The reward as JSON text; `from_json` reads it back, `certirl.load` a file of it. Functions are not kept.
+
+        Example:
+            >>> import certirl
+            >>> reward = certirl.Reward(certirl.Fourier(3), [0.0, 2.0, -0.5])
+            >>> certirl.Reward.from_json(reward.to_json())(0.5) == reward(0.5)
+            True
+        """
+        return archive.to_json(self)
+
+    @classmethod
+    def from_json(cls, text: str) -> Reward:
+        """Read what `to_json` wrote; nothing in it is executed."""
+        reward = archive.from_json(text)
+        if not isinstance(reward, cls):
+            raise ValueError(f"the text must be the JSON of a reward, got that of a {type(reward).__name__}")
+        return reward
+
+    def to_onnx(self, path: str | os.PathLike[str]) -> Path:
+        """Write it as an ONNX model of states ``[n, d]`` to values ``[n]`` in double precision; NaN off the domain.
+
+        Needs the package onnx: ``pip install "certirl[onnx]"``.
+        """
+        from certirl.functions.onnx import write
+
+        return write(self.formula, path)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write it to an npz file (suffix added if missing); `certirl.load` reads it back.

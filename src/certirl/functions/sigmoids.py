@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from certirl.functions.bases import Basis, Family
+from certirl.functions.formulas import FOURIER, REACH, SATURATION, Axis, Expansion, Ridges, Term
 from certirl.ground import archive
 from certirl.ground.domain import Array, Domain, as_rows, uniform_states
 from certirl.ground.doors import as_number
 
-REACH = 3.0  # the largest u: beyond this many units a coordinate is flattened
 WIDTH = 4.0  # of a sigmoid, in units of the data
 _SEED = 20_201  # of directions and offsets: a file keeps none of them
 _BLOCK = 4096  # states at once
@@ -128,6 +128,24 @@ class Sigmoids(Basis):
         rows = as_rows(states, self.dimension)
         blocks = (rows[start : start + _BLOCK] for start in range(0, max(len(rows), 1), _BLOCK))
         return np.concatenate([self.values(block) @ coefficients for block in blocks])
+
+    def terms(self, coefficients: Array) -> tuple[Term, ...]:
+        """Σ c_i φ_i for writers: a constant, multiples of u, and sigmoids."""
+        axes, inputs = list[Axis](), list[tuple[int, int]]()
+        for axis, (low, high) in enumerate(self.domain):
+            if axis in self.periodic:
+                axes.append(Axis(axis, FOURIER, low, (high - low) / 2, 3))
+                inputs += [(axis, 1), (axis, 2)]
+            else:
+                axes.append(Axis(axis, SATURATION, self.centre[axis], self.scale[axis], 2))
+                inputs.append((axis, 1))
+        count = min(self.size, 1 + len(inputs))
+        indices = np.zeros((count, len(axes)), dtype=np.intp)
+        for row, (axis, number) in enumerate(inputs[: count - 1], start=1):
+            indices[row, axis] = number
+        linear = Expansion(tuple(axes), coefficients[:count], indices)
+        sigmoids = Ridges(tuple(axes), tuple(inputs), *self._directions, coefficients[1 + len(inputs) :])
+        return (linear, sigmoids) if len(sigmoids.weights) else (linear,)
 
     def derivative(self, states: ArrayLike, axis: int = 0) -> Array:
         """∂φ_i/∂s for each state, along one coordinate, by central differences: ``[n, k]``."""

@@ -36,6 +36,12 @@ FORMAT = "certirl"
 VERSION = 2
 UNSAVED: Mapping[str, Any] = types.MappingProxyType({"saved": False})
 _RECORDS: dict[str, type] = {}
+_UNREADABLE = (
+    OSError, ValueError, KeyError, IndexError, TypeError, EOFError, zipfile.BadZipFile, AttributeError, RecursionError,
+    OverflowError,
+)  # fmt: skip
+_NUMBERS = {"f": (int, float), "i": (int,), "u": (int,), "b": (bool,)}  # what JSON has for each kind of array
+_INFINITE = ("inf", "-inf")
 _Record = TypeVar("_Record", bound=type)
 
 
@@ -156,29 +162,93 @@ def save(record: Any, path: Any) -> Path:
 
 def load(path: Any) -> Any:
     """Read the record that `save` wrote; a file that is damaged or was changed is refused with a sentence."""
-    header, arrays = read(path)
+    return _decoded(*read(path), str(path))
+
+
+def _decoded(header: dict[str, Any], arrays: dict[str, Any], source: str) -> Any:
+    """The record of a file or text, whose format is checked first."""
+    _check_format(header, source)
     try:
-        loaded = _Reader(arrays, str(path)).decoded(Any, header["record"], "")
+        loaded = _Reader(arrays, source).decoded(Any, header["record"], "")
         if arrays:
             raise ValueError(f"there is no field for the array {min(arrays)}")
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError, RecursionError) as problem:
-        raise ValueError(f"{path} is damaged or was changed: {problem}") from None
+        raise ValueError(f"{source} is damaged or was changed: {problem}") from None
     return loaded
 
 
+def to_json(record: Any) -> str:
+    """A record as JSON text: what an npz file holds, with the arrays as lists of numbers under their places."""
+    arrays = dict[str, Any]()
+    header = {"format": FORMAT, "version": VERSION, "record": _encoded(record, "", arrays)}
+    header["arrays"] = {place: _listed(array) for place, array in arrays.items()}
+    return json.dumps(header, allow_nan=False, ensure_ascii=False)
+
+
+def from_json(text: Any) -> Any:
+    """Read the record that `to_json` wrote; a text that was changed is refused with a sentence."""
+    if not isinstance(text, str):
+        raise TypeError(f"JSON is a text, got {shown(text)}")
+    try:
+        header, arrays = _parsed(text)
+    except _UNREADABLE:
+        raise ValueError(f"this is not the JSON of a certirl record, or it is cut short: {shown(text)}") from None
+    return _decoded(header, arrays, "the text")
+
+
+def _listed(array: NDArray[Any]) -> dict[str, Any]:
+    """An array for JSON, which has no infinite numbers: they are written as texts."""
+    numbers = [x if np.isfinite(x) else str(x) for x in array.ravel().tolist()]
+    return {"dtype": str(array.dtype), "values": numbers}
+
+
+def _parsed(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The header and the arrays of a JSON text."""
+    header, arrays = json.loads(text), dict[str, Any]()
+    for place, listed in header.pop("arrays").items():
+        dtype, values = np.dtype(listed["dtype"]), listed["values"]
+        if not all(type(x) in _NUMBERS[dtype.kind] or (dtype.kind == "f" and x in _INFINITE) for x in values):
+            raise ValueError(f"{place} is no list of numbers")
+        arrays[place] = np.array(values, dtype=dtype).reshape(_shape_in(header["record"], place))
+    return header, arrays
+
+
+def _shape_in(header: Any, place: str) -> list[int]:
+    """The shape of an array, which the header has at its place."""
+    for name in place.split("."):
+        header = header[int(name) if isinstance(header, list) else name]
+    return [int(size) for size in header["array"]]
+
+
 def read(path: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The header and the arrays of a file, as they are."""
+    """The header and the arrays of a file, npz or JSON, as they are."""
     source = as_path(path)
     if not source.is_file():
         raise FileNotFoundError(f"{source} is a folder" if source.is_dir() else f"there is no file {source}")
     try:
-        with source.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
-        header = json.loads(str(arrays.pop("header")))
+        header, arrays = _contents(source)
     except PermissionError:
         raise PermissionError(f"cannot read {source}: permission denied") from None
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, AttributeError):
+    except _UNREADABLE:
         raise ValueError(f"{source} is not a certirl file, or it is damaged or cut short") from None
+    _check_format(header, str(source))
+    return header, arrays
+
+
+def _contents(source: Path, *, header_only: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The header and the arrays of a file, npz or JSON; without the arrays of an npz file if not needed."""
+    with source.open("rb") as stream:
+        is_json = stream.read(1) == b"{"
+        stream.seek(0)
+        if is_json:
+            return _parsed(stream.read().decode())
+        with np.load(stream, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in (["header"] if header_only else stored.files)}
+    return json.loads(str(arrays.pop("header"))), arrays
+
+
+def _check_format(header: Any, source: str) -> None:
+    """Refuse what is no certirl file, or one of another version."""
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ValueError(f"{source} is not a certirl file: its header names no certirl format")
     if header.get("version") != VERSION:
@@ -188,16 +258,14 @@ def read(path: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         )
     if not isinstance(header.get("record"), dict):
         raise ValueError(f"{source} is damaged or was changed: it holds no record")
-    return header, arrays
 
 
 def kind_of(path: Any) -> str | None:
     """The kind of record in a file, which is the name of its class; None if it is no certirl file."""
     try:
-        with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
-            header = json.loads(str(stored["header"]))
+        header, _ = _contents(Path(path), header_only=True)
         return str(header["record"]["type"]) if header["format"] == FORMAT else None
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, AttributeError):
+    except _UNREADABLE:
         return None
 
 

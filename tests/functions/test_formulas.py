@@ -1,0 +1,207 @@
+"""A reward is written as LaTeX, Python, JSON and ONNX, and what was written has its values."""
+
+import json
+import math
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import certirl
+from certirl import Cells, Chebyshev, Fourier, Legendre, Reward, product
+from certirl.data.source import TerminalBoxes
+from certirl.functions.components import SumBasis, as_components
+from certirl.functions.features import Features
+from certirl.functions.sigmoids import Sigmoids
+
+INF = math.inf
+BOX2 = ((0.0, 1.0), (-1.0, 1.0))
+BASES = [
+    Legendre(1, (0.0, 2.0)),
+    Legendre(5, (0.0, 2.0)),
+    Fourier(6),
+    Chebyshev(31, (-3.0, 1.0)),
+    product(Legendre(4), Fourier(5)).on(BOX2),
+    product(Chebyshev(3), Legendre(4), Fourier(3), index="hyperbolic").on(((0.0, 9.0),) * 3),
+    Cells((6,)).on(((0.0, 2.0),)),
+    Cells((7,), (0,)).on(((-1.0, 2.0),)),
+    Cells((5, 4, 3), (1,)).on(((0.0, 1.0), (0.0, 3.0), (-1e3, 1e3))),
+    SumBasis(as_components({"b": [1], 'a "\n\\': [0, 2]}, [Chebyshev(5), Legendre(3)], ((0.0, 1.0),) * 3)),
+    Sigmoids(30, ((0.0, 1.0), (-3.0, 3.0), (0.0, 5.0)), (0.5, 0.0, 2.0), (0.2, 1.0, 1.0), 4.0, (1,)),
+    Sigmoids(3, BOX2, (0.5, 0.0), (0.2, 1.0)),
+]
+REWARDS = [Reward(basis, np.random.default_rng(2).normal(size=basis.size)) for basis in BASES]
+BOXES = TerminalBoxes(np.array([[[0.5, -INF], [INF, 0.3]], [[-INF, 0.9], [0.1, INF]]]), 0.0, 0.0, 10)
+REWARDS.append(Reward(BASES[4], REWARDS[4].coefficients, BOXES))
+REWARDS.append(
+    Reward(Features.of({"goal": "terminal", "inner": REWARDS[4], "other": REWARDS[11]}, BOX2), [2.0, 0.5, -3.0], BOXES)
+)
+IDS = [f"{number} {reward.basis}" for number, reward in enumerate(REWARDS)]
+
+
+def states_of(reward, n=3_000):
+    low, high = np.array(reward.domain).T
+    states = low + (high - low) * np.random.default_rng(1).random((n, len(low)))
+    states[:2] = low, high
+    return states
+
+
+def assert_same(values, reward, states):
+    wanted = reward(states)
+    np.testing.assert_allclose(values, wanted, rtol=0, atol=1e-12 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("reward", REWARDS, ids=IDS)
+def test_python_of_a_reward_has_its_values(reward):
+    module = {}
+    text = reward.to_python()
+    exec(compile(text, "reward.py", "exec"), module)
+    states = states_of(reward)
+    assert_same(module["reward"](states), reward, states)
+    single = states[5] if states.shape[1] > 1 else float(states[5, 0])
+    value = module["reward"](single)
+    assert type(value) is float and value == pytest.approx(reward(single), rel=1e-12, abs=1e-12)
+    assert re.findall(r"^(?:import|from) .*", text, re.M) == ["import numpy as np"]
+    with pytest.raises(ValueError, match="must lie in the domain"):
+        module["reward"](states[1] + 1)
+
+
+def test_python_of_a_reward_is_a_module_that_runs_by_itself(tmp_path):
+    reward = REWARDS[4]
+    (tmp_path / "written.py").write_text(reward.to_python(), encoding="utf-8")
+    code = "import sys, written; print(written.reward([0.25, 0.5]), 'certirl' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    value, imported = done.stdout.split()
+    assert float(value) == pytest.approx(reward([0.25, 0.5]), rel=1e-12) and imported == "False"
+
+
+@pytest.mark.parametrize("reward", REWARDS, ids=IDS)
+def test_json_of_a_reward_reads_back_to_the_bit(reward, tmp_path):
+    text = reward.to_json()
+    json.loads(text, parse_constant=pytest.fail)  # JSON as everyone reads it, without infinite numbers
+    (tmp_path / "reward.json").write_text(text, encoding="utf-8")
+    states = states_of(reward, 200)
+    for again in (Reward.from_json(text), certirl.load(tmp_path / "reward.json")):
+        np.testing.assert_array_equal(again.coefficients, reward.coefficients)
+        np.testing.assert_array_equal(again(states), reward(states))
+        assert not again.coefficients.flags.writeable
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"size": 5', '"size": 6'),
+        ("[5]", "[4]"),
+        ('"float64"', '"object"'),
+        ('"values": [', '"values": ["__import__",'),
+        ('"values": [', '"values": [true,'),
+        ('"type": "Reward"', '"type": "Legendre"'),
+        ('"version": 2', '"version": 1'),
+        ("}}", "}"),
+        ('"coefficients": {"d', '"other": {"d'),
+    ],
+)
+def test_json_that_was_changed_is_refused(old, new, tmp_path):
+    text = REWARDS[1].to_json()
+    assert old in text
+    (tmp_path / "reward.json").write_text(text.replace(old, new), encoding="utf-8")
+    with pytest.raises(ValueError):
+        Reward.from_json(text.replace(old, new))
+    if "Legendre" not in new:  # of another kind, which load returns or refuses by its fields
+        with pytest.raises(ValueError, match=r"reward\.json"):
+            certirl.load(tmp_path / "reward.json")
+
+
+def latex_values(text, reward, states):
+    """The values of an expansion in LaTeX, read as mathematics."""
+    lines = text.removeprefix("\\begin{aligned}\n").removesuffix("\n\\end{aligned}").split(" \\\\\n")
+    total = re.sub(r"^R\(s\) &?= ", "", lines[0])
+    letters = {"s": states[:, 0], "pi": np.pi} | {f"s_{axis}": states[:, axis] for axis in range(states.shape[1])}
+    for line in lines[1:]:
+        if found := re.fullmatch(r"(t|t_\{\d\}) &= (?:\\frac\{)?(\S+)(?: ([+-]) ([^}]+))?(?:\}\{(.+)\})?", line):
+            name, coordinate, sign, centre, scale = found.groups()
+            shift = float(f"{sign or '-'}{centre or 0}")
+            letters[re.sub("[{}]", "", name)] = (letters[re.sub("[{}]", "", coordinate)] + shift) / float(scale or 1)
+
+    def plain(code):
+        code = re.sub(r" \\cdot 10\^\{(-?\d+)\}", r"e\1", code)
+        code = re.sub(r"([PT])_\{(\d+)\}\(", r"\1(\2, ", code).replace("\\,", "*").replace("\\pi ", "*pi*")
+        return re.sub("[{}]", "", code.replace("\\", "")).replace("(*pi", "(pi")
+
+    functions = {
+        "P": lambda n, t: np.polynomial.Legendre.basis(n)(t),
+        "T": lambda n, t: np.polynomial.Chebyshev.basis(n)(t),
+        "sin": np.sin,
+        "cos": np.cos,
+    }
+    return eval(plain(total), functions | letters) + np.zeros(len(states))
+
+
+@pytest.mark.parametrize("reward", REWARDS[:6], ids=IDS[:6])
+def test_latex_with_all_digits_has_the_values(reward):
+    states = states_of(reward, 50)
+    assert_same(latex_values(reward.to_latex(digits=17), reward, states), reward, states)
+
+
+def test_latex_names_what_cannot_be_written_and_says_what_is_left_out():
+    reward = Reward(Features.of({"speed_x": lambda s, a: s[:, 0] * a, "goal": "terminal"}, BOX2), [-2, 0.5], np.all)
+    assert reward.to_latex().splitlines()[1:-1] == [
+        r"R(s, a) &= -2\,\text{speed\_x}(s, a) - 0.5 \\",
+        r"R(s, a) &= 0 \quad \text{at terminal states}",
+    ]
+    assert r"R(s) &= 0 \quad \text{where } 0.5 < s_{0},\ s_{1} \le 0.3 \text{ or }" in REWARDS[12].to_latex()
+    short = REWARDS[3].to_latex(terms=3, digits=2, names=["angle θ_1"])
+    assert short.count("T_{") == 3 and r"\text{28 smaller terms}" in short and r"\mathrm{angle θ\_1}" in short
+    assert r"\mathbb{R}^{5 \times 4 \times 3}" in REWARDS[8].to_latex()
+    assert r"\sum_{i=1}^{25} w_i \tanh" in REWARDS[10].to_latex()
+    assert all(reward.to_latex().count("{") == reward.to_latex().count("}") for reward in REWARDS)
+    with pytest.raises(ValueError, match="names must be those of 2 coordinates"):
+        REWARDS[4].to_latex(names=["one"])
+
+
+def test_python_functions_are_refused_with_a_sentence(tmp_path):
+    functions = Reward(Features.of({"speed": lambda states: states[:, 0]}, BOX2), [1.0])
+    terminal = Reward(BASES[4], REWARDS[4].coefficients, lambda states: states[:, 0] > 0.5)
+    nested = Reward(Features.of({"inner": terminal}, BOX2), [1.0])
+    for reward, match in ((functions, "the feature 'speed'"), (terminal, "which states"), (nested, "'inner'")):
+        for write in (reward.to_python, lambda reward=reward: reward.to_onnx(tmp_path / "r.onnx")):
+            with pytest.raises(ValueError, match=f"{match}.* Python function"):
+                write()
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ValueError, match="with_features"):  # as for an npz file
+        Reward.from_json(functions.to_json())([0.5, 0.0])
+
+
+@pytest.mark.parametrize("reward", REWARDS, ids=IDS)
+def test_onnx_of_a_reward_has_its_values_in_double_precision(reward, tmp_path):
+    pytest.importorskip("onnx")
+    states, (low, high) = states_of(reward, 500), np.array(reward.domain).T
+    path = reward.to_onnx(tmp_path / "reward")
+    assert path.name == "reward.onnx"
+    for run in onnx_runtimes(path):
+        values = run(states)
+        assert values.dtype == np.float64 and values.shape == (len(states),)
+        assert_same(values, reward, states)
+        outside = run(np.stack([high + 1, low - 1, np.where(low < 0, np.nan, low), high + 1e-12]))
+        assert np.isnan(outside[:2]).all() and np.isfinite(outside[3])
+
+
+def test_onnx_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(ImportError, match=r'pip install "certirl\[onnx\]"'):
+        REWARDS[0].to_onnx(tmp_path / "reward.onnx")
+
+
+def onnx_runtimes(path):
+    """ONNX's own reference in Python, and onnxruntime where it is installed."""
+    from onnx.reference import ReferenceEvaluator
+
+    yield lambda states: ReferenceEvaluator(str(path)).run(None, {"state": states})[0]
+    try:
+        import onnxruntime
+    except ImportError:
+        return
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    yield lambda states: session.run(None, {"state": states})[0]
