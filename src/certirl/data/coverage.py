@@ -52,6 +52,13 @@ class Coverage(Record):
         extrapolated_share: the part of the box, by volume, where each action is extrapolated ``[A]``.
         worst: the state where the leverage of each action is largest ``[A, d]``.
         roots: matrices W with h_a(s) = |φ(s)W|², ``[A, k, k]``.
+
+    Example:
+        >>> states = np.random.default_rng(0).uniform(0, 5, 1000)
+        >>> log = certirl.Transitions(states, np.arange(1000) % 2, states, domain=(0, 10))
+        >>> coverage = certirl.coverage(log, basis=certirl.Legendre(9))
+        >>> coverage.counts.tolist(), coverage.unvisited, coverage.complete
+        ([500, 500], 0.5, False)
     """
 
     basis: Basis
@@ -77,12 +84,29 @@ class Coverage(Record):
         return len(self.counts)
 
     def leverage(self, states: ArrayLike) -> Array:
-        """h_a(s), the variance of a prediction in units of that of one transition: ``[A, n]``."""
+        """h_a(s), the variance of a prediction in units of that of one transition: ``[A, n]``.
+
+        Example:
+            >>> states = np.random.default_rng(0).uniform(0, 5, 1000)
+            >>> log = certirl.Transitions(states, np.arange(1000) % 2, states, domain=(0, 10))
+            >>> coverage = certirl.coverage(log, basis=certirl.Legendre(9))
+            >>> leverage = coverage.leverage([2.0, 8.0])
+            >>> leverage.shape, bool((leverage[:, 1] > 10 * leverage[:, 0]).all())
+            ((2, 2), True)
+        """
         phi = self.basis.values(as_states(states, self.domain))
         return np.stack([((phi @ root) ** 2).sum(axis=1) for root in self.roots])
 
     def extrapolated(self, states: ArrayLike) -> NDArray[np.bool_]:
-        """Where some action is extrapolated ``[n]``: statements there do not rest on data."""
+        """Where some action is extrapolated ``[n]``: statements there do not rest on data.
+
+        Example:
+            >>> states = np.random.default_rng(0).uniform(0, 5, 1000)
+            >>> log = certirl.Transitions(states, np.arange(1000) % 2, states, domain=(0, 10))
+            >>> coverage = certirl.coverage(log, basis=certirl.Legendre(9))
+            >>> coverage.extrapolated([2.0, 8.0])
+            array([False,  True])
+        """
         return np.asarray((self.leverage(states) > EXTRAPOLATED).any(axis=0))
 
     @property
@@ -165,6 +189,13 @@ def coverage(
         basis: the functions of the state to be distinguished; moderate ones for the number of coordinates if left out.
         cells: along each coordinate, for counting.
         periodic: periodic coordinates, for the basis that is used if none is given.
+
+    Example:
+        >>> states = np.random.default_rng(0).uniform(0, 5, 1000)
+        >>> log = certirl.Transitions(states, np.arange(1000) % 2, states, domain=(0, 10))
+        >>> coverage = certirl.coverage(log, basis=certirl.Legendre(9))
+        >>> coverage.extrapolated([2.0, 8.0])
+        array([False,  True])
     """
     transitions = as_log(transitions)
     if not isinstance(transitions, Transitions):

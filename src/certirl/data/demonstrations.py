@@ -58,6 +58,13 @@ class Demonstrated(Policy):
             about the expert without its mistakes, and wider by this share on both sides.
         set_aside: the demonstrations that were taken for mistakes, by their rows ``[m]``.
         action_names: of actions 0, 1, …, if the demonstrations name them.
+
+    Example:
+        >>> states = np.random.default_rng(0).uniform(-1, 1, 400)
+        >>> policy = certirl.policy_from(states, (states > 0).astype(int), domain=(-1, 1))
+        >>> low, high = policy.interval
+        >>> policy.demonstrations, low <= policy.errors <= high, policy.is_guess
+        (320, True, False)
     """
 
     demonstrations: int = 0
@@ -116,6 +123,12 @@ def policy_from(
             this share; and the interval allows for mistakes among those held out.
         rng: a seed or Generator, for what is held out.
         **columns: which columns of a table to read, as in `certirl.tables.read`.
+
+    Example:
+        >>> states = np.random.default_rng(0).uniform(-1, 1, 400)
+        >>> policy = certirl.policy_from(states, (states > 0).astype(int), domain=(-1, 1))
+        >>> policy([[-0.5], [0.5]]).tolist(), policy.held_out, policy.errors < 0.05
+        ([0, 1], 80, True)
     """
     data = _checked(states, actions, episodes, domain, n_actions, columns)
     axes = as_axes(periodic, len(data.domain))

@@ -45,6 +45,12 @@ class Episode(Record):
         actions: ``[T]``, or controls ``[T, m]``.
         terminated: the last state is terminal; False if the episode was cut off (truncated).
         rewards: those of the environment, ``[T]``; None if they were not kept.
+
+    Example:
+        >>> states = [[0.0], [0.5], [1.0]]  # one more than actions
+        >>> episode = certirl.Episode(states, actions=[1, 1], terminated=True, rewards=[-1.0, -1.0])
+        >>> episode.states.shape, episode.total
+        ((3, 1), -2.0)
     """
 
     states: Array
@@ -225,6 +231,13 @@ def from_episodes(
         outside: what to do with states outside the domain: "refuse" with an account of them, "clip" to its edge, or
             "drop" their transitions; the last two are noted.
         absorb: add rows that lead from each terminal state to itself, one for every action.
+
+    Example:
+        >>> episode = certirl.Episode(states=[0.0, 0.5, 1.0], actions=[1, 1], terminated=True)
+        >>> log = certirl.from_episodes([episode, ([0.0, 0.4], [0])])
+        >>> print(log)
+        5 transitions on [0, 1]; per action: 2, 3
+          1 terminal state was made absorbing, by 2 rows from each to itself
     """
     conversion = Conversion(domain, n_actions, actions, state, periodic, outside, absorb)  # type: ignore[arg-type]
     return conversion.transitions(source if isinstance(source, Steps) else steps_in(source))

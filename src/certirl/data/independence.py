@@ -46,6 +46,11 @@ class Independence(Record):
         comparisons: the number of z in the first test.
         samples: transitions per action.
         level: the hypothesis is rejected if its p-value is smaller.
+
+    Example:
+        >>> test = certirl.independent(certirl.problems.whirl(), [[0], [1]], samples=500, rng=0)
+        >>> test.holds, test.p_value < 0.001, test.z.shape
+        (False, True, (2, 2))
     """
 
     names: tuple[str, ...]
@@ -93,6 +98,13 @@ def independent(
         samples: transitions per action, at most.
         rng: a seed or Generator; needed with a simulator.
         level: the probability of rejecting components that are independent.
+
+    Example:
+        >>> problem = certirl.problems.random_independent(seed=1, dimension=2)
+        >>> certirl.independent(problem, [[0], [1]], samples=500, rng=0).holds
+        True
+        >>> certirl.independent(certirl.problems.whirl(), [[0], [1]], samples=500, rng=0).holds
+        False
     """
     level, samples = as_probability(level, "level"), as_samples(samples, least=FEWEST, most=MOST_SAMPLES)
     data = as_source(source)
@@ -134,6 +146,13 @@ def find_components(
         rng: a seed or Generator; needed with a simulator.
         level: the probability of joining anything that is independent.
         join_noise: join coordinates with common noise as well, as the paper's product of densities needs.
+
+    Example:
+        >>> problem = certirl.problems.random_independent(seed=1, dimension=2)
+        >>> certirl.find_components(problem, samples=500, rng=0)
+        [[0], [1]]
+        >>> certirl.find_components(certirl.problems.whirl(), samples=500, rng=0)
+        [[0, 1]]
     """
     as_flag(join_noise, "join_noise")
     data = as_source(source)

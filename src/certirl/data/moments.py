@@ -39,6 +39,13 @@ class File(NamedTuple):
         name: without its folder.
         rows: its transitions.
         fingerprint: tells its content apart from that of other files.
+
+    Example:
+        >>> table = {"state": [0.0, 0.5, 1.0], "action": [0, 1, 0], "next_state": [0.5, 1.0, 0.5]}
+        >>> np.savez("log.npz", **table)
+        >>> moments = certirl.measure(certirl.tables.stream("log.npz"), basis=certirl.Legendre(2))
+        >>> moments.files[0].name, moments.files[0].rows
+        ('log.npz', 3)
     """
 
     name: str
@@ -63,6 +70,14 @@ class Moments(Record):
         outer: Σ y_a y_bᵀ ``[A, A, k, k]``; only the diagonal blocks unless paired.
         paired: every state was tried with every action, with common random numbers.
         files: the files of the data, as far as they came from files.
+
+    Example:
+        >>> log = certirl.Transitions([0.0, 0.5, 1.0, 0.2], [0, 1, 0, 1], [0.5, 1.0, 0.0, 0.1])
+        >>> moments = certirl.measure(log, basis=certirl.Legendre(3))
+        >>> moments.counts.tolist(), moments.cross.shape
+        ([2, 2], (2, 3, 3))
+        >>> print(moments + moments)
+        8 transitions: Legendre(3) on [0, 1], 3 columns, 2 actions
     """
 
     rows: Basis
@@ -124,7 +139,14 @@ class Moments(Record):
         return len(self.counts)
 
     def leading(self, rows: int, columns: int) -> Moments:
-        """The moments of the first functions only, as if measured with the smaller bases."""
+        """The moments of the first functions only, as if measured with the smaller bases.
+
+        Example:
+            >>> log = certirl.Transitions([0.0, 0.5, 1.0, 0.2], [0, 1, 0, 1], [0.5, 1.0, 0.0, 0.1])
+            >>> moments = certirl.measure(log, basis=certirl.Legendre(3))
+            >>> moments.leading(2, 2).cross.shape
+            (2, 2, 2)
+        """
         rows, columns = as_count(rows, "rows"), as_count(columns, "columns")
         if rows > self.rows.size or columns > self.columns.size:
             raise ValueError(
@@ -142,7 +164,14 @@ class Moments(Record):
         )
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write everything to an npz file (suffix added if missing); `certirl.load` reads it back."""
+        """Write everything to an npz file (suffix added if missing); `certirl.load` reads it back.
+
+        Example:
+            >>> log = certirl.Transitions([0.0, 0.5, 1.0, 0.2], [0, 1, 0, 1], [0.5, 1.0, 0.0, 0.1])
+            >>> moments = certirl.measure(log, basis=certirl.Legendre(3))
+            >>> print(certirl.load(moments.save("moments")))
+            4 transitions: Legendre(3) on [0, 1], 3 columns, 2 actions
+        """
         return archive.save(self, path)
 
     def as_read(self, file: str) -> Moments:
@@ -215,7 +244,6 @@ def measure(
         map: where to work: a number of threads, a Dask client, an executor; threads on all cores if left out.
 
     Example:
-        >>> import certirl
         >>> log = certirl.Transitions([0.0, 0.5, 1.0, 0.2], [0, 1, 0, 1], [0.5, 1.0, 0.0, 0.1])
         >>> print(certirl.measure(log, basis=certirl.Legendre(3)))
         4 transitions: Legendre(3) on [0, 1], 3 columns, 2 actions

@@ -46,6 +46,12 @@ class Policy(Record):
         assumption: what a statement about it rests on, in words; empty if the policy is known exactly.
         compare: a function of states and their probabilities, called with every answer: raises if they contradict
             what is known of the policy.
+
+    Example:
+        >>> from certirl.data.policy import Policy
+        >>> policy = Policy(n_actions=2, rule=lambda states: states[:, 0] > 0)
+        >>> policy([[-0.5], [0.5]]).tolist()
+        [0, 1]
     """
 
     n_actions: int
@@ -62,12 +68,27 @@ class Policy(Record):
         return self.actions(states)
 
     def actions(self, states: Array) -> NDArray[np.intp]:
-        """The action at each state ``[n]``; the likeliest of several, the first on a tie."""
+        """The action at each state ``[n]``; the likeliest of several, the first on a tie.
+
+        Example:
+            >>> from certirl.data.policy import Policy
+            >>> policy = Policy(n_actions=2, rule=lambda states: states[:, 0] > 0)
+            >>> policy.actions([[-0.5], [0.5]]).tolist()
+            [0, 1]
+        """
         answer = self._answer(states)
         return answer if answer.ndim == 1 else answer.argmax(axis=1)
 
     def probabilities(self, states: Array) -> Array:
-        """The probability of each action at each state ``[n, A]``."""
+        """The probability of each action at each state ``[n, A]``.
+
+        Example:
+            >>> from certirl.data.policy import Policy
+            >>> policy = Policy(n_actions=2, rule=lambda states: states[:, 0] > 0)
+            >>> policy.probabilities([[-0.5], [0.5]])
+            array([[1., 0.],
+                   [0., 1.]])
+        """
         answer = self._answer(states)
         probabilities = np.eye(self.n_actions)[answer] if answer.ndim == 1 else answer
         if self.compare is not None:
@@ -75,7 +96,15 @@ class Policy(Record):
         return probabilities
 
     def support(self, states: Array) -> NDArray[np.bool_]:
-        """Which actions have a positive probability at each state ``[n, A]``: all must be best."""
+        """Which actions have a positive probability at each state ``[n, A]``: all must be best.
+
+        Example:
+            >>> from certirl.data.policy import Policy
+            >>> policy = Policy(n_actions=2, rule=lambda states: states[:, 0] > 0)
+            >>> policy.support([[-0.5], [0.5]])
+            array([[ True, False],
+                   [False,  True]])
+        """
         return self.probabilities(states) > 0
 
     def _answer(self, states: Array) -> NDArray[Any]:

@@ -46,6 +46,15 @@ class Simulator(Protocol):
 
     ``sample`` and ``terminal`` receive a copy of the states, which they may change. All random numbers must come from
     ``rng``, and those of different rows must be independent: proofs are refused if a short trial shows otherwise.
+
+    Example:
+        >>> class Walk:
+        ...     n_actions, domain = 2, ((0.0, 10.0),)
+        ...
+        ...     def sample(self, states, action, rng):
+        ...         return np.clip(states + (0.5, -0.5)[action] + rng.normal(size=states.shape), 0, 10)
+        >>> certirl.solve(Walk(), discount=0.9, samples=500, basis=certirl.Legendre(5), columns=3, rng=0).status
+        'solved'
     """
 
     @property
@@ -59,7 +68,13 @@ class Simulator(Protocol):
         ...
 
     def sample(self, states: Array, action: int, rng: np.random.Generator) -> NDArray[Any]:
-        """Draw one next state for each state ``[n, d]``; for d = 1 also as ``[n]``."""
+        """Draw one next state for each state ``[n, d]``; for d = 1 also as ``[n]``.
+
+        Example:
+            >>> room = certirl.problems.thermostat()
+            >>> room.sample(np.array([[18.0], [22.0]]), 0, np.random.default_rng(0)).shape
+            (2, 1)
+        """
         ...
 
 
@@ -348,7 +363,6 @@ def sample(
         paired: use the same states and random numbers for every action, so that noise cancels between actions.
 
     Example:
-        >>> import certirl
         >>> problem = certirl.problems.random_polynomial(seed=7)
         >>> print(certirl.sample(problem, basis=certirl.Legendre(5), samples=100, rng=0))
         300 transitions on [-1, 1]; per action: 100, 100, 100

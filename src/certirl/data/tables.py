@@ -395,7 +395,14 @@ def _check_order(rows: Steps) -> None:
 
 @dataclass(frozen=True)
 class TableStream(Stream):
-    """The transitions of tables as a stream, from one chunk after the other."""
+    """The transitions of tables as a stream, from one chunk after the other.
+
+    Example:
+        >>> table = {"state": [0.0, 0.5, 1.0], "action": [0, 1, 0], "next_state": [0.5, 1.0, 0.5]}
+        >>> stream = certirl.tables.stream(table)
+        >>> stream.total, stream.n_actions, stream.domain
+        (3, 2, ((0.0, 1.0),))
+    """
 
     parts: tuple[Chunk, ...]
 
@@ -463,6 +470,13 @@ def stream(sources: Any, *, rows: int | None = None, allow_repeats: bool = False
         **settings: as in `read`. A domain, a number of actions or names of actions that are left out are those of the
             data, by the statistics of Parquet files or by reading all rows once. A stream does not count the states
             that it clips, nor last actions without a next state, nor does it compare the times between steps.
+
+    Example:
+        >>> table = {"state": [0.0, 0.5, 1.0], "action": [0, 1, 0], "next_state": [0.5, 1.0, 0.5]}
+        >>> np.savez("log.npz", **table)
+        >>> stream = certirl.tables.stream("log.npz")
+        >>> print(certirl.measure(stream, basis=certirl.Legendre(2)))
+        3 transitions: Legendre(2) on [0, 1], 2 columns, 2 actions
     """
     names, conversion = _split(settings)
     if conversion.outside == "drop":
@@ -486,7 +500,6 @@ def read(sources: Any, **settings: Any) -> Transitions:
             the order of ``actions``.
 
     Example:
-        >>> import certirl
         >>> table = {"x": [0.0, 0.5, 1.0], "move": ["right", "right", "left"], "x2": [0.5, 1.0, 0.5]}
         >>> print(certirl.tables.read(table, state="x", action="move", next_state="x2"))
         3 transitions on [0, 1]; per action: left 1, right 2

@@ -125,6 +125,13 @@ class Transitions(Stream):
             rows look like. False: they are not, and no proof can rest on them.
         action_names: the name of each action, for prints; empty if they have none.
         notes: what was done to the data before, in sentences.
+
+    Example:
+        >>> log = certirl.Transitions([0.0, 0.5, 1.0, 0.2], [0, 1, 0, 1], [0.5, 1.0, 0.0, 0.1])
+        >>> print(log)
+        4 transitions on [0, 1]; per action: 2, 2
+        >>> log.states.shape, log.counts.tolist(), log.domain
+        ((4, 1), [2, 2], ((0.0, 1.0),))
     """
 
     states: Array
@@ -204,9 +211,8 @@ class Transitions(Stream):
         """The transitions for which ``chosen`` is true, on the same domain.
 
         Example:
-            >>> import certirl
-            >>> log = certirl.Transitions([0.0, 0.5, 1.0], [0, 1, 0], [0.5, 1.0, 0.0])
-            >>> len(log.where(log.actions == 0))
+            >>> log = certirl.Transitions([0.0, 0.5, 1.0, 0.2], [0, 1, 0, 1], [0.5, 1.0, 0.0, 0.1])
+            >>> len(log.where(log.actions == 0).states)
             2
         """
         flags = np.asarray(chosen)
@@ -223,7 +229,14 @@ class Transitions(Stream):
         return chosen_rows
 
     def of_action(self, action: int) -> tuple[Array, Array]:
-        """The states ``[m, d]`` and next states ``[m, d]`` of one action, in order."""
+        """The states ``[m, d]`` and next states ``[m, d]`` of one action, in order.
+
+        Example:
+            >>> log = certirl.Transitions([0.0, 0.5, 1.0, 0.2], [0, 1, 0, 1], [0.5, 1.0, 0.0, 0.1])
+            >>> states, next_states = log.of_action(1)
+            >>> states[:, 0], next_states[:, 0]
+            (array([0.5, 0.2]), array([1. , 0.1]))
+        """
         chosen = self.actions == action
         return self.states[chosen], self.next_states[chosen]
 
@@ -265,7 +278,14 @@ class Transitions(Stream):
         return [Rows(self.states, self.actions, self.next_states, pairs[:, part]) for part in parts]
 
     def divided(self, share: float, rng: np.random.Generator) -> tuple[Transitions, Transitions]:
-        """Two disjoint random parts, the first with this share of the rows, pairs kept together."""
+        """Two disjoint random parts, the first with this share of the rows, pairs kept together.
+
+        Example:
+            >>> log = certirl.Transitions([0.0, 0.5, 1.0, 0.2], [0, 1, 0, 1], [0.5, 1.0, 0.0, 0.1])
+            >>> first, second = log.divided(0.5, np.random.default_rng(0))
+            >>> first.total, second.total
+            (2, 2)
+        """
         n = int(self.counts[0]) if self.paired else len(self)
         chosen = np.zeros(n, dtype=bool)
         chosen[rng.choice(n, max(int(share * n), 1), replace=False, shuffle=False)] = True

@@ -65,6 +65,11 @@ def rollouts(
         actions: as for `simulator`.
         get_state: as for `simulator`.
         on: "state" or "observation": what the policy is a function of.
+
+    Example:
+        >>> episodes = certirl.gym.rollouts("MountainCar-v0", 2, episodes=2, steps=10, rng=0)
+        >>> episodes[0].states.shape, episodes[0].actions.tolist()[:3], episodes[0].terminated
+        ((11, 2), [2, 2, 2], False)
     """
     env = gymnasium.make(env) if isinstance(env, str) else env
     episodes, steps = as_count(episodes, "episodes"), None if steps is None else as_count(steps, "steps")
@@ -99,6 +104,10 @@ def episode_returns(
     """The undiscounted sum of an environment's own rewards in each episode ``[episodes]``.
 
     With the same seed all policies start from the same states. Arguments as for `rollouts`.
+
+    Example:
+        >>> certirl.gym.episode_returns("MountainCar-v0", 2, episodes=2, steps=10, rng=0)
+        array([-10., -10.])
     """
     played = rollouts(env, policy, episodes=episodes, rng=rng, steps=steps, actions=actions, get_state=get_state, on=on)
     return np.array([episode.total for episode in played])
@@ -175,6 +184,15 @@ class RewardWrapper(gymnasium.Wrapper):  # type: ignore[misc]
     With ``shaped=True`` it is ``V(s') − (V(s) − R(s))/γ`` instead, by the value V of a solution: the same plus
     ``γΦ(s') − Φ(s)`` with Φ = (V − R)/γ, which changes no comparison of policies (Ng, Harada and Russell, 1999). The
     expert's actions are then paid about 0 and all others less, at once and not only in the sum of what follows.
+
+    Example:
+        >>> import gymnasium
+        >>> env = gymnasium.make("MountainCar-v0")
+        >>> env = certirl.gym.RewardWrapper(env, lambda states: states[:, 0], discount=0.99)
+        >>> _ = env.reset(seed=0)
+        >>> observation, reward, terminated, truncated, info = env.step(2)
+        >>> bool(np.isclose(reward, observation[0])), info["own_reward"]
+        (True, -1.0)
     """
 
     def __init__(
@@ -216,7 +234,16 @@ class RewardWrapper(gymnasium.Wrapper):  # type: ignore[misc]
         self._read = state_reader(env, get_state)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """A step with the learned reward; the environment's is in ``info["own_reward"]``."""
+        """A step with the learned reward; the environment's is in ``info["own_reward"]``.
+
+        Example:
+            >>> import gymnasium
+            >>> env = gymnasium.make("MountainCar-v0")
+            >>> env = certirl.gym.RewardWrapper(env, lambda states: states[:, 0], discount=0.99)
+            >>> _ = env.reset(seed=0)
+            >>> env.step(2)[4]["own_reward"]
+            -1.0
+        """
         control = action if self._controls is None else self._controls[int(action)]
         observation, own_reward, terminated, truncated, info = self.env.step(control)
         state = self._state()
@@ -234,7 +261,16 @@ class RewardWrapper(gymnasium.Wrapper):  # type: ignore[misc]
         return observation, paid, terminated, truncated, {**info, "own_reward": own_reward}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """The environment's own."""
+        """The environment's own.
+
+        Example:
+            >>> import gymnasium
+            >>> env = gymnasium.make("MountainCar-v0")
+            >>> env = certirl.gym.RewardWrapper(env, lambda states: states[:, 0], discount=0.99)
+            >>> observation, info = env.reset(seed=0)
+            >>> observation.shape
+            (2,)
+        """
         answer = self.env.reset(seed=seed, options=options)
         if self._potential is not None:
             self._before = self._potential(self._state())

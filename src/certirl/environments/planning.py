@@ -126,6 +126,12 @@ def plan(
         periodic: the periodic coordinates of a log.
         tolerance: of V* on a grid, as a share of its span.
         rng: a seed or Generator.
+
+    Example:
+        >>> room = certirl.problems.comfort()
+        >>> plan = certirl.planning.plan(room.dynamics, room.reward, discount=0.9, points=101)
+        >>> plan([-0.8, 0.1, 0.8])
+        array([0, 1, 2])
     """
     generator = as_generator(rng, "plan")
     if (isinstance(source, str) and not names_file(source)) or hasattr(source, "action_space"):
@@ -234,6 +240,13 @@ class Returns(Record):
         starts: how many start states.
         steps: of each rollout, at most.
         extrapolated: the share of the rollouts that end because the dynamics of the chosen action are extrapolated.
+
+    Example:
+        >>> room = certirl.problems.comfort()
+        >>> asked = {"discount": 0.9, "points": 101, "starts": [[-0.8], [0.8]]}
+        >>> returns = certirl.planning.plan(room.dynamics, room.reward, **asked).returns
+        >>> returns.starts, returns.steps, returns.mean < 0
+        (2, 31, True)
     """
 
     mean: float
@@ -268,6 +281,14 @@ class Plan(Record):
             than the best one, by more than two standard errors.
         returns: the estimated return of the policy; None on a grid without start states.
         span: the least and largest V that is possible; a fitted V is kept between them.
+
+    Example:
+        >>> room = certirl.problems.comfort()
+        >>> plan = certirl.planning.plan(room.dynamics, room.reward, discount=0.9, points=101)
+        >>> plan([-0.8, 0.1, 0.8]), plan.converged, plan.values.shape
+        (array([0, 1, 2]), True, (101,))
+        >>> bool(plan.value(0.1) > plan.value(0.9))
+        True
     """
 
     basis: Cells | Basis
@@ -295,7 +316,14 @@ class Plan(Record):
         return self.policy(states)
 
     def value(self, states: ArrayLike) -> Any:
-        """V(s), exact in terminal states; a float for one state, ``[n]`` for many."""
+        """V(s), exact in terminal states; a float for one state, ``[n]`` for many.
+
+        Example:
+            >>> room = certirl.problems.comfort()
+            >>> plan = certirl.planning.plan(room.dynamics, room.reward, discount=0.9, points=101)
+            >>> bool(plan.value(0.1) > plan.value(0.9)), plan.value([0.1, 0.9]).shape
+            (True, (2,))
+        """
         return like_input(self._values(self._rows(states)), states, self.basis.dimension)
 
     def action_values(self, states: ArrayLike) -> Array:
@@ -303,6 +331,12 @@ class Plan(Record):
 
         States beyond the box are moved to its edge. Where next states were drawn Q is a function of the state in the
         basis instead: with new draws a policy would not be a function of the state. So it is with a fitted V and noise.
+
+        Example:
+            >>> room = certirl.problems.comfort()
+            >>> plan = certirl.planning.plan(room.dynamics, room.reward, discount=0.9, points=101)
+            >>> plan.action_values([-0.8, 0.1, 0.8]).argmax(axis=1)
+            array([0, 1, 2])
         """
         rows = self._rows(states)
         ahead = self._all_ahead(rows)
@@ -312,7 +346,14 @@ class Plan(Record):
         return ahead
 
     def policy(self, states: ArrayLike) -> NDArray[np.intp]:
-        """The best action at each state ``[n]``; the first of those that tie."""
+        """The best action at each state ``[n]``; the first of those that tie.
+
+        Example:
+            >>> room = certirl.problems.comfort()
+            >>> plan = certirl.planning.plan(room.dynamics, room.reward, discount=0.9, points=101)
+            >>> plan.policy([-0.8, 0.1, 0.8])
+            array([0, 1, 2])
+        """
         rows = self._rows(states)
         ahead, unchecked = self._all_ahead(rows), np.arange(len(rows))
         for _ in range(self.n_actions):  # only the best action is looked at: the others need not be lowered

@@ -241,6 +241,11 @@ class EnvSimulator(Record):
         noise: standard deviation of what is added to each coordinate of a next state; reflected at the edges.
         notes: what was estimated or changed, in sentences.
         random: the environment's own step is random: for the same state it gave two different next states.
+
+    Example:
+        >>> car = certirl.gym.simulator("MountainCar-v0")
+        >>> car.n_actions, car.periodic, car.deterministic
+        (3, (), True)
     """
 
     name: str
@@ -278,11 +283,24 @@ class EnvSimulator(Record):
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
 
     def terminal(self, states: Any) -> NDArray[np.bool_]:
-        """Which states are terminal ``[n]``; they are absorbing."""
+        """Which states are terminal ``[n]``; they are absorbing.
+
+        Example:
+            >>> car = certirl.gym.simulator("MountainCar-v0")
+            >>> car.terminal([[0.6, 0.0], [-0.5, 0.0]])
+            array([ True, False])
+        """
         return self.physics.terminal(as_states(states, self.domain))
 
     def step(self, states: Any, action: int, rng: Any = None) -> tuple[Array, Array]:
-        """Next states ``[n, d]`` before noise, and own rewards ``[n]``, 0 in terminal states."""
+        """Next states ``[n, d]`` before noise, and own rewards ``[n]``, 0 in terminal states.
+
+        Example:
+            >>> car = certirl.gym.simulator("MountainCar-v0")
+            >>> next_states, rewards = car.step([[-0.5, 0.0]], 2)
+            >>> next_states.round(4), rewards
+            (array([[-0.4992,  0.0008]]), array([-1.]))
+        """
         rows = as_states(states, self.domain)
         alive = ~self.physics.terminal(rows)
         after, rewards = rows.copy(), np.zeros(len(rows))
@@ -292,7 +310,13 @@ class EnvSimulator(Record):
         return after, rewards
 
     def sample(self, states: Array, action: int, rng: np.random.Generator) -> Array:
-        """One next state for each state ``[n, d]``."""
+        """One next state for each state ``[n, d]``.
+
+        Example:
+            >>> car = certirl.gym.simulator("MountainCar-v0")
+            >>> car.sample(np.array([[-0.5, 0.0]]), 2, np.random.default_rng(0)).round(4)
+            array([[-0.4992,  0.0008]])
+        """
         after, _ = self.step(states, action, rng)
         return self._shifted(states, after, rng.standard_normal(after.shape) * self.noise) if any(self.noise) else after
 
@@ -301,6 +325,12 @@ class EnvSimulator(Record):
 
         These are exact to third order in the noise. None if the environment itself is random: its next states can only
         be drawn.
+
+        Example:
+            >>> car = certirl.gym.simulator("MountainCar-v0")
+            >>> next_states, weights = car.outcomes(np.array([[-0.5, 0.0]]), 2)
+            >>> next_states.shape, weights
+            ((1, 1, 2), array([1.]))
         """
         if self.random:
             return None
@@ -317,7 +347,13 @@ class EnvSimulator(Record):
         return np.where(self.terminal(states)[:, None], after, noisy)
 
     def reward(self, states: Array, action: int, next_states: Any = None) -> Array:
-        """The environment's own reward for a step ``[n]``; 0 in terminal states."""
+        """The environment's own reward for a step ``[n]``; 0 in terminal states.
+
+        Example:
+            >>> car = certirl.gym.simulator("MountainCar-v0")
+            >>> car.reward(np.array([[-0.5, 0.0]]), 2)
+            array([-1.])
+        """
         return self.step(states, action, np.random.default_rng(0))[1]
 
 
@@ -352,6 +388,11 @@ def simulator(
         get_state: ``get_state(env)``, likewise.
         terminal: states ``[n, d]`` to whether they are terminal ``[n]``; known for the environments named above.
         rng: for the random play behind estimated bounds, and the states at which physics is compared.
+
+    Example:
+        >>> car = certirl.gym.simulator("MountainCar-v0")
+        >>> print(car)
+        MountainCar: 3 actions on [-1.2, 0.6] × [-0.07, 0.07], vectorised
     """
     made = _opened(env)
     inner, read = unwrapped(made), get_state or read_state

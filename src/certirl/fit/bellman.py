@@ -37,6 +37,13 @@ class Operators(Record):
         counts: transitions per action ``[A]``; zeros when exact.
         form: "least-squares", "mean" or "exact".
         condition: the worst condition number of a Gram matrix of the states.
+
+    Example:
+        >>> problem = certirl.problems.random_polynomial(seed=7)
+        >>> log = certirl.sample(problem, basis=certirl.Legendre(5), samples=5_000, rng=0)
+        >>> operators = certirl.estimate(log, basis=certirl.Legendre(5))
+        >>> bool(abs(operators.Z - problem.operators(certirl.Legendre(5)).Z).max() < 0.1)
+        True
     """
 
     basis: Basis
@@ -81,6 +88,13 @@ def estimate(
         form: "least-squares" or "mean".
         deflate: set the first row to (1, 0, 0, …), which it is: P_a maps the constant to itself. Without it the row is
             estimated as the paper does, and noise can make a constant reward look useful.
+
+    Example:
+        >>> problem = certirl.problems.random_polynomial(seed=7)
+        >>> log = certirl.sample(problem, basis=certirl.Legendre(5), samples=500, rng=0)
+        >>> operators = certirl.estimate(log, basis=certirl.Legendre(5), columns=3)
+        >>> operators.Z.shape, operators.form
+        ((3, 5, 3), 'least-squares')
     """
     if form not in FORMS:
         raise ValueError(f"form must be one of {', '.join(map(repr, FORMS))}, got {form!r}")
@@ -196,6 +210,12 @@ class Bellman(Record):
         precision: inverse Gram sums in the same order ``[A, k_s, k_s]``.
         condition: condition number of I − γT on non-constant functions.
         spectral_radius: of γT on non-constant functions; the paper's series converges only below 1.
+
+    Example:
+        >>> operators = certirl.problems.random_polynomial(seed=7).operators(certirl.Legendre(7))
+        >>> criterion = certirl.bellman(operators, discount=0.7, expert=0)
+        >>> criterion.condition < 2, criterion.spectral_radius < 1
+        (True, True)
     """
 
     basis: Basis
@@ -226,17 +246,41 @@ class Bellman(Record):
         return np.asarray(covariances.mean(axis=0))
 
     def reward_of(self, value: Array) -> Array:
-        """α = w − γTᵀw: the reward whose value under the expert is V = wᵀφ."""
+        """α = w − γTᵀw: the reward whose value under the expert is V = wᵀφ.
+
+        Example:
+            >>> operators = certirl.problems.random_polynomial(seed=7).operators(certirl.Legendre(7))
+            >>> criterion = certirl.bellman(operators, discount=0.7, expert=0)
+            >>> value = np.eye(7)[1]
+            >>> np.allclose(criterion.value_of(criterion.reward_of(value)), value)
+            True
+        """
         alpha = np.array(value)
         alpha[: self.T.shape[1]] -= self.discount * (self.T.T @ value)
         return alpha
 
     def value_of(self, alpha: Array) -> Array:
-        """w = (I − γTᵀ)⁻¹α: the expert's value under the reward R = αᵀφ."""
+        """w = (I − γTᵀ)⁻¹α: the expert's value under the reward R = αᵀφ.
+
+        Example:
+            >>> operators = certirl.problems.random_polynomial(seed=7).operators(certirl.Legendre(7))
+            >>> criterion = certirl.bellman(operators, discount=0.7, expert=0)
+            >>> alpha = np.eye(7)[1]
+            >>> np.allclose(criterion.reward_of(criterion.value_of(alpha)), alpha)
+            True
+        """
         return np.linalg.solve(np.eye(len(alpha)) - self.discount * _square(self.T).T, alpha)
 
     def margins(self, alpha: Array) -> Array:
-        """The coefficients of D_a in the columns, one row for each alternative: ``[A − 1, k_s]``."""
+        """The coefficients of D_a in the columns, one row for each alternative: ``[A − 1, k_s]``.
+
+        Example:
+            >>> operators = certirl.problems.random_polynomial(seed=7).operators(certirl.Legendre(7))
+            >>> criterion = certirl.bellman(operators, discount=0.7, expert=0)
+            >>> recovery = certirl.recover(criterion)
+            >>> criterion.margins(recovery.reward.coefficients).shape
+            (2, 7)
+        """
         return np.einsum("i,aij->aj", alpha, self.F)
 
     def error_forms(self, alpha: Array) -> Array:
@@ -245,6 +289,12 @@ class Bellman(Record):
         From F̂ − F ≈ (I − γT)⁻¹[(T̂ − T)(I + γF) − (Ẑ − Z)]: the expert's error enters through (I + γF)φ(s), that of the
         alternative through φ(s), each with the spread of V = wᵀφ times the inverse Gram matrix of its states; with
         common random numbers the covariance of the two is subtracted.
+
+        Example:
+            >>> operators = certirl.problems.random_polynomial(seed=7).operators(certirl.Legendre(7))
+            >>> criterion = certirl.bellman(operators, discount=0.7, expert=0)
+            >>> criterion.error_forms(np.eye(7)[1]).shape
+            (2, 7, 7)
         """
         w, ks = self.value_of(alpha), self.T.shape[1]
         lift = np.eye(ks) + self.discount * self.F[:, :ks, :]
@@ -265,6 +315,12 @@ def bellman(operators: Operators, *, discount: float, expert: int = 0) -> Bellma
         operators: estimated or exact.
         discount: γ, strictly between 0 and 1.
         expert: the action the expert always takes.
+
+    Example:
+        >>> operators = certirl.problems.random_polynomial(seed=7).operators(certirl.Legendre(7))
+        >>> criterion = certirl.bellman(operators, discount=0.7, expert=0)
+        >>> criterion.F.shape, criterion.alternatives
+        ((2, 7, 7), (1, 2))
     """
     discount = check_problem(discount, expert, operators.n_actions, of_states=False)
     alternatives = alternatives_of(expert, operators.n_actions)

@@ -349,6 +349,12 @@ class Diagnosis(Record):
         standard_error: of the excess, from paired folds ``[m]``.
         best: the number with the least error.
         asked: the number in question; None if there is none.
+
+    Example:
+        >>> room = certirl.problems.thermostat()
+        >>> diagnosis = certirl.diagnose(room, columns=1, most=5, samples=2_000, rng=0)
+        >>> diagnosis.best > 1, diagnosis.columns.tolist(), diagnosis.excess.shape
+        (True, [1, 2, 3, 4, 5], (5,))
     """
 
     kind: str
@@ -409,6 +415,12 @@ def diagnose(
         most: the largest number to try.
         samples: transitions per action to draw, 20,000 if left out; for simulators only.
         rng: a seed or Generator; needed with a simulator.
+
+    Example:
+        >>> room = certirl.problems.thermostat()
+        >>> diagnosis = certirl.diagnose(room, columns=1, most=5, samples=2_000, rng=0)
+        >>> diagnosis.too_small
+        True
     """
     kind = family if isinstance(family, type) else type(family)
     if kind not in ALL_FAMILIES.values():

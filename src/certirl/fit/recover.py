@@ -46,6 +46,13 @@ class Recovery(Record):
         worst_state, worst_action: where it is attained.
         cover: the radius of the cover, if one stood in for the continuum.
         witness: the conflict, if infeasible.
+
+    Example:
+        >>> operators = certirl.problems.random_polynomial(seed=7).operators(certirl.Legendre(7))
+        >>> criterion = certirl.bellman(operators, discount=0.7, expert=0)
+        >>> recovery = certirl.recover(criterion)
+        >>> recovery.status, recovery.value.shape, recovery.worst_action in (1, 2)
+        ('solved', (7,), True)
     """
 
     finding: Finding
@@ -148,6 +155,13 @@ def recover(
             by the unit for "l1", by the unit squared for "least-variance"; for one component.
         tolerance: how far below the target a minimum may lie before it becomes a row.
         max_rounds: solves before giving up.
+
+    Example:
+        >>> operators = certirl.problems.random_polynomial(seed=7).operators(certirl.Legendre(7))
+        >>> criterion = certirl.bellman(operators, discount=0.7, expert=0)
+        >>> recovery = certirl.recover(criterion, objective="l1")
+        >>> recovery.status, round(recovery.margin, 6)
+        ('solved', 1.0)
     """
     criteria = [criteria] if isinstance(criteria, Bellman) else list(criteria)
     components = tuple(components) or criteria[0].basis.components
