@@ -75,7 +75,7 @@ test-sdist: dist
 test-device: $(VENV)/test
 	@echo "Installing torch …"
 	@$(INSTALL) "torch==2.13.0"
-	$(PYTEST) tests/kernels/test_tensors.py
+	$(PYTEST) tests/kernels/test_tensors.py tests/claims/test_pages.py -k "tensors or gpu"
 
 # The site, in build/docs/index.html. A link, an anchor or a picture that does not exist is an error.
 SPHINX = $(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --conf-dir docs .

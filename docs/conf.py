@@ -16,7 +16,7 @@ project, author, release = "certirl", "The certirl developers", certirl.__versio
 copyright = author
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 root_doc = "docs/index"
-include_patterns = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "experiments/README.md", "docs/**.md"]
+include_patterns = ["*.md", "docs/**.md", "experiments/README.md"]
 exclude_patterns = [".*", "build", "dist", "src", "tests", "benchmarks"]
 # A link, an anchor or a picture that does not exist is a warning, and `make docs` makes warnings errors. Types of other
 # libraries in signatures are not looked up: that would take a network.

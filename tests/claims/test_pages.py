@@ -1,22 +1,58 @@
 """Every page runs and prints what it shows; the comparison is tested too."""
 
 import importlib
+import inspect
+import json
 import re
 
 import pytest
 
+from certirl.ground.status import Claim, Reason
+from certirl.proof.certificate import Certificate
 from pages import ROOT, check, find, parts, same_line, same_number, script
 
-TUTORIALS = sorted(f"docs/tutorials/{path.name}" for path in (ROOT / "docs" / "tutorials").glob("*.md"))
-PROSE = {"docs/glossary.md", "docs/index.md"}  # no code of their own
-PAGES = ["README.md", *sorted({f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")} - PROSE), *TUTORIALS]
+FOLDERS = ("docs", "docs/how_to", "docs/tutorials")
+PROSE = {"docs/comparison.md", "docs/glossary.md", "docs/index.md"}  # no code of their own
+PAGES = [
+    "README.md",
+    *sorted({f"{folder}/{path.name}" for folder in FOLDERS for path in (ROOT / folder).glob("*.md")} - PROSE),
+]
+NEEDS = {"docs/how_to/gpu.md": "torch"}  # a package that the extra for tests leaves out
 QUICK = {"README.md"}
 MARKED = [pytest.param(page, marks=[pytest.mark.slow] * (page not in QUICK)) for page in PAGES]
 
 
 @pytest.mark.parametrize("page", MARKED)
 def test_code_of_the_pages_runs_and_prints_what_they_say(page, tmp_path):
+    if page in NEEDS:
+        pytest.importorskip(NEEDS[page])
     check(page, tmp_path)
+
+
+def test_every_reason_is_explained_in_its_own_words():
+    page = (ROOT / "docs/troubleshooting.md").read_text()
+    entries = re.findall(r"^> (.+)\n\n`(\w+)`, at best \*(\w+)\*\. (?=\S)", page, re.M)
+    assert sorted(name for _, name, _ in entries) == sorted(reason.name for reason in Reason)
+    for shown, name, status in entries:
+        finding = Reason[name].finding()
+        sentence = re.sub(r"\{.*?\}", "…", finding.sentence)
+        assert (shown == sentence or sentence == "…") and status == finding.status, name
+    # What a proof lacks: the words of `Claim.missing` and of a tail that is too large.
+    lacks = re.findall(r"^\| ([^|]+) \|", page.split("### What a proof lacks")[1].split("\n## ")[0], re.M)[1:]
+    code = inspect.getsource(Claim) + inspect.getsource(Certificate)
+    phrases = {phrase for words in lacks for phrase in re.split(" ?… ?", words) if phrase}
+    assert len(phrases) > 6 and {phrase for phrase in phrases if phrase not in code} == set()
+
+
+def test_numbers_of_the_comparison_are_those_of_the_study():
+    result = json.loads((ROOT / "experiments/results/peers.json").read_text())["result"]
+    page = (ROOT / "docs/comparison.md").read_text()
+    for method in {method for task in result.values() for method in task}:
+        cells = [
+            f"{task[method]['worst']:.1%} ({task[method]['mean'] * 100:.1f})" if method in task else ""
+            for task in result.values()
+        ]
+        assert f"| {method} | {' | '.join(cells)} |".replace("%", " %").replace("|  |", "| |") in page, method
 
 
 def resolved(name):
