@@ -284,7 +284,10 @@ class Basis(Record):
         return _Sums.of(self.indices, self.parts[-1].size)
 
     def terms(self, coefficients: Array) -> tuple[Term, ...]:
-        """Σ c_i φ_i for writers: an expansion in functions without norms."""
+        """Σ c_i φ_i for writers: an expansion in functions without norms.
+
+        :meta private:
+        """
         axes = tuple(
             Axis(axis, part.kind, (low + high) / 2, (high - low) / 2, part.size)
             for axis, (part, (low, high)) in enumerate(zip(self.parts, self.domain, strict=True))

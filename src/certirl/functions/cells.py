@@ -200,7 +200,10 @@ class Cells(Record):
         return np.einsum("nc,nc->n", np.asarray(coefficients)[index], value)
 
     def terms(self, coefficients: Array) -> tuple[Term, ...]:
-        """Σ c_i ψ_i for writers: an expansion in all products of hats."""
+        """Σ c_i ψ_i for writers: an expansion in all products of hats.
+
+        :meta private:
+        """
         axes = tuple(
             Axis(axis, PERIODIC_HAT if axis in self.periodic else HAT, low, side, count)
             for axis, ((low, _), side, count) in enumerate(

@@ -58,7 +58,10 @@ class Component(Record):
         return states[..., list(self.coordinates)]
 
     def terms(self, coefficients: Array) -> tuple[Term, ...]:
-        """Σ c_i φ_i for writers, as functions of whole states."""
+        """Σ c_i φ_i for writers, as functions of whole states.
+
+        :meta private:
+        """
         return tuple(shifted(term, self.coordinates) for term in self.basis.terms(coefficients))
 
     def __str__(self) -> str:

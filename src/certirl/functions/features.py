@@ -202,7 +202,10 @@ class Features(Record):
         return total
 
     def terms(self, coefficients: Array) -> tuple[Term, ...]:
-        """Σ θ_i f_i for writers: features that are rewards as these, other functions by name."""
+        """Σ θ_i f_i for writers: features that are rewards as these, other functions by name.
+
+        :meta private:
+        """
         terms = list[Term]()
         for index in np.flatnonzero(coefficients).tolist():
             function, weight = self.functions[index], float(coefficients[index])

@@ -35,6 +35,8 @@ class Axis(NamedTuple):
         centre: the state with t = 0.
         scale: the unit of t.
         size: the number of functions.
+
+    :meta private:
     """
 
     coordinate: int
@@ -53,6 +55,8 @@ class Expansion:
         coefficients: c ``[k]``.
         indices: the numbers of the functions ``[k, d]``; None for all combinations, the last axis varying fastest, of
             functions of which two at most are not zero (hats).
+
+    :meta private:
     """
 
     axes: tuple[Axis, ...]
@@ -74,6 +78,8 @@ class Ridges:
         directions: ω ``[p, m]``.
         offsets: b ``[m]``.
         weights: w ``[m]``.
+
+    :meta private:
     """
 
     axes: tuple[Axis, ...]
@@ -95,6 +101,8 @@ class Named:
         name: of the function.
         weight: w.
         acts: whether it depends on the action.
+
+    :meta private:
     """
 
     name: str
@@ -116,6 +124,8 @@ class Group(NamedTuple):
         name: of the group.
         coordinates: its columns of the states.
         terms: whose sum is R_j.
+
+    :meta private:
     """
 
     name: str
@@ -133,6 +143,8 @@ class Formula:
         zero_at_terminal: whether R is 0 at terminal states.
         boxes: of the terminal states, low < s ≤ high ``[b, 2, d]``; None if they are not known as boxes.
         title: what it is, in words.
+
+    :meta private:
     """
 
     domain: Domain

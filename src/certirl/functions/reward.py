@@ -312,7 +312,13 @@ class Reward(Record):
 
     @classmethod
     def from_json(cls, text: str) -> Reward:
-        """Read what `to_json` wrote; nothing in it is executed."""
+        """Read what `to_json` wrote; nothing in it is executed.
+
+        Example:
+            >>> text = certirl.Reward(certirl.Legendre(2), [0.0, 1.0]).to_json()
+            >>> round(certirl.Reward.from_json(text)(0.5), 3)
+            0.612
+        """
         reward = archive.from_json(text)
         if not isinstance(reward, cls):
             raise ValueError(f"the text must be the JSON of a reward, got that of a {type(reward).__name__}")
@@ -322,6 +328,11 @@ class Reward(Record):
         """Write it as an ONNX model of states ``[n, d]`` to values ``[n]`` in double precision; NaN off the domain.
 
         Needs the package onnx: ``pip install "certirl[onnx]"``.
+
+        Example:
+            >>> reward = certirl.Reward(certirl.Legendre(2), [0.0, 1.0])
+            >>> reward.to_onnx("reward").name
+            'reward.onnx'
         """
         from certirl.functions.onnx import write
 

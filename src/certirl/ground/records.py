@@ -45,6 +45,10 @@ class Record:
 
         Args:
             entries: arrays with more entries are summarised as ``{"shape": […], "dtype": "…"}``; None lists all.
+
+        Example:
+            >>> certirl.Smooth(order=2, bound=0.5).to_dict()
+            {'type': 'Smooth', 'order': 2, 'bound': 0.5}
         """
         return _fields_of(self, None if entries is None else as_count(entries, "entries", least=0))
 

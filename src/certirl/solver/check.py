@@ -9,7 +9,15 @@ from certirl.ground.records import Record
 
 
 class Verdict(Record, checker.Verdict):
-    """What the second derivation says about a file; attributes as in `certirl.checker.Verdict`."""
+    """What the second derivation says about a file; attributes as in `certirl.checker.Verdict`.
+
+    Example:
+        >>> room = certirl.problems.thermostat(noise=3.0)
+        >>> asked = {"discount": 0.7, "expert": 0, "columns": certirl.Legendre(7), "tail": room.tail}
+        >>> certificate = certirl.certify(lambda states: states[:, 0], room, samples=20_000, rng=1, **asked)
+        >>> certirl.check(certificate.save("proof")).to_dict()["verdict"]
+        'confirmed'
+    """
 
 
 def check(path: str | os.PathLike[str]) -> Verdict:
@@ -17,5 +25,13 @@ def check(path: str | os.PathLike[str]) -> Verdict:
 
     Args:
         path: a file written by ``save`` of a solution, of a certificate or of a refutation.
+
+    Example:
+        >>> room = certirl.problems.thermostat(noise=3.0)
+        >>> asked = {"discount": 0.7, "expert": 0, "columns": certirl.Legendre(7), "tail": room.tail}
+        >>> certificate = certirl.certify(lambda states: states[:, 0], room, samples=20_000, rng=1, **asked)
+        >>> verdict = certirl.check(certificate.save("proof"))
+        >>> verdict.verdict, 0 < verdict.margin <= certificate.margin
+        ('confirmed', True)
     """
     return Verdict(**vars(checker.check(path)))

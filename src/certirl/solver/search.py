@@ -72,6 +72,14 @@ class Round(Record):
         forecast: the share that a proof was expected to leave.
         proved: the share that an attempt at a proof left; negative if it failed.
         delta: the part of δ that the attempt spent; 0 without one.
+
+    Example:
+        >>> problem = certirl.problems.random_polynomial(seed=7)
+        >>> asked = {"basis": certirl.Legendre(7), "columns": 3, "delta": 0.05, "tail": 0}
+        >>> solution = certirl.solve(problem, discount=0.7, rng=0, **asked)
+        >>> last = solution.stats.search[-1]
+        >>> last.samples == solution.samples, last.proved > 0, 0 < last.delta <= 0.05
+        (True, True, True)
     """
 
     samples: int
