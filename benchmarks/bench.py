@@ -348,7 +348,7 @@ def _passes_in_words(whole: dict[str, Any], threads: dict[str, float]) -> str:
 
 def picture(results: dict[str, dict[int, dict[str, float]]], path: Path) -> Path:
     """Draw throughput over k for every family, with the machine's limits, and write it."""
-    from certirl.plots import COLOURS, panels, written
+    from certirl.show.plots import COLOURS, panels, written
 
     figure, axes = panels(1, len(results), sharey=True, size=(4.4 * len(results), 4.2))
     names = list(dict.fromkeys(name for rows in results.values() for row in rows.values() for name in row))

@@ -24,7 +24,6 @@ ROOMS = [
     "solver",
     "theory",
     "problems",
-    "plots",
     "show",
     "cli",
 ]
@@ -64,7 +63,7 @@ def test_imports_go_to_rooms_above(path):
     else:
         assert room in ROOMS, f"{room} is not in the list of rooms"
         above = {*ROOMS[: ROOMS.index(room) + 1]}
-        allowed = {*above, "checker"} if room in ("solver", "plots", "show", "cli") else above
+        allowed = {*above, "checker"} if room in ("solver", "show", "cli") else above
     rooms = {room_of(module) for module in imported(path) if not module.startswith(DRAWN)}
     assert {name for name in rooms & {*ROOMS, "checker"} if name not in allowed} == set()
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 if _TYPE_CHECKING:
-    from certirl import plots as plots
     from certirl import problems as problems
     from certirl import theory as theory
     from certirl.data import tables as tables
@@ -47,6 +46,7 @@ if _TYPE_CHECKING:
     from certirl.proof.refutation import Refutation as Refutation
     from certirl.proof.rollout import rollout_check as rollout_check
     from certirl.proof.rollout import scenario as scenario
+    from certirl.show import plots as plots
     from certirl.solver.check import check as check
     from certirl.solver.settings import Settings as Settings
     from certirl.solver.solution import Solution as Solution
@@ -94,7 +94,7 @@ _MODULES = {
 _NAMESPACES = {
     "gym": "environments.gym",
     "planning": "environments.planning",
-    "plots": "plots",
+    "plots": "show.plots",
     "problems": "problems",
     "tables": "data.tables",
     "theory": "theory",

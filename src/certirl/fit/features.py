@@ -169,7 +169,7 @@ class FeaturePath(Record):
             lines.append(f"{mark} {self.counts[row]:>8}  {numbers} {round(self.margin[row], 2) + 0.0:>7.2f}  {formula}")
         return "\n".join(lines)
 
-    def plot(self, *, path: Any = None) -> Any:
+    def plot(self, *, ax: Any = None, path: Any = None) -> Any:
         """Draw what is not explained and the regret by the number of features; write it to ``path`` if given.
 
         Example:
@@ -181,7 +181,7 @@ class FeaturePath(Record):
         """
         from certirl import plots
 
-        return plots.feature_path(self, path=path)
+        return plots.feature_path(self, ax=ax, path=path)
 
 
 class Gains(NamedTuple):

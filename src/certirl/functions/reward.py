@@ -349,8 +349,8 @@ class Reward(Record):
         """
         return archive.save(self, path)
 
-    def plot(self, *, path: Any = None) -> Any:
-        """Draw the reward of every component; write the picture to ``path`` if given.
+    def plot(self, *, ax: Any = None, path: Any = None) -> Any:
+        """Draw the reward of every component into axes or a figure; write the picture to ``path`` if given.
 
         Example:
             >>> reward = certirl.Reward(certirl.Legendre(2), np.array([0.0, 1.0]))
@@ -358,7 +358,7 @@ class Reward(Record):
         """
         from certirl import plots
 
-        return plots.reward(self, path=path)
+        return plots.reward(self, ax=ax, path=path)
 
 
 def rewards_of(reward: RewardLike, states: Array, action: int) -> Array:

@@ -272,7 +272,7 @@ def margin_charts(solution: Solution, *, problem: Problem | None = None, plane: 
         return (_shortfall_line(solution) if is_interval else _shortfall_map(solution, plane),)
     if len(solution.components) > 1:
         names = [component.name for component in solution.components]
-        return _contributions("what each component adds to the margin", solution, names, solution.contributions)
+        return _sums(solution.contributions, names, solution.alternatives, Names.of(solution), "")
     return (_margin_lines(solution, problem) if is_interval else _margin_map(solution, problem, plane),)
 
 
@@ -361,7 +361,7 @@ def rounds_chart(solution: Solution) -> Chart:
     curves = [Curve("forecast", samples, forecast, colour=0)]
     if points:
         curves.append(Curve("proved", samples, attempted, style="points", colour=1))
-    low, high = _range([*(curve.y for curve in curves), np.array([0.0, 10.0])])
+    low, high = _range([*(np.maximum(curve.y, -100.0) for curve in curves), np.array([0.0, 10.0])])
     return Chart(
         f"{len(rounds)} round{'s' * (len(rounds) != 1)}",
         "transitions per action",
@@ -369,8 +369,8 @@ def rounds_chart(solution: Solution) -> Chart:
         tuple(curves),
         levels=(Level(0.0),),
         points=points,
-        low=max(low, -100.0),
-        high=high,
+        low=low,
+        high=high + 0.1 * (high - low),  # space for the words
     )
 
 
@@ -389,6 +389,8 @@ def _function_charts(
         component, term = function.components[number], function.parts[number]
         (chart,) = _single_charts(letter, word, term, None, FIRST, names.among(component.coordinates))
         charts.append(replace(chart, title=f"{letter}({component.name})"))
+    low, high = min(chart.low for chart in charts), max(chart.high for chart in charts)
+    charts = [replace(chart, low=low, high=high) for chart in charts]  # so that they can be compared
     missing = len(function.parts) - len(charts)
     if missing:
         charts[-1] = replace(charts[-1], title=f"{charts[-1].title}; {missing} more are not drawn")
@@ -603,22 +605,27 @@ def _margin_map(solution: Solution, problem: Problem | None, plane: Plane) -> Ma
     return replace(chart, points=(sheet.point(solution.state, "least margin, as estimated"),))
 
 
-def _contributions(title: str, solution: Any, terms: Sequence[str], added: Array) -> tuple[Bars, ...]:
-    """What terms add to the margin over each alternative action ``[J, A − 1]``: one picture for each action."""
-    names, order = Names.of(solution), np.argsort(-np.abs(added).max(axis=1), kind="stable")
-    return tuple(
-        _bars(f"{title} over {names.action(action)}", terms, added[:, index], order)
-        for index, action in enumerate(solution.alternatives)
-    )
+def _sums(
+    added: Array, terms: Sequence[str], alternatives: Sequence[int], names: Names, bound: str
+) -> tuple[Bars, ...]:
+    """What each component adds to the margin over every alternative action: one picture for each of these.
 
-
-def _bars(title: str, terms: Sequence[str], values: Array, order: NDArray[np.intp]) -> Bars:
-    """The terms in an order, the last ones in one bar if there are many."""
-    drawn = [(terms[number], float(values[number])) for number in order[:MOST_PANELS]]
-    rest = order[MOST_PANELS:]
-    if len(rest):
-        drawn.append((f"{len(rest)} more", float(values[rest].sum())))
-    return Bars(title, "margin", tuple(drawn), "sum", float(values.sum()))
+    Args:
+        added: ``[J, A − 1]``.
+        terms: names of the components ``[J]``.
+        alternatives: the actions.
+        names: of the actions.
+        bound: ", at least" for lower bounds, else empty.
+    """
+    order, bars = np.argsort(-np.abs(added).max(axis=1), kind="stable"), []
+    for column, action in zip(added.T, alternatives, strict=True):
+        drawn = [(terms[number], float(column[number])) for number in order[:MOST_PANELS]]
+        rest = order[MOST_PANELS:]
+        if len(rest):
+            drawn.append((f"{len(rest)} more", float(column[rest].sum())))
+        title = f"margin over {names.action(action)}, by component"
+        bars.append(Bars(title, f"margin{bound}", tuple(drawn), "sum", float(column.sum())))
+    return tuple(bars)
 
 
 def _shortfall_line(solution: Solution) -> Chart:
@@ -703,9 +710,11 @@ def _band(proof: Certificate, names: Names) -> Chart:
 
 
 def _proved_title(proof: Certificate) -> str:
-    if not np.isfinite(proof.margin):
-        return f"{proof.word}: {proof.without_bound}"
-    title, tube = f"{proof.word}: margin at least {proof.margin:.2g}", proof.tube
+    tube, bound = (
+        proof.tube,
+        f"margin at least {proof.margin:.2g}" if np.isfinite(proof.margin) else proof.without_bound,
+    )
+    title = f"{proof.word}: {bound}"
     if tube is None:
         return title
     lost = f"at most {proof.relative_regret:.1%} of the span" if np.isfinite(proof.relative_regret) else "unknown"
@@ -731,14 +740,10 @@ def _proved_map(proof: Certificate, plane: Plane, names: Names) -> Map:
 def _proved_sums(proof: Certificate, names: Names) -> tuple[Bars, ...]:
     """The lower bounds of all components over every alternative action."""
     expert = proof.grounds[0].surrogate.used[0]
-    others = [action for action in range(proof.grounds[0].surrogate.n_actions) if action != expert]
+    alternatives = [action for action in range(proof.grounds[0].surrogate.n_actions) if action != expert]
     terms = [ground.name for ground in proof.grounds]
     rows = proof.bounds[[ground.surrogate.component for ground in proof.grounds]]
-    order = np.argsort(-np.abs(rows).max(axis=1), kind="stable")
-    return tuple(
-        _bars(f"at least this much of the margin over {names.action(action)}", terms, rows[:, index], order)
-        for index, action in enumerate(others)
-    )
+    return _sums(rows, terms, alternatives, names, ", at least")
 
 
 # Coverage ------------------------------------------------------------------------------------------------------------
@@ -776,9 +781,10 @@ def _coverage_map(coverage: Coverage, action: int | None, plane: Plane) -> Map:
     chart = sheet._replace(held="").map(
         "", label, np.where(shown > 0, shown, np.nan).ravel(), hatched=hatched, hatched_label="extrapolated"
     )
+    empty = "some action was not taken" if action is None else "not taken"
     finite = chart.values[np.isfinite(chart.values)]
     low, high = (1.0, float(finite.max())) if len(finite) else (1.0, 1.0)
-    return replace(chart, low=low, high=max(high, 2.0), empty_label="none", is_log=True)
+    return replace(chart, low=low, high=max(high, 2.0), empty_label=empty, is_log=True)
 
 
 # Numbers -------------------------------------------------------------------------------------------------------------

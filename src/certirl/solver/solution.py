@@ -682,14 +682,20 @@ class Solution(Record):
         return archive.save(self, path)
 
     def plot(
-        self, path: str | os.PathLike[str] | None = None, *, problem: Any = None, plane: tuple[int, int] = (0, 1)
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        problem: Any = None,
+        plane: tuple[int | str, int | str] = (0, 1),
+        ax: Any = None,
     ) -> Any:
         """Draw the reward with its margins, or beside the states it does not explain, and write it to ``path``.
 
         Args:
             path: where to write the picture, if anywhere.
             problem: as in `certirl.plots.solution`.
-            plane: the two coordinates of the maps.
+            plane: the two coordinates of the maps, by number or name.
+            ax: where to draw: several axes, or a figure or a part of one.
 
         Example:
             >>> problem = certirl.problems.random_polynomial(seed=7)
@@ -698,7 +704,7 @@ class Solution(Record):
         """
         from certirl import plots
 
-        return plots.solution(self, path=path, problem=problem, plane=plane)
+        return plots.solution(self, path=path, problem=problem, plane=plane, ax=ax)
 
     def as_read(self, file: str) -> Solution:
         """Refuse a solution that contradicts itself; its claims are those of the file.

@@ -1,0 +1,413 @@
+"""Pictures by matplotlib: every function takes axes or a figure, or makes them, and returns the axes.
+
+With a ``path`` the picture is written to a file. What is drawn is decided in `certirl.show.charts`; one function here
+draws a `Chart`, one a `Map`, one `Bars`, and all others arrange these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from certirl.ground.archive import replacing, target_of
+from certirl.show import charts
+from certirl.show.charts import COLOURS, FIRST, Bars, Chart, Map, Picture, Plane
+
+if TYPE_CHECKING:
+    from certirl.data.coverage import Coverage
+    from certirl.fit.features import FeaturePath
+    from certirl.ground.status import Claim
+    from certirl.problems import Problem
+    from certirl.proof.certificate import Certificate
+    from certirl.solver.solution import Solution
+
+# What pictures are written as; a name without one of these gets the first.
+SUFFIXES = (".png", ".pdf", ".svg", ".jpg", ".jpeg", ".eps", ".ps", ".tif", ".tiff", ".webp")
+
+INK = "0.15"  # the colour of text
+EMPTY = "0.93"  # behind maps
+COLUMNS = 4  # of panels, at most
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib.pyplot as pyplot
+    except ImportError:
+        raise ImportError('plots need matplotlib: pip install "certirl[plot]"') from None
+    return pyplot
+
+
+def written(figure: Any, axes: Any, path: Any) -> Any:
+    """The axes; if there is a path, or an open file, the figure is written there first and closed."""
+    if path is None:
+        return axes
+    try:
+        if hasattr(path, "write"):
+            figure.savefig(path, dpi=150)
+        else:
+            with replacing(target_of(path, SUFFIXES)) as temporary:
+                figure.savefig(temporary, dpi=150)
+    finally:
+        _pyplot().close(figure)
+    return axes
+
+
+def panels(rows: int = 1, columns: int = 1, **settings: Any) -> tuple[Any, Any]:
+    """A figure without a window, to be written to files, and its axes ``[rows, columns]``.
+
+    Args:
+        rows: how many rows of axes.
+        columns: how many in each.
+        settings: ``size`` in inches (4.2 by 3.2 each if left out); the rest goes to matplotlib's ``subplots``.
+    """
+    _pyplot()
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=settings.pop("size", (4.2 * columns, 3.2 * rows)), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, **settings)
+    for ax in axes.flat:
+        ax.grid(alpha=0.25)
+    return figure, axes
+
+
+# Records -------------------------------------------------------------------------------------------------------------
+
+
+def solution(
+    solution: Solution, *, problem: Problem | None = None, plane: Plane = FIRST, ax: Any = None, path: Any = None
+) -> Any:
+    """Draw the reward, the margins behind it and, for an expert who depends on the state, the certificate.
+
+    Args:
+        solution: what to draw.
+        problem: a problem with known truth, for the true margins of an expert who always takes one action.
+        plane: the two coordinates of maps, by number or name.
+        ax: where: axes, several axes, or a figure.
+        path: where to write the picture, if anywhere.
+    """
+    pictures = charts.solution_charts(solution, problem=problem, plane=plane)
+    return np.atleast_1d(arrange(pictures, ax=ax, path=path, title=charts.heading(solution)))
+
+
+def reward(solution: Any, *, plane: Plane = FIRST, ax: Any = None, path: Any = None) -> Any:
+    """Draw R(s), and for an expert who depends on the state the actions that are best for it.
+
+    Args:
+        solution: whose reward; or a reward alone.
+        plane: the two coordinates of a map, by number or name.
+        ax: where; of a sum, one for each component, or a figure.
+        path: where to write the picture, if anywhere.
+    """
+    return arrange(charts.reward_charts(solution, plane=plane), ax=ax, path=path)
+
+
+def value(solution: Solution, *, plane: Plane = FIRST, ax: Any = None, path: Any = None) -> Any:
+    """Draw V(s), the expert's value, with the arguments of `reward`."""
+    return arrange(charts.value_charts(solution, plane=plane), ax=ax, path=path)
+
+
+def margins(
+    solution: Solution, *, problem: Problem | None = None, plane: Plane = FIRST, ax: Any = None, path: Any = None
+) -> Any:
+    """Draw by how much the expert's action is better than the alternatives; `charts.margin_charts` says what.
+
+    Args:
+        solution: what to draw.
+        problem: a problem with known truth, for the true margins.
+        plane: the two coordinates of a map, by number or name.
+        ax: where; of a sum, one for each alternative action, or a figure.
+        path: where to write the picture, if anywhere.
+    """
+    return arrange(charts.margin_charts(solution, problem=problem, plane=plane), ax=ax, path=path)
+
+
+def certificate(proof: Certificate, *, plane: Plane = FIRST, ax: Any = None, path: Any = None) -> Any:
+    """Draw the advantage of the expert's action over its best alternative, down to what is proved, and the tube.
+
+    Args:
+        proof: what to draw.
+        plane: the two coordinates of a map.
+        ax: where; of a sum, one for each alternative action, or a figure.
+        path: where to write the picture, if anywhere.
+    """
+    return arrange(charts.certificate_charts(proof, plane=plane), ax=ax, path=path)
+
+
+def budget(claim: Claim, *, ax: Any = None, path: Any = None) -> Any:
+    """Draw the estimated margin, the losses subtracted from it, and the margin that remains.
+
+    Args:
+        claim: a certificate or a refutation.
+        ax: where.
+        path: where to write the picture, if anywhere.
+    """
+    return arrange((charts.budget(claim),), ax=ax, path=path)
+
+
+def coverage(
+    coverage: Coverage, *, action: int | None = None, plane: Plane = FIRST, ax: Any = None, path: Any = None
+) -> Any:
+    """Draw how many transitions start where, and where predictions are extrapolated.
+
+    Args:
+        coverage: what to draw.
+        action: of one action only; if omitted, on a box the rarest in each cell.
+        plane: the two coordinates of the map, by number or name.
+        ax: where.
+        path: where to write the picture, if anywhere.
+    """
+    return arrange(charts.coverage_charts(coverage, action=action, plane=plane), ax=ax, path=path)
+
+
+def feature_path(steps: FeaturePath, *, ax: Any = None, path: Any = None) -> Any:
+    """Draw the states that rewards of features do not explain, and the regret, by the number of features.
+
+    Args:
+        steps: the path of a solution.
+        ax: where.
+        path: where to write the picture, if anywhere.
+    """
+    return arrange((charts.feature_path_chart(steps),), ax=ax, path=path)
+
+
+def rounds(solution: Solution, *, ax: Any = None, path: Any = None) -> Any:
+    """Draw the share of the margin that a proof was expected to leave, or left, in every round of draws.
+
+    Args:
+        solution: of a search for a proof.
+        ax: where.
+        path: where to write the picture, if anywhere.
+    """
+    return arrange((charts.rounds_chart(solution),), ax=ax, path=path)
+
+
+# Arrangement ---------------------------------------------------------------------------------------------------------
+
+
+def arrange(pictures: Sequence[Picture], *, ax: Any = None, path: Any = None, title: str = "") -> Any:
+    """Draw pictures side by side, or below each other if they share the states; returns axes, one or several.
+
+    Args:
+        pictures: what to draw.
+        ax: axes for each of them, or a figure; axes for one of several pictures are replaced by a part of the figure.
+        path: where to write the picture, if anywhere.
+        title: above all of them.
+    """
+    labels = {picture.x_label if isinstance(picture, Chart) else None for picture in pictures}
+    is_stack = len(labels) == 1 and None not in labels
+    rows = len(pictures) if is_stack else -(-len(pictures) // COLUMNS)
+    columns = -(-len(pictures) // rows)
+    figure, axes = _places(ax, pictures, rows, columns, is_stack)
+    for number, (place, picture) in enumerate(zip(axes, pictures, strict=False)):
+        draw(picture, place, is_labelled=not is_stack or ax is not None or number == len(pictures) - 1)
+    if title and figure is not None:
+        figure.suptitle(title, fontsize="medium")
+    drawn = axes[0] if len(pictures) == 1 else axes[: len(pictures)]
+    return written(axes[0].get_figure(root=True), drawn, path)
+
+
+def _places(ax: Any, pictures: Sequence[Picture], rows: int, columns: int, is_stack: bool) -> tuple[Any, Any]:
+    """The part of a figure that is for these pictures alone, if there is one, and axes for all of them."""
+    count = len(pictures)
+    if ax is None:
+        width, height = _size(pictures, is_stack)
+        ax = _pyplot().figure(figsize=(width * columns, height * rows), layout="constrained")
+    elif not hasattr(ax, "subplots"):
+        axes = np.ravel(ax)
+        if len(axes) >= count:
+            return None, axes
+        if len(axes) > 1 or axes[0].get_subplotspec() is None:
+            raise ValueError(f"the picture has {count} panels: pass {count} axes or a figure, got {len(axes)} axes")
+        ax = axes[0].figure.add_subfigure(axes[0].get_subplotspec())
+        axes[0].remove()
+    axes = ax.subplots(rows, columns, squeeze=False, sharex=is_stack).ravel()
+    for place in axes[count:]:
+        place.set_axis_off()
+    return ax, axes
+
+
+def _size(pictures: Sequence[Picture], is_stack: bool) -> tuple[float, float]:
+    """Width and height of a panel in inches."""
+    if is_stack:
+        return 7.0, 3.4
+    if len(pictures) > 3:
+        return 3.5, 2.9
+    return (5.0, 4.4) if isinstance(pictures[0], Map) else (6.0, 3.0)
+
+
+def draw(picture: Picture, ax: Any, *, is_labelled: bool = True) -> None:
+    """Draw one picture into axes.
+
+    Args:
+        picture: the numbers and words.
+        ax: where.
+        is_labelled: the horizontal axis is named.
+    """
+    if isinstance(picture, Bars):
+        _bars(picture, ax)
+    else:
+        ax.set_xlabel(picture.x_label if is_labelled else "")
+        ax.set_ylabel(picture.y_label)
+        handles = _chart(picture, ax) if isinstance(picture, Chart) else _map(picture, ax)
+        _legend(ax, handles)
+    ax.set_title(picture.title, fontsize="small", wrap=True)
+    ax.set_axisbelow(True)
+
+
+def _legend(ax: Any, handles: Sequence[Any]) -> None:
+    """A legend below the axes, where it covers no data; each label once."""
+    from matplotlib.transforms import ScaledTranslation
+
+    by_label = {handle.get_label(): handle for handle in reversed(handles)}
+    entries = [by_label[label] for label in reversed(by_label) if label and not label.startswith("_")]
+    if not entries:
+        return
+    below = ScaledTranslation(0, -(34 if ax.get_xlabel() else 6) / 72, ax.get_figure(root=True).dpi_scale_trans)
+    ax.legend(
+        handles=entries,
+        loc="upper center",
+        bbox_to_anchor=(0.5, 0.0),
+        bbox_transform=ax.transAxes + below,
+        ncols=min(len(entries), 3),
+        fontsize="small",
+        frameon=False,
+    )
+
+
+def _colour(number: int | None, default: str = INK) -> str:
+    return default if number is None else COLOURS[number % len(COLOURS)]
+
+
+# One picture ---------------------------------------------------------------------------------------------------------
+
+
+def _chart(chart: Chart, ax: Any) -> list[Any]:
+    """Curves with bands, spans, levels and marked places; returns what the legend explains."""
+    from matplotlib.patches import Patch
+
+    handles: list[Any] = []
+    for span in chart.spans:
+        if span.low == span.high:
+            line = ax.axvline(span.low, color=_colour(span.colour, "0.35"), linewidth=1, linestyle=":")
+            line.set_label(span.label)
+            handles.append(line)
+        else:
+            look = {"color": _colour(span.colour, "0.4"), "alpha": 0.3 if span.colour is None else 0.14, "lw": 0}
+            handles.append(ax.axvspan(span.low, span.high, label=span.label, **look))
+    bands: list[Any] = []
+    for curve in chart.curves:
+        colour = _colour(curve.colour)
+        if curve.lower is not None and curve.band:
+            ax.fill_between(curve.x, curve.lower, curve.upper, color=colour, alpha=0.22, lw=0)
+            bands.append(Patch(color="0.4", alpha=0.3, lw=0, label=curve.band))
+        if curve.style == "steps":
+            handles.append(ax.stairs(curve.y, curve.x, color=colour, linewidth=1.6, label=curve.label))
+            continue
+        look = {"color": colour, "label": curve.label, "linewidth": 1.8}
+        if curve.style == "points":
+            few = len(curve.x) < 200
+            edge = {"markeredgecolor": "white"} if few else {"markeredgewidth": 0, "rasterized": True}
+            look |= {"linestyle": "none", "marker": "o", "markersize": 6 if few else 2.2, "zorder": 3} | edge
+            look |= {"clip_on": not few}
+        elif len(curve.x) < 30:
+            look |= {"marker": "o", "markersize": 4}
+        elif curve.style == "dashed":
+            look |= {"linestyle": (0, (4, 2)), "linewidth": 1.2}
+        handles += ax.plot(curve.x, curve.y, **look)
+    for level in chart.levels:
+        look = {"linestyle": ":", "linewidth": 1.4} if level.label else {"linewidth": 0.8}
+        handles.append(ax.axhline(level.value, color=INK, label=level.label, **look))
+    _axes(chart, ax)
+    left, right = ax.get_xlim()
+    for point in chart.points:
+        is_left = point.x < (left + right) / 2  # labels reach towards the middle
+        look = {"xytext": (6 if is_left else -6, 6), "ha": "left" if is_left else "right", "fontsize": "small"}
+        ax.annotate(point.label, (point.x, point.y), textcoords="offset points", color=INK, **look)
+    return [*handles, *bands]
+
+
+def _axes(chart: Chart, ax: Any) -> None:
+    ends = [end for curve in chart.curves for end in (curve.x.min(), curve.x.max())]
+    is_whole = all(np.issubdtype(curve.x.dtype, np.integer) for curve in chart.curves)
+    space = 0.05 * (max(ends) - min(ends)) or 1.0 if is_whole else 0.0
+    ax.set_xlim(min(ends) - space, max(ends) + space)
+    ax.set_ylim(chart.low, chart.high)
+    if is_whole and max(ends) < 100:
+        ax.xaxis.get_major_locator().set_params(integer=True)
+    elif is_whole:
+        ax.xaxis.set_major_formatter("{x:,.0f}")
+    ax.grid(alpha=0.25)
+
+
+def _map(chart: Map, ax: Any) -> list[Any]:
+    """Coloured cells with a colour bar, hatching, borders and marked places; returns what the legend explains."""
+    from matplotlib.collections import LineCollection
+    from matplotlib.colors import LogNorm, Normalize
+    from matplotlib.patches import Patch
+
+    handles: list[Any] = []
+    ax.set_facecolor(EMPTY)
+    norm = (LogNorm if chart.is_log else Normalize)(chart.low, chart.high)
+    # Cividis reads the same with every kind of colour vision, and in grey.
+    values = np.ma.masked_invalid(chart.values)
+    sides = [(middles, _edges(middles)) for middles in (chart.x, chart.y)]
+    image = ax.pcolormesh(*(edges for _, edges in sides), values, cmap="cividis", norm=norm, rasterized=True)
+    slack = 1e-9 * (chart.high - chart.low)
+    below, above = bool(values.min() < chart.low - slack), bool(values.max() > chart.high + slack)
+    extend = {(False, False): "neither", (True, False): "min", (False, True): "max"}.get((below, above), "both")
+    bar = ax.figure.colorbar(image, ax=ax, label=chart.value_label, extend=extend)
+    if chart.is_log:
+        powers = 10.0 ** np.arange(np.ceil(np.log10(chart.high)) + 1)
+        ticks = [tick for tick in np.multiply.outer(powers, [1, 2, 5]).ravel() if chart.low <= tick <= chart.high]
+        bar.set_ticks(ticks, labels=[f"{tick:,.0f}" for tick in ticks], minor=False)
+        bar.minorticks_off()
+    if chart.hatched is not None:
+        look = {"levels": [0.5, 1.5], "colors": [(1, 1, 1, 0.5)], "hatches": ["////"]}
+        ends = [np.concatenate([edges[:1], middles, edges[-1:]]) for middles, edges in sides]
+        region = ax.contourf(*ends, np.pad(chart.hatched, 1, mode="edge").astype(float), **look)
+        region.set_edgecolor("0.35")
+        region.set_linewidth(0.0)
+        handles.append(Patch(facecolor="white", edgecolor="0.35", hatch="////", lw=0, label=chart.hatched_label))
+    if chart.borders:
+        for colour, width in (("white", 2.6), ("black", 1.2)):
+            lines = LineCollection(chart.borders, colors=colour, linewidths=width, label=chart.border_label)
+            ax.add_collection(lines, autolim=False)
+        handles.append(lines)
+    if chart.empty_label and values.mask.any():
+        handles.append(Patch(facecolor=EMPTY, edgecolor="0.7", label=chart.empty_label))
+    for point in chart.points:
+        look = {"markersize": 11, "markeredgecolor": "white", "markeredgewidth": 1.5, "clip_on": False, "zorder": 3}
+        handles += ax.plot(point.x, point.y, "X", color=COLOURS[1], label=point.label, linestyle="none", **look)
+    return handles
+
+
+def _edges(middles: Any) -> Any:
+    step = (middles[1] - middles[0]) / 2
+    return np.concatenate([middles - step, middles[-1:] + step])
+
+
+def _bars(bars: Bars, ax: Any) -> None:
+    """Bars one below the other, each beginning where the one above ends, with their numbers."""
+    names, values = (list(column) for column in zip(*bars.parts, strict=True))
+    starts = np.concatenate([[0.0], np.cumsum(values)[:-1]]).tolist()
+    colours = [COLOURS[0] if value >= 0 else COLOURS[1] for value in values]
+    if bars.total:
+        names, values, starts, colours = [*names, bars.total], [*values, bars.value], [*starts, 0.0], [*colours, INK]
+    places = np.arange(len(names))
+    ax.barh(places, values, left=starts, color=colours, height=0.62)
+    ends = [*starts, *(start + value for start, value in zip(starts, values, strict=True))]
+    reach = max(ends) - min(ends) or 1.0
+    for place, start, number in zip(places, starts, values, strict=True):
+        text = f"{number if abs(number) > 1e-9 * reach else 0:.3g}".replace("-", "−")
+        look = {"va": "center", "fontsize": "small", "color": INK}
+        ax.text(max(start, start + number) + 0.015 * reach, place, text, **look)
+    for place in places[1 : len(bars.parts)]:
+        ax.plot([starts[place]] * 2, [place - 1, place], color="0.5", linewidth=0.8, zorder=0)
+    ax.axvline(0.0, color=INK, linewidth=0.8)
+    ax.set_xlim(min(min(ends), 0.0) - 0.03 * reach, max(ends) + 0.22 * reach)
+    ax.set_yticks(places, names, fontsize="small")
+    ax.invert_yaxis()
+    ax.set_xlabel(bars.label)
+    ax.grid(axis="x", alpha=0.25)

@@ -1,0 +1,178 @@
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+import certirl
+from certirl import plots
+
+mpl.use("Agg")
+PROBLEM = certirl.problems.random_polynomial(seed=7)
+SOLUTION = certirl.solve(PROBLEM, basis=certirl.Legendre(7), discount=0.7, rng=0, samples=5_000)
+CERTIFIED = certirl.solve(
+    certirl.problems.random_polynomial(seed=7, actions=3, degree=10),
+    basis=certirl.Legendre(11),
+    columns=3,
+    discount=0.7,
+    delta=0.05,
+    tail=0,
+    rng=0,
+)
+
+
+def test_axes_in_axes_out():
+    import matplotlib.pyplot as plt
+
+    _, ax = plt.subplots()
+    assert plots.margins(SOLUTION, ax=ax) is ax
+    assert plots.reward(SOLUTION, ax=ax) is ax
+    plt.close("all")
+
+
+def test_the_curves_drawn_are_the_margins(tmp_path):
+    import matplotlib.pyplot as plt
+
+    axes = SOLUTION.plot(problem=PROBLEM)
+    s, drawn = axes[1].lines[0].get_data()
+    np.testing.assert_allclose(drawn, SOLUTION.margins(s)[0])
+    s, drawn = axes[1].lines[1].get_data()
+    np.testing.assert_allclose(drawn, PROBLEM.margins(SOLUTION.reward, s, discount=0.7)[0])
+    plt.close("all")
+    SOLUTION.plot(tmp_path / "picture.pdf")
+    with pytest.raises(TypeError, match=r"plot\(\) got an unexpected keyword argument 'colour'"):
+        SOLUTION.plot(colour="red")
+    assert (tmp_path / "picture.pdf").stat().st_size > 1000
+
+
+def test_without_a_reward_there_is_nothing_to_draw():
+    from certirl.solver.solution import build
+
+    operators = certirl.problems.unsolvable(seed=1).operators(certirl.Legendre(7))
+    criterion = certirl.bellman(operators, discount=0.7)
+    nothing = build([operators], [criterion], certirl.recover(criterion), choice="given")
+    with pytest.raises(ValueError, match="no margins to draw"):
+        plots.margins(nothing)
+
+
+BOX = certirl.problems.whirl(dimension=3)
+BASIS = certirl.product(*[certirl.Legendre(4)] * 3)
+IN_A_BOX = certirl.solve(BOX, basis=BASIS, discount=0.7, rng=0, samples=2_000)
+
+
+def test_on_a_box_maps_are_drawn_with_the_worst_state_marked(tmp_path):
+    import matplotlib.pyplot as plt
+
+    axes = IN_A_BOX.plot(problem=BOX)
+    for ax in axes:
+        assert "s[0]" in ax.get_xlabel() and "s[1]" in ax.get_ylabel() and "s[2]" in ax.get_title()
+        np.testing.assert_array_equal(np.ravel(ax.lines[0].get_data()), IN_A_BOX.state[:2])
+    assert len(axes[0].figure.axes) == 4  # two maps, two colour bars
+    plt.close("all")
+    IN_A_BOX.plot(path=tmp_path / "map.png")
+    assert (tmp_path / "map.png").stat().st_size > 1000
+
+
+def test_the_map_drawn_is_the_smallest_margin():
+    import matplotlib.pyplot as plt
+
+    ax = plots.margins(IN_A_BOX)
+    values = ax.collections[0].get_array()
+    states = np.tile(IN_A_BOX.state, (4, 1))
+    middle = 1 - 1 / 160  # of the last cell
+    states[:, :2] = np.multiply(middle, [[-1, -1], [1, -1], [-1, 1], [1, 1]])
+    corners = np.asarray(values).reshape(160, 160)[[0, 0, -1, -1], [0, -1, 0, -1]]
+    np.testing.assert_allclose(corners, IN_A_BOX.margins(states).min(axis=0))
+    with pytest.raises(ValueError, match="plane must name two"):
+        plots.reward(IN_A_BOX, plane=(0, 3))
+    plt.close("all")
+
+
+SUM = certirl.problems.factorised(seed=11, components=3)
+ADDED = certirl.solve(SUM, components=SUM.components, columns=3, discount=0.7, rng=0, samples=3_000)
+
+
+def test_of_a_sum_every_reward_is_drawn_and_what_each_component_adds_to_the_margin(tmp_path):
+    import matplotlib.pyplot as plt
+
+    *rewards, first, second = ADDED.plot()
+    names = [component.name for component in ADDED.reward.components]
+    assert [ax.get_title() for ax in rewards] == [f"R({name})" for name in names]
+    assert len({ax.get_ylim() for ax in rewards}) == 1  # so that they can be compared
+    for bars, added in zip((first, second), ADDED.contributions.T, strict=True):
+        *widths, total = (bar.get_width() for bar in bars.patches)
+        np.testing.assert_allclose(np.sort(widths), np.sort(added))
+        assert total == pytest.approx(added.sum())
+    plt.close("all")
+
+
+def test_pictures_of_several_panels_take_axes_a_figure_or_the_place_of_axes():
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 3, layout="constrained")
+    assert list(plots.reward(ADDED.reward, ax=axes)) == list(axes)
+    with pytest.raises(ValueError, match="the picture has 3 panels: pass 3 axes or a figure, got 2 axes"):
+        plots.reward(ADDED.reward, ax=axes[:2])
+    with pytest.raises(ValueError, match="got 1 axes"):
+        plots.margins(ADDED, ax=figure.add_axes((0, 0, 1, 1)))
+    left, right = plt.figure(figsize=(16, 6), layout="constrained").subfigures(1, 2)
+    drawn = [*plots.solution(ADDED, ax=left), *plots.solution(SOLUTION, ax=right)]
+    assert [ax.figure for ax in drawn] == [left] * 5 + [right] * 2
+    figure, (first, second) = plt.subplots(1, 2, figsize=(12, 6), layout="constrained")
+    inside = plots.solution(SOLUTION, ax=second)
+    figure.canvas.draw()
+    assert second not in figure.axes and first in figure.axes
+    boxes = [ax.get_window_extent() for ax in inside]
+    assert all(box.x0 > first.get_window_extent().x1 for box in boxes)
+    plt.close("all")
+
+
+def test_no_legend_covers_data_and_no_label_leaves_the_picture():
+    import matplotlib.pyplot as plt
+
+    for axes in (
+        SOLUTION.plot(problem=PROBLEM),
+        IN_A_BOX.plot(),
+        plots.rounds(CERTIFIED),
+        CERTIFIED.certificate.plot(),
+    ):
+        figure = np.ravel(axes)[0].figure
+        figure.canvas.draw()
+        page = figure.bbox
+        for ax in np.ravel(axes):
+            legend = ax.get_legend()
+            assert legend is None or legend.get_window_extent().y1 <= ax.get_window_extent().y0
+            box = ax.get_tightbbox()
+            assert box.x0 >= page.x0 - 1 and box.x1 <= page.x1 + 1 and box.y0 >= page.y0 - 1 and box.y1 <= page.y1 + 1
+    plt.close("all")
+
+
+def test_the_budget_ends_at_the_margin():
+    import matplotlib.pyplot as plt
+
+    bars = plots.budget(CERTIFIED.certificate).patches
+    assert bars[0].get_width() == CERTIFIED.certificate.estimated
+    assert bars[-1].get_width() == CERTIFIED.certificate.margin
+    ends = [bar.get_x() + bar.get_width() for bar in bars]
+    assert ends[-2] == pytest.approx(ends[-1], abs=5e-4 * ends[0])
+    plt.close("all")
+
+
+def test_empty_cells_have_no_colour_and_extrapolated_ones_are_hatched():
+    import matplotlib.pyplot as plt
+
+    rng = np.random.default_rng(5)
+    states = rng.normal(0, 0.3, (5000, 2)).clip(-1, 1)
+    log = certirl.Transitions(states, rng.integers(2, size=5000), states, domain=((-1, 1), (-1, 1)))
+    coverage = certirl.coverage(log)
+    cells, hatched = plots.coverage(coverage, action=1).collections[:2]
+    mask = np.ma.getmaskarray(cells.get_array())
+    np.testing.assert_array_equal(mask, coverage.cells[1].T == 0)
+    assert cells.get_clim() == (1, coverage.cells.max(where=np.array([False, True])[:, None, None], initial=0))
+    assert hatched.hatches == ["////"]
+    plt.close("all")
+
+
+@pytest.mark.parametrize("picture", [plots.reward, plots.margins])
+def test_every_picture_is_written_where_it_is_asked_for(picture, tmp_path):
+    for number, solution in enumerate((SOLUTION, IN_A_BOX, ADDED)):
+        picture(solution, path=tmp_path / f"{number}.png")
+        assert (tmp_path / f"{number}.png").read_bytes().startswith(b"\x89PNG")
