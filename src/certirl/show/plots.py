@@ -23,12 +23,28 @@ if TYPE_CHECKING:
     from certirl.proof.certificate import Certificate
     from certirl.solver.solution import Solution
 
+__all__ = [
+    "budget",
+    "certificate",
+    "coverage",
+    "feature_path",
+    "margins",
+    "reward",
+    "rounds",
+    "solution",
+    "value",
+]
+
 # What pictures are written as; a name without one of these gets the first.
 SUFFIXES = (".png", ".pdf", ".svg", ".jpg", ".jpeg", ".eps", ".ps", ".tif", ".tiff", ".webp")
 
 INK = "0.15"  # the colour of text
 EMPTY = "0.93"  # behind maps
 COLUMNS = 4  # of panels, at most
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def _pyplot() -> Any:
