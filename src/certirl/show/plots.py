@@ -310,7 +310,11 @@ def _chart(chart: Chart, ax: Any) -> list[Any]:
             line.set_label(span.label)
             handles.append(line)
         else:
-            look = {"color": _colour(span.colour, "0.4"), "alpha": 0.3 if span.colour is None else 0.14, "lw": 0}
+            look: dict[str, Any] = {
+                "color": _colour(span.colour, "0.4"),
+                "alpha": 0.3 if span.colour is None else 0.14,
+                "lw": 0,
+            }
             handles.append(ax.axvspan(span.low, span.high, label=span.label, **look))
     bands: list[Any] = []
     for curve in chart.curves:
@@ -324,7 +328,7 @@ def _chart(chart: Chart, ax: Any) -> list[Any]:
         look = {"color": colour, "label": curve.label, "linewidth": 1.8}
         if curve.style == "points":
             few = len(curve.x) < 200
-            edge = {"markeredgecolor": "white"} if few else {"markeredgewidth": 0, "rasterized": True}
+            edge: dict[str, Any] = {"markeredgecolor": "white"} if few else {"mew": 0, "rasterized": True}
             look |= {"linestyle": "none", "marker": "o", "markersize": 6 if few else 2.2, "zorder": 3} | edge
             look |= {"clip_on": not few}
         elif len(curve.x) < 30:
