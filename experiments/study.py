@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 import certirl
-from certirl.cli.inputs import STUDIES, add_study_options
+from certirl.cli.options import STUDIES, add_study_options
 from certirl.data.moments import Moments, accumulate
 from certirl.data.simulator import Simulator, draw
 from certirl.functions.bases import Basis
@@ -172,13 +172,15 @@ def conduct(
     check_workers(workers)
     out.mkdir(parents=True, exist_ok=True)
     check_writable(out / f"{name}.json", (".json",))
-    saved = out / f".{name}-{_fingerprint(experiment, arguments)}.trials"
+    fingerprint = _fingerprint(experiment, arguments)
+    saved = out / f".{name}-{fingerprint}.trials"
     start = time.perf_counter()
     findings = experiment.run(arguments, Runner(saved, workers, progress))
     record = {
         "what it shows": findings.sentence,
         "command": command,
         "arguments": asdict(arguments),
+        "fingerprint": fingerprint,
         "seconds": round(time.perf_counter() - start, 1),
         "versions": versions(),
         "result": findings.summary,
@@ -192,6 +194,16 @@ def conduct(
         with replacing(out / f"{name}.png") as path:
             findings.figure.savefig(path, format="png", dpi=160)
     return saved
+
+
+def is_finished(experiment: Any, arguments: Any, *, name: str, out: Path) -> bool:
+    """Whether the results of exactly these arguments and this code are in a folder, with table and picture."""
+    try:
+        record = _record(out, name)
+    except (OSError, ValueError):
+        return False
+    files = (out / f"{name}.{suffix}" for suffix in ("csv", "png"))
+    return record.get("fingerprint") == _fingerprint(experiment, arguments) and all(file.exists() for file in files)
 
 
 def _fingerprint(experiment: Any, arguments: Any) -> str:
@@ -239,25 +251,27 @@ def load(name: str) -> Any:
     return importlib.import_module(name)
 
 
-def reproduce(names: Sequence[str], options: argparse.Namespace) -> None:
-    """Run studies one after the other; interrupted, the same command continues where it stopped."""
-    saved = []
+def reproduce(names: Sequence[str], options: argparse.Namespace) -> dict[str, Any]:
+    """Run studies one after the other, and give their records by name.
+
+    Interrupted, the same command continues where it stopped; a study that is finished is not computed again.
+    """
     given = {"--trials": options.trials, "--seed": options.seed or None}
     words = ["--fast"] if options.fast else []
     words += [word for name, value in given.items() if value is not None for word in (name, str(value))]
     with place(options.workers, options.scheduler) as where, on(where if options.scheduler else None):
         for name in names:
             experiment, start = load(name), time.perf_counter()
+            arguments = chosen(experiment, options)
+            if not options.again and is_finished(experiment, arguments, name=name, out=options.out):
+                print(f"{name} (finished before; --again computes it again): {_shown(options.out, name)}", flush=True)
+                continue
             command = " ".join(["certirl reproduce", name, *words])
             settings = {"name": name, "out": options.out, "command": command, "workers": options.workers}
-            saved.append(conduct(experiment, chosen(experiment, options), **settings))
-            print(
-                f"{name} ({time.perf_counter() - start:.0f} s): {_record(options.out, name)['what it shows']}",
-                flush=True,
-            )
-    for file in saved:  # at the end: if a later study fails, an earlier one is not repeated
-        file.unlink(missing_ok=True)
+            conduct(experiment, arguments, **settings).unlink(missing_ok=True)
+            print(f"{name} ({time.perf_counter() - start:.0f} s): {_shown(options.out, name)}", flush=True)
     print(f"Pictures (.png) and numbers (.csv, .json) of {' '.join(names)} are in {options.out}")
+    return {name: _record(options.out, name) for name in names}
 
 
 def main(experiment: Any, words: Sequence[str] | None = None) -> int:
@@ -291,6 +305,10 @@ def _part(experiment: Any, numbers: Callable[[Any, Runner], dict[str, Any]]) -> 
         return Findings(numbers(arguments, runner), [], None, experiment.SENTENCE)
 
     return SimpleNamespace(__file__=experiment.__file__, run=run)
+
+
+def _shown(out: Path, name: str) -> str:
+    return str(_record(out, name)["what it shows"])
 
 
 def _record(out: Path, name: str) -> Any:

@@ -12,7 +12,7 @@ from saved_records import CERTIFICATES, MAKERS, REFUTATIONS, claim_of, contents,
 import certirl
 from certirl import cli
 from certirl.checker import bands as checker_bands
-from certirl.checker import check, enclosures, harmonics, main
+from certirl.checker import check, enclosures, harmonics
 from certirl.checker import records as checker_records
 from certirl.checker.enclosures import Enclosure
 from certirl.checker.harmonics import Box
@@ -257,7 +257,7 @@ TABLES = {
 
 
 @pytest.mark.parametrize("step", sizes(4, 1))
-def test_refutes_what_was_altered(kind, step, tmp_path, capsys):
+def test_refutes_what_was_altered(kind, step, tmp_path):
     passed = []
     for name, alter in list(TABLES[kind].items())[EVERY.index(kind) % step :: step]:
         header, arrays = contents(kind)
@@ -267,14 +267,13 @@ def test_refutes_what_was_altered(kind, step, tmp_path, capsys):
         if json.dumps(header) == before[0] and same:  # nothing to alter: no tents, no second component
             continue
         try:
-            code = main(write(tmp_path / "altered.npz", header, arrays))
+            verdict = check(write(tmp_path / "altered.npz", header, arrays))
         except ValueError as problem:
             if "damaged" not in str(problem) or "\n" in str(problem):
                 raise
         else:
-            out = capsys.readouterr().out
-            if code != 1 or not out.startswith("Rejected: "):
-                passed.append((name, out[:200]))
+            if verdict.verdict != "rejected" or not str(verdict).startswith("Rejected: "):
+                passed.append((name, str(verdict)[:200]))
     assert passed == []
 
 
@@ -325,10 +324,10 @@ def test_a_large_constant_in_the_reward_costs_digits(tmp_path):
 def test_no_certificate_is_one_sentence(tmp_path, capsys):
     header, arrays = contents("action")
     header["certificate"] = None
-    assert main(write(tmp_path / "c.npz", header, arrays)) == 1
+    assert cli.main(["check", str(write(tmp_path / "c.npz", header, arrays))]) == 5
     assert capsys.readouterr().out == "Rejected: the file says that it is certified, and holds no certificate.\n"
     header["findings"][0]["status"] = "solved"
-    assert cli.main(["check", str(write(tmp_path / "c.npz", header, arrays))]) == 0
+    assert cli.main(["check", str(write(tmp_path / "c.npz", header, arrays))]) == 3
     assert capsys.readouterr().out == "Nothing claimed: the file holds no certificate and no refutation.\n"
     other = header | {"type": "Sonnet", "certificate": {"type": "Verse"}}
     with pytest.raises(ValueError, match="holds a certirl 'Sonnet', which has no certificate to check"):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import study
-from certirl.cli.inputs import STUDIES
+from certirl.cli.options import STUDIES
 from study import load
 
 SMALL = {

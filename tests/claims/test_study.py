@@ -16,11 +16,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import certirl.cli
+import certirl.cli.paper
 import study
 from certirl import Legendre, Reward
 from certirl.cli import main
-from certirl.cli.inputs import STUDIES
+from certirl.cli.options import STUDIES
 from certirl.functions.inequalities import binomial_interval
 from certirl.problems import random_polynomial, thermostat
 from processes import processes
@@ -184,7 +184,8 @@ def imported_by(node):
 
 
 def test_files_of_experiments_that_are_missing_are_a_sentence(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr("certirl.cli.__file__", str(tmp_path / "site-packages" / "certirl" / "cli" / "__init__.py"))
+    missing = tmp_path / "site-packages" / "certirl" / "cli" / "paper.py"
+    monkeypatch.setattr("certirl.cli.paper.__file__", str(missing))
     for words, file in (("reproduce figure1", "experiments/study.py"), ("bench", "benchmarks/bench.py")):
         assert main([*words.split(), "--fast", "--out", str(tmp_path)]) == 2
         assert capsys.readouterr().err == (
@@ -197,9 +198,9 @@ def test_installed_files_are_found_inside_the_package(monkeypatch, tmp_path):
     for folder, name in (("cli", "__init__"), ("experiments", "file_of_a_wheel")):
         (package / folder).mkdir(parents=True)
         (package / folder / f"{name}.py").write_text("answer = 42")
-    monkeypatch.setattr("certirl.cli.__file__", str(package / "cli" / "__init__.py"))
+    monkeypatch.setattr("certirl.cli.paper.__file__", str(package / "cli" / "__init__.py"))
     monkeypatch.setattr(sys, "path", sys.path.copy())
-    assert certirl.cli._imported("experiments", "file_of_a_wheel").answer == 42
+    assert certirl.cli.paper._imported("experiments", "file_of_a_wheel").answer == 42
 
 
 # --- statistics ------------------------------------------------------------------------------------------------------

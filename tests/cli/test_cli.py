@@ -92,4 +92,4 @@ def test_without_matplotlib_the_solution_is_still_written(folder, capsys, monkey
 
 def test_the_bare_command_shows_the_way(capsys):
     assert main([]) == 0
-    assert "first steps:" in capsys.readouterr().out
+    assert "examples:\n" in capsys.readouterr().out

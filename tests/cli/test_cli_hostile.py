@@ -238,7 +238,7 @@ NOT_FILES = {
 
 @pytest.mark.parametrize("name", NOT_FILES)
 def test_what_cannot_be_a_file_is_refused_before_the_work(folder, monkeypatch, capsys, name):
-    monkeypatch.setattr("certirl.cli.solve", None)  # nothing is worked on
+    monkeypatch.setattr("certirl.cli.solving.solve", None)  # nothing is worked on
     monkeypatch.setattr("certirl.cli.inputs.solved", None)
     monkeypatch.setattr(certirl.data.moments, "measure", None)
     monkeypatch.setattr(certirl.data.moments, "merge", None)
@@ -349,8 +349,8 @@ SENTENCES = [
     ("foo", "command: invalid choice: 'foo'"),
     ("--foo", "the following arguments are required: command"),
     ("solve log.csv", "required: --discount; certirl solve --help explains"),
-    ("solve --discount 0.9", "required: data"),
-    ("check", "required: file"),
+    ("solve --discount 0.9", "required: DATA"),
+    ("check", "required: FILE"),
     (f"{LOG} --wrong 5", "unrecognized arguments: --wrong 5"),
     (f"{LOG} --o x", "ambiguous option: --o could match"),
     (f"{LOG} --discount 0.8", "--discount is given twice"),
@@ -493,7 +493,7 @@ SENTENCES = [
     ("demo --seed -1", "--seed must be a whole number, at least 0, got -1"),
     ("demo --samples 0", "--samples must be a whole number, at least 1, got 0"),
     ("demo --samples 10", "--samples must be at least 160 for 3 columns, got 10"),
-    ("reproduce figure9", "study: invalid choice: 'figure9'"),
+    ("reproduce figure9", "STUDY: invalid choice: 'figure9'"),
     ("reproduce figure3 --trials 1", "--trials must be a whole number, at least 2, got 1"),
     ("reproduce figure3 --seed -1", "--seed must be a whole number, at least 0, got -1"),
     ("reproduce figure3 --out ''", "--out: the name of the folder is empty"),

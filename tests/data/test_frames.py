@@ -388,7 +388,7 @@ def test_columns_are_named_on_the_command_line(tmp_path, monkeypatch, capsys):
         for s, a, t in zip(states, moves, after, strict=True)
     ]
     (tmp_path / "log.csv").write_text("\n".join(["pos;move;then", *lines]))
-    columns = ["--state", "pos", "--action", "move", "--next", "then"]
+    columns = ["--state", "pos", "--action", "move", "--next-state", "then"]
     asked = ["solve", "log.csv", *columns, "--discount", "0.7", "--basis", "legendre", "--size", "4", "--plot", ""]
     assert main(asked) == 0
     printed = capsys.readouterr().out
@@ -407,7 +407,7 @@ def test_columns_are_named_on_the_command_line(tmp_path, monkeypatch, capsys):
         kept = [word for word in columns if more[0] == "--state" and word not in ("--state", "pos")] or columns
         assert main(["coverage", "log.csv", *kept, *more]) == 2
         assert sentence in capsys.readouterr().err
-    assert main(["coverage", "--action", "move", "--next", "then", "--state", "pos", "log.csv"]) == 2
+    assert main(["coverage", "--action", "move", "--next-state", "then", "--state", "pos", "log.csv"]) == 2
     assert "--state takes names of columns, and log.csv is a file: write files before" in capsys.readouterr().err
     assert main(["moments", "log.csv", *columns, "--domain", "-1", "1", "--actions", "right,left"]) == 0
     assert "4,000 transitions" in capsys.readouterr().out

@@ -114,9 +114,3 @@ def _verdict(record: Record, solution: Record | None) -> Verdict:
 
 def _nothing(verdict: str, reason: str) -> Verdict:
     return Verdict(verdict, "", math.nan, math.nan, (reason,))
-
-
-def main(path: str | os.PathLike[str]) -> int:
-    """Print the verdict: 1 if something is claimed and does not follow, else 0."""
-    print(verdict := check(path))
-    return int(verdict.verdict == "rejected")

@@ -113,7 +113,7 @@ def place(workers: int | None, scheduler: str | None) -> Iterator[Any]:
             raise ConnectionError(f"there is no Dask scheduler at {scheduler}: dask scheduler starts one") from None
         if scheduler == "local":
             client.run(_ignore_interrupts)
-        if sys.stderr.isatty():
+        if _is_shown(None):
             print(f"certirl: working at {client.scheduler.address}", file=sys.stderr)
         yield client
 
@@ -438,6 +438,25 @@ Report = Callable[[int, int], None]
 Watch = Callable[[str, int, int], None]  # a line about a round, the amount done, and the largest total
 
 
+# Whether progress is shown where a call leaves it open; None for terminals only.
+_SHOWN: ContextVar[bool | None] = ContextVar("certirl_progress", default=None)
+
+
+@contextmanager
+def shown_progress(shown: bool | None) -> Iterator[None]:
+    """Show progress, or not, within the ``with`` block, where ``progress`` is None; None for terminals only."""
+    token = _SHOWN.set(shown)
+    try:
+        yield
+    finally:
+        _SHOWN.reset(token)
+
+
+def _is_shown(progress: bool | None) -> bool:
+    shown = _SHOWN.get() if progress is None else progress
+    return bool(sys.stderr is not None and sys.stderr.isatty()) if shown is None else bool(shown)
+
+
 def check_progress(progress: Any) -> None:
     """Check the argument ``progress``."""
     if progress is None or isinstance(progress, bool | np.bool_):
@@ -451,8 +470,7 @@ def _reporter(progress: bool | Report | None, unit: str) -> Report | None:
     check_progress(progress)
     if callable(progress):
         return progress
-    wanted = sys.stderr.isatty() if progress is None else bool(progress)
-    return _Line(unit) if wanted else None
+    return _Line(unit) if _is_shown(progress) else None
 
 
 def watched(
@@ -546,7 +564,7 @@ def announcer(progress: bool | Report | None) -> Watch:
     check_progress(progress)
     if callable(progress):
         return lambda line, done, total: progress(done, total)
-    if not (sys.stderr.isatty() if progress is None else progress):
+    if not _is_shown(progress):
         return lambda line, done, total: None
     return lambda line, done, total: print(f"certirl: {line}", file=sys.stderr, flush=True)
 

@@ -135,6 +135,27 @@ def largest_tail(tails: Iterable[float | None]) -> float | None:
     return None if None in numbers else max(number for number in numbers if number is not None)
 
 
+def hopeless_tail(tail: TailLike, columns: Basis, discount: float) -> str:
+    """Why no data can lead to a proof with a tail and these columns; empty if some may.
+
+    Regression on k columns magnifies what lies outside their span by Λ ≥ 1 + √k, since leverages sum to k, and a bound
+    exists only if γ(1 + τΛ) < 1.
+    """
+    number = tail_number(tail, columns)
+    if number is None or not _is_hopeless(number, columns.size, discount):
+        return ""
+    sizes = range(columns.size + 1, MOST_COLUMNS + 1) if not is_number(tail) and columns.dimension == 1 else ()
+    enough = next((k for k in sizes if not _is_hopeless(tail_number(tail, columns.resized(k)) or 0, k, discount)), 0)
+    limit = (1 / discount - 1) / (1 + math.sqrt(columns.size))
+    cure = f"use at least {enough} columns" if enough else f"declare a tail below {limit:.2g}"
+    problem = f"{columns.size} columns and {setting('discount', f'{discount:g}')}"
+    return f"the tail {number:.3g} cannot work with {problem}, whatever the data: {cure}"
+
+
+def _is_hopeless(number: float, columns: int, discount: float) -> bool:
+    return discount * (1 + number * (1 + math.sqrt(columns))) >= 1
+
+
 def tail_in_words(tail: TailLike, number: float | None, columns: Basis) -> str:
     """The assumption that a tail makes, or that one is missing, as a certificate prints it."""
     family = columns.family

@@ -1,0 +1,162 @@
+"""The commands about data and saved files: coverage, moments, merge, show, check."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from certirl.cli import inputs
+from certirl.cli import options as shared
+from certirl.cli.output import Answer, check_outputs, deliver
+from certirl.cli.parsing import DONE, NOT_PROVED, UNDETERMINED, Verb
+from certirl.data import moments
+from certirl.data.formats import find_tables
+from certirl.ground.work import place
+from certirl.solver.solution import load
+
+VERDICTS = {"confirmed": DONE, "rejected": UNDETERMINED, "nothing claimed": NOT_PROVED}
+
+
+def cover(options: argparse.Namespace) -> Answer:
+    """Say where in the state space a log can support a statement, and where it cannot."""
+    from certirl import plots
+    from certirl.data.coverage import coverage
+
+    check_outputs(options, find_tables(options.data))
+    log = inputs.read_log(options)
+    basis = inputs.basis_of(options, len(log.domain))
+    covered = coverage(log, basis=basis, periodic=tuple(options.periodic))
+    deliver(covered, options, [covered], draw=lambda path: plots.coverage(covered, path=path))
+    return Answer(covered)
+
+
+def measure_files(options: argparse.Namespace) -> Answer:
+    """Sum up tables of any length into moments."""
+    from certirl.data import tables
+
+    check_outputs(options, find_tables(options.data))
+    basis: Any = inputs.basis_of(options, inputs.columns_of(options).dimension)
+    with place(options.workers, options.scheduler) as where:
+        log = tables.stream(options.data, allow_repeats=options.allow_repeats, **inputs.reading(options))
+        measured = moments.measure(log, basis=basis, columns=options.columns, progress=None, map=where)
+    lines: list[Any] = [measured]
+    if options.domain is None:
+        lines += ["The domain was taken from the data; shards that are to be merged need the same --domain LOW HIGH."]
+    deliver(measured, options, lines, label="Moments", hint="   (certirl solve and certirl merge read it)")
+    return Answer(measured)
+
+
+def merge_files(options: argparse.Namespace) -> Answer:
+    """Add up moments of different data."""
+    check_outputs(options, options.files)
+    merged = moments.merge(map(moments.load, options.files), allow_repeats=options.allow_repeats)
+    deliver(merged, options, [merged], label="Moments")
+    return Answer(merged)
+
+
+def show(options: argparse.Namespace) -> Answer:
+    """Print, and with --plot draw, a file that certirl saved."""
+    check_outputs(options, [options.file])
+    record: Any = load(options.file)
+    if options.plot and not hasattr(record, "plot"):
+        raise ValueError(f"there is no picture of {type(record).__name__}: leave --plot out")
+    deliver(record, options, [record], draw=lambda path: record.plot(path=path))
+    return Answer(record)
+
+
+def check_file(options: argparse.Namespace) -> Answer:
+    """Derive a saved certificate again, with other arithmetic."""
+    from certirl import check
+
+    verdict = check(options.file)
+    print(verdict)
+    return Answer(verdict, VERDICTS[verdict.verdict])
+
+
+def _add_coverage(command: argparse.ArgumentParser) -> None:
+    shared.add_log(command)
+    shared.add_basis(command.add_argument_group("functions"), "moderate ones, for the number of coordinates")
+    _add_plot(command)
+
+
+def _add_moments(command: argparse.ArgumentParser) -> None:
+    shared.add_log(command)
+    functions = command.add_argument_group("functions")
+    shared.add_basis(functions, "legendre", default="legendre")
+    functions.add_argument("--columns", type=int, metavar="N", help="functions of the state (default: as many)")
+    command.add_argument("--allow-repeats", action="store_true", help="let a file and its copy both count")
+    _add_sums(command, "moments.npz")
+    shared.add_place(command.add_argument_group("work"), "threads")
+
+
+def _add_merge(command: argparse.ArgumentParser) -> None:
+    command.add_argument("files", metavar="FILE", nargs="+", help="what certirl moments wrote (.npz)")
+    command.add_argument("--allow-repeats", action="store_true", help="let the same data count twice")
+    _add_sums(command, "merged.npz")
+
+
+def _add_sums(command: argparse.ArgumentParser, file: str) -> None:
+    output = command.add_argument_group("output")
+    output.add_argument("-o", "--output", metavar="FILE", default=file, help=f"where the sums go (default {file})")
+
+
+def _add_show(command: argparse.ArgumentParser) -> None:
+    _add_saved(command)
+    _add_plot(command)
+
+
+def _add_saved(command: argparse.ArgumentParser) -> None:
+    command.add_argument("file", metavar="FILE", help="what certirl saved (.npz)")
+
+
+def _add_plot(command: argparse.ArgumentParser) -> None:
+    output = command.add_argument_group("output")
+    output.add_argument("--plot", metavar="PICTURE", help="where a picture goes (default: none)")
+
+
+VERBS = (
+    Verb(
+        "show",
+        "print and draw what certirl saved",
+        "FILE [options]",
+        [("certirl show reward.npz --plot again.png", "a solution, a certificate, a reward, moments")],
+        _add_show,
+        show,
+    ),
+    Verb(
+        "check",
+        "prove a saved certificate again, independently",
+        "FILE [options]",
+        [("certirl check reward.npz", "confirmed, rejected, or nothing claimed")],
+        _add_saved,
+        check_file,
+        (NOT_PROVED, UNDETERMINED),
+    ),
+    Verb(
+        "coverage",
+        "say where in the state space a log has enough data",
+        "DATA … [options]",
+        [
+            ("certirl coverage log.csv --domain 0 10", "shares of the box in which every action was tried"),
+            ("certirl coverage log.csv --domain 0 10 --plot seen.png", "with a picture"),
+        ],
+        _add_coverage,
+        cover,
+    ),
+    Verb(
+        "moments",
+        "sum up tables of any length, for solve and merge",
+        "DATA … [options]",
+        [('certirl moments "*.parquet" --domain -1 1 --size 11 -o all.npz', "in batches, whatever their length")],
+        _add_moments,
+        measure_files,
+    ),
+    Verb(
+        "merge",
+        "add up moments of different data",
+        "FILE … [options]",
+        [("certirl merge early.npz late.npz -o all.npz", "as if all were measured at once")],
+        _add_merge,
+        merge_files,
+    ),
+)

@@ -1,0 +1,214 @@
+"""The commands that find and prove rewards: demo, solve, certify."""
+
+from __future__ import annotations
+
+import argparse
+
+from certirl.cli import inputs
+from certirl.cli import options as shared
+from certirl.cli.output import Answer, check_outputs, code_of, deliver
+from certirl.cli.parsing import DONE, INFEASIBLE, NOT_PROVED, UNDETERMINED, Verb
+from certirl.data.formats import find_tables
+from certirl.fit.recover import OBJECTIVES
+from certirl.functions.bases import Legendre
+from certirl.ground import doors
+from certirl.ground.work import place
+from certirl.problems import random_polynomial
+from certirl.solver.solve import solve
+
+
+def demo(options: argparse.Namespace) -> Answer:
+    """Solve a problem whose truth is known until the answer is proved, and say whether it is right."""
+    seed = doors.as_count(options.seed, "seed", least=0)
+    number = doors.as_count(options.problem, "problem", least=0)
+    most = doors.as_count(options.samples, "samples")
+    check_outputs(options)
+    problem = random_polynomial(seed=number, actions=3, degree=10)
+    print("certirl demo: find a reward that explains an expert, and prove it, on a problem whose truth is known.")
+    print()
+    print(f"Problem:   {problem}, discount 0.7. The expert takes action 0 at every state.")
+    print("Given:     next states drawn from a simulator, as many as are needed. The formulas of the dynamics are not")
+    print("           given, only that they depend on the state through its first 3 Legendre functions.")
+    print("Wanted:    a reward under which action 0 is strictly better than the others at every state in [-1, 1],")
+    print("           with a proof that is wrong with probability 0.05 at most.", flush=True)
+    with place(options.workers, options.scheduler) as where:
+        solution = solve(
+            problem,
+            discount=0.7,
+            basis=Legendre(11),
+            columns=3,
+            delta=0.05,
+            tail=0,
+            samples=most,
+            rng=seed,
+            map=where,
+        )
+    truth, right = "", False
+    if solution.reward is not None:
+        margin = problem.true_margin(solution.reward, discount=solution.discount)
+        right = margin > 0
+        truth = (
+            f"Truth:     computed from the formulas, which the solver did not use: the smallest margin is {margin:.3f},"
+            f"\n           so action 0 is {'strictly optimal at every state' if right else 'NOT optimal everywhere'}."
+        )
+    hint = "   (certirl check proves it again, with other arithmetic; certirl.load reads it in Python)"
+    lines = ["", solution, *(["", truth] if truth else []), ""]
+    deliver(
+        solution,
+        options,
+        lines,
+        label="Solution",
+        hint=hint,
+        draw=lambda path: solution.plot(problem=problem, path=path),
+    )
+    code = code_of(solution.status, proof=True)
+    return Answer(solution, UNDETERMINED if code == DONE and not right else code)
+
+
+def solve_file(options: argparse.Namespace) -> Answer:
+    """Solve from logged transitions, from moments, or with a simulator."""
+    data = [] if inputs.object_of(options.data) else find_tables(options.data)
+    check_outputs(options, [*data, *inputs.demonstrations_of(options)])
+    if "expert" not in options.given:
+        print("Expert: action 0 (default); --expert names another.")
+    with place(options.workers, options.scheduler) as where:
+        solution = inputs.solved(options, where)
+    deliver(solution, options, [solution], label="Solution", draw=lambda path: solution.plot(path=path))
+    return Answer(solution, code_of(solution.status, proof=options.delta is not None))
+
+
+def certify_file(options: argparse.Namespace) -> Answer:
+    """Certify a saved reward on transitions that it was not found from."""
+    data = [] if inputs.object_of(options.data) else find_tables(options.data)
+    check_outputs(options, [options.reward, *data])
+    with place(options.workers, options.scheduler) as where:
+        certificate = inputs.certified(options, where)
+    deliver(certificate, options, [certificate], label="Certificate", draw=lambda path: certificate.plot(path=path))
+    return Answer(certificate, DONE if certificate.holds else NOT_PROVED)
+
+
+def _add_demo(command: argparse.ArgumentParser) -> None:
+    data = command.add_argument_group("data")
+    data.add_argument("--problem", type=int, default=7, help="seed of the random polynomial problem (default 7)")
+    data.add_argument(
+        "--samples", type=int, default=1_000_000, help="transitions of every action to draw at most (default 1,000,000)"
+    )
+    data.add_argument("--seed", type=int, default=0, help="seed of the draws (default 0)")
+    output = command.add_argument_group("output")
+    output.add_argument(
+        "-o", "--output", metavar="FILE", default="certirl-demo.npz",
+        help="where the solution goes (default certirl-demo.npz)",
+    )  # fmt: skip
+    output.add_argument(
+        "--plot", metavar="PICTURE", default="certirl-demo.png",
+        help="where the picture goes (default certirl-demo.png; '' for none)",
+    )  # fmt: skip
+    shared.add_place(command.add_argument_group("work"), "threads")
+
+
+def _add_solve(command: argparse.ArgumentParser) -> None:
+    shared.add_log(command, also=("one file that certirl moments wrote", shared.SIMULATOR))
+    shared.add_expert(command, "γ, strictly between 0 and 1", "default 0", required=True)
+    command.set_defaults(expert="0")
+    reward = command.add_argument_group("reward")
+    shared.add_basis(reward, "chosen from held-out data")
+    reward.add_argument(
+        "--columns", type=int, metavar="N",
+        help="how many functions of the state describe what actions do (default: chosen from held-out data); for an "
+        "expert who depends on the state only with --delta",
+    )  # fmt: skip
+    reward.add_argument("--objective", choices=OBJECTIVES, help=f"for one action (default {OBJECTIVES[0]})")
+    reward.add_argument(
+        "--cover", type=float, metavar="RADIUS", help="for one action: the paper's cover instead of the continuum"
+    )
+    reward.add_argument("--slack", type=float, metavar="PRICE", help="soft form: the price of a shortfall")
+    reward.add_argument(
+        "--margin", type=float, metavar="SHARE",
+        help="for experts who depend on the state: within this share of the box beside a switch less is asked",
+    )  # fmt: skip
+    reward.add_argument(
+        "--smoothness", type=float, metavar="PRICE",
+        help="for experts who depend on the state: the price of a rough value function",
+    )  # fmt: skip
+    proof = command.add_argument_group("proof")
+    proof.add_argument("--delta", type=float, help="certify, with at most this probability of a false certificate")
+    shared.add_proof(proof)
+    proof.add_argument(
+        "--regret", type=float, metavar="SHARE",
+        help="with a simulator and an expert who depends on the state: go on until following the expert costs at most "
+        "this share of the span of the value",
+    )  # fmt: skip
+    shared.add_draws(proof, "default 10,000; with --delta 1,000,000")
+    _add_result(command, "solution", "reward.npz", "default reward.png; '' for none", plot="reward.png")
+
+
+def _add_certify(command: argparse.ArgumentParser) -> None:
+    command.add_argument("reward", metavar="REWARD", help="a solution or a reward that certirl saved (.npz)")
+    shared.add_log(command, also=(shared.SIMULATOR,))
+    shared.add_expert(command, "γ (default: as in the solution)", "default: as in the solution")
+    proof = command.add_argument_group("proof")
+    proof.add_argument(
+        "--delta", type=float, default=0.05, help="the probability of a false certificate, at most (default 0.05)"
+    )
+    proof.add_argument(
+        "--columns", type=int, metavar="N",
+        help="how many functions of the state describe what actions do (default: as in the solution)",
+    )  # fmt: skip
+    shared.add_proof(proof)
+    shared.add_draws(proof, "default 100,000")
+    _add_result(command, "certificate", "certificate.npz", "default: none", plot="")
+
+
+def _add_result(command: argparse.ArgumentParser, what: str, file: str, picture: str, *, plot: str) -> None:
+    output = command.add_argument_group("output")
+    output.add_argument("-o", "--output", metavar="FILE", default=file, help=f"where the {what} goes (default {file})")
+    output.add_argument("--plot", metavar="PICTURE", default=plot, help=f"where the picture goes ({picture})")
+    shared.add_place(command.add_argument_group("work"), "threads")
+
+
+VERBS = (
+    Verb(
+        "demo",
+        "solve a problem with known truth, prove the answer and draw it",
+        "[options]",
+        [("certirl demo", "takes some seconds and writes certirl-demo.npz and certirl-demo.png")],
+        _add_demo,
+        demo,
+        (NOT_PROVED, INFEASIBLE, UNDETERMINED),
+    ),
+    Verb(
+        "solve",
+        "find a reward that explains an expert, from a log, moments or a simulator, and prove it if asked",
+        "DATA … --discount γ [options]",
+        [
+            ("certirl solve log.csv --discount 0.9 --expert 0", "the expert always takes action 0"),
+            ("certirl solve log.csv --discount 0.9 --expert seen.csv", "its demonstrations are in seen.csv"),
+            (
+                "certirl solve log.csv --discount 0.9 --domain 0 10 --columns 5 --delta 0.05 --tail 0",
+                "with a proof that is false with probability 0.05 at most",
+            ),
+            (
+                "certirl solve walk.py:Walk --discount 0.9 --expert walk.py:policy --delta 0.05 --tail smooth:2:0.5",
+                "with a simulator, from which more is drawn until the proof is complete",
+            ),
+        ],
+        _add_solve,
+        solve_file,
+        (NOT_PROVED, INFEASIBLE, UNDETERMINED),
+    ),
+    Verb(
+        "certify",
+        "prove that a saved reward explains the expert, from transitions that it was not found from",
+        "REWARD DATA … [options]",
+        [
+            ("certirl certify reward.npz fresh.csv --tail 0", "discount, expert, columns, domain as in the solution"),
+            (
+                "certirl certify reward.npz walk.py:Walk --discount 0.9 --expert 0 --columns 5 --tail 0",
+                "a reward alone, on draws of a simulator",
+            ),
+        ],
+        _add_certify,
+        certify_file,
+        (NOT_PROVED,),
+    ),
+)

@@ -1,0 +1,215 @@
+"""Exit codes, JSON and silence: what a script that calls the commands can rely on."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+import certirl
+from certirl.cli import VERBS, main
+from certirl.cli.parsing import CODES, build
+
+BOX = ["--domain", "-1", "1"]
+NO_PICTURE = ["--plot", ""]
+WALK = """
+import numpy as np
+
+class Walk:
+    n_actions, domain = 2, ((-1.0, 1.0),)
+
+    def sample(self, states, action, rng):
+        return np.clip(states / 2 + (0.3, -0.3)[action] + 0.1 * rng.normal(size=states.shape), -1, 1)
+
+def policy(states):
+    return (states[:, 0] > 0).astype(int)
+"""
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Logs that are certified, infeasible and too short; a simulator; what solve and certify make of them."""
+    folder, rng = tmp_path_factory.mktemp("codes"), np.random.default_rng(0)
+    states, actions = rng.uniform(-1, 1, 4_000), rng.integers(2, size=4_000)
+    moved = np.clip(states / 2 + np.where(actions == 0, 0.3, -0.3) + 0.1 * rng.normal(size=4_000), -1, 1)
+    table(folder / "log.csv", states, actions, moved)
+    table(folder / "short.csv", states[:200], actions[:200], moved[:200])
+    # Where action 0 goes up above zero and down below it, no monotone V can prefer it, and V of two functions is that.
+    table(folder / "odd.csv", states, actions, np.where(actions == 0, states, -states))
+    (folder / "walk.py").write_text(WALK)
+    return folder
+
+
+def table(path, states, actions, next_states):
+    header = "state,action,next_state"
+    np.savetxt(path, np.column_stack([states, actions, next_states]), delimiter=",", header=header, comments="")
+
+
+@pytest.fixture
+def folder(files, tmp_path, monkeypatch):
+    for file in files.iterdir():
+        if file.is_file():
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+PROOF = ["--discount", "0.7", "--basis", "legendre", "--size", "5", "--columns", "4", "--delta", "0.05", "--tail", "0"]
+
+
+def document(capsys, words, code):
+    """The one document on standard output of a command with --json, after its exit code is compared."""
+    assert main([*words, "--json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_proof_is_code_0_and_is_checked_and_certified_again(folder, capsys):
+    found = document(capsys, ["solve", "log.csv", *BOX, *PROOF, *NO_PICTURE], 0)
+    saved = certirl.load("reward.npz")
+    assert found["type"] == "Solution" and found["status"] == "certified" and found["margin"] == saved.margin
+    assert found["certificate"]["margin"] == saved.certificate.margin > 0
+    verdict = document(capsys, ["check", "reward.npz"], 0)
+    assert verdict["verdict"] == "confirmed" and 0 < verdict["margin"] <= verdict["claimed"] == saved.certificate.margin
+    # The discount, the expert, the columns and the domain are those of the solution.
+    again = document(capsys, ["certify", "reward.npz", "log.csv", "--tail", "0", "--seed", "1"], 0)
+    transitions = certirl.tables.read("log.csv", domain=(-1, 1), n_actions=2)
+    expected = certirl.certify(saved, transitions, tail=0, rng=1)
+    assert again["margin"] == expected.margin > 0 and certirl.load("certificate.npz").margin == expected.margin
+
+
+def test_solved_without_the_proof_that_was_asked_for_is_code_3(folder, capsys):
+    assert document(capsys, ["solve", "short.csv", *BOX, *PROOF, *NO_PICTURE], 3)["status"] == "solved"
+    assert document(capsys, ["check", "reward.npz"], 3)["verdict"] == "nothing claimed"
+    found = document(capsys, ["certify", "reward.npz", "short.csv"], 3)
+    assert found["margin"] == "-Infinity" or found["margin"] <= 0 or found["tail"] is None
+    asked = PROOF[: PROOF.index("--delta")]
+    assert main(["solve", "short.csv", *BOX, *asked, *NO_PICTURE, "--quiet"]) == 0  # none was asked for
+
+
+def test_no_reward_is_code_4_and_an_alternative_without_effect_code_5(folder, capsys):
+    odd = ["solve", "odd.csv", *BOX, "--discount", "0.7", "--basis", "legendre", "--size", "2", *NO_PICTURE]
+    assert document(capsys, odd, 4)["status"] == "infeasible"
+    states = np.linspace(-1, 1, 500)
+    table("alike.csv", np.tile(states, 2), np.repeat([0, 1], 500), np.tile(states, 2) / 2)
+    alike = ["solve", "alike.csv", *BOX, "--discount", "0.7", "--basis", "legendre", *NO_PICTURE]
+    assert document(capsys, alike, 5)["status"] == "undetermined"
+
+
+def test_a_certificate_that_was_raised_is_refuted_with_code_5(folder, capsys):
+    assert main(["solve", "log.csv", *BOX, *PROOF, *NO_PICTURE, "--quiet"]) == 0
+    with np.load("reward.npz") as file:
+        arrays = {name: file[name] for name in file.files}
+    name, header = next((name, json.loads(str(array))) for name, array in arrays.items() if array.dtype.kind == "U")
+    header["certificate"]["margin"] = 1.05
+    np.savez("raised.npz", **arrays | {name: np.array(json.dumps(header))})
+    assert document(capsys, ["check", "raised.npz"], 5)["verdict"] == "rejected"
+
+
+def test_interrupts_are_code_130_and_json(folder, capsys, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("certirl.cli.inputs.solved", interrupted)
+    assert document(capsys, ["solve", "log.csv", "--discount", "0.7"], 130) == {"error": "interrupted"}
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("solve nowhere.csv --discount 0.7", "there is no file nowhere.csv"),
+        ("solve log.csv --discount nine", "--discount must be a number, got 'nine'; certirl solve --help explains"),
+        ("solve log.csv --discount 0.7 --max-samples 9", "unrecognized arguments: --max-samples 9 (is --samples meant?)"),
+        ("solve log.csv --discount 0.7 --samples 9", "--samples is for simulators"),
+        ("solve log.csv --discount 0.7 --delta 0.1 --regret 0.1 --domain -1 1", "leave --regret out"),
+        ("solve log.csv --discount 0.7 --seed -1", "--seed must be"),
+        ("solve log.csv --discount 0.7 --tail smooth:1", "--tail must be a number, or smooth:ORDER:BOUND, got 'smooth:1'"),
+        ("solve log.csv --discount 0.7 --tail rough", "--tail must be a number, or smooth:ORDER:BOUND, got 'rough'"),
+        ("solve walk.py:Walk log.csv --discount 0.7", "walk.py:Walk is a simulator: name it alone, without log.csv"),
+        ("solve walk.py:Run --discount 0.7", "walk.py:Run names nothing: walk has no Run"),
+        ("solve none.py:Walk --discount 0.7", "there is no file none.py"),
+        ("solve no.module:Walk --discount 0.7", "no.module:Walk cannot be imported: there is no module no"),
+        ("solve walk.py:Walk --discount 0.7 --domain -1 1", "--domain belongs to transitions, and a simulator has its"),
+        ("solve walk.py:Walk --discount 0.7 --expert observed", "--expert observed is for logs"),
+        ("solve walk.py:np --discount 0.7", "walk.py:np is no simulator"),
+        ("certify log.csv log.csv", "log.csv is not a certirl file"),
+        ("certify reward.npz log.csv", "reward.npz does not say all of the problem: write --discount and --expert, too"),
+        ("certify reward.npz moments.npz", "name the transitions instead"),
+        ("certify moments.npz log.csv", "moments.npz holds Moments, and no reward that could be certified"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_code_2_and_json(folder, capsys, words, sentence):
+    if "reward.npz" in words:
+        certirl.Reward(certirl.Legendre(3).on((-1, 1)), np.ones(3)).save("reward.npz")
+    if "moments.npz" in words:
+        assert main(["moments", "log.csv", *BOX, "--quiet"]) == 0
+    assert main([*words.split(), "--json"]) == 2
+    printed = capsys.readouterr()
+    error = json.loads(printed.out)["error"]
+    assert sentence in error and printed.err.splitlines()[-1] == f"certirl: {error}"
+
+
+COMMANDS = {
+    "demo": "demo --plot=",
+    "solve": "solve log.csv --discount 0.7 --basis legendre --size 5 --plot=",
+    "certify": "certify reward.npz log.csv --tail 0",
+    "show": "show reward.npz",
+    "check": "check reward.npz",
+    "coverage": "coverage log.csv --domain -1 1",
+    "moments": "moments log.csv --domain -1 1",
+    "merge": "merge moments.npz",
+    "plan": "plan --discount 0.7 --beta 0.0377",
+}
+CODE = {"check": 3}  # the reward has no certificate
+
+
+def test_every_command_has_one_document_and_can_be_silent(folder, capsys):
+    for verb, words in COMMANDS.items():
+        if verb == "certify":
+            main(["solve", "log.csv", *BOX, *PROOF[: PROOF.index("--delta")], *NO_PICTURE, "--quiet"])
+            capsys.readouterr()
+        assert main([*words.split(), "--json"]) == CODE.get(verb, 0), verb
+        printed = capsys.readouterr()
+        assert json.loads(printed.out)["type"], verb
+        assert printed.err, verb  # the lines
+        assert main([*words.split(), "--quiet"]) == CODE.get(verb, 0), verb
+        assert capsys.readouterr() == ("", ""), verb
+        assert main([*words.split(), "--quiet", "--json"]) == CODE.get(verb, 0), verb
+        printed = capsys.readouterr()
+        assert json.loads(printed.out) and printed.err == "", verb
+
+
+def test_a_simulator_is_solved_as_in_python(folder, capsys):
+    asked = ["solve", "walk.py:Walk", "--discount", "0.7", "--samples", "3000", "--seed", "5", *NO_PICTURE]
+    found = document(capsys, asked, 0)
+    sys.modules.pop("walk")
+    sys.path.insert(0, str(folder))
+    import walk
+
+    expected = certirl.solve(walk.Walk(), discount=0.7, samples=3_000, rng=5)
+    assert found["margin"] == expected.margin and found["samples"] == 3_000
+    assert main([*asked[:4], "--expert", "walk.py:policy", "--quiet", *NO_PICTURE]) in (0, 4, 5)
+    with_policy = certirl.load("reward.npz")
+    assert str(with_policy) == str(certirl.solve(walk.Walk(), discount=0.7, expert=walk.policy, rng=0))
+    sys.path.remove(str(folder))
+    sys.modules.pop("walk")
+
+
+def test_a_tail_that_cannot_work_is_refused_before_anything_is_read(folder, capsys, monkeypatch):
+    monkeypatch.setattr("certirl.cli.inputs.read", None)
+    words = ["solve", "log.csv", *BOX, "--discount", "0.9", "--columns", "13", "--delta", "0.05", "--tail"]
+    assert main([*words, "0.1"]) == 2
+    assert "the tail 0.1 cannot work with 13 columns and --discount 0.9, whatever the data" in capsys.readouterr().err
+    assert main([*words, "smooth:2:8"]) == 2
+    assert "whatever the data: use at least 36 columns" in capsys.readouterr().err
+
+
+def test_help_names_the_exit_codes_and_begins_with_examples(capsys):
+    parser = build(VERBS, "0")
+    for name, command in parser.commands.items():
+        verb = next(verb for verb in VERBS if verb.name == name)
+        text = command.format_help()
+        assert text.index("examples:") < text.index("options:") < text.index("exit codes:")
+        for code in (0, 2, 130, *verb.codes):
+            assert f"  {code:<4} {CODES[code]}" in text
+        assert max(map(len, text.splitlines())) <= 100
+    assert all(f"  {code:<4} {words}" in parser.format_help() for code, words in CODES.items())
