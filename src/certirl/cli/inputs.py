@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
 import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from certirl.cli.options import OBSERVED
@@ -111,13 +113,14 @@ def solved(options: argparse.Namespace, where: Any) -> Solution:
     settings = Settings(**{name: getattr(options, name) for name in names})
     asked = {name: getattr(options, name) for name in ("discount", "columns", "delta", "tail", "samples")}
     asked |= {"settings": settings, "map": where}
+    seed = None if options.seed is None else as_count(options.seed, "seed", least=0)
     if any(archive.kind_of(path) for path in options.data if is_file(path)):
-        return _from_moments(options, asked | {"rng": options.seed})
+        return _from_moments(options, asked | {"rng": seed})
     expert = expert_of(options)
     if options.delta is not None:
         _check_proof(options, options.domain, expert)
     source = source_of(options)
-    rng = 0 if options.seed is None and source.log is None else options.seed
+    rng = 0 if options.seed is None and source.log is None else seed
     if expert.action is None:
         policy = policy_of(expert, source, options)
         return solve(_given(source), expert=policy, basis=_value_functions(options, source), rng=rng, **asked)
@@ -163,7 +166,7 @@ def certified(options: argparse.Namespace, where: Any) -> Certificate:
         delta=options.delta,
         tail=options.tail,
         samples=options.samples,
-        rng=0 if options.seed is None else options.seed,
+        rng=0 if options.seed is None else as_count(options.seed, "seed", least=0),
         tube=options.tube,
         map=where,
     )
@@ -235,30 +238,39 @@ def simulator_of(options: argparse.Namespace) -> Any:
 
 
 def imported(word: str) -> Any:
-    """The object FILE.py:NAME or MODULE:NAME, whose file is run once."""
+    """The object FILE.py:NAME or MODULE:NAME; its file is run once."""
     match = _OBJECT.fullmatch(word)
     assert match is not None
-    name = match["module"]
-    if name.endswith(".py"):
-        path = Path(name)
-        if not path.is_file():
-            raise FileNotFoundError(f"there is no file {name}")
-        name = path.stem
-        if str(path.resolve().parent) not in sys.path:
-            sys.path.insert(0, str(path.resolve().parent))  # other processes import from there as well
-    elif "" not in sys.path:
-        sys.path.insert(0, "")
+    is_path = match["module"].endswith(".py")
+    if is_path and not Path(match["module"]).is_file():
+        raise FileNotFoundError(f"there is no file {match['module']}")
     try:
-        module = importlib.import_module(name)
+        module = _module_at(Path(match["module"]).resolve()) if is_path else importlib.import_module(match["module"])
     except ModuleNotFoundError as problem:
         raise ValueError(f"{word} cannot be imported: there is no module {problem.name}") from None
     except Exception as problem:  # of the user's file
         raise ValueError(f"{word} cannot be imported: {type(problem).__name__}: {problem}") from problem
-    if match["module"].endswith(".py") and Path(str(module.__file__)).resolve() != Path(match["module"]).resolve():
-        raise ValueError(f"{match['module']} has the name of another module, {module.__file__}: rename the file")
     if not hasattr(module, match["name"]):
-        raise ValueError(f"{word} names nothing: {module.__name__} has no {match['name']}")
+        raise ValueError(f"{word} names nothing: {match['module']} has no {match['name']}")
     return getattr(module, match["name"])
+
+
+def _module_at(path: Path) -> ModuleType:
+    """The module in a file, under its own name unless another module has it, with its folder to import from."""
+    name = path.stem
+    while name in sys.modules and Path(str(getattr(sys.modules[name], "__file__", ""))).resolve() != path:
+        name += "_"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None and spec.loader is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        sys.path.insert(0, str(path.parent))
+        try:
+            spec.loader.exec_module(sys.modules[name])
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
 
 
 def _from_moments(options: argparse.Namespace, asked: dict[str, Any]) -> Solution:
