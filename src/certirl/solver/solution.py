@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from certirl.data.coverage import Coverage
 from certirl.data.simulator import as_terminal
 from certirl.data.source import TerminalBoxes
 from certirl.data.transitions import counted
@@ -705,6 +706,17 @@ class Solution(Record):
         from certirl import plots
 
         return plots.solution(self, path=path, problem=problem, plane=plane, ax=ax)
+
+    def report(self, path: str | os.PathLike[str], *, coverage: Coverage | None = None) -> Path:
+        """Write one page about the answer, which a browser opens without a network; returns its path.
+
+        Args:
+            path: where it is written; ".html" is added to a name without it.
+            coverage: of the log, as `certirl.coverage` returns it; drawn if given.
+        """
+        from certirl.show import report
+
+        return report.write(self, path, coverage=coverage)
 
     def as_read(self, file: str) -> Solution:
         """Refuse a solution that contradicts itself; its claims are those of the file.

@@ -1,0 +1,462 @@
+"""The report: one page about a solution, a certificate or a refutation, which opens without a network.
+
+The page claims what the record claims: its first sentence is the first line of the record's print. Pictures are the
+records of `charts`, drawn by `svg`; all other words and numbers are the record's. Text from outside (names of columns,
+actions and components, files) is escaped, and the page forbids the browser every request and every other script.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import platform
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from html import escape
+from importlib import metadata, resources
+from math import isfinite
+from pathlib import Path
+from string import Template
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from certirl.data.coverage import Coverage
+from certirl.fit.witness import Witness
+from certirl.functions.reward import Reward
+from certirl.ground.archive import replacing, target_of
+from certirl.ground.domain import describe
+from certirl.ground.status import Claim, chance
+from certirl.proof.certificate import Certificate
+from certirl.proof.refutation import Refutation
+from certirl.show import charts, svg
+from certirl.show.charts import Names, Picture
+from certirl.solver.solution import Solution
+
+SUFFIXES = (".html", ".htm")
+_MOST_ROWS = 12  # of a witness
+_LONG = 120  # characters of a verdict that is set smaller
+_MOST_TERMS = 12  # of a formula
+_LONGEST_CODE = 60_000  # characters of Python that are shown
+_TO_BELIEVE = "What must be true besides, and data cannot show."
+# The colour and the sign of every status and word of a proof.
+_TONES = {
+    "certified": ("good", "✓"),
+    "validated": ("fine", "✓"),
+    "solved": ("plain", "○"),
+    "infeasible": ("bad", "✕"),
+    "certified infeasible": ("bad", "✕"),
+    "undetermined": ("open", "?"),
+    "conditional": ("open", "?"),
+    "not certified": ("open", "?"),
+}
+
+
+class Section(NamedTuple):
+    """A part of the page: its id, its heading, one sentence about it, and its HTML."""
+
+    name: str
+    heading: str
+    lead: str
+    body: str
+
+
+def write(record: Any, path: Any, *, coverage: Coverage | None = None) -> Path:
+    """Write the report of a record and return the path.
+
+    Args:
+        record: a solution, a certificate or a refutation.
+        path: where it is written; ".html" is added to a name without it.
+        coverage: of the log, as `certirl.coverage` returns it; drawn if given.
+    """
+    target, text = target_of(path, SUFFIXES), page(record, coverage=coverage)
+    with replacing(target) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return target
+
+
+def page(record: Any, *, coverage: Coverage | None = None) -> str:
+    """The report of a record as HTML; see `write`."""
+    if not isinstance(record, Solution | Certificate | Refutation):
+        kind = type(record).__name__
+        raise TypeError(f"a report is about a solution, a certificate or a refutation, got {kind}")
+    figures = _Figures()
+    composed: Callable[..., Iterable[Section]] = _of_solution if isinstance(record, Solution) else _of_claim
+    sections = [section for section in composed(record, figures, coverage) if section.body]
+    status = record.status if isinstance(record, Solution) else record.word
+    tone, sign = _TONES[status]
+    verdict = str(record).splitlines()[0].removesuffix(".") + "."
+    style, script = _shipped("report.css"), _shipped("report.js")
+    return Template(_shipped("report.html")).substitute(
+        version=escape(_version("certirl")),
+        title=escape(f"{status}: certirl report"),
+        style=style,
+        script=script,
+        style_hash=_hash(style),
+        script_hash=_hash(script),
+        badge=escape(status),
+        badge_class=tone,
+        badge_sign=sign,
+        verdict=escape(verdict),
+        verdict_class="long" if len(verdict) > _LONG else "",
+        facts="".join(f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in _facts(record)),
+        links="".join(f'<li><a href="#{section.name}">{escape(section.heading)}</a></li>' for section in sections),
+        sections="\n".join(map(_section, sections)),
+        footer=f"Written by certirl {escape(_version('certirl'))}. This page is one file and makes no request.",
+        readings=figures.readings,
+    )
+
+
+@cache
+def _shipped(name: str) -> str:
+    return resources.files("certirl.show").joinpath(name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _version(package: str) -> str:
+    if package == "certirl":
+        from certirl import __version__
+
+        return __version__
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+# Pieces of HTML ------------------------------------------------------------------------------------------------------
+
+
+class _Figures:
+    """Numbers the pictures of a page and keeps what can be read in them."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, dict[str, Any]] = {}
+        self._count = 0
+
+    @property
+    def readings(self) -> str:
+        """For the script; no element can begin in it."""
+        return json.dumps(self._read, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+
+    def drawn(self, pictures: Mapping[str, Sequence[Picture]]) -> str:
+        """Figures side by side, where the page is wide enough.
+
+        Args:
+            pictures: by the first words of their captions.
+        """
+        if max(map(len, pictures.values()), default=0) <= 2:
+            return self._row([(words, picture) for words, group in pictures.items() for picture in group])
+        return "".join(self._row([(words, picture) for picture in group]) for words, group in pictures.items())
+
+    def _row(self, pictures: Sequence[tuple[str, Picture]]) -> str:
+        kind = "figures small" if len(pictures) > 2 else "figures"
+        each = [self._figure(picture, words) for words, picture in pictures]
+        return f'<div class="{kind}">{"".join(each)}</div>' if each else ""
+
+    def _figure(self, picture: Picture, caption: str) -> str:
+        self._count += 1
+        name = f"figure-{self._count}"
+        words = ": ".join(text for text in (caption, picture.title) if text) or svg.title_of(picture)
+        words = words[:1].upper() + words[1:]
+        numbers = svg.readings(picture)
+        if numbers.x:
+            self._read[name] = numbers._asdict()
+        keys = "".join(f"<li>{key}<span>{escape(label)}</span></li>" for key, label in svg.legend(picture))
+        head, rows, note = svg.table(picture)
+        return (
+            f"<figure><figcaption>{escape(words)}</figcaption>"
+            f'<div class="plot" id="{name}" data-title="{escape(words)}">{svg.draw(picture, name)}</div>'
+            + (f'<ul class="legend">{keys}</ul>' if keys else "")
+            + f"<details><summary>Numbers of this picture</summary>{_table(head, rows, note)}</details></figure>"
+        )
+
+
+def _section(section: Section) -> str:
+    lead = f'<p class="lead">{escape(section.lead)}</p>' if section.lead else ""
+    heading = f'<h2 id="{section.name}-heading">{escape(section.heading)}</h2>'
+    name = f'id="{section.name}" aria-labelledby="{section.name}-heading"'
+    return f"<section {name}>{heading}{lead}{section.body}</section>"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], caption: str) -> str:
+    top = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
+    lines = "".join(
+        f'<tr><th scope="row">{escape(row[0])}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in row[1:])}</tr>'
+        for row in rows
+    )
+    body = f"<thead><tr>{top}</tr></thead><tbody>{lines}</tbody>"
+    words = escape(caption)
+    table = f"<table><caption>{words}</caption>{body}</table>"
+    return f'<div class="scroll" tabindex="0" role="group" aria-label="{words}">{table}</div>'
+
+
+def _items(texts: Iterable[str]) -> str:
+    lines = "".join(f"<li>{escape(text)}</li>" for text in texts)
+    return f'<ul class="plain">{lines}</ul>' if lines else ""
+
+
+def _pairs(pairs: Mapping[str, str]) -> str:
+    lines = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in pairs.items() if text)
+    return f'<dl class="settings">{lines}</dl>' if lines else ""
+
+
+def _code(text: str, kind: str = "") -> str:
+    return f'<pre tabindex="0" class="{kind}"><code>{escape(text)}</code></pre>'
+
+
+def _heading(text: str) -> str:
+    return f"<h3>{escape(text)}</h3>"
+
+
+# Solutions -----------------------------------------------------------------------------------------------------------
+
+
+def _facts(record: Solution | Certificate | Refutation) -> list[tuple[str, str]]:
+    """The numbers at the top of the page."""
+    claim = record if isinstance(record, Claim) else _proof_of(record)
+    facts = []
+    if claim is not None and claim.holds:
+        facts.append(("probability", f"at least {chance(claim.delta)}"))
+    if isinstance(claim, Certificate) and isfinite(claim.margin):
+        proved = "proved" if claim.holds else "not proved"
+        facts.append((f"margin, {proved}", f"at least {svg.number(claim.margin, 3)}"))
+    if isinstance(claim, Certificate) and claim.tube is not None and isfinite(claim.relative_regret):
+        facts.append(("regret, of the value's span", f"at most {claim.relative_regret:.2%}"))
+    if isinstance(record, Solution):
+        if claim is None and record.reward is not None and isfinite(record.margin) and record.stats.objective:
+            facts.append(("margin, estimated", svg.number(record.margin, 3)))
+        names = Names.of(record)
+        expert = "depends on the state" if record.expert is None else f"{names.action(record.expert)}, always"
+        kind = "states, every action at each" if record.stats.noiseless else "transitions per action"
+        data = (kind, f"{record.samples:,}") if record.samples else ("data", "exact operators")
+        facts += [
+            ("expert", expert),
+            ("actions", str(record.n_actions)),
+            ("states", describe(record.domain) if len(record.domain) <= 3 else f"{len(record.domain)} coordinates"),
+            ("discount γ", f"{record.discount:g}"),
+            data,
+        ]
+    elif claim is not None:
+        facts.append(("fresh transitions per action", f"{claim.samples:,}"))
+    return facts
+
+
+def _proof_of(solution: Solution) -> Certificate | Refutation | None:
+    return solution.certificate or solution.refutation
+
+
+def _of_solution(solution: Solution, figures: _Figures, coverage: Coverage | None) -> Iterable[Section]:
+    names, proof = Names.of(solution), _proof_of(solution)
+    yield Section("findings", "Findings", "", _findings(solution))
+    yield Section(
+        "conflict",
+        "Conflict",
+        "Comparisons that cancel: no value function of the class makes the expert's action better in all of them.",
+        _witness(solution.witness, names) if solution.status != "certified" else "",
+    )
+    if solution.reward is not None:
+        is_best_fit = solution.status == "infeasible"
+        lead = "The reward that the expert's behaviour is explained by, and the expert's value under it."
+        if is_best_fit:
+            lead = "No reward of the class explains the expert; this is the best fit."
+        yield Section("reward", "Reward and value", lead, _reward(solution, figures))
+        yield Section(
+            "margins",
+            "Margins",
+            "By how much the expert's action is better than the others: the difference of the expected values of the "
+            "next states.",
+            _margins(solution, figures, names),
+        )
+    if proof is not None:
+        yield _budget(proof, figures)
+    yield Section("data", "Data", "", _data(solution, figures, names, coverage))
+    yield Section("assumptions", "Assumptions", _TO_BELIEVE, _assumed(solution))
+    if proof is not None:
+        yield Section("delta", "Samples and δ", *_spending(proof, figures, solution))
+    if solution.reward is not None:
+        yield Section("formula", "Formula and code", "", _formula(solution.reward, names))
+    yield Section("diagnostics", "Details", "", _diagnostics(solution))
+    yield Section("reproduce", "Reproduce", "", _reproduce(solution))
+
+
+def _findings(solution: Solution) -> str:
+    """Why the status is no better; what is proved, the verdict says."""
+    if solution.status == "certified" or (solution.status == "infeasible" and solution.refutation is not None):
+        return ""
+    lines = "".join(
+        f'<li><span class="status">{escape(finding.status)}</span>{escape(finding.sentence)}</li>'
+        for finding in solution.findings
+    )
+    return f'<ul class="plain">{lines}</ul>'
+
+
+def _witness(witness: Witness | None, names: Names) -> str:
+    if witness is None:
+        return ""
+    order = np.argsort(-witness.weights, kind="stable")[:_MOST_ROWS]
+    d = witness.states.shape[1]
+    head = [*(names.coordinate(axis, d) for axis in range(d)), "the expert takes", "rather than", "weight"]
+    rows = [
+        [
+            *(svg.number(x) for x in witness.states[row]),
+            names.action(int(witness.taken[row])),
+            names.action(int(witness.actions[row])),
+            svg.number(witness.weights[row], 2),
+        ]
+        for row in order
+    ]
+    note = f"{len(rows)} of {len(witness)} comparisons, by weight"
+    return f"<p>{escape(str(witness)[:1].upper() + str(witness)[1:])}.</p>{_table(head, rows, note)}"
+
+
+def _reward(solution: Solution, figures: _Figures) -> str:
+    assert solution.reward is not None
+    if solution.reward.forgotten or not _is_callable(solution.reward):
+        why = "features are functions, which a file does not keep"
+        if solution.reward.forgotten:
+            why = "a file does not keep which states are terminal"
+        text = f"<p>The reward is not drawn: {why}. A report written by solution.report before saving shows it.</p>"
+        return text + (figures.drawn({"value": charts.value_charts(solution)}) if _is_callable(solution.value) else "")
+    pictures: dict[str, tuple[Picture, ...]] = {"reward": charts.reward_charts(solution)}
+    if solution.value is not None and not solution.value.forgotten:
+        pictures["value"] = charts.value_charts(solution)
+    if solution.path is not None:
+        pictures["rewards of fewer and of more features"] = (charts.feature_path_chart(solution.path),)
+    return figures.drawn(pictures)
+
+
+def _is_callable(function: Reward | None) -> bool:
+    """Whether it can be evaluated: a reward of features that was read from a file cannot."""
+    if function is None or function.forgotten:
+        return False
+    try:
+        function(np.mean(function.domain, axis=1)[None])
+    except ValueError:
+        return False
+    return True
+
+
+def _margins(solution: Solution, figures: _Figures, names: Names) -> str:
+    words = "estimated" if solution.stats.objective else "comparisons"
+    pictures: dict[str, tuple[Picture, ...]] = {words: charts.margin_charts(solution)}
+    if solution.certificate is None:
+        return figures.drawn(pictures)
+    return _proved(solution.certificate, figures, names, pictures)
+
+
+def _proved(
+    proof: Certificate, figures: _Figures, names: Names, before: Mapping[str, tuple[Picture, ...]] | None = None
+) -> str:
+    """The pictures and lines of a certificate, after other pictures."""
+    pictures = {**(before or {}), "": charts.certificate_charts(proof, names=names)}
+    return figures.drawn(pictures) + _pairs({name: text for name, text in proof.lines() if name != "assumed"})
+
+
+def _budget(proof: Certificate | Refutation, figures: _Figures) -> Section:
+    what = "The estimate, what the errors can take away from it at most, and what remains."
+    body = figures.drawn({"": (charts.budget(proof),)})
+    if isinstance(proof, Refutation):
+        body = f"<p>{escape(proof.statement)}.</p>{body}{_items(proof.lines()[1:])}"
+    elif proof.missing:
+        body += f"<p>{escape(proof.missing[:1].upper() + proof.missing[1:])}.</p>"
+    return Section("budget", "Loss budget", what, body)
+
+
+def _data(solution: Solution, figures: _Figures, names: Names, coverage: Coverage | None) -> str:
+    stats, lines = solution.stats, solution.stats.lines()
+    counts = stats.counts * (solution.n_actions // max(len(stats.counts), 1))
+    rows = [[names.action(action), f"{count:,}"] for action, count in enumerate(counts)]
+    what = "states" if stats.noiseless else "transitions"
+    body = _table(["action", what], rows, f"{what.capitalize()} of each action") if solution.samples else ""
+    words = {"coverage": lines.get("coverage", ""), "terminal states": lines.get("terminal", "")}
+    if "coverage" not in lines and coverage is None:
+        words["coverage"] = (
+            "where the data lie is not kept; of a log, solution.report(path, coverage=certirl.coverage(log)) draws it"
+        )
+    drawn = figures.drawn({"transitions": charts.coverage_charts(coverage)}) if coverage is not None else ""
+    return f"{_pairs(words)}{drawn}{body}"
+
+
+def _assumed(solution: Solution) -> str:
+    proof = _proof_of(solution)
+    if proof is not None:
+        return _items(proof.assumptions)
+    text = solution.stats.lines().get("assumed", "")
+    return _items(text.split("; ")) if text else ""
+
+
+def _spending(proof: Certificate | Refutation, figures: _Figures, solution: Solution | None = None) -> tuple[str, str]:
+    rows = [[name, svg.number(part, 3), f"{part / proof.delta:.1%}"] for name, part in proof.spending.items()]
+    lead = f"The proof may be false with probability δ = {proof.delta:g} at most; its parts:"
+    rounds = () if solution is None or not solution.stats.search else (charts.rounds_chart(solution),)
+    return lead, _table(["part", "δ", "share"], rows, "Parts of δ") + figures.drawn({"": rounds})
+
+
+def _formula(reward: Reward, names: Names) -> str:
+    return f'<p class="formula">{escape(str(reward))}</p>'
+
+
+def _diagnostics(solution: Solution) -> str:
+    printed = _code(str(solution), "wrap")
+    elsewhere = ("assumed", "coverage", "terminal")
+    lines = {name: text for name, text in solution.stats.lines().items() if name not in elsewhere}
+    return f"{_pairs(lines)}<details><summary>The whole print</summary>{printed}</details>"
+
+
+def _reproduce(record: Solution | Certificate | Refutation) -> str:
+    versions = [f"{name} {_version(name)}" for name in ("certirl", "numpy", "scipy", "highspy")]
+    report = ", ".join([*versions, f"Python {platform.python_version()}"])
+    settings = _settings(record) | {"this report was written with": report}
+    file = getattr(record, "file", None)
+    name = Path(file).name if file else "solution.npz"
+    commands = [f"certirl show {name}"]
+    if isinstance(record, Claim) or _proof_of(record) is not None:
+        commands.append(f"certirl check {name}    # derives the proof again, with code of its own")
+    commands.append(f"certirl report {name} -o report.html")
+    return _pairs(settings) + _code("\n".join(commands))
+
+
+def _settings(record: Solution | Certificate | Refutation) -> dict[str, str]:
+    claim = record if isinstance(record, Claim) else _proof_of(record)
+    settings = {}
+    if isinstance(record, Solution):
+        is_constant = record.expert is not None
+        settings["expert"] = f"action {record.expert}" if is_constant else "a function of the state, which is not kept"
+        settings["discount γ"] = f"{record.discount:g}"
+        settings["functions of V"] = "; ".join(dict.fromkeys(str(component.basis) for component in record.components))
+        settings["columns"] = "; ".join(dict.fromkeys(str(component.columns) for component in record.components))
+        if len(record.components) > 1:
+            named = [f"{component.name}: {list(component.coordinates)}" for component in record.components]
+            settings["components"] = ", ".join(named)
+        settings["program"] = record.stats.objective
+        settings["transitions per action"] = f"{record.samples:,}"
+        settings["seed (rng)"] = "not a number, not kept" if record.stats.seed is None else str(record.stats.seed)
+        settings["file"] = record.file or ""
+    if claim is not None:
+        settings["δ"] = f"{claim.delta:g}"
+        settings["tail"] = "none was declared" if claim.tail is None else f"{claim.tail:g}"
+        tube = getattr(claim, "tube", None)
+        settings["tube, half-width"] = f"{getattr(tube, 'allowed', tube):g}" if tube else ""
+    return settings
+
+
+# Proofs alone --------------------------------------------------------------------------------------------------------
+
+
+def _of_claim(claim: Certificate | Refutation, figures: _Figures, coverage: Coverage | None) -> Iterable[Section]:
+    if isinstance(claim, Certificate):
+        lead = "The advantage of the expert's action, estimated and at least."
+        yield Section("margins", "Margins", lead, _proved(claim, figures, Names()))
+    else:
+        lead = "Comparisons that nearly cancel, for every value function of the class."
+        yield Section("conflict", "Conflict", lead, _witness(claim.witness, Names()))
+    yield _budget(claim, figures)
+    yield Section("assumptions", "Assumptions", _TO_BELIEVE, _items(claim.assumptions))
+    yield Section("delta", "Samples and δ", *_spending(claim, figures))
+    yield Section("print", "The whole print", "", _code(str(claim), "wrap"))
+    yield Section("reproduce", "Reproduce", "", _reproduce(claim))
