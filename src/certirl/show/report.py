@@ -32,6 +32,7 @@ from certirl.proof.certificate import Certificate
 from certirl.proof.refutation import Refutation
 from certirl.show import charts, svg
 from certirl.show.charts import Names, Picture
+from certirl.show.mathml import mathml
 from certirl.solver.solution import Solution
 
 SUFFIXES = (".html", ".htm")
@@ -207,10 +208,6 @@ def _pairs(pairs: Mapping[str, str]) -> str:
 
 def _code(text: str, kind: str = "") -> str:
     return f'<pre tabindex="0" class="{kind}"><code>{escape(text)}</code></pre>'
-
-
-def _heading(text: str) -> str:
-    return f"<h3>{escape(text)}</h3>"
 
 
 # Solutions -----------------------------------------------------------------------------------------------------------
@@ -398,7 +395,18 @@ def _spending(proof: Certificate | Refutation, figures: _Figures, solution: Solu
 
 
 def _formula(reward: Reward, names: Names) -> str:
-    return f'<p class="formula">{escape(str(reward))}</p>'
+    """R for a person and R for a program; a reward with parts that are Python functions has no text of its own."""
+    latex = reward.to_latex(terms=_MOST_TERMS, names=names.coordinates or None)
+    lines = "".join(f'<p class="formula">{line}</p>' for line in mathml(latex))
+    written = f"{lines}<details><summary>The formula in LaTeX</summary>{_code(latex)}</details>"
+    try:
+        code = reward.to_python()
+    except ValueError as problem:
+        return f"{written}<p>There is no Python of this reward: {escape(str(problem))}.</p>"
+    if len(code) > _LONGEST_CODE:
+        return f"{written}<p>As Python: <code>solution.reward.to_python()</code>, {len(code):,} characters.</p>"
+    heading = "Python, which needs NumPy alone"
+    return f"{written}<details><summary>{heading}</summary>{_code(code)}</details>"
 
 
 def _diagnostics(solution: Solution) -> str:

@@ -713,6 +713,12 @@ class Solution(Record):
         Args:
             path: where it is written; ".html" is added to a name without it.
             coverage: of the log, as `certirl.coverage` returns it; drawn if given.
+
+        Example:
+            >>> problem = certirl.problems.random_polynomial(seed=7)
+            >>> solution = certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
+            >>> solution.report("answer.html").name
+            'answer.html'
         """
         from certirl.show import report
 
