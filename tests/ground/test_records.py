@@ -47,6 +47,7 @@ class Point(Record):
     x: object
     y: object = None
     _hidden: int = 5
+    z: float = float("nan")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +74,7 @@ def test_plain_data_of_every_type():
         "function": (np.linalg.solve, "solve"),
         "class": (Point, "Point"),
         "object": (object(), "object"),
-        "record": (Point(1), {"type": "Point", "x": 1, "y": None}),
+        "record": (Point(1), {"type": "Point", "x": 1, "y": None, "z": None}),
         "named tuple": (File("a", 2, "f"), {"type": "File", "name": "a", "rows": 2, "fingerprint": "f"}),
     }
     for name, (value, expected) in values.items():
@@ -89,7 +90,10 @@ def test_plain_data_of_every_type():
 
 def test_a_repr_is_the_call_if_that_is_short_and_else_the_first_line_of_the_print():
     assert repr(Point(np.float64(0.5), ("a", Point(1)))) == "Point(x=0.5, y=('a', Point(x=1)))"
-    assert repr(Point(1, None)) == "Point(x=1)" and repr(Point((1,), {"a": 2})) == "Point(x=(1,), y={'a': 2})"
+    assert (
+        repr(Point(1, None, z=-float("nan"))) == "Point(x=1)"
+        and repr(Point((1,), {"a": 2})) == "Point(x=(1,), y={'a': 2})"
+    )
     assert repr(Point(np.zeros((3, 4)), Point(np.zeros(2)))) == "Point(x=float64[3, 4], y=Point(x=float64[2]))"
     assert repr(Line(1)) == "Line(x=1)" and repr(Line(np.zeros(1))) == "<Line: a line from [0.]>"
     assert repr(Point(np.linalg.solve)) == "Point(x=solve)" and repr(Point(Line(np.zeros(1)))) == "Point(x=Line(…))"

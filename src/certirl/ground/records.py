@@ -123,6 +123,8 @@ def _differing(record: Any) -> dict[str, Any]:
 
 
 def _same(value: Any, default: Any) -> bool:
+    if isinstance(value, float) and isinstance(default, float) and isnan(value):
+        return isnan(default)
     return value is default or (isinstance(value, str | int | float | tuple) and value == default)
 
 
