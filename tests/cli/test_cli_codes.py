@@ -148,6 +148,7 @@ COMMANDS = {
     "solve": "solve log.csv --discount 0.7 --basis legendre --size 5 --plot=",
     "certify": "certify reward.npz log.csv --tail 0",
     "show": "show reward.npz",
+    "report": "report reward.npz",
     "check": "check reward.npz",
     "coverage": "coverage log.csv --domain -1 1",
     "moments": "moments log.csv --domain -1 1",

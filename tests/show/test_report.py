@@ -15,6 +15,7 @@ import pytest
 from saved_records import MAKERS, saved
 
 import certirl
+from certirl.cli import main
 from certirl.show import charts, report, svg
 from certirl.show.mathml import mathml
 
@@ -256,6 +257,23 @@ def test_a_file_gives_the_same_report_but_for_its_name(tmp_path):
     assert "certirl check policy.npz" in text
     features = report.page(certirl.load(record("features").save(tmp_path / "features.npz")))
     assert "features are functions, which a file does not keep" in features
+
+
+def test_the_command_writes_and_opens_the_page(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    opened = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    record("refutation").save("refuted.npz")
+    assert main(["report", "refuted.npz", "-o", "page.html", "--open"]) == 0
+    verdict = str(record("refutation")).splitlines()[0]
+    assert capsys.readouterr().out == f"{verdict}.\nReport: page.html\n"
+    assert opened == [(tmp_path / "page.html").as_uri()]
+    assert Parsed((tmp_path / "page.html").read_text(encoding="utf-8")).all("h1")[0]["text"] == f"{verdict}."
+    record("action").reward.save("reward.npz")
+    assert main(["report", "reward.npz"]) == 2
+    assert "a report is about a solution, a certificate or a refutation, got Reward" in capsys.readouterr().err
+    assert main(["report", "refuted.npz", "-o", "."]) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["page.html", "refuted.npz", "reward.npz"]
 
 
 def test_coverage_is_drawn_if_it_is_given():

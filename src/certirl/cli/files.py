@@ -1,8 +1,9 @@
-"""The commands about data and saved files: coverage, moments, merge, show, check."""
+"""The commands about data and saved files: coverage, moments, merge, show, report, check."""
 
 from __future__ import annotations
 
 import argparse
+import webbrowser
 from typing import Any
 
 from certirl.cli import inputs
@@ -11,6 +12,7 @@ from certirl.cli.output import Answer, check_outputs, deliver
 from certirl.cli.parsing import DONE, NOT_PROVED, UNDETERMINED, Verb
 from certirl.data import moments
 from certirl.data.formats import find_tables
+from certirl.ground import archive
 from certirl.ground.work import place
 from certirl.solver.solution import load
 
@@ -64,6 +66,21 @@ def show(options: argparse.Namespace) -> Answer:
     return Answer(record)
 
 
+def report_file(options: argparse.Namespace) -> Answer:
+    """Write a page about a file that certirl saved."""
+    from certirl.show import report
+
+    target = archive.check_writable(options.output, report.SUFFIXES)
+    record: Any = load(options.file)
+    is_replaced = target.exists()
+    written = report.write(record, target)
+    verdict = report.verdict_of(record)
+    print(f"{verdict}\nReport: {written}{' (replaced)' * is_replaced}")
+    if options.open:
+        webbrowser.open(written.resolve().as_uri())
+    return Answer({"type": "Report", "path": str(written), "verdict": verdict})
+
+
 def check_file(options: argparse.Namespace) -> Answer:
     """Derive a saved certificate again, with other arithmetic."""
     from certirl import check
@@ -105,6 +122,15 @@ def _add_show(command: argparse.ArgumentParser) -> None:
     _add_plot(command)
 
 
+def _add_report(command: argparse.ArgumentParser) -> None:
+    _add_saved(command)
+    output = command.add_argument_group("output")
+    output.add_argument(
+        "-o", "--output", metavar="PAGE", default="report.html", help="where the page goes (default report.html)"
+    )
+    output.add_argument("--open", action="store_true", help="open it in the browser")
+
+
 def _add_saved(command: argparse.ArgumentParser) -> None:
     command.add_argument("file", metavar="FILE", help="what certirl saved (.npz)")
 
@@ -122,6 +148,14 @@ VERBS = (
         [("certirl show reward.npz --plot again.png", "a solution, a certificate, a reward, moments")],
         _add_show,
         show,
+    ),
+    Verb(
+        "report",
+        "write a page about what certirl saved, for any browser",
+        "FILE [options]",
+        [("certirl report reward.npz -o report.html", "verdict, pictures, assumptions, formula; works offline")],
+        _add_report,
+        report_file,
     ),
     Verb(
         "check",

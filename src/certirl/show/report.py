@@ -87,7 +87,7 @@ def page(record: Any, *, coverage: Coverage | None = None) -> str:
     sections = [section for section in composed(record, figures, coverage) if section.body]
     status = record.status if isinstance(record, Solution) else record.word
     tone, sign = _TONES[status]
-    verdict = str(record).splitlines()[0].removesuffix(".") + "."
+    verdict = verdict_of(record)
     style, script = _shipped("report.css"), _shipped("report.js")
     return Template(_shipped("report.html")).substitute(
         version=escape(_version("certirl")),
@@ -107,6 +107,11 @@ def page(record: Any, *, coverage: Coverage | None = None) -> str:
         footer=f"Written by certirl {escape(_version('certirl'))}. This page is one file and makes no request.",
         readings=figures.readings,
     )
+
+
+def verdict_of(record: Solution | Certificate | Refutation) -> str:
+    """The first line of a record's print, as a sentence."""
+    return str(record).splitlines()[0].removesuffix(".") + "."
 
 
 @cache
@@ -421,7 +426,7 @@ def _reproduce(record: Solution | Certificate | Refutation) -> str:
     report = ", ".join([*versions, f"Python {platform.python_version()}"])
     settings = _settings(record) | {"this report was written with": report}
     file = getattr(record, "file", None)
-    name = Path(file).name if file else "solution.npz"
+    name = Path(file).name if file else f"{type(record).__name__.lower()}.npz"
     commands = [f"certirl show {name}"]
     if isinstance(record, Claim) or _proof_of(record) is not None:
         commands.append(f"certirl check {name}    # derives the proof again, with code of its own")
