@@ -52,6 +52,7 @@ class Coverage(Record):
         extrapolated_share: the part of the box, by volume, where each action is extrapolated ``[A]``.
         worst: the state where the leverage of each action is largest ``[A, d]``.
         roots: matrices W with h_a(s) = |φ(s)W|², ``[A, k, k]``.
+        action_names, coordinate_names: those of the log.
 
     Example:
         >>> states = np.random.default_rng(0).uniform(0, 5, 1000)
@@ -73,6 +74,8 @@ class Coverage(Record):
     extrapolated_share: Array
     worst: Array
     roots: Array
+    action_names: tuple[str, ...] = ()
+    coordinate_names: tuple[str, ...] = ()
     _derived: ClassVar[tuple[str, ...]] = ("complete", "never_taken", "unvisited", "sentences")
 
     def __post_init__(self) -> None:
@@ -213,8 +216,9 @@ def coverage(
     probes = _Probes.meshed(basis, 2 * along + 1) if (2 * along + 1) ** d <= MESH else _Probes.spread(basis)
     states = [transitions.states[transitions.actions == action] for action in range(transitions.n_actions)]
     actions = [probes.compared(rows, along) for rows in states]
-    columns = {name: np.array([action[name] for action in actions]) for name in actions[0]}
-    return Coverage(basis=basis, domain=domain, counts=transitions.counts, **columns)
+    columns: dict[str, Any] = {name: np.array([action[name] for action in actions]) for name in actions[0]}
+    names = {name: getattr(transitions, name) for name in ("action_names", "coordinate_names")}
+    return Coverage(basis=basis, domain=domain, counts=transitions.counts, **columns, **names)
 
 
 class _Probes(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.data.transitions import Transitions, as_action_names
+from certirl.data.transitions import Transitions, as_names
 from certirl.ground.domain import (
     Array,
     Domain,
@@ -291,8 +291,8 @@ class Conversion(Record):
         """The controls behind the actions ``[A, m]``; None if the log holds actions."""
         return None if self.actions is None or self.action_names else np.array(self.actions)
 
-    def transitions(self, steps: Steps) -> Transitions:
-        """The record of all steps."""
+    def transitions(self, steps: Steps, coordinate_names: tuple[str, ...] = ()) -> Transitions:
+        """The record of all steps; the names are those of the coordinates before a function of observations."""
         steps = self.apply(steps)
         return Transitions(
             steps.states,
@@ -303,6 +303,7 @@ class Conversion(Record):
             terminal=steps.terminal,
             episodes=steps.episodes,
             action_names=self.action_names,
+            coordinate_names=() if self.state is not None else coordinate_names,
             notes=steps.notes,
         )
 
@@ -511,6 +512,6 @@ def _as_names_or_controls(actions: Any) -> tuple[Any, ...]:
             f'["left", "right"], got {shown(actions)}'
         )
     if all(isinstance(action, str) for action in actions):
-        return as_action_names(actions, len(actions))
+        return as_names(actions, len(actions), "actions")
     levels = _columns(as_array([np.ravel(control) for control in actions], "actions")).astype(np.float64)
     return tuple(map(tuple, levels.tolist()))

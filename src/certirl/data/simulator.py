@@ -42,6 +42,7 @@ class Simulator(Protocol):
     - ``thread_safe = True`` if several threads may call it at once;
     - ``device`` ("cuda", …) if it takes torch tensors and a torch Generator of that device and returns a tensor;
     - ``periodic = (0, …)``, the periodic coordinates;
+    - ``action_names`` and ``coordinate_names``, for prints and pictures;
     - ``terminal(states)``, which states are terminal: `solve` then gives them the value 0.
 
     ``sample`` and ``terminal`` receive a copy of the states, which they may change. All random numbers must come from
@@ -263,6 +264,8 @@ class Draws(Stream):
             domain=domain,
             n_actions=n_actions,
             paired=self.paired,
+            action_names=getattr(self.simulator, "action_names", ()),
+            coordinate_names=getattr(self.simulator, "coordinate_names", ()),
         )
 
     @property

@@ -30,7 +30,7 @@ from certirl.data.simulator import (
     terminal_of,
 )
 from certirl.data.tables import as_log
-from certirl.data.transitions import Chunk, Stream, Transitions, as_action_names, concatenate
+from certirl.data.transitions import Chunk, Stream, Transitions, as_names, concatenate
 from certirl.functions.bases import Basis
 from certirl.ground import archive
 from certirl.ground.archive import Shape
@@ -72,9 +72,13 @@ class Source(Record):
 
     @property
     def action_names(self) -> tuple[str, ...]:
-        """The names of the actions of a log; empty if they have none."""
-        names = getattr(self._any, "action_names", ())
-        return as_action_names(names, self.n_actions) if len(names) else ()
+        """The names of the actions; empty if they have none."""
+        return as_names(getattr(self._any, "action_names", ()), self.n_actions, "actions")
+
+    @property
+    def coordinate_names(self) -> tuple[str, ...]:
+        """The names of the coordinates; empty if they have none."""
+        return as_names(getattr(self._any, "coordinate_names", ()), len(self.domain), "coordinates")
 
     @property
     def periodic(self) -> tuple[int, ...]:

@@ -513,7 +513,9 @@ def read(sources: Any, **settings: Any) -> Transitions:
         with in_table(chunk.name):
             parts.append(chunk.loaded())
     try:
-        return conversion.transitions(_joined(parts))
+        columns = chunks[0].columns
+        is_named = names.state is not None and len(columns.states) == columns.dimension
+        return conversion.transitions(_joined(parts), columns.states if is_named else ())
     except ValueError as problem:
         for chunk, steps in zip(chunks, parts, strict=True):
             with in_table(chunk.name):

@@ -123,7 +123,9 @@ class Transitions(Stream):
         independent: whether the rows are draws independent of each other. None, the default: a proof looks for rows
             that are copies of others and for rows that continue others, and refuses them. True: they are, whatever the
             rows look like. False: they are not, and no proof can rest on them.
-        action_names: the name of each action, for prints; empty if they have none.
+        action_names: the name of each action, for prints and pictures; empty if they have none.
+        coordinate_names: the name of each coordinate of the state, for pictures; those of the columns if ``states`` is
+            a data frame, else empty if left out.
         notes: what was done to the data before, in sentences.
 
     Example:
@@ -145,6 +147,7 @@ class Transitions(Stream):
     episodes: NDArray[np.intp] | None = field(default=None, kw_only=True)
     independent: bool | None = field(default=None, kw_only=True)
     action_names: tuple[str, ...] = field(default=(), kw_only=True)
+    coordinate_names: tuple[str, ...] = field(default=(), kw_only=True)
     notes: tuple[str, ...] = field(default=(), kw_only=True)
     _derived: ClassVar[tuple[str, ...]] = ("counts",)
     # The same in all parts of a log: only there the same number is the same episode.
@@ -179,7 +182,8 @@ class Transitions(Stream):
             terminal=terminal,
             episodes=episodes,
             independent=None if self.independent is None else as_flag(self.independent, "independent"),
-            action_names=as_action_names(self.action_names, n_actions) if len(self.action_names) else (),
+            action_names=as_names(self.action_names, n_actions, "actions"),
+            coordinate_names=as_names(self.coordinate_names or _columns_of(self.states), dimension, "coordinates"),
             notes=(self.notes,) if isinstance(self.notes, str) else tuple(map(str, self.notes)),
         )
         if self.paired:
@@ -330,6 +334,7 @@ def concatenate(logs: Iterable[Transitions]) -> Transitions:
         episodes=join_episodes([log.episodes for log in logs], list(map(len, logs)), [log._origin for log in logs]),
         independent=False if False in declared else None if None in declared else True,
         action_names=logs[0].action_names,
+        coordinate_names=logs[0].coordinate_names,
         notes=tuple(dict.fromkeys(note for log in logs for note in log.notes)),
     )
     freeze(joined, domain_from_data=any(log.domain_from_data for log in logs))
@@ -388,12 +393,21 @@ def _as_episode_numbers(episodes: Any, count: int) -> NDArray[np.intp]:
     return raw.astype(np.intp)
 
 
-def as_action_names(names: Any, count: int) -> tuple[str, ...]:
-    """The names of ``count`` actions, all different."""
+def as_names(names: Any, count: int, what: str) -> tuple[str, ...]:
+    """The names of ``count`` actions or coordinates, all different; none if there are none."""
     texts = (names,) if isinstance(names, str) else tuple(names)
+    if not texts:
+        return ()
     if not all(isinstance(name, str) and name.strip() for name in texts) or not len({*texts}) == len(texts) == count:
-        raise ValueError(f"actions must have {count} different names, one for each, got {shown(names)}")
+        raise ValueError(f"{what} must have {count} different names, one for each, got {shown(names)}")
     return tuple(name.strip() for name in texts)
+
+
+def _columns_of(states: Any) -> tuple[str, ...]:
+    """The columns of a data frame, if all of them have different names; none for arrays."""
+    columns = tuple(getattr(states, "columns", ()))
+    is_named = all(isinstance(name, str) and name.strip() for name in columns) and len({*columns}) == len(columns)
+    return columns if is_named else ()
 
 
 def counted(counts: Iterable[int]) -> str:

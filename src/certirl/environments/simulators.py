@@ -77,6 +77,7 @@ class MountainCar(Record):
     goal_position: float
     goal_velocity: float
     periodic: ClassVar[tuple[int, ...]] = ()
+    coordinate_names: ClassVar[tuple[str, ...]] = ("position", "velocity")
     thread_safe: ClassVar[bool] = True
 
     @property
@@ -109,6 +110,7 @@ class Pendulum(Record):
     max_speed: float
     max_torque: float
     periodic: ClassVar[tuple[int, ...]] = (0,)
+    coordinate_names: ClassVar[tuple[str, ...]] = ("angle", "angular velocity")
     thread_safe: ClassVar[bool] = True
 
     @property
@@ -146,6 +148,7 @@ class CartPole(Record):
     theta_threshold_radians: float
     _sutton_barto_reward: bool = False
     periodic: ClassVar[tuple[int, ...]] = ()
+    coordinate_names: ClassVar[tuple[str, ...]] = ("position", "velocity", "angle", "angular velocity")
     thread_safe: ClassVar[bool] = True
 
     # The box reaches a little beyond the thresholds: states that lie there are terminal, and must lie somewhere.
@@ -261,6 +264,11 @@ class EnvSimulator(Record):
     def n_actions(self) -> int:
         """The number of actions."""
         return len(self.controls)
+
+    @property
+    def coordinate_names(self) -> tuple[str, ...]:
+        """The names of the coordinates; empty if they have none."""
+        return getattr(self.physics, "coordinate_names", ())
 
     @property
     def thread_safe(self) -> bool:

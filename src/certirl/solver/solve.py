@@ -93,7 +93,8 @@ def solve(
         errors, chance = asked.policy.errors, asked.policy.guessing
         solution = solution.noted(Reason.UNPREDICTABLE.finding(errors=errors, chance=chance))
     seed = int(rng) if isinstance(rng, int | np.integer) else None
-    return replace(solution, stats=replace(solution.stats, seed=seed))
+    names = () if asked.moments is not None else asked.origin.coordinate_names
+    return replace(solution, stats=replace(solution.stats, seed=seed, coordinate_names=names))
 
 
 def _estimated(asked: Request) -> Solution:

@@ -1,0 +1,67 @@
+"""Names of coordinates and actions come from tables, frames and simulators, and arrive on the axes."""
+
+import numpy as np
+import pytest
+
+import certirl
+from certirl.show import charts
+
+RNG = np.random.default_rng(0)
+ANGLE, SPEED = RNG.uniform(-1, 1, (2, 900))
+MOVES = np.array(["brake", "go"])[RNG.integers(2, size=900)]
+TABLE = {
+    "angle": ANGLE,
+    "speed": SPEED,
+    "move": MOVES,
+    "next angle": np.clip(ANGLE + 0.1 * SPEED, -1, 1),
+    "next speed": np.clip(SPEED + np.where(MOVES == "go", 0.2, -0.2) + 0.1 * RNG.normal(size=900), -1, 1),
+}
+NAMED = {"state": ["angle", "speed"], "action": "move", "next_state": ["next angle", "next speed"]}
+
+
+def test_columns_of_a_table_name_the_axes_of_every_picture_also_from_a_file(tmp_path):
+    log = certirl.tables.read(TABLE, domain=((-1, 1), (-1, 1)), **NAMED)
+    assert log.coordinate_names == ("angle", "speed") and log.action_names == ("brake", "go")
+    solution = certirl.solve(log, discount=0.5, expert="go", basis=certirl.product(*[certirl.Legendre(3)] * 2))
+    solution.save(tmp_path / "named.npz")
+    for record in (solution, certirl.load(tmp_path / "named.npz")):
+        pictures = (*charts.reward_charts(record), *charts.margin_charts(record), *charts.value_charts(record))
+        assert {(picture.x_label, picture.y_label) for picture in pictures} == {("angle", "speed")}
+        assert "go at every state" in charts.heading(record)
+    (turned,) = charts.reward_charts(solution, plane=("speed", "angle"))
+    assert (turned.x_label, turned.y_label) == ("speed", "angle")
+    assert certirl.plots.coverage(certirl.coverage(log)).get_ylabel() == "speed"
+    halves = certirl.tables.read([TABLE, {**TABLE, "angle": -ANGLE}], domain=((-1, 1), (-1, 1)), **NAMED)
+    assert halves.where(halves.actions == 0).coordinate_names == ("angle", "speed")
+
+
+def test_usual_names_of_columns_are_no_names():
+    log = certirl.tables.read({"state": ANGLE, "action": MOVES, "next_state": TABLE["next angle"]})
+    assert log.coordinate_names == ()
+    (chart,) = charts.coverage_charts(certirl.coverage(log))
+    assert chart.x_label == "state s" and [curve.label for curve in chart.curves] == ["brake", "go"]
+
+
+def test_a_frame_of_states_brings_its_columns():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(TABLE)
+    actions, ahead = (frame["move"] == "go").astype(int), frame[NAMED["next_state"]]
+    assert certirl.Transitions(frame[["angle", "speed"]], actions, ahead).coordinate_names == ("angle", "speed")
+    assert certirl.Transitions(frame[["angle", "speed"]].to_numpy(), actions, ahead).coordinate_names == ()
+
+
+def test_simulators_may_name_coordinates_and_actions():
+    class Walk:
+        n_actions, domain = 2, ((0.0, 10.0),)
+        coordinate_names, action_names = ("height",), ("up", "down")
+
+        def sample(self, states, action, rng):
+            return np.clip(states + (0.5, -0.5)[action] + rng.normal(size=states.shape), 0, 10)
+
+    solution = certirl.solve(Walk(), discount=0.9, expert=0, samples=500, basis=certirl.Legendre(5), columns=3, rng=0)
+    (chart,) = charts.margin_charts(solution)
+    assert chart.x_label == "height" and chart.curves[0].label == "over down"
+    assert certirl.sample(Walk(), basis=certirl.Legendre(3), samples=10, rng=0).coordinate_names == ("height",)
+    Walk.coordinate_names = ("height", "width")
+    with pytest.raises(ValueError, match="coordinates must have 1 different names, one for each, got"):
+        certirl.solve(Walk(), discount=0.9, samples=500, basis=certirl.Legendre(5), columns=3, rng=0)
