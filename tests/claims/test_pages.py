@@ -29,6 +29,34 @@ def test_code_of_the_pages_runs_and_prints_what_they_say(page, tmp_path):
     check(page, tmp_path)
 
 
+WRITTEN = [path for folder in (".", "docs", "experiments") for path in sorted((ROOT / folder).glob("*.md"))]
+WRITTEN += sorted((ROOT / "docs").glob("*/*.md"))
+
+
+def prose(path):
+    """A page without its code."""
+    return re.sub(r"^```.*?^```|^    .*?$|`[^`\n]+`", "", path.read_text(), flags=re.M | re.S)
+
+
+def anchors(path):
+    """The anchors of a page's headings, as GitHub and the site name them."""
+    titles = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", path.read_text(), flags=re.M | re.S), re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_links_lead_to_files_and_headings_that_exist():
+    links = [(path, target) for path in WRITTEN for target in re.findall(r"\]\(([^)\s]+)\)", prose(path))]
+    inside = [(path, *target.partition("#")[::2]) for path, target in links if not target.startswith("http")]
+    assert len(inside) > 150  # others: make links
+    missing = [
+        (str(path.relative_to(ROOT)), name, anchor)
+        for path, name, anchor in inside
+        for page in [(path.parent / name).resolve() if name else path]
+        if not page.exists() or ROOT not in page.parents or (anchor and anchor not in anchors(page))
+    ]
+    assert missing == []
+
+
 def test_every_reason_is_explained_in_its_own_words():
     page = (ROOT / "docs/troubleshooting.md").read_text()
     entries = re.findall(r"^> (.+)\n\n`(\w+)`, at best \*(\w+)\*\. (?=\S)", page, re.M)
