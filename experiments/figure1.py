@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 import study
-from certirl import Fourier, bellman, estimate, plots, recover, theory
-from certirl.fit.recover import cover_points
+from certirl import Fourier, plots
 from certirl.problems import random_polynomial
+from certirl.show import figure1
+from certirl.show.figure1 import GRID
 
 
 @dataclass(frozen=True)
@@ -35,45 +36,16 @@ class Arguments:
 
 
 FAST = Arguments(samples=(30_000, 1_000_000))
-ALL = 401
-GRID = np.linspace(-1.0, 1.0, 801)
 
 
 def curves(task: list[Any]) -> dict[str, Any]:
-    """Everything drawn in one panel, for the alternative whose guarantee is lowest."""
+    """Everything drawn in one panel."""
     problem_seed, size, discount, cover, samples, seed = task
     problem = random_polynomial(seed=problem_seed)
     basis = Fourier(size).on(problem.domain)
     rng = np.random.default_rng([seed, samples])
     (moments,) = next(study.growing_moments(problem, basis, basis, [samples], rng))
-    criterion = bellman(estimate(moments, form="mean"), discount=discount)
-    exact = bellman(problem.operators(basis.resized(ALL)), discount=discount).F[:, :size].copy()
-    found = recover(criterion, objective="l1", cover=cover)
-    if found.reward is None:
-        raise ValueError(f"no reward at n = {samples}: take more samples")
-    alpha = found.reward.coefficients
-    size_of_alpha = float(np.abs(alpha).sum())
-    slope = theory.constants(criterion).rho * size_of_alpha
-    exact[:, :, :size] -= criterion.F
-    error = float(np.abs(exact).sum(axis=2).max()) * size_of_alpha  # |φ| ≤ 1
-    points = cover_points(problem.domain, cover)[:, 0]
-    estimated = criterion.margins(alpha) @ basis.values(GRID).T
-    at_points = criterion.margins(alpha) @ basis.values(points).T
-    floor = (at_points[:, None, :] - slope * np.abs(GRID[:, None] - points)).max(axis=2)
-    truth = problem.margins(found.reward, GRID, discount=discount)
-    alternative = int(floor.min(axis=1).argmin())
-    return {
-        "rival": criterion.alternatives[alternative],
-        "right": bool(truth.min() > 0),  # against every alternative, not only the one that is drawn
-        "cover points": points,
-        "margin at cover points": at_points[alternative],
-        "estimate": estimated[alternative],
-        "between the points at least": floor[alternative],
-        "truth at least": floor[alternative] - error,
-        "truth": truth[alternative],
-        "Lipschitz constant": slope,
-        "error of F times ‖α‖₁": error,
-    }
+    return figure1.curves(problem, moments, discount=discount, cover=cover)
 
 
 def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
@@ -118,12 +90,11 @@ def draw(panels: list[dict[str, Any]], arguments: Arguments) -> Any:
         )
         ax.plot(panel["cover points"], panel["margin at cover points"], ".", color="black", ms=4)
         ax.axhline(0.0, color="0.2", lw=1)
-        verdict = "right, and proved" if min(below) > 0 else "right, but not proved"
         ax.set(
             xlabel="state s",
             xlim=(-1, 1),
             xticks=np.linspace(-1, 1, 5),
-            title=f"n = {n:,}: {verdict if panel['right'] else 'wrong'}",
+            title=f"n = {n:,}: {figure1.verdict(panel)}",
         )
     axes[0, 0].set_ylabel(f"margin over action {panels[0]['rival']}")
     axes[0, -1].legend(fontsize="x-small", loc="upper center")

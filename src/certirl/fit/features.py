@@ -161,6 +161,9 @@ class FeaturePath(Record):
         ties = f", with ties at {share:.0%} of the states" if share > TOLERANCE else ""
         return f"{what}{of}, the simplest that explains nearly as many states as any{ties}; print(solution.path)"
 
+    def _headline(self) -> str:
+        return self.summary
+
     def __str__(self) -> str:
         lines = [f"  {self._what:>8}  unexplained   ties  regret  margin  R(s)"]
         for row, formula in enumerate(self.formulas):

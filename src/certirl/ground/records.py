@@ -1,4 +1,4 @@
-"""What every public record has in common: plain data for JSON, and a short ``repr``."""
+"""What every public record has in common: plain data for JSON, a short ``repr``, and a card in notebooks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CALL = 120  # characters up to which a record is shown as the call that makes i
 
 
 class Record:
-    """A frozen record that converts itself to plain data and has a short ``repr``.
+    """A frozen record that converts itself to plain data, with a short ``repr`` and a card in notebooks.
 
     Example:
         >>> import certirl
@@ -51,6 +51,12 @@ class Record:
             {'type': 'Smooth', 'order': 2, 'bound': 0.5}
         """
         return _fields_of(self, None if entries is None else as_count(entries, "entries", least=0))
+
+    def _repr_html_(self) -> str:
+        """The record in a notebook: its headline, small pictures and the lines of its print."""
+        from certirl.show.cards import card
+
+        return card(self)
 
     def _headline(self) -> str:
         """What the record says, in a line."""
