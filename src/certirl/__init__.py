@@ -15,6 +15,7 @@ from typing import Any as _Any
 if _TYPE_CHECKING:
     from certirl import problems as problems
     from certirl import theory as theory
+    from certirl.data import export as export
     from certirl.data import tables as tables
     from certirl.data.coverage import coverage as coverage
     from certirl.data.demonstrations import policy_from as policy_from
@@ -92,6 +93,7 @@ _MODULES = {
     "solve": "solver.solve",
 }
 _NAMESPACES = {
+    "export": "data.export",
     "gym": "environments.gym",
     "planning": "environments.planning",
     "plots": "show.plots",
