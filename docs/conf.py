@@ -26,13 +26,13 @@ suppress_warnings = ["toc.not_included"]
 
 myst_heading_anchors = 4
 highlight_language = "text"
-copybutton_prompt_text = "$ "
+copybutton_prompt_text, copybutton_prompt_is_regexp = r"\$ |>>> |\.\.\. ", True
 default_role = "py:obj"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
 maximum_signature_line_length = 88
-napoleon_google_docstring, napoleon_numpy_docstring = True, False
+napoleon_google_docstring, napoleon_numpy_docstring, napoleon_use_ivar = True, False, True
 
 html_theme = "furo"
 html_title = "certirl"
@@ -58,6 +58,19 @@ def finish(app: Sphinx, error: Exception | None) -> None:
             logging.getLogger(__name__).warning("%s loads from a network: %s", page.relative_to(folder), tag)
 
 
+def escape(app: Sphinx, what: str, name: str, value: object, options: object, lines: list[str]) -> None:
+    """Keep the bars of |x|, which are no substitutions, and the colon of a property, which is not after its type."""
+    if what in ("property", "attribute") and lines:
+        lines[0] = lines[0].replace(": ", " – ")
+    for number, line in enumerate(lines):
+        if line.strip() == "Example:":
+            break
+        parts = line.split("``")
+        parts[::2] = [part.replace("|", "\\|") for part in parts[::2]]
+        lines[number] = "``".join(parts)
+
+
 def setup(app: Sphinx) -> None:
-    """Register the last step of the build."""
+    """Register the steps before the docstrings are read and after the build."""
+    app.connect("autodoc-process-docstring", escape, priority=100)
     app.connect("build-finished", finish)

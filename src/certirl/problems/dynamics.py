@@ -40,7 +40,6 @@ class Problem(Record):
     Attributes:
         name: what to call it.
         domain: one (low, high) pair for each coordinate.
-        n_actions: the number of actions.
 
     Example:
         >>> problem = certirl.problems.thermostat()

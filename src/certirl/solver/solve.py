@@ -74,10 +74,10 @@ def solve(
 
     Example:
         >>> problem = certirl.problems.random_polynomial(seed=7)
-        >>> asked = {"discount": 0.7, "expert": 0, "basis": certirl.Legendre(7), "columns": 3, "rng": 0}
-        >>> certirl.solve(problem, **asked).status
+        >>> asked = {"discount": 0.7, "basis": certirl.Legendre(7), "columns": 3, "rng": 0}
+        >>> certirl.solve(problem, expert=0, **asked).status
         'solved'
-        >>> certirl.solve(problem, delta=0.05, tail=0, **asked).status
+        >>> certirl.solve(problem, expert=0, delta=0.05, tail=0, **asked).status
         'certified'
     """
     asked = request(
