@@ -102,6 +102,13 @@ def solution(
         plane: the two coordinates of maps, by number or name.
         ax: where: axes, several axes, or a figure.
         path: where to write the picture, if anywhere.
+
+    Example:
+        >>> problem = certirl.problems.random_polynomial(seed=7)
+        >>> solution = certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
+        >>> axes = certirl.plots.solution(solution, path="solution.png")
+        >>> len(axes)
+        2
     """
     pictures = charts.solution_charts(solution, problem=problem, plane=plane)
     return np.atleast_1d(arrange(pictures, ax=ax, path=path, title=charts.heading(solution)))
@@ -115,12 +122,26 @@ def reward(solution: Any, *, plane: Plane = FIRST, ax: Any = None, path: Any = N
         plane: the two coordinates of a map, by number or name.
         ax: where; of a sum, one for each component, or a figure.
         path: where to write the picture, if anywhere.
+
+    Example:
+        >>> reward = certirl.Reward(certirl.Legendre(2), [0.0, 1.0])
+        >>> ax = certirl.plots.reward(reward, path="reward.png")
+        >>> ax.get_ylabel()
+        'reward R(s)'
     """
     return arrange(charts.reward_charts(solution, plane=plane), ax=ax, path=path)
 
 
 def value(solution: Solution, *, plane: Plane = FIRST, ax: Any = None, path: Any = None) -> Any:
-    """Draw V(s), the expert's value, with the arguments of `reward`."""
+    """Draw V(s), the expert's value, with the arguments of `reward`.
+
+    Example:
+        >>> problem = certirl.problems.random_polynomial(seed=7)
+        >>> solution = certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
+        >>> ax = certirl.plots.value(solution, path="value.png")
+        >>> ax.get_ylabel()
+        'value V(s)'
+    """
     return arrange(charts.value_charts(solution, plane=plane), ax=ax, path=path)
 
 
@@ -135,6 +156,13 @@ def margins(
         plane: the two coordinates of a map, by number or name.
         ax: where; of a sum, one for each alternative action, or a figure.
         path: where to write the picture, if anywhere.
+
+    Example:
+        >>> problem = certirl.problems.random_polynomial(seed=7)
+        >>> solution = certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
+        >>> ax = certirl.plots.margins(solution, problem=problem, path="margins.png")
+        >>> ax.get_xlabel()
+        'state s'
     """
     return arrange(charts.margin_charts(solution, problem=problem, plane=plane), ax=ax, path=path)
 
@@ -147,6 +175,14 @@ def certificate(proof: Certificate, *, plane: Plane = FIRST, ax: Any = None, pat
         plane: the two coordinates of a map.
         ax: where; of a sum, one for each alternative action, or a figure.
         path: where to write the picture, if anywhere.
+
+    Example:
+        >>> room = certirl.problems.thermostat(noise=3.0)
+        >>> asked = {"discount": 0.7, "expert": 0, "columns": certirl.Legendre(7), "tail": room.tail}
+        >>> certificate = certirl.certify(lambda states: states[:, 0], room, samples=20_000, rng=1, **asked)
+        >>> ax = certirl.plots.certificate(certificate, path="certificate.png")
+        >>> ax.get_xlabel()
+        'state s'
     """
     return arrange(charts.certificate_charts(proof, plane=plane), ax=ax, path=path)
 
@@ -158,6 +194,14 @@ def budget(claim: Claim, *, ax: Any = None, path: Any = None) -> Any:
         claim: a certificate or a refutation.
         ax: where.
         path: where to write the picture, if anywhere.
+
+    Example:
+        >>> room = certirl.problems.thermostat(noise=3.0)
+        >>> asked = {"discount": 0.7, "expert": 0, "columns": certirl.Legendre(7), "tail": room.tail}
+        >>> certificate = certirl.certify(lambda states: states[:, 0], room, samples=20_000, rng=1, **asked)
+        >>> ax = certirl.plots.budget(certificate, path="budget.png")
+        >>> ax.get_title()[:9]
+        'certified'
     """
     return arrange((charts.budget(claim),), ax=ax, path=path)
 
@@ -173,6 +217,13 @@ def coverage(
         plane: the two coordinates of the map, by number or name.
         ax: where.
         path: where to write the picture, if anywhere.
+
+    Example:
+        >>> states = np.random.default_rng(0).uniform(0, 5, 1000)
+        >>> log = certirl.Transitions(states, np.arange(1000) % 2, states, domain=(0, 10))
+        >>> ax = certirl.plots.coverage(certirl.coverage(log), path="coverage.png")
+        >>> ax.get_xlabel()
+        'state s'
     """
     return arrange(charts.coverage_charts(coverage, action=action, plane=plane), ax=ax, path=path)
 
@@ -184,6 +235,15 @@ def feature_path(steps: FeaturePath, *, ax: Any = None, path: Any = None) -> Any
         steps: the path of a solution.
         ax: where.
         path: where to write the picture, if anywhere.
+
+    Example:
+        >>> room = certirl.problems.comfort()
+        >>> log = certirl.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
+        >>> settings = certirl.Settings(features={"s²": lambda states: states[:, 0] ** 2})
+        >>> solution = certirl.solve(log, discount=0.9, expert=room.expert, settings=settings)
+        >>> ax = certirl.plots.feature_path(solution.path, path="features.png")
+        >>> ax.get_xlabel()
+        'features'
     """
     return arrange((charts.feature_path_chart(steps),), ax=ax, path=path)
 
@@ -195,6 +255,14 @@ def rounds(solution: Solution, *, ax: Any = None, path: Any = None) -> Any:
         solution: of a search for a proof.
         ax: where.
         path: where to write the picture, if anywhere.
+
+    Example:
+        >>> problem = certirl.problems.random_polynomial(seed=7)
+        >>> asked = {"basis": certirl.Legendre(7), "columns": 3, "delta": 0.05, "tail": 0}
+        >>> solution = certirl.solve(problem, discount=0.7, rng=0, **asked)
+        >>> ax = certirl.plots.rounds(solution, path="rounds.png")
+        >>> ax.get_xlabel()
+        'transitions per action'
     """
     return arrange((charts.rounds_chart(solution),), ax=ax, path=path)
 

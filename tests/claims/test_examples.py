@@ -1,0 +1,83 @@
+"""Every public object has an example that runs, and is on one page of the reference.
+
+A public class, function or method has ``Example:`` with ``>>>`` lines in its docstring; the names ``certirl`` and
+``np`` are there. Properties and fields have theirs in the example of the class, and a method that overrides another
+needs none of its own.
+"""
+
+import doctest
+import inspect
+import re
+import types
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import certirl
+from pages import ROOT
+from surface import methods, surface
+
+PAGES = sorted((ROOT / "docs" / "api").glob("*.md"))
+NAMESPACES = [name for name in certirl.__all__ if name in certirl._NAMESPACES]
+
+
+def documented():
+    """Every public class, function and method with its own docstring, by name."""
+    objects = dict(surface())
+    for name, owner in surface().items():
+        if inspect.isclass(owner):
+            objects |= {f"{name}.{method}": function for method, function in methods(owner).items()}
+    return objects
+
+
+def overrides(name):
+    """Whether a method replaces one that has an example."""
+    owner, _, method = name.rpartition(".")
+    bases = surface()[owner].__mro__[1:] if owner in surface() and inspect.isclass(surface()[owner]) else ()
+    return any(">>>" in (inspect.getdoc(vars(base).get(method)) or "") for base in bases)
+
+
+OBJECTS = documented()
+EXAMPLES = {name: value for name, value in OBJECTS.items() if ">>>" in (value.__doc__ or "")}
+
+
+def test_every_public_object_has_an_example():
+    assert len(EXAMPLES) > 180
+    assert [name for name in OBJECTS if name not in EXAMPLES and not overrides(name)] == []
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_prints_what_it_shows(name, tmp_path, monkeypatch):
+    text = inspect.getdoc(EXAMPLES[name])
+    assert re.search(r"^Examples?:\n+    >>>", text, re.M), "an example stands under Example:"
+    monkeypatch.chdir(tmp_path)
+    example = doctest.DocTestParser().get_doctest(text, {"certirl": certirl, "np": np}, name, None, 0)
+    try:
+        doctest.DebugRunner(optionflags=doctest.ELLIPSIS).run(example)
+    except doctest.UnexpectedException as problem:
+        error = problem.exc_info[1]
+        if isinstance(error, ImportError) and not str(error.name).startswith("certirl"):  # an optional package
+            pytest.skip(f"{name} needs a package that is not installed: {error}")
+        raise error from None
+    except doctest.DocTestFailure as failure:
+        pytest.fail(f"{name}: {failure.example.source}shows {failure.example.want}but prints {failure.got}")
+
+
+@pytest.mark.parametrize("name", NAMESPACES)
+def test_a_namespace_shows_what_it_names_alone(name):
+    try:
+        namespace = getattr(certirl, name)
+    except ImportError as problem:
+        pytest.skip(str(problem))
+    assert isinstance(namespace, types.ModuleType)
+    assert sorted(dir(namespace)) == sorted(namespace.__all__)
+    assert all(getattr(namespace, inner).__module__.startswith("certirl.") for inner in namespace.__all__)
+
+
+def test_every_public_name_is_on_one_page_of_the_reference():
+    pytest.importorskip("gymnasium", reason="the names of certirl.gym are looked up, which needs gymnasium")
+    text = "\n".join(page.read_text() for page in PAGES)
+    names = re.findall(r"^\.\. auto(?:class|function):: ([\w.]+)", text, re.M)
+    assert [name for name, count in Counter(names).items() if count > 1] == []
+    assert {*names} == {*surface()}
