@@ -84,7 +84,7 @@ def annotations(value: Any) -> Iterator[tuple[str, str]]:
 
 @functools.cache
 def imported_for_types() -> dict[str, type]:
-    """Classes by name, for those that a module imports for type checkers only; never from the checker, which is apart."""
+    """Classes by name, for those that a module imports for type checkers only; the checker shares none of them."""
     modules = [module for name, module in sys.modules.copy().items() if name.startswith("certirl.")]
     ours = [value for module in modules for value in vars(module).values() if _is_ours(value)]
     return {value.__name__: value for value in ours if not value.__module__.startswith("certirl.checker")}
