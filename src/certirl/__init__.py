@@ -40,13 +40,17 @@ if _TYPE_CHECKING:
     from certirl.functions.bases import product as product
     from certirl.functions.cells import Cells as Cells
     from certirl.functions.reward import Reward as Reward
-    from certirl.proof.case import Smooth as Smooth
     from certirl.proof.certificate import Certificate as Certificate
     from certirl.proof.certify import certify as certify
     from certirl.proof.certify import refute as refute
     from certirl.proof.refutation import Refutation as Refutation
     from certirl.proof.rollout import rollout_check as rollout_check
     from certirl.proof.rollout import scenario as scenario
+    from certirl.proof.tails import AdditiveNoise as AdditiveNoise
+    from certirl.proof.tails import GaussianNoise as GaussianNoise
+    from certirl.proof.tails import LaplaceNoise as LaplaceNoise
+    from certirl.proof.tails import Smooth as Smooth
+    from certirl.proof.tails import UniformNoise as UniformNoise
     from certirl.show import plots as plots
     from certirl.solver.check import check as check
     from certirl.solver.settings import Settings as Settings
@@ -58,20 +62,24 @@ __version__ = "0.1.0"
 
 # Where each public name is defined; it is imported when it is first used.
 _MODULES = {
+    "AdditiveNoise": "proof.tails",
     "Basis": "functions.bases",
     "Cells": "functions.cells",
     "Certificate": "proof.certificate",
     "Chebyshev": "functions.bases",
     "Episode": "data.episodes",
     "Fourier": "functions.bases",
+    "GaussianNoise": "proof.tails",
+    "LaplaceNoise": "proof.tails",
     "Legendre": "functions.bases",
     "Moments": "data.moments",
     "Refutation": "proof.refutation",
     "Reward": "functions.reward",
     "Settings": "solver.settings",
-    "Smooth": "proof.case",
+    "Smooth": "proof.tails",
     "Solution": "solver.solution",
     "Transitions": "data.transitions",
+    "UniformNoise": "proof.tails",
     "bellman": "fit.bellman",
     "certify": "proof.certify",
     "check": "solver.check",

@@ -14,7 +14,7 @@ from certirl.functions.inequalities import (
     log_term,
     second_moment,
 )
-from certirl.proof.case import Smooth, tail_number
+from certirl.proof.tails import Smooth, tail_number
 
 TRIALS, N = 20_000, 60
 WEIGHTS = np.cos(np.pi * (np.arange(N) + 0.5) / N)  # as uneven as the terms of a certificate, and of both signs

@@ -14,7 +14,7 @@ from certirl.data.dependence import noise_fault
 from certirl.data.policy import as_policy
 from certirl.data.simulator import as_generator, ask, terminal_of
 from certirl.fit.effects import is_deterministic
-from certirl.proof.case import Smooth, is_number, tail_number
+from certirl.proof.tails import Smooth, is_number, tail_number
 
 SIDE = ((-1.0, 1.0),)
 
@@ -339,13 +339,13 @@ def test_experts_that_cannot_be_asked(expert, kind, sentence):
 @pytest.mark.parametrize(
     ("tail", "kind", "sentence"),
     [
-        ("0", ValueError, "tail must be a number, Smooth"),
-        ("small", ValueError, "tail must be a number, Smooth"),
-        ([0], ValueError, "tail must be a number, Smooth"),
-        (True, ValueError, "tail must be a number, Smooth"),
+        ("0", ValueError, "tail must be a number, GaussianNoise"),
+        ("small", ValueError, "tail must be a number, GaussianNoise"),
+        ([0], ValueError, "tail must be a number, GaussianNoise"),
+        (True, ValueError, "tail must be a number, GaussianNoise"),
         (-1, ValueError, "not below 0, got -1"),
         (float("nan"), ValueError, "not below 0, got nan"),
-        (0j, ValueError, "tail must be a number, Smooth"),
+        (0j, ValueError, "tail must be a number, GaussianNoise"),
         (Smooth, TypeError, "got the class Smooth"),
         (lambda: 0, TypeError, "tail must be a function of the columns alone"),
         (lambda columns: "small", ValueError, r"tail\(columns\) for Legendre\(2\) must be a number"),

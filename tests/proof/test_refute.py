@@ -12,10 +12,10 @@ from certirl.functions.bases import Fourier, Legendre
 from certirl.ground.status import two_digits
 from certirl.problems import PolynomialProblem, random_polynomial, thermostat, unsolvable
 from certirl.proof import value_cones
-from certirl.proof.case import Smooth
 from certirl.proof.certify import refute
 from certirl.proof.refutation import Bounds
 from certirl.proof.sums import gather_residuals
+from certirl.proof.tails import Smooth
 from sizes import sizes
 
 ROOM = thermostat()

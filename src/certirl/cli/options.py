@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from certirl.cli.parsing import number, whole
 from certirl.data.episodes import OUTSIDE
 from certirl.data.tables import EPISODE
 from certirl.functions.bases import FAMILIES
-from certirl.proof.case import Smooth
+from certirl.proof.tails import GaussianNoise, LaplaceNoise, Smooth, Tail, UniformNoise
 
 DATA = (
     "files, folders or patterns: .parquet, .csv or .tsv (also .gz) with columns state (or state_0, state_1, …), action "
@@ -22,8 +21,12 @@ DATA = (
 SIMULATOR = "or a simulator, FILE.py:NAME or MODULE:NAME, which is imported"
 OBSERVED = "observed"  # the word for an expert who made the log
 # Tails beside a number, as --tail NAME:VALUE:…, the values being the fields of the record.
-TAILS: dict[str, Any] = {"smooth": Smooth}
-TAILS_IN_WORDS = {"smooth": "a bound on the derivative of this order of the next state's density by the state"}
+TAILS: dict[str, tuple[str, Any]] = {
+    "gaussian": ("STD:SLOPE[:RATE]", lambda std, slope, rate=0.0: GaussianNoise(std, slope=slope, rate=rate)),
+    "laplace": ("SCALE:SLOPE", lambda scale, slope: LaplaceNoise(scale, slope=slope)),
+    "uniform": ("HALF_WIDTH:SLOPE", lambda half_width, slope: UniformNoise(half_width, slope=slope)),
+    "smooth": ("ORDER:BOUND", lambda order, bound: Smooth(int(order) if order == int(order) else order, bound)),
+}
 # What `certirl reproduce` runs: files of experiments/.
 STUDIES = ("figure1", "figure2", "figure3", "figure4", "rollouts", "samples")
 
@@ -88,7 +91,7 @@ def add_expert(command: argparse.ArgumentParser, discount: str, default: str, **
 
 def add_proof(proof: Any) -> None:
     """Add the options of every proof."""
-    forms = ", ".join(f"or {_form(name)} ({TAILS_IN_WORDS[name]})" for name in TAILS)
+    forms = ", ".join(f"or {name}:{form}" for name, (form, _) in TAILS.items())
     proof.add_argument(
         "--tail", type=tail, metavar="TAIL",
         help=f"how far the dynamics reach beyond --columns: a number (0: not at all), {forms}",
@@ -99,22 +102,14 @@ def add_proof(proof: Any) -> None:
     )  # fmt: skip
 
 
-def _form(name: str) -> str:
-    return ":".join([name, *(field.name.upper() for field in dataclasses.fields(TAILS[name]))])
-
-
-def tail(text: str) -> float | Smooth:
+def tail(text: str) -> float | Tail:
     """A tail, as the value of an option: a number, or NAME:VALUE:… with a name of `TAILS`."""
     name, *values = text.strip().split(":")
-    forms = f"must be a number, or {' or '.join(map(_form, TAILS))}"
     try:
-        if name not in TAILS:
-            return number(text)
-        fields = dataclasses.fields(TAILS[name])
-        read = [(whole if field.type == "int" else number)(value) for field, value in zip(fields, values, strict=True)]
-        return TAILS[name](*read)
-    except (ValueError, argparse.ArgumentTypeError):
-        raise argparse.ArgumentTypeError(f"{forms}, got {text.strip()!r}") from None
+        return TAILS[name][1](*map(number, values)) if name in TAILS else number(text)
+    except (ValueError, TypeError, argparse.ArgumentTypeError):
+        forms = [f"{name}:{form}" for name, (form, _) in TAILS.items()]
+        raise argparse.ArgumentTypeError(f"must be a number, or {' or '.join(forms)}, got {text.strip()!r}") from None
 
 
 def _actions(text: str) -> Any:

@@ -1,13 +1,9 @@
-"""What is to be proved, whatever the reward: the expert, the columns, the tail and the tube; decided once.
-
-The tail τ ≥ sup over actions and functions |f| ≤ 1 of the distance, in the sup norm, from P_a f to the span of the
-columns: how far the dynamics reach beyond them. No data can tell; it must be declared.
-"""
+"""What is to be proved, whatever the reward: the expert, the columns, the tail and the tube; decided once."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,9 +15,10 @@ from certirl.fit.bellman import check_expert
 from certirl.functions.bases import Basis
 from certirl.functions.components import Component
 from certirl.functions.reward import BoundedReward, Reward, bounded
-from certirl.ground.domain import Array, Domain, describe, one_coordinate
-from certirl.ground.doors import alone, as_count, as_number, by_door, setting, shown, takes
+from certirl.ground.domain import Array, Domain, describe
+from certirl.ground.doors import as_number, by_door, setting
 from certirl.ground.records import Record
+from certirl.proof.tails import TailLike, is_number, tail_in_words, tail_number
 
 MOST_COORDINATES = 3
 MOST_COLUMNS = 1_300
@@ -35,136 +32,6 @@ PAIRED = (
 UNPAIRED = "given the states, the fresh transitions are independent of each other"
 SHARE, BESIDE = 0.3, 2.0  # of fresh states drawn beside the switches, and their distance in half-widths of the tube
 _WIDTHS = (1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2)  # of the tents, as shares of the tube
-
-
-@dataclass(frozen=True)
-class Smooth(Record):
-    """``∫|∂^p_s p_a(s'|s)| ds' ≤ bound`` for every action and state: the order-p derivative in s, in total variation.
-
-    For p = 1 this is a Lipschitz constant of s ↦ P_a(·|s) in total variation (counting ∫|·|, so at most twice the
-    probabilist's distance). On a circle the derivatives must be periodic too.
-
-    Attributes:
-        order: p, at least 1.
-        bound: in units of the state to the power −p.
-
-    Example:
-        >>> room = certirl.problems.thermostat(noise=3.0)
-        >>> bound = certirl.Smooth(order=2, bound=0.2)
-        >>> asked = {"discount": 0.7, "expert": 0, "columns": certirl.Legendre(7), "tail": bound}
-        >>> certificate = certirl.certify(lambda states: states[:, 0], room, samples=9_000, rng=1, **asked)
-        >>> certificate.tail == bound.number(certirl.Legendre(7, interval=(15, 25)))
-        True
-    """
-
-    order: int
-    bound: float
-
-    def __post_init__(self) -> None:
-        order = as_count(self.order, "Smooth(order, bound): order")
-        bound = as_number(self.bound, "Smooth(order, bound): bound", least=0)
-        object.__setattr__(self, "order", order)
-        object.__setattr__(self, "bound", bound)
-
-    def number(self, columns: Basis) -> float:
-        """τ by the theorems of Jackson (polynomials) and Favard (circle); infinite where they do not apply.
-
-        Example:
-            >>> round(certirl.Smooth(order=2, bound=0.1).number(certirl.Legendre(7, interval=(15, 25))), 4)
-            0.1469
-        """
-        one_coordinate(columns.domain, "a tail from derivatives is")
-        ((low, high),) = columns.domain
-        half, p, top = (high - low) / 2, int(self.order), columns.degree
-        if columns.periodic_axes:
-            top = (columns.size - 1) // 2  # a frequency counts only with both its sine and its cosine
-            return math.pi / 2 * self.bound * (half / math.pi / (top + 1)) ** p
-        if top < p - 1:
-            return math.inf
-        if top == p - 1:  # interpolation at Chebyshev points
-            return self.bound * half**p / (2 ** (p - 1) * math.factorial(p))
-        falling = math.prod(range(top + 2 - p, top + 2))  # (d + 1) d … (d − p + 2)
-        return (math.pi / 2) ** p * self.bound * half**p / falling
-
-    def __str__(self) -> str:
-        return f"∫|∂^{self.order}_s p_a(s'|s)| ds' ≤ {self.bound:g} for every action and state"
-
-
-# A number, a bound on derivatives, a function of the columns, or nothing.
-TailLike = float | Smooth | Callable[[Basis], float] | None
-
-
-def check_tail(tail: Any) -> None:
-    """Refuse, with a sentence, what is no tail."""
-    if isinstance(tail, type):
-        raise TypeError(f"tail must be a number, Smooth(order, bound) or a function, got the class {tail.__name__}")
-    if tail is None or isinstance(tail, Smooth):
-        return
-    if not callable(tail):
-        meaning = by_door("a number, Smooth(order, bound) or a function of the columns", "a number")
-        as_number(tail, "tail", least=0, meaning=meaning)
-    elif not takes(tail, None):
-        raise TypeError(f"tail must be a function of the columns alone, tail(columns), got {shown(tail)}")
-
-
-def is_number(tail: TailLike) -> bool:
-    """Whether a tail is one number, which belongs to the columns it was computed for."""
-    check_tail(tail)
-    return tail is not None and not callable(tail) and not isinstance(tail, Smooth)
-
-
-def tail_number(tail: TailLike, columns: Basis) -> float | None:
-    """τ for these columns; None where nothing is declared."""
-    check_tail(tail)
-    if tail is None:
-        return None
-    if isinstance(tail, Smooth):
-        return tail.number(columns)
-    if not callable(tail):
-        return as_number(tail, "tail", least=0)
-    with alone(tail):
-        value = tail(columns)
-    if isinstance(value, float) and value == math.inf:  # a bound that says nothing about these columns
-        return math.inf
-    return as_number(value, f"tail(columns) for {columns}", least=0)
-
-
-def largest_tail(tails: Iterable[float | None]) -> float | None:
-    """The largest of several τ; None if one of them is not declared."""
-    numbers = list(tails)
-    return None if None in numbers else max(number for number in numbers if number is not None)
-
-
-def hopeless_tail(tail: TailLike, columns: Basis, discount: float) -> str:
-    """Why no data can lead to a proof with a tail and these columns; empty if some may.
-
-    Regression on k columns magnifies what lies outside their span by Λ ≥ 1 + √k, since leverages sum to k, and a bound
-    exists only if γ(1 + τΛ) < 1.
-    """
-    number = tail_number(tail, columns)
-    if number is None or not _is_hopeless(number, columns.size, discount):
-        return ""
-    sizes = range(columns.size + 1, MOST_COLUMNS + 1) if not is_number(tail) and columns.dimension == 1 else ()
-    enough = next((k for k in sizes if not _is_hopeless(tail_number(tail, columns.resized(k)) or 0, k, discount)), 0)
-    limit = (1 / discount - 1) / (1 + math.sqrt(columns.size))
-    cure = f"use at least {enough} columns" if enough else f"declare a tail below {limit:.2g}"
-    problem = f"{columns.size} columns and {setting('discount', f'{discount:g}')}"
-    return f"the tail {number:.3g} cannot work with {problem}, whatever the data: {cure}"
-
-
-def _is_hopeless(number: float, columns: int, discount: float) -> bool:
-    return discount * (1 + number * (1 + math.sqrt(columns))) >= 1
-
-
-def tail_in_words(tail: TailLike, number: float | None, columns: Basis) -> str:
-    """The assumption that a tail makes, or that one is missing, as a certificate prints it."""
-    family = columns.family
-    if number is None:
-        return f"NOT DECLARED: how far P_a f lies outside the {columns.size} functions of the state ({family})"
-    if number == 0:
-        return f"every P_a f is exactly a combination of the first {columns.size} {family} functions of the state"
-    source = f", since {tail}" if isinstance(tail, Smooth) else ""
-    return f"every P_a f, |f| ≤ 1, lies within {number:.3g} of the first {columns.size} {family} functions{source}"
 
 
 class Part(NamedTuple):
@@ -309,7 +176,7 @@ def _parts(columns: Basis | Sequence[Basis], components: Sequence[Component], ta
     if len(each) == 1:
         return (Part(0, "", None, each[0], tail_number(tail, each[0])),)
     return tuple(
-        Part(number, component.name, component.coordinates, basis, tail_number(tail, basis))
+        Part(number, component.name, component.coordinates, basis, tail_number(tail, basis, component.coordinates))
         for number, (component, basis) in enumerate(zip(components, each, strict=True))
     )
 
@@ -338,6 +205,27 @@ def check_box(domain: Domain) -> None:
             f"a certificate over a whole box is for {MOST_COORDINATES} coordinates at most, got the domain "
             f"{describe(domain)}; " + by_door(python, "leave --delta out")
         )
+
+
+def hopeless_tail(tail: TailLike, columns: Basis, discount: float) -> str:
+    """Why no data can lead to a proof with a tail and these columns; empty if some may.
+
+    Regression on k columns magnifies what lies outside their span by Λ ≥ 1 + √k, since leverages sum to k, and a bound
+    exists only if γ(1 + τΛ) < 1.
+    """
+    number = tail_number(tail, columns)
+    if number is None or not _is_hopeless(number, columns.size, discount):
+        return ""
+    sizes = range(columns.size + 1, MOST_COLUMNS + 1) if not is_number(tail) and columns.dimension == 1 else ()
+    enough = next((k for k in sizes if not _is_hopeless(tail_number(tail, columns.resized(k)) or 0, k, discount)), 0)
+    limit = (1 / discount - 1) / (1 + math.sqrt(columns.size))
+    cure = f"use at least {enough} columns" if enough else f"declare a tail below {limit:.2g}"
+    problem = f"{columns.size} columns and {setting('discount', f'{discount:g}')}"
+    return f"the tail {number:.3g} cannot work with {problem}, whatever the data: {cure}"
+
+
+def _is_hopeless(number: float, columns: int, discount: float) -> bool:
+    return discount * (1 + number * (1 + math.sqrt(columns))) >= 1
 
 
 def check_columns(columns: Basis) -> None:

@@ -29,9 +29,10 @@ from certirl.ground.doors import setting
 from certirl.ground.records import Record
 from certirl.ground.status import Claim, chance
 from certirl.proof.bands import Band, Bands, bands, shares_of
-from certirl.proof.case import Case, largest_tail
+from certirl.proof.case import Case
 from certirl.proof.sums import Evidence
 from certirl.proof.surrogate import Surrogate
+from certirl.proof.tails import largest_tail
 
 
 @archive.record

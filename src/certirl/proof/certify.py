@@ -16,10 +16,11 @@ from certirl.functions.reward import Reward, bounded, known_expert, unpack
 from certirl.ground.domain import Domain
 from certirl.ground.doors import as_probability
 from certirl.ground.work import Report, check_progress, on, watched_stream
-from certirl.proof.case import Case, TailLike, check_tail
+from certirl.proof.case import Case
 from certirl.proof.certificate import Certificate, conclude
 from certirl.proof.refutation import Refutation, attempt
 from certirl.proof.sums import gather
+from certirl.proof.tails import TailLike, check_tail
 from certirl.proof.training import fit_surrogates
 
 FIT_SHARE = 0.2  # of the data, for what is fixed beforehand; the proof rests on the others

@@ -26,9 +26,10 @@ from certirl.ground import archive
 from certirl.ground.domain import Array
 from certirl.ground.records import Record
 from certirl.ground.status import Claim, chance, two_digits
-from certirl.proof.case import Case, largest_tail, too_many_functions
+from certirl.proof.case import Case, too_many_functions
 from certirl.proof.certificate import least_enough
 from certirl.proof.sums import ResidualSums, gather_residuals, row_pairs, sum_error
+from certirl.proof.tails import largest_tail
 from certirl.proof.value_cones import Comparisons, Cover, Regression, comparisons, cover_of, obstacle, regression
 
 CEILING = 0.1  # of δ, for the bound on the margin of any value function; the rest is for the cones

@@ -29,7 +29,8 @@ from certirl.ground.domain import Domain
 from certirl.ground.doors import as_count, as_flag, as_number, as_probability, by_door, setting, shown
 from certirl.ground.records import Record
 from certirl.ground.work import check_progress
-from certirl.proof.case import REFUSED, TailLike, check_box, check_tail, is_number, without_switches
+from certirl.proof.case import REFUSED, check_box, without_switches
+from certirl.proof.tails import TailLike, check_tail, is_number
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1027,7 +1027,7 @@ def unproved(claim: Certificate | Refutation) -> Finding:
         where="" if claim.tube is None else " outside the tube",
         margin=claim.margin,
         sure=chance(claim.delta),
-        write=by_door("tail=certirl.Smooth(…) or tail=0", "--tail"),
+        write=by_door("tail=certirl.GaussianNoise(…) or tail=0", "--tail"),
     )
 
 

@@ -21,7 +21,8 @@ from certirl.fit.recover import OBJECTIVES, Recovery, alike, recover
 from certirl.functions.components import Component, SumBasis
 from certirl.ground.status import Finding, Reason
 from certirl.ground.work import Report, announcer, on, watched_stream
-from certirl.proof.case import Case, TailLike, tail_number
+from certirl.proof.case import Case
+from certirl.proof.tails import TailLike, tail_number
 from certirl.solver.search import TRAINING_SHARE, Learner, Outcome, least_budget, search
 from certirl.solver.settings import Request, Settings, request
 from certirl.solver.solution import Solution, build

@@ -64,7 +64,8 @@ from certirl.ground.domain import Array, Domain
 from certirl.ground.doors import as_count, by_door
 from certirl.ground.status import Finding, Reason
 from certirl.ground.work import announcer, one_blas_thread
-from certirl.proof.case import Case, TailLike, tail_number
+from certirl.proof.case import Case
+from certirl.proof.tails import TailLike, tail_number
 from certirl.solver.search import Learner, Outcome
 from certirl.solver.settings import Request, Settings
 from certirl.solver.solution import Compared, Diagnostics, Estimate, Share, Solution, unproved

@@ -1,0 +1,427 @@
+"""Where the tail τ comes from: bounds on derivatives, or the law of additive noise and the slope of the drift.
+
+τ ≥ sup over actions and functions |f| ≤ 1 of the distance, in the sup norm, from P_a f to the span of the columns: how
+far the dynamics reach beyond them. No data can show that; it must be declared.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import ive
+
+from certirl.functions.bases import Basis
+from certirl.ground.domain import Array, one_coordinate
+from certirl.ground.doors import alone, as_count, as_number, as_reals, by_door, shown, takes
+from certirl.ground.records import Record
+
+_EXPLICIT = 400  # coefficients that are summed up one by one; the rest is a geometric series
+_LEAST = 1e-8  # the least ratio of drift to noise that is computed with; smaller ones count as this
+_FARTHEST = 30.0  # into the complex plane
+_REACHES = np.geomspace(1e-3, 10, 60)  # of rate × distance into the complex plane, for drifts that are not affine
+
+
+class Tail(Record, ABC):
+    """A declared property of the dynamics that bounds τ for any columns."""
+
+    @abstractmethod
+    def number(self, columns: Basis, coordinates: Sequence[int] | None = None) -> float:
+        """τ for these columns; infinite where the declaration says nothing about them.
+
+        Args:
+            columns: functions of the state, or of one of its components.
+            coordinates: of the component; None for all.
+        """
+
+
+@dataclass(frozen=True)
+class Smooth(Tail):
+    """``∫|∂^p_s p_a(s'|s)| ds' ≤ bound`` for every action and state: the order-p derivative in s, in total variation.
+
+    For p = 1 this is a Lipschitz constant of s ↦ P_a(·|s) in total variation (counting ∫|·|, so at most twice the
+    probabilist's distance). On a circle the derivatives must be periodic too.
+
+    Attributes:
+        order: p, at least 1.
+        bound: in units of the state to the power −p.
+
+    Example:
+        >>> room = certirl.problems.thermostat(noise=3.0)
+        >>> bound = certirl.Smooth(order=2, bound=0.2)
+        >>> asked = {"discount": 0.7, "expert": 0, "columns": certirl.Legendre(7), "tail": bound}
+        >>> certificate = certirl.certify(lambda states: states[:, 0], room, samples=9_000, rng=1, **asked)
+        >>> certificate.tail == bound.number(certirl.Legendre(7, interval=(15, 25)))
+        True
+    """
+
+    order: int
+    bound: float
+
+    def __post_init__(self) -> None:
+        order = as_count(self.order, "Smooth(order, bound): order")
+        bound = as_number(self.bound, "Smooth(order, bound): bound", least=0)
+        object.__setattr__(self, "order", order)
+        object.__setattr__(self, "bound", bound)
+
+    def number(self, columns: Basis, coordinates: Sequence[int] | None = None) -> float:
+        """τ by the theorems of Jackson (polynomials) and Favard (circle); infinite where they do not apply.
+
+        Example:
+            >>> round(certirl.Smooth(order=2, bound=0.1).number(certirl.Legendre(7, interval=(15, 25))), 4)
+            0.1469
+        """
+        one_coordinate(columns.domain, "a tail from derivatives is")
+        ((low, high),) = columns.domain
+        half, p, top = (high - low) / 2, int(self.order), columns.degree
+        if columns.periodic_axes:
+            top = (columns.size - 1) // 2  # a frequency counts only with both its sine and its cosine
+            return math.pi / 2 * self.bound * (half / math.pi / (top + 1)) ** p
+        if top < p - 1:
+            return math.inf
+        if top == p - 1:  # interpolation at Chebyshev points
+            return self.bound * half**p / (2 ** (p - 1) * math.factorial(p))
+        falling = math.prod(range(top + 2 - p, top + 2))  # (d + 1) d … (d − p + 2)
+        return (math.pi / 2) ** p * self.bound * half**p / falling
+
+    def __str__(self) -> str:
+        return f"∫|∂^{self.order}_s p_a(s'|s)| ds' ≤ {self.bound:g} for every action and state"
+
+
+@dataclass(frozen=True)
+class AdditiveNoise(Tail):
+    """``s' = place(m_a(s) + ξ)`` in one coordinate, where the density of ξ has few derivatives.
+
+    ``place`` clips, mirrors, wraps or is any other map into the box that does not depend on s. `LaplaceNoise` and
+    `UniformNoise` make such records; for other noise of bounded variation write
+    ``AdditiveNoise("noise of variation 3", norms=(3.0,), derivatives=(0.9,))``.
+
+    Attributes:
+        law: the law of ξ, in words.
+        norms: bounds on ∫|p'|, ∫|p''|, … of the density of ξ, in units of the state to the power −1, −2, …; a jump or a
+            kink counts with its height.
+        derivatives: bounds on |m_a'|, |m_a''|, … for every action and state.
+
+    Example:
+        >>> triangular = certirl.AdditiveNoise("triangular on ±1", norms=(2.0, 4.0), derivatives=(0.9, 0.0))
+        >>> round(triangular.number(certirl.Legendre(41)), 4)
+        0.0049
+    """
+
+    law: str
+    norms: tuple[float, ...]
+    derivatives: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        for name in ("norms", "derivatives"):
+            object.__setattr__(self, name, _as_bounds(getattr(self, name), f"{name} of additive noise"))
+
+    def number(self, columns: Basis, coordinates: Sequence[int] | None = None) -> float:
+        """τ: the least that `Smooth` gives for the orders that noise and drift have.
+
+        Example:
+            >>> noise = certirl.UniformNoise(0.5, slope=0.9)
+            >>> noise.number(certirl.Legendre(41)) < noise.number(certirl.Legendre(21))
+            True
+        """
+        orders = range(1, min(len(self.norms), len(self.derivatives)) + 1)
+        return min(Smooth(order, self._bound(order)).number(columns) for order in orders)
+
+    def _bound(self, order: int) -> float:
+        """∫|∂^order_s p(y − m(s))|dy by the formula of Faà di Bruno, as a sum over partial Bell polynomials."""
+        bell = np.zeros((order + 1, order + 1))
+        bell[0, 0] = 1.0
+        for n in range(1, order + 1):
+            for i in range(1, n + 1):
+                bell[n, 1:] += math.comb(n - 1, i - 1) * self.derivatives[i - 1] * bell[n - i, :-1]
+        return float(bell[order, 1:] @ np.array(self.norms[:order]))
+
+    def __str__(self) -> str:
+        return f"s' = place(m_a(s) + ξ), ξ {self.law}, {_drift(self.derivatives)}"
+
+
+def LaplaceNoise(
+    scale: float, *, slope: float | None = None, derivatives: Sequence[float] | None = None
+) -> AdditiveNoise:
+    """Laplace noise of density exp(−|x|/scale)/(2·scale): two derivatives, so τ falls like 1/columns².
+
+    Args:
+        scale: of the density; the standard deviation divided by √2. Larger noise of the same law has a smaller tail.
+        slope: a bound on |m_a'| for drifts that are affine.
+        derivatives: for other drifts, bounds on |m_a'| and |m_a''|.
+
+    Example:
+        >>> round(certirl.LaplaceNoise(1.5, slope=0.9).number(certirl.Legendre(41, (15, 25))), 3)
+        0.027
+    """
+    b = as_number(scale, "scale", least=0, strict=True)
+    return AdditiveNoise(f"Laplace of scale {b:g}", (1 / b, 2 / b**2), _declared(slope, derivatives, 2))
+
+
+def UniformNoise(
+    half_width: float, *, slope: float | None = None, derivatives: Sequence[float] | None = None
+) -> AdditiveNoise:
+    """Noise that is uniform on [−half_width, half_width]: one derivative, so τ falls like 1/columns only.
+
+    Args:
+        half_width: of the interval.
+        slope: a bound on |m_a'|.
+        derivatives: the same as a list of one.
+
+    Example:
+        >>> round(certirl.UniformNoise(1.5, slope=0.9).number(certirl.Legendre(41, (15, 25))), 2)
+        0.11
+    """
+    b = as_number(half_width, "half_width", least=0, strict=True)
+    return AdditiveNoise(f"uniform on ±{b:g}", (1 / b,), _declared(slope, derivatives, 1))
+
+
+@dataclass(frozen=True)
+class GaussianNoise(Tail):
+    """``s' = place(m_a(s) + ξ)`` with Gaussian ξ: τ falls faster than geometrically with the columns.
+
+    ``place`` clips, mirrors, wraps or is any other map into the box that does not depend on s. The noise of each
+    coordinate is independent of the others' and has at least the standard deviation ``std``; more noise, of any law and
+    independent of this, may come on top (so for correlated noise ``std`` is the root of the least eigenvalue of its
+    covariance). In periodic columns the drift must be a map of the circle, and ``place`` wraps.
+
+    Attributes:
+        std: the standard deviation of ξ, one number or one for each coordinate.
+        slope: on an interval a bound on |m_a'|. On a box a number is a Lipschitz constant of m_a in Euclidean distance,
+            a matrix ``[d, d]`` has bounds on |∂m_i/∂s_j|.
+        rate: 0 if every m_a is affine. Otherwise |m_a'| ≤ slope, |m_a''| ≤ slope·rate, |m_a'''| ≤ slope·rate², and so
+            on for all orders; on a box, with a matrix, all derivatives of order n of m_i that contain s_j are at most
+            slope_ij·rateⁿ⁻¹.
+        derivatives: in place of slope, on an interval: bounds on |m_a'|, |m_a''|, … as far as they are known. τ then
+            falls like a power of the columns.
+
+    Example:
+        >>> noise = certirl.GaussianNoise(std=1.5, slope=0.9)
+        >>> print([f"{noise.number(certirl.Legendre(k, (15, 25))):.0e}" for k in (9, 13, 17)])
+        ['3e-02', '8e-04', '1e-05']
+        >>> certirl.GaussianNoise(std=(1.0, 2.0), slope=((0.9, 0.1), (0.0, 0.8))).std
+        (1.0, 2.0)
+    """
+
+    std: float | tuple[float, ...]
+    slope: float | tuple[tuple[float, ...], ...] | None = None
+    rate: float = 0.0
+    derivatives: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        std = as_reals(self.std, "std")
+        if std.ndim > 1 or not std.size or not (np.isfinite(std) & (std > 0)).all():
+            raise ValueError(f"std must be a positive number, or one for each coordinate, got {shown(self.std)}")
+        if (self.slope is None) == (self.derivatives is None):
+            raise ValueError(_ONE_OF)
+        rate = as_number(self.rate, "rate", least=0)
+        if self.derivatives is not None:
+            object.__setattr__(self, "derivatives", _as_bounds(self.derivatives, "derivatives"))
+        else:
+            slope = as_reals(self.slope, "slope")
+            square = slope.ndim == 2 and slope.shape[0] == slope.shape[1] > 0
+            if not (slope.ndim == 0 or square) or not (np.isfinite(slope) & (slope >= 0)).all():
+                raise ValueError(
+                    f"slope must be a number from 0 on, or a matrix [d, d] of them, got {shown(self.slope)}"
+                )
+            object.__setattr__(self, "slope", _as_tuples(slope))
+        if rate and self.slope is None:
+            raise ValueError("rate goes with slope: leave it out where derivatives are declared")
+        object.__setattr__(self, "std", _as_tuples(std))
+        object.__setattr__(self, "rate", rate)
+
+    def number(self, columns: Basis, coordinates: Sequence[int] | None = None) -> float:
+        """τ: the sum of the bounds on all coefficients of p(y − m(s)) that the columns do not hold.
+
+        Example:
+            >>> box = certirl.product(certirl.Legendre(13), certirl.Legendre(13))
+            >>> certirl.GaussianNoise(std=0.5, slope=0.6).number(box) < 1e-5
+            True
+        """
+        box = np.array(columns.domain)
+        half, d = (box[:, 1] - box[:, 0]) / 2, len(box)
+        std = _of_coordinates(np.asarray(self.std), d, coordinates, "std")
+        if self.derivatives is not None:
+            least = float(std.min())
+            order = range(1, len(self.derivatives) + 1)
+            norms = tuple(_hermite_norm(n) / least**n for n in order)
+            return AdditiveNoise("", norms, self.derivatives).number(columns)
+        slope = _of_coordinates(np.asarray(self.slope), d, coordinates, "slope")
+        if slope.ndim == 0:
+            ratios = slope * half / std.min()
+        else:
+            scaled = slope * half / std[:, None]
+            ratios = np.sqrt((scaled.T @ scaled).sum(axis=1))
+        if not self.rate:
+            return _sum_outside(columns, ratios, np.full(d, np.inf))
+        if d > 1 and slope.ndim == 0:
+            raise ValueError("on a box a drift that is not affine needs slope as a matrix of bounds on |∂m_i/∂s_j|")
+        shares = half / half.sum()
+        return min(
+            _sum_outside(columns, ratios * math.expm1(reach) / reach, reach * shares / self.rate / half)
+            for reach in _REACHES
+        )
+
+    def __str__(self) -> str:
+        std = f"{self.std:g}" if isinstance(self.std, float) else f"{list(self.std)}"
+        if self.derivatives is not None:
+            drift = _drift(self.derivatives)
+        else:
+            slope = f"{self.slope:g}" if isinstance(self.slope, float) else f"{[list(row) for row in self.slope or ()]}"
+            kind = f"|m_a^(n)| ≤ slope·{self.rate:g}^(n − 1) for all n" if self.rate else "affine"
+            drift = f"m_a of slope at most {slope}, {kind}"
+        return f"s' = place(m_a(s) + ξ), ξ Gaussian of standard deviation at least {std}, {drift}"
+
+
+_ONE_OF = "declare either slope, for drifts that are affine, or derivatives, bounds on |m_a'|, |m_a''|, …"
+
+
+def _declared(slope: Any, derivatives: Any, orders: int) -> tuple[float, ...]:
+    """The bounds on derivatives; all but the first are zero where the drift is affine."""
+    if (slope is None) == (derivatives is None):
+        raise ValueError(_ONE_OF)
+    if derivatives is not None:
+        return _as_bounds(derivatives, "derivatives")
+    return (as_number(slope, "slope", least=0), *[0.0] * (orders - 1))
+
+
+def _as_bounds(values: Any, name: str) -> tuple[float, ...]:
+    bounds = as_reals(values, name)
+    if bounds.ndim != 1 or not bounds.size or not (np.isfinite(bounds) & (bounds >= 0)).all():
+        raise ValueError(f"{name} must be a list of bounds from 0 on, one for each order, got {shown(values)}")
+    return tuple(float(bound) for bound in bounds)
+
+
+def _as_tuples(values: Array) -> Any:
+    """A number as a float, an array as tuples of floats."""
+    return float(values) if values.ndim == 0 else tuple(_as_tuples(row) for row in values)
+
+
+def _of_coordinates(values: Array, dimension: int, coordinates: Sequence[int] | None, name: str) -> Array:
+    """A number as it is (``std``: for each coordinate); of arrays the entries of a component's coordinates."""
+    if values.ndim == 0:
+        return np.full(dimension, float(values)) if name == "std" else values
+    axes = list(range(dimension)) if coordinates is None else list(coordinates)
+    if len(values) <= max(axes) or (coordinates is None and len(values) != dimension):
+        raise ValueError(f"{name} has entries for {len(values)} coordinates, and the state has {dimension}")
+    return values[axes] if values.ndim == 1 else values[np.ix_(axes, axes)]
+
+
+def _drift(derivatives: Sequence[float]) -> str:
+    named = ", ".join(f"|m_a{chr(39) * order}| ≤ {bound:g}" for order, bound in enumerate(derivatives, 1))
+    return f"drift {named}"
+
+
+def _hermite_norm(order: int) -> float:
+    """A bound on ∫|p^(n)| of the standard normal density: E|He_n|, exact for n ≤ 2 and √n! after."""
+    exact = {1: math.sqrt(2 / math.pi), 2: 2 * math.sqrt(2 / (math.pi * math.e))}
+    return exact.get(order, math.sqrt(math.factorial(order)))
+
+
+def _sum_outside(columns: Basis, ratios: Array, most: Array) -> float:
+    """The sum of Π_i c_i(j_i) over all degrees j that the columns do not hold completely, 1 at most.
+
+    Args:
+        columns: whose degrees are held.
+        ratios: r_i, the largest drift over half of the box, in units of the noise.
+        most: how far into the complex plane each coordinate may go, in units of half of its width.
+    """
+    degrees, held = np.unique(columns.degrees, axis=0, return_counts=True)
+    periodic = np.isin(np.arange(columns.dimension), columns.periodic_axes)
+    complete = held == np.prod(np.where(periodic & (degrees > 0), 2, 1), axis=1)
+    top = degrees.max(axis=0)
+    inside = np.zeros(top + 1, dtype=bool)
+    inside[tuple(degrees[complete].T)] = True
+    series = [_coefficients(*each) for each in zip(top, ratios, periodic, most, strict=True)]
+    box = np.ones(())
+    for held_sizes, _ in series:
+        box = np.multiply.outer(box, held_sizes)
+    total = float(box[~inside].sum())
+    for i, (_, rest) in enumerate(series):
+        before = math.prod(float(sizes.sum()) for sizes, _ in series[:i])
+        after = math.prod(float(sizes.sum()) + outside for sizes, outside in series[i + 1 :])
+        total += before * rest * after
+    return min(total, 1.0)
+
+
+def _coefficients(top: int, ratio: float, periodic: bool, most: float) -> tuple[Array, float]:
+    """Bounds on the coefficients of degrees 0 … top of p(y − m(s)) in one coordinate, and on the sum of the rest.
+
+    That of degree j is at most 2·M(t)·exp(−jt) for every t > 0, M(t) the mean of ∫|p(y − m)|dy over the ellipse, or the
+    line, t away from the states: exp(r²sin²θ·sinh²t/2) for affine drifts on an interval, exp(r²t²/(2π²)) on a circle.
+    """
+    j, r = np.arange(1, top + _EXPLICIT + 1), max(float(ratio), _LEAST)
+    if periodic:
+        t = np.minimum(j * (math.pi / r) ** 2, min(math.pi * most, _FARTHEST))
+        growth = (r * t / math.pi) ** 2 / 2
+    else:
+        t = np.minimum(np.arcsinh(2 * (j + 1) / r**2) / 2, min(math.asinh(most), _FARTHEST))
+        growth = (r * np.sinh(t)) ** 2 / 2
+        if math.isinf(most):
+            growth += np.log(ive(0, growth / 2))
+    sizes = 2 * np.exp(growth - j * t)
+    rest = float(sizes[top:].sum() + sizes[-1] / math.expm1(t[-1]))
+    return np.concatenate([[1.0], sizes[:top]]), rest
+
+
+# A number, a declared property, a function of the columns, or nothing.
+TailLike = float | Tail | Callable[[Basis], float] | None
+
+
+def check_tail(tail: Any) -> None:
+    """Refuse, with a sentence, what is no tail."""
+    kinds = "a number, GaussianNoise(std, slope), Smooth(order, bound) or a function"
+    if isinstance(tail, type):
+        raise TypeError(f"tail must be {kinds}, got the class {tail.__name__}")
+    if tail is None or isinstance(tail, Tail):
+        return
+    if not callable(tail):
+        meaning = by_door(
+            "a number, GaussianNoise(std, slope), Smooth(order, bound) or a function of the columns", "a number"
+        )
+        as_number(tail, "tail", least=0, meaning=meaning)
+    elif not takes(tail, None):
+        raise TypeError(f"tail must be a function of the columns alone, tail(columns), got {shown(tail)}")
+
+
+def is_number(tail: TailLike) -> bool:
+    """Whether a tail is one number, which belongs to the columns it was computed for."""
+    check_tail(tail)
+    return tail is not None and not callable(tail) and not isinstance(tail, Tail)
+
+
+def tail_number(tail: TailLike, columns: Basis, coordinates: Sequence[int] | None = None) -> float | None:
+    """τ for these columns, of a component for its coordinates; None where nothing is declared."""
+    check_tail(tail)
+    if tail is None:
+        return None
+    if isinstance(tail, Tail):
+        return tail.number(columns, coordinates)
+    if not callable(tail):
+        return as_number(tail, "tail", least=0)
+    with alone(tail):
+        value = tail(columns)
+    if isinstance(value, float) and value == math.inf:  # a bound that says nothing about these columns
+        return math.inf
+    return as_number(value, f"tail(columns) for {columns}", least=0)
+
+
+def largest_tail(tails: Iterable[float | None]) -> float | None:
+    """The largest of several τ; None if one of them is not declared."""
+    numbers = list(tails)
+    return None if None in numbers else max(number for number in numbers if number is not None)
+
+
+def tail_in_words(tail: TailLike, number: float | None, columns: Basis) -> str:
+    """The assumption that a tail makes, or that one is missing, as a certificate prints it."""
+    family = columns.family
+    if number is None:
+        return f"NOT DECLARED: how far P_a f lies outside the {columns.size} functions of the state ({family})"
+    if number == 0:
+        return f"every P_a f is exactly a combination of the first {columns.size} {family} functions of the state"
+    source = f", since {tail}" if isinstance(tail, Tail) else ""
+    return f"every P_a f, |f| ≤ 1, lies within {number:.3g} of the first {columns.size} {family} functions{source}"

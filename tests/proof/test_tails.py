@@ -1,0 +1,172 @@
+"""τ from additive noise: never below the true error, and close to it."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+from scipy.special import ndtr
+
+import certirl
+from certirl.functions.bases import Chebyshev, Fourier, Legendre, product
+from certirl.proof.tails import tail_number
+
+POINTS = 240
+ANGLES = (np.arange(POINTS) + 0.5) * np.pi / POINTS
+
+
+def truncation_error(drift, k, noise=lambda y: np.exp(-(y**2) / 2) / math.sqrt(2 * math.pi)):
+    """sup_x ∫|p(y − m(x)) − its Chebyshev series in x of k terms|dy, by quadrature."""
+    means = drift(np.cos(ANGLES))
+    y = np.linspace(means.min() - 9, means.max() + 9, 3001)
+    kernel = noise(y[None] - means[:, None])
+    waves = np.cos(np.outer(np.arange(k), ANGLES))
+    coefficients = 2 / POINTS * waves @ kernel
+    coefficients[0] /= 2
+    return float((np.abs(kernel - waves.T @ coefficients).sum(axis=1) * (y[1] - y[0])).max())
+
+
+def distance_from_polynomials(values, x, k):
+    """The least sup-norm distance on the points from polynomials of k terms."""
+    columns = np.polynomial.chebyshev.chebvander(x, k - 1)
+    one = np.ones((len(x), 1))
+    rows = np.block([[columns, -one], [-columns, -one]])
+    cost = np.r_[np.zeros(k), 1.0]
+    answer = linprog(cost, A_ub=rows, b_ub=np.r_[values, -values], bounds=[(None, None)] * k + [(0, None)])
+    return float(answer.fun)
+
+
+@pytest.mark.parametrize(
+    ("r", "k"), [(0.3, 3), (1, 5), (1, 9), (2.4, 9), (2.4, 13), (5, 17), (5, 25), (10, 38), (10, 49)]
+)
+def test_gaussian_noise_bounds_the_quadrature_closely(r, k):
+    number = certirl.GaussianNoise(std=0.5, slope=0.5 * r).number(Legendre(k))
+    truth = truncation_error(lambda x: r * x, k)
+    assert truth <= number <= 3.5 * truth
+    elsewhere = certirl.GaussianNoise(std=2.0, slope=r / 4).number(Chebyshev(k, (-3.0, 13.0)))
+    assert elsewhere == pytest.approx(number)
+
+
+def test_more_columns_more_noise_and_less_slope_make_the_tail_smaller():
+    def number(k=9, std=1.0, slope=2.0, **more):
+        return certirl.GaussianNoise(std, slope=slope, **more).number(Legendre(k))
+
+    assert number(11) < number() < number(7)
+    assert number(std=1.1) < number() < number(slope=2.1) < number(slope=2.1, rate=0.1)
+    assert number(slope=0.0) < 1e-12
+    assert number(k=3, slope=1e6) == 1.0
+
+
+def test_gaussian_noise_on_boxes_and_circles():
+    # A product of two independent coordinates: the coefficients are products, and so is the sum of all of them.
+    r, basis = (0.8, 1.5), product(Legendre(6), Legendre(9), index="full")
+    noise = certirl.GaussianNoise(std=(1.0, 2.0), slope=((r[0], 0.0), (0.0, 2 * r[1])))
+    each = [certirl.GaussianNoise(1.0, slope=slope).number(Legendre(k)) for slope, k in zip(r, (6, 9), strict=True)]
+    assert max(each) < noise.number(basis) < 6 * sum(each)
+    total = product(Legendre(9), Legendre(9))
+    assert noise.number(total) < noise.number(product(Legendre(8), Legendre(8)))
+    # A rotation: the Lipschitz constant is better than bounds on the entries.
+    turned = certirl.GaussianNoise(0.5, slope=0.6).number(total)
+    assert turned < certirl.GaussianNoise(0.5, slope=((0.5, 0.34), (0.34, 0.5))).number(total)
+    # On a circle P_a multiplies a wave of frequency j by exp(−j²σ²/2).
+    circle, std = Fourier(7, (0.0, 2 * math.pi)), 0.7
+    number = certirl.GaussianNoise(std, slope=1.0).number(circle)
+    y = np.linspace(0, 2 * math.pi, 20_001)[:-1]
+    missed = sum(2 * np.exp(-((j * std) ** 2) / 2) * np.cos(j * y) / (2 * math.pi) for j in range(4, 40))
+    truth = np.abs(missed).mean() * 2 * math.pi
+    assert truth <= number <= 3.5 * truth
+    fewer = [certirl.GaussianNoise(std, slope=1.0).number(Fourier(k, (0.0, 2 * math.pi))) for k in (5, 6)]
+    assert number < fewer[0] == fewer[1]  # a sine without its cosine counts nothing
+
+
+def test_gaussian_noise_of_a_rotation_bounds_the_quadrature():
+    matrix, k = 0.6 * np.array([[math.cos(0.6), -math.sin(0.6)], [math.sin(0.6), math.cos(0.6)]]) / 0.5, 6
+    angles = (np.arange(24) + 0.5) * np.pi / 24
+    x = np.stack(np.meshgrid(np.cos(angles), np.cos(angles), indexing="ij"), axis=-1).reshape(-1, 2)
+    y = np.linspace(-6, 6, 61)
+    means = x @ matrix.T
+    sides = [np.exp(-((y - means[:, [i]]) ** 2) / 2) / math.sqrt(2 * math.pi) for i in (0, 1)]
+    kernel = (sides[0][:, :, None] * sides[1][:, None, :]).reshape(len(x), -1)
+    basis = product(Chebyshev(k), Chebyshev(k))
+    waves = basis.values(x)
+    weights = (waves**2).mean(axis=0)
+    series = waves.T @ kernel / len(x) / weights[:, None]
+    truth = float((np.abs(kernel - waves @ series).sum(axis=1) * (y[1] - y[0]) ** 2).max())
+    assert truth <= certirl.GaussianNoise(0.5, slope=0.6).number(basis) <= 10 * truth
+
+
+def test_drifts_that_are_not_affine():
+    for rate, k in ((0.5, 11), (1.0, 13), (2.0, 25)):
+        number = certirl.GaussianNoise(1.0, slope=1.5, rate=rate).number(Legendre(k))
+        truth = truncation_error(lambda x, rate=rate: 1.5 / rate * np.sin(rate * x), k)
+        assert truth <= number < 1e-2
+    smooth = certirl.GaussianNoise(1.0, derivatives=(1.5, 1.5, 1.5, 1.5, 1.5, 1.5))
+    assert truncation_error(lambda x: 1.5 * np.sin(x), 25) <= smooth.number(Legendre(25)) < 0.1
+    affine = certirl.GaussianNoise(1.0, derivatives=(1.5, 0, 0, 0, 0, 0))
+    assert affine.number(Legendre(25)) < smooth.number(Legendre(25))
+
+
+@pytest.mark.parametrize("k", [5, 11])
+def test_noise_with_few_derivatives(k):
+    x = np.cos(np.linspace(0, np.pi, 161))
+    for tail, cumulative in (
+        (
+            certirl.LaplaceNoise(0.7, slope=1.2),
+            lambda y: np.where(y < 0, np.exp(-np.abs(y) / 0.7), 2 - np.exp(-np.abs(y) / 0.7)) / 2,
+        ),
+        (certirl.UniformNoise(0.7, slope=1.2), lambda y: np.clip((y + 0.7) / 1.4, 0, 1)),
+        (certirl.GaussianNoise(0.7, derivatives=(1.2, 0.0)), lambda y: ndtr(y / 0.7)),
+    ):
+        number = tail.number(Legendre(k))
+        for edge in (0.0, 0.3, -1.0):  # f = sign(s' − edge)
+            worst = distance_from_polynomials(1 - 2 * cumulative(edge - 1.2 * x), x, k)
+            assert worst <= number
+        assert number < 1.8 * (1.2 / 0.7) / k
+
+
+def test_components_use_the_numbers_of_their_coordinates():
+    noise = certirl.GaussianNoise(std=(1.0, 2.0, 4.0), slope=((1, 0, 0), (0, 1, 0), (0, 0, 1)))
+    numbers = [tail_number(noise, Legendre(7), coordinates=(axis,)) for axis in range(3)]
+    assert numbers == [certirl.GaussianNoise(std, slope=1).number(Legendre(7)) for std in (1.0, 2.0, 4.0)]
+
+
+def test_declarations_are_checked():
+    for settings, words in (
+        ({"std": 0.0, "slope": 1}, "std must be a positive number"),
+        ({"std": 1.0}, "declare either slope"),
+        ({"std": 1.0, "slope": 1, "derivatives": (1,)}, "declare either slope"),
+        ({"std": 1.0, "slope": -1}, "slope must be a number from 0 on"),
+        ({"std": 1.0, "slope": (1, 2)}, "slope must be a number from 0 on"),
+        ({"std": 1.0, "derivatives": (1, np.inf)}, "derivatives"),
+        ({"std": 1.0, "derivatives": (1,), "rate": 1}, "rate goes with slope"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            certirl.GaussianNoise(**settings)
+    box = product(Legendre(3), Legendre(3))
+    with pytest.raises(ValueError, match="entries for 3 coordinates, and the state has 2"):
+        certirl.GaussianNoise((1, 1, 1), slope=1).number(box)
+    with pytest.raises(ValueError, match="needs slope as a matrix"):
+        certirl.GaussianNoise(1, slope=1, rate=1).number(box)
+    with pytest.raises(ValueError, match="one coordinate"):
+        certirl.LaplaceNoise(1, slope=1).number(box)
+
+
+class Room:
+    """A room of a user's own: drift, Gaussian noise, clipped."""
+
+    n_actions, domain = 2, ((15.0, 25.0),)
+
+    def sample(self, states, action, rng):
+        drift = states + 0.1 * (18.0 - states) + (1.5, -1.5)[action]
+        return np.clip(drift + rng.normal(scale=1.5, size=states.shape), 15.0, 25.0)
+
+
+def test_a_room_of_a_user_is_certified_and_checked(tmp_path):
+    noise = certirl.GaussianNoise(std=1.5, slope=0.9)
+    kept = certirl.solve(
+        Room(), discount=0.7, expert=lambda states: states[:, 0] > 20, delta=0.05, tail=noise, samples=100_000, rng=0
+    )
+    assert kept.status == "certified"
+    assert "ξ Gaussian of standard deviation at least 1.5" in str(kept)
+    kept.save(tmp_path / "room.npz")
+    assert certirl.check(tmp_path / "room.npz").verdict == "confirmed"
