@@ -56,7 +56,10 @@ def _features():
 
 
 MORE = {
-    "three coordinates": lambda: certirl.solve(certirl.problems.whirl(dimension=3), discount=0.7, rng=0, samples=2_000),
+    "three coordinates": lambda: certirl.solve(
+        certirl.problems.whirl(dimension=3), basis=certirl.product(*[certirl.Legendre(4)] * 3), columns=10,
+        discount=0.7, rng=0, samples=2_000,
+    ),
     "log": lambda: certirl.solve(_log(), discount=0.9, expert=lambda states: (states[:, 0] > 5).astype(int)),
     "hostile sum": _sum,
     "features": _features,
@@ -290,7 +293,7 @@ def test_coverage_is_drawn_if_it_is_given():
 def chromium():
     """A browser without a window, for all tests of this file."""
     webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    names = ("google-chrome", "google-chrome-stable", "chromium", "chromium-browser")
     binary, driver = next(filter(None, map(shutil.which, names)), None), shutil.which("chromedriver")
     if binary is None or driver is None:
         pytest.skip("there is no Chromium with its chromedriver: install the packages chromium and chromium-driver")
