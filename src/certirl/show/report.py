@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from html import escape
 from importlib import metadata, resources
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from string import Template
 from typing import Any, NamedTuple
@@ -224,13 +224,14 @@ def _facts(record: Solution | Certificate | Refutation) -> list[tuple[str, str]]
     facts = []
     if claim is not None and claim.holds:
         facts.append(("probability", f"at least {chance(claim.delta)}"))
-    if isinstance(claim, Certificate) and isfinite(claim.margin):
-        proved = "proved" if claim.holds else "not proved"
-        facts.append((f"margin, {proved}", f"at least {svg.number(claim.margin, 3)}"))
-    if isinstance(claim, Certificate) and claim.tube is not None and isfinite(claim.relative_regret):
+    is_bounded = isinstance(claim, Certificate) and 0 < claim.margin < inf
+    if isinstance(claim, Certificate) and is_bounded:
+        condition = "proved" if claim.holds else "if the tail is zero"
+        facts.append((f"margin, {condition}", f"at least {svg.number(claim.margin, 3)}"))
+    if isinstance(claim, Certificate) and claim.holds and claim.tube is not None and isfinite(claim.relative_regret):
         facts.append(("regret, of the value's span", f"at most {claim.relative_regret:.2%}"))
     if isinstance(record, Solution):
-        if claim is None and record.reward is not None and isfinite(record.margin) and record.stats.objective:
+        if not is_bounded and isfinite(record.margin) and record.stats.objective:
             facts.append(("margin, estimated", svg.number(record.margin, 3)))
         names = Names.of(record)
         expert = "depends on the state" if record.expert is None else f"{names.action(record.expert)}, always"
@@ -263,9 +264,9 @@ def _of_solution(solution: Solution, figures: _Figures, coverage: Coverage | Non
     )
     if solution.reward is not None:
         is_best_fit = solution.status == "infeasible"
-        lead = "The reward that the expert's behaviour is explained by, and the expert's value under it."
+        lead = "R(s), and V(s), the expert's value under it."
         if is_best_fit:
-            lead = "No reward of the class explains the expert; this is the best fit."
+            lead += " No reward of the class explains the expert; this one is the best fit."
         yield Section("reward", "Reward and value", lead, _reward(solution, figures))
         yield Section(
             "margins",
@@ -283,7 +284,8 @@ def _of_solution(solution: Solution, figures: _Figures, coverage: Coverage | Non
     if solution.reward is not None:
         yield Section("formula", "Formula and code", "", _formula(solution.reward, names))
     yield Section("diagnostics", "Details", "", _diagnostics(solution))
-    yield Section("reproduce", "Reproduce", "", _reproduce(solution))
+    lead = "A file keeps the answer and its proof, but neither the simulator or log nor the expert's function."
+    yield Section("reproduce", "Reproduce", lead, _reproduce(solution))
 
 
 def _findings(solution: Solution) -> str:
@@ -363,7 +365,7 @@ def _budget(proof: Certificate | Refutation, figures: _Figures) -> Section:
     what = "The estimate, what the errors can take away from it at most, and what remains."
     body = figures.drawn({"": (charts.budget(proof),)})
     if isinstance(proof, Refutation):
-        body = f"<p>{escape(proof.statement)}.</p>{body}{_items(proof.lines()[1:])}"
+        body = f"<p>{escape(proof.statement)}.</p>{body}{_items(proof.lines()[:2])}"
     elif proof.missing:
         body += f"<p>{escape(proof.missing[:1].upper() + proof.missing[1:])}.</p>"
     return Section("budget", "Loss budget", what, body)
@@ -378,7 +380,7 @@ def _data(solution: Solution, figures: _Figures, names: Names, coverage: Coverag
     words = {"coverage": lines.get("coverage", ""), "terminal states": lines.get("terminal", "")}
     if "coverage" not in lines and coverage is None:
         words["coverage"] = (
-            "where the data lie is not kept; of a log, solution.report(path, coverage=certirl.coverage(log)) draws it"
+            "not kept in a solution; for a log, solution.report(path, coverage=certirl.coverage(log)) draws it"
         )
     drawn = figures.drawn({"transitions": charts.coverage_charts(coverage)}) if coverage is not None else ""
     return f"{_pairs(words)}{drawn}{body}"
@@ -394,7 +396,7 @@ def _assumed(solution: Solution) -> str:
 
 def _spending(proof: Certificate | Refutation, figures: _Figures, solution: Solution | None = None) -> tuple[str, str]:
     rows = [[name, svg.number(part, 3), f"{part / proof.delta:.1%}"] for name, part in proof.spending.items()]
-    lead = f"The proof may be false with probability δ = {proof.delta:g} at most; its parts:"
+    lead = f"The proof is false with probability δ = {proof.delta:g} at most, attempts that were not needed included."
     rounds = () if solution is None or not solution.stats.search else (charts.rounds_chart(solution),)
     return lead, _table(["part", "δ", "share"], rows, "Parts of δ") + figures.drawn({"": rounds})
 
@@ -449,13 +451,20 @@ def _settings(record: Solution | Certificate | Refutation) -> dict[str, str]:
         settings["program"] = record.stats.objective
         settings["transitions per action"] = f"{record.samples:,}"
         settings["seed (rng)"] = "not a number, not kept" if record.stats.seed is None else str(record.stats.seed)
-        settings["file"] = record.file or ""
+        settings["file"] = "" if record.file is None else _file(Path(record.file))
     if claim is not None:
         settings["δ"] = f"{claim.delta:g}"
         settings["tail"] = "none was declared" if claim.tail is None else f"{claim.tail:g}"
         tube = getattr(claim, "tube", None)
         settings["tube, half-width"] = f"{getattr(tube, 'allowed', tube):g}" if tube else ""
     return settings
+
+
+def _file(path: Path) -> str:
+    """The name of a file and, where it still is, what identifies its contents."""
+    if not path.is_file():
+        return path.name
+    return f"{path.name}, SHA-256 {hashlib.sha256(path.read_bytes()).hexdigest()}"
 
 
 # Proofs alone --------------------------------------------------------------------------------------------------------
