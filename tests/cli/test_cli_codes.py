@@ -149,6 +149,7 @@ COMMANDS = {
     "certify": "certify reward.npz log.csv --tail 0",
     "show": "show reward.npz",
     "report": "report reward.npz",
+    "export": "export reward.npz",
     "check": "check reward.npz",
     "coverage": "coverage log.csv --domain -1 1",
     "moments": "moments log.csv --domain -1 1",

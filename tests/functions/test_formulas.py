@@ -194,6 +194,21 @@ def test_onnx_says_what_to_install(tmp_path, monkeypatch):
         REWARDS[0].to_onnx(tmp_path / "reward.onnx")
 
 
+def test_the_suffix_of_a_file_decides_what_is_written(tmp_path, capsys):
+    from certirl.cli import main
+
+    reward = REWARDS[1]
+    for suffix, text in ((".py", reward.to_python()), (".tex", reward.to_latex()), (".json", reward.to_json())):
+        path = reward.export(tmp_path / f"reward{suffix}")
+        assert path.read_text(encoding="utf-8").rstrip("\n") == text.rstrip("\n")
+    assert reward.export(tmp_path / "plain").name == "plain.py"
+    reward.save(tmp_path / "saved.npz")
+    assert main(["export", str(tmp_path / "saved.npz"), "-o", str(tmp_path / "again.py")]) == 0
+    assert (tmp_path / "again.py").read_text(encoding="utf-8") == (tmp_path / "reward.py").read_text(encoding="utf-8")
+    assert main(["export", str(tmp_path / "saved.npz"), "--value"]) == 2
+    assert "holds no value that can be exported" in capsys.readouterr().err
+
+
 def onnx_runtimes(path):
     """ONNX's own reference in Python, and onnxruntime where it is installed."""
     from onnx.reference import ReferenceEvaluator

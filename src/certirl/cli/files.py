@@ -1,4 +1,4 @@
-"""The commands about data and saved files: coverage, moments, merge, show, report, check."""
+"""The commands about data and saved files: coverage, moments, merge, show, report, export, check."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from certirl.cli.output import Answer, check_outputs, deliver
 from certirl.cli.parsing import DONE, NOT_PROVED, UNDETERMINED, Verb
 from certirl.data import moments
 from certirl.data.formats import find_tables
+from certirl.functions.reward import Reward
 from certirl.ground import archive
 from certirl.ground.work import place
 from certirl.solver.solution import load
@@ -81,6 +82,18 @@ def report_file(options: argparse.Namespace) -> Answer:
     return Answer({"type": "Report", "path": str(written), "verdict": verdict})
 
 
+def export_file(options: argparse.Namespace) -> Answer:
+    """Write the reward of a file, or its value function, for other programs."""
+    record: Any = load(options.file)
+    name = "value" if options.value else "reward"
+    function = record if isinstance(record, Reward) and not options.value else getattr(record, name, None)
+    if not isinstance(function, Reward):
+        raise ValueError(f"{options.file} holds no {name} that can be exported")
+    written = function.export(options.output)
+    print(f"{name.capitalize()}: {written}")
+    return Answer({"type": "Export", "path": str(written)})
+
+
 def check_file(options: argparse.Namespace) -> Answer:
     """Derive a saved certificate again, with other arithmetic."""
     from certirl import check
@@ -131,6 +144,15 @@ def _add_report(command: argparse.ArgumentParser) -> None:
     output.add_argument("--open", action="store_true", help="open it in the browser")
 
 
+def _add_export(command: argparse.ArgumentParser) -> None:
+    _add_saved(command)
+    command.add_argument("--value", action="store_true", help="the expert's value function in place of the reward")
+    output = command.add_argument_group("output")
+    output.add_argument(
+        "-o", "--output", metavar="FILE", default="reward.py", help=".py, .tex, .json or .onnx (default reward.py)"
+    )
+
+
 def _add_saved(command: argparse.ArgumentParser) -> None:
     command.add_argument("file", metavar="FILE", help="what certirl saved (.npz)")
 
@@ -156,6 +178,17 @@ VERBS = (
         [("certirl report reward.npz -o report.html", "verdict, pictures, assumptions, formula; works offline")],
         _add_report,
         report_file,
+    ),
+    Verb(
+        "export",
+        "write a saved reward as Python, LaTeX, JSON or ONNX",
+        "FILE [options]",
+        [
+            ("certirl export reward.npz -o reward.py", "a module that needs NumPy alone"),
+            ("certirl export reward.npz --value -o value.onnx", "the value function, for other runtimes"),
+        ],
+        _add_export,
+        export_file,
     ),
     Verb(
         "check",

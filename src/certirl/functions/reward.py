@@ -324,6 +324,24 @@ class Reward(Record):
             raise ValueError(f"the text must be the JSON of a reward, got that of a {type(reward).__name__}")
         return reward
 
+    def export(self, path: str | os.PathLike[str]) -> Path:
+        """Write it in the format of the suffix: .py (added if missing), .tex, .json or .onnx.
+
+        Example:
+            >>> import certirl
+            >>> certirl.Reward(certirl.Legendre(2), [0.0, 1.0]).export("reward.tex").name
+            'reward.tex'
+        """
+        writers = {".py": self.to_python, ".tex": self.to_latex, ".json": self.to_json}
+        target = archive.target_of(path, (*writers, ".onnx"))
+        suffix = target.suffix.lower()
+        if suffix == ".onnx":
+            return self.to_onnx(target)
+        text = writers[suffix]()
+        with archive.replacing(target) as temporary:
+            temporary.write_text(text.rstrip("\n") + "\n", encoding="utf-8", newline="\n")
+        return target
+
     def to_onnx(self, path: str | os.PathLike[str]) -> Path:
         """Write it as an ONNX model of states ``[n, d]`` to values ``[n]`` in double precision; NaN off the domain.
 
