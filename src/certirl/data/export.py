@@ -76,6 +76,12 @@ class IntervalMDP(Record):
         delta: δ.
         assumptions: in words.
         action_names: of the actions; a0, a1, … if they have none that model checkers read.
+
+    Example:
+        >>> room = certirl.problems.thermostat()
+        >>> model = certirl.export.interval_mdp(room, cells=10, samples=100, delta=0.05, rng=0)
+        >>> model.lower.shape, bool((model.lower <= model.upper).all())
+        ((3, 10, 10), True)
     """
 
     grid: Cells
@@ -100,7 +106,14 @@ class IntervalMDP(Record):
         return mesh(self.grid.middles())
 
     def cell(self, states: ArrayLike) -> NDArray[np.intp]:
-        """The number of the cell of each state ``[n]``."""
+        """The number of the cell of each state ``[n]``.
+
+        Example:
+            >>> room = certirl.problems.thermostat()
+            >>> model = certirl.export.interval_mdp(room, cells=10, samples=100, delta=0.05, rng=0)
+            >>> model.cell([15.5, 24.5])
+            array([0, 9])
+        """
         return self.grid.cell(as_states(states, self.grid.domain))
 
     def __str__(self) -> str:
@@ -135,6 +148,12 @@ class IntervalMDP(Record):
             floor: lower ends below it are raised to it, as PRISM refuses 0. The file then excludes transitions of
                 probability 0: statements about T steps change by at most T·S·floor, those without a horizon may be
                 wrong.
+
+        Example:
+            >>> room = certirl.problems.thermostat()
+            >>> model = certirl.export.interval_mdp(room, cells=10, samples=100, delta=0.05, rng=0)
+            >>> [path.name for path in model.to_prism("room", labels={"warm": lambda states: states[:, 0] > 20})]
+            ['room.sta', 'room.tra', 'room.lab']
         """
         lower, marks, values = self._described(reward, initial, labels, floor)
         places = np.stack(np.unravel_index(np.arange(self.lower.shape[1]), self.grid.shape), axis=1).tolist()
@@ -181,6 +200,12 @@ class IntervalMDP(Record):
             initial: the initial state.
             labels: functions of states.
             floor: of the lower ends.
+
+        Example:
+            >>> room = certirl.problems.thermostat()
+            >>> model = certirl.export.interval_mdp(room, cells=10, samples=100, delta=0.05, rng=0)
+            >>> model.to_drn("room", reward=lambda states: states[:, 0]).name
+            'room.drn'
         """
         lower, marks, values = self._described(reward, initial, labels, floor)
         target = archive.target_of(path, (".drn",))
@@ -267,11 +292,10 @@ def interval_mdp(
         rng: a seed or Generator; needed with a simulator.
 
     Example:
-        >>> import certirl
-        >>> room = certirl.problems.random_polynomial(seed=1)
+        >>> room = certirl.problems.thermostat()
         >>> model = certirl.export.interval_mdp(room, cells=10, delta=0.05, rng=0)
         >>> model.lower.shape, bool((model.lower.sum(axis=2) <= 1).all())
-        ((2, 10, 10), True)
+        ((3, 10, 10), True)
     """
     origin = as_source(source)
     origin.check_settings(samples=samples)

@@ -277,7 +277,6 @@ class Reward(Record):
             names: of the coordinates; s, or s_0, s_1, … if omitted.
 
         Example:
-            >>> import certirl
             >>> print(certirl.Reward(certirl.Fourier(3), [0.0, 2.0, -0.5]).to_latex())
             R(s) = 2\,\sin(\pi s) - 0.5\,\cos(\pi s)
         """
@@ -289,7 +288,6 @@ class Reward(Record):
         """A module that defines ``reward(state)`` and needs NumPy alone; states and values as of the reward itself.
 
         Example:
-            >>> import certirl
             >>> text = certirl.Reward(certirl.Fourier(3), [0.0, 2.0, -0.5]).to_python()
             >>> exec(text, module := {})
             >>> module["reward"](0.5)
@@ -303,7 +301,6 @@ class Reward(Record):
         """The reward as JSON text; `from_json` reads it back, `certirl.load` a file of it. Functions are not kept.
 
         Example:
-            >>> import certirl
             >>> reward = certirl.Reward(certirl.Fourier(3), [0.0, 2.0, -0.5])
             >>> certirl.Reward.from_json(reward.to_json())(0.5) == reward(0.5)
             True

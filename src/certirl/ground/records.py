@@ -22,7 +22,6 @@ class Record:
     """A frozen record that converts itself to plain data, with a short ``repr`` and a card in notebooks.
 
     Example:
-        >>> import certirl
         >>> certirl.Smooth(2, 0.5).to_dict()
         {'type': 'Smooth', 'order': 2, 'bound': 0.5}
         >>> certirl.Smooth(2, 0.5)
