@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYTEST := $(abspath $(BIN))/python -m pytest
 
-.PHONY: demo test test-slow test-all test-sdist test-device docs links dist lint bench figures clean
+.PHONY: demo test test-slow test-all test-sdist test-tour test-device docs links dist lint bench figures clean
 
 $(VENV)/created:
 	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || \
@@ -38,10 +38,10 @@ lint: $(VENV)/test
 	$(BIN)/mypy
 
 # One BLAS thread per worker: the tests run on all cores already.
-test test-slow test-sdist test-device: export OMP_NUM_THREADS := 1
-test test-slow test-sdist test-device: export OPENBLAS_NUM_THREADS := 1
+test test-slow test-sdist test-tour test-device: export OMP_NUM_THREADS := 1
+test test-slow test-sdist test-tour test-device: export OPENBLAS_NUM_THREADS := 1
 # Compiled modules are kept: many tests start an interpreter of their own.
-test test-slow test-sdist test-device: export PYTHONDONTWRITEBYTECODE :=
+test test-slow test-sdist test-tour test-device: export PYTHONDONTWRITEBYTECODE :=
 
 # Nearly every claim, many of them at a reduced size.
 test: lint
@@ -70,6 +70,12 @@ test-sdist: dist
 	rm -rf build/sdist && mkdir -p build/sdist
 	tar -xzf build/dist/*.tar.gz -C build/sdist --strip-components 1
 	cd build/sdist && PYTHONPATH=$$PWD/src $(PYTEST) -n auto --dist worksteal -m "not slow" $$(grep -rlE "parents\[2\]|parent.parent|^(import|from) ($(FILES))\b" tests --include=test_*.py)
+
+# The notebook of `certirl tour`; marimo is large and only installed for this.
+test-tour: $(VENV)/test
+	@echo "Installing marimo …"
+	@$(INSTALL) --editable ".[tour]"
+	$(PYTEST) tests/show/test_tour.py
 
 # The path of a GPU on torch's CPU device, or on the GPU if torch finds one; torch is large and only installed for this.
 test-device: $(VENV)/test

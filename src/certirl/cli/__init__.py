@@ -6,14 +6,14 @@ import sys
 from collections.abc import Sequence
 
 from certirl import __version__
-from certirl.cli import completion, files, paper, solving
+from certirl.cli import completion, files, paper, solving, tour
 from certirl.cli.output import complain, lasting_output, lines_of, sentence
 from certirl.cli.parsing import BAD_INPUT, DONE, INTERRUPTED, build, option_names, parse
 from certirl.ground import doors
 from certirl.ground import interrupts as _interrupts
 from certirl.ground.work import shown_progress
 
-VERBS = (*solving.VERBS, *files.VERBS, *paper.VERBS, *completion.VERBS)
+VERBS = (*solving.VERBS, *files.VERBS, *paper.VERBS, *tour.VERBS, *completion.VERBS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
