@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -122,6 +122,38 @@ def test_other_arguments_have_another_memory(tmp_path):
         for seed in (0, 1)
     )
     assert first != second
+
+
+def test_what_is_finished_is_not_computed_again(tmp_path, monkeypatch, capsys):
+    class Figure:
+        @staticmethod
+        def savefig(path, **_):
+            path.write_bytes(b"picture")
+
+    class Drawn(Experiment):
+        runs = 0
+
+        @classmethod
+        def run(cls, arguments, runner):
+            cls.runs += 1
+            return replace(Experiment.run(arguments, runner), figure=Figure)
+
+    monkeypatch.setattr(study, "load", lambda name: Drawn)
+    words = ["reproduce", "figure1", "--fast", "--workers", "1", "--out", str(tmp_path)]
+    again = "figure1 (finished before; --again computes it again): it works"
+    for more, runs, said in (
+        ([], 1, "figure1 (0 s): it works"),
+        ([], 1, again),
+        (["--again"], 2, "figure1 (0 s): it works"),
+        (["--seed", "1"], 3, "figure1 (0 s): it works"),
+        (["--seed", "1"], 3, again),
+    ):
+        assert main([*words, *more]) == 0
+        assert capsys.readouterr().out.startswith(said) and Drawn.runs == runs
+    (tmp_path / "figure1.png").unlink()
+    assert main([*words, "--seed", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["figure1"]["result"]["most"] == 4.0 and Drawn.runs == 4
+    assert not list(tmp_path.glob(".*"))  # no trials are kept once a study is finished
 
 
 @pytest.mark.slow

@@ -42,7 +42,7 @@ def script(parser: Parser, shell: str) -> str:
 
 
 def _add(command: argparse.ArgumentParser) -> None:
-    command.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
+    command.add_argument("shell", metavar="SHELL", choices=tuple(SHELLS), help=", ".join(SHELLS))
 
 
 VERBS = (
