@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from certirl import __version__
 from certirl.cli import completion, files, paper, solving, tour
@@ -11,7 +12,7 @@ from certirl.cli.output import complain, lasting_output, lines_of, sentence
 from certirl.cli.parsing import BAD_INPUT, DONE, INTERRUPTED, build, option_names, parse
 from certirl.ground import doors
 from certirl.ground import interrupts as _interrupts
-from certirl.ground.work import shown_progress
+from certirl.ground.work import clocked, shown_progress
 
 VERBS = (*solving.VERBS, *files.VERBS, *paper.VERBS, *tour.VERBS, *completion.VERBS)
 
@@ -42,7 +43,8 @@ def _run(words: Sequence[str]) -> int:
         return DONE
     options = parse(parser, words)
     with doors.options(option_names(options)), shown_progress(False if options.quiet else None), lines_of(options):
-        answer = options.verb.run(options)
+        with clocked(options.verb.name) if options.verb.clocked else nullcontext():
+            answer = options.verb.run(options)
         document = answer.document() if options.json else ""
     if document:
         print(document)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from certirl.cli.parsing import DONE, INFEASIBLE, NOT_PROVED, UNDETERMINED
 from certirl.ground import archive
+from certirl.ground.work import clear_line
 
 STATUSES = {"infeasible": INFEASIBLE, "undetermined": UNDETERMINED}
 
@@ -77,6 +78,7 @@ class _Output:
 
     def write(self, text: str) -> int:
         encoding = getattr(self.stream, "encoding", None) or "utf-8"
+        clear_line()
         self._try(self.stream.write, text.encode(encoding, "backslashreplace").decode(encoding))
         return len(text)
 

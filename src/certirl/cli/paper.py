@@ -92,6 +92,7 @@ VERBS = (
         ],
         _add_reproduce,
         reproduce,
+        clocked=False,
     ),
     Verb(
         "bench",
@@ -100,5 +101,6 @@ VERBS = (
         [("certirl bench --fast", "a first look, in less than 20 seconds")],
         _add_bench,
         bench,
+        clocked=False,
     ),
 )

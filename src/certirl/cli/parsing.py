@@ -42,6 +42,8 @@ class Verb(NamedTuple):
         add: adds its options to a parser.
         run: does it: from options to an `output.Answer`.
         codes: its exit codes beside those of every command.
+        clocked: whether a line says for how long it has worked; not where processes are started, which a thread of
+            the clock could disturb.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Verb(NamedTuple):
     add: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], Any]
     codes: tuple[int, ...] = ()
+    clocked: bool = True
 
 
 class UsageError(ValueError):

@@ -54,6 +54,7 @@ from certirl.ground.domain import (
 )
 from certirl.ground.doors import as_count, as_flag, by_door, closest, is_number, setting, shown
 from certirl.ground.records import Record
+from certirl.ground.work import watched
 
 __all__ = ["read", "stream"]
 
@@ -298,7 +299,8 @@ class Chunk(Record):
     def loaded(self) -> Steps:
         """All steps of the table, before conversion."""
         table = self.table()
-        rows = Steps.joined(list(self.batches(table, self.rows))).noted(*table.notes)
+        batches = watched(self.batches(table, self.rows), table.count, len, None, unit="rows")
+        rows = Steps.joined(list(batches)).noted(*table.notes)
         if not self.columns.by_episode:
             return replace(rows, episodes=None if rows.episodes is None else numbered(rows.episodes))
         is_time = rows.step is not None and not is_number(str(table.first_value(str(self.columns.step))))

@@ -29,8 +29,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from threading import Lock
-from typing import Any, TypeVar
+from threading import Event, Lock, RLock, Thread
+from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
 import numpy as np
@@ -46,6 +46,7 @@ MOST_WORKERS = 4096  # more is a mistake, and would start as many processes on a
 CONNECT = 10  # seconds to find a scheduler
 WAIT = 30.0  # seconds without any worker after which the work is given up
 LOOK = 2.0  # seconds between checks whether there are workers
+LONG = 2.0  # seconds after which a command says for how long it has worked
 LIGHT = 1 << 17  # bytes of a chunk that names its data rather than holding them
 _ADDRESS = re.compile(r"(tcp|tls|ws|wss)://\S+:\d+")
 
@@ -475,7 +476,7 @@ def _reporter(progress: bool | Report | None, unit: str) -> Report | None:
 
 def watched(
     items: Iterator[Item],
-    total: int,
+    total: int | Callable[[], int],
     size: Callable[[Item], int],
     progress: bool | Report | None,
     *,
@@ -485,7 +486,7 @@ def watched(
 
     Args:
         items: any iterator.
-        total: the sum of the sizes.
+        total: the sum of the sizes, or a function that counts it where it is needed.
         size: the size of one item.
         progress: a function ``(done, total)``; True for a line on standard error; None for that line only if standard
             error is a terminal; False for no reports.
@@ -495,10 +496,11 @@ def watched(
     if report is None:
         yield from items
         return
+    whole = total() if callable(total) else total
     for item in items:
         yield item
         done += size(item)
-        report(done, total)
+        report(done, whole)
 
 
 def watched_stream(stream: Any, total: int | None, progress: bool | Report | None) -> Any:
@@ -564,27 +566,119 @@ def announcer(progress: bool | Report | None) -> Watch:
     check_progress(progress)
     if callable(progress):
         return lambda line, done, total: progress(done, total)
-    if not _is_shown(progress):
-        return lambda line, done, total: None
-    return lambda line, done, total: print(f"certirl: {line}", file=sys.stderr, flush=True)
+    return _TERMINAL.announce if _is_shown(progress) else lambda line, done, total: None
+
+
+def speaker(progress: bool | Report | None) -> Callable[[Forecast], None] | None:
+    """A function that prints what long work will take, before it begins; None where nothing is printed."""
+    check_progress(progress)
+    return None if callable(progress) or not _is_shown(progress) else _TERMINAL.expect
+
+
+@contextmanager
+def clocked(name: str) -> Iterator[None]:
+    """Show on a terminal, from two seconds on, for how long a command has worked and, if it is known, what is left."""
+    if not _is_shown(None):
+        yield
+        return
+    stop = Event()
+    clock = Thread(target=_TERMINAL.tick, args=(name, stop), daemon=True)
+    clock.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        clock.join()
+        _TERMINAL.clear()
+
+
+def clear_line() -> None:
+    """Clear the line of progress, before anything else is written."""
+    _TERMINAL.clear()
+
+
+class Forecast(Protocol):
+    """What work will take, in words and in seconds."""
+
+    @property
+    def seconds(self) -> float:
+        """About how long."""
+        ...
+
+
+def duration(seconds: float) -> str:
+    """A time to one or two digits."""
+    if seconds < 90:
+        return f"{max(seconds, 1):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5_400 else f"{seconds / 3_600:.1f} h"
+
+
+class _Terminal:
+    """Standard error with one line of progress, which is rewritten in place and cleared before other lines.
+
+    Attributes:
+        end: when the work is expected to be done, by the monotonic clock; in the past if that is not known.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._written, self._last = RLock(), False, 0.0
+        self.end = 0.0
+
+    def rewrite(self, text: str) -> None:
+        """Write the line of progress."""
+        with self._lock:
+            self._write(f"\r\033[Kcertirl: {text}")
+            self._written, self._last = True, time.monotonic()
+
+    def clear(self) -> None:
+        """Clear it."""
+        with self._lock:
+            if self._written:
+                self._write("\r\033[K")
+                self._written = False
+
+    def announce(self, line: str, *_: int) -> None:
+        """Print a line about a round; how long the next ones take is not known from it."""
+        with self._lock:
+            self.clear()
+            print(f"certirl: {line}", file=sys.stderr, flush=True)
+
+    def expect(self, forecast: Forecast) -> None:
+        """Print what work will take."""
+        self.announce(str(forecast))
+        self.end = time.monotonic() + forecast.seconds
+
+    def tick(self, name: str, stop: Event) -> None:
+        """Write every half second, unless something else was written, for how long a command has worked."""
+        start, self.end = time.monotonic(), 0.0
+        while not stop.wait(0.5):
+            now = time.monotonic()
+            if now - start > LONG and now - self._last > 1.0:
+                left = f", about {duration(self.end - now)} left" if self.end > now else ""
+                self.rewrite(f"{name}, {duration(now - start)}{left}")
+
+    @staticmethod
+    def _write(text: str) -> None:
+        with suppress(OSError, ValueError):
+            sys.stderr.write(text)
+            sys.stderr.flush()
+
+
+_TERMINAL = _Terminal()
 
 
 class _Line:
-    """Rewrites one line ten times a second if the work takes long; clears it at the end."""
+    """Rewrites the line of progress ten times a second if the work takes long; clears it at the end."""
 
     def __init__(self, unit: str) -> None:
         self._unit = unit
         self._start = self._last = time.monotonic()
-        self._shown = False
 
     def __call__(self, done: int, total: int) -> None:
         now = time.monotonic()
         if done >= total:
-            if self._shown:
-                sys.stderr.write("\r\033[K")
-                sys.stderr.flush()
+            _TERMINAL.clear()
         elif now - self._start > 0.5 and now - self._last > 0.1:
             left = (now - self._start) * (total - done) / max(done, 1)
-            sys.stderr.write(f"\r\033[Kcertirl: {done:,} of {total:,} {self._unit}, {left:.0f} s left")
-            sys.stderr.flush()
-            self._last, self._shown = now, True
+            _TERMINAL.rewrite(f"{done:,} of {total:,} {self._unit}, {duration(left)} left")
+            self._last = now

@@ -8,16 +8,17 @@ from typing import Any
 
 from certirl.data.policy import as_policy
 from certirl.data.simulator import Design, Simulator
-from certirl.data.source import Source, as_source, check_enough
+from certirl.data.source import Pool, Source, as_source, check_enough
 from certirl.data.transitions import Piece, Transitions
 from certirl.functions.bases import Basis, as_basis
 from certirl.functions.components import Component, SumBasis, as_columns, as_components
 from certirl.functions.reward import Reward, bounded, known_expert, unpack
 from certirl.ground.domain import Domain
 from certirl.ground.doors import as_probability
-from certirl.ground.work import Report, check_progress, on, watched_stream
+from certirl.ground.work import Report, check_progress, on, speaker, watched_stream
 from certirl.proof.case import Case
 from certirl.proof.certificate import Certificate, conclude
+from certirl.proof.cost import cost
 from certirl.proof.refutation import Refutation, attempt
 from certirl.proof.sums import gather
 from certirl.proof.tails import TailLike, check_tail
@@ -107,7 +108,10 @@ def certify(
         raise ValueError("reward_range is for plain functions: the ranges of a sum of expansions are known")
     places = _places(components, spaces)
     training, fresh = split(origin, places, count, rng, progress, role="certify", paired=paired, design=case.design)
+    say = speaker(progress)
     with on(map):
+        if say is not None:
+            say(cost(case, training, origin.per_action(count), FIT_SHARE, drawn=origin.log is None))
         fit = fit_surrogates(case, function, training, samples=planned(origin, count), delta=delta)
         return conclude(case, fit.surrogates, gather(fit.surrogates, fresh), delta=delta, notes=(UNSEEN,))
 
@@ -175,7 +179,7 @@ def split(
     role: str,
     paired: bool | None,
     design: bool | Design = True,
-) -> tuple[Iterable[Piece], Iterable[Piece]]:
+) -> tuple[Pool, Iterable[Piece]]:
     """Independent data for training and for the proof: two streams of draws, or a random division of a log."""
     generator = source.generator(rng, role)
     training, fresh = source.pools(FIT_SHARE, columns, generator, samples=samples, design=design, paired=paired)

@@ -70,7 +70,7 @@ def fit_surrogates(
         delta: the probability of failure that is planned: with ``samples`` it decides how δ is divided among points.
     """
     blanks = [
-        _blank(case, part, bounded)
+        blank_surrogate(case, part, bounded)
         for part, bounded in zip(case.parts, case.rewards(reward), strict=True)
         if bounded is not None
     ]
@@ -106,7 +106,7 @@ def _leading(stream: Iterable[Piece], most: int, n_actions: int) -> list[Piece]:
     return held
 
 
-def _blank(case: Case, part: Any, reward: BoundedReward) -> Surrogate:
+def blank_surrogate(case: Case, part: Any, reward: BoundedReward) -> Surrogate:
     """A surrogate whose guesses are zero: its residuals are the functions themselves."""
     A, k, m, w = case.policy.n_actions, part.columns.size, part.columns.size * len(case.used), len(case.widths)
     pairs = pairs_of(A, case.used, True)
@@ -245,8 +245,12 @@ def _directions(surrogate: Surrogate, evidence: Evidence, residuals: Array) -> d
     values = harmonics.dense_values
     sizes = residuals + _WHOLE * np.kron(np.eye(len(used)), values.T @ values / len(values))
     rows = _balanced(others.T @ sizes @ others, others.T @ covariance @ others) @ others.T
-    crossed = (m - 1) * prod(harmonics.wide) <= MOST_CROSSED
-    return {"mix": np.vstack([constant, rows]), "directions": m - 1 if crossed else 0}
+    return {"mix": np.vstack([constant, rows]), "directions": m - 1 if is_crossed(surrogate) else 0}
+
+
+def is_crossed(surrogate: Surrogate) -> bool:
+    """Whether residuals of V̂ and of each f_i are multiplied: there are not too many of them."""
+    return (len(surrogate.mix) - 1) * prod(surrogate.frame.wide) <= MOST_CROSSED
 
 
 def _balanced(sizes: Array, covariance: Array) -> Array:

@@ -25,6 +25,7 @@ from certirl.ground.records import Record
 from certirl.ground.work import Watch
 from certirl.proof.case import Case
 from certirl.proof.certificate import UNLIMITED, Certificate, conclude, forecast, least_enough
+from certirl.proof.cost import cost
 from certirl.proof.refutation import Refutation, attempt
 from certirl.proof.sums import gather
 from certirl.proof.training import FORECAST, Fit, fit_surrogates
@@ -163,6 +164,7 @@ def search(
     at_once: bool = False,
     regret: float | None = None,
     watch: Watch | None = None,
+    say: Callable[[Any], None] | None = None,
 ) -> Outcome:
     """Rounds of learning and forecasting, with an attempt whenever one should succeed, until one does or n is spent.
 
@@ -177,12 +179,16 @@ def search(
         at_once: there is one round, of the whole budget.
         regret: that a certificate may leave at most, as a share of the value's span; None if any will do.
         watch: receives a line about every round.
+        say: receives, before the first round, what a proof from the whole budget costs.
     """
     attempts, failed, n = 0, 0, budget if at_once else min(FIRST, budget)
     rounds = list[Round]()
     while True:
         is_last = n >= budget
         training.grow(max(int(TRAINING_SHARE * n), learner.fewest))
+        if say is not None:
+            say(cost(learner.case, training, budget, TRAINING_SHARE, drawn=not at_once))
+            say = None
         candidates = learner.learn(training)
         if learner.is_alike:
             return Outcome(None, None, None, training.size + fresh.size)

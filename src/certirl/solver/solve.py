@@ -20,7 +20,7 @@ from certirl.fit.choose import Choice, as_asked, as_measured, choose, places, wi
 from certirl.fit.recover import OBJECTIVES, Recovery, alike, recover
 from certirl.functions.components import Component, SumBasis
 from certirl.ground.status import Finding, Reason
-from certirl.ground.work import Report, announcer, on, watched_stream
+from certirl.ground.work import Report, announcer, on, speaker, watched_stream
 from certirl.proof.case import Case
 from certirl.proof.tails import TailLike, tail_number
 from certirl.solver.search import TRAINING_SHARE, Learner, Outcome, least_budget, search
@@ -305,4 +305,5 @@ def _search(asked: Request, learner: Learner, pools: tuple[Pool, Pool], budget: 
         at_once=asked.is_log,
         regret=asked.settings.regret,
         watch=None if asked.is_log else announcer(asked.progress),
+        say=speaker(asked.progress),
     )

@@ -1,0 +1,114 @@
+"""What a proof costs in time and memory, forecast from a walk through a few of its transitions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, replace
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from certirl.data.source import Pool
+from certirl.data.transitions import CHUNK, Piece
+from certirl.functions.reward import Reward
+from certirl.ground.work import chosen_place, cores, duration, on
+from certirl.proof.case import Case
+from certirl.proof.sums import Evidence, gather
+from certirl.proof.surrogate import Surrogate
+from certirl.proof.training import FORECAST, blank_surrogate, is_crossed
+
+_FEW = 4_096  # states of every action that are walked through
+_POINTS = 3  # arrays of the size of the functionals at the points of the bands
+_AGAIN = 4  # walks through the training transitions that forecasts read again
+_COPIES = 2  # of a log, while it is divided
+
+
+class Cost(NamedTuple):
+    """What a proof costs, about.
+
+    Attributes:
+        transitions: of all actions, for training and for the proof.
+        seconds: for walking through them.
+        bytes: of memory, beside the log.
+        most: whether fewer may do, since they are drawn.
+    """
+
+    transitions: int
+    seconds: float
+    bytes: float
+    most: bool
+
+    def __str__(self) -> str:
+        data = f"a proof from {'at most ' * self.most}{self.transitions:,} transitions"
+        return f"{data} takes about {duration(self.seconds)} and {max(self.bytes / 1e6, 1):,.0f} MB"
+
+
+def cost(case: Case, training: Pool, per_action: int, share: float, *, drawn: bool) -> Cost:
+    """Forecast a proof: the time of sums over a few transitions, and the memory that its arrays need.
+
+    Args:
+        case: what is to be proved.
+        training: data, of which a few are read.
+        per_action: transitions of every action, for training and for the proof.
+        share: of them for training.
+        drawn: they are drawn, as many as are needed; else they are those of a log.
+    """
+    transitions = per_action * case.policy.n_actions
+    surrogates = [_typical(case, part) for part in case.parts]
+    pieces = _few(training.leading(_FEW), case.policy.n_actions)
+    with on(1):
+        gather(surrogates, [_cut(piece, 64) for piece in pieces])  # compiles what is compiled
+        start = time.perf_counter()
+        sums = gather(surrogates, pieces)
+        seconds = time.perf_counter() - start
+    walked = sum(piece.size for piece in pieces)
+    again = _AGAIN * min(share * transitions, FORECAST * case.policy.n_actions)
+    workers = _workers(-(-transitions // CHUNK))
+    memory = _memory(case, surrogates, sums, workers)
+    if not drawn:
+        memory += _COPIES * transitions * 8 * (2 * pieces[0].states.shape[1] + 1)
+    return Cost(transitions, seconds / walked * (transitions + again) / workers, memory, drawn)
+
+
+def _typical(case: Case, part: Any) -> Surrogate:
+    """A surrogate with arrays of the sizes that those of a proof have."""
+    reward = Reward(part.columns, np.eye(part.columns.size)[-1])
+    (bounded,) = replace(case, parts=(part,)).rewards(reward)
+    assert bounded is not None
+    empty = blank_surrogate(case, part, bounded)
+    return replace(empty, directions=len(empty.mix) - 1 if is_crossed(empty) else 0)
+
+
+def _few(stream: Iterable[Piece], n_actions: int) -> list[Piece]:
+    """Some pieces with every action, of a few states each."""
+    pieces: list[Piece] = []
+    for piece in stream:
+        if any(set(piece.actions) == set(held.actions) for held in pieces):
+            continue
+        pieces.append(_cut(piece, _FEW))
+        if len({action for held in pieces for action in held.actions}) == n_actions:
+            break
+    return pieces
+
+
+def _cut(piece: Piece, rows: int) -> Piece:
+    return Piece(piece.actions, piece.states[:rows], piece.next_states[:, :rows])
+
+
+def _workers(chunks: int) -> int:
+    place = chosen_place.get()
+    return min(place if isinstance(place, int) else cores(), chunks)
+
+
+def _memory(case: Case, surrogates: Sequence[Surrogate], sums: Sequence[Evidence], workers: int) -> float:
+    """Sums of every worker, twice while they are added up; rows that are worked on; functionals at points."""
+    arrays = (getattr(evidence, field.name) for evidence in sums for field in fields(evidence))
+    held = sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
+    rows = 8 * CHUNK * (1 + case.policy.n_actions) * max(part.columns.dimension for part in case.parts) * 2
+    points = max(
+        8 * case.policy.n_actions * prod(each.shares.shape[2:]) * each.columns.size * len(each.compared)
+        for each in surrogates
+    )
+    return float((workers + 2) * 2 * held + workers * rows + _POINTS * points)

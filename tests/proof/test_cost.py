@@ -1,0 +1,70 @@
+"""What a proof costs is said before it begins: the memory is right within a factor, and the line comes first."""
+
+import tracemalloc
+
+import pytest
+
+import certirl
+from certirl.data.source import Pool
+from certirl.proof.case import Case, hopeless_tail
+from certirl.proof.cost import cost
+
+PROBLEM = certirl.problems.random_polynomial(seed=7)
+ROOM = certirl.problems.comfort()
+WHIRL = certirl.problems.whirl(noise=1.0)
+SQUARE = certirl.product(certirl.Legendre(4), certirl.Legendre(4))
+CASES = {
+    "action": (PROBLEM, 0, certirl.Legendre(7).on(PROBLEM.domain), 40_000),
+    "policy": (ROOM.dynamics, ROOM.expert, certirl.Legendre(5).on(ROOM.dynamics.domain), 20_000),
+    "box": (WHIRL, 0, SQUARE.on(WHIRL.domain), 20_000),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_memory_is_forecast_within_a_factor_of_four(name):
+    simulator, expert, columns, samples = CASES[name]
+    log = certirl.sample(simulator, basis=columns, samples=samples, rng=0)
+    case = Case.of(expert, columns, n_actions=log.n_actions, discount=0.5, tail=0)
+    forecast = cost(case, Pool([log]), samples, 0.2, drawn=False)
+    reward = certirl.Reward(columns, [0.0, 1.0] + [0.0] * (columns.size - 2))
+    tracemalloc.start()
+    certirl.certify(reward, log, expert=expert, discount=0.5, columns=columns, tail=0, map=1)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak / 4 < forecast.bytes < 4 * peak
+    assert forecast.transitions == samples * log.n_actions and forecast.seconds > 0
+    assert str(forecast).startswith(f"a proof from {forecast.transitions:,} transitions takes about ")
+    assert cost(case, Pool([log]), 1_000 * samples, 0.2, drawn=True).seconds > 20 * forecast.seconds
+
+
+def test_the_forecast_is_the_first_line_and_changes_nothing(capsys):
+    asked = {"discount": 0.7, "basis": certirl.Legendre(11), "columns": 3, "delta": 0.05, "tail": 0, "samples": 20_000}
+    shown = certirl.solve(PROBLEM, rng=0, progress=True, **asked)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("certirl: a proof from at most 60,000 transitions takes about ")
+    assert sum("a proof from" in line for line in lines) == 1 and len(lines) > 1
+    silent = certirl.solve(PROBLEM, rng=0, progress=False, **asked)
+    assert capsys.readouterr().err == "" and silent.certificate.margin == shown.certificate.margin
+    certificate = certirl.certify(silent, PROBLEM, tail=0, samples=5_000, rng=1, progress=True)
+    assert "a proof from at most 15,000 transitions" in capsys.readouterr().err
+    assert certificate.margin == certirl.certify(silent, PROBLEM, tail=0, samples=5_000, rng=1).margin
+
+
+@pytest.mark.parametrize("size", [3, 13])
+def test_a_tail_is_hopeless_exactly_where_no_data_give_a_bound(size):
+    """Just above the limit a certificate from many transitions has no bound; below it the sentence is empty."""
+    columns, discount = certirl.Legendre(size).on(PROBLEM.domain), 0.7
+    limit = (1 / discount - 1) / (1 + size**0.5)
+    assert hopeless_tail(0.999 * limit, columns, discount) == "" and hopeless_tail(None, columns, discount) == ""
+    assert f"cannot work with {size} columns" in hopeless_tail(1.001 * limit, columns, discount)
+    reward = certirl.Reward(certirl.Legendre(3).on(PROBLEM.domain), [0.0, 1.0, 0.0])
+    asked = {"discount": discount, "expert": 0, "columns": columns, "samples": 50_000, "rng": 0}
+    assert certirl.certify(reward, PROBLEM, tail=1.001 * limit, **asked).margin == -float("inf")
+
+
+def test_bounds_on_derivatives_say_how_many_columns_they_need():
+    columns = certirl.Legendre(5).on(((-1.0, 1.0),))
+    sentence = hopeless_tail(certirl.Smooth(2, 8.0), columns, 0.9)
+    assert sentence.endswith("use at least 36 columns")
+    assert hopeless_tail(certirl.Smooth(2, 8.0), columns.resized(36), 0.9) == ""
+    assert hopeless_tail(certirl.Smooth(2, 8.0), columns.resized(35), 0.9) != ""
