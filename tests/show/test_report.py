@@ -230,6 +230,35 @@ def test_a_map_is_a_picture_of_its_values_with_empty_cells(tmp_path):
     assert brightness[0, 0] < brightness[1, 1] < brightness[1, 0] < brightness[1, 2] < brightness[0, 1]
 
 
+LINE = np.linspace(-1, 1, 50)
+ODD = {
+    "no curve": charts.Chart("", "x", "y", (), (charts.Span(0, 1, "shaded"),)),
+    "nothing": charts.Chart("", "x", "y", ()),
+    "not a number": charts.Chart("", "x", "y", (charts.Curve("c", LINE, np.full(50, np.nan)),)),
+    "infinite": charts.Chart("", "x", "y", (charts.Curve("c", LINE, np.copysign(np.inf, LINE)),)),
+    "one point": charts.Chart("", "x", "y", (charts.Curve("c", LINE[:1], LINE[:1]),)),
+    "half a band": charts.Chart("", "x", "y", (charts.Curve("c", LINE, LINE, LINE - 1, np.full(50, np.nan)),)),
+    "empty map": charts.Map("", "x", "y", "v", LINE[:3], LINE[:2], np.full((2, 3), np.nan), 0, 1),
+    "constant map": charts.Map("", "x", "y", "v", LINE[:3], LINE[:2], np.ones((2, 3)), 1, 1),
+    "one cell": charts.Map(
+        "", "x", "y", "v", LINE[:1], LINE[:1], np.ones((1, 1)), 1, 9, hatched=np.ones((1, 1), dtype=bool), is_log=True
+    ),
+    "no bars": charts.Bars("", "l", ()),
+    "infinite bars": charts.Bars("", "l", (("a", np.inf), ("b", np.nan), ("c", -1.0)), "sum"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_odd_pictures_are_drawn_without_odd_numbers(kind):
+    svg.legend(ODD[kind])
+    head, rows, _ = svg.table(ODD[kind])
+    assert all(len(row) == len(head) for row in rows)
+    assert len(svg.readings(ODD[kind]).x) <= 200
+    for element in ElementTree.fromstring(svg.draw(ODD[kind], "odd")).iter():
+        for name, value in element.attrib.items():
+            assert name == "href" or not re.search(r"\b(nan|inf)\b", value), (element.tag, name)
+
+
 def test_ticks_are_round_and_inside():
     for low, high in ((-1, 1), (0.1234, 0.1239), (-3e7, 8e7), (1e-9, 3e-9), (99.5, 100.5)):
         ticks = svg._ticks(low, high)

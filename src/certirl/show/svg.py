@@ -104,7 +104,7 @@ def description(picture: Picture) -> str:
     shaded = [f"{number(low, 3)} to {number(high, 3)} ({label})" for low, high, label, _ in picture.spans if low < high]
     more = f" and {len(shaded) - 8} more" if len(shaded) > 8 else ""
     each += [f"shaded: {', '.join(shaded[:8])}{more}"] if shaded else []
-    return f"{picture.y_label} over {picture.x_label} from {_ends(picture.curves[0].x)}: {'; '.join(each)}."
+    return f"{picture.y_label} over {picture.x_label}: {'; '.join(each) or 'nothing'}."
 
 
 def _ends(values: Array) -> str:
@@ -150,8 +150,9 @@ def _frame(picture: Picture) -> _Frame:
         x, y = _cells_ends(picture.x), _cells_ends(picture.y)
         right = _WIDTH - _space(_shade_ticks(picture)) - 34
     else:
-        every = np.concatenate([curve.x for curve in picture.curves])
-        low, high = float(every.min()), float(every.max())
+        ends = [end for span in picture.spans for end in (span.low, span.high)]
+        every = np.concatenate([*(curve.x for curve in picture.curves), ends if not picture.curves else []])
+        low, high = (float(every.min()), float(every.max())) if every.size else (0.0, 1.0)
         x, y = (low, high) if low < high else (low - 0.5, high + 0.5), (picture.low, picture.high)
         right = _WIDTH - _RIGHT
     return _Frame(x, y, _space(_ticks(*y)), right, _TOP, height - _BOTTOM, height)
@@ -353,8 +354,8 @@ def _map(chart: Map, frame: _Frame, name: str) -> str:
 
 
 def _hatching(chart: Map, frame: _Frame, name: str) -> str:
-    path, reach = list[str](), (chart.x[1] - chart.x[0]) / 2
-    row_height = abs(frame.down(chart.y[1]) - frame.down(chart.y[0]))
+    path, reach = list[str](), (frame.x[1] - frame.x[0]) / len(chart.x) / 2
+    row_height = (frame.bottom - frame.top) / len(chart.y)
     for y, row in zip(chart.y, np.asarray(chart.hatched), strict=True):
         ends = np.flatnonzero(np.diff(np.concatenate([[False], row, [False]]).astype(int)))
         for start, stop in zip(ends[::2], ends[1::2], strict=True):
@@ -387,21 +388,23 @@ def _shade_bar(chart: Map, frame: _Frame) -> str:
 def _bars(bars: Bars, frame: _Frame, name: str) -> str:
     rows, start = list[tuple[str, float, float, str]](), 0.0
     for label, value in bars.parts:
-        rows.append((label, start, start + value, "loss" if value < 0 else "gain"))
-        start += value if isfinite(value) else 0.0
+        length = value if isfinite(value) else 0.0
+        rows.append((label, start, start + length, number(value, 3)))
+        start += length
     if bars.total:
-        rows.append((bars.total, 0.0, start, "sum" if start >= 0 else "loss"))
-    zero, largest = frame.across(0.0), max(abs(end - begin) for _, begin, end, _ in rows)
+        rows.append((bars.total, 0.0, start, number(start, 3)))
+    zero, largest = frame.across(0.0), max((abs(end - begin) for _, begin, end, _ in rows), default=0.0)
     drawn = [f'<path d="M{zero:.1f} {frame.top}V{frame.bottom}" stroke="currentColor" opacity=".4"/>']
-    colours = {"gain": COLOURS[0], "loss": COLOURS[1], "sum": COLOURS[2]}
-    for row, (label, begin, end, kind) in enumerate(rows):
+    for row, (label, begin, end, value_in_words) in enumerate(rows):
+        kind = "loss" if end < begin else "sum" if row == len(bars.parts) else "gain"
+        colour = {"gain": COLOURS[0], "loss": COLOURS[1], "sum": COLOURS[2]}[kind]
         place, (low, high) = frame.top + row * _BAR + 5, sorted((frame.across(begin), frame.across(end)))
         size = f'width="{max(high - low, 1.5):.1f}" height="{_BAR - 10}"'
-        shown = number(0.0 if abs(end - begin) < 1e-9 * largest else end - begin, 3)
+        is_rounding = 0 < abs(end - begin) < 1e-9 * largest
         words = escape(_short(label, _LABEL))
         drawn.append(f'<text x="{frame.left - 12}" y="{place + 17}" text-anchor="end">{words}</text>')
-        drawn.append(f'<rect class="{kind}" x="{low:.1f}" y="{place}" {size} rx="2" fill="{colours[kind]}"/>')
-        drawn.append(f'<text x="{high + 8:.1f}" y="{place + 17}">{shown}</text>')
+        drawn.append(f'<rect class="{kind}" x="{low:.1f}" y="{place}" {size} rx="2" fill="{colour}"/>')
+        drawn.append(f'<text x="{high + 8:.1f}" y="{place + 17}">{"0" if is_rounding else value_in_words}</text>')
     return "".join(drawn)
 
 
@@ -458,7 +461,7 @@ def readings(picture: Picture) -> Readings:
         return _map_readings(picture, frame)
     places = np.linspace(*frame.x, _READ + 1)
     lines = [curve for curve in picture.curves if curve.style != "points"]
-    if not lines or len(lines[0].x) <= _READ:
+    if picture.curves and (not lines or len(lines[0].x) <= _READ):
         places = np.unique(np.concatenate([curve.x for curve in lines or picture.curves]))
     columns = [_places(places, frame.x)]
     columns += [_values(curve, places) for curve in picture.curves]
