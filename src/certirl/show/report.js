@@ -55,12 +55,14 @@
     const hide = () => { mark.hidden = box.hidden = true; };
 
     tell();
-    probe.addEventListener("pointermove", (event) => {
+    const follow = (event) => {
       const place = plot.getBoundingClientRect();
       at.x = nearest(x, (event.clientX - place.left) / place.width);
       if (isMap) at.y = nearest(y, (event.clientY - place.top) / place.height);
       show();
-    });
+    };
+    probe.addEventListener("pointermove", follow);
+    probe.addEventListener("pointerdown", follow);
     probe.addEventListener("pointerleave", () => { if (document.activeElement !== probe) hide(); });
     probe.addEventListener("focus", () => { if (probe.matches(":focus-visible")) show(); });
     probe.addEventListener("blur", hide);

@@ -289,8 +289,9 @@ def _of_solution(solution: Solution, figures: _Figures, coverage: Coverage | Non
 
 
 def _findings(solution: Solution) -> str:
-    """Why the status is no better; what is proved, the verdict says."""
-    if solution.status == "certified" or (solution.status == "infeasible" and solution.refutation is not None):
+    """Why the status is no better; what is proved, and a single finding, the verdict says."""
+    is_proved = solution.status == "certified" or (solution.status == "infeasible" and solution.refutation is not None)
+    if is_proved or (len(solution.findings) == 1 and solution.reason in verdict_of(solution)):
         return ""
     lines = "".join(
         f'<li><span class="status">{escape(finding.status)}</span>{escape(finding.sentence)}</li>'
@@ -441,7 +442,7 @@ def _settings(record: Solution | Certificate | Refutation) -> dict[str, str]:
     settings = {}
     if isinstance(record, Solution):
         is_constant = record.expert is not None
-        settings["expert"] = f"action {record.expert}" if is_constant else "a function of the state, which is not kept"
+        settings["expert"] = f"action {record.expert}" if is_constant else "a function of the state"
         settings["discount γ"] = f"{record.discount:g}"
         settings["functions of V"] = "; ".join(dict.fromkeys(str(component.basis) for component in record.components))
         settings["columns"] = "; ".join(dict.fromkeys(str(component.columns) for component in record.components))
