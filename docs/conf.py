@@ -6,6 +6,7 @@ on the site and in the repository.
 
 import re
 from pathlib import Path
+from typing import Any
 
 from sphinx.application import Sphinx
 from sphinx.util import logging
@@ -33,6 +34,7 @@ autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
 maximum_signature_line_length = 88
 napoleon_google_docstring, napoleon_numpy_docstring, napoleon_use_ivar = True, False, True
+napoleon_attr_annotations = False
 
 html_theme = "furo"
 html_title = "certirl"
@@ -43,6 +45,7 @@ html_show_copyright = False
 html_theme_options = {"navigation_with_keys": True}
 pygments_style, pygments_dark_style = "friendly", "monokai"
 
+ARRAY = re.compile(r"(?:~?numpy\.)?ndarray\[tuple\[(?:~?typing\.)?Any, \.\.\.\], (?:~?numpy\.)?dtype\[[^\[\]]*\]\]")
 FETCHED = re.compile(r"""<(?:script|img|link|iframe|source)\b[^>]*?\b(?:src|href)=["'](?:https?:)?//[^"']+["']""")
 
 
@@ -70,7 +73,13 @@ def escape(app: Sphinx, what: str, name: str, value: object, options: object, li
         lines[number] = "``".join(parts)
 
 
+def shorten(app: Sphinx, what: str, name: str, value: object, options: object, *signature: str | None) -> Any:
+    """Write ndarray for arrays, whose shapes are in the text."""
+    return tuple(text and ARRAY.sub("ndarray", text) for text in signature)
+
+
 def setup(app: Sphinx) -> None:
     """Register the steps before the docstrings are read and after the build."""
     app.connect("autodoc-process-docstring", escape, priority=100)
+    app.connect("autodoc-process-signature", shorten)
     app.connect("build-finished", finish)

@@ -27,7 +27,13 @@ _REACHES = np.geomspace(1e-3, 10, 60)  # of rate × distance into the complex pl
 
 
 class Tail(Record, ABC):
-    """A declared property of the dynamics that bounds τ for any columns."""
+    """A declared property of the dynamics that bounds τ for any columns.
+
+    Example:
+        >>> noise = certirl.GaussianNoise(0.5, slope=0.9)
+        >>> [round(noise.number(certirl.Legendre(size)), 4) for size in (5, 7, 9)]
+        [0.0817, 0.0083, 0.0007]
+    """
 
     @abstractmethod
     def number(self, columns: Basis, coordinates: Sequence[int] | None = None) -> float:
@@ -36,6 +42,10 @@ class Tail(Record, ABC):
         Args:
             columns: functions of the state, or of one of its components.
             coordinates: of the component; None for all.
+
+        Example:
+            >>> round(certirl.Smooth(order=2, bound=0.1).number(certirl.Legendre(7)), 4)
+            0.0059
         """
 
 
