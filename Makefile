@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYTEST := $(abspath $(BIN))/python -m pytest
 
-.PHONY: demo test test-slow test-all test-sdist test-tour test-device docs links dist lint bench figures clean
+.PHONY: demo test test-slow test-all test-sdist test-tour test-device docs links pictures dist lint bench figures clean
 
 $(VENV)/created:
 	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || \
@@ -91,6 +91,10 @@ docs: $(VENV)/docs
 # Addresses outside of the repository; needs a network.
 links: $(VENV)/docs
 	$(SPHINX) --builder linkcheck build/links
+
+# The pictures of the gallery and of the tutorials, by running these pages.
+pictures: $(VENV)/test
+	$(BIN)/python tests/pages.py
 
 # Every figure of the paper at full size.
 figures: $(VENV)/test

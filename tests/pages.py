@@ -16,6 +16,7 @@ import subprocess
 import sys
 from decimal import Decimal
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).parent.parent
 NUMBER = re.compile(r"(?<![\w.])[-+−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[-+]?\d+)?(?!\w)")
@@ -83,17 +84,48 @@ def script(blocks: list[tuple[str, str]]) -> str:
     return "\n".join(code)
 
 
-def check(page: str, folder: Path) -> None:
-    """Run a page in an empty folder; every block of output must have been printed, in the order of the page."""
-    blocks = parts((ROOT / page).read_text())
-    shown = [body for kind, body in blocks if kind == "text" and body]
-    assert shown and any(kind == "python" for kind, _ in blocks)
-    (folder / "page.py").write_text(script(blocks))
+def pictures(page: str) -> list[str]:
+    """The pictures that a page shows and its own code draws."""
+    return re.findall(r"\]\(pictures/(\S+)\)", (ROOT / page).read_text())
+
+
+def run(page: str, folder: Path) -> list[str]:
+    """Run a page in an empty folder, where it must draw the pictures that it shows; returns what it prints."""
+    (folder / "page.py").write_text(script(parts((ROOT / page).read_text())))
     command = [sys.executable, "-u", "page.py"]
     done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     assert done.returncode == 0, done.stdout
-    printed, at = done.stdout.splitlines(), 0
+    assert [name for name in pictures(page) if not (folder / name).is_file()] == []
+    return done.stdout.splitlines()
+
+
+def draw(page: str) -> None:
+    """Draw the pictures of a page again, in few colours, so that their files are small."""
+    from PIL import Image
+
+    with TemporaryDirectory() as folder:
+        run(page, Path(folder))
+        for name in pictures(page):
+            target = (ROOT / page).parent / "pictures" / name
+            target.parent.mkdir(exist_ok=True)
+            with Image.open(Path(folder, name)) as picture:
+                picture.convert("RGB").quantize(256, kmeans=1, dither=Image.Dither.NONE).save(target, optimize=True)
+            print(target.relative_to(ROOT), f"{target.stat().st_size:,} bytes")
+
+
+def check(page: str, folder: Path) -> None:
+    """Run a page; every block of output must have been printed, in the order of the page."""
+    blocks = parts((ROOT / page).read_text())
+    shown = [body for kind, body in blocks if kind == "text" and body]
+    assert shown and any(kind == "python" for kind, _ in blocks)
+    printed, at = run(page, folder), 0
     for block in shown:
         after = find(block, printed, at)
         assert after is not None, f"{page} shows\n{block}\nbut what was printed then is\n" + "\n".join(printed[at:])
         at = after
+
+
+if __name__ == "__main__":  # draws the pictures of the pages named, or of all
+    every = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))
+    for named in sys.argv[1:] or filter(pictures, every):
+        draw(named)

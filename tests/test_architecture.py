@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pages import pictures
+
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "certirl"
 
@@ -116,10 +118,11 @@ def test_whatever_is_said_to_be_installed_is_an_extra():
     assert named <= set(extras)
 
 
-def test_pictures_of_the_tutorials_are_small():
-    pictures = list((ROOT / "docs" / "tutorials" / "pictures").iterdir())
-    assert len(pictures) == 4
-    assert max(path.stat().st_size for path in pictures) <= 120_000
+def test_pictures_of_the_pages_are_small_and_shown():
+    pages = [*(ROOT / "docs").rglob("*.md")]
+    shown = {page.parent / "pictures" / name for page in pages for name in pictures(str(page.relative_to(ROOT)))}
+    assert shown == {path for folder in (ROOT / "docs").rglob("pictures") for path in folder.iterdir()}
+    assert len(shown) >= 12 and max(path.stat().st_size for path in shown) <= 80_000
 
 
 def test_version_is_the_same_everywhere():

@@ -489,7 +489,7 @@ class Certificate(Claim):
             return np.full(len(rows[0]), self.margin > 0)
         return np.asarray(self.tube.decided[self.tube.grid.cells.cell(as_states(states, self.tube.grid.domain))])
 
-    def plot(self, *, ax: Any = None, path: Any = None) -> Any:
+    def plot(self, *, plane: tuple[int, int] = (0, 1), ax: Any = None, path: Any = None) -> Any:
         """Draw the advantage over the best alternative with its proved band, and the tube; write it to ``path``.
 
         Example:
@@ -500,7 +500,7 @@ class Certificate(Claim):
         """
         from certirl import plots
 
-        return plots.certificate(self, ax=ax, path=path)
+        return plots.certificate(self, plane=plane, ax=ax, path=path)
 
     @cached_property
     def samples_needed(self) -> int | None:  # type: ignore[override]  # worked out when asked for

@@ -341,7 +341,7 @@ def feature_path_chart(steps: FeaturePath) -> Chart:
         spans=(Span(chosen, chosen, "chosen"),),
         points=tuple(Point(float(x), float(y), formula) for x, y, formula in places),
         low=0.0,
-        high=_range([curve.y for curve in curves])[1],
+        high=max(_range([curve.y for curve in curves])[1], 5.0),
     )
 
 
@@ -389,8 +389,6 @@ def _function_charts(
         component, term = function.components[number], function.parts[number]
         (chart,) = _single_charts(letter, word, term, None, FIRST, names.among(component.coordinates))
         charts.append(replace(chart, title=f"{letter}({component.name})"))
-    low, high = min(chart.low for chart in charts), max(chart.high for chart in charts)
-    charts = [replace(chart, low=low, high=high) for chart in charts]  # so that they can be compared
     missing = len(function.parts) - len(charts)
     if missing:
         charts[-1] = replace(charts[-1], title=f"{charts[-1].title}; {missing} more are not drawn")
@@ -412,7 +410,7 @@ def _single_charts(
 ) -> tuple[Chart | Map, ...]:
     """A function without components; one picture for each action on a box if it depends on the action."""
     is_policy = solution is not None and solution.expert is None
-    label, calls = f"{word} {letter}(s)", [("", function)]
+    label, calls = f"{word} {letter}({'s, a' if function.of_actions else 's'})", [("", function)]
     if function.of_actions and solution is not None:
         actions = range(solution.n_actions)
         calls = [(names.action(a), lambda states, a=a: function(states, a)) for a in actions]  # type: ignore[misc]
@@ -631,15 +629,16 @@ def _sums(
 def _shortfall_line(solution: Solution) -> Chart:
     compared = solution.compared
     order = np.argsort(compared.states[:, 0], kind="stable")
+    order = order[:: -(-len(order) // MOST_POINTS)]
     s, target, short = compared.states[order, 0], compared.target[order], compared.shortfall[order]
-    thin = slice(None, None, -(-len(s) // MOST_POINTS))
+    (low, high), gap = solution.domain[0], np.array([np.nan])
     return Chart(
-        _falling_short(short),
+        _falling_short(compared.shortfall),
         Names.of(solution).coordinate(0, 1),
         "in units of the margin",
         (
-            Curve("margin asked for", s[thin], target[thin]),
-            Curve("shortfall of the expert", s[thin], short[thin], style="points", colour=1),
+            Curve("margin asked for", np.array([low, *s, high]), np.concatenate([gap, target, gap])),  # over the domain
+            Curve("shortfall of the expert", s, short, style="points", colour=1),
         ),
         low=0.0,
         high=_range([target, short])[1],
@@ -718,7 +717,7 @@ def _proved_title(proof: Certificate) -> str:
     if tube is None:
         return title
     lost = f"at most {proof.relative_regret:.1%} of the span" if np.isfinite(proof.relative_regret) else "unknown"
-    return f"{title} farther than {tube.allowed:.3g} from a switch; regret {lost}"
+    return f"{title} farther than {tube.allowed:.3g} from a switch\nregret {lost}"
 
 
 def _proved_map(proof: Certificate, plane: Plane, names: Names) -> Map:

@@ -6,7 +6,9 @@ draws a `Chart`, one a `Map`, one `Bars`, and all others arrange these.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -336,21 +338,29 @@ def draw(picture: Picture, ax: Any, *, is_labelled: bool = True) -> None:
         ax.set_ylabel(picture.y_label)
         handles = _chart(picture, ax) if isinstance(picture, Chart) else _map(picture, ax)
         _legend(ax, handles)
-    ax.set_title(picture.title, fontsize="small", wrap=True)
+    ax.set_title(picture.title, fontsize="small")
     ax.set_axisbelow(True)
 
 
 def _legend(ax: Any, handles: Sequence[Any]) -> None:
     """A legend below the axes, where it covers no data; each label once."""
+    from matplotlib.legend_handler import HandlerTuple
     from matplotlib.transforms import ScaledTranslation
 
-    by_label = {handle.get_label(): handle for handle in reversed(handles)}
-    entries = [by_label[label] for label in reversed(by_label) if label and not label.startswith("_")]
+    entries: dict[str, dict[Any, Any]] = {}  # of one label all colours, side by side
+    for handle in handles:
+        if handle.get_label() and not handle.get_label().startswith("_"):
+            colour = handle.get_facecolor() if hasattr(handle, "get_facecolor") else handle.get_color()
+            entries.setdefault(handle.get_label(), {}).setdefault(str(colour), handle)
     if not entries:
         return
-    below = ScaledTranslation(0, -(34 if ax.get_xlabel() else 6) / 72, ax.get_figure(root=True).dpi_scale_trans)
+    lines = max((label.get_text().count("\n") for label in ax.get_xticklabels()), default=0)
+    distance = (34 if ax.get_xlabel() else 6) + 10 * lines  # in points
+    below = ScaledTranslation(0, -distance / 72, ax.get_figure(root=True).dpi_scale_trans)
     ax.legend(
-        handles=entries,
+        handles=[tuple(colours.values()) for colours in entries.values()],
+        labels=list(entries),
+        handler_map={tuple: HandlerTuple(ndivide=None, pad=0.0)},
         loc="upper center",
         bbox_to_anchor=(0.5, 0.0),
         bbox_transform=ax.transAxes + below,
@@ -389,7 +399,7 @@ def _chart(chart: Chart, ax: Any) -> list[Any]:
         colour = _colour(curve.colour)
         if curve.lower is not None and curve.band:
             ax.fill_between(curve.x, curve.lower, curve.upper, color=colour, alpha=0.22, lw=0)
-            bands.append(Patch(color="0.4", alpha=0.3, lw=0, label=curve.band))
+            bands.append(Patch(color=colour, alpha=0.3, lw=0, label=curve.band))
         if curve.style == "steps":
             handles.append(ax.stairs(curve.y, curve.x, color=colour, linewidth=1.6, label=curve.label))
             continue
@@ -409,11 +419,16 @@ def _chart(chart: Chart, ax: Any) -> list[Any]:
         handles.append(ax.axhline(level.value, color=INK, label=level.label, **look))
     _axes(chart, ax)
     left, right = ax.get_xlim()
-    for point in chart.points:
+    for point in chart.points if not _is_counted(chart) else ():
         is_left = point.x < (left + right) / 2  # labels reach towards the middle
         look = {"xytext": (6 if is_left else -6, 6), "ha": "left" if is_left else "right", "fontsize": "small"}
         ax.annotate(point.label, (point.x, point.y), textcoords="offset points", color=INK, **look)
     return [*handles, *bands]
+
+
+def _is_counted(chart: Chart) -> bool:
+    """Whether every place along the axis is a small whole number with a label."""
+    return all(np.issubdtype(curve.x.dtype, np.integer) and len(curve.x) == len(chart.points) for curve in chart.curves)
 
 
 def _axes(chart: Chart, ax: Any) -> None:
@@ -422,8 +437,13 @@ def _axes(chart: Chart, ax: Any) -> None:
     space = 0.05 * (max(ends) - min(ends)) or 1.0 if is_whole else 0.0
     ax.set_xlim(min(ends) - space, max(ends) + space)
     ax.set_ylim(chart.low, chart.high)
-    if is_whole and max(ends) < 100:
-        ax.xaxis.get_major_locator().set_params(integer=True)
+    if _is_counted(chart):  # words below the axis cover no curve
+        width = max(90 // len(chart.points), 12)
+        texts = [re.sub(" (?![+−])", "\N{NO-BREAK SPACE}", point.label) for point in chart.points]
+        labels = [
+            "\n".join([f"{x:g}", *wrap(text, width)]) for (x, _, _), text in zip(chart.points, texts, strict=True)
+        ]
+        ax.set_xticks([point.x for point in chart.points], labels, fontsize="small")
     elif is_whole:
         ax.xaxis.set_major_formatter("{x:,.0f}")
     ax.grid(alpha=0.25)
