@@ -4,6 +4,7 @@ import functools
 import json
 import typing
 from dataclasses import fields, replace
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -141,6 +142,15 @@ def test_plain_data_of_a_solution_are_json_and_say_what_it_says(solution):
         whole = solution.to_dict(entries=None)["reward"]["coefficients"]
         assert whole == solution.reward.coefficients.tolist()
     assert all(len(repr(part)) <= 200 for part in (solution.stats, *solution.components, *solution.findings))
+
+
+def test_the_card_in_a_notebook_is_well_formed_and_says_what_the_print_says(solution):
+    card = ElementTree.fromstring(solution._repr_html_())  # every element is closed, every text escaped
+    text = " ".join(" ".join(card.itertext()).split())
+    assert text.startswith(f"Solution {solution.status} {str(solution).splitlines()[0]}")
+    assert all(" ".join(line.split()) in text for line in str(solution).splitlines())
+    drawn = [element for element in card.iter() if element.get("role") == "img"]
+    assert len(drawn) == (0 if solution.reward is None else 2)
 
 
 def test_the_answer_of_check_is_a_record(tmp_path):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,8 @@ _SUMS = ("counts", "gram", "cross", "outer")
 
 
 @archive.record
-class File(NamedTuple):
+@dataclass(frozen=True)
+class File(Record):
     """A file whose transitions are in moments.
 
     Attributes:
