@@ -61,15 +61,21 @@ def finish(app: Sphinx, error: Exception | None) -> None:
             logging.getLogger(__name__).warning("%s loads from a network: %s", page.relative_to(folder), tag)
 
 
+PAGE = re.compile(r"\bdocs/([\w/]+)\.md(?:#[\w-]+)?")
+
+
 def escape(app: Sphinx, what: str, name: str, value: object, options: object, lines: list[str]) -> None:
-    """Keep the bars of |x|, which are no substitutions, and the colon of a property, which is not after its type."""
+    """Keep the bars of |x|, which are no substitutions, and the colon of a property, which is not after its type.
+
+    The names of pages become links.
+    """
     if what in ("property", "attribute") and lines:
         lines[0] = lines[0].replace(": ", " – ")
     for number, line in enumerate(lines):
         if line.strip() == "Example:":
             break
         parts = line.split("``")
-        parts[::2] = [part.replace("|", "\\|") for part in parts[::2]]
+        parts[::2] = [PAGE.sub(r":doc:`/docs/\1`", part.replace("|", "\\|")) for part in parts[::2]]
         lines[number] = "``".join(parts)
 
 

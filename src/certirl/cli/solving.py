@@ -51,7 +51,7 @@ def demo(options: argparse.Namespace) -> Answer:
             f"Truth:     computed from the formulas, which the solver did not use: the smallest margin is {margin:.3f},"
             f"\n           so action 0 is {'strictly optimal at every state' if right else 'NOT optimal everywhere'}."
         )
-    hint = "   (certirl check proves it again, with other arithmetic; certirl.load reads it in Python)"
+    hint = "   (certirl report makes a page of it; certirl check proves it again, with other arithmetic)"
     lines = ["", solution, *(["", truth] if truth else []), ""]
     deliver(
         solution,
