@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from certirl.ground.records import Record
 
 _EXPLICIT = 400  # coefficients that are summed up one by one; the rest is a geometric series
 _LEAST = 1e-8  # the least ratio of drift to noise that is computed with; smaller ones count as this
+_BEYOND = 40  # degrees beyond the columns' highest whose coefficients are bounded each by the best weights
+_WEIGHTS = np.linspace(-4, 4, 17)  # logarithms
 _FARTHEST = 30.0  # into the complex plane
 _REACHES = np.geomspace(1e-3, 10, 60)  # of rate × distance into the complex plane, for drifts that are not affine
 
@@ -262,19 +265,17 @@ class GaussianNoise(Tail):
             return AdditiveNoise("", norms, self.derivatives).number(columns)
         slope = _of_coordinates(np.asarray(self.slope), d, coordinates, "slope")
         if slope.ndim == 0:
-            ratios = slope * half / std.min()
+            if d > 1 and self.rate:
+                raise ValueError("on a box a drift that is not affine needs slope as a matrix of bounds on |∂m_i/∂s_j|")
+            growth = np.diag((slope * half / std.min()) ** 2)
         else:
             scaled = slope * half / std[:, None]
-            ratios = np.sqrt((scaled.T @ scaled).sum(axis=1))
+            growth = scaled.T @ scaled
         if not self.rate:
-            return _sum_outside(columns, ratios, np.full(d, np.inf))
-        if d > 1 and slope.ndim == 0:
-            raise ValueError("on a box a drift that is not affine needs slope as a matrix of bounds on |∂m_i/∂s_j|")
-        shares = half / half.sum()
-        return min(
-            _sum_outside(columns, ratios * math.expm1(reach) / reach, reach * shares / self.rate / half)
-            for reach in _REACHES
-        )
+            return _sum_outside(columns, growth, np.full(d, np.inf))
+        reaches = ((reach, math.expm1(reach) / reach) for reach in _REACHES)
+        most = 1 / half.sum() / self.rate
+        return min(_sum_outside(columns, growth * factor**2, np.full(d, reach * most)) for reach, factor in reaches)
 
     def __str__(self) -> str:
         std = f"{self.std:g}" if isinstance(self.std, float) else f"{list(self.std)}"
@@ -332,30 +333,45 @@ def _hermite_norm(order: int) -> float:
     return exact.get(order, math.sqrt(math.factorial(order)))
 
 
-def _sum_outside(columns: Basis, ratios: Array, most: Array) -> float:
-    """The sum of Π_i c_i(j_i) over all degrees j that the columns do not hold completely, 1 at most.
+def _sum_outside(columns: Basis, growth: Array, most: Array) -> float:
+    """The sum of bounds on all coefficients of p(y − m(s)) whose degrees the columns do not hold completely, 1 at most.
 
     Args:
         columns: whose degrees are held.
-        ratios: r_i, the largest drift over half of the box, in units of the noise.
-        most: how far into the complex plane each coordinate may go, in units of half of its width.
+        growth: G of the bound exp(½ΣG_ij|v_iv_j|) on ∫|p(y − m)|dy, v the imaginary parts in units of half of the box.
+        most: how far into the complex plane each coordinate may go, in the same units.
     """
     degrees, held = np.unique(columns.degrees, axis=0, return_counts=True)
     periodic = np.isin(np.arange(columns.dimension), columns.periodic_axes)
     complete = held == np.prod(np.where(periodic & (degrees > 0), 2, 1), axis=1)
-    top = degrees.max(axis=0)
-    inside = np.zeros(top + 1, dtype=bool)
-    inside[tuple(degrees[complete].T)] = True
-    series = [_coefficients(*each) for each in zip(top, ratios, periodic, most, strict=True)]
-    box = np.ones(())
-    for held_sizes, _ in series:
-        box = np.multiply.outer(box, held_sizes)
-    total = float(box[~inside].sum())
-    for i, (_, rest) in enumerate(series):
-        before = math.prod(float(sizes.sum()) for sizes, _ in series[:i])
-        after = math.prod(float(sizes.sum()) + outside for sizes, outside in series[i + 1 :])
-        total += before * rest * after
-    return min(total, 1.0)
+    top = degrees.max(axis=0) + (_BEYOND if columns.dimension > 1 else 0)
+    outside = np.ones(top + 1, dtype=bool)
+    outside[tuple(degrees[complete].T)] = False
+    sizes, beyond = np.full(top + 1, np.inf), np.inf
+    for ratios in _ratios(growth):
+        series = [_coefficients(*each) for each in zip(top, ratios, periodic, most, strict=True)]
+        box = np.ones(())
+        for along, _ in series:
+            box = np.multiply.outer(box, along)
+        sizes = np.minimum(sizes, box)
+        sums = [(float(along.sum()), rest) for along, rest in series]
+        parts = (
+            math.prod(inner for inner, _ in sums[:i])
+            * rest
+            * math.prod(inner + outer for inner, outer in sums[i + 1 :])
+            for i, (_, rest) in enumerate(sums)
+        )
+        beyond = min(beyond, sum(parts))
+    return min(float(sizes[outside].sum()) + beyond, 1.0)
+
+
+def _ratios(growth: Array) -> Iterator[Array]:
+    """Numbers r_i with ΣG_ij|v_iv_j| ≤ Σr_i²v_i²: r_i² = Σ_jG_ijw_j/w_i, for several weights w."""
+    d = len(growth)
+    coupled = bool((growth - np.diag(np.diag(growth))).any())
+    for exponents in product(_WEIGHTS if coupled else [0.0], repeat=d - 1):
+        weights = np.exp([0.0, *exponents])
+        yield np.sqrt(growth @ weights / weights)
 
 
 def _coefficients(top: int, ratio: float, periodic: bool, most: float) -> tuple[Array, float]:
