@@ -108,7 +108,9 @@ def _countable(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, 
 
 @_countable
 def theorem3_samples(epsilon: float, delta: float, k: int) -> int:
-    """``n ≥ (8k²/ε²) log(2k²/δ)`` gives ‖Ẑ − [Z]_k‖_∞ < ε with probability 1 − δ (Theorem 3, as printed).
+    """Transitions per action for an error below ε of Ẑ, with probability 1 − δ (Theorem 3, as printed).
+
+    ``n ≥ (8k²/ε²) log(2k²/δ)`` gives ‖Ẑ − [Z]_k‖_∞ < ε.
 
     With a tail of at most ε this is ‖Ẑ − Z‖_∞ < 2ε. The printed constant needs |φ_iφ_j| ≤ 1 and ∫μ = 2.
 
@@ -121,7 +123,9 @@ def theorem3_samples(epsilon: float, delta: float, k: int) -> int:
 
 
 def theorem3_error(samples: int, delta: float, k: int) -> float:
-    """``ε = √(8k² log(2k²/δ)/n)``: the inverse of `theorem3_samples` (Theorem 3, as printed).
+    """The error of Ẑ from n transitions per action: the inverse of `theorem3_samples`.
+
+    ``ε = √(8k² log(2k²/δ)/n)`` (Theorem 3, as printed).
 
     Example:
         >>> round(certirl.theory.theorem3_error(100_000, delta=0.05, k=5), 3)
@@ -141,14 +145,16 @@ def theorem3_samples_corrected(
     columns: int | None = None,
     deflate: bool = True,
 ) -> int:
-    """``n ≥ (2/ε²)(∫μ·max_i u_i·Σ_j v_j)² log(2·rows·columns/δ)`` for |φ_i| ≤ u_i, |φ_j| ≤ v_j (Theorem 3, corrected).
+    """Transitions per action for an error below ε of Ẑ, with probability 1 − δ (Theorem 3, corrected).
+
+    ``n ≥ (2/ε²)(∫μ·max_i u_i·Σ_j v_j)² log(2·rows·columns/δ)`` for |φ_i| ≤ u_i, |φ_j| ≤ v_j.
 
     For the mean form of the estimate. One term of entry (i, j) lies within ±∫μ·u_i·v_j; Hoeffding's inequality bounds
     each entry by its own multiple of that, a union bound makes them hold together, and the bounds of a row add up.
 
     Args:
         epsilon: the error of ‖Ẑ − [Z]‖_∞ to allow.
-        delta: the probability of reaching it.
+        delta: the probability of a larger error.
         k: the functions of the next state.
         basis: gives every sup|φ_i| and ∫μ; 1 and 2 if left out.
         columns: k_s, the functions of the state; k if left out.
@@ -166,7 +172,9 @@ def theorem3_samples_corrected(
 def theorem3_error_corrected(
     samples: int, delta: float, k: int, *, basis: Basis | None = None, columns: int | None = None, deflate: bool = True
 ) -> float:
-    """``ε = ∫μ·max_i u_i·Σ_j v_j·√(2 log(2·rows·columns/δ)/n)``: the inverse of `theorem3_samples_corrected`.
+    """The error of Ẑ from n transitions per action: the inverse of `theorem3_samples_corrected`.
+
+    ``ε = ∫μ·max_i u_i·Σ_j v_j·√(2 log(2·rows·columns/δ)/n)``.
 
     Example:
         >>> round(certirl.theory.theorem3_error_corrected(100_000, delta=0.05, k=5, basis=certirl.Legendre(5)), 3)
@@ -200,7 +208,9 @@ def _resized(basis: Any, k: int) -> Basis:
 
 
 def lemma4_error(epsilon: float, discount: float, norm: float) -> float:
-    """``‖F̂ − F‖_∞ ≤ 2ε/(1 − γΔ)²`` when every ‖Z‖, ‖Ẑ‖ ≤ Δ < 1/γ and every ‖Ẑ − Z‖ ≤ ε (Lemma 4, as printed).
+    """A bound on the error of F̂ from that of Ẑ (Lemma 4, as printed).
+
+    ``‖F̂ − F‖_∞ ≤ 2ε/(1 − γΔ)²`` when every ‖Z‖, ‖Ẑ‖ ≤ Δ < 1/γ and every ‖Ẑ − Z‖ ≤ ε.
 
     Example:
         >>> round(certirl.theory.lemma4_error(0.01, discount=0.5, norm=1.2), 3)
@@ -211,7 +221,9 @@ def lemma4_error(epsilon: float, discount: float, norm: float) -> float:
 
 
 def lemma4_error_sharp(epsilon: float, discount: float, norm_T_hat: float, norm_F: float) -> float:
-    """``‖F̂ − F‖_∞ ≤ ε(2 + γ‖F‖)/(1 − γ‖T̂‖)`` (Lemma 4, sharpened).
+    """A bound on the error of F̂ from that of Ẑ (Lemma 4, sharpened).
+
+    ``‖F̂ − F‖_∞ ≤ ε(2 + γ‖F‖)/(1 − γ‖T̂‖)``.
 
     Taking norms in F̂ − F = (I − γT̂)⁻¹[(T̂−T) − (Ẑ−Z) + γ(T̂−T)F]. The printed lemma follows with ‖F‖ ≤ 2Δ/(1 − γΔ).
     After deflation all four matrices lose their first row, and T̂ also its first column.
@@ -225,7 +237,9 @@ def lemma4_error_sharp(epsilon: float, discount: float, norm_T_hat: float, norm_
 
 
 def lemma5_tolerance(beta: float, cover: float, rho: float, *, sup: float = 1.0) -> float:
-    """``‖F̂ − F‖_∞ < (β − cρ)/(2 sup|φ|)`` makes the reward correct (Lemma 5); not positive where β ≤ cρ.
+    """The error of F̂ below which the reward is correct (Lemma 5); not positive where β ≤ cρ.
+
+    ``‖F̂ − F‖_∞ < (β − cρ)/(2 sup|φ|)``.
 
     The printed lemma has sup|φ| = 1; in general ‖(F̂ − F)φ(s)‖_∞ ≤ ‖F̂ − F‖_∞ sup|φ|. On the whole interval c = 0.
 
@@ -238,7 +252,7 @@ def lemma5_tolerance(beta: float, cover: float, rho: float, *, sup: float = 1.0)
 
 
 def cover_limit(beta: float, rho: float) -> float:
-    """``c < β/ρ``: the cover radius that Lemma 5 must stay below; infinite for ρ = 0.
+    """The bound that the radius of a cover must stay below, ``c < β/ρ`` (Lemma 5); infinite for ρ = 0.
 
     Example:
         >>> round(certirl.theory.cover_limit(0.1, rho=2.0), 3)
@@ -250,7 +264,9 @@ def cover_limit(beta: float, rho: float) -> float:
 
 @_countable
 def cover_size(domain: Any, radius: float, *, literal: bool = False) -> int:
-    """``⌈width/(2c)⌉`` midpoints put every state within c of one of them (Algorithm 2, step 3); printed: ⌈width/c⌉.
+    """The number of states of a cover with radius c (Algorithm 2, step 3).
+
+    ``⌈width/(2c)⌉`` midpoints put every state within c of one of them; as printed it is ⌈width/c⌉.
 
     Example:
         >>> certirl.theory.cover_size((-1, 1), 0.05), certirl.theory.cover_size((-1, 1), 0.05, literal=True)
@@ -264,7 +280,7 @@ def cover_size(domain: Any, radius: float, *, literal: bool = False) -> int:
 
 
 def program_rows(domain: Any, radius: float, *, n_actions: int, literal: bool = False) -> int:
-    """``(|A| − 1)·size``: the constraints of the program on a cover of that size (Theorem 6).
+    """The constraints of the program on a cover: ``(|A| − 1)·size`` (Theorem 6).
 
     Example:
         >>> certirl.theory.program_rows((-1, 1), 0.05, n_actions=3)
@@ -350,7 +366,9 @@ def theorem6(
     norm: float,
     tail: float = 0.0,
 ) -> Requirement:
-    """``n ≥ max{32, 8³/((β−cρ)²(½−γΔ)⁴)} k² log(2k²|A|/δ)`` (Theorem 6, as printed).
+    """Transitions per action for a correct reward with probability 1 − δ (Theorem 6, as printed).
+
+    ``n ≥ max{32, 8³/((β−cρ)²(½−γΔ)⁴)} k² log(2k²|A|/δ)``.
 
     Args:
         beta: β, the separability.
@@ -407,7 +425,9 @@ def theorem6_deflated(
     basis: Basis | None = None,
     columns: int | None = None,
 ) -> Requirement:
-    """``ε* = b(1−γΔ₂)/(S(2+γ‖F‖) + γb)``, b = (β−cρ)/2, and n from Theorem 3 for ε* − tail (Theorem 6, deflated).
+    """Transitions per action for a correct reward with probability 1 − δ (Theorem 6, deflated).
+
+    ``ε* = b(1−γΔ₂)/(S(2+γ‖F‖) + γb)``, b = (β−cρ)/2, and n from Theorem 3 for ε* − tail.
 
     With every ‖(Ẑ−Z)_{2:,:}‖_∞ < ε the sharpened Lemma 4 gives ‖F̂−F‖_∞ < ε(2+γ‖F‖)/(1−γ(Δ₂+ε)); ε* makes S = sup|φ|
     times this equal to b, which is what Lemma 5 asks for. Proof: docs/notes/theorem6.md.
@@ -543,7 +563,9 @@ def constants(problem: Operators | Bellman, *, discount: float | None = None, ex
 
 
 def separability(problem: Operators | Bellman, *, discount: float | None = None, expert: int = 0) -> float:
-    """``β = max_α min_{s,a} αᵀF^aφ(s)`` over ‖α‖₁ = 1 (Definition 2): 0 if no reward exists, NaN if undetermined.
+    """The separability β of a problem (Definition 2); 0 if no reward exists, NaN if undetermined.
+
+    ``β = max_α min_{s,a} αᵀF^aφ(s)`` over ‖α‖₁ = 1.
 
     Example:
         >>> exact = certirl.problems.random_polynomial(seed=1).operators(certirl.Legendre(7))
@@ -785,7 +807,7 @@ def _frequencies(k: int) -> Array:
 
 
 def lemma11_norm(b33: float) -> float:
-    """``Δ = ζ(3) b33/π⁶``: the smallest Δ for which dynamics this smooth meet Lemma 11, as printed.
+    """The smallest Δ for which dynamics this smooth meet Lemma 11, as printed: ``Δ = ζ(3) b33/π⁶``.
 
     Example:
         >>> round(certirl.theory.lemma11_norm(1000.0), 3)
@@ -796,7 +818,7 @@ def lemma11_norm(b33: float) -> float:
 
 
 def lemma11_coefficients(k: int, *, norm: float) -> Array:
-    """``|Z_ij| < Δ/(ζ(3) i³j³)`` (Lemma 11, as printed): ``[k, k]``.
+    """Bounds on the entries of Z, ``|Z_ij| < Δ/(ζ(3) i³j³)`` (Lemma 11, as printed): ``[k, k]``.
 
     Not true: it counts functions where it should count frequencies, and it bounds Z_11, which is 1, by a derivative.
 
@@ -812,7 +834,9 @@ def lemma11_coefficients(k: int, *, norm: float) -> Array:
 
 
 def lemma11_coefficients_corrected(k: int, *, b33: float, b30: float) -> Array:
-    """``|Z_ij| ≤ (4/π)² b33/(π⁶m_i³m_j³)``, ``|Z_i1| ≤ √2 (4/π) b30/(π³m_i³)`` (Lemma 11, corrected): ``[k, k]``.
+    """Bounds on the entries of Z (Lemma 11, corrected): ``[k, k]``.
+
+    ``|Z_ij| ≤ (4/π)² b33/(π⁶m_i³m_j³)`` and ``|Z_i1| ≤ √2 (4/π) b30/(π³m_i³)``.
 
     Example:
         >>> certirl.theory.lemma11_coefficients_corrected(3, b33=100.0, b30=1.0).round(3)
@@ -830,7 +854,9 @@ def lemma11_coefficients_corrected(k: int, *, b33: float, b30: float) -> Array:
 
 
 def lemma10_tail(k: int, *, norm: float) -> float:
-    """``‖Z − [Z]_k‖_∞ ≤ max{eΔ/(2ζ(3)(k+1)²), Δ/(k+1)³}`` (Lemma 10, as printed).
+    """A bound on what k functions miss of Z (Lemma 10, as printed).
+
+    ``‖Z − [Z]_k‖_∞ ≤ max{eΔ/(2ζ(3)(k+1)²), Δ/(k+1)³}``.
 
     Example:
         >>> round(certirl.theory.lemma10_tail(11, norm=1.0), 5)
@@ -841,7 +867,9 @@ def lemma10_tail(k: int, *, norm: float) -> float:
 
 
 def lemma10_tail_corrected(k: int, *, b33: float, b30: float) -> float:
-    """``‖(Z − [Z]_k)_{2:,:}‖_∞ ≤ max{√2 (4/π)² b33 ζ(3, m)/π⁶, ‖Z_{2:,:}‖/m³}`` (Lemma 10, corrected).
+    """A bound on what k functions miss of Z (Lemma 10, corrected).
+
+    ``‖(Z − [Z]_k)_{2:,:}‖_∞ ≤ max{√2 (4/π)² b33 ζ(3, m)/π⁶, ‖Z_{2:,:}‖/m³}``.
 
     m = ⌊(k+1)/2⌋ is the first frequency that is not whole among the k functions and ζ(3, m) = Σ_{n≥m} n⁻³. The first
     term bounds what a kept row loses on the right, the second a row that is lost altogether.
@@ -881,7 +909,9 @@ def lemma10_size_corrected(epsilon: float, *, b33: float, b30: float) -> int:
 
 
 def lemma10_lipschitz(norm: float, *, discount: float | None = None) -> float:
-    """``‖Fφ'(s)‖_∞ < 4πΔζ(2)/ζ(3)``, since |φ_n'| ≤ πn (Lemmas 7 and 10, as printed).
+    """The Lipschitz constant ρ of Fφ (Lemmas 7 and 10, as printed).
+
+    ``‖Fφ'(s)‖_∞ < 4πΔζ(2)/ζ(3)``, since |φ_n'| ≤ πn.
 
     Args:
         norm: Δ.
@@ -922,7 +952,9 @@ class Lemma7Corrected(Record):
 
 
 def lemma7_corrected(*, b33: float, b30: float, discount: float) -> Lemma7Corrected:
-    """``Δ₂ ≤ √2 (4/π)² ζ(3) b33/π⁶`` and ``ρ ≤ 2 (4/π)² ζ(2) b33/(π⁵(1 − γΔ₂))`` (Lemma 7, corrected).
+    """Bounds on the matrices of all actions from bounds on derivatives (Lemma 7, corrected).
+
+    ``Δ₂ ≤ √2 (4/π)² ζ(3) b33/π⁶`` and ``ρ ≤ 2 (4/π)² ζ(2) b33/(π⁵(1 − γΔ₂))``.
 
     Two waves of the same frequency m in the derivative Zφ'(s) add up to at most πm times √(a² + b²), so ρ needs no √2.
 
@@ -940,7 +972,9 @@ def lemma7_corrected(*, b33: float, b30: float, discount: float) -> Lemma7Correc
 
 
 def corollary12(*, beta: float, delta: float, discount: float, n_actions: int) -> Requirement:
-    """``|∂⁶p| < π⁶/(4γζ(3))`` gives Δ = 1/(4γ), with cρ = β/2, ε = β/256, k of order ε^(−½) (Corollary 12, printed).
+    """Transitions per action for smooth dynamics (Corollary 12, as printed).
+
+    ``|∂⁶p| < π⁶/(4γζ(3))`` gives Δ = 1/(4γ), with cρ = β/2, ε = β/256 and k of order ε^(−½).
 
     Example:
         >>> needed = certirl.theory.corollary12(beta=0.1, delta=0.05, discount=0.9, n_actions=3)
@@ -966,7 +1000,9 @@ def corollary12(*, beta: float, delta: float, discount: float, n_actions: int) -
 def corollary12_corrected(
     *, beta: float, delta: float, discount: float, n_actions: int, b33: float, b30: float, cover: float = 0.0
 ) -> Requirement:
-    """``n`` of order β⁻³ log(1/(βδ)) from the two derivative bounds alone (Corollary 12, corrected and deflated).
+    """Transitions per action for smooth dynamics (Corollary 12, corrected and deflated).
+
+    ``n`` is of order β⁻³ log(1/(βδ)), from the two bounds on derivatives alone.
 
     The tail falls as k⁻² and n grows as k²/(ε* − tail)², so that a third of ε* for the tail is the best share.
 

@@ -107,7 +107,7 @@ def pieces_per_chunk(pieces: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Transitions(Stream):
-    """Observed steps (s, a, s'): from state s, action a led to s'. As a stream, all of it in order.
+    """Observed steps (s, a, s'): in state s, action a led to the next state s'.
 
     Attributes:
         states: ``[n]`` or ``[n, d]``; kept as ``[n, d]``.

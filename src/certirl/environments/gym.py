@@ -261,7 +261,7 @@ class RewardWrapper(gymnasium.Wrapper):  # type: ignore[misc]
         return observation, paid, terminated, truncated, {**info, "own_reward": own_reward}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """The environment's own.
+        """Reset the environment.
 
         Example:
             >>> import gymnasium

@@ -47,7 +47,7 @@ class Component(Record):
     basis: Basis
 
     def of(self, states: Array) -> Array:
-        """Its coordinates of states ``[…, d]``.
+        """The component's coordinates of states ``[…, d]``.
 
         Example:
             >>> warm = certirl.Reward(certirl.Legendre(2), np.array([0.0, 1.0]))

@@ -259,7 +259,10 @@ class Reward(Record):
 
     @property
     def formula(self) -> Formula:
-        """The terms of R, from which every writer goes."""
+        """The terms of R, from which every writer goes.
+
+        :meta private:
+        """
         components = self.components
         pieces = SumBasis(components).split(self.coefficients) if len(components) > 1 else [self.coefficients]
         groups = tuple(

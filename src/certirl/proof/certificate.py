@@ -397,7 +397,7 @@ class Certificate(Claim):
 
     @property
     def holds(self) -> bool:  # type: ignore[override]
-        """The margin is positive, of something, and the tail was declared."""
+        """Whether it is a proof: the margin is positive, some state is decided, and a tail was declared."""
         return bool(0 < self.margin < np.inf and self.tail is not None)
 
     @property
@@ -431,7 +431,7 @@ class Certificate(Claim):
         return archive.save(self, path)
 
     def advantage(self, states: ArrayLike) -> tuple[Array, Array]:
-        """D_a(s) of what the expert does over every action a, divided by γ: estimated, and at least; ``[A, n]`` each.
+        """The expert's advantage D_a(s) over every action a, divided by γ: estimates and lower bounds, ``[A, n]`` each.
 
         The lower bounds hold at all states at once, with the probability and under the assumptions of the certificate.
         Where the expert may take several actions it is the least of theirs; nan for the actions that it takes, within a
@@ -475,7 +475,7 @@ class Certificate(Claim):
         return np.asarray(s.unit * least)
 
     def proves(self, states: ArrayLike) -> NDArray[np.bool_]:
-        """Whether the expert's action is proved strictly best at each state ``[n]``: outside the tube it is.
+        """Whether the expert's action is proved strictly best at each state ``[n]``, as it is outside the tube.
 
         Example:
             >>> room = certirl.problems.thermostat(noise=3.0)
@@ -573,7 +573,7 @@ class Certificate(Claim):
 
     @property
     def statement(self) -> str:
-        """The headline."""
+        """What is proved, or not, in a sentence."""
         tube, sure = self.tube, f"with probability {chance(self.delta)}"
         unbounded = "no bound" if self.excessive_tail else "too little data for any bound"
         if tube is None:

@@ -106,7 +106,7 @@ class Refutation(Claim):
 
     @property
     def refuted(self) -> bool:
-        """Every direction is, by the estimates and their errors; it is proved if the tail was declared."""
+        """Whether every direction w is refuted by estimates and their errors; proved if the tail was declared."""
         return self.margin > 0
 
     @property
@@ -149,7 +149,7 @@ class Refutation(Claim):
 
     @property
     def statement(self) -> str:
-        """The headline."""
+        """What is proved, or not, in a sentence."""
         sure = f"with probability {chance(self.delta)}" + ("" if self.tail is not None else " (if the tail is zero)")
         if self.refuted:
             return f"{'Certified' if self.holds else 'Not certified, but'} infeasible {sure}: {self.claim}"

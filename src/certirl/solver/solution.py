@@ -618,7 +618,7 @@ class Solution(Record):
         return self.compared.states[order], self.compared.shortfall[order]
 
     def with_terminal(self, terminal: Callable[[Array], Any]) -> Solution:
-        """The same with the rule which states are terminal: a file keeps boxes at most.
+        """A copy with the rule for terminal states, of which a file keeps boxes at most.
 
         Example:
             >>> room = certirl.problems.comfort()
@@ -636,7 +636,7 @@ class Solution(Record):
         return replace(self, reward=reward, value=value)
 
     def at(self, *, features: int) -> Reward:
-        """The reward of the path with this number of features, or of changes of a guess; it was not tried.
+        """The reward of the path with this number of features, or of changes of a guess; it was not tested.
 
         Example:
             >>> room = certirl.problems.comfort()
@@ -651,7 +651,7 @@ class Solution(Record):
         return replace(self.reward, coefficients=self.path.weights[self.path.row(features)])
 
     def with_features(self, features: Mapping[str, Feature]) -> Solution:
-        """The same with the functions behind a reward of features: a file keeps names, weights and trial values.
+        """A copy with the functions of a reward of features, of which a file keeps names, weights and trial values.
 
         Example:
             >>> room = certirl.problems.comfort()
