@@ -101,6 +101,7 @@ VERBS = {
     "demo": (["demo", "--output", "out.npz", "--plot", ""], "out.npz"),
     "coverage": (["coverage", "log.csv", "--plot", "out.png"], "out.png"),
     "show": (["show", "reward.npz", "--plot", "out.png"], "out.png"),
+    "report": (["report", "reward.npz", "-o", "out.html"], "out.html"),
 }
 
 
@@ -137,7 +138,7 @@ class Stream(io.StringIO):
     ids=["pipe", "full", "ascii"],
 )
 def test_whatever_becomes_of_the_output_the_result_is_written(folder, monkeypatch, capsys, verb, stream, code, said):
-    if verb == "show":
+    if verb in ("show", "report"):
         assert main([*SOLVE, "--plot", ""]) == 0
     words, written = VERBS[verb]
     capsys.readouterr()

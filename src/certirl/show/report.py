@@ -73,7 +73,7 @@ def write(record: Any, path: Any, *, coverage: Coverage | None = None) -> Path:
     """
     target, text = target_of(path, SUFFIXES), page(record, coverage=coverage)
     with replacing(target) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
     return target
 
 

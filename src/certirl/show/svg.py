@@ -27,7 +27,8 @@ _BAR = 34  # height of a bar with the space below it
 _DRAWN = 400  # points of a curve that are drawn
 _READ = 160  # places of a chart at which numbers can be read
 _READ_CELLS = 64  # cells of a map along each coordinate at which numbers can be read
-_LABEL = 22  # characters of the name of a coordinate or a term; the description has all of them
+_LINE_OF_TEXT = 58  # characters that fit beside each other at the size on phones
+_LABEL = 22  # characters of the name of a bar; the description has all of them
 _SHORT = 17  # rows of a table, and cells of the table of a map along each coordinate
 # Cividis, which reads the same with every kind of colour vision and in grey.
 _SHADES = (
@@ -179,7 +180,7 @@ def _space(ticks: Sequence[tuple[float, str]]) -> float:
     return 14 + _CHARACTER * max((len(label) for _, label in ticks), default=1)
 
 
-def _axes(frame: _Frame, x_label: str, y_label: str, *, lines: bool) -> str:
+def _axes(frame: _Frame, x_label: str, y_label: str, *, lines: bool, most: int = _LINE_OF_TEXT) -> str:
     left, right, bottom = frame.left, frame.right, frame.bottom
     drawn = []
     for value, label in _ticks(*frame.x):
@@ -192,10 +193,9 @@ def _axes(frame: _Frame, x_label: str, y_label: str, *, lines: bool) -> str:
             drawn.append(f'<path d="M{left:.1f} {down:.1f}H{right:.1f}" stroke="currentColor" opacity=".12"/>')
         drawn.append(f'<text x="{left - 8:.1f}" y="{down + 4.5:.1f}" text-anchor="end">{label}</text>')
     drawn.append(f'<path d="M{left:.1f} {bottom}H{right:.1f}" stroke="currentColor" opacity=".4"/>')
-    drawn.append(
-        f'<text class="axis" x="{right:.1f}" y="{bottom + 44}" text-anchor="end">{escape(_short(x_label, 60))}</text>'
-    )
-    drawn.append(f'<text class="axis" x="2" y="17">{escape(_short(y_label, 60 if lines else _LABEL))}</text>')
+    below, above = escape(_short(x_label, _LINE_OF_TEXT)), escape(_short(y_label, most))
+    drawn.append(f'<text class="axis" x="{right:.1f}" y="{bottom + 44}" text-anchor="end">{below}</text>')
+    drawn.append(f'<text class="axis" x="2" y="17">{above}</text>')
     return "".join(drawn)
 
 
@@ -348,7 +348,8 @@ def _map(chart: Map, frame: _Frame, name: str) -> str:
     lines = "".join(_line(frame.across(line[:, 0]), frame.down(line[:, 1])) for line in chart.borders)
     for look in ('stroke="black" stroke-width="3" opacity=".45"', 'stroke="white" stroke-width="1.6"'):
         body += [f'<path d="{lines}" fill="none" {look}/>'] if lines else []
-    body.append(_axes(frame, chart.x_label, chart.y_label, lines=False))
+    most = max(_LINE_OF_TEXT - 2 - len(chart.value_label), 12)  # both stand above the map
+    body.append(_axes(frame, chart.x_label, chart.y_label, lines=False, most=most))
     body.append(_shade_bar(chart, frame))
     return "".join(body) + _marks(frame, chart.points, beside=False)
 
