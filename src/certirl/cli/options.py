@@ -75,7 +75,7 @@ def add_draws(group: Any, usual: str) -> None:
 def add_expert(command: argparse.ArgumentParser, discount: str, default: str, **settings: Any) -> None:
     """Add the options about the expert; ``settings`` are those of ``--discount``."""
     expert = command.add_argument_group("expert")
-    expert.add_argument("--discount", type=float, help=discount, **settings)
+    expert.add_argument("--discount", type=float, metavar="GAMMA", help=discount, **settings)
     expert.add_argument(
         "--expert", metavar="WHO",
         help=f"the action it always takes ({default}); or a file of its demonstrations, with columns state, action "

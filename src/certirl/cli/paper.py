@@ -45,7 +45,7 @@ def _imported(folder: str, name: str) -> Any:
 
 
 def _add_plan(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--discount", type=float, required=True, help="γ")
+    command.add_argument("--discount", type=float, metavar="GAMMA", required=True, help="γ")
     command.add_argument("--beta", type=float, required=True, help="β-separability: the best margin with ‖α‖₁ = 1")
     command.add_argument("--delta", type=float, help="probability of failure (default 0.05)")
     command.add_argument("--size", type=int, metavar="N", help="functions in the basis, k (default 11)")

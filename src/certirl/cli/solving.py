@@ -89,11 +89,17 @@ def certify_file(options: argparse.Namespace) -> Answer:
 
 def _add_demo(command: argparse.ArgumentParser) -> None:
     data = command.add_argument_group("data")
-    data.add_argument("--problem", type=int, default=7, help="seed of the random polynomial problem (default 7)")
     data.add_argument(
-        "--samples", type=int, default=1_000_000, help="transitions of every action to draw at most (default 1,000,000)"
+        "--problem", type=int, metavar="N", default=7, help="seed of the random polynomial problem (default 7)"
     )
-    data.add_argument("--seed", type=int, default=0, help="seed of the draws (default 0)")
+    data.add_argument(
+        "--samples",
+        type=int,
+        metavar="N",
+        default=1_000_000,
+        help="transitions of every action to draw at most (default 1,000,000)",
+    )
+    data.add_argument("--seed", type=int, metavar="N", default=0, help="seed of the draws (default 0)")
     output = command.add_argument_group("output")
     output.add_argument(
         "-o", "--output", metavar="FILE", default="certirl-demo.npz",
