@@ -65,3 +65,9 @@ def test_simulators_may_name_coordinates_and_actions():
     Walk.coordinate_names = ("height", "width")
     with pytest.raises(ValueError, match="coordinates must have 1 different names, one for each, got"):
         certirl.solve(Walk(), discount=0.9, samples=500, basis=certirl.Legendre(5), columns=3, rng=0)
+
+
+def test_environments_name_their_coordinates():
+    pytest.importorskip("gymnasium")
+    assert certirl.gym.simulator("MountainCar-v0").coordinate_names == ("position", "velocity")
+    assert certirl.gym.simulator("CartPole-v1").coordinate_names[2:] == ("angle", "angular velocity")

@@ -4,6 +4,8 @@ import pytest
 
 import certirl
 from certirl import plots
+from certirl.show import charts
+from certirl.show.plots import arrange
 
 mpl.use("Agg")
 PROBLEM = certirl.problems.random_polynomial(seed=7)
@@ -61,7 +63,7 @@ IN_A_BOX = certirl.solve(BOX, basis=BASIS, discount=0.7, rng=0, samples=2_000)
 def test_on_a_box_maps_are_drawn_with_the_worst_state_marked(tmp_path):
     import matplotlib.pyplot as plt
 
-    axes = IN_A_BOX.plot(problem=BOX)
+    axes = IN_A_BOX.plot()
     for ax in axes:
         assert "s[0]" in ax.get_xlabel() and "s[1]" in ax.get_ylabel() and "s[2]" in ax.get_title()
         np.testing.assert_array_equal(np.ravel(ax.lines[0].get_data()), IN_A_BOX.state[:2])
@@ -69,6 +71,17 @@ def test_on_a_box_maps_are_drawn_with_the_worst_state_marked(tmp_path):
     plt.close("all")
     IN_A_BOX.plot(path=tmp_path / "map.png")
     assert (tmp_path / "map.png").stat().st_size > 1000
+
+
+def test_the_true_margins_of_a_box_are_drawn_if_the_problem_is_known():
+    flat = certirl.problems.whirl(dimension=2)
+    basis = certirl.product(certirl.Legendre(4), certirl.Legendre(4))
+    solution = certirl.solve(flat, basis=basis, discount=0.7, rng=0, samples=2_000)
+    (chart,) = charts.margin_charts(solution, problem=flat)
+    places = np.stack([chart.x[[0, 80, 159]], chart.y[[159, 3, 40]]], axis=1)
+    truth = flat.margins(solution.reward, places, discount=0.7).min(axis=0)
+    np.testing.assert_allclose(chart.values[[159, 3, 40], [0, 80, 159]], truth, rtol=1e-9)
+    assert chart.value_label == "smallest advantage, true"
 
 
 def test_the_map_drawn_is_the_smallest_margin():
@@ -175,3 +188,38 @@ def test_every_picture_is_written_where_it_is_asked_for(picture, tmp_path):
     for number, solution in enumerate((SOLUTION, IN_A_BOX, ADDED)):
         picture(solution, path=tmp_path / f"{number}.png")
         assert (tmp_path / f"{number}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_pictures_without_numbers_with_infinite_ones_or_one_cell_are_drawn():
+    import matplotlib.pyplot as plt
+    from test_report import ODD
+
+    for picture in ODD.values():
+        ax = arrange((picture,))
+        ax.figure.canvas.draw()
+        assert np.isfinite([*ax.get_xlim(), *ax.get_ylim()]).all()
+        plt.close("all")
+
+
+def test_a_reward_of_actions_has_a_curve_for_each():
+    class Room:
+        n_actions, domain = 3, ((-1, 1),)
+
+        def sample(self, states, action, rng):
+            return (0.8 * states + 0.15 * (action - 1)).clip(-1, 1)
+
+    def own_reward(states, action, next_states):
+        return -((states[:, 0] - 0.1) ** 2) - 0.05 * abs(action - 1)
+
+    features = {"s²": lambda states: states[:, 0] ** 2, "s": lambda states: states[:, 0]}
+    features["effort"] = lambda states, action: 0 * states[:, 0] + abs(action - 1)
+    expert = certirl.planning.plan(Room(), step_reward=own_reward, discount=0.9)
+    asked = {"samples": 800, "settings": certirl.Settings(features=features), "rng": 0}
+    learned = certirl.solve(Room(), expert=expert, discount=0.9, **asked)
+    assert learned.reward.of_actions
+    (chart,) = charts.reward_charts(learned)
+    assert chart.y_label == "reward R(s, a)" and len(chart.curves) == 3
+    for action, curve in enumerate(chart.curves):
+        np.testing.assert_array_equal(curve.y, learned.reward(curve.x, action))
+    low, high = chart.low, chart.high
+    assert low < min(curve.y.min() for curve in chart.curves) and high > max(curve.y.max() for curve in chart.curves)

@@ -428,14 +428,19 @@ def _chart(chart: Chart, ax: Any) -> list[Any]:
 
 def _is_counted(chart: Chart) -> bool:
     """Whether every place along the axis is a small whole number with a label."""
-    return all(np.issubdtype(curve.x.dtype, np.integer) and len(curve.x) == len(chart.points) for curve in chart.curves)
+    return _is_whole(chart) and all(len(curve.x) == len(chart.points) and curve.x.max() < 100 for curve in chart.curves)
+
+
+def _is_whole(chart: Chart) -> bool:
+    return bool(chart.curves) and all(np.issubdtype(curve.x.dtype, np.integer) for curve in chart.curves)
 
 
 def _axes(chart: Chart, ax: Any) -> None:
     ends = [end for curve in chart.curves for end in (curve.x.min(), curve.x.max())]
-    is_whole = all(np.issubdtype(curve.x.dtype, np.integer) for curve in chart.curves)
-    space = 0.05 * (max(ends) - min(ends)) or 1.0 if is_whole else 0.0
-    ax.set_xlim(min(ends) - space, max(ends) + space)
+    ends = ends or [end for span in chart.spans for end in span[:2]] or [0.0, 1.0]
+    low, high, is_whole = float(min(ends)), float(max(ends)), _is_whole(chart)
+    space = 0.05 * (high - low) * is_whole if high > low else 1.0
+    ax.set_xlim(low - space, high + space)
     ax.set_ylim(chart.low, chart.high)
     if _is_counted(chart):  # words below the axis cover no curve
         width = max(90 // len(chart.points), 12)
@@ -492,30 +497,31 @@ def _map(chart: Map, ax: Any) -> list[Any]:
 
 
 def _edges(middles: Any) -> Any:
-    step = (middles[1] - middles[0]) / 2
+    step = (middles[1] - middles[0]) / 2 if len(middles) > 1 else 0.5
     return np.concatenate([middles - step, middles[-1:] + step])
 
 
 def _bars(bars: Bars, ax: Any) -> None:
     """Bars one below the other, each beginning where the one above ends, with their numbers."""
-    names, values = (list(column) for column in zip(*bars.parts, strict=True))
-    starts = np.concatenate([[0.0], np.cumsum(values)[:-1]]).tolist()
-    colours = [COLOURS[0] if value >= 0 else COLOURS[1] for value in values]
-    if bars.total:
-        names, values, starts, colours = [*names, bars.total], [*values, bars.value], [*starts, 0.0], [*colours, INK]
-    places = np.arange(len(names))
-    ax.barh(places, values, left=starts, color=colours, height=0.62)
-    ends = [*starts, *(start + value for start, value in zip(starts, values, strict=True))]
-    reach = max(ends) - min(ends) or 1.0
-    for place, start, number in zip(places, starts, values, strict=True):
-        text = f"{number if abs(number) > 1e-9 * reach else 0:.3g}".replace("-", "−")
-        look = {"va": "center", "fontsize": "small", "color": INK}
-        ax.text(max(start, start + number) + 0.015 * reach, place, text, **look)
+    numbers = [*bars.parts, *([(bars.total, bars.value)] if bars.total else [])]
+    values = np.array(
+        [number if np.isfinite(number) else 0.0 for _, number in numbers]
+    )  # what has no length has no bar
+    starts = np.cumsum(values) - values
+    starts[len(bars.parts) :] = 0.0
+    colours = [COLOURS[0] if value >= 0 else COLOURS[1] for value in values[: len(bars.parts)]]
+    places = np.arange(len(numbers))
+    ax.barh(places, values, left=starts, color=[*colours, INK][: len(numbers)], height=0.62)
+    ends = [0.0, *starts, *(starts + values)]
+    reach = float(max(ends) - min(ends)) or 1.0
+    for place, right, (_, number) in zip(places, np.maximum(starts, starts + values), numbers, strict=True):
+        text = f"{0 if abs(number) <= 1e-9 * reach else number:.3g}".replace("-", "−").replace("inf", "∞")
+        ax.text(right + 0.015 * reach, place, text, va="center", fontsize="small", color=INK)
     for place in places[1 : len(bars.parts)]:
         ax.plot([starts[place]] * 2, [place - 1, place], color="0.5", linewidth=0.8, zorder=0)
     ax.axvline(0.0, color=INK, linewidth=0.8)
-    ax.set_xlim(min(min(ends), 0.0) - 0.03 * reach, max(ends) + 0.22 * reach)
-    ax.set_yticks(places, names, fontsize="small")
+    ax.set_xlim(min(ends) - 0.03 * reach, max(ends) + 0.22 * reach)
+    ax.set_yticks(places, [name for name, _ in numbers], fontsize="small")
     ax.invert_yaxis()
     ax.set_xlabel(bars.label)
     ax.grid(axis="x", alpha=0.25)
