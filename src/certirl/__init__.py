@@ -53,6 +53,7 @@ if _TYPE_CHECKING:
     from certirl.proof.tails import UniformNoise as UniformNoise
     from certirl.show import plots as plots
     from certirl.solver.check import check as check
+    from certirl.solver.estimator import InverseRL as InverseRL
     from certirl.solver.settings import Settings as Settings
     from certirl.solver.solution import Solution as Solution
     from certirl.solver.solution import load as load
@@ -62,6 +63,7 @@ __version__ = "0.1.0"
 
 # Where each public name is defined; it is imported when it is first used.
 _MODULES = {
+    "InverseRL": "solver.estimator",
     "AdditiveNoise": "proof.tails",
     "Basis": "functions.bases",
     "Cells": "functions.cells",
