@@ -15,6 +15,7 @@ import numpy as np
 
 import certirl
 
+EXPERT_POINTS = 201  # of an expert's grid along each of two coordinates: demonstrations do not follow the default
 TORQUES = {"Pendulum-v1": [-2.0, 0.0, 2.0]}
 
 
@@ -31,11 +32,17 @@ class Setting(NamedTuple):
         return (earned - self.random) / (self.best - self.random)
 
 
+def expert_of(simulator: Any, discount: float) -> Any:
+    """The expert of an environment, who plans on the environment's own reward."""
+    points = EXPERT_POINTS if len(simulator.domain) == 2 else None
+    return certirl.planning.plan(simulator, discount=discount, points=points)
+
+
 @lru_cache(maxsize=8)
 def setting(name: str, discount: float, episodes: int) -> Setting:
     """The setting of an environment, without noise."""
     simulator = certirl.gym.simulator(name, actions=TORQUES.get(name))
-    expert = certirl.planning.plan(simulator, discount=discount)
+    expert = expert_of(simulator, discount)
     best, random = (float(returns(name, policy, episodes).mean()) for policy in (expert, None))
     return Setting(simulator, expert, best, random)
 

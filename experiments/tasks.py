@@ -26,6 +26,7 @@ import numpy as np
 
 import certirl
 import study
+from played import expert_of
 from played import returns as environment_returns
 
 Array = Any
@@ -239,7 +240,7 @@ def _inventory() -> Task:
 
 def _mountain_car(discount: float) -> Task:
     simulator = certirl.gym.simulator("MountainCar-v0")
-    expert = certirl.planning.plan(simulator, discount=discount)
+    expert = expert_of(simulator, discount)
 
     def valley(n: int, rng: Any) -> Array:
         return np.stack([rng.uniform(-0.6, -0.4, n), np.zeros(n)], axis=1)

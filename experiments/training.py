@@ -25,7 +25,7 @@ import numpy as np
 import certirl
 import study
 from certirl import plots
-from played import TORQUES
+from played import TORQUES, expert_of
 
 DISCOUNTS = {"MountainCar-v0": 0.99, "Pendulum-v1": 0.9, "CartPole-v1": 0.99}
 SIDE_BY_SIDE, STEPS = 8, 256  # environments, and steps of each between two updates
@@ -65,7 +65,7 @@ FAST = Arguments(environments=("CartPole-v1",), samples=2_000, steps=4_096, look
 def setting(name: str, samples: int, episodes: int, seed: int) -> tuple[Any, dict[str, float]]:
     """The learned reward, and the mean returns of the expert, of random play and of planning on the learned reward."""
     simulator, discount = certirl.gym.simulator(name, actions=TORQUES.get(name)), DISCOUNTS[name]
-    expert = certirl.planning.plan(simulator, discount=discount)
+    expert = expert_of(simulator, discount)
     solution = certirl.solve(simulator, expert=expert, discount=discount, samples=samples, rng=seed)
     planned = certirl.planning.plan(simulator, solution.reward, discount=discount)
     policies = {"expert": expert, "random": None, "planning on R alone": planned}

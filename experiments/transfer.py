@@ -21,7 +21,7 @@ import numpy as np
 import certirl
 import study
 from certirl import plots
-from played import Setting
+from played import Setting, expert_of
 
 FEATURES: dict[str, dict[str, Any]] = {
     "MountainCar-v0": {
@@ -80,7 +80,7 @@ def setting(name: str, factors: tuple[tuple[str, float], ...], discount: float, 
     domain = None if not factors else setting(name, (), discount, episodes).simulator.domain
     env = environment(name, factors)
     simulator = certirl.gym.simulator(env, domain=domain)
-    expert = certirl.planning.plan(simulator, discount=discount)
+    expert = expert_of(simulator, discount)
     return Setting(simulator, expert, returns(env, expert, episodes), returns(env, None, episodes))
 
 

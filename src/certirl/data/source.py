@@ -41,6 +41,8 @@ from certirl.ground.records import Record
 _SEARCHED = {1: 401, 2: 101, 3: 25}  # states along each coordinate among which terminal ones are searched for
 _DRAWN = 20_000  # states among which they are searched for in more coordinates, and by which they are described
 FEWEST = 5  # states on either side of a split
+FOLDS = 5  # of the states, held out in turn
+ENOUGH = 200  # terminal states held out: further folds would tell little more
 DEEPEST = 10  # splits one below the other
 RELIABLE = 0.05  # the largest share of terminal states outside the boxes, and of other states inside
 MOST_PRINTED = 6  # boxes
@@ -364,9 +366,14 @@ def learn_terminal_boxes(states: Array, terminal: NDArray[np.bool_]) -> Terminal
         states: ``[n, d]``.
         terminal: which of them are terminal ``[n]``.
     """
-    held_out = np.arange(len(states)) % 5 == 0
-    trial = TerminalBoxes(_boxes(states[~held_out], terminal[~held_out]), 0.0, 0.0, 0)
-    predicted, truth = trial(states[held_out]), terminal[held_out]
+    fold, predicted, truth = np.arange(len(states)) % FOLDS, np.zeros(0, dtype=bool), np.zeros(0, dtype=bool)
+    for number in range(FOLDS):  # a log may have few terminal states: then each is held out once
+        held_out = fold == number
+        trial = TerminalBoxes(_boxes(states[~held_out], terminal[~held_out]), 0.0, 0.0, 0)
+        predicted = np.concatenate([predicted, trial(states[held_out])])
+        truth = np.concatenate([truth, terminal[held_out]])
+        if truth.sum() >= ENOUGH:
+            break
     missed, mistaken = (float(e.mean()) if e.size else 0.0 for e in (~predicted[truth], predicted[~truth]))
     return TerminalBoxes(_boxes(states, terminal), missed, mistaken, len(states))
 

@@ -56,7 +56,8 @@ __all__ = ["Plan", "Returns", "plan"]
 StepReward = Callable[[Array, int, Array], Any]
 
 # Grid points along each coordinate: as many as take a second or two.
-POINTS = {1: 2001, 2: 201, 3: 61, 4: 21}
+POINTS = {1: 2001, 2: 401, 3: 61, 4: 21}
+BLURRED_POINTS = POINTS | {2: 201}  # the same where there are several next states: noise hides what a grid misses
 MOST_POINTS = 1_000_000  # of the whole grid: two minutes and six gigabytes
 PLANNED_ENTRIES = 80_000_000  # of the matrices of a plan, unless points are given: half a minute and two gigabytes
 COARSEST = {1: 201, 2: 51, 3: 25, 4: 15}  # points along each coordinate from which a grid is used
@@ -154,7 +155,7 @@ def plan(
     number, branches = _number_of_draws(simulator, domain, draws, generator)
     pool = live_states(simulator, POOL, generator) if origin.log is None else _spread(origin.log.states, POOL)
     process = _Process(simulator, reward, step_reward, discount, number, generator).limited(pool)
-    usual = _affordable(len(domain), simulator.n_actions * branches) if points is None else points
+    usual = _affordable(len(domain), simulator.n_actions, branches) if points is None else points
     if usual is None:
         return _fitted(process, pool, first, SETTINGS, generator)
     counts = _counts(usual, len(domain))
@@ -211,12 +212,13 @@ def _counts(points: Any, dimension: int) -> tuple[int, ...]:
     return counts
 
 
-def _affordable(dimension: int, branches: int) -> int | None:
+def _affordable(dimension: int, n_actions: int, branches: int) -> int | None:
     """Points along each coordinate, as many as usual or as are affordable; None if these are too few for a grid."""
     if dimension not in POINTS:
         return None
-    most = int((PLANNED_ENTRIES / (branches * 2**dimension)) ** (1 / dimension) + 1e-9)
-    return None if most < COARSEST[dimension] else min(POINTS[dimension], most)
+    most = int((PLANNED_ENTRIES / (n_actions * branches * 2**dimension)) ** (1 / dimension) + 1e-9)
+    usual = POINTS if branches == 1 else BLURRED_POINTS
+    return None if most < COARSEST[dimension] else min(usual[dimension], most)
 
 
 def _check_memory(size: int, dimension: int, n_actions: int, branches: int) -> None:
@@ -834,14 +836,19 @@ class _Size(NamedTuple):
     entries: int
 
 
-def size_of(simulator: Simulator) -> _Size:
-    """The size of a `Comparison` in this simulator."""
+def size_of(simulator: Simulator, *, rollouts: bool = False) -> _Size:
+    """The size of a `Comparison` in this simulator.
+
+    On a grid, plan and policy are evaluated with the same errors. Rollouts have none, so that the plan must not either.
+    """
     domain = as_domain(simulator.domain)
     dimension, rng = len(domain), np.random.default_rng(0)
     draws, branches = _number_of_draws(simulator, domain, None, rng)
     if dimension not in COMPARED_POINTS:
         return _Size(None, draws, 0)
     usual = COMPARED_POINTS if draws == 1 else DRAWN_POINTS
+    if rollouts and branches == 1 and dimension <= FINE:
+        usual = POINTS
     draws, branches = (draws, branches) if draws == 1 else (DRAWN[dimension],) * 2
     points = usual[dimension]
     entries = points**dimension * branches * simulator.n_actions * 2**dimension
@@ -881,7 +888,7 @@ def compare(
         judged: at which of the states agreement is counted ``[n]``; all of them if left out.
         rollouts: simulate policies in few coordinates, too: on a grid a policy strays from its path.
     """
-    size, domain, rng = size_of(simulator), as_domain(simulator.domain), as_generator(0, "plan")
+    size, domain, rng = size_of(simulator, rollouts=rollouts), as_domain(simulator.domain), as_generator(0, "plan")
     process = _Process(simulator, reward, None, discount, size.draws, rng).limited(_spread(states, POOL))
     if size.points is None:
         best = _fitted(process, _spread(states, POOL), None, COMPARED_SETTINGS, rng)
