@@ -120,6 +120,27 @@ def test_a_plan_looks_one_step_ahead_as_bellman_says():
     assert "50 points" in str(found)
 
 
+class Drifting:
+    """Both actions lead a third of a cell along the diagonal."""
+
+    n_actions, domain, periodic = 2, ((0.0, 1.0), (0.0, 1.0)), (0, 1)
+
+    def __init__(self, noise=0.0):
+        self.noise = noise
+
+    def sample(self, states, action, rng):
+        return (states + 0.0017 + self.noise * rng.standard_normal(states.shape)) % 1
+
+
+def test_in_two_coordinates_without_noise_the_usual_grid_is_fine():
+    reward, states = lambda s: np.sin(20 * np.pi * s[:, 0]), np.random.default_rng(0).random((200, 2))
+    usual, coarse = (plan(Drifting(), reward, discount=0.95, points=points) for points in (None, 201))
+    exact = sum(0.95**k * reward(states + 0.0017 * k) for k in range(400))
+    errors = [float(np.abs(made.value(states) - exact).max()) for made in (usual, coarse)]
+    assert errors[0] < 0.4 * errors[1]
+    assert plan(Drifting(0.01), reward, discount=0.5, draws=2).basis.counts == (201, 201)
+
+
 def test_a_solution_brings_its_reward_and_discount():
     problem = certirl.problems.random_polynomial(seed=7)
     solution = certirl.solve(problem, discount=0.7, expert=0, samples=20_000, rng=0)

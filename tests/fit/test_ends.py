@@ -61,6 +61,14 @@ def test_boxes_are_found_and_read_out():
     assert found.reliable and wrong.mean() < 0.002 and "s[0] > 0.5" in str(found)
 
 
+def test_few_terminal_states_are_held_out_once_each():
+    states = np.linspace(-1, 1, 2000)[:, None]
+    ended = states[:, 0] > 0.96
+    shift = int(ended.argmax()) % 5  # the state beside the border is held out in the first fold
+    found = learn_terminal_boxes(states[shift:], ended[shift:])
+    assert ended.sum() < 200 and found.missed == pytest.approx(1 / ended.sum()) and found.reliable
+
+
 def test_what_no_boxes_describe_is_not_trusted():
     states = np.random.default_rng(0).uniform(-1, 1, (5000, 2))
     ended = np.random.default_rng(1).random(5000) < 0.3  # ends that the state does not explain

@@ -56,6 +56,23 @@ def test_places_that_states_share_are_found():
     assert not len(atoms(states[230:]))
 
 
+class Table:
+    """Two coordinates, no noise: a step along either of them, or none."""
+
+    n_actions, domain = 3, ((-1.0, 1.0), (-1.0, 1.0))
+
+    def sample(self, states, action, rng):
+        return np.clip(states + 0.07 * np.array([(0, 0), (1, 0), (0, -1)])[action], -1, 1)
+
+
+def test_without_noise_a_planner_on_the_grid_of_the_reward_finds_the_value_again():
+    found = certirl.solve(Table(), expert=lambda s: 1 + (s[:, 0] > s[:, 1]), discount=0.95, samples=300, rng=0)
+    grid = found.reward.basis
+    best = plan(Table(), found, points=grid.counts)
+    wanted = found.value(grid.points())
+    assert grid.counts == (201, 201) and np.abs(best.values - wanted).max() < 1e-4 * np.ptp(wanted)
+
+
 class Corridor:
     """A point between 0 and 1 that goes left or right; the log below starts between 0.1 and 0.6."""
 

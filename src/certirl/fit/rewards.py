@@ -6,8 +6,8 @@ the points of its grid:
 
 - From a simulator with noise, by next states drawn at every point: a regression is worst at the edge of the box.
   Without terminal states V is piecewise linear on the grid.
-- From a simulator without noise, in three and four coordinates, on a grid as fine as that of `planning.plan`, with V
-  piecewise linear on that grid.
+- From a simulator without noise, in two to four coordinates, on a fine grid, with V piecewise linear on that grid: what
+  R misses adds up along a path, and the finer a planner's grid, the better its plan collects it.
 - From a log, at points without states nearby, ``R = V − γU`` with U the largest value within one step of the log. If U
   bounds max_a P_aV there, V is at least the optimal value under R, with equality where the expert stays within the data
   (docs/notes/reward.md): R has no cliff there, and no plan gains by leaving the data.
@@ -39,7 +39,7 @@ from certirl.functions.reward import Reward
 from certirl.ground.domain import Array, mesh
 
 NEAR = 0.05  # a grid point with less weight of states around it has no data
-FINE = {3: 41, 4: 21}  # points along each coordinate of a reward read off a simulator without noise
+FINE = {2: 201, 3: 41, 4: 21}  # points along each coordinate of a reward read off a simulator without noise
 VALUES = 5e7  # of functions of V, for the draws of all points: a second
 FEWEST_DRAWS, MOST_DRAWS = 16, 4096  # of one point
 BATCH = 20_000  # states that a simulator is asked about at once
