@@ -1,5 +1,7 @@
 """Names of coordinates and actions come from tables, frames and simulators, and arrive on the axes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -33,6 +35,31 @@ def test_columns_of_a_table_name_the_axes_of_every_picture_also_from_a_file(tmp_
     assert certirl.plots.coverage(certirl.coverage(log)).get_ylabel() == "speed"
     halves = certirl.tables.read([TABLE, {**TABLE, "angle": -ANGLE}], domain=((-1, 1), (-1, 1)), **NAMED)
     assert halves.where(halves.actions == 0).coordinate_names == ("angle", "speed")
+
+
+def test_prints_name_actions_where_the_data_do_also_from_moments(tmp_path):
+    log = certirl.tables.read(TABLE, domain=((-1, 1), (-1, 1)), **NAMED)
+    basis = certirl.product(*[certirl.Legendre(3)] * 2)
+    moments = certirl.measure(log, basis=basis)
+    moments.save(tmp_path / "moments.npz")
+    for source in (log, moments, certirl.load(tmp_path / "moments.npz"), moments.leading(4, 4) + moments.leading(4, 4)):
+        solution = certirl.solve(source, discount=0.5, expert="go")
+        assert "against brake" in str(solution) and "action 0" not in str(solution)
+        assert solution.stats.coordinate_names == ("angle", "speed")
+    assert certirl.measure(certirl.tables.stream(TABLE, **NAMED), basis=basis).action_names == ("brake", "go")
+    with pytest.raises(ValueError, match="the same action names, got brake, go and go, brake"):
+        moments + replace(moments, action_names=("go", "brake"))
+    narrow = certirl.coverage(log.where((MOVES == "go") | (ANGLE > 0)))
+    assert "  brake was taken only with angle in [" in str(narrow) and "  go: " in str(narrow)
+    with pytest.raises(ValueError, match=r"^go was never taken in the log, so that its effect is unknown$"):
+        certirl.solve(log.where(MOVES == "brake"), discount=0.5, expert=lambda s: s[:, 0] > 0)
+
+
+def test_a_conflict_names_actions_if_it_is_asked_to():
+    operators = certirl.problems.unsolvable(seed=1).operators(certirl.Legendre(7))
+    conflict = certirl.recover(certirl.bellman(operators, discount=0.7, expert=0)).witness
+    assert "the advantages of stay over " in conflict.in_words(("stay", "left", "right"))
+    assert "the advantages of action 0 over " in str(conflict)
 
 
 def test_usual_names_of_columns_are_no_names():

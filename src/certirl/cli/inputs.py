@@ -381,9 +381,10 @@ def _check_alternatives(log: Transitions, periodic: Sequence[int]) -> None:
     """Refuse a log of the expert in which other actions were hardly ever tried."""
     covered = coverage(log, periodic=tuple(periodic))
     if covered.never_taken:
+        missing = ", ".join(map(covered.in_words, covered.never_taken))
         raise ValueError(
-            f"action {', '.join(map(str, covered.never_taken))} was never taken in the log, so that nothing tells what "
-            "the expert avoided: add transitions in which it is tried, or lower --actions"
+            f"{missing} was never taken in the log, so that nothing tells what the expert avoided: add "
+            "transitions in which it is tried, or lower --actions"
         )
     share = float(covered.extrapolated(log.states).mean())
     if share > MOSTLY:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certirl.data.tables import as_log
-from certirl.data.transitions import Transitions
+from certirl.data.transitions import Transitions, action_in_words
 from certirl.functions.bases import Basis, Fourier, Legendre, as_basis, product
 from certirl.ground.domain import Array, Domain, as_axes, as_states, describe, even_mesh, freeze, mesh
 from certirl.ground.doors import as_count
@@ -131,8 +131,8 @@ class Coverage(Record):
     def sentences(self) -> tuple[str, ...]:
         """What is missing and what to do about it; empty where nothing is."""
         sentences = [
-            f"action {action} was never taken, so that nothing can be said about it: log it, or leave it out of the "
-            "actions the expert is compared with"
+            f"{self.in_words(action)} was never taken, so that nothing can be said about it: log it, or leave it out "
+            "of the actions the expert is compared with"
             for action in self.never_taken
         ]
         if self.unvisited:
@@ -143,24 +143,30 @@ class Coverage(Record):
             sentences += self._about(int(action))
         return tuple(sentences)
 
+    def in_words(self, action: int) -> str:
+        """The name of an action, or its number."""
+        return action_in_words(action, self.action_names)
+
     def _about(self, action: int) -> list[str]:
         sentences, place = [], ", ".join(f"{x:.3g}" for x in self.worst[action])
+        name = self.in_words(action)
         if not np.isfinite(self.condition[action]):
             sentences.append(
-                f"action {action} was not taken in enough different states to tell the {self.basis.size} functions "
+                f"{name} was not taken in enough different states to tell the {self.basis.size} functions "
                 "apart: use fewer functions, or log it elsewhere"
             )
         elif self.extrapolated_share[action]:
             share = _percent(self.extrapolated_share[action])
             sentences.append(
-                f"action {action} is extrapolated over {share} of the state space, most of all at s = {place}: "
+                f"{name} is extrapolated over {share} of the state space, most of all at s = {place}: "
                 "a certificate there would rest on the basis, not on data"
             )
         for axis, (low, high) in enumerate(self.domain):
             least, largest = self.low[action, axis], self.high[action, axis]
+            coordinate = self.coordinate_names[axis] if self.coordinate_names else f"coordinate {axis}"
             if largest - least < 0.8 * (high - low):
                 sentences.append(
-                    f"action {action} was taken only with coordinate {axis} in [{least:.3g}, {largest:.3g}] "
+                    f"{name} was taken only with {coordinate} in [{least:.3g}, {largest:.3g}] "
                     f"of [{low:.3g}, {high:.3g}]"
                 )
         return sentences
@@ -169,13 +175,15 @@ class Coverage(Record):
         sentences, few = self.sentences, (self.cells < FEW).reshape(self.n_actions, -1)
         thin = [f"; fewer than {FEW} in {row.sum():,} of {len(row):,} cells" if sentences else "" for row in few]
         rows = [
-            f"  action {a}: {n:,} transitions, as good as {self.effective[a]:,.0f} drawn evenly in the median state, "
-            f"{self.least[a]:,.0f} in the worst; κ = {self.condition[a]:.3g}{thin[a]}"
+            f"  {self.in_words(a)}: {n:,} transitions, as good as {self.effective[a]:,.0f} drawn evenly in the median "
+            f"state, {self.least[a]:,.0f} in the worst; κ = {self.condition[a]:.3g}{thin[a]}"
             for a, n in enumerate(self.counts)
         ]
         head = f"Coverage of {describe(self.domain)} by {int(self.counts.sum()):,} transitions, {self.basis}"
         tail = sentences or ("nothing is missing: every action was taken all over the state space",)
-        return "\n".join([head, *rows, *(f"  {sentence[0].upper()}{sentence[1:]}." for sentence in tail)])
+        # A name is printed as it is; other sentences begin with a capital.
+        lines = [s if s.startswith(self.action_names) else s[0].upper() + s[1:] for s in tail]
+        return "\n".join([head, *rows, *(f"  {line}." for line in lines)])
 
 
 def coverage(

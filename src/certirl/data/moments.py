@@ -29,6 +29,7 @@ from certirl.kernels.tensors import TensorSums, is_tensor, on_host
 # Function values below which loading compiled kernels (about a second) takes longer than they save.
 LITTLE = 8_000_000
 _SUMS = ("counts", "gram", "cross", "outer")
+_NAMES = ("action_names", "coordinate_names")
 
 
 @archive.record
@@ -71,6 +72,7 @@ class Moments(Record):
         outer: Σ y_a y_bᵀ ``[A, A, k, k]``; only the diagonal blocks unless paired.
         paired: every state was tried with every action, with common random numbers.
         files: the files of the data, as far as they came from files.
+        action_names, coordinate_names: those of the data, if they have any.
 
     Example:
         >>> log = certirl.Transitions([0.0, 0.5, 1.0, 0.2], [0, 1, 0, 1], [0.5, 1.0, 0.0, 0.1])
@@ -89,6 +91,8 @@ class Moments(Record):
     outer: Array
     paired: bool = False
     files: tuple[File, ...] = ()
+    action_names: tuple[str, ...] = ()
+    coordinate_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         freeze(self, **{name: np.array(as_array(getattr(self, name), name)) for name in _SUMS})
@@ -120,6 +124,13 @@ class Moments(Record):
                 "moments add up only for the same bases and the same number of actions, "
                 f"not {self._shape()} and {other._shape()}"
             )
+        for name in _NAMES:
+            first, second = getattr(self, name), getattr(other, name)
+            if first and second and first != second:
+                what = name.replace("_", " ")
+                raise ValueError(
+                    f"moments add up only with the same {what}, got {', '.join(first)} and {', '.join(second)}"
+                )
         outer, paired = self.outer + other.outer, self.paired and other.paired
         if not paired:  # rows without their pairs: covariances between actions mean nothing
             outer = outer * np.eye(self.n_actions)[:, :, None, None]
@@ -132,6 +143,7 @@ class Moments(Record):
             outer,
             paired,
             self.files + other.files,
+            *(getattr(self, name) or getattr(other, name) for name in _NAMES),
         )
 
     @property
@@ -162,6 +174,8 @@ class Moments(Record):
             self.outer[:, :, :rows, :rows],
             self.paired,
             self.files,
+            self.action_names,
+            self.coordinate_names,
         )
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -263,7 +277,8 @@ def measure(
     counts: Counter[tuple[str, str]] = Counter()
     for file in moments.files:  # one for each chunk
         counts[file.name, file.fingerprint] += file.rows
-    return replace(moments, files=tuple(File(name, count, mark) for (name, mark), count in counts.items()))
+    names: dict[str, Any] = {name: getattr(data, name, ()) for name in _NAMES}
+    return replace(moments, files=tuple(File(name, count, mark) for (name, mark), count in counts.items()), **names)
 
 
 def accumulate(

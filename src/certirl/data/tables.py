@@ -436,6 +436,11 @@ class TableStream(Stream):
         return self.conversion.n_actions
 
     @property
+    def action_names(self) -> tuple[str, ...]:
+        """The names of the actions; empty if they have none."""
+        return self.conversion.action_names
+
+    @property
     def files(self) -> tuple[str, ...]:
         """The names of the tables, in the order in which they are read."""
         return tuple(dict.fromkeys(chunk.name for chunk in self.parts))
@@ -450,7 +455,7 @@ class TableStream(Stream):
         return sum(table.count() for table in self._tables)
 
     def __str__(self) -> str:
-        tables, names = self._tables, self.conversion.action_names
+        tables, names = self._tables, self.action_names
         count = f"{len(tables)} {tables[0].unit}{'s' * (len(tables) != 1)}"
         actions = ", ".join(names) if names else f"0 … {self.n_actions - 1}"
         line = f"{self.total:,} rows in {count}, states in {describe(self.domain)}, actions {actions}"

@@ -403,6 +403,11 @@ def as_names(names: Any, count: int, what: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in texts)
 
 
+def action_in_words(action: int, names: Sequence[str] = ()) -> str:
+    """The name of an action, or "action" and its number if actions have no names."""
+    return names[action] if names else f"action {action}"
+
+
 def _columns_of(states: Any) -> tuple[str, ...]:
     """The columns of a data frame, if all of them have different names; none for arrays."""
     columns = tuple(getattr(states, "columns", ()))

@@ -23,7 +23,7 @@ from certirl.data.dependence import can_pair
 from certirl.data.policy import Policy
 from certirl.data.simulator import Simulator, Terminal, ask, periodic_of, terminal_of
 from certirl.data.source import Source, TerminalBoxes
-from certirl.data.transitions import Transitions
+from certirl.data.transitions import Transitions, action_in_words
 from certirl.functions.bases import Basis, Fourier, Legendre, of_degree
 from certirl.functions.cells import MOST_COORDINATES
 from certirl.functions.sigmoids import Sigmoids
@@ -804,15 +804,14 @@ def estimate_effects(
 def _from_log(problem: ValueProblem, log: Transitions, basis: Basis, rng: np.random.Generator) -> EffectModel:
     """Effects by least squares on the state: of V's functions, or of the state where that predicts better."""
     counts, is_terminal = tuple(log.counts.tolist()), problem.is_terminal
-    fewest = min(counts)
+    fewest, names = min(counts), log.action_names
     if fewest == 0:
-        missing = ", ".join(map(str, np.flatnonzero(log.counts == 0)))
-        raise ValueError(
-            f"action {missing} was never taken in the log, so that its effect is unknown; actions are counted from 0"
-        )
+        missing = ", ".join(action_in_words(a, names) for a, count in enumerate(counts) if not count)
+        counted = "" if names else "; actions are counted from 0"
+        raise ValueError(f"{missing} was never taken in the log, so that its effect is unknown{counted}")
     if fewest < FEWEST:
         raise ValueError(
-            f"action {int(log.counts.argmin())} has {fewest} transitions: too few to estimate its effect, "
+            f"{action_in_words(counts.index(fewest), names)} has {fewest} transitions: too few to estimate its effect, "
             f"at least {FEWEST} of every action are needed"
         )
     marked = log.terminal if is_terminal is None else None  # boxes that hold the marked states replace the marks

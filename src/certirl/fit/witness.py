@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.policy import Policy
+from certirl.data.transitions import action_in_words
 from certirl.fit.effects import blocks
 from certirl.fit.program import least_norm
 from certirl.fit.value_program import Comparisons
@@ -77,18 +78,25 @@ class Witness(Record):
         return {int(a): float(self.weights[self.actions == a].sum()) for a in np.unique(self.actions)}
 
     def __str__(self) -> str:
+        return self.in_words()
+
+    def in_words(self, names: Sequence[str] = ()) -> str:
+        """The conflict in a sentence.
+
+        Args:
+            names: of the actions.
+        """
         if len(self) == 1:
-            acts = f"action {self.actions[0]} has exactly the effect of action {self.taken[0]}, which the expert takes"
-            return f"at {place_of(self.states[0])} {acts}"
-        order = ranked(self.weights, self.actions, self.states)[:SHOWN]
-        rows = [
-            f"{self.taken[r]} over {self.actions[r]} at {place_of(self.states[r])} ({self.weights[r]:.2g})"
-            for r in order
-        ]
+            action, taken = (action_in_words(int(rows[0]), names) for rows in (self.actions, self.taken))
+            return f"at {place_of(self.states[0])} {action} has exactly the effect of {taken}, which the expert takes"
+        first, rows = "" if names else "action ", []
+        for r in ranked(self.weights, self.actions, self.states)[:SHOWN]:
+            taken, other = (names[action] if names else action for action in (self.taken[r], self.actions[r]))
+            rows.append(f"{taken} over {other} at {place_of(self.states[r])} ({self.weights[r]:.2g})")
         more = " …" if len(self) > SHOWN else ""
         exact = "" if self.residual < EXACT else f" to {self.residual:.2g}"
         class_of = f"whatever V in {self.functions}"
-        return f"the advantages of action {', '.join(rows)}{more} cancel{exact} (weights in brackets), {class_of}"
+        return f"the advantages of {first}{', '.join(rows)}{more} cancel{exact} (weights in brackets), {class_of}"
 
 
 def whole_rows(

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certirl.data.policy import ExpertGrid
-from certirl.data.transitions import counted
+from certirl.data.transitions import action_in_words, counted
 from certirl.fit.witness import place_of
 from certirl.functions.bases import Basis
 from certirl.functions.frame import CellAxes, frame
@@ -371,8 +371,11 @@ class Certificate(Claim):
     def __post_init__(self) -> None:
         freeze(self)
 
-    def lines(self) -> list[tuple[str, str]]:
+    def lines(self, names: Sequence[str] = ()) -> list[tuple[str, str]]:
         """The margin, the tube with the regret, and the assumptions, each in a line with its name.
+
+        Args:
+            names: of the actions.
 
         Example:
             >>> room = certirl.problems.thermostat(noise=3.0)
@@ -384,7 +387,7 @@ class Certificate(Claim):
         assumed = ("assumed", "; ".join(self.assumptions))
         if self.tube is None:
             return [("margin", self.proved), assumed]
-        where = f" at {place_of(self.state)} against action {self.action}"
+        where = f" at {place_of(self.state)} against {action_in_words(self.action, names)}"
         tube, assuming = self.tube, "" if self.tail is not None else "if the tail is zero, "
         least = f"{assuming}at least {self.margin:.3g} {self._where(tube)}: "
         least = least if np.isfinite(self.margin) else f"{self.without_bound}: "

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from certirl.data.transitions import action_in_words
 from certirl.functions.reward import Reward
 from certirl.ground.domain import Array, Domain, freeze
 
@@ -203,7 +204,7 @@ class Names(NamedTuple):
 
     def action(self, number: int) -> str:
         """An action in words."""
-        return self.actions[number] if self.actions else f"action {number}"
+        return action_in_words(number, self.actions)
 
 
 # Whole records -------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from certirl.data.coverage import Coverage
 from certirl.data.simulator import as_terminal
 from certirl.data.source import TerminalBoxes
-from certirl.data.transitions import counted
+from certirl.data.transitions import action_in_words, counted
 from certirl.fit.action_values import Choices
 from certirl.fit.bellman import Bellman, Operators, alternatives_of
 from certirl.fit.effects import error_in_words
@@ -742,7 +742,7 @@ class Solution(Record):
         return not self.stats.objective
 
     def __repr__(self) -> str:
-        expert = "an expert who depends on the state" if self.expert is None else f"action {self.expert}"
+        expert = "an expert who depends on the state" if self.expert is None else self._action(self.expert)
         margin = "no margin" if isnan(self.margin) else f"estimated margin {self.margin:.3g}"
         if self.certificate is not None and self.certificate.holds:
             margin = f"margin >= {self.certificate.margin:.3g}"
@@ -757,7 +757,7 @@ class Solution(Record):
         proof, texts = self.certificate or self.refutation, self.stats.lines()
         is_proved = proof is not None and self.status in ("certified", "infeasible")
         trials = {} if is_proved or self.reward is None else texts
-        claimed = {} if self.certificate is None else dict(self.certificate.lines())
+        claimed = {} if self.certificate is None else dict(self.certificate.lines(self.stats.action_names))
         slack = trials.get("slack")  # V is free to prefer the expert where a reward of features does not explain it
         tube = [claimed["tube"], f"regret {claimed['regret']}"] if is_proved and "tube" in claimed else []
         checks = (texts.get("independence"), self._slack_used(), texts.get("program"))
@@ -781,8 +781,11 @@ class Solution(Record):
             "assumed": assumed or [texts.get("assumed")],
         }
 
+    def _action(self, action: int) -> str:
+        return action_in_words(action, self.stats.action_names)
+
     def _headline(self) -> str:
-        who = "the expert" if self.expert is None else f"action {self.expert}"
+        who = "the expert" if self.expert is None else self._action(self.expert)
         origin = "exact" if self.stats.form == "exact" else "estimated"
         if self.status == "certified" and self.certificate is not None:
             if self._by_value:
@@ -828,25 +831,28 @@ class Solution(Record):
         against = "each alternative action"
         if len(self.alternatives) < 3:
             against = f"action{'s' * (len(self.alternatives) > 1)} {' and '.join(map(str, self.alternatives))}"
+            if self.stats.action_names:
+                against = " and ".join(map(self._action, self.alternatives))
         return f"contribution to the margin against {against}: {'; '.join(each)}{rest}"
 
     def _margin_line(self) -> str:
         if self._by_value or self.witness is not None:
             return ""
-        if self.state is None:
+        if self.state is None or self.action is None:
             return "none"
         error = ""
         if self.standard_error > TIE * abs(self.margin):  # less is rounding
             error = f"; standard error {self.standard_error:.2g}"
             error += ": more samples are needed" if self.within_noise else ""
-        return f"{self.margin:.4g} at worst, at {place_of(self.state)} against action {self.action}{error}"
+        return f"{self.margin:.4g} at worst, at {place_of(self.state)} against {self._action(self.action)}{error}"
 
     def _conflict(self) -> str:
         if self.witness is None or self.status == "certified":
             return ""
+        conflict = self.witness.in_words(self.stats.action_names)
         if not self._by_value or self.status == "infeasible":
-            return str(self.witness)
-        return f"{self.witness}; {'observed without noise' if self.witness.noiseless else 'estimated'}"
+            return conflict
+        return f"{conflict}; {'observed without noise' if self.witness.noiseless else 'estimated'}"
 
     def _refuted(self) -> str:
         if self.refutation is None:
@@ -859,7 +865,7 @@ class Solution(Record):
         if actions is None or not shortfall.any():
             return ""
         worst = ranked(shortfall, actions, states)[0]
-        return f"slack up to {shortfall[worst]:.3g} (action {actions[worst]} at {place_of(states[worst])})"
+        return f"slack up to {shortfall[worst]:.3g} ({self._action(int(actions[worst]))} at {place_of(states[worst])})"
 
     def _data_line(self) -> str:
         if self.stats.noiseless:

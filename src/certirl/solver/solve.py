@@ -94,7 +94,7 @@ def solve(
         errors, chance = asked.policy.errors, asked.policy.guessing
         solution = solution.noted(Reason.UNPREDICTABLE.finding(errors=errors, chance=chance))
     seed = int(rng) if isinstance(rng, int | np.integer) else None
-    names = () if asked.moments is not None else asked.origin.coordinate_names
+    names = (asked.moments or asked.origin).coordinate_names
     return replace(solution, stats=replace(solution.stats, seed=seed, coordinate_names=names))
 
 
@@ -120,7 +120,7 @@ def _estimated(asked: Request) -> Solution:
         cover=settings.cover,
         slack=settings.slack,
     )
-    names = () if asked.moments is not None else asked.origin.action_names
+    names = (asked.moments or asked.origin).action_names
     return build(*fit, recovery, choice=choice.why, independence=independence, further=further, action_names=names)
 
 
