@@ -396,7 +396,7 @@ def test_columns_are_named_on_the_command_line(tmp_path, monkeypatch, capsys):
     assert f"per action: left {counts[0]:,}, right {counts[1]:,}" in printed
     assert "columns separated by ';', commas in numbers as decimal points in log.csv" in printed
     assert main([*asked, "--actions", "left,right", "--expert", "right"]) == 0
-    assert "action 1 is strictly optimal" in capsys.readouterr().out
+    assert "right is strictly optimal" in capsys.readouterr().out
     assert main([*asked, "--errors", "0.1"]) == 2
     assert "--errors is for experts who are known by demonstrations" in capsys.readouterr().err
     for more, sentence in (
