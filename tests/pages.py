@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).parent.parent
 NUMBER = re.compile(r"(?<![\w.])[-+−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[-+]?\d+)?(?!\w)")
-EFFORT = re.compile(r"\b\d+ solves?, \d+ rows|\b\d+ rounds?, residual \S+")
+EFFORT = re.compile(r"\b[\d,]+ solves?, [\d,]+ rows?|\b\d+ rounds?, residual \S+")
 CUT = "…"  # a line of its own: stands for lines that the page does not show
 
 

@@ -491,6 +491,11 @@ def test_demonstrations_in_a_table_have_columns_by_name_and_the_actions_of_the_l
         certirl.certify(square, swapped, expert=policy, discount=0.9, delta=0.05, columns=BASIS, tail=0.1)
     with pytest.raises(ValueError, match="the data as right, left"):
         certirl.refute(swapped, expert=policy, basis=BASIS, delta=0.05, tail=0.1)
+    for taken in (seen["move"], seen["move"].astype(object), seen["move"].tolist()):
+        named = certirl.policy_from(x, taken)
+        assert named.action_names == ("left", "right") and named([-0.5, 0.5]).tolist() == [1, 0]
+    with pytest.raises(ValueError, match="actions are 2 names, left, right, and n_actions is 3: leave n_actions out"):
+        certirl.policy_from(x, seen["move"], n_actions=3)
     policy = certirl.policy_from(seen, log.action_names, state="x", action="move")
     assert policy.n_actions == 3 and policy([-0.5, 0.5]).tolist() == [2, 1]
     with pytest.raises(ValueError, match=r"name others by certirl.policy_from\(…, state="):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import certirl
+from certirl.environments import planning
 from certirl.environments.planning import plan
 
 
@@ -223,9 +224,36 @@ def test_beyond_four_coordinates_a_fitted_plan_is_nearly_the_best():
     assert np.array_equal(found.values, again.values) and found.returns == again.returns
 
 
+def test_the_return_of_a_fitted_plan_is_from_states_that_did_not_choose_it(monkeypatch):
+    asked, walked = [], planning._walked
+
+    def recorded(process, policy, starts, steps, *more, **named):
+        asked.extend([starts] * (steps == planning._steps(0.8)))
+        return walked(process, policy, starts, steps, *more, **named)
+
+    monkeypatch.setattr(planning, "_walked", recorded)
+    monkeypatch.setattr(planning, "SETTINGS", (planning._Setting(30, 2, 2),))
+    found = plan(Five(), middle, discount=0.8, rng=1)
+    *chosen, fresh = asked
+    assert len(chosen) == 2 and len(fresh) == found.returns.starts >= 200
+    assert not {*map(tuple, fresh)} & {*map(tuple, np.concatenate(chosen))}
+
+
 def test_a_grid_that_is_asked_for_in_five_coordinates_is_refused():
     with pytest.raises(ValueError, match="these states have 5: leave points out"):
         plan(Five(), middle, discount=0.8, points=5)
+
+
+def test_a_function_that_has_a_reward_is_the_reward():
+    class Wish:
+        reward = np.zeros(3)  # as of a solution
+
+        def __call__(self, states):
+            return states[:, 0]
+
+    found = plan(Line(), Wish(), discount=0.9, points=11)
+    assert found([0.2, 0.8]).tolist() == [1, 1]
+    assert " 1 round, " in str(plan(Line(), lambda s: 0 * s[:, 0], discount=0.9, points=11))
 
 
 def test_an_environment_is_planned_in_by_its_name():

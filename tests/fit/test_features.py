@@ -240,6 +240,11 @@ def test_the_built_in_feature_is_kept_by_a_file(tmp_path):
         ({"mean": lambda states: states[:, 0] - states[:, 0].mean()}, "the feature 'mean' at s = .* other states"),
         ({"same": lambda states: np.ones(len(states))}, "'same' is 1 at every state, and a constant changes no policy"),
         ({"s": place, "t": lambda states: 1 - 2 * states[:, 0]}, "'t' is a combination of constants and the features"),
+        (
+            {"tiny": lambda states: 1e-200 * states[:, 0]},
+            "'tiny' is as large as .*e-200, which double precision",
+        ),
+        ({"huge": lambda states: 1e200 * states[:, 0]}, r"'huge' is as large as .*e\+.*: multiply it by a constant"),
     ],
 )
 def test_what_is_no_feature_is_refused_in_a_sentence(features, words):

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from certirl.data.tables import as_log
 from certirl.data.transitions import Transitions, action_in_words
 from certirl.functions.bases import Basis, Fourier, Legendre, as_basis, product
-from certirl.ground.domain import Array, Domain, as_axes, as_states, describe, even_mesh, freeze, mesh
+from certirl.ground.domain import Array, Domain, as_axes, as_states, describe, even_mesh, freeze, mesh, number_of
 from certirl.ground.doors import as_count
 from certirl.ground.records import Record
 
@@ -175,11 +175,12 @@ class Coverage(Record):
         sentences, few = self.sentences, (self.cells < FEW).reshape(self.n_actions, -1)
         thin = [f"; fewer than {FEW} in {row.sum():,} of {len(row):,} cells" if sentences else "" for row in few]
         rows = [
-            f"  {self.in_words(a)}: {n:,} transitions, as good as {self.effective[a]:,.0f} drawn evenly in the median "
-            f"state, {self.least[a]:,.0f} in the worst; κ = {self.condition[a]:.3g}{thin[a]}"
+            f"  {self.in_words(a)}: {number_of(int(n), 'transition')}, as good as {self.effective[a]:,.0f} drawn "
+            f"evenly in the median state, {self.least[a]:,.0f} in the worst; κ = {self.condition[a]:.3g}{thin[a]}"
             for a, n in enumerate(self.counts)
         ]
-        head = f"Coverage of {describe(self.domain)} by {int(self.counts.sum()):,} transitions, {self.basis}"
+        total = number_of(int(self.counts.sum()), "transition")
+        head = f"Coverage of {describe(self.domain)} by {total}, {self.basis}"
         tail = sentences or ("nothing is missing: every action was taken all over the state space",)
         # A name is printed as it is; other sentences begin with a capital.
         lines = [s if s.startswith(self.action_names) else s[0].upper() + s[1:] for s in tail]

@@ -29,6 +29,7 @@ from certirl.ground.domain import (
     count_actions,
 )
 from certirl.ground.doors import alone, as_array, as_count, as_labels, as_number, as_probability, as_reals, setting
+from certirl.kernels.tensors import is_tensor
 
 NEIGHBOURS = (1, 3, 9, 27)  # numbers tried, where none is given
 LEVEL = 0.05
@@ -107,7 +108,8 @@ def policy_from(
     Args:
         states: ``[n]`` or ``[n, d]``; or `Transitions`, whose actions, episodes and domain are then used; or a table,
             as in `certirl.tables.read`.
-        actions: ``[n]``; for a table the names of actions 0, 1, …, those that occur in sorted order if left out.
+        actions: ``[n]``, numbers, or names, which are numbered in sorted order. For a table the names of actions
+            0, 1, …; those that occur, in sorted order, if left out.
         method: "neighbours", the majority of the nearest demonstrations; or a classifier with ``fit`` and ``predict``,
             as in scikit-learn, which is copied and given coordinates scaled to [-1, 1], periodic ones as cosine and
             sine.
@@ -221,6 +223,10 @@ def _checked(
     if actions is None:
         raise TypeError("policy_from needs states and the actions taken there")
     declared = None if n_actions is None else as_n_actions(n_actions)
+    names, actions = _numbered(actions)
+    if names and declared not in (None, len(names)):
+        listed = f"{', '.join(names)}, and n_actions is {declared}"
+        raise ValueError(f"actions are {len(names)} names, {listed}: leave n_actions out, or write numbers for names")
     values = as_array(states, "states")
     rows = as_rows(values, values.shape[1] if values.ndim == 2 else 1)
     taken = as_actions(actions, n_actions=declared)
@@ -242,7 +248,18 @@ def _checked(
         if len(different) == len(rows):
             groups, unit = np.arange(len(rows)), ""
     count = count_actions(taken) if declared is None else declared
-    return _Data(inside, taken, groups, unit, box, count, np.arange(len(rows)))
+    return _Data(inside, taken, groups, unit, box, count, np.arange(len(rows)), names)
+
+
+def _numbered(actions: Any) -> tuple[tuple[str, ...], Any]:
+    """The names of actions in sorted order, and their numbers ``[n]``; actions without names as they are."""
+    if is_tensor(actions):
+        return (), actions
+    values = actions if isinstance(actions, np.ndarray) else np.asarray(actions, dtype=object)
+    if values.dtype.kind not in "UO" or values.ndim != 1 or not all(isinstance(action, str) for action in values):
+        return (), actions
+    names, numbers = np.unique(values.astype(str), return_inverse=True)
+    return tuple(names.tolist()), numbers.reshape(-1)
 
 
 def _held_out(data: _Data, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:

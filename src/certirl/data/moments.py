@@ -19,7 +19,7 @@ from certirl.data.tables import is_table, stream
 from certirl.data.transitions import CHUNK, Chunk, Piece, chunks_of
 from certirl.functions.bases import Basis, as_basis
 from certirl.ground import archive
-from certirl.ground.domain import Array, describe, freeze
+from certirl.ground.domain import Array, describe, freeze, number_of
 from certirl.ground.doors import as_array, as_count, as_flag, setting, shown
 from certirl.ground.records import Record
 from certirl.ground.work import Report, fold, on, watched_stream
@@ -55,7 +55,7 @@ class File(Record):
     fingerprint: str
 
     def __str__(self) -> str:
-        return f"{self.name}, {self.rows:,} rows"
+        return f"{self.name}, {number_of(self.rows, 'row')}"
 
 
 @archive.record
@@ -110,11 +110,11 @@ class Moments(Record):
         freeze(self, paired=as_flag(self.paired, "paired"))
 
     def __str__(self) -> str:
-        return f"{int(self.counts.sum()):,} transitions: {self._shape()}"
+        return f"{number_of(int(self.counts.sum()), 'transition')}: {self._shape()}"
 
     def _shape(self) -> str:
-        actions = f"{self.n_actions} action{'s' * (self.n_actions != 1)}"
-        return f"{self.rows} on {describe(self.rows.domain)}, {self.columns.size} columns, {actions}"
+        columns, actions = number_of(self.columns.size, "column"), number_of(self.n_actions, "action")
+        return f"{self.rows} on {describe(self.rows.domain)}, {columns}, {actions}"
 
     def __add__(self, other: Moments) -> Moments:
         if not isinstance(other, Moments):

@@ -51,6 +51,7 @@ from certirl.ground.domain import (
     count_actions,
     describe,
     freeze,
+    number_of,
 )
 from certirl.ground.doors import as_count, as_flag, by_door, closest, is_number, setting, shown
 from certirl.ground.records import Record
@@ -456,9 +457,9 @@ class TableStream(Stream):
 
     def __str__(self) -> str:
         tables, names = self._tables, self.action_names
-        count = f"{len(tables)} {tables[0].unit}{'s' * (len(tables) != 1)}"
+        count = number_of(len(tables), tables[0].unit)
         actions = ", ".join(names) if names else f"0 … {self.n_actions - 1}"
-        line = f"{self.total:,} rows in {count}, states in {describe(self.domain)}, actions {actions}"
+        line = f"{number_of(self.total, 'row')} in {count}, states in {describe(self.domain)}, actions {actions}"
         return "\n  ".join([line, *(note for table in tables for note in table.notes)])
 
 

@@ -26,6 +26,7 @@ from certirl.ground.domain import (
     count_actions,
     describe,
     freeze,
+    number_of,
 )
 from certirl.ground.doors import as_array, as_flag, as_flags, shown
 from certirl.ground.records import Record
@@ -203,7 +204,7 @@ class Transitions(Stream):
     def __str__(self) -> str:
         names = [f"{name} " for name in self.action_names] or [""] * self.n_actions
         counts = ", ".join(f"{name}{count:,}" for name, count in zip(names, self.counts, strict=True))
-        line = f"{len(self):,} transitions on {describe(self.domain)}; per action: {counts}"
+        line = f"{number_of(len(self), 'transition')} on {describe(self.domain)}; per action: {counts}"
         return "\n  ".join([line, *self.notes])
 
     @property

@@ -46,6 +46,7 @@ from certirl.ground.domain import (
     freeze,
     into_domain,
     like_input,
+    number_of,
     uniform_states,
 )
 from certirl.ground.doors import alone, as_count, as_number, as_reals, lend, shown
@@ -227,7 +228,7 @@ def _check_memory(size: int, dimension: int, n_actions: int, branches: int) -> N
     memory = 2 * entries * 12 / 1e9  # eight bytes for a number and four for its column, and all matrices once more
     if memory > MOST_MEMORY:
         raise ValueError(
-            f"{size:,} points with {branches} next state{'s' * (branches != 1)} of {n_actions} actions take about "
+            f"{size:,} points with {number_of(branches, 'next state')} of {n_actions} actions take about "
             f"{memory:,.0f} GB of memory, more than {MOST_MEMORY}: ask for fewer points or draws"
         )
 
@@ -259,8 +260,8 @@ class Returns(Record):
 
     def __str__(self) -> str:
         error = f" ± {self.error:.2g}" if self.starts > 1 else ""  # one rollout says nothing of its error
-        states = f"{self.starts} state{'s' * (self.starts != 1)}"
-        text = f"{self.mean:.4g}{error} from {states} in {self.steps} steps"
+        states, steps = number_of(self.starts, "state"), number_of(self.steps, "step")
+        text = f"{self.mean:.4g}{error} from {states} in {steps}"
         return f"{text}; {self.extrapolated:.0%} of them leave the data" if self.extrapolated else text
 
 
@@ -281,7 +282,8 @@ class Plan(Record):
         rounds: of policy iteration.
         converged: on a grid the residual is within the tolerance; of a fitted V the last round's policy is not worse
             than the best one, by more than two standard errors.
-        returns: the estimated return of the policy; None on a grid without start states.
+        returns: the estimated return of the policy, from states that had no part in choosing it if there are enough;
+            None on a grid without start states.
         span: the least and largest V that is possible; a fitted V is kept between them.
 
     Example:
@@ -398,8 +400,8 @@ class Plan(Record):
         where = f"on {counts} points" if on_grid else f"with {self.basis.size} functions"
         word = "residual" if on_grid else "error of the fit"
         lines = [
-            f"Plan {where} of {domain}, γ = {self.discount:g}: {self.rounds} rounds, {word} {self.residual:.2g}"
-            + ("" if self.converged else ", not converged")
+            f"Plan {where} of {domain}, γ = {self.discount:g}: {number_of(self.rounds, 'round')}, "
+            f"{word} {self.residual:.2g}{'' if self.converged else ', not converged'}"
         ]
         if isinstance(self._process.simulator, NextStateModel):
             model = self._process.simulator
@@ -661,6 +663,9 @@ def _fitted(
 ) -> Plan:
     """The best plan of all rounds and settings, by rollouts from start states that no fit has used.
 
+    Its return is estimated by others: among many the best one is also the luckiest. Few start states are used for both,
+    with other random numbers.
+
     Args:
         process: what is planned in.
         pool: states all over the box, or of the log ``[n, d]``; some are in the fit of every round.
@@ -670,7 +675,8 @@ def _fitted(
     """
     pool = pool[~process.terminal(pool)]
     fitted, tried = (pool[::2], pool[1::2]) if starts is None else (starts[::2], starts[len(starts) > 1 :: 2])
-    tried, steps = _spread(tried, STARTS), _steps(process.discount)
+    tried, steps = _spread(tried, 2 * STARTS), _steps(process.discount)
+    tried, fresh = (tried[::2], tried[1::2]) if len(tried) >= STARTS else (tried, tried)
     trials = [
         [(made, _walked(process, made, tried, steps)) for made in _improved(process, pool[::2], fitted, setting, rng)]
         for setting in settings
@@ -681,7 +687,7 @@ def _fitted(
     )
     lost = walks.earned - last.earned
     settled = bool(lost.mean() <= 2 * lost.std() / np.sqrt(len(lost)))
-    return replace(best, converged=settled, returns=walks.summary(steps))
+    return replace(best, converged=settled, returns=_walked(process, best, fresh, steps, seed=1).summary(steps))
 
 
 def _improved(

@@ -27,7 +27,7 @@ from certirl.data.transitions import Transitions, action_in_words
 from certirl.functions.bases import Basis, Fourier, Legendre, of_degree
 from certirl.functions.cells import MOST_COORDINATES
 from certirl.functions.sigmoids import Sigmoids
-from certirl.ground.domain import Array, Domain, as_domain, as_rows, freeze, into_domain
+from certirl.ground.domain import Array, Domain, as_domain, as_rows, freeze, into_domain, number_of
 from certirl.ground.records import Record
 
 MOST_FUNCTIONS = 220  # of V
@@ -811,8 +811,8 @@ def _from_log(problem: ValueProblem, log: Transitions, basis: Basis, rng: np.ran
         raise ValueError(f"{missing} was never taken in the log, so that its effect is unknown{counted}")
     if fewest < FEWEST:
         raise ValueError(
-            f"{action_in_words(counts.index(fewest), names)} has {fewest} transitions: too few to estimate its effect, "
-            f"at least {FEWEST} of every action are needed"
+            f"{action_in_words(counts.index(fewest), names)} has {number_of(fewest, 'transition')}: too few to "
+            f"estimate its effect, at least {FEWEST} of every action are needed"
         )
     marked = log.terminal if is_terminal is None else None  # boxes that hold the marked states replace the marks
     states = log.states if is_terminal is None else log.states[~is_terminal(log.states)]

@@ -42,6 +42,7 @@ MARGIN = 0.03  # of the mean D_a: asked for, so that of many weights without reg
 TIE = 1e-6  # of the mean |D_a|: smaller advantages are ties
 NONE = 1e-7  # of the largest change: smaller ones are none
 TOLERANCE = 0.02  # of the states: more features must explain more than that
+SMALLEST = 1e-120  # the largest value of a feature lies between this number and its reciprocal
 SAME = 1e-6  # of a feature's size: what is left of it beside constants and the other features
 
 
@@ -274,7 +275,7 @@ def _of_policy(features: Features, states: Array, chances: Array) -> Array:
 
 
 def _check_different(features: Features, states: Array, n_actions: int) -> None:
-    """Refuse a feature that is constant, or a combination of constants and the features before it."""
+    """Refuse a feature that is constant, too small or large, or a combination of those before it and constants."""
     actions = range(n_actions if any(features.acting) else 1)
     values = np.concatenate([features.values(states, action) for action in actions])
     earlier = np.ones((len(values), 1))
@@ -286,6 +287,12 @@ def _check_different(features: Features, states: Array, n_actions: int) -> None:
             raise ValueError(
                 f"the feature {name!r} is {column[0]:.6g} at every state, and a constant changes no policy: leave it "
                 "out; what a step before termination costs is the built-in feature 'terminal'"
+            )
+        largest = float(np.abs(column).max())
+        if not SMALLEST <= largest <= 1 / SMALLEST:
+            raise ValueError(
+                f"the feature {name!r} is as large as {largest:.3g}, which double precision cannot square: multiply it "
+                "by a constant, which changes its weight alone"
             )
         rest = column - earlier @ np.linalg.lstsq(earlier, column, rcond=None)[0]
         if np.sqrt(np.mean(rest**2)) <= SAME * column.std():

@@ -401,8 +401,8 @@ def known_expert(reward: Any, expert: Any) -> Any:
 
 
 def unpack(reward: Any, discount: float | None) -> tuple[RewardLike, float | None]:
-    """The reward function and γ: the arguments, or those of a solution or another record."""
-    if hasattr(reward, "reward"):
+    """The reward function and γ: the arguments, or those of a solution or another record, which is no function."""
+    if hasattr(reward, "reward") and not callable(reward):
         if reward.reward is None:
             raise ValueError(f"there is no reward to check: {reward.reason}")
         discount = getattr(reward, "discount", None) if discount is None else discount

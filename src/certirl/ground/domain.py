@@ -80,6 +80,11 @@ def describe(domain: Domain) -> str:
     return " × ".join(f"[{low}, {high}]" for low, high in texts)
 
 
+def number_of(n: int, noun: str) -> str:
+    """A count in words: "1 round", "2,000 rounds"."""
+    return f"{n:,} {noun}{'s' * (n != 1)}"
+
+
 def mesh(axes: Sequence[Array]) -> Array:
     """All combinations of one number from each axis, the last varying fastest: ``[Π n_j, d]``."""
     return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))

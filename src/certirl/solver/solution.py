@@ -43,6 +43,7 @@ from certirl.ground.domain import (
     describe,
     freeze,
     into_domain,
+    number_of,
 )
 from certirl.ground.doors import as_count, as_number, as_probability, by_door
 from certirl.ground.records import Record
@@ -330,7 +331,7 @@ class Diagnostics(Record):
 
     def _program(self) -> str:
         where = "exact on the continuum" if self.cover is None else f"on a cover of radius {self.cover:.3g}"
-        solves = f"{self.rounds} solve{'s' * (self.rounds != 1)}, {self.rows} rows"
+        solves = f"{number_of(self.rounds, 'solve')}, {number_of(self.rows, 'row')}"
         numbers = {"κ(I − γT)": self.condition, "γρ(T)": self.growth, "κ(Gram)": self.gram_condition}
         # More than twelve digits of a spectral radius are rounding.
         known = [f"{name} = {round(x, 12):.3g}" for name, x in numbers.items() if not isnan(x)]
@@ -746,7 +747,7 @@ class Solution(Record):
         margin = "no margin" if isnan(self.margin) else f"estimated margin {self.margin:.3g}"
         if self.certificate is not None and self.certificate.holds:
             margin = f"margin >= {self.certificate.margin:.3g}"
-        return f"<Solution: {self.status}, {expert}, {margin}, {self.samples:,} samples>"
+        return f"<Solution: {self.status}, {expert}, {margin}, {number_of(self.samples, 'sample')}>"
 
     def __str__(self) -> str:
         lines = {name: "; ".join(text for text in texts if text) for name, texts in self._lines().items()}
@@ -869,7 +870,7 @@ class Solution(Record):
 
     def _data_line(self) -> str:
         if self.stats.noiseless:
-            data = f"{self.samples:,} states, every action at each, observed without noise"
+            data = f"{number_of(self.samples, 'state')}, every action at each, observed without noise"
         elif self.samples:
             data = self._counts()
         else:
