@@ -57,6 +57,7 @@ BENCHMARKS = {
     "box_time": "--share 0.02",
     "certify_time": "--pairs 3000 --repeats 1",
     "cost": "--rows 3000 --repeats 1",
+    "evidence": "--samples 2000 --repeats 1 --columns 3",
     "kernels": "--pairs 2000 --repeats 1 --sizes 5",
     "recover_time": "--samples 2000 --sizes 5 7 --largest-cover 5",
     "solve_time": "--samples 20000",
