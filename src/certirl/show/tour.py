@@ -117,10 +117,10 @@ def _(figure1, mo, n, panel):
     mo.md(
         "With these samples there is no reward at all: the estimates contradict each other."
         if panel is None
-        else f"At n = {n:,} the reward is **{figure1.verdict(panel)}**: the bound on the true margin is {least:.3g} at "
-        f"worst, and the true margin is {min(panel['truth']):.3g}. The bound uses the true matrices, which only a test "
-        "problem has; the paper's theorem replaces them by a bound that holds for any data, and needs many more "
-        "samples."
+        else f"At n = {n:,} the reward is **{figure1.verdict(panel)}**: the bound on the true margin over action "
+        f"{panel['rival']} is {least:.3g} at worst, and that margin is {min(panel['truth']):.3g}. The bound uses the "
+        "true matrices, which only a test problem has; the paper's theorem replaces them by a bound that holds for any "
+        "data, and needs many more samples."
     )
     return
 
