@@ -8,8 +8,9 @@ from scipy.optimize import linprog
 from scipy.special import ndtr
 
 import certirl
+from certirl.data.source import as_source
 from certirl.functions.bases import Chebyshev, Fourier, Legendre, product
-from certirl.proof.tails import tail_number
+from certirl.proof.tails import contradiction, tail_number
 
 POINTS = 240
 ANGLES = (np.arange(POINTS) + 0.5) * np.pi / POINTS
@@ -170,3 +171,39 @@ def test_a_room_of_a_user_is_certified_and_checked(tmp_path):
     assert "ξ Gaussian of standard deviation at least 1.5" in str(kept)
     kept.save(tmp_path / "room.npz")
     assert certirl.check(tmp_path / "room.npz").verdict == "confirmed"
+
+
+def test_declarations_that_the_data_contradict_are_refused():
+    true = certirl.GaussianNoise(std=1.5, slope=0.9)
+    asked = {"discount": 0.7, "expert": 0, "delta": 0.05}
+    log = certirl.sample(Room(), basis=Legendre(5), samples=20_000, rng=1)
+    for source in (Room(), log):
+        assert contradiction(true, as_source(source)) == ""
+        for wrong in (
+            certirl.GaussianNoise(std=3.0, slope=0.9),
+            certirl.GaussianNoise(std=1.5, slope=0.3),
+            certirl.GaussianNoise(std=1.5, derivatives=(0.3, 0.0)),
+            certirl.Smooth(order=1, bound=0.1),
+            certirl.UniformNoise(10.0, slope=0.9),
+        ):
+            with pytest.raises(
+                ValueError, match=r"tail contradicts the data: if .* declare less noise or a larger slope"
+            ):
+                certirl.solve(source, tail=wrong, columns=13, **asked)
+    with pytest.raises(ValueError, match="contradicts the data"):
+        certirl.certify(
+            lambda s: s[:, 0], Room(), tail=certirl.GaussianNoise(3.0, slope=0.9), columns=Legendre(13), **asked
+        )
+
+
+def test_true_declarations_on_a_box_are_not_contradicted():
+    class Turn:
+        n_actions, domain = 1, ((-1.0, 1.0), (-1.0, 1.0))
+
+        def sample(self, states, action, rng):
+            turned = 0.6 * states @ np.array([[0.8, 0.6], [-0.6, 0.8]])
+            return np.clip(turned + rng.normal(scale=0.5, size=states.shape), -1, 1)
+
+    assert contradiction(certirl.GaussianNoise(0.5, slope=0.6), as_source(Turn())) == ""
+    assert contradiction(certirl.GaussianNoise(0.5, slope=((0.48, 0.36), (0.36, 0.48))), as_source(Turn())) == ""
+    assert "contradicts" in contradiction(certirl.GaussianNoise(1.0, slope=0.6), as_source(Turn()))

@@ -174,8 +174,8 @@ def noise_fault(simulator: Simulator) -> str:
     states = uniform_states(as_domain(simulator.domain), _STATES, np.random.default_rng(0))
     for action in range(simulator.n_actions):
         copies = np.repeat(states, _ROWS, axis=0)
-        calls = np.stack([_answers(simulator, copies, action, seed) for seed in range(_CALLS)])
-        if np.abs(calls[0] - _answers(simulator, copies, action, 0)).max() > _ROUNDING:
+        calls = np.stack([answers(simulator, copies, action, seed) for seed in range(_CALLS)])
+        if np.abs(calls[0] - answers(simulator, copies, action, 0)).max() > _ROUNDING:
             return (
                 f"the simulator does not draw from the rng it is given: asked twice about the same states and action "
                 f"{action} with the same rng, it answers differently; take every random number from rng, keep no state"
@@ -189,7 +189,7 @@ def noise_fault(simulator: Simulator) -> str:
                 "the rows of one call share random numbers: of copies of one state the simulator's answers for action "
                 f"{action} vary together from call to call; draw for every row by itself, say rng.random(len(states))"
             )
-        shift = _repeated_after(_answers(simulator, np.repeat(states[:1], _COPIES, axis=0), action, 0))
+        shift = _repeated_after(answers(simulator, np.repeat(states[:1], _COPIES, axis=0), action, 0))
         if shift:
             return (
                 f"rows of one call share random numbers: the simulator's answers to {_COPIES:,} copies of one state "
@@ -199,7 +199,7 @@ def noise_fault(simulator: Simulator) -> str:
     return ""
 
 
-def _answers(simulator: Simulator, states: Any, action: int, number: int) -> Array:
+def answers(simulator: Simulator, states: Any, action: int, number: int) -> Array:
     """Next states as shares of the widths ``[n, d]``, with a generator of this seed."""
     domain, device, seed = as_domain(simulator.domain), device_of(simulator), np.random.SeedSequence(number)
     low, high = np.array(domain).T

@@ -21,7 +21,7 @@ from certirl.proof.certificate import Certificate, conclude
 from certirl.proof.cost import cost
 from certirl.proof.refutation import Refutation, attempt
 from certirl.proof.sums import gather
-from certirl.proof.tails import TailLike, check_tail
+from certirl.proof.tails import TailLike, check_tail, contradiction
 from certirl.proof.training import fit_surrogates
 
 FIT_SHARE = 0.2  # of the data, for what is fixed beforehand; the proof rests on the others
@@ -153,6 +153,9 @@ def check_settings(source: Source, samples: Any, *, tail: Any, paired: Any, prog
     source.check_settings(samples=samples, paired=paired)
     source.check_noise()
     source.check_without_terminal()
+    fault = contradiction(tail, source)
+    if fault:
+        raise ValueError(fault)
     return 0 if source.log is not None else SAMPLES if samples is None else int(samples)
 
 

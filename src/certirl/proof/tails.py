@@ -15,7 +15,10 @@ from typing import Any
 
 import numpy as np
 from scipy.special import ive
+from scipy.stats import ks_2samp
 
+from certirl.data.dependence import answers
+from certirl.data.source import Source
 from certirl.functions.bases import Basis
 from certirl.ground.domain import Array, one_coordinate
 from certirl.ground.doors import alone, as_count, as_number, as_reals, by_door, shown, takes
@@ -25,6 +28,8 @@ _EXPLICIT = 400  # coefficients that are summed up one by one; the rest is a geo
 _LEAST = 1e-8  # the least ratio of drift to noise that is computed with; smaller ones count as this
 _BEYOND = 40  # degrees beyond the columns' highest whose coefficients are bounded each by the best weights
 _WEIGHTS = np.linspace(-4, 4, 17)  # logarithms
+_PAIRS, _ROWS, _CANDIDATES = 12, 2_000, 40  # pairs of states for each coordinate, rows of each, states to choose from
+_CHANGE = 0.8  # the change between two states, by the declaration, at which the data are compared with it
 _FARTHEST = 30.0  # into the complex plane
 _REACHES = np.geomspace(1e-3, 10, 60)  # of rate × distance into the complex plane, for drifts that are not affine
 
@@ -49,6 +54,18 @@ class Tail(Record, ABC):
         Example:
             >>> round(certirl.Smooth(order=2, bound=0.1).number(certirl.Legendre(7)), 4)
             0.0059
+        """
+
+    @abstractmethod
+    def change(self, differences: Array) -> float:
+        """A bound on |P_a f(s) − P_a f(t)|, |f| ≤ 1; 2 says nothing.
+
+        Args:
+            differences: bounds on |s − t|, one for each coordinate.
+
+        Example:
+            >>> round(certirl.GaussianNoise(std=1.5, slope=0.9).change([1.0]), 2)
+            0.47
         """
 
 
@@ -101,6 +118,15 @@ class Smooth(Tail):
         falling = math.prod(range(top + 2 - p, top + 2))  # (d + 1) d … (d − p + 2)
         return (math.pi / 2) ** p * self.bound * half**p / falling
 
+    def change(self, differences: Array) -> float:
+        """A bound on |P_a f(s) − P_a f(t)| for states at this distance, if the order is 1.
+
+        Example:
+            >>> certirl.Smooth(order=1, bound=0.5).change([1.0])
+            0.5
+        """
+        return min(2.0, self.bound * float(np.sum(differences))) if self.order == 1 else 2.0
+
     def __str__(self) -> str:
         return f"∫|∂^{self.order}_s p_a(s'|s)| ds' ≤ {self.bound:g} for every action and state"
 
@@ -143,6 +169,15 @@ class AdditiveNoise(Tail):
         """
         orders = range(1, min(len(self.norms), len(self.derivatives)) + 1)
         return min(Smooth(order, self._bound(order)).number(columns) for order in orders)
+
+    def change(self, differences: Array) -> float:
+        """A bound on |P_a f(s) − P_a f(t)| for states at this distance.
+
+        Example:
+            >>> certirl.UniformNoise(1.0, slope=0.5).change([1.0])
+            0.5
+        """
+        return min(2.0, self.norms[0] * self.derivatives[0] * float(np.sum(differences)))
 
     def _bound(self, order: int) -> float:
         """∫|∂^order_s p(y − m(s))|dy by the formula of Faà di Bruno, as a sum over partial Bell polynomials."""
@@ -276,6 +311,21 @@ class GaussianNoise(Tail):
         reaches = ((reach, math.expm1(reach) / reach) for reach in _REACHES)
         most = 1 / half.sum() / self.rate
         return min(_sum_outside(columns, growth * factor**2, np.full(d, reach * most)) for reach, factor in reaches)
+
+    def change(self, differences: Array) -> float:
+        """∫|p(y − m_a(s)) − p(y − m_a(t))|dy at most, for states whose coordinates differ by these at most.
+
+        Example:
+            >>> round(certirl.GaussianNoise(std=(1.0, 2.0), slope=1.0).change([0.3, 0.4]), 2)
+            0.39
+        """
+        moved, std = np.asarray(differences), np.asarray(self.std)
+        slope = np.asarray(self.slope if self.derivatives is None else self.derivatives[0])
+        if slope.ndim == 0:
+            shift = float(slope * np.linalg.norm(moved) / std.min())
+        else:
+            shift = float(np.linalg.norm(slope @ moved / std))
+        return 2 * math.erf(shift / math.sqrt(8))
 
     def __str__(self) -> str:
         std = f"{self.std:g}" if isinstance(self.std, float) else f"{list(self.std)}"
@@ -451,3 +501,71 @@ def tail_in_words(tail: TailLike, number: float | None, columns: Basis) -> str:
         return f"every P_a f is exactly a combination of the first {columns.size} {family} functions of the state"
     source = f", since {tail}" if isinstance(tail, Tail) else ""
     return f"every P_a f, |f| ≤ 1, lies within {number:.3g} of the first {columns.size} {family} functions{source}"
+
+
+def contradiction(tail: TailLike, source: Source) -> str:
+    """A sentence if the data contradict a declared tail; empty if they do not, or if nothing in it can be tested.
+
+    At pairs of states, of a log at the nearest rows of pairs of its states, the distributions of each coordinate of the
+    next state are compared: their distribution functions differ by half of `Tail.change` at most, up to the errors of
+    two empirical ones (Dvoretzky, Kiefer and Wolfowitz; Bretagnolle's constant for rows of different states). All
+    comparisons together contradict a true declaration with probability 10⁻⁶ at most.
+    """
+    if not isinstance(tail, Tail):
+        return ""
+    domain = source.domain
+    pairs = _PAIRS * len(domain)
+    radius = math.sqrt(math.log(2 * math.e * 1e6 * 2 * pairs * len(domain) * source.n_actions) / (2 * _ROWS))
+    rng = np.random.default_rng(0)
+    for action in range(source.n_actions):
+        for number in range(pairs):
+            groups = _two_groups(tail, source, action, rng, number)
+            if groups is None:
+                return ""
+            (first, first_next), (second, second_next) = groups
+            differences = np.maximum(first.max(axis=0) - second.min(axis=0), second.max(axis=0) - first.min(axis=0))
+            allowed = tail.change(differences)
+            for axis in range(len(domain)):
+                least = 2 * (
+                    float(ks_2samp(first_next[:, axis], second_next[:, axis], method="asymp").statistic) - 2 * radius
+                )
+                if least > allowed:
+                    places = " and ".join(np.array2string(group.mean(axis=0), precision=3) for group in (first, second))
+                    return (
+                        f"the declared tail contradicts the data: if {tail}, the distributions of the next state "
+                        f"under action {action} from {places} differ by {allowed:.2g} at most (∫|difference of "
+                        f"densities|), but they differ by at least {least:.2g}; declare less noise or a larger slope"
+                    )
+    return ""
+
+
+def _two_groups(
+    tail: Tail, source: Source, action: int, rng: np.random.Generator, number: int
+) -> tuple[tuple[Array, Array], tuple[Array, Array]] | None:
+    """States and next states of two groups of rows whose next states must have similar distributions."""
+    domain = source.domain
+    low, high = np.array(domain).T
+    if source.simulator is not None:
+        first = rng.uniform(low, high)
+        step = np.zeros(len(domain))
+        axis = number % len(domain)
+        step[axis] = (high - low)[axis]
+        shares = np.geomspace(1e-3, 0.5, 40)
+        share = next((share for share in shares if tail.change(share * step) > _CHANGE), 0.5)
+        forward = share * step if first[axis] <= (low + high)[axis] / 2 else -share * step
+        rows = [np.tile(state, (_ROWS, 1)) for state in (first, first + forward)]
+        seeds = (2 * number + 10_000, 2 * number + 10_001)
+        groups = [(row, answers(source.simulator, row, action, seed)) for row, seed in zip(rows, seeds, strict=True)]
+        return groups[0], groups[1]
+    assert source.log is not None
+    states, next_states = source.log.of_action(action)
+    if len(states) < 2 * _ROWS:
+        return None
+    centres = states[rng.integers(len(states), size=_CANDIDATES)]
+    changes = np.array([tail.change(np.abs(centre - centres[0])) for centre in centres])
+    chosen = int(np.abs(changes[1:] - _CHANGE).argmin()) + 1
+    nearest = [
+        np.argpartition(np.abs((states - centre) / (high - low)).max(axis=1), _ROWS)[:_ROWS]
+        for centre in (centres[0], centres[chosen])
+    ]
+    return (states[nearest[0]], next_states[nearest[0]]), (states[nearest[1]], next_states[nearest[1]])

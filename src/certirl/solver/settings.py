@@ -30,7 +30,7 @@ from certirl.ground.doors import as_count, as_flag, as_number, as_probability, b
 from certirl.ground.records import Record
 from certirl.ground.work import check_progress
 from certirl.proof.case import REFUSED, check_box, without_switches
-from certirl.proof.tails import TailLike, check_tail, is_number
+from certirl.proof.tails import TailLike, check_tail, contradiction, is_number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,6 +246,10 @@ def request(
             raise ValueError(fault)
         if fault:
             warnings.warn(fault, stacklevel=3)
+    if origin is not None and delta is not None:
+        fault = contradiction(tail, origin)
+        if fault:
+            raise ValueError(fault)
     if rng is not None:
         as_generator(rng)  # refused here, also where nothing is drawn
     parts: tuple[Component, ...] = ()
