@@ -154,7 +154,9 @@ def certified(options: argparse.Namespace, where: Any) -> Certificate:
     if options.columns is not None or not getattr(record, "components", ()):
         columns = _columns(options, domain)
     expert = expert_of(options)
-    _check_proof(options, domain, expert, columns)
+    estimates: Any = record.components
+    bases = [estimate.columns for estimate in estimates] if columns is None else [columns]
+    _check_proof(options, domain, expert, bases)
     options.domain = domain if is_log else options.domain
     source = source_of(options)
     return certify(
@@ -172,19 +174,18 @@ def certified(options: argparse.Namespace, where: Any) -> Certificate:
     )
 
 
-def _check_proof(options: argparse.Namespace, domain: Any, expert: Expert, columns: Basis | None = None) -> None:
+def _check_proof(options: argparse.Namespace, domain: Any, expert: Expert, columns: Sequence[Basis] = ()) -> None:
     """Refuse, before anything is read or drawn, a proof that cannot be found: without a domain, or with its tail."""
     if object_of(options.data):
         domain = as_source(simulator_of(options)).domain
     if domain is None:
         raise ValueError("a certificate needs a declared domain: write --domain LOW HIGH, once for each coordinate")
-    if options.tail is None or (columns is None and options.columns is None and expert.action is not None):
+    if options.tail is None or (not columns and options.columns is None and expert.action is not None):
         return  # nothing is declared, or columns are chosen by the data
-    if columns is None:
-        columns = _columns(options, domain)
-    sentence = hopeless_tail(options.tail, columns, options.discount)
-    if sentence:
-        raise ValueError(sentence)
+    for basis in columns or [_columns(options, domain)]:
+        sentence = hopeless_tail(options.tail, basis, options.discount)
+        if sentence:
+            raise ValueError(sentence)
 
 
 def _columns(options: argparse.Namespace, domain: Any) -> Basis:
