@@ -109,6 +109,13 @@ class InverseRL(BaseEstimator):  # type: ignore[misc]
             X_next: the next states ``[n, d]``; if omitted, the rows of X are the steps of one episode in order.
             terminal: which next states are terminal ``[n]``, as in `Transitions`.
             episodes: the number of the episode of each row ``[n]``.
+
+        Example:
+            >>> X = np.random.default_rng(0).uniform(0, 10, (500, 1))
+            >>> a = np.where(np.arange(500) % 2, "up", "down")
+            >>> X_next = np.clip(X + np.where(a == "up", 0.5, -0.5)[:, None], 0, 10)
+            >>> certirl.InverseRL(expert="up").fit(X, a, X_next).classes_.tolist()
+            ['down', 'up']
         """
         states, labels = validate_data(self, X, dtype=np.float64, ensure_min_samples=2), _labels(y)
         if len(labels) != len(states):
@@ -173,7 +180,15 @@ class InverseRL(BaseEstimator):  # type: ignore[misc]
         return policy
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The best action at each state by the estimated dynamics and the learned reward ``[n]``."""
+        """The best action at each state by the estimated dynamics and the learned reward ``[n]``.
+
+        Example:
+            >>> X = np.random.default_rng(0).uniform(0, 10, (500, 1))
+            >>> a = np.where(np.arange(500) % 2, "up", "down")
+            >>> X_next = np.clip(X + np.where(a == "up", 0.5, -0.5)[:, None], 0, 10)
+            >>> certirl.InverseRL(expert="up").fit(X, a, X_next).predict([[3.0], [6.0]]).tolist()
+            ['up', 'up']
+        """
         check_is_fitted(self)
         states = validate_data(self, X, dtype=np.float64, reset=False)
         if self.reward_ is None:
@@ -181,7 +196,15 @@ class InverseRL(BaseEstimator):  # type: ignore[misc]
         return self.classes_[self.solution_.greedy(states)]
 
     def score(self, X: Any, y: Any) -> float:
-        """The share of states at which the predicted action is the one in ``y``."""
+        """The share of states at which the predicted action is the one in ``y``.
+
+        Example:
+            >>> X = np.random.default_rng(0).uniform(0, 10, (500, 1))
+            >>> a = np.where(np.arange(500) % 2, "up", "down")
+            >>> X_next = np.clip(X + np.where(a == "up", 0.5, -0.5)[:, None], 0, 10)
+            >>> certirl.InverseRL(expert="up").fit(X, a, X_next).score(X, a)
+            0.5
+        """
         predicted, labels = self.predict(X).tolist(), _labels(y)
         if len(predicted) != len(labels):
             raise ValueError(f"there must be one action for each of {len(predicted)} states, got {len(labels)}")
