@@ -111,8 +111,8 @@ class IntervalMDP(Record):
         Example:
             >>> room = certirl.problems.thermostat()
             >>> model = certirl.export.interval_mdp(room, cells=10, samples=100, delta=0.05, rng=0)
-            >>> model.cell([15.5, 24.5])
-            array([0, 9])
+            >>> model.cell([15.5, 24.5]).tolist()
+            [0, 9]
         """
         return self.grid.cell(as_states(states, self.grid.domain))
 

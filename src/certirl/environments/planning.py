@@ -132,8 +132,8 @@ def plan(
     Example:
         >>> room = certirl.problems.comfort()
         >>> plan = certirl.planning.plan(room.dynamics, room.reward, discount=0.9, points=101)
-        >>> plan([-0.8, 0.1, 0.8])
-        array([0, 1, 2])
+        >>> plan([-0.8, 0.1, 0.8]).tolist()
+        [0, 1, 2]
     """
     generator = as_generator(rng, "plan")
     if (isinstance(source, str) and not names_file(source)) or hasattr(source, "action_space"):
@@ -289,8 +289,8 @@ class Plan(Record):
     Example:
         >>> room = certirl.problems.comfort()
         >>> plan = certirl.planning.plan(room.dynamics, room.reward, discount=0.9, points=101)
-        >>> plan([-0.8, 0.1, 0.8]), plan.converged, plan.values.shape
-        (array([0, 1, 2]), True, (101,))
+        >>> plan([-0.8, 0.1, 0.8]).tolist(), plan.converged, plan.values.shape
+        ([0, 1, 2], True, (101,))
         >>> bool(plan.value(0.1) > plan.value(0.9))
         True
     """
@@ -339,8 +339,8 @@ class Plan(Record):
         Example:
             >>> room = certirl.problems.comfort()
             >>> plan = certirl.planning.plan(room.dynamics, room.reward, discount=0.9, points=101)
-            >>> plan.action_values([-0.8, 0.1, 0.8]).argmax(axis=1)
-            array([0, 1, 2])
+            >>> plan.action_values([-0.8, 0.1, 0.8]).argmax(axis=1).tolist()
+            [0, 1, 2]
         """
         rows = self._rows(states)
         ahead = self._all_ahead(rows)
@@ -355,8 +355,8 @@ class Plan(Record):
         Example:
             >>> room = certirl.problems.comfort()
             >>> plan = certirl.planning.plan(room.dynamics, room.reward, discount=0.9, points=101)
-            >>> plan.policy([-0.8, 0.1, 0.8])
-            array([0, 1, 2])
+            >>> plan.policy([-0.8, 0.1, 0.8]).tolist()
+            [0, 1, 2]
         """
         rows = self._rows(states)
         ahead, unchecked = self._all_ahead(rows), np.arange(len(rows))

@@ -138,8 +138,8 @@ class Cells(Record):
         """The number of the cell that each state is in ``[n]``.
 
         Example:
-            >>> certirl.Cells((5,)).cell([-0.9, 0.1, 0.9])
-            array([0, 2, 3])
+            >>> certirl.Cells((5,)).cell([-0.9, 0.1, 0.9]).tolist()
+            [0, 2, 3]
         """
         rows = as_rows(states, self.dimension)
         along = tuple(self._located(rows, axis)[0] for axis in range(self.dimension))

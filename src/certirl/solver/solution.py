@@ -541,8 +541,8 @@ class Solution(Record):
         Example:
             >>> problem = certirl.problems.random_polynomial(seed=7)
             >>> solution = certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
-            >>> solution.greedy([-0.5, 0.0, 0.5])
-            array([0, 0, 0])
+            >>> solution.greedy([-0.5, 0.0, 0.5]).tolist()
+            [0, 0, 0]
         """
         rows = into_domain(as_rows(states, len(self.domain)), self.domain, self.stats.periodic)
         return self.action_values(rows).argmax(axis=0)
