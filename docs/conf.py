@@ -23,7 +23,6 @@ exclude_patterns = [".*", "build", "dist", "src", "tests", "benchmarks"]
 # libraries in signatures are not looked up: that would take a network.
 nitpicky = True
 nitpick_ignore_regex = [("py:.*", ".*")]
-suppress_warnings = ["toc.not_included"]
 
 myst_heading_anchors = 4
 highlight_language = "text"
