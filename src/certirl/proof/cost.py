@@ -19,7 +19,8 @@ from certirl.proof.sums import Evidence, gather
 from certirl.proof.surrogate import Surrogate
 from certirl.proof.training import FORECAST, blank_surrogate, is_crossed
 
-_FEW = 4_096  # states of every action that are walked through
+_LEAST, _FEW = 64, 4_096  # states of every action that are walked through, fewest and most
+_SECONDS = 0.2  # that the walk may take, about
 _POINTS = 3  # arrays of the size of the functionals at the points of the bands
 _AGAIN = 4  # walks through the training transitions that forecasts read again
 _COPIES = 2  # of a log, while it is divided
@@ -59,11 +60,11 @@ def cost(case: Case, training: Pool, per_action: int, share: float, *, drawn: bo
     surrogates = [_typical(case, part) for part in case.parts]
     pieces = _few(training.leading(_FEW), case.policy.n_actions)
     with on(1):
-        gather(surrogates, [_cut(piece, 64) for piece in pieces])  # compiles what is compiled
-        start = time.perf_counter()
-        sums = gather(surrogates, pieces)
-        seconds = time.perf_counter() - start
-    walked = sum(piece.size for piece in pieces)
+        _timed(surrogates, pieces, _LEAST)  # compiles what is compiled
+        first, _ = _timed(surrogates, pieces, _LEAST)
+        rows = int(np.clip(_LEAST * _SECONDS / first, _LEAST, _FEW))
+        seconds, sums = _timed(surrogates, pieces, rows)
+    walked = sum(_cut(piece, rows).size for piece in pieces)
     again = _AGAIN * min(share * transitions, FORECAST * case.policy.n_actions)
     workers = _workers(-(-transitions // CHUNK))
     memory = _memory(case, surrogates, sums, workers)
@@ -91,6 +92,14 @@ def _few(stream: Iterable[Piece], n_actions: int) -> list[Piece]:
         if len({action for held in pieces for action in held.actions}) == n_actions:
             break
     return pieces
+
+
+def _timed(surrogates: Sequence[Surrogate], pieces: Sequence[Piece], rows: int) -> tuple[float, tuple[Evidence, ...]]:
+    """The seconds that the sums over the first rows of the pieces take, and the sums."""
+    few = [_cut(piece, rows) for piece in pieces]
+    start = time.perf_counter()
+    sums = gather(surrogates, few)
+    return time.perf_counter() - start, sums
 
 
 def _cut(piece: Piece, rows: int) -> Piece:
