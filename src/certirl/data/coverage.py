@@ -144,7 +144,10 @@ class Coverage(Record):
         return tuple(sentences)
 
     def in_words(self, action: int) -> str:
-        """The name of an action, or its number."""
+        """The name of an action, or its number.
+
+        :meta private:
+        """
         return action_in_words(action, self.action_names)
 
     def _about(self, action: int) -> list[str]:

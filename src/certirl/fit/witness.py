@@ -85,6 +85,13 @@ class Witness(Record):
 
         Args:
             names: of the actions.
+
+        Example:
+            >>> problem = certirl.problems.unsolvable(seed=1)
+            >>> criterion = certirl.bellman(problem.operators(certirl.Legendre(7)), discount=0.7, expert=0)
+            >>> words = certirl.recover(criterion).witness.in_words(["stay", "left", "right"])
+            >>> "left" in words and "right" in words
+            True
         """
         if len(self) == 1:
             action, taken = (action_in_words(int(rows[0]), names) for rows in (self.actions, self.taken))
