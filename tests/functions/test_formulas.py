@@ -155,6 +155,7 @@ def test_latex_names_what_cannot_be_written_and_says_what_is_left_out():
     short = REWARDS[3].to_latex(terms=3, digits=2, names=["angle θ_1"])
     assert short.count("T_{") == 3 and r"\text{28 smaller terms}" in short and r"\mathrm{angle θ\_1}" in short
     assert r"\mathbb{R}^{5 \times 4 \times 3}" in REWARDS[8].to_latex()
+    assert REWARDS[9].to_latex(symbol="V").count("V_{") == 4 and "R" not in REWARDS[9].to_latex(symbol="V")
     assert r"\sum_{i=1}^{25} w_i \tanh" in REWARDS[10].to_latex()
     assert all(reward.to_latex().count("{") == reward.to_latex().count("}") for reward in REWARDS)
     with pytest.raises(ValueError, match="names must be those of 2 coordinates"):

@@ -18,6 +18,7 @@ from certirl.functions.formulas import (
     HAT,
     LEGENDRE,
     PERIODIC_HAT,
+    REACH,
     SATURATION,
     Axis,
     Expansion,
@@ -106,7 +107,7 @@ class _Graph:
             return self("Max", self("Sub", np.ones(1), distance), np.zeros(1))
         columns = [self("Add", self("Mul", t, np.zeros(1)), np.ones(1))]
         if axis.kind == SATURATION:
-            columns.append(self("Mul", self("Tanh", self("Div", t, np.array([3.0]))), np.array([3.0])))
+            columns.append(self("Mul", self("Tanh", t), np.array([REACH])))
         elif axis.kind == FOURIER:
             for number in range(1, axis.size):
                 angle = self("Mul", t, np.array([(number + 1) // 2 * np.pi]))

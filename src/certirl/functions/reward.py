@@ -271,13 +271,21 @@ class Reward(Record):
         )
         return Formula(self.domain, groups, self.zero_at_terminal, getattr(self.ended, "boxes", None), str(self))
 
-    def to_latex(self, *, digits: int = 4, terms: int | None = None, names: Sequence[str] | None = None) -> str:
+    def to_latex(
+        self,
+        *,
+        digits: int = 4,
+        terms: int | None = None,
+        names: Sequence[str] | None = None,
+        symbol: str = "R",
+    ) -> str:
         r"""R as a formula for LaTeX's mathematics mode.
 
         Args:
             digits: of the coefficients.
             terms: the most to write of an expansion, the largest ones; how many are left out is written. All if None.
             names: of the coordinates; s, or s_0, s_1, … if omitted.
+            symbol: of the function, such as "V" for a value.
 
         Example:
             >>> print(certirl.Reward(certirl.Fourier(3), [0.0, 2.0, -0.5]).to_latex())
@@ -285,7 +293,7 @@ class Reward(Record):
         """
         from certirl.functions.texts import latex
 
-        return latex(self.formula, digits=digits, terms=terms, names=names)
+        return latex(self.formula, digits=digits, terms=terms, names=names, symbol=symbol)
 
     def to_python(self) -> str:
         """A module that defines ``reward(state)`` and needs NumPy alone; states and values as of the reward itself.

@@ -137,7 +137,7 @@ class Sigmoids(Basis):
                 axes.append(Axis(axis, FOURIER, low, (high - low) / 2, 3))
                 inputs += [(axis, 1), (axis, 2)]
             else:
-                axes.append(Axis(axis, SATURATION, self.centre[axis], self.scale[axis], 2))
+                axes.append(Axis(axis, SATURATION, self.centre[axis], REACH * self.scale[axis], 2))
                 inputs.append((axis, 1))
         count = min(self.size, 1 + len(inputs))
         indices = np.zeros((count, len(axes)), dtype=np.intp)

@@ -32,7 +32,14 @@ _WIDTH, _PER_LINE = 80, 5  # letters of a short array, numbers on each line of a
 # LaTeX.
 
 
-def latex(formula: Formula, *, digits: int = 4, terms: int | None = None, names: Sequence[str] | None = None) -> str:
+def latex(
+    formula: Formula,
+    *,
+    digits: int = 4,
+    terms: int | None = None,
+    names: Sequence[str] | None = None,
+    symbol: str = "R",
+) -> str:
     """A formula for LaTeX's mathematics mode; several lines are aligned.
 
     Args:
@@ -40,6 +47,7 @@ def latex(formula: Formula, *, digits: int = 4, terms: int | None = None, names:
         digits: of the coefficients.
         terms: the most to write of an expansion, the largest ones; all if None.
         names: of the coordinates; s, or s_0, s_1, … if omitted.
+        symbol: of the function.
     """
     digits = as_count(digits, "digits", most=17)
     most = None if terms is None else as_count(terms, "terms")
@@ -47,15 +55,15 @@ def latex(formula: Formula, *, digits: int = 4, terms: int | None = None, names:
     acts = any(isinstance(term, Named) and term.acts for term in formula.terms)
     arguments, lines = "s, a" if acts else "s", list[str]()
     if len(formula.groups) > 1:
-        heads = [_head(group, writer.names) for group in formula.groups]
-        lines.append(f"R(s) &= {' + '.join(heads)}")
+        heads = [_head(symbol, group, writer.names) for group in formula.groups]
+        lines.append(f"{symbol}(s) &= {' + '.join(heads)}")
         lines += [f"{head} &= {writer.total(group)}" for head, group in zip(heads, formula.groups, strict=True)]
     else:
-        lines.append(f"R({arguments}) &= {writer.total(formula.groups[0])}")
+        lines.append(f"{symbol}({arguments}) &= {writer.total(formula.groups[0])}")
     lines += writer.definitions(formula.terms)
     if formula.zero_at_terminal:
         where = r"\text{at terminal states}" if formula.boxes is None else writer.boxes(formula.boxes)
-        lines.append(rf"R({arguments}) &= 0 \quad {where}")
+        lines.append(rf"{symbol}({arguments}) &= 0 \quad {where}")
     if len(lines) == 1:
         return lines[0].replace("&= ", "= ")
     return "\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}"
@@ -76,8 +84,8 @@ def _escaped(text: str) -> str:
     return re.sub(r"[\\^~&%$#_{}]", lambda found: special.get(found[0], "\\" + found[0]), " ".join(text.split()))
 
 
-def _head(group: Group, names: Sequence[str]) -> str:
-    return rf"R_{{\text{{{_escaped(group.name)}}}}}({', '.join(names[c] for c in group.coordinates)})"
+def _head(symbol: str, group: Group, names: Sequence[str]) -> str:
+    return rf"{symbol}_{{\text{{{_escaped(group.name)}}}}}({', '.join(names[c] for c in group.coordinates)})"
 
 
 def _occurring(term: Term) -> tuple[Axis, ...]:
@@ -154,7 +162,7 @@ class _Latex:
         for axis in axes:
             argument, value = self._argument(axis), self._reference(axis)
             if axis.kind == SATURATION:
-                value = rf"3 \tanh\left({self._reference(axis._replace(scale=3 * axis.scale))}\right)"
+                value = rf"3 \tanh\left({value}\right)"
             elif axis.kind == PERIODIC_HAT:
                 value = rf"{value} \bmod {axis.size}"
             if value != argument:
@@ -233,8 +241,8 @@ def fourier(t, count):
         "saturation",
         '''\
 def saturation(t, count):
-    """1 and 3 tanh(t/3): [n, count]."""
-    return np.stack([np.ones_like(t), 3 * np.tanh(t / 3)], axis=1)[:, :count]
+    """1 and 3 tanh(t): [n, count]."""
+    return np.stack([np.ones_like(t), 3 * np.tanh(t)], axis=1)[:, :count]
 ''',
     ),
 }
