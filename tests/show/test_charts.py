@@ -74,6 +74,24 @@ def test_colours_leave_out_what_is_extrapolated():
     assert (chart.low, chart.high) == (kept.min(), kept.max())
 
 
+def test_margins_within_the_noise_are_hatched_and_do_not_stretch_the_colours():
+    rng = np.random.default_rng(0)
+    states, actions = rng.uniform(-1, 1, (900, 2)), rng.integers(2, size=900)
+    kept = states.sum(axis=1) < 0.4  # no data in a corner
+    ahead = 0.6 * states + np.where(actions == 0, 0.3, -0.3)[:, None] + 0.1 * rng.normal(size=states.shape)
+    rows = (states[kept], actions[kept], ahead[kept].clip(-1, 1))
+    log = certirl.Transitions(*rows, domain=((-1, 1), (-1, 1)))
+    bases = {"basis": certirl.product(certirl.Legendre(5), certirl.Legendre(5)), "columns": 15}
+    solution = certirl.solve(log, discount=0.5, expert=0, **bases)
+    (chart,) = charts.margin_charts(solution)
+    assert 0 < chart.hatched.mean() < 0.5 and chart.hatched_label == "within 2 standard errors of 0"
+    for row, column in ((0, 0), (159, 159), (80, 80), (159, 60)):
+        state = np.array([[chart.x[column], chart.y[row]]])
+        is_noise = (solution.margins(state) <= 2 * solution.standard_errors(state)).any()
+        assert chart.hatched[row, column] == is_noise
+    assert chart.low == chart.values[~chart.hatched].min() and chart.high == chart.values[~chart.hatched].max()
+
+
 def test_borders_lie_between_cells_of_different_actions():
     sheet = charts.Sheet.of(((0.0, 4.0), (0.0, 4.0)), (0, 1), None, charts.Names(), along=4)
     actions = np.array([[0, 0, 1, 1], [0, 0, 1, 1], [2, 2, 2, -1], [2, 2, 2, -1]])

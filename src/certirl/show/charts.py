@@ -596,9 +596,13 @@ def _true_margins(solution: Any, problem: Problem, states: Array) -> Array:
 
 def _margin_map(solution: Solution, problem: Problem | None, plane: Plane) -> Map:
     sheet = Sheet.of(solution.domain, plane, solution.state, Names.of(solution))
-    margins = solution.margins if problem is None else lambda states: _true_margins(solution, problem, states)
-    label = f"smallest advantage, {'estimated' if problem is None else 'true'}"
-    chart = sheet.map("", label, margins(sheet.states).min(axis=0))
+    if problem is None:
+        margins, noise = solution.margins(sheet.states), 2 * solution.standard_errors(sheet.states)
+        mask, label = np.asarray((margins <= noise).any(axis=0)), "within 2 standard errors of 0"
+        chart = sheet.map("", "smallest advantage, estimated", margins.min(axis=0), hatched=mask, hatched_label=label)
+    else:
+        margins = _true_margins(solution, problem, sheet.states)
+        chart = sheet.map("", "smallest advantage, true", margins.min(axis=0))
     if solution.state is None:
         return chart
     return replace(chart, points=(sheet.point(solution.state, "least margin, as estimated"),))

@@ -337,13 +337,19 @@ def draw(picture: Picture, ax: Any, *, is_labelled: bool = True) -> None:
         ax.set_xlabel(picture.x_label if is_labelled else "")
         ax.set_ylabel(picture.y_label)
         handles = _chart(picture, ax) if isinstance(picture, Chart) else _map(picture, ax)
-        _legend(ax, handles)
+        _legend(ax, handles, 160 if isinstance(picture, Chart) else 50)
     ax.set_title(picture.title, fontsize="small")
     ax.set_axisbelow(True)
 
 
-def _legend(ax: Any, handles: Sequence[Any]) -> None:
-    """A legend below the axes, where it covers no data; each label once."""
+def _legend(ax: Any, handles: Sequence[Any], room: int) -> None:
+    """A legend below the axes, where it covers no data; each label once.
+
+    Args:
+        ax: the axes.
+        handles: what has a label.
+        room: characters beside each other.
+    """
     from matplotlib.legend_handler import HandlerTuple
     from matplotlib.transforms import ScaledTranslation
 
@@ -354,6 +360,7 @@ def _legend(ax: Any, handles: Sequence[Any]) -> None:
             entries.setdefault(handle.get_label(), {}).setdefault(str(colour), handle)
     if not entries:
         return
+    widths = sorted(map(len, entries))[-3:]
     lines = max((label.get_text().count("\n") for label in ax.get_xticklabels()), default=0)
     distance = (34 if ax.get_xlabel() else 6) + 10 * lines  # in points
     below = ScaledTranslation(0, -distance / 72, ax.get_figure(root=True).dpi_scale_trans)
@@ -364,7 +371,7 @@ def _legend(ax: Any, handles: Sequence[Any]) -> None:
         loc="upper center",
         bbox_to_anchor=(0.5, 0.0),
         bbox_transform=ax.transAxes + below,
-        ncols=min(len(entries), 3),
+        ncols=min(len(entries), 3) if min(len(entries), 3) * 6 + sum(widths) <= room else 1,
         fontsize="small",
         frameon=False,
     )
