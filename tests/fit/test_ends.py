@@ -16,6 +16,7 @@ from certirl.fit.effects import (
     regress,
     regress_next_states,
     relative_error,
+    value_basis,
 )
 from certirl.fit.value_program import comparisons
 from certirl.functions.cells import Cells
@@ -83,6 +84,30 @@ def test_moves_are_preferred_where_functions_jump_and_not_where_noise_rules():
         moves = regress_next_states(drawn, phi, is_terminal=simulator.terminal, periodic=(), rng=rng)
         regression = regress(drawn, phi, is_terminal=simulator.terminal)
         assert (relative_error(moves, regression, drawn, rng) < CLEARLY) == better
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.01])
+def test_jumps_at_a_wall_are_left_out_of_the_next_states_but_noise_is_not(noise):
+    rng, low, high = np.random.default_rng(0), np.array([-1.0, -0.1]), np.array([1.0, 0.1])
+    states, actions = rng.uniform(low, high, (4000, 2)), rng.integers(2, size=4000)
+    speed = states[:, 1] + np.where(actions == 1, 0.02, -0.02) * (1 + 0.3 * states[:, 0])
+    after = np.stack([states[:, 0] + 0.2 * speed, speed], axis=1) + noise * rng.standard_normal((4000, 2))
+    hit = after[:, 0] < -1
+    after = np.where(hit[:, None], [-1.0, 0.09], np.clip(after, low, high))  # bounces back from one end
+    log = certirl.Transitions(states, actions, after, domain=tuple(zip(low, high, strict=True)))
+    edge = (np.abs(log.next_states) == high).any(axis=1)
+    log, basis = log.where(~edge | hit), value_basis(log.domain, most=60)
+    model = regress_next_states(log, basis, is_terminal=None, periodic=(), rng=rng)
+    if noise:
+        assert model.jumps == 0
+    else:
+        assert model.noiseless and model.jumps == pytest.approx(hit.sum() / len(log))
+        regression = regress(log, basis)
+        assert (
+            relative_error(model, regression, log, rng)
+            > 1
+            > relative_error(model, regression, log.where(~hit[~edge | hit]), rng)
+        )
 
 
 def test_moves_go_on_as_often_as_the_dynamics():

@@ -47,6 +47,7 @@ MOST_STORED = 32_000_000  # numbers (P_aφ_i)(s) that are kept: a quarter of a g
 BLOCK = 1 << 10  # rows at which functions are evaluated at once: their tables stay in the cache
 MOST_RESIDUALS = 4096  # that a model of the next state keeps
 NOISELESS = 1e-6  # of the box: smaller noise is none
+JUMP, MOST_JUMPS = 20.0, 0.02  # errors of the next state, in units of their median, and the largest share of such rows
 SCORED = 4000  # rows on which two regressions are compared
 GOOD, DISTRUST = 0.1, 0.7  # error of estimated effects over the effect of an action
 CLEARLY = 0.8  # of the other's error
@@ -604,6 +605,7 @@ class NextStateModel(Record):
         periodic: coordinates that are periodic.
         is_terminal: which states are terminal; None if none is.
         inverses: of the matrices Σχχᵀ over the states from which each action was taken ``[A, m, m]``.
+        jumps: the share of the log's rows that were left out of the fit; see `regress_next_states`.
         error: the standard error of the mean next state over the effect of an action, both as root mean squares over
             states of the log; from 0.7 on the data hardly distinguish the actions.
     """
@@ -616,6 +618,7 @@ class NextStateModel(Record):
     periodic: tuple[int, ...]
     is_terminal: Terminal | None
     inverses: Array
+    jumps: float = 0.0
     error: float = float("nan")
 
     def __post_init__(self) -> None:
@@ -699,7 +702,54 @@ def regress_next_states(
     periodic: tuple[int, ...],
     rng: np.random.Generator,
 ) -> NextStateModel:
-    """Fit s' − s by least squares, with the columns that predict held-out rows best; arguments as for `regress`."""
+    """Fit s' − s by least squares, with the columns that predict held-out rows best; arguments as for `regress`.
+
+    Next states jump at walls and contacts, and least squares would spread a jump over all states. So, if the dynamics
+    are without noise but for few rows, these are left out.
+    """
+    settings: dict[str, Any] = {"is_terminal": is_terminal, "periodic": periodic}
+    model = _fitted_next_states(log, basis, **settings, rng=rng)
+    if model.noiseless:
+        return model
+    trimmed, generator = model, np.random.default_rng(0)
+    for _ in range(3):  # the first fit is spoiled by jumps
+        sizes = _missed(log, trimmed)
+        limit = JUMP * max(float(np.median(sizes)), NOISELESS)
+        kept = log.where(sizes <= max(limit, float(np.quantile(sizes, 1 - MOST_JUMPS))))
+        if sizes.max() <= limit or kept.counts.min() < FEWEST:
+            break
+        trimmed = _fitted_next_states(kept, basis, **settings, rng=generator)
+    jumps = 1 - float(_steady(log, trimmed).mean())
+    return replace(trimmed, jumps=jumps) if trimmed.noiseless and jumps <= MOST_JUMPS else model
+
+
+def _missed(log: Transitions, model: NextStateModel) -> Array:
+    """By how much a model misses the next states, as a share of the box ``[n]``."""
+    missed = np.empty_like(log.states)
+    for action in range(log.n_actions):
+        rows = log.actions == action
+        missed[rows] = log.next_states[rows] - model._into_box(model._mean(log.states[rows], action))
+    width = np.diff(np.array(log.domain), axis=1)[:, 0]
+    for axis in model.periodic:
+        missed[:, axis] = (missed[:, axis] + width[axis] / 2) % width[axis] - width[axis] / 2
+    return np.asarray(np.abs(missed / width).max(axis=1))
+
+
+def _steady(log: Transitions, model: NextStateModel) -> NDArray[np.bool_]:
+    """The rows of a log that a model of the next state without noise predicts ``[n]``."""
+    sizes = _missed(log, model)
+    return np.asarray(sizes <= JUMP * max(float(np.median(sizes)), NOISELESS))
+
+
+def _fitted_next_states(
+    log: Transitions,
+    basis: Basis,
+    *,
+    is_terminal: Terminal | None,
+    periodic: tuple[int, ...],
+    rng: np.random.Generator,
+) -> NextStateModel:
+    """The model of the next state, fitted to all rows."""
     low, high = np.array(log.domain).T
     step = log.next_states - log.states
     for axis in periodic:
@@ -823,7 +873,7 @@ def _from_log(problem: ValueProblem, log: Transitions, basis: Basis, rng: np.ran
     states = states[:MOST_STATES]
     model = regress_next_states(log, basis, is_terminal=is_terminal, periodic=problem.periodic, rng=rng)
     reference = regress(log, basis, is_terminal=is_terminal, marked=marked, degrees=(1.0,))
-    error = relative_error(model, reference, log, rng)
+    error = relative_error(model, reference, log.where(_steady(log, model)) if model.jumps else log, rng)
     # With many coordinates a few thousand transitions determine the next state, but hardly hundreds of functions of it.
     if error < (1 / CLEARLY if len(log.domain) > MOST_COORDINATES else CLEARLY):
         return EffectModel(model.effects(basis, states, rng), counts, log, None, model, error)

@@ -212,6 +212,8 @@ def _concluded(
     )
     if model.next_states is not None and model.by_next_states:
         choice += f", next states {model.next_states.columns.size}, which predict the data better"
+        if model.next_states.jumps:
+            choice += f", but for {model.next_states.jumps:.2%} of the transitions, where they jump"
     stats = Diagnostics(
         choice=choice,
         counts=model.counts,
