@@ -24,6 +24,7 @@ RUNS = [(name, part) for name, parts in PARTS.items() for part in parts]
 RUNS += [
     (name, None)
     for name in (
+        "arch",
         "box_certificates",
         "dimensions",
         "ends",
