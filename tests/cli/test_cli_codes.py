@@ -113,7 +113,7 @@ def test_interrupts_are_code_130_and_json(folder, capsys, monkeypatch):
     [
         ("solve nowhere.csv --discount 0.7", "there is no file nowhere.csv"),
         ("solve log.csv --discount nine", "--discount must be a number, got 'nine'; certirl solve --help explains"),
-        ("solve log.csv --discount 0.7 --max-samples 9", "arguments: --max-samples 9 (is --samples meant?)"),
+        ("solve log.csv --discount 0.7 --samplse 9", "arguments: --samplse 9 (is --samples meant?)"),
         ("solve log.csv --discount 0.7 --samples 9", "--samples is for simulators"),
         ("solve log.csv --discount 0.7 --delta 0.1 --regret 0.1 --domain -1 1", "leave --regret out"),
         ("solve log.csv --discount 0.7 --seed -1", "--seed must be"),

@@ -66,7 +66,7 @@ def add_log(command: argparse.ArgumentParser, *, also: Sequence[str] = ()) -> No
 def add_draws(group: Any, usual: str) -> None:
     """Add the options about draws; ``usual`` says how many are made by default."""
     group.add_argument(
-        "--samples", type=int, metavar="N",
+        "--samples", "--max-samples", type=int, metavar="N",
         help=f"of a simulator: transitions of every action to draw, with a proof at most ({usual})",
     )  # fmt: skip
     group.add_argument("--seed", type=int, metavar="N", help="of all draws, and of the division of a log (default 0)")
