@@ -89,3 +89,17 @@ def test_an_action_that_does_not_exist_is_refused(expert):
 def test_what_is_no_expert_is_refused(expert):
     with pytest.raises(TypeError, match="a function of states"):
         as_policy(expert, 2)
+
+
+@pytest.mark.parametrize(
+    "answer", [lambda x: np.where(x < 0, "up", "down"), lambda x: ["up", "down"], lambda x: [1, 0]]
+)
+def test_an_expert_may_return_the_names_of_actions(answer):
+    policy = as_policy(lambda states: answer(states[:, 0]), 2, ("down", "up"))
+    assert policy(np.array([[-0.5], [0.5]])).tolist() == [1, 0]
+
+
+def test_an_unknown_name_of_an_action_is_refused():
+    policy = as_policy(lambda states: np.full(len(states), "upp"), 2, ("down", "up"))
+    with pytest.raises(ValueError, match=r"actions down, up, or their numbers, got 'upp' \(perhaps 'up'\)"):
+        policy(np.zeros((2, 1)))

@@ -10,6 +10,7 @@ import certirl
 from certirl.data.policy import as_policy
 from certirl.environments.planning import plan
 from certirl.fit.action_values import durations
+from certirl.ground.status import rounded_down
 from certirl.solver import value_form
 from sizes import sizes
 
@@ -89,7 +90,9 @@ def test_the_end_costs_more_than_the_error_of_the_reward_can_earn(grip):
 
 def test_it_says_what_was_chosen_and_keeps_saying_it(tmp_path):
     found = solved(0.6)
-    sentence = f"continuing is worth at least {found.stats.continuation:.3g} more than terminating, by choice"
+    sentence = (
+        f"continuing is worth at least {rounded_down(found.stats.continuation):.3g} more than terminating, by choice"
+    )
     assert sentence in str(found) and found.stats.planned_share.n < found.stats.greedy_share.n
     again = certirl.load(found.save(tmp_path / "found"))
     assert "not the simulator's own rule" in str(again)

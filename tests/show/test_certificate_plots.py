@@ -8,6 +8,7 @@ import pytest
 
 import certirl
 import switching as experiment
+from certirl.ground.status import percent_up
 from certirl.problems import next_values
 from certirl.show.plots import certificate as draw
 
@@ -80,7 +81,7 @@ def test_the_picture_shows_the_best_rival_its_band_the_tube_and_what_was_asked_f
     dotted = sorted(line.get_xdata()[0] for line in upright)
     expected = np.sort(np.concatenate([proof.tube.grid.switches[:, 0] - 0.2, proof.tube.grid.switches[:, 0] + 0.2]))
     np.testing.assert_allclose(dotted, expected)
-    assert "certified" in ax.get_title() and f"{proof.relative_regret:.1%}" in ax.get_title()
+    assert "certified" in ax.get_title() and percent_up(proof.relative_regret, 1) in ax.get_title()
     plt.close("all")
 
 

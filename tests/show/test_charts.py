@@ -122,3 +122,9 @@ def test_of_a_sum_the_terms_add_up_to_the_margin_over_each_alternative():
     assert [chart.title for chart in rewards] == [f"R({component.name})" for component in added.reward.components]
     np.testing.assert_array_equal(rewards[1].curves[0].y, added.reward.parts[1](rewards[1].curves[0].x))
     assert [chart.x_label for chart in rewards] == ["s[0]", "s[1]", "s[2]"]
+
+
+def test_an_action_has_one_colour_in_all_charts_of_an_answer():
+    drawn = [*charts.margin_charts(CERTIFIED), *charts.certificate_charts(CERTIFIED.certificate)]
+    over = {(curve.label, curve.colour) for chart in drawn for curve in chart.curves if curve.label.startswith("over")}
+    assert over == {("over action 1", 1), ("over action 2", 2)}

@@ -11,7 +11,7 @@ import pytest
 
 import certirl
 import files
-from certirl.ground.status import STATUSES, Reason, weakest
+from certirl.ground.status import STATUSES, Reason, rounded_down, weakest
 
 
 class Coins:
@@ -320,7 +320,7 @@ def test_every_reason_has_a_status_a_cause_and_a_cure():
 
 def test_repr_names_the_proved_margin(tmp_path):
     proved = solved("an action, proved")
-    assert f"certified, action 0, margin >= {proved.certificate.margin:.3g}, " in repr(proved)
+    assert f"certified, action 0, margin >= {rounded_down(proved.certificate.margin):.3g}, " in repr(proved)
     read = certirl.load(proved.save(tmp_path / "kept").with_suffix(""))  # as save adds the suffix
     assert read.file.endswith("kept.npz") and "<Solution: certified, action 0, margin >= " in repr(read)
     assert "estimated margin 1, " in repr(solved("an action"))

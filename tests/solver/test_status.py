@@ -10,7 +10,7 @@ import certirl
 import files
 from certirl.data.policy import as_policy
 from certirl.environments.planning import compare
-from certirl.ground.status import Finding, Reason, weakest
+from certirl.ground.status import Finding, Reason, percent_up, rounded_down, weakest
 from certirl.solver.solution import findings_of
 from sizes import sizes
 
@@ -201,11 +201,13 @@ def test_shares_of_actions_with_the_same_effect_are_not_printed(proof):
 def test_the_headline_says_why_there_is_no_proof():
     found = certirl.solve(Room(), discount=0.7, expert=comfort, delta=0.05, samples=100_000, rng=0)
     assert found.certificate.word == "conditional"
-    bound = f"the margin outside the tube is at least {found.certificate.margin:.3g} with probability 0.95"
+    bound = (
+        f"the margin outside the tube is at least {rounded_down(found.certificate.margin):.3g} with probability 0.95"
+    )
     for text in (str(found).splitlines()[0], found.reason):
         assert "no tail was declared (if the 15 columns describe the dynamics exactly" in text and bound in text
         assert "tail=certirl.GaussianNoise(…) or tail=0" in text
-    assert f"if the tail is zero, at least {found.certificate.margin:.3g} farther than " in str(found)
+    assert f"if the tail is zero, at least {rounded_down(found.certificate.margin):.3g} farther than " in str(found)
     few = certirl.solve(Room(), discount=0.7, expert=comfort, delta=0.05, tail=0, columns=15, samples=2_000, rng=0)
     assert "the margin is not proved: " in str(few).splitlines()[0]
 
@@ -227,3 +229,12 @@ def test_random_actions_of_a_log_are_no_policy():
     found = certirl.solve(log, expert=certirl.policy_from(log), discount=0.7, rng=0)
     assert "the log's actions cannot be predicted from its states (" in str(found).splitlines()[0]
     assert "wrong; guessing errs at about" in found.reason
+
+
+@pytest.mark.parametrize("value", [0.43587, 0.2996, 1.9999, -0.10049, 12345.6, 3e-7, 0.5, 0.0])
+def test_a_printed_bound_never_says_more_than_was_proved(value):
+    for digits in (2, 3, 4):
+        printed = float(f"{rounded_down(value, digits):.{digits}g}")
+        assert printed <= value < printed + max(abs(value), 1e-300) * 10.0 ** (1 - digits)
+    percent = float(percent_up(abs(value)).removesuffix("%"))
+    assert 0 <= percent - 100 * abs(value) <= 0.01 + 1e-9

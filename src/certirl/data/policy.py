@@ -46,6 +46,7 @@ class Policy(Record):
         assumption: what a statement about it rests on, in words; empty if the policy is known exactly.
         compare: a function of states and their probabilities, called with every answer: raises if they contradict
             what is known of the policy.
+        names: of actions 0, 1, … where they have any; the rule may return them.
 
     Example:
         >>> from certirl.data.policy import Policy
@@ -59,6 +60,7 @@ class Policy(Record):
     constant: int | None = None
     assumption: str = ""
     compare: Callable[[Array, Array], None] | None = None
+    names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         as_n_actions(self.n_actions)
@@ -107,13 +109,29 @@ class Policy(Record):
         """
         return self.probabilities(states) > 0
 
+    def _numbered(self, answer: Any) -> Any:
+        """Actions by their numbers, where they were returned by their names."""
+        if not self.names or getattr(getattr(answer, "dtype", None), "kind", "O") in "biuf":
+            return answer
+        texts = np.asarray(answer, dtype=object).ravel()
+        if not texts.size or not all(isinstance(text, str) for text in texts):
+            return answer
+        taken, places = np.unique(texts.astype(str), return_inverse=True)
+        for text in taken.tolist():
+            if text not in self.names:
+                raise ValueError(
+                    f"the expert must return some of the actions {', '.join(self.names)}, or their numbers, got "
+                    f"{text!r}{closest(text, self.names)}"
+                )
+        return np.array([self.names.index(text) for text in taken.tolist()])[places]
+
     def _answer(self, states: Array) -> NDArray[Any]:
         """Actions ``[n]`` or probabilities ``[n, A]``, checked."""
         states = np.asarray(states, dtype=float)
         if self.constant is not None:
             return np.full(len(states), self.constant, dtype=np.intp)
         with alone(self.rule), all_states_at_once("the expert", states):
-            answer = as_reals(self.rule(lend(states)), "the expert's answer", truth=True)
+            answer = as_reals(self._numbered(self.rule(lend(states))), "the expert's answer", truth=True)
         if answer.dtype == bool:  # a condition on the state chooses between two actions
             answer = answer.astype(np.intp)
         if answer.shape == (len(states), self.n_actions) and self.n_actions > 1:
@@ -169,12 +187,14 @@ def as_policy(expert: Any, n_actions: int, names: tuple[str, ...] = ()) -> Polic
     if callable(expert):
         if not takes(expert, None):
             raise TypeError(f"expert must be a function of states [n, d] alone, got {shown(expert)}")
-        return Policy(n_actions, expert, assumption=assumption)
+        return Policy(n_actions, expert, assumption=assumption, names=names)
     if hasattr(expert, "predict"):
         if not callable(expert.predict) or not takes(expert.predict, None):
             raise TypeError("the expert's predict must be a function of states [n, d]")
         settings = {"deterministic": True} if _has_deterministic(expert.predict) else {}
-        return Policy(n_actions, lambda states: _first(expert.predict(states, **settings)), assumption=assumption)
+        return Policy(
+            n_actions, lambda states: _first(expert.predict(states, **settings)), assumption=assumption, names=names
+        )
     if isinstance(expert, str) and names:
         raise ValueError(
             f"expert must be one of the actions {', '.join(names)}, got {expert!r}{closest(expert, names)}"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Decimal
 from enum import Enum
-from math import inf, isfinite
+from math import ceil, inf, isfinite
 from typing import Any, ClassVar
 
 from certirl.ground import archive
@@ -292,8 +293,22 @@ class Claim(Record):
     def proved(self) -> str:
         """The margin and its account, in a line."""
         more = "" if self.holds else f" ({self.missing})"
-        least = f"at least {self.margin:.3g}" if isfinite(self.margin) else self.without_bound
+        least = f"at least {rounded_down(self.margin):.3g}" if isfinite(self.margin) else self.without_bound
         return f"{least}: {self.account()}{more}"
+
+
+def rounded_down(value: float, digits: int = 3) -> float:
+    """A number rounded down to some digits: what stands after "at least"."""
+    if not isfinite(value) or value == 0:
+        return value
+    exact = Decimal(value)
+    return float(exact.quantize(Decimal(1).scaleb(exact.adjusted() + 1 - digits), ROUND_FLOOR))
+
+
+def percent_up(share: float, decimals: int = 2) -> str:
+    """A share in percent, rounded up: what stands after "at most"."""
+    unit = 10.0 ** (decimals + 2)
+    return f"{ceil(share * unit) / unit:.{decimals}%}"
 
 
 def two_digits(count: int) -> str:

@@ -27,7 +27,7 @@ from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Domain, as_states, freeze
 from certirl.ground.doors import setting
 from certirl.ground.records import Record
-from certirl.ground.status import Claim, chance
+from certirl.ground.status import Claim, chance, percent_up, rounded_down
 from certirl.proof.bands import Band, Bands, bands, shares_of
 from certirl.proof.case import Case
 from certirl.proof.sums import Evidence
@@ -389,7 +389,7 @@ class Certificate(Claim):
             return [("margin", self.proved), assumed]
         where = f" at {place_of(self.state)} against {action_in_words(self.action, names)}"
         tube, assuming = self.tube, "" if self.tail is not None else "if the tail is zero, "
-        least = f"{assuming}at least {self.margin:.3g} {self._where(tube)}: "
+        least = f"{assuming}at least {rounded_down(self.margin):.3g} {self._where(tube)}: "
         least = least if np.isfinite(self.margin) else f"{self.without_bound}: "
         compared = f"{least}{self.account(where)}" if self.margin < np.inf else "none: the expert takes every action"
         shape = f"half-width {tube.half_width:.3g}, {tube.share:.2%} of the domain"
@@ -562,7 +562,7 @@ class Certificate(Claim):
             return self.without_bound
         missed = self.goal is not None and self.relative_regret > self.goal
         asked = f" ({self.goal:.2%} was asked for: allow more samples)" if missed else ""
-        return f"at most {self.relative_regret:.2%} of the span of the value, at every state{asked}"
+        return f"at most {percent_up(self.relative_regret)} of the span of the value, at every state{asked}"
 
     def _where(self, tube: Tube) -> str:
         """The states that the margin is about, in words."""
@@ -583,8 +583,9 @@ class Certificate(Claim):
             if self.margin == -np.inf:
                 return f"{self.word.capitalize()}: {unbounded}"
             if self.holds:
-                return f"Certified {sure}: margin at least {self.margin:.4g}"
-            return f"{self.word.capitalize()}: {sure}{self.condition} the margin is at least {self.margin:.4g}"
+                return f"Certified {sure}: margin at least {rounded_down(self.margin, 4):.4g}"
+            least = f"at least {rounded_down(self.margin, 4):.4g}"
+            return f"{self.word.capitalize()}: {sure}{self.condition} the margin is {least}"
         where = self._where(tube)
         if self.holds:
             best = "the expert's action is strictly best"
@@ -595,7 +596,8 @@ class Certificate(Claim):
             return f"{self.word.capitalize()}: {self.missing} {where}"
         if not np.isfinite(self.margin):
             return f"{self.word.capitalize()}: {unbounded} {where}"
-        return f"{self.word.capitalize()}: {sure}{self.condition} the margin {where} is at least {self.margin:.3g}"
+        least = f"at least {rounded_down(self.margin):.3g}"
+        return f"{self.word.capitalize()}: {sure}{self.condition} the margin {where} is {least}"
 
 
 class _Summary(NamedTuple):

@@ -36,6 +36,7 @@ from certirl.functions.reward import (
 from certirl.ground.domain import Array, Domain, as_domain, as_states, describe, freeze, uniform_states
 from certirl.ground.doors import as_count, as_probability
 from certirl.ground.records import Record
+from certirl.ground.status import rounded_down
 from certirl.ground.work import Report, check_progress, watched
 
 ROWS = 65_536  # rollouts at once: memory stays flat however many are asked for
@@ -313,7 +314,7 @@ class Scenario(Record):
         most = f"all but a share {self.share:g} of the states drawn from {self.distribution}"
         if self.holds:
             first = f"With probability {1 - self.delta:g}, at {most}, action {self.expert} is better than every other"
-            first += f" by at least {self.margin:.4g}."
+            first += f" by at least {rounded_down(self.margin, 4):.4g}."
         else:
             first = f"Nothing is shown about {most}: the margin that the tests support is {self.margin:.4g}."
         tests = f"{len(self.states):,} states, {self.samples:,} rollouts of {self.steps} steps for each action"

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from certirl.data.transitions import action_in_words
 from certirl.functions.reward import Reward
 from certirl.ground.domain import Array, Domain, freeze
+from certirl.ground.status import percent_up, rounded_down
 
 if TYPE_CHECKING:
     from certirl.data.coverage import Coverage
@@ -305,7 +306,7 @@ def budget(certificate: Claim) -> Bars:
     parts = (("estimated", certificate.estimated), *losses)
     if not np.isfinite(certificate.margin):
         return Bars(f"{certificate.word}: {certificate.without_bound}", "margin", parts)
-    title = f"{certificate.word}: margin at least {certificate.margin:.3g}"
+    title = f"{certificate.word}: margin at least {rounded_down(certificate.margin):.3g}"
     return Bars(title, "margin", parts, "margin, at least", certificate.margin)
 
 
@@ -564,18 +565,18 @@ def _margin_lines(solution: Solution, problem: Problem | None) -> Chart:
     for index, action in enumerate(solution.alternatives):
         band = (margins[index] - 2 * errors[index], margins[index] + 2 * errors[index])
         label = f"over {names.action(action)}"
-        curves.append(Curve(label, s, margins[index], *band, colour=index, band="± 2 standard errors"))
+        curves.append(Curve(label, s, margins[index], *band, colour=action, band="± 2 standard errors"))
         if truth is not None:
             label = "" if index else "truth"
-            curves.append(Curve(label, s, truth[index], style="dashed", colour=index))
+            curves.append(Curve(label, s, truth[index], style="dashed", colour=action))
         places = compared.states[attained & (compared.actions == action), 0]
         if places.size:
             label = "" if binding else "states that bind"
-            binding.append(Curve(label, places, solution.margins(places)[index], style="points", colour=index))
+            binding.append(Curve(label, places, solution.margins(places)[index], style="points", colour=action))
     proof = solution.certificate
     levels = [Level(0.0)]
     if proof is not None and proof.holds:
-        levels.append(Level(proof.margin, f"certified margin {proof.margin:.2g}"))
+        levels.append(Level(proof.margin, f"certified margin {rounded_down(proof.margin):.3g}"))
     low, high = _range([margins, *([] if truth is None else [truth]), np.array([level.value for level in levels])])
     least, most = _range([margins - 2 * errors, margins + 2 * errors])
     height = high - low  # bands are shown as far as another such height
@@ -698,7 +699,7 @@ def _band(proof: Certificate, names: Names) -> Chart:
             curves.append(Curve(f"over {names.action(action)}", s, middle, lower, middle, colour=action, band=band))
     levels = [Level(0.0)]
     if 0 < proof.margin < np.inf:
-        levels.append(Level(proof.margin, f"{proof.word} margin {proof.margin:.2g}"))
+        levels.append(Level(proof.margin, f"{proof.word} margin {rounded_down(proof.margin):.3g}"))
     low, high = _range([*(curve.y for curve in curves), np.zeros(1)])
     lowest, _ = _range([curve.lower for curve in curves if curve.lower is not None])
     return Chart(
@@ -716,12 +717,16 @@ def _band(proof: Certificate, names: Names) -> Chart:
 def _proved_title(proof: Certificate) -> str:
     tube, bound = (
         proof.tube,
-        f"margin at least {proof.margin:.2g}" if np.isfinite(proof.margin) else proof.without_bound,
+        f"margin at least {rounded_down(proof.margin):.3g}" if np.isfinite(proof.margin) else proof.without_bound,
     )
     title = f"{proof.word}: {bound}"
     if tube is None:
         return title
-    lost = f"at most {proof.relative_regret:.1%} of the span" if np.isfinite(proof.relative_regret) else "unknown"
+    lost = (
+        f"at most {percent_up(proof.relative_regret, 1)} of the span"
+        if np.isfinite(proof.relative_regret)
+        else "unknown"
+    )
     return f"{title} farther than {tube.allowed:.3g} from a switch\nregret {lost}"
 
 

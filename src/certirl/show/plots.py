@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from certirl.ground.archive import replacing, target_of
+from certirl.ground.status import rounded_down
 from certirl.show import charts
 from certirl.show.charts import COLOURS, FIRST, Bars, Chart, Map, Picture, Plane
 
@@ -521,6 +522,7 @@ def _bars(bars: Bars, ax: Any) -> None:
     ax.barh(places, values, left=starts, color=[*colours, INK][: len(numbers)], height=0.62)
     ends = [0.0, *starts, *(starts + values)]
     reach = float(max(ends) - min(ends)) or 1.0
+    numbers[len(bars.parts) :] = [(bars.total, rounded_down(bars.value))] if bars.total else []
     for place, right, (_, number) in zip(places, np.maximum(starts, starts + values), numbers, strict=True):
         text = f"{0 if abs(number) <= 1e-9 * reach else number:.3g}".replace("-", "−").replace("inf", "∞")
         ax.text(right + 0.015 * reach, place, text, va="center", fontsize="small", color=INK)

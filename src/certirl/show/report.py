@@ -27,7 +27,7 @@ from certirl.fit.witness import Witness
 from certirl.functions.reward import Reward
 from certirl.ground.archive import replacing, target_of
 from certirl.ground.domain import describe
-from certirl.ground.status import Claim, chance
+from certirl.ground.status import Claim, chance, percent_up, rounded_down
 from certirl.proof.certificate import Certificate
 from certirl.proof.refutation import Refutation
 from certirl.show import charts, svg
@@ -227,16 +227,16 @@ def _facts(record: Solution | Certificate | Refutation) -> list[tuple[str, str]]
     is_bounded = isinstance(claim, Certificate) and 0 < claim.margin < inf
     if isinstance(claim, Certificate) and is_bounded:
         condition = "proved" if claim.holds else "if the tail is zero"
-        facts.append((f"margin, {condition}", f"at least {svg.number(claim.margin, 3)}"))
+        facts.append((f"margin, {condition}", f"at least {svg.number(rounded_down(claim.margin), 3)}"))
     if isinstance(claim, Certificate) and claim.holds and claim.tube is not None and isfinite(claim.relative_regret):
-        facts.append(("regret, of the value's span", f"at most {claim.relative_regret:.2%}"))
+        facts.append(("regret, of the value's span", f"at most {percent_up(claim.relative_regret)}"))
     if isinstance(record, Solution):
         if not is_bounded and isfinite(record.margin) and record.stats.objective:
             facts.append(("margin, estimated", svg.number(record.margin, 3)))
         names = Names.of(record)
         expert = "depends on the state" if record.expert is None else f"{names.action(record.expert)}, always"
         kind = "states, every action at each" if record.stats.noiseless else "transitions per action"
-        data = (kind, f"{record.samples:,}") if record.samples else ("data", "exact operators")
+        data = (kind, _counted(record)) if record.samples else ("data", "exact operators")
         facts += [
             ("expert", expert),
             ("actions", str(record.n_actions)),
@@ -247,6 +247,12 @@ def _facts(record: Solution | Certificate | Refutation) -> list[tuple[str, str]]
     elif claim is not None:
         facts.append(("fresh transitions per action", f"{claim.samples:,}"))
     return facts
+
+
+def _counted(solution: Solution) -> str:
+    """Transitions per action, and how many the most frequent action has if they are not equally many."""
+    most = max(solution.stats.counts, default=solution.samples)
+    return f"{solution.samples:,}" if most == solution.samples else f"{solution.samples:,} to {most:,}"
 
 
 def _proof_of(solution: Solution) -> Certificate | Refutation | None:
@@ -450,7 +456,7 @@ def _settings(record: Solution | Certificate | Refutation) -> dict[str, str]:
             named = [f"{component.name}: {list(component.coordinates)}" for component in record.components]
             settings["components"] = ", ".join(named)
         settings["program"] = record.stats.objective
-        settings["transitions per action"] = f"{record.samples:,}"
+        settings["transitions per action"] = _counted(record)
         settings["seed (rng)"] = "not a number, not kept" if record.stats.seed is None else str(record.stats.seed)
         settings["file"] = "" if record.file is None else _file(Path(record.file))
     if claim is not None:

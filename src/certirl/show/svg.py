@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from certirl.ground.domain import Array
+from certirl.ground.status import rounded_down
 from certirl.show.charts import COLOURS, Bars, Chart, Curve, Map, Picture, Point, Span
 
 _WIDTH = 560  # of a picture, in its own units
@@ -95,7 +96,7 @@ def title_of(picture: Picture) -> str:
 def description(picture: Picture) -> str:
     """A picture in a sentence, for those who do not see it."""
     if isinstance(picture, Bars):
-        terms = [*picture.parts, *([(picture.total, picture.value)] if picture.total else [])]
+        terms = [*picture.parts, *([(picture.total, rounded_down(picture.value))] if picture.total else [])]
         return f"{picture.label}: {'; '.join(f'{label} {number(value, 3)}' for label, value in terms)}."
     if isinstance(picture, Map):
         where = f"{picture.x_label} from {_ends(picture.x)} and {picture.y_label} from {_ends(picture.y)}"
@@ -393,7 +394,7 @@ def _bars(bars: Bars, frame: _Frame, name: str) -> str:
         rows.append((label, start, start + length, number(value, 3)))
         start += length
     if bars.total:
-        rows.append((bars.total, 0.0, start, number(start, 3)))
+        rows.append((bars.total, 0.0, start, number(rounded_down(start), 3)))
     zero, largest = frame.across(0.0), max((abs(end - begin) for _, begin, end, _ in rows), default=0.0)
     drawn = [f'<path d="M{zero:.1f} {frame.top}V{frame.bottom}" stroke="currentColor" opacity=".4"/>']
     for row, (label, begin, end, value_in_words) in enumerate(rows):
@@ -454,7 +455,7 @@ def readings(picture: Picture) -> Readings:
     """The numbers of a picture: at evenly spaced places of a chart, in some cells of a map, all terms of a sum."""
     frame = _frame(picture)
     if isinstance(picture, Bars):
-        terms = [*picture.parts, *([(picture.total, picture.value)] if picture.total else [])]
+        terms = [*picture.parts, *([(picture.total, rounded_down(picture.value, 4))] if picture.total else [])]
         return Readings(
             ["term", picture.label], [[label, number(value)] for label, value in terms], [], [], ([], []), []
         )
@@ -511,7 +512,7 @@ def _with_band(value: float, lower: float, upper: float) -> str:
     if np.isnan(lower) or np.isnan(upper):
         return number(value)
     if upper == value:
-        return f"{number(value)} (at least {number(lower)})"
+        return f"{number(value)} (at least {number(rounded_down(lower, 4))})"
     return f"{number(value)} ({number(lower)} to {number(upper)})"
 
 

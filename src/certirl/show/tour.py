@@ -11,9 +11,10 @@ def _():
     import marimo as mo
 
     import certirl
+    from certirl.ground import status
     from certirl.show import cards, charts, figure1
 
-    return cards, certirl, charts, figure1, mo
+    return cards, certirl, charts, figure1, mo, status
 
 
 @app.cell
@@ -162,7 +163,7 @@ def _(solution):
 
 
 @app.cell
-def _(cards, charts, discount, mo, problem, solution):
+def _(cards, charts, discount, mo, problem, solution, status):
     proof = solution.certificate
     is_certified = solution.status == "certified"
     true_margin = None if solution.reward is None else float(problem.true_margin(solution.reward, discount=discount))
@@ -170,8 +171,8 @@ def _(cards, charts, discount, mo, problem, solution):
         sentence = f"There is no certificate: {solution.reason}."
     elif is_certified:
         sentence = (
-            f"**Certified.** The proof says that the margin is at least {proof.margin:.3g}; the true margin, which the "
-            f"proof did not use, is {true_margin:.3g}."
+            f"**Certified.** The proof says that the margin is at least {status.rounded_down(proof.margin):.3g}; the "
+            f"true margin, which the proof did not use, is {true_margin:.3g}."
         )
     else:
         sentence = (

@@ -47,7 +47,7 @@ from certirl.ground.domain import (
 )
 from certirl.ground.doors import as_count, as_number, as_probability, by_door
 from certirl.ground.records import Record
-from certirl.ground.status import DECLARE_TAIL, Finding, Reason, chance, weakest
+from certirl.ground.status import DECLARE_TAIL, Finding, Reason, chance, rounded_down, weakest
 from certirl.proof.case import too_many_functions
 from certirl.proof.certificate import Certificate
 from certirl.proof.refutation import Refutation
@@ -383,8 +383,8 @@ class Diagnostics(Record):
                 )
         if self.continuation is not None:
             words.append(
-                f"continuing is worth at least {self.continuation:.3g} more than terminating, by choice: the expert "
-                "never terminates where it could continue, which leaves that open"
+                f"continuing is worth at least {rounded_down(self.continuation):.3g} more than terminating, by choice: "
+                "the expert never terminates where it could continue, which leaves that open"
             )
         return "; ".join(words)
 
@@ -746,7 +746,7 @@ class Solution(Record):
         expert = "an expert who depends on the state" if self.expert is None else self._action(self.expert)
         margin = "no margin" if isnan(self.margin) else f"estimated margin {self.margin:.3g}"
         if self.certificate is not None and self.certificate.holds:
-            margin = f"margin >= {self.certificate.margin:.3g}"
+            margin = f"margin >= {rounded_down(self.certificate.margin):.3g}"
         return f"<Solution: {self.status}, {expert}, {margin}, {number_of(self.samples, 'sample')}>"
 
     def __str__(self) -> str:
@@ -1032,7 +1032,7 @@ def unproved(claim: Certificate | Refutation) -> Finding:
     return Reason.NO_TAIL.finding(
         columns=f"the {size} columns" if len(claim.grounds) == 1 else "the columns",
         where="" if claim.tube is None else " outside the tube",
-        margin=claim.margin,
+        margin=rounded_down(claim.margin),
         sure=chance(claim.delta),
         write=by_door("tail=certirl.GaussianNoise(…) or tail=0", "--tail"),
     )
