@@ -226,7 +226,7 @@ def test_sums_of_rewards_are_shown_and_drawn(folder, capsys):
         ("show missing.npz", "there is no file missing.npz"),
         ("show log.csv", "is not a certirl file"),
         ("show seen.npz", "is not a certirl file"),
-        ("sow log.csv", "invalid choice: 'sow'"),
+        ("sovle log.csv", "got 'sovle' (is solve meant?); certirl --help explains"),
     ],
 )
 def test_mistakes_are_one_sentence_and_code_two(folder, capsys, arguments, sentence):

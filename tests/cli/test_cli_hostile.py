@@ -347,7 +347,7 @@ PLAN = "plan --discount 0.9 --beta 0.1"
 
 SENTENCES = [
     # Words that are no command, no option or no value of one.
-    ("foo", "command: invalid choice: 'foo'"),
+    ("foo", "got 'foo'; certirl --help explains"),
     ("--foo", "the following arguments are required: command"),
     ("solve log.csv", "required: --discount; certirl solve --help explains"),
     ("solve --discount 0.9", "required: DATA"),
@@ -357,7 +357,7 @@ SENTENCES = [
     (f"{LOG} --discount 0.8", "--discount is given twice"),
     (f"{LOG} -o a --output b", "--output is given twice"),
     (f"{LOG} --domain -1", "--domain: expected 2 arguments"),
-    (f"{LOG} --objective best", "--objective: invalid choice: 'best'"),
+    (f"{LOG} --objective best", "--objective must be one of least-variance, l1, max-margin, got 'best'"),
     # Numbers.
     ("solve log.csv --discount 0,9", "--discount must be a number, got '0,9': write a decimal point"),
     ("solve log.csv --discount nine", "--discount must be a number, got 'nine'"),
@@ -494,7 +494,7 @@ SENTENCES = [
     ("demo --seed -1", "--seed must be a whole number, at least 0, got -1"),
     ("demo --samples 0", "--samples must be a whole number, at least 1, got 0"),
     ("demo --samples 10", "--samples must be at least 160 for 3 columns, got 10"),
-    ("reproduce figure9", "STUDY: invalid choice: 'figure9'"),
+    ("reproduce figure9", "got 'figure9' (is figure"),
     ("reproduce figure3 --trials 1", "--trials must be a whole number, at least 2, got 1"),
     ("reproduce figure3 --seed -1", "--seed must be a whole number, at least 0, got -1"),
     ("reproduce figure3 --out ''", "--out: the name of the folder is empty"),

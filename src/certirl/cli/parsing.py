@@ -67,6 +67,11 @@ class _Help(argparse.RawDescriptionHelpFormatter):
         width = min(shutil.get_terminal_size().columns, WIDEST) - 2
         super().__init__(prog, **{"width": width, "max_help_position": 26} | settings)
 
+    def _format_action(self, action: argparse.Action) -> str:
+        if not isinstance(action, argparse._SubParsersAction):
+            return super()._format_action(action)
+        return "".join(super(_Help, self)._format_action(verb) for verb in action._get_subactions())
+
 
 class Parser(argparse.ArgumentParser):
     """Mistakes in options are one sentence, too; an option is given once, unless it takes several values.
@@ -84,6 +89,12 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise the sentence."""
+        choice = re.fullmatch(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)", message, re.DOTALL)
+        if choice:
+            what, text, listed = choice.groups()
+            choices = [word.strip(" '") for word in listed.split(",")]
+            meant = f" (is {near[0]} meant?)" if (near := get_close_matches(text, choices, 1)) else ""
+            message = f"{what} must be one of {', '.join(choices)}, got {text!r}{meant}"
         sentence = re.sub(r"^argument (?:-o/)?(\S+?): (?=must |is )", r"\1 ", message).removeprefix("argument ")
         raise UsageError(f"{' '.join(sentence.split())}; {self.prog} --help explains")
 
@@ -153,7 +164,7 @@ def parse(parser: Parser, words: Sequence[str]) -> argparse.Namespace:
         names = [f"--{name.replace('_', '-')}" for name in vars(options) if name not in _POSITIONAL]
         meant = get_close_matches(left_over[0].partition("=")[0], names, 1)
         instead = f" (is {meant[0]} meant?)" if meant else ""
-        parser.error(f"unrecognized arguments: {' '.join(left_over)}{instead}")
+        parser.commands[options.verb.name].error(f"unrecognized arguments: {' '.join(left_over)}{instead}")
     return options
 
 

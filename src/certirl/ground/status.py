@@ -262,7 +262,8 @@ class Claim(Record):
         if self.margin > 0:
             return "conditional on a tail of zero: declare a tail to make it a certificate"
         if self.samples_needed is not None:
-            return f"about {two_digits(self.samples_needed)} fresh transitions per action should suffice"
+            declared = "" if self.tail is not None else " once a tail is declared"
+            return f"about {two_digits(self.samples_needed)} fresh transitions per action should suffice{declared}"
         if self.excessive_tail:
             return self.excessive_tail
         if not isfinite(self.margin):

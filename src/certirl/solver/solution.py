@@ -1049,6 +1049,8 @@ def _undecided(refutation: Refutation | None, too_many: str) -> list[Finding]:
         return []
     elif refutation.refuted:
         but, cure = "beyond the sampling error, but no tail was declared", DECLARE_TAIL
+    elif refutation.losses.get("truncation tail", 0.0) > 0.5 * sum(refutation.losses.values()):
+        but, cure = "but not beyond what the columns may miss", "use more columns, or declare a smaller tail"
     return [Reason.UNDECIDED.finding(but=but, cure=cure)]
 
 
