@@ -99,6 +99,7 @@ def test_an_expert_that_changes_its_states_is_certified_like_one_that_does_not()
     assert found.margin == other.margin and not found.holds
 
 
+@pytest.mark.slow
 def test_an_expert_that_changes_its_states_is_refuted_and_solved_alike():
     asked = {"basis": Legendre(3), "tail": 0, "samples": 2_000, "rng": 1}
     one, other = (certirl.refute(Coin(), expert=expert, **asked) for expert in (dirty, clean))
@@ -110,6 +111,7 @@ def test_an_expert_that_changes_its_states_is_refuted_and_solved_alike():
     np.testing.assert_array_equal(one.reward.coefficients, other.reward.coefficients)
 
 
+@pytest.mark.slow
 def test_a_predicting_model_and_a_margin_that_change_their_states_do_no_harm():
     class Model:
         def predict(self, states):

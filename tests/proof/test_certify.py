@@ -128,6 +128,7 @@ def test_an_infinite_tail_proves_nothing():
     assert "the declared tail inf is too large for any bound with 3 columns: more data will not help" in str(found)
 
 
+@pytest.mark.slow
 def test_a_huge_constant_costs_digits_and_makes_no_false_certificate():
     flat = certirl.Reward(certirl.Legendre(1, (-1, 1)), [1e6])
     for seed in range(20):

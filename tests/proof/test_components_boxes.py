@@ -105,6 +105,7 @@ def test_large_components_are_solved_without_a_test_of_independence():
     assert found.status == "solved" and "not tested" in found.stats.independence
 
 
+@pytest.mark.slow
 def test_the_truth_of_problems_side_by_side_is_the_minimum_over_whole_states():
     found = certirl.solve(PROBLEM, components=GROUPS, discount=0.8, samples=4_000, rng=0)
     truth = PROBLEM.true_margins(found.reward, discount=0.8)
@@ -117,6 +118,7 @@ def test_the_truth_of_problems_side_by_side_is_the_minimum_over_whole_states():
         problems.independent(problems.random_polynomial(seed=1, actions=2), problems.whirl())
 
 
+@pytest.mark.slow
 def test_a_certificate_adds_up_the_bounds_of_lines_and_boxes(tmp_path):
     parts = [problems.random_polynomial(seed=5, degree=4), problems.random_independent(seed=4)]
     problem = problems.independent(*parts)

@@ -127,6 +127,7 @@ def hopeless():
     return problem
 
 
+@pytest.mark.slow
 def test_solve_says_certified_infeasible_and_keeps_it(hopeless, tmp_path):
     asked = {"components": hopeless.components, "basis": BASIS, "columns": 3, "discount": 0.7, "delta": 0.1, "tail": 0}
     found = certirl.solve(hopeless, samples=200_000, rng=0, **asked)
@@ -152,7 +153,7 @@ def test_a_log_is_refuted_too(hopeless):
     assert certirl.solve(log, delta=0.1, **asked).status == "undetermined"
 
 
-@pytest.mark.parametrize("seeds", sizes(range(1, 4), range(12)), ids=len)
+@pytest.mark.parametrize("seeds", sizes(range(1, 2), range(12)), ids=len)
 def test_sums_that_turn_infeasible_in_the_last_round_are_an_answer(monkeypatch, seeds):
     problem = certirl.problems.factorised(seed=3, components=2, actions=8, unaffected=0.0)
     asked = {"components": problem.components, "basis": BASIS, "columns": 3, "discount": 0.7, "delta": 0.05, "tail": 0}

@@ -53,6 +53,7 @@ def test_the_margin_is_supported_and_below_the_truth(paired):
     assert "no certificate" in text and "ertified" not in text
 
 
+@pytest.mark.slow
 def test_exceptions_beyond_the_share_are_noticed_as_often_as_promised():
     """Action 1 is better at a fifth of the states: "all but a tenth" would be false, and is said rarely."""
     problem, said = Drift(gap=0.5, edge=0.6), 0
@@ -62,6 +63,7 @@ def test_exceptions_beyond_the_share_are_noticed_as_often_as_promised():
     assert not scenario(total, problem, rng=0, **ASKED).holds
 
 
+@pytest.mark.slow
 def test_a_smaller_exception_is_allowed():
     """At one state in forty the expert is wrong; all but a tenth is true, and more states can say so."""
     problem = Drift(gap=0.5, edge=0.95)

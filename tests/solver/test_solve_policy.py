@@ -201,6 +201,7 @@ def test_wrong_calls_are_refused(given, sentence):
         certirl.solve(Room(0.0), **({"expert": comfort, "discount": 0.9, "rng": 0, "samples": 200} | given))
 
 
+@pytest.mark.slow
 def test_a_price_on_roughness_makes_the_value_smoother():
     problem, expert, asked, roughness = Room(0.2), comfort, {"discount": 0.9, "samples": 2_000, "rng": 0}, []
     for price in (0.0, 1e-4, 1.0):

@@ -237,7 +237,7 @@ def share_correct(share_of_epsilon, cover):
     return np.mean(right)
 
 
-@pytest.mark.parametrize("cover", [0.0, 0.5])
+@pytest.mark.parametrize("cover", [0.0, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_matrices_within_the_deflated_tolerance_always_give_a_correct_reward(cover):
     assert share_correct(0.999, cover) == 1.0
 
