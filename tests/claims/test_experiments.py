@@ -55,7 +55,7 @@ def test_an_experiment_runs_and_writes_its_numbers(name, part, tmp_path, monkeyp
 
 BENCHMARKS = {
     "accuracy": "--seeds 1 --workers 1 --most 1000",
-    "box_time": "--share 0.02",
+    "box_time": "--share 0.01",
     "certify_time": "--pairs 3000 --repeats 1",
     "cost": "--rows 3000 --repeats 1",
     "evidence": "--samples 2000 --repeats 1 --columns 3",
