@@ -93,3 +93,15 @@ def test_without_matplotlib_the_solution_is_still_written(folder, capsys, monkey
 def test_the_bare_command_shows_the_way(capsys):
     assert main([]) == 0
     assert "examples:\n" in capsys.readouterr().out
+
+
+def test_a_picture_lies_beside_the_solution_and_its_absence_is_said(folder, capsys):
+    s, a = np.linspace(-1, 1, 300), np.arange(300) % 2
+    np.savez("log.npz", states=s, actions=a, next_states=np.clip(0.5 * s + np.where(a == 0, 0.3, -0.3), -1, 1))
+    asked = ["log.npz", "--discount", "0.7", "--domain", "-1", "1", "--basis", "legendre", "--size", "4"]
+    assert main(["solve", *asked, "-o", "first.npz"]) == 0
+    assert "Picture: first.png" in capsys.readouterr().out and (folder / "first.png").exists()
+    np.savez("log.npz", states=s, actions=a, next_states=0.5 * s)  # both actions do the same
+    assert main(["solve", *asked, "-o", "second.npz"]) == 4
+    assert "No picture: there is no reward to draw" in capsys.readouterr().out
+    assert not (folder / "second.png").exists()

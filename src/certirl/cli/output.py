@@ -140,6 +140,8 @@ def check_outputs(options: argparse.Namespace, read: Sequence[Any] = ()) -> None
     from certirl import plots
 
     written = [archive.check_writable(options.output)] if hasattr(options, "output") else []
+    if written and getattr(options, "plot", "") is None:  # beside the result
+        options.plot = f"{options.output.removesuffix('.npz')}.png"
     if getattr(options, "plot", None):
         written.append(archive.check_writable(options.plot, plots.SUFFIXES))
     inputs_read = {Path(path).resolve() for path in read}
@@ -172,8 +174,9 @@ def deliver(
         where, problem = _saved(record, options.output)
         printed += [f"{label}: {where}{hint}"] if where else []
         problems += [problem] if problem else []
-    if draw is not None and options.plot and getattr(record, "reward", record) is not None:
-        printed += _drawn(draw, options.plot, problems)
+    if draw is not None and options.plot:
+        has_reward = getattr(record, "reward", record) is not None
+        printed += _drawn(draw, options.plot, problems) if has_reward else ["No picture: there is no reward to draw"]
     print("\n".join(printed))
     if problems:
         raise OSError("; ".join(problems))

@@ -106,8 +106,8 @@ def _add_demo(command: argparse.ArgumentParser) -> None:
         help="where the solution goes (default certirl-demo.npz)",
     )  # fmt: skip
     output.add_argument(
-        "--plot", metavar="PICTURE", default="certirl-demo.png",
-        help="where the picture goes (default certirl-demo.png; '' for none)",
+        "--plot", metavar="PICTURE",
+        help="where the picture goes (default: beside the solution, as .png; '' for none)",
     )  # fmt: skip
     shared.add_place(command.add_argument_group("work"), "threads")
 
@@ -145,7 +145,7 @@ def _add_solve(command: argparse.ArgumentParser) -> None:
         "this share of the span of the value",
     )  # fmt: skip
     shared.add_draws(proof, "default 10,000; with --delta 1,000,000")
-    _add_result(command, "solution", "reward.npz", "default reward.png; '' for none", plot="reward.png")
+    _add_result(command, "solution", "reward.npz", "default: beside the solution, as .png; '' for none")
 
 
 def _add_certify(command: argparse.ArgumentParser) -> None:
@@ -165,7 +165,9 @@ def _add_certify(command: argparse.ArgumentParser) -> None:
     _add_result(command, "certificate", "certificate.npz", "default: none", plot="")
 
 
-def _add_result(command: argparse.ArgumentParser, what: str, file: str, picture: str, *, plot: str) -> None:
+def _add_result(
+    command: argparse.ArgumentParser, what: str, file: str, picture: str, *, plot: str | None = None
+) -> None:
     output = command.add_argument_group("output")
     output.add_argument("-o", "--output", metavar="FILE", default=file, help=f"where the {what} goes (default {file})")
     output.add_argument("--plot", metavar="PICTURE", default=plot, help=f"where the picture goes ({picture})")
