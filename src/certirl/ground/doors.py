@@ -272,6 +272,9 @@ _INSTEAD = {
 }
 
 
+_NAMED_COLUMNS = "convert texts with float; certirl.tables.read takes tables with names of columns and actions"
+
+
 def _unequal(values: Any, first: int) -> str:
     """The reason why values form no array."""
     if isinstance(values, list | tuple):
@@ -288,7 +291,8 @@ def _from_objects(array: NDArray[Any], name: str, first: int) -> NDArray[np.floa
     for place in np.ndindex(array.shape):
         value = array[place]
         if isinstance(value, bool) or not isinstance(value, Real | Decimal):
-            where = f" in row {first + place[0]}; leave rows with missing values out" if place else ""
+            instead = _NAMED_COLUMNS if isinstance(value, str) else "leave rows with missing values out"
+            where = f" in row {first + place[0]}; {instead}" if place else ""
             raise ValueError(f"{name} must be real numbers, got {shown(value)}{where}")
     try:
         return array.astype(np.float64)

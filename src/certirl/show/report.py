@@ -403,7 +403,7 @@ def _assumed(solution: Solution) -> str:
 
 def _spending(proof: Certificate | Refutation, figures: _Figures, solution: Solution | None = None) -> tuple[str, str]:
     rows = [[name, svg.number(part, 3), f"{part / proof.delta:.1%}"] for name, part in proof.spending.items()]
-    lead = f"The proof is false with probability δ = {proof.delta:g} at most, attempts that were not needed included."
+    lead = f"The probability that the proof is false is at most δ = {proof.delta:g}; this includes attempts not made."
     rounds = () if solution is None or not solution.stats.search else (charts.rounds_chart(solution),)
     return lead, _table(["part", "δ", "share"], rows, "Parts of δ") + figures.drawn({"": rounds})
 
