@@ -14,12 +14,17 @@ from numpy.typing import NDArray
 from certirl.data.simulator import Simulator, ask, ask_all, check_simulator, device_of, draw
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import Basis
-from certirl.ground.domain import Array, as_domain, uniform_states
+from certirl.ground.domain import Array, as_domain, freeze, uniform_states
 from certirl.ground.doors import as_flag, by_door
 from certirl.kernels import tensors
 
 INDEPENDENT = "a certificate needs transitions that are independent of each other"
+EPISODES = (
+    "episodes are independent of each other; of each one step is used, its number drawn beforehand; whether a step is "
+    "in the log was decided before its next state was; reward and expert were learned from other episodes"
+)
 _DECLARE = "write Transitions(…, independent=True) if each of them was drawn by itself"
+_DECLARE_EPISODES = _DECLARE.replace("them", "the episodes")
 _COINCIDENCE = 1e-6  # probabilities below this are not taken for chance
 _FEWEST = 20  # different rows that must all be repeated to show copies
 _NEARER = 30  # neighbouring states share a next state at most this many times as often as any two states
@@ -34,11 +39,14 @@ _FEW = 256  # states at which pairs are tried
 
 
 def dependence(log: Transitions) -> str:
-    """The first sign that rows of a log are not independent, as a sentence; empty if none."""
-    if log.episodes is not None and _has_repeats(log.episodes[log.episodes >= 0]):
-        return _refusal("the steps of an episode follow from each other", "keep one step of every episode")
+    """The first sign that rows of a log, or its episodes, are not independent, as a sentence; empty if none."""
+    episodic = has_episodes(log)
+    if log.paired and episodic:
+        return _refusal("rows of one episode are paired with rows of others", "leave paired out")
     if log.independent is not None:
         return "" if log.independent else _refusal("these are declared not to be", "draw others")
+    if episodic:
+        return _dependent_episodes(log)
     repeated = repeated_rows(log)
     if repeated:
         finding = f"{repeated:,} of {len(log):,} rows repeat the state, action and next state of another, as copies do"
@@ -50,6 +58,55 @@ def dependence(log: Transitions) -> str:
         )
         return _refusal(finding, "keep single steps from far apart", _DECLARE)
     return ""
+
+
+def has_episodes(log: Transitions) -> bool:
+    """Whether some rows of a log are steps of one episode."""
+    return log.episodes is not None and _has_repeats(log.episodes[log.episodes >= 0])
+
+
+def _dependent_episodes(log: Transitions) -> str:
+    """The first sign that episodes depend on each other, or that their rows are not in order."""
+    groups, steps = log.groups()
+    first, second = _links(log)
+    inside = groups[first] == groups[second]
+    backwards = int((first > second)[inside].sum())
+    if 10 * backwards > inside.sum():
+        finding = f"in {backwards:,} places a step comes after the one that continues it"
+        return _refusal(f"the rows of an episode are not in their order: {finding}", "sort them by episode and step")
+    starts = np.flatnonzero(steps == 0)
+    ends = np.empty(len(starts), dtype=np.intp)
+    ends[groups] = np.arange(len(log))  # the last row of each group is written last
+    whole = log.where(steps == 0)
+    freeze(whole, next_states=log.next_states[ends[groups[starts]]], episodes=None)
+    repeated, continued = repeated_rows(whole), continued_rows(whole)
+    if repeated:
+        finding = f"{repeated:,} of {len(whole):,} episodes begin and end as another, as copies do"
+        return _refusal(finding, "keep one of each", _DECLARE_EPISODES)
+    if continued:
+        finding = f"{continued:,} of {len(whole):,} episodes start in the very state in which another ends"
+        return _refusal(finding, "give parts of one trajectory one number", _DECLARE_EPISODES)
+    return ""
+
+
+def one_of_each(log: Transitions, training: Transitions, rng: np.random.Generator) -> Transitions:
+    """One row of every episode of a log, by a number that is drawn beforehand; rows of no episode are kept.
+
+    The numbers are those of random rows of ``training``, other episodes. An episode that ends before gives no row: to
+    choose among the rows that it has would favour what makes episodes end. docs/notes/certificate.md, section 16.
+    """
+    if not has_episodes(log):
+        return log
+    groups, steps = log.groups()
+    numbers = training.groups()[1]
+    if training.episodes is not None and (training.episodes >= 0).any():
+        numbers = numbers[training.episodes >= 0]
+    drawn = numbers[rng.integers(len(numbers), size=int(groups.max()) + 1)]
+    assert log.episodes is not None
+    chosen = (steps == drawn[groups]) | (log.episodes < 0)
+    if not chosen.any():
+        raise ValueError(f"{len(drawn)} episodes are too few for a certificate: it uses one step of each")
+    return log.where(chosen)
 
 
 def _refusal(finding: str, remedy: str, otherwise: str = "solve without delta") -> str:
@@ -102,19 +159,25 @@ def continued_rows(log: Transitions) -> int:
     A row continues another if it starts in the very state in which that one, and no other, ends. Such rows look like a
     walk if most rows are such, or if the row that follows comes later in the log much more often than earlier.
     """
+    first, second = _links(log)
+    lag = second - first
+    later, links = int((lag > 0).sum()), int((lag != 0).sum())
+    return links if links > len(log) / 2 or _binomial_tail(later, links, 0.5) <= _COINCIDENCE else 0
+
+
+def _links(log: Transitions) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Rows, and those that continue them: that alone start in the state in which the first alone ends."""
     after, states = _keys(*log.next_states.T), _keys(*log.states.T)
     sorted_after, sorted_states = np.sort(after), np.sort(states)
     if not (sorted_after[np.searchsorted(sorted_after[:-1], sorted_states)] == sorted_states).any():
-        return 0
+        return np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp)
     (ends, end_rows, end_counts), (starts, start_rows, start_counts) = (
         np.unique(keys, return_index=True, return_counts=True) for keys in (after, states)
     )
     ends, end_rows = ends[end_counts == 1], end_rows[end_counts == 1]
     starts, start_rows = starts[start_counts == 1], start_rows[start_counts == 1]
     _, first, second = np.intersect1d(ends, starts, assume_unique=True, return_indices=True)
-    lag = start_rows[second] - end_rows[first]
-    later, links = int((lag > 0).sum()), int((lag != 0).sum())
-    return links if links > len(log) / 2 or _binomial_tail(later, links, 0.5) <= _COINCIDENCE else 0
+    return end_rows[first], start_rows[second]
 
 
 def _keys(*columns: NDArray[Any]) -> NDArray[np.uint64]:

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from certirl.data.dependence import can_pair, dependence, noise_fault
+from certirl.data.dependence import EPISODES, can_pair, dependence, has_episodes, noise_fault, one_of_each
 from certirl.data.simulator import (
     NO_TERMINAL_STATES,
     Design,
@@ -156,6 +156,18 @@ class Source(Record):
         """Transitions of every action of a log; of a simulator the number that is drawn of each ``[1]``."""
         return np.array([drawn]) if self.log is None else self.log.counts
 
+    @cached_property
+    def usable(self) -> float:
+        """The share of the rows that a proof uses: of episodes one step each."""
+        if self.log is None or not has_episodes(self.log):
+            return 1.0
+        return float((int(self.log.groups()[0].max()) + 1) / len(self.log))
+
+    @property
+    def draws(self) -> str:
+        """What is assumed of the rows of a proof, in words; empty if they are plain draws."""
+        return EPISODES if self.usable < 1 else ""
+
     def stream(
         self, samples: int, basis: Basis, rng: Any, *, design: bool | Design = True, paired: bool | None = None
     ) -> Draws | Transitions:
@@ -287,14 +299,18 @@ class Pool(Stream):
 
 
 def divide(log: Transitions, share: float, rng: np.random.Generator) -> tuple[Transitions, Transitions]:
-    """Two disjoint random parts of a log on which a proof can rest; any other log is refused."""
+    """Two disjoint random parts of a log, for training and for a proof; a log without independent rows is refused.
+
+    Of episodes all steps are used for training, and one of each for the proof.
+    """
     if log.domain_from_data:  # fresh data would have placed the basis, and new states may lie outside
         raise ValueError("a certificate needs a declared domain: write Transitions(…, domain=(low, high))")
     Source(log=log).check_without_terminal()
     sentence = dependence(log)
     if sentence:
         raise ValueError(sentence)
-    return log.divided(share, rng)
+    training, fresh = log.divided(share, rng)
+    return training, one_of_each(fresh, training, rng)
 
 
 @archive.record

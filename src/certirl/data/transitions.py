@@ -120,7 +120,8 @@ class Transitions(Stream):
             between actions can be estimated row by row; checked as far as it can be.
         domain_from_data: the domain was not declared.
         terminal: which next states are terminal ``[n]``; None if unknown.
-        episodes: the number of the episode each row is from ``[n]``, -1 for rows of none; None if unknown.
+        episodes: the number of the episode each row is from ``[n]``, -1 for rows of none; None if unknown. The rows of
+            an episode are in their order. A proof uses one row of each.
         independent: whether the rows are draws independent of each other. None, the default: a proof looks for rows
             that are copies of others and for rows that continue others, and refuses them. True: they are, whatever the
             rows look like. False: they are not, and no proof can rest on them.
@@ -282,8 +283,28 @@ class Transitions(Stream):
         pairs = np.stack([np.flatnonzero(self.actions == action) for action in range(self.n_actions)])
         return [Rows(self.states, self.actions, self.next_states, pairs[:, part]) for part in parts]
 
+    def groups(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Numbers of the pair or episode of each row ``[n]``, and of the row in it ``[n]``; other rows are single.
+
+        :meta private:
+        """
+        if self.paired:
+            groups = np.empty(len(self), dtype=np.intp)
+            for action in range(self.n_actions):
+                groups[self.actions == action] = np.arange(self.counts[action])
+        elif self.episodes is None:
+            return np.arange(len(self)), np.zeros(len(self), dtype=np.intp)
+        else:
+            single = self.episodes < 0
+            labels = np.where(single, self.episodes.max() + 1 + np.cumsum(single), self.episodes)
+            groups = np.unique(labels, return_inverse=True)[1].reshape(-1)
+        order, sizes = np.argsort(groups, kind="stable"), np.bincount(groups)
+        steps = np.empty(len(self), dtype=np.intp)
+        steps[order] = np.arange(len(self)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return groups, steps
+
     def divided(self, share: float, rng: np.random.Generator) -> tuple[Transitions, Transitions]:
-        """Two disjoint random parts, the first with this share of the rows, pairs kept together.
+        """Two disjoint random parts, the first with this share of the rows; pairs and episodes are kept together.
 
         Example:
             >>> log = certirl.Transitions([0.0, 0.5, 1.0, 0.2], [0, 1, 0, 1], [0.5, 1.0, 0.0, 0.1])
@@ -291,16 +312,14 @@ class Transitions(Stream):
             >>> first.total, second.total
             (2, 2)
         """
-        n = int(self.counts[0]) if self.paired else len(self)
-        chosen = np.zeros(n, dtype=bool)
-        chosen[rng.choice(n, max(int(share * n), 1), replace=False, shuffle=False)] = True
-        if self.paired:
-            rank = np.empty(len(self), dtype=np.intp)
-            for action in range(self.n_actions):
-                rank[self.actions == action] = np.arange(n)
-            chosen = chosen[rank]
+        groups, _ = self.groups()
+        n = int(groups.max()) + 1
+        together = np.zeros(n, dtype=bool)
+        together[rng.choice(n, max(int(share * n), 1), replace=False, shuffle=False)] = True
+        chosen = together[groups]
         if chosen.all() or not chosen.any():
-            raise ValueError(f"{len(self)} transitions are too few to set some aside for a certificate")
+            of = "" if n == len(self) or self.paired else f" of {n} episode{'s' * (n != 1)}"
+            raise ValueError(f"{len(self)} transitions{of} are too few to set some aside for a certificate")
         return self.where(chosen), self.where(~chosen)
 
 

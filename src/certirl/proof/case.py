@@ -65,6 +65,7 @@ class Case(Record):
         grid: the expert on a grid; None for a constant expert.
         tube: the half-width asked for; 0 for a constant expert.
         notes: what is assumed of the expert, in words.
+        draws: what is assumed of fresh rows that are not paired, in words.
     """
 
     policy: Policy
@@ -75,6 +76,7 @@ class Case(Record):
     grid: ExpertGrid | None
     tube: float
     notes: tuple[str, ...]
+    draws: str = UNPAIRED
 
     @classmethod
     def of(
@@ -87,6 +89,7 @@ class Case(Record):
         tail: TailLike,
         tube: float | None = None,
         components: Sequence[Component] = (),
+        draws: str = "",
     ) -> Case:
         """Look the expert up, and refuse what cannot be proved.
 
@@ -98,7 +101,9 @@ class Case(Record):
             tail: as in `certify`.
             tube: a half-width, for experts that switch; a share of the domain's least width if left out.
             components: groups of coordinates that move independently; one, or none, for all together.
+            draws: what is assumed of fresh rows that are not paired; independence if left out.
         """
+        draws = draws or UNPAIRED
         check_expert(0, n_actions)
         policy = as_policy(expert, n_actions)
         parts = _parts(columns, components, tail)
@@ -108,14 +113,14 @@ class Case(Record):
         if policy.constant is not None:
             if tube is not None:
                 raise ValueError(without_switches("tube"))
-            return cls(policy, (policy.constant,), parts, discount, tail, None, 0.0, ())
+            return cls(policy, (policy.constant,), parts, discount, tail, None, 0.0, (), draws)
         domain = parts[0].columns.domain
         grid, half_width = expert_grid(policy, domain), allowed_tube(tube, domain)
         notes = (str(grid), *([policy.assumption] if policy.assumption else []))
         policy = compared(policy, grid)
         if len(grid.used) == 1:
-            return cls(policy, grid.used, parts, discount, tail, None, 0.0, notes)
-        return cls(policy, grid.used, parts, discount, tail, grid, half_width, notes)
+            return cls(policy, grid.used, parts, discount, tail, None, 0.0, notes, draws)
+        return cls(policy, grid.used, parts, discount, tail, grid, half_width, notes, draws)
 
     @property
     def design(self) -> Even | Near:
@@ -157,7 +162,7 @@ class Case(Record):
             alike = len(names) == 1
             tails = [f"in {'each component' if alike else ', '.join(names[words])} {words}" for words in tails]
             tails.insert(0, SEPARATE)
-        return [*tails, PAIRED if paired else UNPAIRED]
+        return [*tails, PAIRED if paired else self.draws]
 
 
 # What no certificate exists for, and why.

@@ -100,6 +100,7 @@ def certify(
         tail=tail,
         tube=tube,
         components=components,
+        draws=origin.draws,
     )
     check_draws(origin, count, case)
     if len(components) <= 1:
@@ -169,7 +170,7 @@ def check_draws(source: Source, samples: int, case: Case) -> None:
 
 def planned(source: Source, samples: int) -> int:
     """Fresh transitions per action that a proof will rest on, about."""
-    return max(int((1 - FIT_SHARE) * source.per_action(samples)), 1)
+    return max(int((1 - FIT_SHARE) * source.usable * source.per_action(samples)), 1)
 
 
 def split(
@@ -241,6 +242,7 @@ def refute(
     count = check_settings(origin, samples, tail=tail, paired=paired, progress=progress)
     groups, classes, spaces = _functions(basis, columns, components, origin.domain)
     problem: dict[str, Any] = {"n_actions": origin.n_actions, "discount": nan, "tail": tail, "tube": tube}
+    problem["draws"] = origin.draws
     policy = as_policy(expert, origin.n_actions, origin.action_names)
     case = Case.of(policy, spaces, components=groups, **problem)
     check_draws(origin, count, case)

@@ -186,6 +186,7 @@ def _proved_by_program(asked: Request) -> Solution:
         discount=asked.discount,
         tail=asked.tail,
         components=choice.components,
+        draws=asked.origin.draws,
     )
     learner = ProgramForm(case, choice, asked.settings.objective)
     if pools is None:
@@ -276,6 +277,7 @@ def _proved_by_value(asked: Request) -> Solution:
         discount=asked.discount,
         tail=asked.tail,
         tube=asked.settings.tube,
+        draws=asked.origin.draws,
     )
     learner = ValueForm(case, asked)
     if not asked.is_log:
