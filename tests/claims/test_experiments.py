@@ -19,6 +19,7 @@ PARTS = {
 SMALL = {
     "components": {"problems": 2, "timed": (5,), "repeats": 1, "certified": {"3": 1}, "unsolvable": 1, "runs": 2},
     "switching": {"runs": 2, "recovered": 1},
+    "episodes": {"runs": 3},
 }
 RUNS = [(name, part) for name, parts in PARTS.items() for part in parts]
 RUNS += [
@@ -29,6 +30,7 @@ RUNS += [
         "dimensions",
         "ends",
         "environments",
+        "episodes",
         "many_coordinates",
         "tabular",
         "tasks",

@@ -204,7 +204,6 @@ def test_sums_of_rewards_are_shown_and_drawn(folder, capsys):
         ("solve log.csv --discount 0.9 --expert -1", "one of the actions 0 … 2, or a file of demonstrations, got -1"),
         ("solve log.csv --discount 0.9 --expert observed --delta 0.1", "had no part in saying who the expert is"),
         ("solve log.csv --discount 0.9 --expert seen.csv --delta 0.1", "declared domain: write --domain LOW HIGH"),
-        ("solve curious.csv --domain -1 1 --discount 0.9 --delta 0.1", "steps of an episode follow from each other"),
         ("solve log.csv --discount 0.9 --expert seen.csv --objective l1", "--objective is for experts that always"),
         ("solve log.csv --discount 0.9 --expert seen.csv --tube 0.1", "tube is for a certificate: pass"),
         ("solve log.csv --discount 0.9 --expert seen.csv --periodic 1", "--periodic 1 names no coordinate"),

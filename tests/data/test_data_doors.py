@@ -13,7 +13,8 @@ import pytest
 import certirl
 from certirl.cli import main
 from certirl.data import tables
-from certirl.data.dependence import continued_rows, repeated_rows
+from certirl.data.dependence import EPISODES, continued_rows, repeated_rows
+from certirl.data.source import divide
 from certirl.data.transitions import concatenate
 
 PROBLEM = certirl.problems.random_polynomial(seed=7)
@@ -232,25 +233,29 @@ def dependent_logs():
     for action in np.arange(600) % 3:
         walk.append(PROBLEM.sample(np.array(walk[-1:]), action, np.random.default_rng(len(walk)))[0])
     known = rows_of(log, np.arange(n), episodes=episodes)
+    walking = certirl.Transitions(walk[:-1], np.arange(600) % 3, walk[1:], domain=(-1, 1))
+    pairs = certirl.sample(PROBLEM, basis=certirl.Legendre(3), samples=300, rng=0, paired=True)
     return {
-        "episodes": known,
-        "a part of episodes": known.where(np.arange(n) < 500),
-        "episodes and others": concatenate([log, known]),
-        "episodes apart": concatenate([known.where(np.arange(n) % 2 == 0), known.where(np.arange(n) % 2 == 1)]),
+        "a walk in parts": rows_of(walking, np.arange(600), episodes=np.arange(600) // 20),
+        "a walk backwards": rows_of(walking, np.arange(600)[::-1], episodes=np.zeros(600)),
+        "an episode twice": rows_of(known, np.append(np.arange(n), [0, 1]), episodes=np.append(episodes, [n, n])),
+        "paired episodes": rows_of(pairs, np.arange(n), episodes=np.arange(n) // 2, paired=True),
+        "one episode": rows_of(walking, np.arange(600), episodes=np.zeros(600)),
         "terminal": rows_of(log, np.arange(n), terminal=np.arange(n) == 3),
         "declared": rows_of(log, np.arange(n), independent=False),
         "part declared": concatenate([log, rows_of(log, np.arange(n), independent=False)]),
         "tiled": rows_of(log, np.tile(np.arange(n), 3)),
         "one row again": rows_of(log, np.append(np.arange(n), 5)),
-        "walk": certirl.Transitions(walk[:-1], np.arange(600) % 3, walk[1:], domain=(-1, 1)),
+        "walk": walking,
     }
 
 
 SIGNS = {
-    "episodes": "independent of each other, and the steps of an episode follow from each other: keep one",
-    "a part of episodes": "the steps of an episode follow from each other",
-    "episodes and others": "the steps of an episode follow from each other",
-    "episodes apart": "the steps of an episode follow from each other",
+    "a walk in parts": "29 of 30 episodes start in the very state in which another ends: give parts of one trajectory",
+    "a walk backwards": "the rows of an episode are not in their order: in 599 places",
+    "an episode twice": "1 of 451 episodes begin and end as another, as copies do: keep one of each",
+    "paired episodes": "rows of one episode are paired with rows of others",
+    "one episode": "600 transitions of 1 episode are too few to set some aside",
     "terminal": "terminal state",
     "declared": "these are declared not to be",
     "part declared": "these are declared not to be",
@@ -267,6 +272,22 @@ def test_no_proof_rests_on_dependent_rows(name):
     for proof in proofs(log).values():
         with pytest.raises(ValueError, match=SIGNS[name]):
             proof()
+
+
+def test_of_each_episode_a_proof_uses_one_step_at_most():
+    log = drawn(PROBLEM, uniform(300))
+    n, rng = len(log), np.random.default_rng(0)
+    known = rows_of(log, np.arange(n), episodes=np.arange(n) // 3)
+    sides = [pickle.loads(pickle.dumps(known.where(np.arange(n) % 2 == side))) for side in (0, 1)]
+    for fine in (known, known.where(np.arange(n) % 5 < 3), concatenate([log, known]), concatenate(sides)):
+        training, fresh = divide(fine, 0.3, rng)
+        assert len(np.unique(fresh.episodes)) == len(fresh) and not np.isin(fresh.episodes, training.episodes).any()
+        for name in ("certify", "refute"):
+            assert EPISODES in proofs(fine)[name]().assumptions
+    single = rows_of(log, np.arange(n), episodes=np.where(np.arange(n) < 300, -1, np.arange(n) // 3))
+    training, fresh = divide(single, 0.3, rng)
+    assert (training.episodes < 0).sum() + (fresh.episodes < 0).sum() == 300  # rows of no episode are all used
+    assert len(fresh) == (fresh.episodes < 0).sum() + len(np.unique(fresh.episodes)) - 1
 
 
 def test_declared_draws_and_single_steps_are_proofs_still():
@@ -345,14 +366,6 @@ def test_walks_are_noticed_in_any_order():
     assert 100 < continued_rows(part) < 200
     pairs = certirl.sample(PROBLEM, basis=certirl.Legendre(3), samples=300, rng=0, paired=True)
     assert continued_rows(pairs) == repeated_rows(pairs) == 0
-
-
-def test_parts_that_travelled_apart_are_parts_of_one_log_still():
-    log = drawn(PROBLEM, uniform(300))
-    known = rows_of(log, np.arange(len(log)), episodes=np.arange(len(log)) // 2)
-    parts = [pickle.loads(pickle.dumps(known.where(np.arange(len(log)) % 2 == side))) for side in (0, 1)]
-    with pytest.raises(ValueError, match="the steps of an episode follow from each other"):
-        proofs(concatenate(parts))["certify"]()
 
 
 def test_records_put_together_keep_what_is_known():
@@ -480,7 +493,7 @@ def table(path, log, **columns):
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npz"])
-def test_episodes_in_files_are_kept_and_no_proof_rests_on_them(tmp_path, suffix, capsys):
+def test_episodes_in_files_are_kept_and_a_proof_uses_one_step_of_each(tmp_path, suffix, capsys):
     log = drawn(PROBLEM, uniform(100))
     number, n = np.arange(len(log)) // 3, len(log)
     name = "episodes" if suffix == ".npz" else "episode"
@@ -489,9 +502,10 @@ def test_episodes_in_files_are_kept_and_no_proof_rests_on_them(tmp_path, suffix,
     assert known.episodes.tolist() == number.tolist() and known.terminal is None
     single = tables.read(table(tmp_path / f"single{suffix}", log, **{name: np.arange(n)}), domain=(-1, 1))
     proofs(single)["certify"]()
-    for log_or_part in (known, known.where(known.actions < 2), tables.read(path, domain=(-1, 1))):
-        with pytest.raises(ValueError, match="the steps of an episode follow from each other"):
-            proofs(log_or_part)["solve"]()
+    for log_or_part in (known, known.where(np.arange(n) % 3 < 2), tables.read(path, domain=(-1, 1))):
+        _, fresh = divide(log_or_part, 0.3, np.random.default_rng(0))
+        assert len(np.unique(fresh.episodes)) == len(fresh) <= n // 3
+        assert EPISODES in proofs(log_or_part)["certify"]().assumptions
     other = drawn(PROBLEM, uniform(100, 1), 1)
     both = tables.read(
         [table(tmp_path / f"known2{suffix}", other, **{name: number}), table(tmp_path / f"plain{suffix}", log)]
@@ -502,11 +516,10 @@ def test_episodes_in_files_are_kept_and_no_proof_rests_on_them(tmp_path, suffix,
         found = tables.read(ended, domain=(-1, 1), episode="")
         assert found.episodes.tolist() == (np.arange(n) // 5).tolist()
         assert found.terminal.tolist() == (np.arange(n) % 5 == 4).tolist()
-        for option in ([], ["--episode", ""]):
-            given = [str(tmp_path / f"known{suffix}"), "--domain", "-1", "1", "--discount", "0.7", *option]
-            assert main(["solve", *given, "--delta", "0.1", "-o", str(tmp_path / "x.npz")]) == 2
-            said = capsys.readouterr().err
-            assert "steps of an episode follow from each other" in said and "leave --delta out" in said
+        given = [str(tmp_path / f"known{suffix}"), "--domain", "-1", "1", "--discount", "0.7", "--episode", ""]
+        given += ["--basis", "legendre", "--size", "3", "--columns", "2"]
+        assert main(["solve", *given, "--delta", "0.1", "-o", str(tmp_path / "x.npz")]) in (0, 3, 5)
+        assert "of each one step is used" in capsys.readouterr().out
     twice = table(tmp_path / f"twice{suffix}", rows_of(log, np.tile(np.arange(n), 2)))
     given = [str(twice), "--domain", "-1", "1", "--discount", "0.7", "--delta", "0.1", "-o", str(tmp_path / "x.npz")]
     assert main(["solve", *given]) == 2

@@ -21,7 +21,7 @@ from certirl.kernels import tensors
 INDEPENDENT = "a certificate needs transitions that are independent of each other"
 EPISODES = (
     "episodes are independent of each other; of each one step is used, its number drawn beforehand; whether a step is "
-    "in the log was decided before its next state was; reward and expert were learned from other episodes"
+    "in the log was decided before its next state was; neither reward nor expert was learned from these"
 )
 _DECLARE = "write Transitions(…, independent=True) if each of them was drawn by itself"
 _DECLARE_EPISODES = _DECLARE.replace("them", "the episodes")
@@ -93,7 +93,7 @@ def one_of_each(log: Transitions, training: Transitions, rng: np.random.Generato
     """One row of every episode of a log, by a number that is drawn beforehand; rows of no episode are kept.
 
     The numbers are those of random rows of ``training``, other episodes. An episode that ends before gives no row: to
-    choose among the rows that it has would favour what makes episodes end. docs/notes/certificate.md, section 16.
+    choose among the rows that it has would favour what makes episodes end. docs/notes/certificate.md, section 15.
     """
     if not has_episodes(log):
         return log

@@ -1,0 +1,56 @@
+"""Certificates from logged episodes: of each one step, whose number is drawn beforehand."""
+
+import numpy as np
+import pytest
+
+import certirl
+import episodes as experiment
+from certirl.checker import check
+from certirl.data.dependence import EPISODES, one_of_each
+from certirl.data.source import divide
+
+
+def test_a_step_drawn_beforehand_follows_the_dynamics_and_one_of_those_at_hand_does_not():
+    """A symmetric walk that ends beyond 0.5: the mean of all steps is 0, also of those that lead there."""
+    rng, rows = np.random.default_rng(0), []
+    states, running = rng.uniform(-0.5, 0.5, 30_000), np.arange(30_000)
+    for _ in range(20):
+        after = states + rng.uniform(-0.2, 0.2, len(states))
+        rows.append((states, after, running))
+        states, running = after[after < 0.5], running[after < 0.5]
+    before, after, numbers = (np.concatenate(column) for column in zip(*rows, strict=True))
+    order = np.argsort(numbers, kind="stable")
+    actions, given = np.zeros(len(before), dtype=int), {"domain": (-9, 9), "episodes": numbers[order]}
+    log = certirl.Transitions(before[order], actions, after[order], **given)
+    training, fresh = log.divided(0.3, rng)
+    groups, steps = fresh.groups()
+    at_hand = fresh.where(steps == rng.integers(np.bincount(groups))[groups])
+    errors = []
+    for chosen in (one_of_each(fresh, training, rng), at_hand):
+        moved = (chosen.next_states - chosen.states)[:, 0]
+        errors.append(abs(moved.mean()) / (moved.std() / len(moved) ** 0.5))
+        assert len(np.unique(chosen.episodes)) == len(chosen) > 9_000
+    assert errors[0] < 4 < 15 < errors[1]
+
+
+def test_a_certificate_from_episodes_says_what_it_assumes_and_is_confirmed(tmp_path):
+    problem = certirl.problems.circle(homes=(0.0, 2.5), pull=0.4, noise=0.8)
+    log = experiment.logged(problem, 12_000, np.random.default_rng(1))
+    groups, steps = log.groups()
+    sines = np.sin(log.states[:, 0] - 1.25)
+    followed = np.flatnonzero(steps[1:] > 0)
+    assert np.corrcoef(sines[followed], sines[followed + 1])[0, 1] > 0.6  # neighbouring steps are strongly dependent
+    training, fresh = divide(log, 0.2, np.random.default_rng(0))
+    assert len(np.unique(fresh.episodes)) == len(fresh) and len(training) > 4 * len(fresh)
+    asked = {"discount": 0.5, "expert": 0, "columns": certirl.Fourier(9), "tail": problem.tail}
+    certificate = certirl.certify(lambda s: np.cos(s[:, 0]), log, reward_range=(-1, 1), **asked)
+    assert certificate.holds and certificate.margin < problem.true_margin(lambda s: np.cos(s[:, 0]), discount=0.5)
+    assert certificate.samples < len(np.unique(groups)) and EPISODES in certificate.assumptions
+    assert check(certificate.save(tmp_path / "c.npz")).verdict == "confirmed"
+
+
+@pytest.mark.slow
+def test_no_certificate_from_episodes_is_false():
+    runs = [run for run in (experiment.judge([seed, 3_000]) for seed in range(1_000, 1_008)) if run is not None]
+    assert sum(run["spoiled"] for run in runs) >= 3
+    assert not any(run["false"] or run["above"] for run in runs)
