@@ -21,7 +21,8 @@ from certirl.kernels import tensors
 INDEPENDENT = "a certificate needs transitions that are independent of each other"
 EPISODES = (
     "episodes are independent of each other; of each one step is used, its number drawn beforehand; whether a step is "
-    "in the log was decided before its next state was; neither reward nor expert was learned from these"
+    "in the log was decided before its next state was; neither reward nor expert was "
+    "learned from the episodes of the proof"
 )
 _DECLARE = "write Transitions(…, independent=True) if each of them was drawn by itself"
 _DECLARE_EPISODES = _DECLARE.replace("them", "the episodes")
