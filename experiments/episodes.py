@@ -29,11 +29,11 @@ FAR = 3.0  # an episode ends beyond this distance from the first home
 class Arguments:
     """The full size; ``--fast`` shrinks it."""
 
-    runs: int = 700
-    episodes: int = 8_000
+    runs: int = 900
+    episodes: int = 40_000
 
 
-FAST = Arguments(runs=12, episodes=4_000)
+FAST = Arguments(runs=12, episodes=10_000)
 
 
 def logged(problem: Problem, episodes: int, rng: np.random.Generator, *, shortest: int = 20, longest: int = 50) -> Any:
@@ -58,27 +58,24 @@ def logged(problem: Problem, episodes: int, rng: np.random.Generator, *, shortes
     return certirl.Transitions(before[order], taken[order], reached[order], **given)
 
 
-def judge(task: list[int]) -> dict[str, Any] | None:
+def judge(task: list[int]) -> dict[str, Any]:
     """One run: a reward, mostly spoiled, certificates from one step of each episode and from all, and the truth."""
     seed, episodes = task
     rng = np.random.default_rng([seed, 5])
-    homes = (0.0, float(rng.uniform(1.5, 3.0)))
+    homes = (0.0, float(rng.uniform(2.0, 3.0)))
     problem = certirl.problems.circle(
-        homes=homes, pull=float(rng.uniform(0.6, 0.8)), noise=float(rng.uniform(0.6, 0.8))
+        homes=homes, pull=float(rng.uniform(0.3, 0.5)), noise=float(rng.uniform(0.9, 1.1))
     )
     basis, discount, delta = certirl.Fourier(9).on(problem.domain), 0.5, float(rng.choice([0.05, 0.2]))
-    solved = certirl.solve(problem, basis=basis, columns=9, discount=discount, samples=5_000, rng=rng)
-    if solved.reward is None:
-        return None
-    reward = solved.reward
-    if rng.random() < 0.95:
+    reward = certirl.Reward(basis, np.eye(basis.size)[2])  # the cosine: to be near the first home
+    if rng.random() < 0.8:
         grid = np.linspace(*problem.domain[0], 801)
         noise = methods.noise_of(reward, rng)
         reward = methods.barely_wrong(reward, noise, lambda r: [problem.margins(r, grid, discount=discount)])
     log = logged(problem, episodes, rng)
     rows = {"domain": log.domain, "n_actions": log.n_actions, "independent": True}
     naive = certirl.Transitions(log.states, log.actions, log.next_states, **rows)
-    asked = {"discount": discount, "expert": 0, "columns": basis.resized(13), "tail": problem.tail, "delta": delta}
+    asked = {"discount": discount, "expert": 0, "columns": basis, "tail": problem.tail, "delta": delta}
     truth = problem.true_margin(reward, discount=discount)
     run: dict[str, Any] = {"delta": delta, "spoiled": truth <= 0}
     for name, data in {"": log, "naive ": naive}.items():
@@ -91,7 +88,7 @@ def judge(task: list[int]) -> dict[str, Any] | None:
 def run(arguments: Arguments, runner: study.Runner) -> study.Findings:
     """Count false certificates and bounds above the truth."""
     tasks = [[seed, arguments.episodes] for seed in range(arguments.runs)]
-    runs = [found for found in runner(judge, tasks, unit="certificates") if found is not None]
+    runs = runner(judge, tasks, unit="certificates")
     flags = ("holds", "false", "above")
     table = {
         name: methods.bounds_by_delta([found | {flag: found[f"{key}{flag}"] for flag in flags} for found in runs])
