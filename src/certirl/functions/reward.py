@@ -342,6 +342,8 @@ class Reward(Record):
         """
         writers = {".py": self.to_python, ".tex": self.to_latex, ".json": self.to_json}
         target = archive.target_of(path, (*writers, ".onnx"))
+        if Path(path).suffix not in ("", target.suffix):
+            raise ValueError(f"the suffix chooses the format: .py, .tex, .json or .onnx, got {Path(path).name!r}")
         suffix = target.suffix.lower()
         if suffix == ".onnx":
             return self.to_onnx(target)
