@@ -130,3 +130,10 @@ def test_a_number_as_tail_needs_columns():
         certirl.solve(
             PROBLEM, basis=certirl.Legendre(11), discount=0.7, delta=0.05, settings=certirl.Settings(cover=0.1), rng=0
         )
+
+
+def test_a_conflict_within_the_tail_asks_for_columns_and_not_for_samples():
+    room = certirl.problems.thermostat(power=(0.0, 1.5, -1.5), noise=3.0)
+    asked = {"basis": certirl.Legendre(2), "delta": 0.05, "tail": room.tail, "samples": 20_000, "rng": 0}
+    reason = certirl.solve(room, discount=0.8, expert=0, **asked).reason
+    assert "not beyond what the columns may miss" in reason and "more columns" in reason and "samples" not in reason

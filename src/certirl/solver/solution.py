@@ -1050,7 +1050,8 @@ def _undecided(refutation: Refutation | None, too_many: str) -> list[Finding]:
     elif refutation.refuted:
         but, cure = "beyond the sampling error, but no tail was declared", DECLARE_TAIL
     elif refutation.losses.get("truncation tail", 0.0) > 0.5 * sum(refutation.losses.values()):
-        but, cure = "but not beyond what the columns may miss", "use more columns, or declare a smaller tail"
+        but = "but not beyond what the columns may miss"
+        cure = "use a larger basis with more columns, or certirl.refute with more columns alone"
     return [Reason.UNDECIDED.finding(but=but, cure=cure)]
 
 
