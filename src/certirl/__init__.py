@@ -40,6 +40,7 @@ if _TYPE_CHECKING:
     from certirl.functions.bases import product as product
     from certirl.functions.cells import Cells as Cells
     from certirl.functions.reward import Reward as Reward
+    from certirl.proof.cells import certify_deterministic as certify_deterministic
     from certirl.proof.certificate import Certificate as Certificate
     from certirl.proof.certify import certify as certify
     from certirl.proof.certify import refute as refute
@@ -84,6 +85,7 @@ _MODULES = {
     "UniformNoise": "proof.tails",
     "bellman": "fit.bellman",
     "certify": "proof.certify",
+    "certify_deterministic": "proof.cells",
     "check": "solver.check",
     "coverage": "data.coverage",
     "diagnose": "fit.choose",

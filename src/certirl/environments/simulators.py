@@ -94,6 +94,25 @@ class MountainCar(Record):
         velocity = np.where((position == self.min_position) & (velocity < 0), 0.0, velocity)
         return np.column_stack([position, velocity]), np.full(len(states), -1.0)
 
+    @property
+    def terminal_boxes(self) -> tuple[Bounds, ...]:
+        """The terminal states."""
+        return (((self.goal_position, self.max_position), (self.goal_velocity, self.max_speed)),)
+
+    def enclosure(self, centres: Array, halves: Array, control: int) -> tuple[tuple[Array, Array], ...]:
+        """Boxes that contain the next states of a cell: by Lipschitz constants, and the state at rest at the wall."""
+        position, velocity = centres.T
+        velocity = velocity + ((control - 1) * self.force + np.cos(3 * position) * (-self.gravity))
+        velocity = np.clip(velocity, -self.max_speed, self.max_speed)
+        spread = 3 * abs(self.gravity) * halves[0] + halves[1]  # |∂v′/∂p| ≤ 3g, |∂v′/∂v| ≤ 1
+        moved = np.column_stack([position + velocity, velocity])
+        low, high = (moved + sign * np.array([halves[0] + spread, spread]) for sign in (-1, 1))
+        rest = np.broadcast_to([self.min_position, 0.0], moved.shape)
+        stopped = (low[:, 0] <= self.min_position) & (low[:, 1] < 0)  # some next state may be at the wall
+        always = (high[:, 0] <= self.min_position) & (high[:, 1] < 0)  # all of them are
+        bottom, top = np.where(always[:, None], rest, low), np.where(always[:, None], rest, high)
+        return (bottom, top), (np.where(stopped[:, None], rest, bottom), np.where(stopped[:, None], rest, top))
+
     def terminal(self, states: Array) -> NDArray[np.bool_]:
         """At the goal, and not rolling back."""
         return (states[:, 0] >= self.goal_position) & (states[:, 1] >= self.goal_velocity)
@@ -126,6 +145,16 @@ class Pendulum(Record):
         pull = 3 * self.g / (2 * self.l) * np.sin(angle) + 3.0 / (self.m * self.l**2) * torque
         speed = np.clip(speed + pull * self.dt, -self.max_speed, self.max_speed)
         return np.column_stack([angle + speed * self.dt, speed]), -cost
+
+    terminal_boxes: ClassVar[tuple[Bounds, ...]] = ()
+
+    def enclosure(self, centres: Array, halves: Array, control: Any) -> tuple[tuple[Array, Array], ...]:
+        """A box that contains the next states of a cell, by Lipschitz constants."""
+        pull = self.dt * abs(3 * self.g / (2 * self.l))  # of the next speed along the angle
+        spread = pull * halves[0] + halves[1]
+        reach = np.array([halves[0] + self.dt * spread, spread])
+        after, _ = self.step(centres, control)
+        return ((after - reach, after + reach),)
 
     def terminal(self, states: Array) -> NDArray[np.bool_]:
         """None."""
@@ -289,6 +318,25 @@ class EnvSimulator(Record):
         if any(self.noise):
             lines.append(f"  noise of standard deviation {', '.join(f'{value:.3g}' for value in self.noise)}")
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
+
+    @property
+    def terminal_boxes(self) -> Any:
+        """The boxes of terminal states, where the physics is built in; None if these are not known."""
+        return getattr(self.physics, "terminal_boxes", None)
+
+    def enclosure(self, centres: Array, halves: Array, action: int) -> Any:
+        """Boxes ``(low, high)`` that contain the next states of live states within halves of centres ``[n, d]``.
+
+        None if the physics has no declared Lipschitz constants. See `certify_deterministic`.
+
+        Example:
+            >>> car = certirl.gym.simulator("MountainCar-v0")
+            >>> (low, high), _ = car.enclosure(np.array([[-0.5, 0.0]]), np.array([0.01, 0.001]), 2)
+            >>> (high - low).round(4)
+            array([[0.0222, 0.0022]])
+        """
+        known = hasattr(self.physics, "enclosure") and self.deterministic
+        return self.physics.enclosure(centres, halves, self.controls[action]) if known else None
 
     def terminal(self, states: Any) -> NDArray[np.bool_]:
         """Which states are terminal ``[n]``; they are absorbing.
