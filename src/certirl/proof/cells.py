@@ -32,7 +32,7 @@ INFLATION = 1e-9  # of a side, by which cells and boxes are enlarged: rounding o
 ROUNDING = 1e-13  # of the largest |V̂| and |R|: rounding of their values
 PROBES = 2000  # next states that are compared with the declared boxes, for each action
 _BLOCK = 1 << 17  # cells at once
-_SMALL = 1e-12  # change of an upper solution, relative to its first bound, at which it is final
+_SMALL = 1e-9  # change of an upper solution, relative to its first bound, at which it is final
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,8 +152,12 @@ class CellCertificate(Record):
         word = "Certified" if self.decided == 1 else "Certified in part" if proved.any() else "Not certified"
         lines = [f"{word}, δ = 0: the policy's action is the only optimal one in {_share(self.decided)} of the cells"]
         if proved.any():
-            lines.append(f"  margin   {self.margin:.3g} or more in these cells, median {np.median(self.margins[proved]):.3g}")
-        lines.append(f"  tube     {_share(float(beside.sum() / size))} of the cells are beside a switch of the policy, and")
+            lines.append(
+                f"  margin   {self.margin:.3g} or more in these cells, median {np.median(self.margins[proved]):.3g}"
+            )
+        lines.append(
+            f"  tube     {_share(float(beside.sum() / size))} of the cells are beside a switch of the policy, and"
+        )
         lines.append(f"           {_share(float((live & ~beside & ~proved).sum() / size))} are undecided elsewhere")
         lines.append(
             f"  regret   at most {self.regret:.2%} of the span of the value at every state, "
@@ -213,7 +217,7 @@ def certify_deterministic(
     policy = as_policy(expert, simulator.n_actions)
     coarse = _grid_of(reward if guess is None else guess, domain, periodic)
     grid = _refined(coarse, as_count(refine, "refine"))
-    boxes = _terminal_boxes(simulator, domain)
+    boxes = _terminal_boxes(simulator)
     sides, centres = grid.sides, mesh(grid.middles())
     over = _terminal_cells(grid, centres, boxes)
     live = np.flatnonzero(~over)
@@ -231,40 +235,30 @@ def certify_deterministic(
     ]
     checked = _compare(simulator, grid, live, images, rng)
     slopes = _slopes(grid, table)
-    largest = float(np.abs(table).max()) + (0 if reward is None else float(np.abs(reward.coefficients).max()))
-    rounding = ROUNDING * largest
+    paid = None if reward is None else coarse.combined(grid.points(), reward.coefficients)
+    rounding = ROUNDING * float(np.abs(table).max() + (0.0 if paid is None else np.abs(paid).max()))
     ranges = [image.range(grid, table, slopes) for image in images]
     low = np.stack([least for least, _ in ranges]) - rounding
     high = np.stack([most for _, most in ranges]) + rounding
-    chosen = actions[live]
-    mine = low[chosen, np.arange(len(live))]
+    chosen, rows = actions[live], np.arange(len(live))
+    along, mine = _Images.of_policy(images, chosen), low[chosen, rows]
     others = high.copy()
-    others[chosen, np.arange(len(live))] = -np.inf
-    best = others.max(axis=0) if len(images) > 1 else np.full(len(live), -np.inf)
-
-    def solution(excess: Array, taken: Sequence[tuple[int, NDArray[np.bool_]]]) -> Array:
-        return _upper_solution(excess, taken, images, grid, live, discount)
-
-    every = [(action, np.ones(len(live), dtype=bool)) for action in range(len(images))]
-    along = [(action, chosen == action) for action in range(len(images))]
-    if reward is None:
-        above, below = np.zeros(len(centres)), np.zeros(len(centres))
-        loss = solution(discount * np.maximum(best - mine, 0), along)
+    others[chosen, rows] = -np.inf
+    if paid is None:  # V* = V̂
+        above = below = np.zeros(len(centres))
+        loss = _upper_solution(discount * np.maximum(others.max(axis=0) - mine, 0)[None], [along], grid, live, discount)
         named: Callable[[Array], Any] = ValueReward(start, simulator, discount)
     else:
-        least, most = _corner_range(grid, coarse.combined(grid.points(), reward.coefficients) - table)
+        least, most = _corner_range(grid, paid - table)
         least, most = least[live] - rounding, most[live] + rounding
-        above = solution(most + discount * high.max(axis=0), every)
-        below = solution(-(least + discount * mine), along)
+        above = _upper_solution(most + discount * high, images, grid, live, discount)
+        below = _upper_solution(-(least + discount * mine)[None], [along], grid, live, discount)
         loss, named = above + below, reward
-        loss[over] = 0
-    margins = np.full(len(centres), np.inf)
-    margins[over] = np.nan
-    short = np.stack([image.maximum(above, grid) for image in images])
-    gain = mine - np.choose(chosen, [image.maximum(below, grid) for image in images])
-    for action in range(len(images)):
-        difference = discount * (gain - high[action] - short[action]) - rounding
-        margins[live] = np.where(chosen == action, margins[live], np.minimum(margins[live], difference))
+    margins = np.full(len(centres), np.nan)
+    alternative = np.max(
+        [other + image.maximum(above, grid) for other, image in zip(others, images, strict=True)], axis=0
+    )
+    margins[live] = discount * (mine - along.maximum(below, grid) - alternative) - rounding
     source = "declared Lipschitz constants" if lipschitz is not None else "the boxes of next states of the simulator"
     assumptions = (
         f"{source}: no contradiction at {checked:,} states",
@@ -293,9 +287,7 @@ def _grid_of(value: Any, domain: Domain, periodic: tuple[int, ...]) -> Cells:
 
 
 def _refined(grid: Cells, parts: int) -> Cells:
-    counts = tuple(
-        parts * steps + (axis not in grid.periodic) for axis, steps in enumerate(grid.shape)
-    )
+    counts = tuple(parts * steps + (axis not in grid.periodic) for axis, steps in enumerate(grid.shape))
     refined = Cells(counts, grid.periodic, grid.domain)
     if np.prod(refined.shape) > MOST_CELLS:
         raise ValueError(f"at most {MOST_CELLS:,} cells are possible, got {' × '.join(map(str, refined.shape))}")
@@ -307,13 +299,15 @@ def _next(simulator: Any, states: Array, action: int) -> Array:
     return np.asarray(ask(simulator, states, action, rng, as_domain(simulator.domain)), dtype=float)
 
 
-def _terminal_boxes(simulator: Any, domain: Domain) -> tuple[Array, ...]:
+def _terminal_boxes(simulator: Any) -> tuple[Array, ...]:
     """The terminal boxes ``[d, 2]``."""
     declared = getattr(simulator, "terminal_boxes", None)
     if declared is None:
         if terminal_of(simulator) is not None:
             raise ValueError("the simulator has terminal states: it must name them by terminal_boxes, () if none")
         return ()
+    if len(declared) and periodic_of(simulator):
+        raise ValueError("terminal boxes are possible without periodic coordinates only")
     return tuple(np.array(as_domain(box)) for box in declared)
 
 
@@ -343,7 +337,10 @@ def _asked(simulator: Any, centres: Array, halves: Array, action: int, lipschitz
     slopes = as_reals(lipschitz, "lipschitz").astype(float)
     size = len(halves)
     if slopes.shape not in {(size, size), (simulator.n_actions, size, size)} or (slopes < 0).any():
-        raise ValueError(f"lipschitz must be numbers of at least 0 of shape [{size}, {size}], one such table for all or for each of {simulator.n_actions} actions, got shape {list(slopes.shape)}")
+        raise ValueError(
+            f"lipschitz must be numbers of at least 0 of shape [{size}, {size}] or "
+            f"[{simulator.n_actions}, {size}, {size}], got shape {list(slopes.shape)}"
+        )
     reach = (slopes[action] if slopes.ndim == 3 else slopes) @ halves
     middle = _next(simulator, centres, action)
     return ((middle - reach, middle + reach),)
@@ -377,20 +374,35 @@ class _Images(NamedTuple):
     def of(cls, boxes: Boxes, grid: Cells, terminal: tuple[Array, ...]) -> _Images:
         return cls(tuple(_located(low, high, grid, terminal) for low, high in boxes))
 
+    @classmethod
+    def of_policy(cls, images: Sequence[_Images], chosen: NDArray[np.intp]) -> _Images:
+        """Those of the action that is chosen in each live cell ``[n]``."""
+        rows, number = np.arange(len(chosen)), max(len(image.parts) for image in images)
+        parts = []
+        for part in range(number):
+            each = [image.parts[min(part, len(image.parts) - 1)] for image in images]
+            low, high, first, meets, inside = (
+                np.stack([getattr(image, name) for image in each])[chosen, rows]
+                for name in ("low", "high", "first", "meets", "inside")
+            )
+            counts = tuple(np.max([image.counts for image in each], axis=0).tolist())
+            parts.append(_Image(low, high, first, counts, meets, inside))
+        return cls(tuple(parts))
+
     def maximum(self, values: Array, grid: Cells) -> Array:
         """The largest of numbers on cells ``[c]`` over the next states of each live cell ``[n]``; terminal: 0."""
-        return np.maximum.reduce([
-            np.where(image.inside, 0.0, _windows(values, image.counts, grid)[image.first]) for image in self.parts
-        ])
+        return np.maximum.reduce(
+            [np.where(image.inside, 0.0, _windows(values, image.counts, grid)[image.first]) for image in self.parts]
+        )
 
     def range(self, grid: Cells, table: Array, slopes: Array) -> tuple[Array, Array]:
         """The least and largest V̂ over the next states of each live cell: two ``[n]``."""
         lows, highs = [], []
         for image in self.parts:
             middle, reach = (image.low + image.high) / 2, (image.high - image.low) / 2
-            values = np.concatenate([
-                grid.combined(middle[start : start + _BLOCK], table) for start in range(0, len(middle), _BLOCK)
-            ])
+            values = np.concatenate(
+                [grid.combined(middle[start : start + _BLOCK], table) for start in range(0, len(middle), _BLOCK)]
+            )
             swing = np.zeros(len(middle))
             for axis, slope in enumerate(slopes):
                 swing += reach[:, axis] * _windows(slope, image.counts, grid)[image.first]
@@ -443,10 +455,12 @@ def _corner_stack(grid: Cells, table: Array) -> Array:
     for axis in range(grid.dimension):
         if axis in grid.periodic:
             values = np.concatenate([values, values.take([0], axis=axis)], axis=axis)
-    corners = np.stack([
-        values[tuple(slice(bit, bit + steps) for bit, steps in zip(bits, grid.shape, strict=True))].ravel()
-        for bits in np.ndindex((2,) * grid.dimension)
-    ])
+    corners = np.stack(
+        [
+            values[tuple(slice(bit, bit + steps) for bit, steps in zip(bits, grid.shape, strict=True))].ravel()
+            for bits in np.ndindex((2,) * grid.dimension)
+        ]
+    )
     return corners.reshape((2,) * grid.dimension + (-1,))
 
 
@@ -454,7 +468,17 @@ def _corner_range(grid: Cells, table: Array) -> tuple[Array, Array]:
     """The least and largest value over each cell, slightly enlarged: two ``[c]``."""
     corners = _corner_stack(grid, table).reshape(2**grid.dimension, -1)
     least, most = corners.min(axis=0), corners.max(axis=0)
-    beyond = 4 * INFLATION * np.sum([side * _windows(slope, (3,) * grid.dimension, grid) for side, slope in zip(grid.sides, _slopes(grid, table), strict=True)], axis=0)
+    beyond = (
+        4
+        * INFLATION
+        * np.sum(
+            [
+                side * _windows(slope, (3,) * grid.dimension, grid)
+                for side, slope in zip(grid.sides, _slopes(grid, table), strict=True)
+            ],
+            axis=0,
+        )
+    )
     return least - beyond, most + beyond
 
 
@@ -466,32 +490,35 @@ def _slopes(grid: Cells, table: Array) -> Array:
 
 
 def _upper_solution(
-    excess: Array,
-    taken: Sequence[tuple[int, NDArray[np.bool_]]],
-    images: Sequence[_Images],
-    grid: Cells,
-    live: NDArray[np.intp],
-    discount: float,
+    excess: Array, images: Sequence[_Images], grid: Cells, live: NDArray[np.intp], discount: float
 ) -> Array:
-    """w on cells ``[c]`` with w ≥ excess + γ max w over next states, for actions where they are taken; terminal: 0.
+    """w on cells ``[c]`` with w ≥ excess_i + γ max w over the next states of images i; 0 in terminal cells.
 
-    Iterates start at a constant that is one, decrease, and are all upper solutions.
+    Iterates start at a constant that is an upper solution, decrease, and are all upper solutions.
+
+    Args:
+        excess: ``[i, n]`` in live cells.
+        images: next states ``[i]``.
+        grid: the cells.
+        live: their numbers ``[n]``.
+        discount: γ.
     """
-    total = np.zeros(int(np.prod(grid.shape)))
-    first = max(float(excess.max(initial=0)), 0.0) / (1 - discount)
+    total, first = np.zeros(int(np.prod(grid.shape))), max(float(excess.max()), 0.0) / (1 - discount)
     if first == 0:
         return total
-    total[live] = first * (1 + 1e-12)
-    for _ in range(int(np.ceil(np.log(_SMALL) / np.log(discount))) if discount > 0 else 1):
-        after = np.full(len(live), -np.inf)
-        for action, where in taken:
-            after[where] = np.maximum(after, images[action].maximum(total, grid))[where]
-        improved = np.minimum(excess + discount * after + 1e-14 * first, total[live])
+    total[live], rounding = first, 1e-14 * (first + float(np.abs(excess).max()))
+    for _ in range(_rounds(discount)):
+        ahead = [more + discount * image.maximum(total, grid) for more, image in zip(excess, images, strict=True)]
+        improved = np.minimum(np.max(ahead, axis=0) + rounding, total[live])
         change = float((total[live] - improved).max())
         total[live] = improved
         if change <= _SMALL * first:
             break
     return total
+
+
+def _rounds(discount: float) -> int:
+    return int(np.ceil(np.log(_SMALL) / np.log(discount))) if discount > 0 else 1
 
 
 def _evaluated(
@@ -515,7 +542,7 @@ def _evaluated(
 
 def _compare(simulator: Any, grid: Cells, live: NDArray[np.intp], images: Sequence[_Images], rng: Any) -> int:
     """Compare next states of states drawn in live cells with the boxes, and say how many; raise if one is outside."""
-    generator = as_generator(rng, "certify_deterministic")
+    generator, terminal = as_generator(rng, "certify_deterministic"), terminal_of(simulator)
     rows = generator.integers(len(live), size=PROBES)
     places = np.unravel_index(live[rows], grid.shape)
     shares = generator.random((PROBES, grid.dimension))
@@ -523,6 +550,11 @@ def _compare(simulator: Any, grid: Cells, live: NDArray[np.intp], images: Sequen
     inside = (np.stack(places, axis=1) + shares * (1 - 2e-9) + 1e-9) * grid.sides
     states = np.array(grid.domain)[:, 0] + inside
     width = np.diff(np.array(grid.domain), axis=1)[:, 0]
+    if terminal is not None and terminal(states).any():
+        raise ValueError(
+            f"terminal_boxes are contradicted: {states[int(terminal(states).argmax())].tolist()} is outside of them "
+            "and terminal"
+        )
     for action, image in enumerate(images):
         after = _next(simulator, states, action)
         found = np.zeros(PROBES, dtype=bool)

@@ -1,0 +1,161 @@
+"""Deterministic simulators: what is proved of a cell is true at every state of it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import certirl
+
+DISCOUNT, DEPTH = 0.3, 8
+
+
+@dataclass(frozen=True)
+class Toy:
+    """x' = (…), two actions; periodic or with terminal states."""
+
+    kind: str
+    n_actions: int = 2
+
+    @property
+    def domain(self):
+        first = (0.0, 1.0) if self.kind == "ring" else (-1.0, 1.0)
+        return (first,) if self.kind == "line" else (first, (-1.0, 1.0))
+
+    @property
+    def periodic(self):
+        return (0,) if self.kind == "ring" else ()
+
+    @property
+    def terminal_boxes(self):
+        return (((0.5, 1.0), (-1.0, 1.0)),) if self.kind == "goal" else ()
+
+    def terminal(self, states):
+        return states[:, 0] >= 0.5 if self.kind == "goal" else np.zeros(len(states), dtype=bool)
+
+    @property
+    def lipschitz(self):
+        return {"line": [[1.1]], "ring": [[1, 0.1], [0.2 * np.pi, 0.8]], "goal": [[1, 0], [0.05, 0.9]]}[self.kind]
+
+    def sample(self, states, action, rng):
+        push = 1.0 if action else -1.0
+        if self.kind == "line":
+            return np.clip(0.7 * states + 0.2 * np.sin(2 * states) + 0.15 * push, -1, 1)
+        x, y = states.T
+        if self.kind == "ring":
+            after = np.column_stack([(x + 0.1 * y + 0.05) % 1, 0.8 * y + 0.1 * np.cos(2 * np.pi * x) + 0.1 * push])
+            return np.clip(after, [0, -1], [1, 1])
+        after = np.clip(np.column_stack([x + 0.2 * push, 0.9 * y + 0.05 * x]), -1, 1)
+        return np.where(self.terminal(states)[:, None], states, after)
+
+
+def tree(toy, reward, states):
+    """V*(s) of a horizon ``[n]``, by all sequences of actions."""
+    layers = [states]
+    for _ in range(DEPTH):
+        layers.append(np.concatenate([toy.sample(layers[-1], action, None) for action in range(2)]))
+    paid = np.where(toy.terminal(np.concatenate(layers)), 0.0, reward(np.concatenate(layers)))
+    paid = np.split(paid, np.cumsum([len(layer) for layer in layers])[:-1])
+    value = paid[-1]
+    for rewards in paid[-2::-1]:
+        value = rewards + DISCOUNT * value.reshape(2, -1).max(axis=0)
+    return value
+
+
+def advantage(toy, reward, states, actions):
+    """Q*(s, a) − Q*(s, other) ``[n]``."""
+    ahead = np.stack([tree(toy, reward, toy.sample(states, action, None)) for action in range(2)])
+    rows = np.arange(len(states))
+    return DISCOUNT * (ahead[actions, rows] - ahead[1 - actions, rows])
+
+
+def returned(toy, reward, states, proof):
+    """V^π(s) of the policy of the proof, by walking."""
+    total, factor = np.zeros(len(states)), 1.0
+    for _ in range(20):
+        total, factor = total + factor * np.where(toy.terminal(states), 0.0, reward(states)), factor * DISCOUNT
+        actions = np.maximum(proof.actions[proof.grid.cell(states)], 0)
+        after = np.stack([toy.sample(states, action, None) for action in range(2)])
+        states = after[actions, np.arange(len(states))]
+    return total
+
+
+def reward_of(toy, seed):
+    rng = np.random.default_rng(seed)
+    counts = {"line": (33,), "ring": (24, 25), "goal": (25, 25)}[toy.kind]
+    grid = certirl.Cells(counts, toy.periodic, toy.domain)
+    points, waves = grid.points(), rng.normal(size=3)
+    turn = np.pi * (2 if toy.kind == "ring" else 1) * points[:, 0]
+    values = waves[0] * np.cos(turn) + waves[1] * np.sin(turn) + waves[2] * points[:, -1] ** 2
+    return certirl.Reward(grid, values, ended=toy.terminal)
+
+
+@pytest.mark.parametrize("kind", ["line", "ring", "goal"])
+@pytest.mark.parametrize("form", ["cells", "value"])
+def test_no_cell_is_proved_falsely_even_of_barely_wrong_experts(kind, form):
+    toy, proved, wrong = Toy(kind), 0, 0
+    for seed in range(2):
+        given, rng = reward_of(toy, seed), np.random.default_rng(seed)
+        plan = certirl.planning.plan(toy, given, discount=DISCOUNT, points=given.basis.counts)
+        shifts = (0.0, 0.04, 0.3)
+        for shift in shifts:  # the switch of the expert is at the wrong place, by a few cells or by many
+
+            def expert(states, plan=plan, shift=shift):
+                return plan(states - shift * np.eye(len(toy.domain))[0])
+
+            asked = {"reward": given} if form == "cells" else {"value": plan}
+            proof = certirl.certify_deterministic(
+                toy, expert, discount=DISCOUNT, lipschitz=toy.lipschitz, refine=4, **asked
+            )
+            low, high = np.array(toy.domain).T
+            states = low + (high - low) * rng.random((60, len(low)))
+            cells = proof.grid.cell(states)
+            alive = proof.live[cells]
+            assert (alive == ~toy.terminal(states)).all()
+            states, cells = states[alive], cells[alive]
+            truth = advantage(toy, proof.reward, states, proof.actions[cells])
+            error = 2 * DISCOUNT ** (DEPTH + 1) / (1 - DISCOUNT) * np.ptp(proof.reward(given.basis.points()))
+            assert (truth >= proof.margins[cells] - error).all()
+            assert not (proof.proved[cells] & (truth < -error)).any()
+            missed = tree(toy, proof.reward, states) - returned(toy, proof.reward, states, proof)
+            assert (missed <= proof.regrets[cells] + error).all()
+            proved, wrong = proved + int(proof.proved[cells].sum()), wrong + int((truth < -error).sum())
+    assert proved > 60 and wrong > 6
+
+
+def test_lipschitz_constants_that_are_too_small_are_contradicted():
+    toy = Toy("ring")
+    with pytest.raises(ValueError, match="Lipschitz constants are contradicted: action 0 leads from"):
+        certirl.certify_deterministic(
+            toy, 0, reward=reward_of(toy, 0), discount=DISCOUNT, lipschitz=0.5 * np.array(toy.lipschitz)
+        )
+
+
+def test_most_of_pendulum_is_proved_and_planning_agrees():
+    swing = certirl.gym.simulator("Pendulum-v1", actions=[[-2.0], [0.0], [2.0]])
+    plan = certirl.planning.plan(swing, discount=0.9, points=(60, 61))
+    proof = certirl.certify_deterministic(swing, plan, refine=4)
+    states = np.random.default_rng(0).uniform(*np.array(swing.domain).T, (500, 2))
+    cells = proof.grid.cell(states)
+    ahead = np.stack([plan.value(swing.step(states, action)[0]) for action in range(3)], axis=1)
+    gaps = 0.9 * (np.take_along_axis(ahead, proof.actions[cells][:, None], axis=1) - ahead)
+    gaps[np.arange(500), proof.actions[cells]] = np.inf
+    assert (gaps.min(axis=1) >= proof.margins[cells]).all()
+    assert proof.decided > 0.5 and proof.regret < 0.5 and proof.delta == 0
+
+
+def test_mountain_car_is_proved_with_its_wall_and_its_goal():
+    car = certirl.gym.simulator("MountainCar-v0")
+    plan = certirl.planning.plan(car, discount=0.9, points=(91, 71))
+    proof = certirl.certify_deterministic(car, plan, refine=4)
+    states = np.random.default_rng(0).uniform(*np.array(car.domain).T, (500, 2))
+    states[:200] = [-1.2, -0.07] + np.random.default_rng(1).random((200, 2)) * [0.09, 0.14]  # beside the wall
+    states = states[~car.terminal(states)]
+    cells, rows = proof.grid.cell(states), np.arange(len(states))
+    ahead = np.stack([plan.value(car.step(states, action)[0]) for action in range(3)], axis=1)
+    gaps = 0.9 * (ahead[rows, proof.actions[cells]][:, None] - ahead)
+    gaps[rows, proof.actions[cells]] = np.inf
+    assert (gaps.min(axis=1) >= proof.margins[cells]).all()
+    assert proof.decided > 0.3
+    with pytest.raises(ValueError, match="must end on lines of the grid"):
+        certirl.certify_deterministic(car, certirl.planning.plan(car, discount=0.9, points=(50, 50)))
