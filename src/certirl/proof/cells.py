@@ -79,6 +79,7 @@ class CellCertificate(Record):
         reward: R, of which all this is proved.
         span: of the value V̂ on the grid.
         assumptions: what is not proved but declared.
+        coordinate_names: of the simulator; empty if there are none.
 
     Example:
         >>> car = certirl.gym.simulator("MountainCar-v0")
@@ -96,6 +97,7 @@ class CellCertificate(Record):
     reward: Callable[[Array], Any]
     span: float
     assumptions: tuple[str, ...] = ()
+    coordinate_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -266,7 +268,8 @@ def certify_deterministic(
         *(["reward R = V̂ − γ max_a V̂∘f_a, evaluated through the simulator"] if reward is None else []),
     )
     span = float(np.ptp(table if not boxes else np.append(table, 0.0)))
-    return CellCertificate(grid, discount, actions, margins, np.maximum(loss, 0), named, span, assumptions)
+    names = tuple(getattr(simulator, "coordinate_names", ()))
+    return CellCertificate(grid, discount, actions, margins, np.maximum(loss, 0), named, span, assumptions, names)
 
 
 def _share(share: float) -> str:

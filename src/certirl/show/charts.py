@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from certirl.fit.features import FeaturePath
     from certirl.ground.status import Claim
     from certirl.problems import Problem
+    from certirl.proof.cells import CellCertificate
     from certirl.proof.certificate import Certificate
     from certirl.solver.solution import Solution
 
@@ -279,7 +280,7 @@ def margin_charts(solution: Solution, *, problem: Problem | None = None, plane: 
 
 
 def certificate_charts(
-    certificate: Certificate, *, plane: Plane = FIRST, names: Names | None = None
+    certificate: Certificate | CellCertificate, *, plane: Plane = FIRST, names: Names | None = None
 ) -> tuple[Picture, ...]:
     """The advantage of the expert's action over its best alternative, estimated and at least; the tube.
 
@@ -291,6 +292,10 @@ def certificate_charts(
         plane: the two coordinates of a map, by number or name.
         names: of coordinates and actions, which a certificate does not keep.
     """
+    from certirl.proof.cells import CellCertificate
+
+    if isinstance(certificate, CellCertificate):
+        return (_cell_picture(certificate, Names.of(certificate) if names is None else names),)
     names = Names() if names is None else names
     if len(certificate.grounds) > 1:
         return _proved_sums(certificate, names)
@@ -743,6 +748,28 @@ def _proved_map(proof: Certificate, plane: Plane, names: Names) -> Map:
         borders=sheet.borders(tube.grid.taken_at(sheet.states).argmax(axis=0)),
         border_label="the expert switches",
         empty_label=f"not decided, {tube.share:.1%} of the states",
+    )
+
+
+def _cell_picture(proof: CellCertificate, names: Names) -> Chart | Map:
+    """The proved margin in each cell of a deterministic simulator; undecided cells are empty."""
+    title = f"proved in {proof.decided:.1%} of the cells, δ = 0"
+    margins, middles = np.where(proof.proved, proof.margins, np.nan), proof.grid.middles()
+    label = "margin of the policy's action, at least"
+    if proof.grid.dimension == 1:
+        return Chart(title, names.coordinate(0, 1), label, (Curve("proved", middles[0], margins, style="points"),))
+    low, high = (proof.margin, float(np.nanmax(margins))) if proof.proved.any() else (1.0, 10.0)
+    return Map(
+        title,
+        names.coordinate(0, 2),
+        names.coordinate(1, 2),
+        label,
+        *middles,
+        margins.reshape(proof.grid.shape).T,
+        low,
+        high,
+        empty_label="not decided, or terminal",
+        is_log=True,
     )
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from certirl.fit.features import FeaturePath
     from certirl.ground.status import Claim
     from certirl.problems import Problem
+    from certirl.proof.cells import CellCertificate
     from certirl.proof.certificate import Certificate
     from certirl.solver.solution import Solution
 
@@ -170,7 +171,7 @@ def margins(
     return arrange(charts.margin_charts(solution, problem=problem, plane=plane), ax=ax, path=path)
 
 
-def certificate(proof: Certificate, *, plane: Plane = FIRST, ax: Any = None, path: Any = None) -> Any:
+def certificate(proof: Certificate | CellCertificate, *, plane: Plane = FIRST, ax: Any = None, path: Any = None) -> Any:
     """Draw the advantage of the expert's action over its best alternative, down to what is proved, and the tube.
 
     Args:
