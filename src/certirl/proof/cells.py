@@ -83,10 +83,10 @@ class CellCertificate(Record):
 
     Example:
         >>> car = certirl.gym.simulator("MountainCar-v0")
-        >>> plan = certirl.planning.plan(car, discount=0.9, points=(55, 41))
-        >>> proof = certirl.certify_deterministic(car, plan)
-        >>> proof.delta, proof.grid.shape, 0 < proof.decided < 1
-        (0.0, (54, 40), True)
+        >>> plan = certirl.planning.plan(car, discount=0.9, points=(91, 71))
+        >>> proof = certirl.certify_deterministic(car, plan, refine=4)
+        >>> proof.delta, proof.grid.shape, 0.4 < proof.decided < 0.5
+        (0.0, (360, 280), True)
     """
 
     grid: Cells
@@ -198,10 +198,10 @@ def certify_deterministic(
 
     Example:
         >>> car = certirl.gym.simulator("MountainCar-v0")
-        >>> plan = certirl.planning.plan(car, discount=0.9, points=(55, 41))
-        >>> proof = certirl.certify_deterministic(car, plan)
-        >>> bool(proof.regret < 1), proof.margin > 0
-        (True, True)
+        >>> plan = certirl.planning.plan(car, discount=0.9, points=(91, 71))
+        >>> proof = certirl.certify_deterministic(car, plan, refine=4)
+        >>> round(proof.decided, 2), proof.margin > 0
+        (0.45, True)
     """
     check_simulator(simulator)
     if not getattr(simulator, "deterministic", True):
