@@ -335,8 +335,8 @@ class EnvSimulator(Record):
             >>> (high - low).round(4)
             array([[0.0222, 0.0022]])
         """
-        known = hasattr(self.physics, "enclosure") and self.deterministic
-        return self.physics.enclosure(centres, halves, self.controls[action]) if known else None
+        enclosure = getattr(self.physics, "enclosure", None) if self.deterministic else None
+        return None if enclosure is None else enclosure(centres, halves, self.controls[action])
 
     def terminal(self, states: Any) -> NDArray[np.bool_]:
         """Which states are terminal ``[n]``; they are absorbing.

@@ -23,6 +23,7 @@ from certirl.functions.reward import Reward
 from certirl.ground.domain import Array, Domain, as_domain, as_rows, freeze, like_input, mesh
 from certirl.ground.doors import as_count, as_reals
 from certirl.ground.records import Record
+from certirl.ground.status import percent_up, rounded_down
 
 Boxes = tuple[tuple[Array, Array], ...]
 
@@ -146,7 +147,7 @@ class CellCertificate(Record):
     @property
     def regret(self) -> float:
         """A bound of V* − V^π at every state, as a share of the span of V̂."""
-        return float(self.regrets.max() / self.span) if self.span > 0 else float("inf")
+        return float(self.regrets.max() / self.span)
 
     def __str__(self) -> str:
         live, beside, proved = self.live, self.beside, self.proved
@@ -155,13 +156,17 @@ class CellCertificate(Record):
         lines = [f"{word}, δ = 0: the policy's action is the only optimal one in {_share(self.decided)} of the cells"]
         if proved.any():
             most, median = np.quantile(self.margins[proved], [0.1, 0.5])
-            lines.append(f"  margin   positive in these cells: {most:.3g} or more in 90% of them, median {median:.3g}")
+            lines.append(
+                f"  margin   positive in these cells: {rounded_down(most):.3g} or more in 90% of them, median {median:.3g}"
+            )
         lines.append(
-            f"  tube     {_share(float(beside.sum() / size))} of the cells are beside a switch of the policy, and"
+            f"  tube     {percent_up(float(beside.sum() / size), 1)} of the cells are beside a switch of the policy, and"
         )
-        lines.append(f"           {_share(float((live & ~beside & ~proved).sum() / size))} are undecided elsewhere")
         lines.append(
-            f"  regret   at most {self.regret:.2%} of the span of the value at every state, "
+            f"           {percent_up(float((live & ~beside & ~proved).sum() / size), 1)} are undecided elsewhere"
+        )
+        lines.append(
+            f"  regret   at most {percent_up(self.regret)} of the span of the value at every state, "
             f"mean of the bounds {self.regrets[live].mean() / self.span:.2%}"
         )
         lines.append(f"  cells    {counts}, {size:,} of them with states that are not terminal; γ = {self.discount:g}")
@@ -245,10 +250,11 @@ def certify_deterministic(
     along, mine = _Images.of_policy(images, chosen), low[chosen, rows]
     others = high.copy()
     others[chosen, rows] = -np.inf
-    if paid is None:  # V* = V̂
+    named: Callable[[Array], Any]
+    if reward is None or paid is None:  # V* = V̂
         above = below = np.zeros(len(centres))
         loss = _upper_solution(discount * np.maximum(others.max(axis=0) - mine, 0)[None], [along], grid, live, discount)
-        named: Callable[[Array], Any] = ValueReward(start, simulator, discount)
+        named = ValueReward(start, simulator, discount)
     else:
         least, most = _corner_range(grid, paid - table)
         least, most = least[live] - rounding, most[live] + rounding
@@ -268,11 +274,13 @@ def certify_deterministic(
     )
     span = float(np.ptp(table if not boxes else np.append(table, 0.0)))
     names = tuple(getattr(simulator, "coordinate_names", ()))
+    if span == 0:
+        raise ValueError("the value is the same at every state: no action is better than another")
     return CellCertificate(grid, discount, actions, margins, np.maximum(loss, 0), named, span, assumptions, names)
 
 
 def _share(share: float) -> str:
-    return "all" if share == 1 else f"{share:.1%}"
+    return "all" if share == 1 else f"{np.floor(share * 1000) / 1000:.1%}"  # never more than is proved
 
 
 def _of(value: Any) -> Array:
