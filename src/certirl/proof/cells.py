@@ -159,12 +159,11 @@ class CellCertificate(Record):
             lines.append(
                 f"  margin   positive in these cells: {rounded_down(most):.3g} or more in 90% of them, median {median:.3g}"
             )
-        lines.append(
-            f"  tube     {percent_up(float(beside.sum() / size), 1)} of the cells are beside a switch of the policy, and"
+        switching, undecided = (
+            percent_up(float(which.sum() / size), 1) for which in (beside, live & ~beside & ~proved)
         )
-        lines.append(
-            f"           {percent_up(float((live & ~beside & ~proved).sum() / size), 1)} are undecided elsewhere"
-        )
+        lines.append(f"  tube     {switching} of the cells are beside a switch of the policy, and")
+        lines.append(f"           {undecided} are undecided elsewhere")
         lines.append(
             f"  regret   at most {percent_up(self.regret)} of the span of the value at every state, "
             f"mean of the bounds {self.regrets[live].mean() / self.span:.2%}"
