@@ -155,10 +155,9 @@ class CellCertificate(Record):
         word = "Certified" if self.decided == 1 else "Certified in part" if proved.any() else "Not certified"
         lines = [f"{word}, δ = 0: the policy's action is the only optimal one in {_share(self.decided)} of the cells"]
         if proved.any():
-            most, median = np.quantile(self.margins[proved], [0.1, 0.5])
-            lines.append(
-                f"  margin   positive in these cells: {rounded_down(most):.3g} or more in 90% of them, median {median:.3g}"
-            )
+            tenth, median = np.quantile(self.margins[proved], [0.1, 0.5])
+            least = f"{rounded_down(tenth):.3g} or more in 90% of them"
+            lines.append(f"  margin   positive in these cells: {least}, median {median:.3g}")
         switching, undecided = (
             percent_up(float(which.sum() / size), 1) for which in (beside, live & ~beside & ~proved)
         )
