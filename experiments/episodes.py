@@ -29,7 +29,7 @@ FAR = 3.0  # an episode ends beyond this distance from the first home
 class Arguments:
     """The full size; ``--fast`` shrinks it."""
 
-    runs: int = 900
+    runs: int = 1_200
     episodes: int = 40_000
 
 
