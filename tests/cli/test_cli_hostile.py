@@ -427,7 +427,6 @@ SENTENCES = [
     (f"{PROOF} --cover 0.1", "leave --cover and --slack out"),
     (f"{PROOF} --columns 3 --tail -1", "--tail must be a number not below 0, got -1.0"),
     (f"{PROOF} --columns 3 --tail nan", "--tail must be a number not below 0, got nan"),
-    ("solve episodes.csv --discount 0.9 --domain -1 1 --delta 0.05", "or leave --delta out"),
     (
         f"solve four.csv --discount 0.9 --delta 0.05{' --domain -9 9' * 4}",
         "a certificate over a whole box is for 3 coordinates at most",
