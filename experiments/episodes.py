@@ -3,9 +3,9 @@
     python experiments/episodes.py [--fast] [--workers 2] [--out experiments/results]
 
 An angle under an action that is kept for many steps; an episode ends after 20 to 50 steps, or as soon as the state is
-near the far side of the circle. So neighbouring steps are correlated (their sines by about 0.5), and how long an episode
-is depends on where its steps lead. Of every episode the certificate uses one step (docs/notes/certificate.md, section
-15). For comparison, all steps are used as if each were drawn by itself, which no proof covers.
+near the far side of the circle. So neighbouring steps are correlated (their sines by 0.4 to 0.6), and how long an
+episode is depends on where its steps lead. Of every episode the certificate uses one step (docs/notes/certificate.md,
+section 15). For comparison, all steps are used as if each were drawn by itself, which no proof covers.
 """
 
 from __future__ import annotations
