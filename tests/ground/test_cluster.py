@@ -402,7 +402,7 @@ def test_commands_at_a_scheduler_write_the_same(folder, client, capsys):
     for name, there in (("here", ["--workers", "1"]), ("there", ["--scheduler", address])):
         assert main(["moments", "log", *GIVEN, "-o", f"{name}.npz", *there]) == 0
         solving = ["solve", "log", "--discount", "0.7", *GIVEN, "--delta", "0.05", "--tail", "0", "--plot", ""]
-        assert main([*solving, "-o", f"solved-{name}.npz", *there]) in (0, 1)
+        assert main([*solving, "-o", f"solved-{name}.npz", *there]) in (0, 5)
     assert capsys.readouterr().err == ""
     assert_same(load_moments("here.npz"), load_moments("there.npz"))
     with np.load("solved-here.npz") as here, np.load("solved-there.npz") as there:

@@ -206,7 +206,8 @@ def test_the_table_of_the_note_names_functions_and_tests_that_exist():
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line.startswith("|")
     ]
-    code = "\n".join(path.read_text() for room in ("proof", "functions", "solver") for path in room_of(root, room))
+    rooms = ("data", "proof", "functions", "solver")
+    code = "\n".join(path.read_text() for room in rooms for path in room_of(root, room))
     assert len(rows) > 20
     for _, functions, tests in rows[2:]:
         for name in re.findall(r"`([\w.]+)`", functions):
