@@ -127,5 +127,6 @@ def check(page: str, folder: Path) -> None:
 
 if __name__ == "__main__":  # draws the pictures of the pages named, or of all
     every = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))
-    for named in sys.argv[1:] or filter(pictures, every):
+    drawing = [page for page in every if pictures(page) and parts((ROOT / page).read_text())]
+    for named in sys.argv[1:] or drawing:
         draw(named)
