@@ -146,6 +146,8 @@ def test_declarations_are_checked():
     box = product(Legendre(3), Legendre(3))
     with pytest.raises(ValueError, match="entries for 3 coordinates, and the state has 2"):
         certirl.GaussianNoise((1, 1, 1), slope=1).number(box)
+    with pytest.raises(ValueError, match="slope has entries for 3 coordinates, and the state has 2"):
+        certirl.GaussianNoise(1, slope=np.eye(3)).change([1.0, 1.0])
     with pytest.raises(ValueError, match="needs slope as a matrix"):
         certirl.GaussianNoise(1, slope=1, rate=1).number(box)
     with pytest.raises(ValueError, match="one coordinate"):

@@ -319,8 +319,10 @@ class GaussianNoise(Tail):
             >>> round(certirl.GaussianNoise(std=(1.0, 2.0), slope=1.0).change([0.3, 0.4]), 2)
             0.39
         """
-        moved, std = np.asarray(differences), np.asarray(self.std)
-        slope = np.asarray(self.slope if self.derivatives is None else self.derivatives[0])
+        moved = np.asarray(differences)
+        std = _of_coordinates(np.asarray(self.std), len(moved), None, "std")
+        bound = self.slope if self.derivatives is None else self.derivatives[0]
+        slope = _of_coordinates(np.asarray(bound), len(moved), None, "slope")
         if slope.ndim == 0:
             shift = float(slope * np.linalg.norm(moved) / std.min())
         else:
@@ -508,8 +510,8 @@ def contradiction(tail: TailLike, source: Source) -> str:
 
     At pairs of states, of a log at the nearest rows of pairs of its states, the distributions of each coordinate of the
     next state are compared: their distribution functions differ by half of `Tail.change` at most, up to the errors of
-    two empirical ones (Dvoretzky, Kiefer and Wolfowitz; Bretagnolle's constant for rows of different states). All
-    comparisons together contradict a true declaration with probability 10⁻⁶ at most.
+    two empirical ones (Dvoretzky, Kiefer and Wolfowitz; Bretagnolle's constant for rows of different states). If
+    rows are independent, all comparisons together contradict a true declaration with probability 10⁻⁶ at most.
     """
     if not isinstance(tail, Tail):
         return ""
