@@ -27,6 +27,7 @@ RUNS += [
     for name in (
         "arch",
         "box_certificates",
+        "deterministic",
         "dimensions",
         "ends",
         "environments",
