@@ -5,7 +5,7 @@ from pathlib import Path
 
 from certirl.cli import VERBS
 from certirl.cli.completion import SHELLS
-from certirl.cli.parsing import ALWAYS, CODES, build
+from certirl.cli.parsing import CODES, build
 
 PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
 MARK = "<!-- commands -->\n"
@@ -17,7 +17,7 @@ def reference():
     parser, lines = build(VERBS, "0"), []
     for verb in VERBS:
         command = parser.commands[verb.name]
-        codes = ", ".join(map(str, sorted({*ALWAYS, *verb.codes})))
+        codes = ", ".join(map(str, verb.every_code))
         lines += ["", f"### certirl {verb.name}", "", f"{verb.summary[0].upper()}{verb.summary[1:]}."]
         lines += [f"Exit codes {codes}.", "", f"    {command.usage}", ""]
         actions = [action for action in command._actions if action.dest not in EVERYWHERE]

@@ -186,7 +186,7 @@ def test_files_hold_what_the_record_holds(tmp_path):
     model = certirl.export.interval_mdp(Falling(), cells=10, delta=0.05, samples=200, rng=0)
     assert model.has_terminal and model.lower.shape == (2, 10, 11) and model.visits[:, 9].tolist() == [0, 0]
     settings = {"reward": lambda s: s[:, 0] - 0.5, "labels": {"low": lambda s: s[:, 0] < 0.25}, "initial": 0.31}
-    files = model.to_prism(tmp_path / "model.v1", **settings)
+    files = model.export(tmp_path / "model.v1", **settings)
     assert [path.name for path in files] == ["model.v1.sta", "model.v1.tra", "model.v1.lab", "model.v1.srew"]
     bands, labels, rewards = parsed_prism(tmp_path / "model.v1.tra")
     np.testing.assert_array_equal(bands[:, :10], np.stack([model.lower, model.upper], axis=-1))
@@ -194,10 +194,10 @@ def test_files_hold_what_the_record_holds(tmp_path):
     check_rows(bands[..., 0], bands[..., 1])
     assert labels == {"init": {3}, "deadlock": set(), "terminal": {10}, "low": {0, 1}}
     np.testing.assert_allclose(rewards, [*(np.arange(10) / 10 - 0.45), 0.0], atol=1e-12)
-    again, earned = parsed_drn(model.to_drn(tmp_path / "model", **settings))
+    again, earned = parsed_drn(*model.export(tmp_path / "model.drn", **settings))
     np.testing.assert_array_equal(again, bands)
     np.testing.assert_array_equal(earned, rewards)
-    model.to_prism(tmp_path / "model.v1", reward=lambda s: s[:, 0], floor=1e-6)
+    model.export(tmp_path / "model.v1", reward=lambda s: s[:, 0], floor=1e-6)
     raised, _, _ = parsed_prism(tmp_path / "model.v1.tra")
     assert raised[..., 0][raised[..., 1] > 0].min() == 1e-6  # PRISM refuses transitions that may not exist
 
@@ -219,7 +219,7 @@ def robust_reach(lower, upper, goal, steps):
 def test_storm_reads_the_bands_and_agrees(problem, tmp_path):
     stormpy = pytest.importorskip("stormpy")
     model = certirl.export.interval_mdp(problem, cells=8, delta=0.05, rng=0)
-    path = model.to_drn(tmp_path / "model", labels={"reach": lambda s: s[:, 0] > 0.5})
+    (path,) = model.export(tmp_path / "model.drn", labels={"reach": lambda s: s[:, 0] > 0.5})
     read = stormpy.build_model_from_drn[stormpy.Interval](str(path))
     mode = stormpy.UncertaintyResolutionMode.ROBUST
     prop = stormpy.parse_properties('Pmax=? [F<=5 "reach"]')[0]
@@ -240,9 +240,9 @@ def test_wrong_settings_are_refused_with_a_sentence(problem, tmp_path):
     ]
     model = certirl.export.interval_mdp(log, cells=3, delta=0.1)
     calls += [
-        (lambda: model.to_prism(tmp_path / "m", labels={"a b": lambda s: s[:, 0] > 0}), "must be a word"),
-        (lambda: model.to_prism(tmp_path / "m", floor=0.9), "floor"),
-        (lambda: model.to_drn(tmp_path / "m", initial=7.0), "outside the domain"),
+        (lambda: model.export(tmp_path / "m", labels={"a b": lambda s: s[:, 0] > 0}), "must be a word"),
+        (lambda: model.export(tmp_path / "m", floor=0.9), "floor"),
+        (lambda: model.export(tmp_path / "m.drn", initial=7.0), "outside the domain"),
     ]
     for call, words in calls:
         with pytest.raises(ValueError, match=words):

@@ -9,16 +9,14 @@ from typing import Any
 
 from certirl.cli.parsing import number, whole
 from certirl.data.episodes import OUTSIDE
-from certirl.data.tables import EPISODE
 from certirl.functions.bases import FAMILIES
 from certirl.proof.tails import GaussianNoise, LaplaceNoise, Smooth, Tail, UniformNoise
 
 DATA = (
-    "files, folders or patterns: .parquet, .csv or .tsv (also .gz) with columns state (or state_0, state_1, …), action "
-    "and next_state, or with a column episode and the next state in the next row; or .npz with arrays states, actions, "
-    "next_states; the options below name other columns; write files before options"
+    "transitions: files, folders or patterns of .parquet, .csv, .tsv (also .gz) with columns state (or state_0, …), "
+    "action and next_state, or episode and the next state in the next row; .npz with states, actions, next_states"
 )
-SIMULATOR = "or a simulator, FILE.py:NAME or MODULE:NAME, which is imported"
+SIMULATOR = "or a simulator, FILE.py:NAME or MODULE:NAME"
 OBSERVED = "observed"  # the word for an expert who made the log
 # Tails beside a number, as --tail NAME:VALUE:…, the values being the fields of the record.
 TAILS: dict[str, tuple[str, Any]] = {
@@ -37,39 +35,33 @@ def add_log(command: argparse.ArgumentParser, *, also: Sequence[str] = ()) -> No
     data.add_argument("data", metavar="DATA", nargs="+", help="; ".join([DATA, *also]))
     data.add_argument(
         "--domain", type=float, nargs=2, metavar=("LOW", "HIGH"), action="append",
-        help="the interval of states; once for each coordinate",
+        help="interval of the states, once for each coordinate",
     )  # fmt: skip
     data.add_argument(
-        "--actions", type=_actions, metavar="N",
-        help="number of actions (default: largest seen plus one), or names in order: left,right (default: sorted)",
-    )  # fmt: skip
+        "--actions", type=_actions, metavar="N", help="number, or names: left,right (default: from the data)"
+    )
     data.add_argument(
         "--periodic", type=int, metavar="AXIS", action="append", default=[],
-        help="a periodic coordinate, 0 being the first; once for each",
+        help="number of a periodic coordinate, 0 for the first",
     )  # fmt: skip
-    data.add_argument("--state", nargs="+", metavar="NAME", help="the columns of the state (default: by their names)")
-    data.add_argument("--next-state", nargs="+", metavar="NAME", help="those of the next state, in the same order")
-    data.add_argument("--action", metavar="NAME", help="the column of the action, numbers or names")
-    data.add_argument(
-        "--episode", metavar="NAME",
-        help=f"the column that says which episode a row is from (default: {EPISODE[0]} or another usual name, if there "
-        "is one; '' to take every row by itself)",
-    )  # fmt: skip
-    data.add_argument("--step", metavar="NAME", help="the column that orders the rows of an episode: numbers, times")
-    data.add_argument("--terminated", metavar="NAME", help="the column that marks terminal states")
-    data.add_argument("--delimiter", metavar="MARK", help="what separates columns of text (default: by the header)")
-    data.add_argument(
-        "--outside", choices=OUTSIDE, help="what to do with transitions that leave the domain (default refuse)"
-    )
+    data.add_argument("--outside", choices=OUTSIDE, help="what leaves the domain (default refuse)")
+    names = command.add_argument_group("columns of tables, if they have other names")
+    names.add_argument("--state", nargs="+", metavar="NAME", help="columns of the state")
+    names.add_argument("--next-state", nargs="+", metavar="NAME", help="columns of the next state, in that order")
+    names.add_argument("--action", metavar="NAME", help="column of the action, numbers or names")
+    names.add_argument("--episode", metavar="NAME", help="column of the episode; '' for rows without episodes")
+    names.add_argument("--step", metavar="NAME", help="column that orders an episode: numbers, times")
+    names.add_argument("--terminated", metavar="NAME", help="column that marks terminal states")
+    names.add_argument("--delimiter", metavar="MARK", help="between columns of text")
 
 
 def add_draws(group: Any, usual: str) -> None:
     """Add the options about draws; ``usual`` says how many are made by default."""
     group.add_argument(
         "--samples", "--max-samples", type=int, metavar="N",
-        help=f"of a simulator: transitions of every action to draw, with a proof at most ({usual})",
+        help=f"transitions of each action to draw ({usual})",
     )  # fmt: skip
-    group.add_argument("--seed", type=int, metavar="N", help="of all draws, and of the division of a log (default 0)")
+    group.add_argument("--seed", type=int, metavar="N", help="of draws and of the division of a log (default 0)")
 
 
 def add_expert(command: argparse.ArgumentParser, discount: str, default: str, **settings: Any) -> None:
@@ -78,15 +70,10 @@ def add_expert(command: argparse.ArgumentParser, discount: str, default: str, **
     expert.add_argument("--discount", type=float, metavar="GAMMA", help=discount, **settings)
     expert.add_argument(
         "--expert", metavar="WHO",
-        help=f"the action it always takes ({default}); or a file of its demonstrations, with columns state, action "
-        "(and episode, if they come in episodes) or .npz with arrays states, actions; or the word "
-        f"{OBSERVED}: the expert made the log, and its policy is learned from the actions there; or a function of "
-        "states, FILE.py:NAME",
+        help=f"the action that it always takes ({default}); a file of demonstrations with columns state, action "
+        f"(and episode), or .npz; the word {OBSERVED}, if the expert made the log; or a function, FILE.py:NAME",
     )  # fmt: skip
-    expert.add_argument(
-        "--errors", type=float, metavar="SHARE",
-        help="up to this share of the expert's demonstrated actions may be mistakes (default: none is declared)",
-    )  # fmt: skip
+    expert.add_argument("--errors", type=float, metavar="SHARE", help="of demonstrated actions that may be mistakes")
 
 
 def add_proof(proof: Any) -> None:
@@ -94,11 +81,11 @@ def add_proof(proof: Any) -> None:
     forms = ", ".join(f"or {name}:{form}" for name, (form, _) in TAILS.items())
     proof.add_argument(
         "--tail", type=tail, metavar="TAIL",
-        help=f"how far the dynamics reach beyond --columns: a number (0: not at all), {forms}",
+        help=f"what the columns miss of the dynamics: a number (0: nothing), {forms}",
     )  # fmt: skip
     proof.add_argument(
         "--tube", type=float, metavar="WIDTH",
-        help="for experts who depend on the state: nearer than this to a switch nothing need be proved",
+        help="for policies: nearer than this to a switch nothing need be proved",
     )  # fmt: skip
 
 
@@ -120,18 +107,14 @@ def _actions(text: str) -> Any:
 def add_basis(group: Any, usual: str, *, default: str | None = None) -> None:
     """Add the options that choose functions of the state; ``usual`` names the default."""
     names = [name.lower() for name in FAMILIES]
-    group.add_argument("--basis", choices=names, default=default, help=f"default: {usual}; Fourier for --periodic")
-    group.add_argument("--size", type=int, metavar="N", help="functions in the basis, with --basis (default 11)")
+    group.add_argument("--basis", choices=names, default=default, help=f"default: {usual}")
+    group.add_argument("--size", type=int, metavar="N", help="functions in --basis (default 11)")
 
 
 def add_place(parser: Any, workers: str) -> None:
     """Add the options that say where to work; ``workers`` in words without a scheduler."""
-    parser.add_argument(
-        "--workers", type=int, metavar="N", help=f"{workers} (default: all cores); results do not depend on it"
-    )
-    parser.add_argument(
-        "--scheduler", metavar="ADDRESS", help="a Dask scheduler, tcp://host:8786; or local, to start one of processes"
-    )
+    parser.add_argument("--workers", type=int, metavar="N", help=f"{workers} (default: all cores)")
+    parser.add_argument("--scheduler", metavar="ADDRESS", help="of Dask, tcp://host:8786; or local, to start one")
 
 
 def add_folder(parser: Any, name: str) -> None:

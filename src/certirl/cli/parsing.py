@@ -55,6 +55,11 @@ class Verb(NamedTuple):
     codes: tuple[int, ...] = ()
     clocked: bool = True
 
+    @property
+    def every_code(self) -> list[int]:
+        """Its exit codes, ascending."""
+        return sorted({*ALWAYS, *self.codes})
+
 
 class UsageError(ValueError):
     """Words that are no command, no option or no value of one."""
@@ -65,12 +70,26 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
     def __init__(self, prog: str, **settings: Any) -> None:
         width = min(shutil.get_terminal_size().columns, WIDEST) - 2
-        super().__init__(prog, **{"width": width, "max_help_position": 26} | settings)
+        super().__init__(prog, **{"width": width, "max_help_position": 23} | settings)
 
     def _format_action(self, action: argparse.Action) -> str:
         if not isinstance(action, argparse._SubParsersAction):
             return super()._format_action(action)
         return "".join(super(_Help, self)._format_action(verb) for verb in action._get_subactions())
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        """One short and one long name, then the values: "-o, --output FILE", "--state NAME …", "--basis NAME"."""
+        if not action.option_strings or action.nargs == 0:
+            return super()._format_action_invocation(action)
+        values = "NAME" if action.choices else self._format_args(action, action.dest.upper())
+        names = [name for name in action.option_strings if name[1] != "-"]
+        names.append(next(name for name in action.option_strings if name[1] == "-"))
+        return f"{', '.join(names)} {values.partition(' [')[0]}{' …' * (action.nargs == '+')}"
+
+    def _expand_help(self, action: argparse.Action) -> str:
+        """The help, with the choices of an option before it."""
+        text = super()._expand_help(action)
+        return f"{', '.join(action.choices)}; {text}" if action.choices and action.option_strings else text
 
 
 class Parser(argparse.ArgumentParser):
@@ -105,7 +124,7 @@ def build(verbs: Iterable[Verb], version: str) -> Parser:
         prog="certirl",
         usage="certirl COMMAND …",
         description="Inverse reinforcement learning in continuous state spaces, with proofs.\n\n" + _examples(_FIRST),
-        epilog=_in_words(CODES) + "\ncertirl COMMAND --help explains one command.",
+        epilog=_in_words() + "\ncertirl COMMAND --help explains one command.",
     )
     parser.add_argument("--version", action="version", version=f"certirl {version}")
     commands = parser.add_subparsers(required=True, metavar="command", title="commands", parser_class=Parser)
@@ -116,7 +135,8 @@ def build(verbs: Iterable[Verb], version: str) -> Parser:
             prog=f"certirl {verb.name}",
             usage=f"certirl {verb.name} {verb.form}".rstrip(),
             description=f"{verb.summary[0].upper()}{verb.summary[1:]}.\n\n{_examples(verb.examples)}",
-            epilog=_in_words(sorted({*ALWAYS, *verb.codes})),
+            epilog=f"exit codes: {', '.join(map(str, verb.every_code))} (certirl --help says what they mean)",
+            add_help=False,
         )
         verb.add(command)
         add_output(command)
@@ -145,16 +165,17 @@ def _examples(examples: Sequence[tuple[str, str]]) -> str:
     return "\n".join(["examples:", *lines])
 
 
-def _in_words(codes: Iterable[int]) -> str:
-    return "\n".join(["exit codes:", *(f"  {code:<4} {CODES[code]}" for code in codes)])
+def _in_words() -> str:
+    return "\n".join(["exit codes:", *(f"  {code:<4} {words}" for code, words in CODES.items())])
 
 
 def add_output(command: argparse.ArgumentParser) -> None:
     """Add the options that every command has."""
     group = next((group for group in command._action_groups if group.title == "output"), None)
     group = command.add_argument_group("output") if group is None else group
-    group.add_argument("--json", action="store_true", help="the result as one JSON document; all other lines on stderr")
-    group.add_argument("--quiet", action="store_true", help="print nothing but errors, and with --json the result")
+    group.add_argument("-h", "--help", action="help", help="print this and end")
+    group.add_argument("--json", action="store_true", help="the result as one JSON document; other lines on stderr")
+    group.add_argument("--quiet", action="store_true", help="print errors only, and with --json the result")
 
 
 def parse(parser: Parser, words: Sequence[str]) -> argparse.Namespace:

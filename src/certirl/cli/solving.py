@@ -107,45 +107,40 @@ def _add_demo(command: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     output.add_argument(
         "--plot", metavar="PICTURE",
-        help="where the picture goes (default: beside the solution, as .png; '' for none)",
+        help="where the picture goes (default: beside the solution; '' for none)",
     )  # fmt: skip
     shared.add_place(command.add_argument_group("work"), "threads")
 
 
 def _add_solve(command: argparse.ArgumentParser) -> None:
-    shared.add_log(command, also=("one file that certirl moments wrote", shared.SIMULATOR))
+    shared.add_log(command, also=("a file of certirl moments", shared.SIMULATOR))
     shared.add_expert(command, "γ, strictly between 0 and 1", "default 0", required=True)
     command.set_defaults(expert="0")
     reward = command.add_argument_group("reward")
     shared.add_basis(reward, "chosen from held-out data")
     reward.add_argument(
         "--columns", type=int, metavar="N",
-        help="how many functions of the state describe what actions do (default: chosen from held-out data); for an "
-        "expert who depends on the state only with --delta",
+        help="functions of the state that describe what actions do (default: chosen; for policies with --delta only)",
     )  # fmt: skip
     reward.add_argument("--objective", choices=OBJECTIVES, help=f"for one action (default {OBJECTIVES[0]})")
-    reward.add_argument(
-        "--cover", type=float, metavar="RADIUS", help="for one action: the paper's cover instead of the continuum"
-    )
+    reward.add_argument("--cover", type=float, metavar="RADIUS", help="for one action: the paper's cover of the states")
     reward.add_argument("--slack", type=float, metavar="PRICE", help="soft form: the price of a shortfall")
     reward.add_argument(
         "--margin", type=float, metavar="SHARE",
-        help="for experts who depend on the state: within this share of the box beside a switch less is asked",
+        help="for policies: within this share of the box beside a switch less is asked",
     )  # fmt: skip
     reward.add_argument(
-        "--smoothness", type=float, metavar="PRICE",
-        help="for experts who depend on the state: the price of a rough value function",
-    )  # fmt: skip
+        "--smoothness", type=float, metavar="PRICE", help="for policies: the price of a rough value function"
+    )
     proof = command.add_argument_group("proof")
-    proof.add_argument("--delta", type=float, help="certify, with at most this probability of a false certificate")
+    proof.add_argument("--delta", type=float, help="certify; a false certificate has at most this probability")
     shared.add_proof(proof)
     proof.add_argument(
         "--regret", type=float, metavar="SHARE",
-        help="with a simulator and an expert who depends on the state: go on until following the expert costs at most "
-        "this share of the span of the value",
+        help="for policies: draw until the expert's regret is at most this share of the span of the value",
     )  # fmt: skip
     shared.add_draws(proof, "default 10,000; with --delta 1,000,000")
-    _add_result(command, "solution", "reward.npz", "default: beside the solution, as .png; '' for none")
+    _add_result(command, "solution", "reward.npz", "default: beside the solution; '' for none")
 
 
 def _add_certify(command: argparse.ArgumentParser) -> None:
@@ -158,7 +153,7 @@ def _add_certify(command: argparse.ArgumentParser) -> None:
     )
     proof.add_argument(
         "--columns", type=int, metavar="N",
-        help="how many functions of the state describe what actions do (default: as in the solution)",
+        help="functions of the state that describe what actions do (default: as in the solution)",
     )  # fmt: skip
     shared.add_proof(proof)
     shared.add_draws(proof, "default 100,000")

@@ -129,7 +129,7 @@ class IntervalMDP(Record):
         ]
         return "\n".join(lines)
 
-    def to_prism(
+    def export(
         self,
         path: str | os.PathLike[str],
         *,
@@ -138,10 +138,14 @@ class IntervalMDP(Record):
         labels: Mapping[str, Callable[[Array], Any]] | None = None,
         floor: float = 0.0,
     ) -> tuple[Path, ...]:
-        """Write PRISM's explicit files, which PRISM and IntervalMDP.jl read: .sta, .tra, .lab, and .srew for a reward.
+        """Write the files of a model checker; returns their paths.
+
+        A name that ends in .drn is one file in Storm's direct encoding, the format whose intervals Storm reads. Any
+        other name gets the suffixes of PRISM's explicit files, which PRISM and IntervalMDP.jl read: .sta, .tra, .lab,
+        and .srew for a reward.
 
         Args:
-            path: their name without a suffix.
+            path: the name.
             reward: a function of states; its value at the middle of a cell is that of the cell, 0 at terminal states.
             initial: the initial state; the middle of the box if omitted.
             labels: functions of states ``[n, d]`` to truth values by name; decided at the middle of each cell.
@@ -152,65 +156,21 @@ class IntervalMDP(Record):
         Example:
             >>> room = certirl.problems.thermostat()
             >>> model = certirl.export.interval_mdp(room, cells=10, samples=100, delta=0.05, rng=0)
-            >>> [path.name for path in model.to_prism("room", labels={"warm": lambda states: states[:, 0] > 20})]
+            >>> [path.name for path in model.export("room", labels={"warm": lambda states: states[:, 0] > 20})]
             ['room.sta', 'room.tra', 'room.lab']
+            >>> [path.name for path in model.export("room.drn", reward=lambda states: states[:, 0])]
+            ['room.drn']
         """
-        lower, marks, values = self._described(reward, initial, labels, floor)
-        places = np.stack(np.unravel_index(np.arange(self.lower.shape[1]), self.grid.shape), axis=1).tolist()
-        places += [[-1] * self.grid.dimension] * self.has_terminal
-        names = list(marks)
-        files: dict[str, Iterable[str]] = {
-            ".sta": [
-                f"({','.join(f'x{axis}' for axis in range(self.grid.dimension))})",
-                *(f"{number}:({','.join(map(str, place))})" for number, place in enumerate(places)),
-            ],
-            ".tra": self._transitions(lower),
-            ".lab": [
-                " ".join(f'{number}="{name}"' for number, name in enumerate(names)),
-                *(
-                    f"{state}: {' '.join(str(number) for number, name in enumerate(names) if marks[name][state])}"
-                    for state in np.flatnonzero(np.any(list(marks.values()), axis=0)).tolist()
-                ),
-            ],
-        }
-        if values is not None:
-            nonzero = np.flatnonzero(values).tolist()
-            rows = (f"{state} {float(values[state])!r}" for state in nonzero)
-            files[".srew"] = [f"{len(places)} {len(nonzero)}", *rows]
+        described = self._described(reward, initial, labels, floor)
         named = archive.as_path(path)
-        targets = {suffix: archive.target_of(named.with_name(named.name + suffix), (suffix,)) for suffix in files}
-        for suffix, lines in files.items():
-            _write(targets[suffix], lines)
-        return tuple(targets.values())
-
-    def to_drn(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        reward: Any = None,
-        initial: ArrayLike | None = None,
-        labels: Mapping[str, Callable[[Array], Any]] | None = None,
-        floor: float = 0.0,
-    ) -> Path:
-        """Write one file in Storm's direct encoding (suffix added if missing), the format whose intervals Storm reads.
-
-        Args:
-            path: its name.
-            reward: as in `to_prism`, and so are ``initial``, ``labels`` and ``floor``.
-            initial: the initial state.
-            labels: functions of states.
-            floor: of the lower ends.
-
-        Example:
-            >>> room = certirl.problems.thermostat()
-            >>> model = certirl.export.interval_mdp(room, cells=10, samples=100, delta=0.05, rng=0)
-            >>> model.to_drn("room", reward=lambda states: states[:, 0]).name
-            'room.drn'
-        """
-        lower, marks, values = self._described(reward, initial, labels, floor)
-        target = archive.target_of(path, (".drn",))
-        _write(target, self._encoded(lower, marks, values))
-        return target
+        if named.suffix == ".drn":
+            files = {archive.target_of(named, (".drn",)): self._encoded(*described)}
+        else:
+            texts = self._explicit(*described)
+            files = {archive.target_of(f"{named}{suffix}", (suffix,)): lines for suffix, lines in texts.items()}
+        for target, lines in files.items():
+            _write(target, lines)
+        return tuple(files)
 
     def _described(
         self, reward: Any, initial: ArrayLike | None, labels: Mapping[str, Callable[[Array], Any]] | None, floor: float
@@ -253,7 +213,35 @@ class IntervalMDP(Record):
             for target, low, high in bands:
                 yield f"{state} {action} {target} [{low!r},{high!r}] {self.action_names[action]}"
 
-    def _encoded(self, lower: Array, marks: dict[str, NDArray[np.bool_]], values: Array | None) -> Iterator[str]:
+    def _explicit(
+        self, lower: Array, marks: dict[str, NDArray[np.bool_]], values: Array | None
+    ) -> dict[str, Iterable[str]]:
+        """PRISM's explicit files by their suffixes."""
+        places = np.stack(np.unravel_index(np.arange(self.lower.shape[1]), self.grid.shape), axis=1).tolist()
+        places += [[-1] * self.grid.dimension] * self.has_terminal
+        names = list(marks)
+        files: dict[str, Iterable[str]] = {
+            ".sta": [
+                f"({','.join(f'x{axis}' for axis in range(self.grid.dimension))})",
+                *(f"{number}:({','.join(map(str, place))})" for number, place in enumerate(places)),
+            ],
+            ".tra": self._transitions(lower),
+            ".lab": [
+                " ".join(f'{number}="{name}"' for number, name in enumerate(names)),
+                *(
+                    f"{state}: {' '.join(str(number) for number, name in enumerate(names) if marks[name][state])}"
+                    for state in np.flatnonzero(np.any(list(marks.values()), axis=0)).tolist()
+                ),
+            ],
+        }
+        if values is not None:
+            nonzero = np.flatnonzero(values).tolist()
+            rows = (f"{state} {float(values[state])!r}" for state in nonzero)
+            files[".srew"] = [f"{len(places)} {len(nonzero)}", *rows]
+        return files
+
+    def _encoded(self, lower: Array, marks: dict[str, NDArray[np.bool_]], values: Array | None) -> Iterable[str]:
+        """The lines of Storm's direct encoding."""
         actions, _, total = lower.shape
         yield from ("@type: MDP", "@value_type: double-interval", "@parameters", "", "@reward_models")
         yield "" if values is None else "reward"
