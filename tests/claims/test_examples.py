@@ -1,8 +1,8 @@
 """Every public object has an example that runs, and is on one page of the reference.
 
 A public class, function or method has ``Example:`` with ``>>>`` lines in its docstring; the names ``certirl`` and
-``np`` are there. Properties and fields have theirs in the example of the class, and a method that overrides another
-needs none of its own.
+``np`` are there. The example of a method continues that of its class. Properties and fields have theirs in the example
+of the class, and a method that overrides another needs none of its own.
 """
 
 import doctest
@@ -47,21 +47,34 @@ def test_every_public_object_has_an_example():
     assert [name for name in OBJECTS if name not in EXAMPLES and not overrides(name)] == []
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_prints_what_it_shows(name, tmp_path, monkeypatch):
-    text = inspect.getdoc(EXAMPLES[name])
-    assert re.search(r"^Examples?:\n+    >>>", text, re.M), "an example stands under Example:"
+@pytest.mark.parametrize("name", [name for name in surface() if name in EXAMPLES])
+def test_examples_print_what_they_show(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    example = doctest.DocTestParser().get_doctest(text, {"certirl": certirl, "np": np}, name, None, 0)
+    missing = []
+    names = run(name, {"certirl": certirl, "np": np}, missing)
+    for method in EXAMPLES:
+        if method.rpartition(".")[0] == name and name not in missing:
+            run(method, names, missing)
+    if missing:
+        pytest.skip(f"optional packages of {', '.join(missing)} are not installed")
+
+
+def run(name, names, missing):
+    """Run the example of an object, with these names at hand; returns all names after it."""
+    text, names = inspect.getdoc(EXAMPLES[name]), dict(names)
+    assert re.search(r"^Examples?:\n+    >>>", text, re.M), "an example stands under Example:"
+    example = doctest.DocTestParser().get_doctest(text, names, name, None, 0)
     try:
-        doctest.DebugRunner(optionflags=doctest.ELLIPSIS).run(example)
+        doctest.DebugRunner(optionflags=doctest.ELLIPSIS).run(example, clear_globs=False)
     except doctest.UnexpectedException as problem:
         error = problem.exc_info[1]
         if isinstance(error, ImportError) and not str(error.name).startswith("certirl"):  # an optional package
-            pytest.skip(f"{name} needs a package that is not installed: {error}")
-        raise error from None
+            missing.append(name)
+        else:
+            raise error from None
     except doctest.DocTestFailure as failure:
         pytest.fail(f"{name}: {failure.example.source}shows {failure.example.want}but prints {failure.got}")
+    return example.globs
 
 
 @pytest.mark.parametrize("name", NAMESPACES)

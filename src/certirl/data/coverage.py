@@ -90,9 +90,6 @@ class Coverage(Record):
         """h_a(s), the variance of a prediction in units of that of one transition: ``[A, n]``.
 
         Example:
-            >>> states = np.random.default_rng(0).uniform(0, 5, 1000)
-            >>> log = certirl.Transitions(states, np.arange(1000) % 2, states, domain=(0, 10))
-            >>> coverage = certirl.coverage(log, basis=certirl.Legendre(9))
             >>> leverage = coverage.leverage([2.0, 8.0])
             >>> leverage.shape, bool((leverage[:, 1] > 10 * leverage[:, 0]).all())
             ((2, 2), True)
@@ -104,9 +101,6 @@ class Coverage(Record):
         """Where some action is extrapolated ``[n]``: statements there do not rest on data.
 
         Example:
-            >>> states = np.random.default_rng(0).uniform(0, 5, 1000)
-            >>> log = certirl.Transitions(states, np.arange(1000) % 2, states, domain=(0, 10))
-            >>> coverage = certirl.coverage(log, basis=certirl.Legendre(9))
             >>> coverage.extrapolated([2.0, 8.0])
             array([False,  True])
         """

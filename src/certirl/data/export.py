@@ -109,8 +109,6 @@ class IntervalMDP(Record):
         """The number of the cell of each state ``[n]``.
 
         Example:
-            >>> room = certirl.problems.thermostat()
-            >>> model = certirl.export.interval_mdp(room, cells=10, samples=100, delta=0.05, rng=0)
             >>> model.cell([15.5, 24.5]).tolist()
             [0, 9]
         """
@@ -154,8 +152,6 @@ class IntervalMDP(Record):
                 wrong.
 
         Example:
-            >>> room = certirl.problems.thermostat()
-            >>> model = certirl.export.interval_mdp(room, cells=10, samples=100, delta=0.05, rng=0)
             >>> [path.name for path in model.export("room", labels={"warm": lambda states: states[:, 0] > 20})]
             ['room.sta', 'room.tra', 'room.lab']
             >>> [path.name for path in model.export("room.drn", reward=lambda states: states[:, 0])]

@@ -155,8 +155,6 @@ class Moments(Record):
         """The moments of the first functions only, as if measured with the smaller bases.
 
         Example:
-            >>> log = certirl.Transitions([0.0, 0.5, 1.0, 0.2], [0, 1, 0, 1], [0.5, 1.0, 0.0, 0.1])
-            >>> moments = certirl.measure(log, basis=certirl.Legendre(3))
             >>> moments.leading(2, 2).cross.shape
             (2, 2, 2)
         """
@@ -182,8 +180,6 @@ class Moments(Record):
         """Write everything to an npz file (suffix added if missing); `certirl.load` reads it back.
 
         Example:
-            >>> log = certirl.Transitions([0.0, 0.5, 1.0, 0.2], [0, 1, 0, 1], [0.5, 1.0, 0.0, 0.1])
-            >>> moments = certirl.measure(log, basis=certirl.Legendre(3))
             >>> print(certirl.load(moments.save("moments")))
             4 transitions: Legendre(3) on [0, 1], 3 columns, 2 actions
         """

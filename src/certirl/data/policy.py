@@ -73,8 +73,6 @@ class Policy(Record):
         """The action at each state ``[n]``; the likeliest of several, the first on a tie.
 
         Example:
-            >>> from certirl.data.policy import Policy
-            >>> policy = Policy(n_actions=2, rule=lambda states: states[:, 0] > 0)
             >>> policy.actions([[-0.5], [0.5]]).tolist()
             [0, 1]
         """
@@ -85,8 +83,6 @@ class Policy(Record):
         """The probability of each action at each state ``[n, A]``.
 
         Example:
-            >>> from certirl.data.policy import Policy
-            >>> policy = Policy(n_actions=2, rule=lambda states: states[:, 0] > 0)
             >>> policy.probabilities([[-0.5], [0.5]])
             array([[1., 0.],
                    [0., 1.]])
@@ -101,8 +97,6 @@ class Policy(Record):
         """Which actions have a positive probability at each state ``[n, A]``: all must be best.
 
         Example:
-            >>> from certirl.data.policy import Policy
-            >>> policy = Policy(n_actions=2, rule=lambda states: states[:, 0] > 0)
             >>> policy.support([[-0.5], [0.5]])
             array([[ True, False],
                    [False,  True]])

@@ -217,7 +217,6 @@ class Transitions(Stream):
         """The transitions for which ``chosen`` is true, on the same domain.
 
         Example:
-            >>> log = certirl.Transitions([0.0, 0.5, 1.0, 0.2], [0, 1, 0, 1], [0.5, 1.0, 0.0, 0.1])
             >>> len(log.where(log.actions == 0).states)
             2
         """
@@ -238,7 +237,6 @@ class Transitions(Stream):
         """The states ``[m, d]`` and next states ``[m, d]`` of one action, in order.
 
         Example:
-            >>> log = certirl.Transitions([0.0, 0.5, 1.0, 0.2], [0, 1, 0, 1], [0.5, 1.0, 0.0, 0.1])
             >>> states, next_states = log.of_action(1)
             >>> states[:, 0], next_states[:, 0]
             (array([0.5, 0.2]), array([1. , 0.1]))
@@ -307,7 +305,6 @@ class Transitions(Stream):
         """Two disjoint random parts, the first with this share of the rows; pairs and episodes are kept together.
 
         Example:
-            >>> log = certirl.Transitions([0.0, 0.5, 1.0, 0.2], [0, 1, 0, 1], [0.5, 1.0, 0.0, 0.1])
             >>> first, second = log.divided(0.5, np.random.default_rng(0))
             >>> first.total, second.total
             (2, 2)

@@ -237,10 +237,6 @@ class RewardWrapper(gymnasium.Wrapper):  # type: ignore[misc]
         """A step with the learned reward; the environment's is in ``info["own_reward"]``.
 
         Example:
-            >>> import gymnasium
-            >>> env = gymnasium.make("MountainCar-v0")
-            >>> env = certirl.gym.RewardWrapper(env, lambda states: states[:, 0], discount=0.99)
-            >>> _ = env.reset(seed=0)
             >>> env.step(2)[4]["own_reward"]
             -1.0
         """
@@ -264,9 +260,6 @@ class RewardWrapper(gymnasium.Wrapper):  # type: ignore[misc]
         """Reset the environment.
 
         Example:
-            >>> import gymnasium
-            >>> env = gymnasium.make("MountainCar-v0")
-            >>> env = certirl.gym.RewardWrapper(env, lambda states: states[:, 0], discount=0.99)
             >>> observation, info = env.reset(seed=0)
             >>> observation.shape
             (2,)

@@ -323,8 +323,6 @@ class Plan(Record):
         """V(s), exact in terminal states; a float for one state, ``[n]`` for many.
 
         Example:
-            >>> room = certirl.problems.comfort()
-            >>> plan = certirl.planning.plan(room.dynamics, room.reward, discount=0.9, points=101)
             >>> bool(plan.value(0.1) > plan.value(0.9)), plan.value([0.1, 0.9]).shape
             (True, (2,))
         """
@@ -337,8 +335,6 @@ class Plan(Record):
         basis instead: with new draws a policy would not be a function of the state. So it is with a fitted V and noise.
 
         Example:
-            >>> room = certirl.problems.comfort()
-            >>> plan = certirl.planning.plan(room.dynamics, room.reward, discount=0.9, points=101)
             >>> plan.action_values([-0.8, 0.1, 0.8]).argmax(axis=1).tolist()
             [0, 1, 2]
         """
@@ -353,8 +349,6 @@ class Plan(Record):
         """The best action at each state ``[n]``; the first of those that tie.
 
         Example:
-            >>> room = certirl.problems.comfort()
-            >>> plan = certirl.planning.plan(room.dynamics, room.reward, discount=0.9, points=101)
             >>> plan.policy([-0.8, 0.1, 0.8]).tolist()
             [0, 1, 2]
         """

@@ -330,7 +330,6 @@ class EnvSimulator(Record):
         None if the physics has no declared Lipschitz constants. See `certify_deterministic`.
 
         Example:
-            >>> car = certirl.gym.simulator("MountainCar-v0")
             >>> (low, high), _ = car.enclosure(np.array([[-0.5, 0.0]]), np.array([0.01, 0.001]), 2)
             >>> (high - low).round(4)
             array([[0.0222, 0.0022]])
@@ -342,7 +341,6 @@ class EnvSimulator(Record):
         """Which states are terminal ``[n]``; they are absorbing.
 
         Example:
-            >>> car = certirl.gym.simulator("MountainCar-v0")
             >>> car.terminal([[0.6, 0.0], [-0.5, 0.0]])
             array([ True, False])
         """
@@ -352,7 +350,6 @@ class EnvSimulator(Record):
         """Next states ``[n, d]`` before noise, and own rewards ``[n]``, 0 in terminal states.
 
         Example:
-            >>> car = certirl.gym.simulator("MountainCar-v0")
             >>> next_states, rewards = car.step([[-0.5, 0.0]], 2)
             >>> next_states.round(4), rewards
             (array([[-0.4992,  0.0008]]), array([-1.]))
@@ -369,7 +366,6 @@ class EnvSimulator(Record):
         """One next state for each state ``[n, d]``.
 
         Example:
-            >>> car = certirl.gym.simulator("MountainCar-v0")
             >>> car.sample(np.array([[-0.5, 0.0]]), 2, np.random.default_rng(0)).round(4)
             array([[-0.4992,  0.0008]])
         """
@@ -383,7 +379,6 @@ class EnvSimulator(Record):
         be drawn.
 
         Example:
-            >>> car = certirl.gym.simulator("MountainCar-v0")
             >>> next_states, weights = car.outcomes(np.array([[-0.5, 0.0]]), 2)
             >>> next_states.shape, weights
             ((1, 1, 2), array([1.]))
@@ -406,7 +401,6 @@ class EnvSimulator(Record):
         """The environment's own reward for a step ``[n]``; 0 in terminal states.
 
         Example:
-            >>> car = certirl.gym.simulator("MountainCar-v0")
             >>> car.reward(np.array([[-0.5, 0.0]]), 2)
             array([-1.])
         """

@@ -249,8 +249,6 @@ class Bellman(Record):
         """α = w − γTᵀw: the reward whose value under the expert is V = wᵀφ.
 
         Example:
-            >>> operators = certirl.problems.random_polynomial(seed=7).operators(certirl.Legendre(7))
-            >>> criterion = certirl.bellman(operators, discount=0.7, expert=0)
             >>> value = np.eye(7)[1]
             >>> np.allclose(criterion.value_of(criterion.reward_of(value)), value)
             True
@@ -263,8 +261,6 @@ class Bellman(Record):
         """w = (I − γTᵀ)⁻¹α: the expert's value under the reward R = αᵀφ.
 
         Example:
-            >>> operators = certirl.problems.random_polynomial(seed=7).operators(certirl.Legendre(7))
-            >>> criterion = certirl.bellman(operators, discount=0.7, expert=0)
             >>> alpha = np.eye(7)[1]
             >>> np.allclose(criterion.reward_of(criterion.value_of(alpha)), alpha)
             True
@@ -275,8 +271,6 @@ class Bellman(Record):
         """The coefficients of D_a in the columns, one row for each alternative: ``[A − 1, k_s]``.
 
         Example:
-            >>> operators = certirl.problems.random_polynomial(seed=7).operators(certirl.Legendre(7))
-            >>> criterion = certirl.bellman(operators, discount=0.7, expert=0)
             >>> recovery = certirl.recover(criterion)
             >>> criterion.margins(recovery.reward.coefficients).shape
             (2, 7)
@@ -291,8 +285,6 @@ class Bellman(Record):
         common random numbers the covariance of the two is subtracted.
 
         Example:
-            >>> operators = certirl.problems.random_polynomial(seed=7).operators(certirl.Legendre(7))
-            >>> criterion = certirl.bellman(operators, discount=0.7, expert=0)
             >>> criterion.error_forms(np.eye(7)[1]).shape
             (2, 7, 7)
         """

@@ -137,10 +137,6 @@ class FeaturePath(Record):
         """The row with this number of features, or of changes of the guess.
 
         Example:
-            >>> room = certirl.problems.comfort()
-            >>> log = certirl.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
-            >>> settings = certirl.Settings(features={"s²": lambda states: states[:, 0] ** 2})
-            >>> solution = certirl.solve(log, discount=0.9, expert=room.expert, settings=settings)
             >>> solution.path.row(1)
             0
         """
@@ -177,10 +173,6 @@ class FeaturePath(Record):
         """Draw what is not explained and the regret by the number of features; write it to ``path`` if given.
 
         Example:
-            >>> room = certirl.problems.comfort()
-            >>> log = certirl.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
-            >>> settings = certirl.Settings(features={"s²": lambda states: states[:, 0] ** 2})
-            >>> solution = certirl.solve(log, discount=0.9, expert=room.expert, settings=settings)
             >>> axes = solution.path.plot(path="features.png")
         """
         from certirl import plots

@@ -87,8 +87,6 @@ class Witness(Record):
             names: of the actions.
 
         Example:
-            >>> problem = certirl.problems.unsolvable(seed=1)
-            >>> criterion = certirl.bellman(problem.operators(certirl.Legendre(7)), discount=0.7, expert=0)
             >>> words = certirl.recover(criterion).witness.in_words(["stay", "left", "right"])
             >>> "left" in words and "right" in words
             True

@@ -50,7 +50,6 @@ class Component(Record):
         """The component's coordinates of states ``[…, d]``.
 
         Example:
-            >>> warm = certirl.Reward(certirl.Legendre(2), np.array([0.0, 1.0]))
             >>> both = certirl.Reward.sum([warm, warm], coordinates=[[1], [0]])
             >>> both.components[0].of(np.array([[0.5, -0.5]]))
             array([[-0.5]])
@@ -146,8 +145,6 @@ class SumBasis(Record):
         """Σ_j Σ_i c_ji φ_ji(s_j) for each state: ``[n]``.
 
         Example:
-            >>> warm = certirl.Reward(certirl.Legendre(2), np.array([0.0, 1.0]))
-            >>> basis = certirl.Reward.sum([warm, warm], coordinates=[[0], [1]]).basis
             >>> basis.combined([[0.5, 0.5]], np.array([0.0, 1.0, 0.0, 1.0])).round(3)
             array([1.225])
         """
@@ -167,8 +164,6 @@ class SumBasis(Record):
         """Bounds of all values of an expansion: the sums of those of the components.
 
         Example:
-            >>> warm = certirl.Reward(certirl.Legendre(2), np.array([0.0, 1.0]))
-            >>> basis = certirl.Reward.sum([warm, warm], coordinates=[[0], [1]]).basis
             >>> tuple(round(end, 3) for end in basis.value_range(np.array([0.0, 1.0, 0.0, 1.0])))
             (-2.449, 2.449)
         """
@@ -180,8 +175,6 @@ class SumBasis(Record):
         """Draw n states from the product of the weights: ``[n, d]``.
 
         Example:
-            >>> warm = certirl.Reward(certirl.Legendre(2), np.array([0.0, 1.0]))
-            >>> basis = certirl.Reward.sum([warm, warm], coordinates=[[0], [1]]).basis
             >>> basis.sample(100, np.random.default_rng(0)).shape
             (100, 2)
         """
@@ -191,8 +184,6 @@ class SumBasis(Record):
         """Draw n states from the product of the components' designs: ``[n, d]``.
 
         Example:
-            >>> warm = certirl.Reward(certirl.Legendre(2), np.array([0.0, 1.0]))
-            >>> basis = certirl.Reward.sum([warm, warm], coordinates=[[0], [1]]).basis
             >>> basis.design(100, np.random.default_rng(0)).shape
             (100, 2)
         """

@@ -173,10 +173,6 @@ class Features(Record):
         """f_i(s), or f_i(s, a), at states that are not terminal ``[n, p]``; of one action or one for each state.
 
         Example:
-            >>> room = certirl.problems.comfort()
-            >>> log = certirl.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
-            >>> settings = certirl.Settings(features={"s²": lambda states: states[:, 0] ** 2})
-            >>> features = certirl.solve(log, discount=0.9, expert=room.expert, settings=settings).reward.basis
             >>> features.values([-1.0, 0.5])
             array([[1.  ],
                    [0.25]])
@@ -188,10 +184,6 @@ class Features(Record):
         """Σ θ_i f_i at states that are not terminal ``[n]``; functions of weight 0 are not called.
 
         Example:
-            >>> room = certirl.problems.comfort()
-            >>> log = certirl.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
-            >>> settings = certirl.Settings(features={"s²": lambda states: states[:, 0] ** 2})
-            >>> features = certirl.solve(log, discount=0.9, expert=room.expert, settings=settings).reward.basis
             >>> features.combined([-1.0, 0.5], np.array([-2.0]))
             array([-2. , -0.5])
         """
@@ -278,10 +270,6 @@ class Features(Record):
         """The sum as it is read: ``−1.02 s² + 0.204 s``.
 
         Example:
-            >>> room = certirl.problems.comfort()
-            >>> log = certirl.sample(room.dynamics, basis=certirl.Legendre(5), samples=200, rng=0)
-            >>> settings = certirl.Settings(features={"s²": lambda states: states[:, 0] ** 2})
-            >>> features = certirl.solve(log, discount=0.9, expert=room.expert, settings=settings).reward.basis
             >>> features.formula(np.array([-2.0]))
             '−2 s²'
         """

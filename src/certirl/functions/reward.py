@@ -183,7 +183,6 @@ class Reward(Record):
         """∂R/∂s along one coordinate, in the same shapes; for expansions in bases and their sums.
 
         Example:
-            >>> reward = certirl.Reward(certirl.Legendre(2), np.array([0.0, 1.0]))
             >>> round(reward.derivative(0.5), 3)
             1.225
         """
@@ -370,7 +369,6 @@ class Reward(Record):
         """Write it to an npz file (suffix added if missing); `certirl.load` reads it back.
 
         Example:
-            >>> reward = certirl.Reward(certirl.Legendre(2), np.array([0.0, 1.0]))
             >>> path = reward.save("reward")
             >>> path.name, certirl.load(path)(0.5) == reward(0.5)
             ('reward.npz', True)
@@ -381,7 +379,6 @@ class Reward(Record):
         """Draw the reward of every component into axes or a figure; write the picture to ``path`` if given.
 
         Example:
-            >>> reward = certirl.Reward(certirl.Legendre(2), np.array([0.0, 1.0]))
             >>> axes = reward.plot(path="reward.png")  # one panel for each component
         """
         from certirl import plots

@@ -62,7 +62,6 @@ class Problem(Record):
         """p_a(s' | s) for every pair of a state and one of m next states: ``[n, m]``.
 
         Example:
-            >>> problem = certirl.problems.thermostat()
             >>> problem.density([20.0, 21.0, 22.0], [18.0], action=0).shape
             (1, 3)
         """
@@ -72,7 +71,6 @@ class Problem(Record):
         """Draw s' ~ p_a(· | s) for each state: an array of the same shape.
 
         Example:
-            >>> problem = certirl.problems.thermostat()
             >>> problem.sample(np.full(5, 20.0), 0, np.random.default_rng(0)).shape
             (5,)
         """
@@ -111,7 +109,6 @@ class Problem(Record):
         with one part in a hundred added: accurate, not a proof.
 
         Example:
-            >>> problem = certirl.problems.thermostat()
             >>> round(problem.tail(certirl.Legendre(9)), 2)
             0.01
             >>> certirl.problems.random_polynomial(seed=7).tail(certirl.Legendre(3))
@@ -135,7 +132,6 @@ class Problem(Record):
         With ``steps`` only the rewards of the first steps count, as in a rollout.
 
         Example:
-            >>> problem = certirl.problems.thermostat()
             >>> problem.values(lambda states: np.ones(len(states)), discount=0.9).round(6)[:2]
             array([10., 10.])
         """
@@ -157,7 +153,6 @@ class Problem(Record):
         With ``steps``, V is cut off: only the rewards of the first steps count, as in a rollout.
 
         Example:
-            >>> problem = certirl.problems.thermostat()
             >>> problem.margins(lambda states: states[:, 0], [18.0, 22.0], discount=0.9).shape
             (2, 2)
         """
@@ -182,7 +177,6 @@ class Problem(Record):
         A mesh of states, then closer and closer looks around its lowest point for each action.
 
         Example:
-            >>> problem = certirl.problems.thermostat()
             >>> problem.true_margins(lambda states: states[:, 0], discount=0.9).round(2)
             array([0.94, 2.74])
         """
@@ -204,7 +198,6 @@ class Problem(Record):
         """min over states and actions of the true D_a(s): positive exactly when the expert is strictly optimal.
 
         Example:
-            >>> problem = certirl.problems.thermostat()
             >>> problem.true_margin(lambda states: states[:, 0], discount=0.9) > 0
             True
             >>> problem.true_margin(lambda states: -states[:, 0], discount=0.9) > 0

@@ -378,9 +378,6 @@ class Certificate(Claim):
             names: of the actions.
 
         Example:
-            >>> room = certirl.problems.thermostat(noise=3.0)
-            >>> asked = {"discount": 0.7, "expert": 0, "columns": certirl.Legendre(7), "tail": room.tail}
-            >>> certificate = certirl.certify(lambda states: states[:, 0], room, samples=20_000, rng=1, **asked)
             >>> [name for name, _ in certificate.lines()]
             ['margin', 'assumed']
         """
@@ -424,9 +421,6 @@ class Certificate(Claim):
         """Write everything to an npz file, the suffix added if missing; `certirl.load` reads it.
 
         Example:
-            >>> room = certirl.problems.thermostat(noise=3.0)
-            >>> asked = {"discount": 0.7, "expert": 0, "columns": certirl.Legendre(7), "tail": room.tail}
-            >>> certificate = certirl.certify(lambda states: states[:, 0], room, samples=20_000, rng=1, **asked)
             >>> path = certificate.save("proof")
             >>> path.name, certirl.check(path).verdict
             ('proof.npz', 'confirmed')
@@ -444,9 +438,6 @@ class Certificate(Claim):
             states: ``[n, d]``; ``[n]`` for one coordinate.
 
         Example:
-            >>> room = certirl.problems.thermostat(noise=3.0)
-            >>> asked = {"discount": 0.7, "expert": 0, "columns": certirl.Legendre(7), "tail": room.tail}
-            >>> certificate = certirl.certify(lambda states: states[:, 0], room, samples=20_000, rng=1, **asked)
             >>> estimated, proved = certificate.advantage([16.0, 20.0, 24.0])
             >>> estimated.shape, bool((proved < estimated)[1:].all())
             ((3, 3), True)
@@ -481,9 +472,6 @@ class Certificate(Claim):
         """Whether the expert's action is proved strictly best at each state ``[n]``, as it is outside the tube.
 
         Example:
-            >>> room = certirl.problems.thermostat(noise=3.0)
-            >>> asked = {"discount": 0.7, "expert": 0, "columns": certirl.Legendre(7), "tail": room.tail}
-            >>> certificate = certirl.certify(lambda states: states[:, 0], room, samples=20_000, rng=1, **asked)
             >>> certificate.proves([16.0, 20.0, 24.0])
             array([ True,  True,  True])
         """
@@ -496,9 +484,6 @@ class Certificate(Claim):
         """Draw the advantage over the best alternative with its proved band, and the tube; write it to ``path``.
 
         Example:
-            >>> room = certirl.problems.thermostat(noise=3.0)
-            >>> asked = {"discount": 0.7, "expert": 0, "columns": certirl.Legendre(7), "tail": room.tail}
-            >>> certificate = certirl.certify(lambda states: states[:, 0], room, samples=20_000, rng=1, **asked)
             >>> axes = certificate.plot(path="proof.png")
         """
         from certirl import plots

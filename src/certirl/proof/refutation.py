@@ -160,9 +160,6 @@ class Refutation(Claim):
         """The account of the losses, the data, and the conflict if the class is refuted.
 
         Example:
-            >>> room = certirl.problems.thermostat(power=(0.0, 1.5, -1.5), noise=3.0)
-            >>> asked = {"basis": certirl.Legendre(2), "columns": 7, "tail": room.tail, "samples": 20_000}
-            >>> refutation = certirl.refute(room, expert=0, rng=1, **asked)
             >>> len(refutation.lines())
             3
         """
@@ -184,9 +181,6 @@ class Refutation(Claim):
         """Write it to an npz file (suffix added if missing); `certirl.load` reads it back.
 
         Example:
-            >>> room = certirl.problems.thermostat(power=(0.0, 1.5, -1.5), noise=3.0)
-            >>> asked = {"basis": certirl.Legendre(2), "columns": 7, "tail": room.tail, "samples": 20_000}
-            >>> refutation = certirl.refute(room, expert=0, rng=1, **asked)
             >>> certirl.check(refutation.save("refuted")).verdict
             'confirmed'
         """

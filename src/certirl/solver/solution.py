@@ -284,8 +284,6 @@ class Diagnostics(Record):
         """Each number with its meaning, by name; those that do not apply are left out.
 
         Example:
-            >>> problem = certirl.problems.random_polynomial(seed=7)
-            >>> solution = certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
             >>> list(solution.stats.lines())[:3]
             ['functions', 'program', 'seed']
         """
@@ -520,8 +518,6 @@ class Solution(Record):
         With a reward that depends on the action, R(s, a)/γ is added.
 
         Example:
-            >>> problem = certirl.problems.random_polynomial(seed=7)
-            >>> solution = certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
             >>> solution.action_values([-0.5, 0.0, 0.5]).shape
             (3, 3)
         """
@@ -539,8 +535,6 @@ class Solution(Record):
         States beyond the box are moved to its edge, as by `planning.plan`.
 
         Example:
-            >>> problem = certirl.problems.random_polynomial(seed=7)
-            >>> solution = certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
             >>> solution.greedy([-0.5, 0.0, 0.5]).tolist()
             [0, 0, 0]
         """
@@ -551,8 +545,6 @@ class Solution(Record):
         """The estimated D_a(s) of each alternative action at states ``[n]`` or ``[n, d]``: ``[A − 1, n]``.
 
         Example:
-            >>> problem = certirl.problems.random_polynomial(seed=7)
-            >>> solution = certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
             >>> solution.alternatives, bool((solution.margins([-0.5, 0.0, 0.5]) > 0).all())
             ((1, 2), True)
         """
@@ -565,8 +557,6 @@ class Solution(Record):
         """The standard error of each estimated D_a(s), to first order: ``[A − 1, n]``; zero for exact operators.
 
         Example:
-            >>> problem = certirl.problems.random_polynomial(seed=7)
-            >>> solution = certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
             >>> errors = solution.standard_errors([-0.5, 0.0, 0.5])
             >>> errors.shape, bool((errors > 0).all())
             ((2, 3), True)
@@ -675,8 +665,6 @@ class Solution(Record):
         these describe them.
 
         Example:
-            >>> problem = certirl.problems.random_polynomial(seed=7)
-            >>> solution = certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
             >>> path = solution.save("answer")
             >>> path.name, certirl.load(path).reward(0.3) == solution.reward(0.3)
             ('answer.npz', True)
@@ -700,8 +688,6 @@ class Solution(Record):
             ax: where to draw: several axes, or a figure or a part of one.
 
         Example:
-            >>> problem = certirl.problems.random_polynomial(seed=7)
-            >>> solution = certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
             >>> axes = solution.plot("answer.png")
         """
         from certirl import plots
@@ -716,8 +702,6 @@ class Solution(Record):
             coverage: of the log, as `certirl.coverage` returns it; drawn if given.
 
         Example:
-            >>> problem = certirl.problems.random_polynomial(seed=7)
-            >>> solution = certirl.solve(problem, discount=0.7, basis=certirl.Legendre(7), columns=3, rng=0)
             >>> solution.report("answer.html").name
             'answer.html'
         """
