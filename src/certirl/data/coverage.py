@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from certirl.data.tables import as_log
 from certirl.data.transitions import Transitions, action_in_words
 from certirl.functions.bases import Basis, Fourier, Legendre, as_basis, product
-from certirl.ground.domain import Array, Domain, as_axes, as_states, describe, even_mesh, freeze, mesh, number_of
+from certirl.ground.domain import Array, Domain, as_axes, as_states, describe, even_mesh, mesh, number_of
 from certirl.ground.doors import as_count
 from certirl.ground.records import Record
 
@@ -77,9 +77,6 @@ class Coverage(Record):
     action_names: tuple[str, ...] = ()
     coordinate_names: tuple[str, ...] = ()
     _derived: ClassVar[tuple[str, ...]] = ("complete", "never_taken", "unvisited", "sentences")
-
-    def __post_init__(self) -> None:
-        freeze(self)
 
     @property
     def n_actions(self) -> int:

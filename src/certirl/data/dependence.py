@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from certirl.data.simulator import Simulator, ask, ask_all, check_simulator, device_of, draw
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import Basis
-from certirl.ground.domain import Array, as_domain, freeze, uniform_states
+from certirl.ground.domain import Array, as_domain, uniform_states
 from certirl.ground.doors import as_flag, by_door
+from certirl.ground.records import freeze
 from certirl.kernels import tensors
 
 INDEPENDENT = "a certificate needs transitions that are independent of each other"

@@ -26,11 +26,10 @@ from certirl.ground.domain import (
     check_coordinates,
     count_actions,
     describe,
-    freeze,
     into_domain,
 )
 from certirl.ground.doors import as_array, as_flag, as_flags, as_reals, lend, setting, shown
-from certirl.ground.records import Record
+from certirl.ground.records import Record, freeze
 
 OUTSIDE = ("refuse", "clip", "drop")
 _ROUNDING = 1e-6  # of the width: single precision may round a state over the edge of the domain

@@ -36,7 +36,7 @@ from certirl.data.source import Source, as_source
 from certirl.functions.cells import MOST_COORDINATES, Cells
 from certirl.functions.reward import values_of
 from certirl.ground import archive
-from certirl.ground.domain import Array, Domain, as_states, describe, freeze, mesh
+from certirl.ground.domain import Array, Domain, as_states, describe, mesh
 from certirl.ground.doors import as_count, as_flags, as_number, as_probability, lend, shown
 from certirl.ground.records import Record
 
@@ -91,9 +91,6 @@ class IntervalMDP(Record):
     delta: float
     assumptions: tuple[str, ...]
     action_names: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        freeze(self)
 
     @property
     def has_terminal(self) -> bool:

@@ -20,7 +20,7 @@ from certirl.data.source import Source, as_source
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import Legendre
 from certirl.functions.components import Component, SumBasis, as_groups
-from certirl.ground.domain import Array, freeze
+from certirl.ground.domain import Array
 from certirl.ground.doors import as_flag, as_probability
 from certirl.ground.records import Record
 
@@ -62,9 +62,6 @@ class Independence(Record):
     samples: int
     level: float
     _derived: ClassVar[tuple[str, ...]] = ("holds",)
-
-    def __post_init__(self) -> None:
-        freeze(self)
 
     @property
     def holds(self) -> bool:

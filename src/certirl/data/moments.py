@@ -19,9 +19,9 @@ from certirl.data.tables import is_table, stream
 from certirl.data.transitions import CHUNK, Chunk, Piece, chunks_of
 from certirl.functions.bases import Basis, as_basis
 from certirl.ground import archive
-from certirl.ground.domain import Array, describe, freeze, number_of
+from certirl.ground.domain import Array, describe, number_of
 from certirl.ground.doors import as_array, as_count, as_flag, setting, shown
-from certirl.ground.records import Record
+from certirl.ground.records import Record, freeze
 from certirl.ground.work import Report, fold, on, watched_stream
 from certirl.kernels.sums import JointSums, StackedSums, joint_sums
 from certirl.kernels.tensors import TensorSums, is_tensor, on_host

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from certirl.data.transitions import CHUNK, Piece, Stream, Transitions, pieces_per_chunk
 from certirl.functions.bases import Basis, as_basis
-from certirl.ground.domain import Array, Domain, as_axes, as_domain, as_n_actions, as_states, freeze
+from certirl.ground.domain import Array, Domain, as_axes, as_domain, as_n_actions, as_states
 from certirl.ground.doors import all_states_at_once, alone, as_count, as_flag, as_flags, as_reals, lend, shown, takes
 from certirl.ground.records import Record
 from certirl.kernels import tensors
@@ -457,9 +457,6 @@ class Near(Record):
     places: Array
     widths: Array
     share: float
-
-    def __post_init__(self) -> None:
-        freeze(self)
 
     def __call__(self, count: int, rng: np.random.Generator) -> Array:
         """States ``[count, d]``."""

@@ -34,7 +34,7 @@ from certirl.data.transitions import Chunk, Stream, Transitions, as_names, conca
 from certirl.functions.bases import Basis
 from certirl.ground import archive
 from certirl.ground.archive import Shape
-from certirl.ground.domain import Array, Domain, as_domain, as_rows, even_mesh, freeze, uniform_states
+from certirl.ground.domain import Array, Domain, as_domain, as_rows, even_mesh, uniform_states
 from certirl.ground.doors import as_count, as_flag, as_number, setting
 from certirl.ground.records import Record
 
@@ -331,9 +331,6 @@ class TerminalBoxes(Record):
     missed: float
     mistaken: float
     n: int
-
-    def __post_init__(self) -> None:
-        freeze(self)
 
     def as_read(self, file: str) -> TerminalBoxes:
         """Refuse shares and counts that are none."""

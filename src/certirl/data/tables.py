@@ -50,11 +50,10 @@ from certirl.ground.domain import (
     check_coordinates,
     count_actions,
     describe,
-    freeze,
     number_of,
 )
 from certirl.ground.doors import as_count, as_flag, by_door, closest, is_number, setting, shown
-from certirl.ground.records import Record
+from certirl.ground.records import Record, freeze
 from certirl.ground.work import watched
 
 __all__ = ["read", "stream"]

@@ -25,11 +25,10 @@ from certirl.ground.domain import (
     check_coordinates,
     count_actions,
     describe,
-    freeze,
     number_of,
 )
 from certirl.ground.doors import as_array, as_flag, as_flags, shown
-from certirl.ground.records import Record
+from certirl.ground.records import Record, freeze
 from certirl.kernels import tensors
 
 # States in a piece: kernels cut it into blocks that stay in cache; between two of their calls a thread waits for its

@@ -43,7 +43,6 @@ from certirl.ground.domain import (
     as_domain,
     as_rows,
     describe,
-    freeze,
     into_domain,
     like_input,
     number_of,
@@ -306,9 +305,6 @@ class Plan(Record):
     span: tuple[float, float] = (-np.inf, np.inf)
     _action_values: Array | None = None
     thread_safe: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        freeze(self)
 
     @property
     def n_actions(self) -> int:

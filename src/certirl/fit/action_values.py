@@ -39,7 +39,7 @@ from certirl.fit.value_program import Comparisons, LeastSquares, ValueFit, as_gr
 from certirl.functions.bases import Basis
 from certirl.functions.cells import Cells
 from certirl.functions.features import Features
-from certirl.ground.domain import Array, freeze
+from certirl.ground.domain import Array
 from certirl.ground.records import Record
 
 ENOUGH = 2 * e - 1  # of ε/(1 − γ), see above
@@ -62,9 +62,6 @@ class LiftedFit(Record):
     fit: ValueFit
     least: float
     terminating: NDArray[np.bool_]
-
-    def __post_init__(self) -> None:
-        freeze(self)
 
 
 class Choices(NamedTuple):

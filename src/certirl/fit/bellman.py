@@ -13,7 +13,7 @@ from certirl.data.moments import Moments, measure
 from certirl.data.policy import no_action
 from certirl.data.transitions import Transitions
 from certirl.functions.bases import Basis
-from certirl.ground.domain import Array, freeze
+from certirl.ground.domain import Array
 from certirl.ground.doors import as_probability
 from certirl.ground.records import Record
 
@@ -53,9 +53,6 @@ class Operators(Record):
     counts: NDArray[np.int64]
     form: str
     condition: float
-
-    def __post_init__(self) -> None:
-        freeze(self)
 
     @property
     def n_actions(self) -> int:
@@ -229,9 +226,6 @@ class Bellman(Record):
     precision: Array
     condition: float
     spectral_radius: float
-
-    def __post_init__(self) -> None:
-        freeze(self)
 
     @property
     def columns(self) -> Basis:

@@ -27,7 +27,7 @@ from certirl.data.transitions import Transitions, action_in_words
 from certirl.functions.bases import Basis, Fourier, Legendre, of_degree
 from certirl.functions.cells import MOST_COORDINATES
 from certirl.functions.sigmoids import Sigmoids
-from certirl.ground.domain import Array, Domain, as_domain, as_rows, freeze, into_domain, number_of
+from certirl.ground.domain import Array, Domain, as_domain, as_rows, displacement, into_domain, number_of
 from certirl.ground.records import Record
 
 MOST_FUNCTIONS = 220  # of V
@@ -104,9 +104,6 @@ class Effects(Record):
     rows: Array | None = None
     values: Array | None = None
     noiseless: bool = False
-
-    def __post_init__(self) -> None:
-        freeze(self)
 
     @classmethod
     def at_next_states(
@@ -621,9 +618,6 @@ class NextStateModel(Record):
     jumps: float = 0.0
     error: float = float("nan")
 
-    def __post_init__(self) -> None:
-        freeze(self)
-
     @property
     def n_actions(self) -> int:
         """A."""
@@ -725,14 +719,12 @@ def regress_next_states(
 
 def _missed(log: Transitions, model: NextStateModel) -> Array:
     """By how much a model misses the next states, as a share of the box ``[n]``."""
-    missed = np.empty_like(log.states)
+    expected = np.empty_like(log.states)
     for action in range(log.n_actions):
         rows = log.actions == action
-        missed[rows] = log.next_states[rows] - model._into_box(model._mean(log.states[rows], action))
-    width = np.diff(np.array(log.domain), axis=1)[:, 0]
-    for axis in model.periodic:
-        missed[:, axis] = (missed[:, axis] + width[axis] / 2) % width[axis] - width[axis] / 2
-    return np.asarray(np.abs(missed / width).max(axis=1))
+        expected[rows] = model._into_box(model._mean(log.states[rows], action))
+    missed = displacement(expected, log.next_states, log.domain, model.periodic)
+    return np.asarray(np.abs(missed / np.diff(np.array(log.domain), axis=1)[:, 0]).max(axis=1))
 
 
 def _steady(log: Transitions, model: NextStateModel) -> NDArray[np.bool_]:
@@ -751,10 +743,7 @@ def _fitted_next_states(
 ) -> NextStateModel:
     """The model of the next state, fitted to all rows."""
     low, high = np.array(log.domain).T
-    step = log.next_states - log.states
-    for axis in periodic:
-        width = high[axis] - low[axis]
-        step[:, axis] = (step[:, axis] + width / 2) % width - width / 2
+    step = displacement(log.states, log.next_states, log.domain, periodic)
     units = step.std(axis=0) + 1e-300
     tolerance = SIMPLER if len(log.domain) > MOST_COORDINATES else 1.0
     columns, sums = _best_columns(

@@ -29,7 +29,7 @@ from certirl.fit.value_program import Comparisons
 from certirl.functions.features import Features
 from certirl.ground import archive
 from certirl.ground.archive import Shape
-from certirl.ground.domain import Array, freeze
+from certirl.ground.domain import Array
 from certirl.ground.doors import as_number, closest, shown
 from certirl.ground.records import Record
 
@@ -117,9 +117,6 @@ class FeaturePath(Record):
     chosen: int
     formulas: tuple[str, ...]
     guessed: bool = False
-
-    def __post_init__(self) -> None:
-        freeze(self)
 
     def as_read(self, file: str) -> FeaturePath:
         """Refuse rows that are none.

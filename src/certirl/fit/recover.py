@@ -15,7 +15,7 @@ from certirl.fit.witness import USED, Witness, whole_rows
 from certirl.functions.components import Component
 from certirl.functions.extrema import first_of_least, local_minima, minimum
 from certirl.functions.reward import Reward
-from certirl.ground.domain import Array, Domain, freeze, mesh
+from certirl.ground.domain import Array, Domain, mesh
 from certirl.ground.doors import as_count, as_number, setting, shown
 from certirl.ground.records import Record
 from certirl.ground.status import Finding, Reason
@@ -70,9 +70,6 @@ class Recovery(Record):
     worst_action: int | None = None
     cover: float | None = None
     witness: Witness | None = None
-
-    def __post_init__(self) -> None:
-        freeze(self)
 
     @property
     def status(self) -> str:

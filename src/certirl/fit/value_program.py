@@ -22,9 +22,9 @@ from certirl.functions.bases import Basis
 from certirl.functions.cells import Cells
 from certirl.functions.features import Features
 from certirl.functions.sigmoids import Sigmoids
-from certirl.ground.domain import Array, Domain, freeze
+from certirl.ground.domain import Array, Domain
 from certirl.ground.doors import alone, as_number, as_reals, by_door, lend, shown, takes
-from certirl.ground.records import Record
+from certirl.ground.records import Record, freeze
 
 TUBE = 0.05  # half-width over which margins rise from 0 to 1 beside a switch, as a share of the box
 PRICE = 10.0  # of a squared shortfall, in units of a squared residual
@@ -121,9 +121,6 @@ class ValueFit(Record):
     shortfall: Array
     residuals: Array
     costs: Array | float = 0.0
-
-    def __post_init__(self) -> None:
-        freeze(self)
 
     @property
     def residual(self) -> float:

@@ -23,7 +23,7 @@ from certirl.fit.value_program import Comparisons
 from certirl.functions.extrema import ranked
 from certirl.ground import archive
 from certirl.ground.archive import Shape
-from certirl.ground.domain import Array, freeze
+from certirl.ground.domain import Array
 from certirl.ground.records import Record
 
 EXACT = 1e-8  # a residual below this is zero but for rounding
@@ -65,9 +65,6 @@ class Witness(Record):
     residual: float
     functions: str
     noiseless: bool = False
-
-    def __post_init__(self) -> None:
-        freeze(self)
 
     def __len__(self) -> int:
         return len(self.weights)

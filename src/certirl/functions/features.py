@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from certirl.functions.formulas import Expansion, Formula, Named, Term
 from certirl.ground import archive
 from certirl.ground.archive import Shape
-from certirl.ground.domain import Array, Domain, as_rows, freeze, uniform_states
+from certirl.ground.domain import Array, Domain, as_rows, uniform_states
 from certirl.ground.doors import shown, takes
 from certirl.ground.records import Record
 
@@ -107,9 +107,6 @@ class Features(Record):
     acting: tuple[bool, ...]
     box: Domain
     trials: Annotated[Array, Shape("m p")] = field(repr=False)
-
-    def __post_init__(self) -> None:
-        freeze(self)
 
     @classmethod
     def of(cls, features: Mapping[str, Feature], domain: Domain) -> Features:

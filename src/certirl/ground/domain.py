@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -23,29 +22,6 @@ MOST_ACTIONS = 1_000  # sums of products are kept for every pair of actions
 _LARGEST_ACTION = 2**31  # larger numbers are no actions
 _FEW = 100  # actions that may be missing in a log unless the number of actions is given
 _WIDTHS = 1e-100, 1e100  # half of a domain: its square and that of its inverse stay finite
-
-
-def freeze(record: Any, **values: Any) -> None:
-    """Make the arrays of a frozen dataclass read-only, also those in tuples, without changing the caller's array.
-
-    Args:
-        record: the dataclass.
-        **values: what to store in its fields before.
-    """
-    for name, value in values.items():
-        object.__setattr__(record, name, value)
-    for field in fields(record):
-        value = getattr(record, field.name)
-        if isinstance(value, np.ndarray):
-            object.__setattr__(record, field.name, _read_only(value))
-        elif type(value) is tuple and any(isinstance(item, np.ndarray) for item in value):
-            object.__setattr__(record, field.name, tuple(map(_read_only, value)))
-
-
-def _read_only(array: Array) -> Array:
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 def as_domain(value: Any) -> Domain:
@@ -157,6 +133,15 @@ def check_coordinates(dimension: int, domain: Domain) -> None:
         raise ValueError(
             f"states have {dimension} coordinates but the domain {describe(domain)} has {len(domain)}; {instead}"
         )
+
+
+def displacement(start: Array, end: Array, domain: Domain, periodic: Sequence[int]) -> Array:
+    """From some states to others ``[n, d]``, along periodic coordinates by the shorter way."""
+    moved = end - start
+    for axis in periodic:
+        width = domain[axis][1] - domain[axis][0]
+        moved[:, axis] = (moved[:, axis] + width / 2) % width - width / 2
+    return moved
 
 
 def into_domain(states: Array, domain: Domain, periodic: tuple[int, ...] = (), *, reflect: bool = False) -> Array:

@@ -18,8 +18,31 @@ LONGEST = 200  # characters of a repr
 _CALL = 120  # characters up to which a record is shown as the call that makes it
 
 
+def freeze(record: Any, **values: Any) -> None:
+    """Make the arrays of a frozen dataclass read-only, also those in tuples, without changing the caller's array.
+
+    Args:
+        record: the dataclass.
+        **values: what to store in its fields before.
+    """
+    for name, value in values.items():
+        object.__setattr__(record, name, value)
+    for field in dataclasses.fields(record):
+        value = getattr(record, field.name)
+        if isinstance(value, np.ndarray):
+            object.__setattr__(record, field.name, _read_only(value))
+        elif type(value) is tuple and any(isinstance(item, np.ndarray) for item in value):
+            object.__setattr__(record, field.name, tuple(map(_read_only, value)))
+
+
+def _read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
 class Record:
-    """A frozen record that converts itself to plain data, with a short ``repr`` and a card in notebooks.
+    """A frozen record with read-only arrays, which converts itself to plain data and has a card in notebooks.
 
     Example:
         >>> certirl.Smooth(2, 0.5).to_dict()
@@ -33,6 +56,9 @@ class Record:
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         cls.__repr__ = cls.__repr__  # type: ignore[method-assign]  # in the class itself a dataclass leaves it as it is
+
+    def __post_init__(self) -> None:
+        freeze(self)
 
     def to_dict(self, *, entries: int | None = LISTED) -> dict[str, Any]:
         """The record as dictionaries, lists, texts, numbers, True, False and None, as ``json.dumps`` takes them.

@@ -20,7 +20,7 @@ from certirl.data.simulator import as_generator, ask, check_simulator, periodic_
 from certirl.fit.bellman import check_problem
 from certirl.functions.cells import Cells
 from certirl.functions.reward import Reward
-from certirl.ground.domain import Array, Domain, as_domain, as_rows, freeze, like_input, mesh
+from certirl.ground.domain import Array, Domain, as_domain, as_rows, like_input, mesh
 from certirl.ground.doors import as_count, as_reals
 from certirl.ground.records import Record
 from certirl.ground.status import percent_up, rounded_down
@@ -99,9 +99,6 @@ class CellCertificate(Record):
     span: float
     assumptions: tuple[str, ...] = ()
     coordinate_names: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        freeze(self)
 
     @property
     def delta(self) -> float:

@@ -24,7 +24,7 @@ from certirl.functions.bases import Basis
 from certirl.functions.frame import CellAxes, frame
 from certirl.ground import archive
 from certirl.ground.archive import Shape
-from certirl.ground.domain import Array, Domain, as_states, freeze
+from certirl.ground.domain import Array, Domain, as_states
 from certirl.ground.doors import setting
 from certirl.ground.records import Record
 from certirl.ground.status import Claim, chance, percent_up, rounded_down
@@ -70,9 +70,6 @@ class Tube(Record):
     settled: float
     ties: float
     grid: ExpertGrid
-
-    def __post_init__(self) -> None:
-        freeze(self)
 
     def times(self, unit: float) -> Tube:
         """The same for a reward that is ``unit`` times as large.
@@ -367,9 +364,6 @@ class Certificate(Claim):
     tube: Tube | None
     grounds: tuple[Ground, ...]
     goal: float | None = None
-
-    def __post_init__(self) -> None:
-        freeze(self)
 
     def lines(self, names: Sequence[str] = ()) -> list[tuple[str, str]]:
         """The margin, the tube with the regret, and the assumptions, each in a line with its name.

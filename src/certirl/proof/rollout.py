@@ -33,7 +33,7 @@ from certirl.functions.reward import (
     unpack,
     values_of,
 )
-from certirl.ground.domain import Array, Domain, as_domain, as_states, describe, freeze, uniform_states
+from certirl.ground.domain import Array, Domain, as_domain, as_states, describe, uniform_states
 from certirl.ground.doors import as_count, as_probability
 from certirl.ground.records import Record
 from certirl.ground.status import rounded_down
@@ -79,9 +79,6 @@ class RolloutCheck(Record):
     truncation: float
     domain: Domain
     _derived: ClassVar[tuple[str, ...]] = ("agrees", "doubtful", "contradicted")
-
-    def __post_init__(self) -> None:
-        freeze(self)
 
     @property
     def agrees(self) -> bool:
@@ -301,9 +298,6 @@ class Scenario(Record):
     expert: int
     assumptions: tuple[str, ...]
     _derived: ClassVar[tuple[str, ...]] = ("holds",)
-
-    def __post_init__(self) -> None:
-        freeze(self)
 
     @property
     def holds(self) -> bool:

@@ -21,7 +21,7 @@ from certirl.functions.bases import Basis
 from certirl.functions.frame import frame
 from certirl.ground import archive
 from certirl.ground.archive import Shape
-from certirl.ground.domain import Array, freeze
+from certirl.ground.domain import Array
 from certirl.ground.records import Record
 from certirl.ground.work import fold
 from certirl.kernels.sums import LONGEST, compiled_module
@@ -47,9 +47,6 @@ class Sums(Record):
     counts: Annotated[NDArray[np.int64], Shape("A")]
     gram: Annotated[Array, Shape("A …")]
     paired: bool
-
-    def __post_init__(self) -> None:
-        freeze(self)
 
     def __add__(self, other: Self) -> Self:
         if self.paired != other.paired:

@@ -21,7 +21,7 @@ from certirl.functions.inequalities import log_term
 from certirl.functions.reward import BoundedReward, values_of
 from certirl.ground import archive
 from certirl.ground.archive import UNSAVED, Shape
-from certirl.ground.domain import Array, freeze
+from certirl.ground.domain import Array
 from certirl.ground.records import Record
 
 
@@ -80,9 +80,6 @@ class Surrogate(Record):
     component: int = 0
     coordinates: tuple[int, ...] | None = None
     policy: Policy | None = field(default=None, metadata=UNSAVED)
-
-    def __post_init__(self) -> None:
-        freeze(self)
 
     @property
     def n_actions(self) -> int:

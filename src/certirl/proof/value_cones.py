@@ -27,7 +27,7 @@ from certirl.functions.frame import frame
 from certirl.functions.inequalities import log_term
 from certirl.ground import archive
 from certirl.ground.archive import Shape
-from certirl.ground.domain import Array, freeze
+from certirl.ground.domain import Array
 from certirl.ground.records import Record
 from certirl.proof.case import Case, Part
 
@@ -133,9 +133,6 @@ class Cover(Record):
     fits: Annotated[Array, Shape("A p columns.size")]
     slopes: Annotated[Array, Shape("N")]
     shares: Annotated[Array, Shape("N")]
-
-    def __post_init__(self) -> None:
-        freeze(self)
 
     @property
     def comparisons(self) -> Comparisons:

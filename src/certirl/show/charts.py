@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from certirl.data.transitions import action_in_words
 from certirl.functions.reward import Reward
-from certirl.ground.domain import Array, Domain, freeze
+from certirl.ground.domain import Array, Domain
+from certirl.ground.records import freeze
 from certirl.ground.status import percent_up, rounded_down
 
 if TYPE_CHECKING:

@@ -41,7 +41,6 @@ from certirl.ground.domain import (
     as_rows,
     as_states,
     describe,
-    freeze,
     into_domain,
     number_of,
 )
@@ -126,9 +125,6 @@ class Estimate(Component):
     action_values: Annotated[Array, Shape("A columns.size")]
     variances: Annotated[Array, Shape("B columns.size columns.size")] | None = None
 
-    def __post_init__(self) -> None:
-        freeze(self)
-
     def as_read(self, file: str) -> Estimate:
         """Refuse functions of another domain.
 
@@ -165,9 +161,6 @@ class Compared(Record):
     target: Annotated[Array, Shape("m")]
     actions: Annotated[NDArray[np.intp], Shape("m")] | None = None
     weights: Annotated[Array, Shape("m")] | None = None
-
-    def __post_init__(self) -> None:
-        freeze(self)
 
 
 _SHARES = ("uncovered", "extrapolated", "ties", "unexplained")
@@ -442,9 +435,6 @@ class Solution(Record):
     file: str | None = field(default=None, metadata=UNSAVED)
 
     _derived: ClassVar[tuple[str, ...]] = ("status", "reason", "domain")
-
-    def __post_init__(self) -> None:
-        freeze(self)
 
     @cached_property
     def _weakest(self) -> Finding:
