@@ -1,6 +1,7 @@
 """τ from additive noise: never below the true error, and close to it."""
 
 import math
+from itertools import product as product_of
 
 import numpy as np
 import pytest
@@ -209,3 +210,29 @@ def test_true_declarations_on_a_box_are_not_contradicted():
     assert contradiction(certirl.GaussianNoise(0.5, slope=0.6), as_source(Turn())) == ""
     assert contradiction(certirl.GaussianNoise(0.5, slope=((0.48, 0.36), (0.36, 0.48))), as_source(Turn())) == ""
     assert "contradicts" in contradiction(certirl.GaussianNoise(1.0, slope=0.6), as_source(Turn()))
+
+
+class Skew:
+    """An affine drift on an interval that is no circle; action 0 is worse than 1 below 15.5 for the reward s."""
+
+    n_actions, domain = 2, ((15.0, 25.0),)
+
+    def sample(self, states, action, rng):
+        drift = 20 + (0.8 * (states - 20) if action == 0 else -3.6)
+        return np.clip(drift + rng.normal(scale=2.0, size=states.shape), 15.0, 25.0)
+
+
+def test_periodic_columns_need_a_circle():
+    """All that is declared is true, but not for periodic columns: certified in each of three runs, before."""
+    noise, columns = certirl.GaussianNoise(2.0, slope=0.8), Fourier(5, (15.0, 25.0))
+    asked = {"discount": 0.5, "expert": 0, "columns": columns, "rng": 0, "reward_range": (15, 25)}
+    log = certirl.sample(Skew(), basis=Legendre(5), samples=40_000, rng=1)
+    for source, tail in product_of((Skew(), log), (noise, certirl.Smooth(1, 0.4))):
+        with pytest.raises(ValueError, match="periodic in coordinate 0 take its two ends for one state"):
+            certirl.certify(lambda s: s[:, 0], source, tail=tail, **asked)
+    ring = certirl.problems.circle(homes=(0.0, 2.5), pull=0.4, noise=0.8)
+    circle = certirl.certify(
+        lambda s: np.cos(s[:, 0]), ring, tail=certirl.GaussianNoise(0.8, slope=1.4, rate=1.0), samples=4_000,
+        **(asked | {"columns": Fourier(9), "reward_range": (-1, 1)}),
+    )  # fmt: skip
+    assert "P_a f and its derivatives are periodic in coordinate 0" in circle.assumptions[0]

@@ -11,6 +11,7 @@ import numpy as np
 
 from certirl.data.policy import ExpertGrid, Policy, as_policy, compared, expert_grid
 from certirl.data.simulator import Even, Near
+from certirl.data.source import Source
 from certirl.fit.bellman import check_expert
 from certirl.functions.bases import Basis
 from certirl.functions.components import Component
@@ -18,7 +19,7 @@ from certirl.functions.reward import BoundedReward, Reward, bounded
 from certirl.ground.domain import Array, Domain, describe
 from certirl.ground.doors import as_number, by_door, setting
 from certirl.ground.records import Record
-from certirl.proof.tails import TailLike, is_number, tail_in_words, tail_number
+from certirl.proof.tails import TailLike, is_number, open_circle, tail_in_words, tail_number
 
 MOST_COORDINATES = 3
 MOST_COLUMNS = 1_300
@@ -50,6 +51,12 @@ class Part(NamedTuple):
     coordinates: tuple[int, ...] | None
     columns: Basis
     tail: float | None
+
+    @property
+    def periodic(self) -> tuple[int, ...]:
+        """The coordinates of whole states in which the columns are periodic."""
+        axes = self.columns.periodic_axes
+        return axes if self.coordinates is None else tuple(self.coordinates[axis] for axis in axes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +96,7 @@ class Case(Record):
         tail: TailLike,
         tube: float | None = None,
         components: Sequence[Component] = (),
-        draws: str = "",
+        source: Source | None = None,
     ) -> Case:
         """Look the expert up, and refuse what cannot be proved.
 
@@ -101,12 +108,16 @@ class Case(Record):
             tail: as in `certify`.
             tube: a half-width, for experts that switch; a share of the domain's least width if left out.
             components: groups of coordinates that move independently; one, or none, for all together.
-            draws: what is assumed of fresh rows that are not paired; independence if left out.
+            source: of the data, with which the periods of the columns are compared; left out, nothing is.
         """
-        draws = draws or UNPAIRED
+        draws = UNPAIRED if source is None else source.draws or UNPAIRED
         check_expert(0, n_actions)
         policy = as_policy(expert, n_actions)
         parts = _parts(columns, components, tail)
+        if source is not None:
+            fault = open_circle(tail, source, sorted({axis for part in parts for axis in part.periodic}))
+            if fault:
+                raise ValueError(fault)
         kind = ("constant" if policy.constant is not None else "policy", "sum" if len(parts) > 1 else "single")
         if kind in REFUSED:
             raise ValueError(REFUSED[kind])

@@ -100,7 +100,7 @@ def certify(
         tail=tail,
         tube=tube,
         components=components,
-        draws=origin.draws,
+        source=origin,
     )
     check_draws(origin, count, case)
     if len(components) <= 1:
@@ -242,7 +242,7 @@ def refute(
     count = check_settings(origin, samples, tail=tail, paired=paired, progress=progress)
     groups, classes, spaces = _functions(basis, columns, components, origin.domain)
     problem: dict[str, Any] = {"n_actions": origin.n_actions, "discount": nan, "tail": tail, "tube": tube}
-    problem["draws"] = origin.draws
+    problem["source"] = origin
     policy = as_policy(expert, origin.n_actions, origin.action_names)
     case = Case.of(policy, spaces, components=groups, **problem)
     check_draws(origin, count, case)

@@ -119,13 +119,14 @@ class Smooth(Tail):
         return (math.pi / 2) ** p * self.bound * half**p / falling
 
     def change(self, differences: Array) -> float:
-        """A bound on |P_a f(s) − P_a f(t)| for states at this distance, if the order is 1.
+        """A bound on |P_a f(s) − P_a f(t)| for states at this distance; says nothing if the order is not 1.
 
         Example:
             >>> certirl.Smooth(order=1, bound=0.5).change([1.0])
             0.5
         """
-        return min(2.0, self.bound * float(np.sum(differences))) if self.order == 1 else 2.0
+        apart = float(np.sum(differences))
+        return min(2.0, self.bound * apart) if self.order == 1 or apart == 0 else 2.0
 
     def __str__(self) -> str:
         return f"∫|∂^{self.order}_s p_a(s'|s)| ds' ≤ {self.bound:g} for every action and state"
@@ -189,7 +190,7 @@ class AdditiveNoise(Tail):
         return float(bell[order, 1:] @ np.array(self.norms[:order]))
 
     def __str__(self) -> str:
-        return f"s' = place(m_a(s) + ξ), ξ {self.law}, {_drift(self.derivatives)}"
+        return f"s' = place(m_a(s) + ξ), ξ {self.law} and independent of s, {_drift(self.derivatives)}"
 
 
 def LaplaceNoise(
@@ -233,9 +234,11 @@ class GaussianNoise(Tail):
     """``s' = place(m_a(s) + ξ)`` with Gaussian ξ: τ falls faster than geometrically with the columns.
 
     ``place`` clips, mirrors, wraps or is any other map into the box that does not depend on s. The noise of each
-    coordinate is independent of the others' and has at least the standard deviation ``std``; more noise, of any law and
-    independent of this, may come on top (so for correlated noise ``std`` is the root of the least eigenvalue of its
-    covariance). In periodic columns the drift must be a map of the circle, and ``place`` wraps.
+    coordinate is independent of the state and of the others' and has at least the standard deviation ``std``; more
+    noise, of any law that does not depend on the state and independent of this, may come on top (so for correlated
+    noise ``std`` is the root of the least eigenvalue of its covariance). A standard deviation that changes with the
+    state is none of this, however large. In periodic columns the drift must be a map of the circle, and ``place``
+    wraps.
 
     Attributes:
         std: the standard deviation of ξ, one number or one for each coordinate.
@@ -337,7 +340,7 @@ class GaussianNoise(Tail):
             slope = f"{self.slope:g}" if isinstance(self.slope, float) else f"{[list(row) for row in self.slope or ()]}"
             kind = f"|m_a^(n)| ≤ slope·{self.rate:g}^(n − 1) for all n" if self.rate else "affine"
             drift = f"m_a of slope at most {slope}, {kind}"
-        return f"s' = place(m_a(s) + ξ), ξ Gaussian of standard deviation at least {std}, {drift}"
+        return f"s' = place(m_a(s) + ξ), ξ Gaussian of standard deviation at least {std} and independent of s, {drift}"
 
 
 _ONE_OF = "declare either slope, for drifts that are affine, or derivatives, bounds on |m_a'|, |m_a''|, …"
@@ -502,6 +505,9 @@ def tail_in_words(tail: TailLike, number: float | None, columns: Basis) -> str:
     if number == 0:
         return f"every P_a f is exactly a combination of the first {columns.size} {family} functions of the state"
     source = f", since {tail}" if isinstance(tail, Tail) else ""
+    if source and columns.periodic_axes:
+        axes = ", ".join(map(str, columns.periodic_axes))
+        source += f"; P_a f and its derivatives are periodic in coordinate {axes}"
     return f"every P_a f, |f| ≤ 1, lies within {number:.3g} of the first {columns.size} {family} functions{source}"
 
 
@@ -517,34 +523,70 @@ def contradiction(tail: TailLike, source: Source) -> str:
         return ""
     domain = source.domain
     pairs = _PAIRS * len(domain)
-    radius = math.sqrt(math.log(2 * math.e * 1e6 * 2 * pairs * len(domain) * source.n_actions) / (2 * _ROWS))
     rng = np.random.default_rng(0)
     for action in range(source.n_actions):
         for number in range(pairs):
             groups = _two_groups(tail, source, action, rng, number)
             if groups is None:
                 return ""
-            (first, first_next), (second, second_next) = groups
-            differences = np.maximum(first.max(axis=0) - second.min(axis=0), second.max(axis=0) - first.min(axis=0))
-            allowed = tail.change(differences)
-            for axis in range(len(domain)):
-                least = 2 * (
-                    float(ks_2samp(first_next[:, axis], second_next[:, axis], method="asymp").statistic) - 2 * radius
+            allowed, least = _differences(tail, *groups, comparisons=pairs * len(domain) * source.n_actions)
+            if least > allowed:
+                return (
+                    f"the declared tail contradicts the data: if {tail}, the distributions of the next state "
+                    f"under action {action} from {_places(*groups)} differ by {allowed:.2g} at most (∫|difference of "
+                    f"densities|), but they differ by at least {least:.2g}; declare less noise or a larger slope"
                 )
-                if least > allowed:
-                    places = " and ".join(np.array2string(group.mean(axis=0), precision=3) for group in (first, second))
-                    return (
-                        f"the declared tail contradicts the data: if {tail}, the distributions of the next state "
-                        f"under action {action} from {places} differ by {allowed:.2g} at most (∫|difference of "
-                        f"densities|), but they differ by at least {least:.2g}; declare less noise or a larger slope"
-                    )
     return ""
+
+
+def open_circle(tail: TailLike, source: Source, axes: Sequence[int]) -> str:
+    """A sentence if the two ends of a coordinate are not one state, as columns that are periodic in it require.
+
+    The next states from both ends are compared as in `contradiction`, at the same level.
+
+    Args:
+        tail: as in `certify`; only declared properties are tested.
+        source: a simulator or a log.
+        axes: coordinates in which the columns are periodic.
+    """
+    if not isinstance(tail, Tail):
+        return ""
+    comparisons = _PAIRS * len(axes) * len(source.domain) * source.n_actions
+    rng = np.random.default_rng(0)
+    for action, axis, _ in product(range(source.n_actions), axes, range(_PAIRS)):
+        groups = _two_ends(source, action, rng, axis)
+        if groups is None:
+            return ""
+        allowed, least = _differences(tail, *groups, comparisons=comparisons)
+        if least > allowed:
+            return (
+                f"columns that are periodic in coordinate {axis} take its two ends for one state, but under action "
+                f"{action} the distributions of the next state from them differ by at least {least:.2g} (∫|difference "
+                f"of densities|), where the declared tail allows {allowed:.2g}: use polynomials, say certirl.Legendre"
+            )
+    return ""
+
+
+Group = tuple[Array, Array]  # states and next states of rows whose next states are compared with those of others
+
+
+def _differences(tail: Tail, first: Group, second: Group, *, comparisons: int) -> tuple[float, float]:
+    """Bounds on ∫|difference of densities| of the next states of two groups: what is declared, what the data show."""
+    radius = math.sqrt(math.log(2 * math.e * 1e6 * 2 * comparisons) / (2 * _ROWS))
+    (one, one_next), (other, other_next) = first, second
+    differences = np.maximum(one.max(axis=0) - other.min(axis=0), other.max(axis=0) - one.min(axis=0))
+    statistics = (ks_2samp(*pair, method="asymp").statistic for pair in zip(one_next.T, other_next.T, strict=True))
+    return tail.change(differences), 2 * (float(max(statistics)) - 2 * radius)
+
+
+def _places(*groups: Group) -> str:
+    return " and ".join(np.array2string(states.mean(axis=0), precision=3) for states, _ in groups)
 
 
 def _two_groups(
     tail: Tail, source: Source, action: int, rng: np.random.Generator, number: int
-) -> tuple[tuple[Array, Array], tuple[Array, Array]] | None:
-    """States and next states of two groups of rows whose next states must have similar distributions."""
+) -> tuple[Group, Group] | None:
+    """Two groups of rows whose next states must have similar distributions; None if a log has too few rows."""
     domain = source.domain
     low, high = np.array(domain).T
     if source.simulator is not None:
@@ -555,10 +597,7 @@ def _two_groups(
         shares = np.geomspace(1e-3, 0.5, 40)
         share = next((share for share in shares if tail.change(share * step) > _CHANGE), 0.5)
         forward = share * step if first[axis] <= (low + high)[axis] / 2 else -share * step
-        rows = [np.tile(state, (_ROWS, 1)) for state in (first, first + forward)]
-        seeds = (2 * number + 10_000, 2 * number + 10_001)
-        groups = [(row, answers(source.simulator, row, action, seed)) for row, seed in zip(rows, seeds, strict=True)]
-        return groups[0], groups[1]
+        return _asked(source, action, first, 2 * number), _asked(source, action, first + forward, 2 * number + 1)
     assert source.log is not None
     states, next_states = source.log.of_action(action)
     if len(states) < 2 * _ROWS:
@@ -566,8 +605,37 @@ def _two_groups(
     centres = states[rng.integers(len(states), size=_CANDIDATES)]
     changes = np.array([tail.change(np.abs(centre - centres[0])) for centre in centres])
     chosen = int(np.abs(changes[1:] - _CHANGE).argmin()) + 1
-    nearest = [
-        np.argpartition(np.abs((states - centre) / (high - low)).max(axis=1), _ROWS)[:_ROWS]
-        for centre in (centres[0], centres[chosen])
-    ]
-    return (states[nearest[0]], next_states[nearest[0]]), (states[nearest[1]], next_states[nearest[1]])
+    return _nearest(states, next_states, centres[0], high - low), _nearest(
+        states, next_states, centres[chosen], high - low
+    )
+
+
+def _two_ends(source: Source, action: int, rng: np.random.Generator, axis: int) -> tuple[Group, Group] | None:
+    """Two groups of rows, from both ends of a coordinate; the states of the first are moved by its period."""
+    low, high = np.array(source.domain).T
+    first = rng.uniform(low, high)
+    first[axis] = low[axis]
+    period = np.where(np.arange(len(low)) == axis, high - low, 0.0)
+    if source.simulator is not None:
+        number = int(rng.integers(1 << 30))
+        states, next_states = _asked(source, action, first, number)
+        return (states + period, next_states), _asked(source, action, first + period, number + 1)
+    assert source.log is not None
+    states, next_states = source.log.of_action(action)
+    if len(states) < 2 * _ROWS:
+        return None
+    near, near_next = _nearest(states, next_states, first, high - low)
+    return (near + period, near_next), _nearest(states, next_states, first + period, high - low)
+
+
+def _asked(source: Source, action: int, state: Array, number: int) -> Group:
+    """Rows of one state, asked of a simulator with a generator of its own."""
+    states = np.tile(state, (_ROWS, 1))
+    assert source.simulator is not None
+    return states, answers(source.simulator, states, action, number + 10_000)
+
+
+def _nearest(states: Array, next_states: Array, centre: Array, width: Array) -> Group:
+    """The rows whose states are nearest to a state."""
+    rows = np.argpartition(np.abs((states - centre) / width).max(axis=1), _ROWS)[:_ROWS]
+    return states[rows], next_states[rows]

@@ -186,7 +186,7 @@ def _proved_by_program(asked: Request) -> Solution:
         discount=asked.discount,
         tail=asked.tail,
         components=choice.components,
-        draws=asked.origin.draws,
+        source=asked.origin,
     )
     learner = ProgramForm(case, choice, asked.settings.objective)
     if pools is None:
@@ -277,7 +277,7 @@ def _proved_by_value(asked: Request) -> Solution:
         discount=asked.discount,
         tail=asked.tail,
         tube=asked.settings.tube,
-        draws=asked.origin.draws,
+        source=asked.origin,
     )
     learner = ValueForm(case, asked)
     if not asked.is_log:
