@@ -127,6 +127,23 @@ def test_states_beyond_the_domain_are_accounted_for_never_lost():
         certirl.from_episodes(walk, domain=box, outside="ignore")
 
 
+@pytest.mark.parametrize("outside", ["drop", "clip"])
+def test_rows_that_were_dropped_or_moved_at_the_edge_are_no_ground_of_a_proof(outside):
+    """Action 0 leaves the domain downwards three times in ten: without these rows it seems to be the better one."""
+    rng = np.random.default_rng(0)
+    states, actions = rng.uniform(-1, 1, 8_000), rng.integers(2, size=8_000)
+    falls = (actions == 0) & (rng.random(8_000) < 0.3)
+    after = np.where(falls, -3.0, 0.1 - 0.1 * actions)
+    walks = [([s, after_, 0.0], [a, 1]) for s, after_, a in zip(states, after, actions, strict=True)]
+    log = certirl.from_episodes(walks, domain=(-1, 1), outside=outside)
+    asked = {"discount": 0.5, "expert": 0, "columns": certirl.Legendre(2), "tail": 0, "rng": 0}
+    with pytest.raises(ValueError, match=r"a certificate needs rows as they were logged, and .* leave the domain"):
+        certirl.certify(lambda s: s[:, 0], log, reward_range=(-1, 1), **asked)
+    ends = [([s, after_], [a]) for s, after_, a in zip(states, after, actions, strict=True)]
+    log = certirl.from_episodes(ends, domain=(-1, 1), outside="clip")  # next states alone are moved: so do the dynamics
+    assert not certirl.certify(lambda s: s[:, 0], log, reward_range=(-1, 1), **asked).holds
+
+
 def test_observations_become_states_controls_become_actions_and_angles_go_around():
     angles = np.array([3.0, 3.3, 6.5])
     seen = np.column_stack([np.cos(angles), np.sin(angles), [0.1, 0.2, 0.3]])

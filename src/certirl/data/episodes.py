@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certirl.data.transitions import Transitions, as_names
+from certirl.data.transitions import BIASED, Transitions, as_names
 from certirl.ground.domain import (
     Array,
     Domain,
@@ -366,12 +366,11 @@ class Conversion(Record):
             instead = " or ".join(setting("outside", repr(word)) for word in OUTSIDE[1:])
             raise ValueError(f"{account}; widen the domain, or write {instead}")
         if self.outside == "clip":
-            return inside.noted(f"{account}; they were moved to its edge")
+            bias = f", {BIASED}" if (beyond[0] > 0).any() else ""  # where a state leads is known beyond the edge only
+            return inside.noted(f"{account}; they were moved to its edge{bias}")
         if leaving.all():
             raise ValueError(f"{account}; without them nothing is left")
-        return inside.where(~leaving).noted(
-            f"{account}; these transitions were dropped, which biases the dynamics near the edge"
-        )
+        return inside.where(~leaving).noted(f"{account}; these transitions were dropped, {BIASED}")
 
 
 def _account(beyond: Array, ends: Array, domain: Domain, rows: NDArray[np.intp] | None) -> str:

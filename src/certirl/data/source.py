@@ -30,7 +30,7 @@ from certirl.data.simulator import (
     terminal_of,
 )
 from certirl.data.tables import as_log
-from certirl.data.transitions import Chunk, Stream, Transitions, as_names, concatenate
+from certirl.data.transitions import BIASED, Chunk, Stream, Transitions, as_names, concatenate
 from certirl.functions.bases import Basis
 from certirl.ground import archive
 from certirl.ground.archive import Shape
@@ -305,6 +305,9 @@ def divide(log: Transitions, share: float, rng: np.random.Generator) -> tuple[Tr
     """
     if log.domain_from_data:  # fresh data would have placed the basis, and new states may lie outside
         raise ValueError("a certificate needs a declared domain: write Transitions(…, domain=(low, high))")
+    for note in log.notes:
+        if note.endswith(BIASED):
+            raise ValueError(f"a certificate needs rows as they were logged, and {note}: widen the domain")
     Source(log=log).check_without_terminal()
     sentence = dependence(log)
     if sentence:

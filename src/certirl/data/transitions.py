@@ -34,6 +34,7 @@ from certirl.kernels import tensors
 # States in a piece: kernels cut it into blocks that stay in cache; between two of their calls a thread waits for its
 # turn in the interpreter, so that shorter pieces would keep several threads from working at the same time.
 CHUNK = 1 << 16
+BIASED = "which biases the dynamics near the edge"  # how a note ends about rows that no proof can use
 
 
 class Piece(NamedTuple):
