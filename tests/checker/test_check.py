@@ -534,3 +534,18 @@ def test_deviation_bounds_match_in_floating_point():
         assert float(found.above) == pytest.approx(told, rel=1e-12)
         told = inequalities.empirical_bernstein(moment, bound, term)
         assert float(checker_bands.bernstein(Enclosure(moment), bound, Enclosure(term)).above) == pytest.approx(told)
+
+
+@pytest.mark.slow
+def test_where_a_bound_is_lowest_is_compared_up_to_rounding(tmp_path):
+    """Beside a switch bounds of neighbouring cells differ by less than the rounding of 61 columns."""
+
+    class Room:
+        n_actions, domain = 2, ((18.5, 21.5),)
+
+        def sample(self, states, action, rng):
+            return np.clip(0.86 * states + (3.0, 2.6)[action] + 0.1 * rng.standard_normal(states.shape), 18.5, 21.5)
+
+    asked = {"columns": Legendre(61), "tail": 1e-5, "samples": 80_000, "tube": 0.1, "discount": 0.7, "rng": 1}
+    found = certirl.certify(lambda s: -np.abs(s[:, 0] - 20), Room(), expert=lambda s: s[:, 0] > 20, **asked)
+    assert found.holds and check(found.save(tmp_path / "c.npz")).verdict == "confirmed"

@@ -67,6 +67,11 @@ class Account:
         """The size of the terms, which differences are measured by."""
         return abs(self.estimated) + sum(self.losses)
 
+    @property
+    def slack(self) -> float:
+        """By how much it may differ from what a file says: twice the rounding, and a share of its terms."""
+        return RELATIVE * self.scale + 2 * self.losses[-1]
+
     @staticmethod
     def total(accounts: tuple[Account, ...], units: list[float]) -> Account:
         """The sum over components, each times its unit."""
@@ -640,7 +645,7 @@ class Certificate(Claim):
                 account = Account.total(choice, units)
                 end = readings[0].at_end(allowed)[readings[0].expert.cell(places[0])]
                 above = account.margin - margin
-                if abs(above) <= RELATIVE * account.scale or (end and above <= 0):
+                if abs(above) <= account.slack or (end and above <= 0):
                     accounts.append(account)
         return accounts
 
@@ -649,7 +654,7 @@ class Certificate(Claim):
         if not accounts:
             return ["the bound is not lowest where the file says"]
         nearest = min(accounts, key=lambda account: len(self._unlike(account)))
-        slack, unlike = RELATIVE * nearest.scale + 2 * nearest.losses[-1], self._unlike(nearest)
+        slack, unlike = nearest.slack, self._unlike(nearest)
         return failed(
             (margin > 0 or not self.holds, "the margin that follows from the sums is not positive"),
             (
@@ -665,7 +670,7 @@ class Certificate(Claim):
 
     def _unlike(self, account: Account) -> list[str]:
         """Names of the parts of the claimed margin that are not those of an account."""
-        slack, losses = RELATIVE * account.scale + 2 * account.losses[-1], self.stated(LOSSES)
+        slack, losses = account.slack, self.stated(LOSSES)
         pairs = {name: (x, losses[name]) for name, x in zip(LOSSES, account.losses, strict=True)}
         grid = pairs.pop("grid")  # estimation and grid may be divided otherwise
         pairs["band"] = grid[0] + pairs["estimation"][0], grid[1] + pairs["estimation"][1]
