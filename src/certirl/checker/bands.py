@@ -1,8 +1,9 @@
 """The theorem, derived again: bands around (P_b − P_a)V, the span of V and visits of tents, with proved errors.
 
-The notation is that of docs/notes/certificate.md, sections 4 to 9. What may be chosen freely before the fresh data,
-slopes and scales among it, is computed in plain floating point: any number is sound. Everything else is an enclosure,
-or a bound on the safe side. Nothing here is shared with the code that made the certificate.
+The notation is that of docs/notes/certificate.md, sections 4 to 9 and, for rows that may depend on earlier ones, 18.
+What may be chosen freely before the fresh data, slopes and scales among it, is computed in plain floating point: any
+number is sound. Everything else is an enclosure, or a bound on the safe side. Nothing here is shared with the code
+that made the certificate.
 """
 
 from __future__ import annotations
@@ -65,7 +66,10 @@ class Sums:
         counts: transitions of each action ``[A]``.
         gram: Σ χ(s) of each action ``[A, *wide]``.
         paired: whether every state was tried with every action.
+        ordered: whether rows may depend on earlier ones.
     """
+
+    ordered = False
 
     def __init__(self, record: Record, name: str, fixed: Record, sums: Record) -> None:
         self.name, self.columns, self.tail = name, fixed.functions("columns"), record.tail()
@@ -133,6 +137,7 @@ class Sums:
         """How many transitions there are, in words."""
         least, most = int(self.counts.min()), int(self.counts.max())
         how = "every state tried with every action" if self.paired else "drawn separately for each action"
+        how = "in the order of time" if self.ordered else how
         return f"{least:,}{f' to {most:,}' * (most > least)} fresh transitions of each action, {how}"
 
 
@@ -243,6 +248,8 @@ class Ground(Sums):
         self.tent_fits = s.array("tent_fits", (A, w, k))
         self.marks = s.array("marks", (None,) * (d if w else 1), finite=False)
         self.places, self.drop, self.dropped = s.array("places", (2, d)), s.array("drop", (m,)), s.number("dropped")
+        self.ordered = s.has("design")
+        self.design = s.array("design", (A, *wide)) if self.ordered else self.gram
         # Sums over the fresh data.
         self.residuals, self.residual_moments = (
             e.array("residuals", (A, k)),
@@ -254,6 +261,25 @@ class Ground(Sums):
         self.visits, self.visit_moments = e.array("visits", (A, w, k)), e.array("visit_moments", (A, w, *wide))
         self.reached = e.array("reached", (A, len(self.reward.coefficients)))
         self.low, self.high = self._value_range(s.number("low"), s.number("high"))
+
+    @cached_property
+    def expected_grams(self) -> Enclosure:
+        """Σ h hᵀ from which the weights of bounds come: as fixed beforehand, or observed ``[A, k, k]``."""
+        return self.box.lifted(self.design) if self.ordered else self.grams
+
+    @cached_property
+    def expected_precision(self) -> Enclosure:
+        """Their inverses ``[A, k, k]``; ImpossibleError if one may not be positive definite."""
+        if not self.ordered:
+            return self.precision
+        if min(least_eigenvalue(self.expected_grams[c]) for c in range(self.actions)) <= 0:
+            raise ImpossibleError("a Gram matrix that was expected is not positive definite")
+        return stacked([inverse(self.expected_grams[c]) for c in range(self.actions)])
+
+    @property
+    def expected_counts(self) -> Floats:
+        """How many transitions of each action were expected ``[A]``: the sum of the constant harmonic."""
+        return np.asarray(self.design.reshape(self.actions, -1)[:, 0]) if self.ordered else self.counts
 
     @property
     def constant(self) -> bool:
@@ -337,6 +363,7 @@ class Ground(Sums):
         return [
             *super().contradictions(),
             *failed(
+                (not (self.ordered and self.paired), "rows that depend on each other are paired"),
                 (all(small), "the residuals of an action are larger than their second moments allow"),
                 (moved <= TIGHT * (1 + np.abs(self.Z).max()), "an operator moves constants"),
                 (
@@ -391,6 +418,8 @@ class Points(NamedTuple):
         cross: ΣZ(V̂)Z(f_i) ``[n, r]``.
         largest: bounds on |Z(V̂)| and ‖Z(f)‖ ``[2, n]``.
         expected: ΣZ(V̂)² by training data ``[n]``.
+        mismatch: ‖B_c⁻ᵀ(G_c⁻¹ − G0_c⁻¹)ω_c‖ for every action ``[A, n]``; ``[0, n]`` for independent rows.
+        magnified: Ω, by how much the tail is magnified ``[n]``.
     """
 
     value: Enclosure
@@ -400,15 +429,31 @@ class Points(NamedTuple):
     cross: Enclosure
     largest: Floats
     expected: Floats
+    mismatch: Enclosure
+    magnified: Enclosure
+
+
+class Lengths(NamedTuple):
+    """What bounds the length of the noise of a vector, for V̂ and for the f_i.
+
+    Attributes:
+        size: its entries.
+        observed, expected: trace and largest eigenvalue of its second moments, and its longest term.
+    """
+
+    size: int
+    observed: list[tuple[Any, float, float]]
+    expected: list[tuple[Any, float, float]]
 
 
 class Size(NamedTuple):
-    """c̃, M = (I − K̂)⁻¹, ρ ≥ ‖ζ‖ and κ ≥ ‖u‖."""
+    """c̃, M = (I − K̂)⁻¹, ρ ≥ ‖ζ + Nθ‖, κ ≥ ‖u‖ and, for rows that depend on earlier ones, α_c and β_c ``[A, 2]``."""
 
     centre: Enclosure
     inverse: Enclosure
     noise: float
     length: float
+    white: Enclosure
 
 
 @dataclass(frozen=True, eq=False)
@@ -446,9 +491,12 @@ class Derivation:
             np.concatenate([np.stack([g.residual_moments, g.operator_moments], axis=1), g.cross_moments], axis=1)
         )
         every = g.pairs(True)
-        likely = g.noise[[every.index(pair) for pair in g.pairs(g.paired)]] * float(g.counts.min())
+        likely = g.noise[[every.index(pair) for pair in g.pairs(g.paired)]] * float(g.expected_counts.min())
         self._likely = self.box.lifted(likely).middle
         self._ranges()
+        if g.ordered:
+            likely_moments = dict(zip(g.pairs(False), self._likely[:, 0], strict=True))
+            self._whitening = [whitening(likely_moments[c, c]) for c in range(g.actions)]
 
     def _ranges(self) -> None:
         """Suprema over all states: leverages, V̂ and f about their middles, and the fits."""
@@ -458,6 +506,15 @@ class Derivation:
         self.leverage = double * ((fine @ g.precision) * fine).sum().above.max(axis=1)
         self.lebesgue = 1.0 + (enclosed(g.counts) * self.leverage).root()
         self.worst = float(self.lebesgue.above[list(g.used)].max())
+        self.expected_leverage, self.spread = self.leverage, float(self.lebesgue.above.max() - 1) ** 2
+        if g.ordered:
+            self.expected_leverage = double * ((fine @ g.expected_precision) * fine).sum().above.max(axis=1)
+            self.spread = max(self.spread, float((g.expected_counts * self.expected_leverage).max()))
+            ends = [
+                (least_eigenvalue(gram), top_eigenvalue(gram))
+                for gram in (g.expected_grams[c] for c in range(g.actions))
+            ]
+            self.condition = max(self.condition, *(high / low for low, high in ends))
         functions = enclosed(self.rows.reshape(-1, len(g.used), self.k)) @ dense  # [m − 1, U, q]
         values = functions.middle
         middle = (values.min(axis=(1, 2), initial=np.inf) + values.max(axis=(1, 2), initial=-np.inf)) / 2
@@ -474,37 +531,48 @@ class Derivation:
             (b, a): np.stack([(guess[b] - guess[a]).length(0).above for guess in guesses]) for b, a in g.compared
         }
 
-    # Functionals, by the weights p_c of all actions ``[A, n, k]``.
+    # Functionals ω of the errors of the regressions ``[A, n, k]``.
 
-    def weights(self, pair: tuple[int, int], values: Enclosure) -> Enclosure:
+    def functionals(self, pair: tuple[int, int], values: Enclosure) -> Enclosure:
         """Those of D_ba at points."""
         b, a = pair
         signs = np.eye(self.g.actions)[b] - np.eye(self.g.actions)[a]
         later = self._through_error(values @ (enclosed(self.g.Z[b]) - self.g.Z[a]).T)
-        return (later + values * signs[:, None, None]) @ self.g.precision
-
-    def of_error(self, rows: Enclosure) -> Enclosure:
-        """Those of combinations of the coefficients of u."""
-        return self._through_error(rows) @ self.g.precision
+        return later + values * signs[:, None, None]
 
     def _through_error(self, rows: Enclosure) -> Enclosure:
-        """What multiplies the errors of P_cV̂ in combinations of the coefficients of u ``[A, n, k]``."""
+        """Those of combinations of the coefficients of u."""
         used, weights = list(self.g.used), np.zeros((2, self.g.actions, len(rows), self.k))
         lifted = (self.gamma * (rows @ self.resolvent.T)).reshape(len(rows), len(used), self.k).swapped(0, 1)
         weights[0, used], weights[1, used] = lifted.middle, lifted.radius
         return Enclosure(*weights)
 
-    def points(self, weights: Enclosure, pair: tuple[int, int] | None = None) -> Points:
+    def points(self, functionals: Enclosure, pair: tuple[int, int] | None = None) -> Points:
         """What the sums say of functionals; ``pair`` if they are those of D_ba."""
+        g = self.g
+        regression = functionals @ g.precision
+        weights = functionals @ g.expected_precision if g.ordered else regression
         forms, expected = Enclosure(np.zeros((self._moments.shape[1], weights.shape[1]))), 0.0
-        for i, (c, d) in enumerate(self.g.pairs(self.g.paired)):
+        for i, (c, d) in enumerate(g.pairs(g.paired)):
             twice = 1.0 if c == d else 2.0
             forms = forms + ((weights[c] @ self._moments[i]) * weights[d]).sum() * twice
             likely = (weights[c].middle @ self._likely[i, 0]) * weights[d].middle
             expected = expected + twice * likely.sum(axis=1)
-        (value, observed), positive = self._observed(weights), forms.positive()
-        largest = self._largest(weights, pair)
-        return Points(value, observed, positive[0], positive[1], forms[2:].T, largest, np.maximum(expected, 0.0))
+        mismatch = magnified = Enclosure(np.zeros((0, weights.shape[1])))
+        if g.ordered:
+            mismatch = stacked([self._apart(functionals[c], c).length() for c in range(g.actions)])
+            squares = ((regression @ g.grams) * regression).sum().positive()
+            magnified = (squares * g.counts[:, None]).root()
+        (value, observed), positive = self._observed(regression), forms.positive()
+        largest, expected = self._largest(weights, pair), np.maximum(expected, 0.0)
+        return Points(
+            value, observed, positive[0], positive[1], forms[2:].T, largest, expected, mismatch, magnified.sum(0)
+        )
+
+    def _apart(self, functionals: Enclosure, c: int) -> Enclosure:
+        """ω_c(G_c⁻¹ − G0_c⁻¹)B_c⁻¹ of functionals ``[n, k]``: what multiplies the whitened noise of an action."""
+        apart = self.g.precision[c] - self.g.expected_precision[c]
+        return functionals @ apart @ inverse(enclosed(self._whitening[c]))
 
     def _observed(self, weights: Enclosure) -> tuple[Enclosure, Enclosure]:
         """ΣZ(V̂) ``[n]`` and ΣZ(f_i) ``[n, m − 1]``."""
@@ -516,8 +584,8 @@ class Derivation:
         g, factor, dense = self.g, self.box.inflation(self.box.dense), self.box.dense_values
 
         def reach(rows: Enclosure, c: int) -> Floats:  # |p·x|² ≤ (pᵀGp)·(the largest leverage)
-            forms = ((rows @ g.grams[c]) * rows).sum().positive()
-            return (forms * self.leverage[c]).root().above[:, None]
+            forms = ((rows @ g.expected_grams[c]) * rows).sum().positive()
+            return (forms * self.expected_leverage[c]).root().above[:, None]
 
         sizes = np.stack([reach(weights[c], c) for c in range(g.actions)])
         both = None if pair is None else reach(weights[pair[0]] + weights[pair[1]], pair[0])
@@ -564,47 +632,50 @@ class Derivation:
 
     # The size of u.
 
-    @cached_property
-    def _error(self) -> tuple[Enclosure, Enclosure, list[tuple[Any, float, float]], list[tuple[Any, float, float]]]:
-        """c, K̂, and (trace, top, longest) of V̂ and of the f_i: observed, and expected."""
-        weights, size = self.of_error(inverse(enclosed(self.g.mix)).T[1:]), self.m - 1
+    def _lengths_of(self, weights: dict[int, Enclosure]) -> Lengths:
+        """What bounds the noise of a vector of functionals with these weights ``[q, k]`` of some actions."""
+        size = len(next(iter(weights.values())))
         forms, likely = Enclosure(np.zeros((2, size, size))), np.zeros((2, size, size))
         for i, (c, d) in enumerate(self.g.pairs(self.g.paired)):
+            if c not in weights or d not in weights:
+                continue
             form = weights[c] @ self._moments[i, :2] @ weights[d].T
             guess = weights[c].middle @ self._likely[i] @ weights[d].middle.T
             forms = forms + (form if c == d else form + form.T)
             likely += guess if c == d else guess + np.swapaxes(guess, 1, 2)
-        sizes = (weights @ self.box.dense_values.T).length(1).above[:, None]
+        sizes = np.zeros((self.g.actions, 1, len(self.box.dense_values)))
+        for c, rows in weights.items():
+            sizes[c, 0] = (rows @ self.box.dense_values.T).length(0).above
         terms = self._terms(sizes, None, None, self._lengths, self._gaps).max(axis=(1, 2))
         longest = (self.box.inflation(self.box.dense, 2) * terms * (1 + 1e-14)).tolist()
-        diagonal, observed, expected = np.arange(size), [], []
+        diagonal, lengths = np.arange(size), Lengths(size, [], [])
         for kind, guess in enumerate(likely):
             top = max(float(np.linalg.eigvalsh(guess)[-1]), 0.0) if size else 0.0
             trace = forms[kind, diagonal, diagonal].sum().positive()
-            observed.append((trace, max(top_eigenvalue(forms[kind]), 0.0), longest[kind]))
-            expected.append((float(np.trace(guess)), top, longest[kind]))
-        return *self._observed(weights), observed, expected
+            lengths.observed.append((trace, max(top_eigenvalue(forms[kind]), 0.0), longest[kind]))
+            lengths.expected.append((float(np.trace(guess)), top, longest[kind]))
+        return lengths
 
     @cached_property
-    def _scales(self) -> tuple[list[float], list[float]]:
-        """Scales for α and β, and their bounds, by expectation."""
-        L, size = float(np.log(_NORM_EVENTS / self.g.part("size of the error"))), self.m - 1
-        scales, bounds = [], []
-        for trace, top, longest in self._error[3]:
-            tried = np.geomspace(0.05, 50.0, 121) / max(top, 1e-300)
-            norms = mixed_norm(enclosed(trace), top, longest, enclosed(L), size, tried).middle
-            best = int(np.argmin(norms))
-            scales.append(float(tried[best]))
-            bounds.append(float(norms[best]))
-        return scales, bounds
+    def _error(self) -> tuple[Enclosure, Lengths]:
+        """The functionals N of all coefficients of u as one vector, and what bounds its noise."""
+        functionals = self._through_error(inverse(enclosed(self.g.mix)).T[1:])
+        weights = functionals @ self.g.expected_precision
+        return functionals, self._lengths_of({c: weights[c] for c in self.g.used})
+
+    @property
+    def _log_term(self) -> Enclosure:
+        """L of the events about lengths of vectors: that of u and, of rows in order, those of every action."""
+        vectors = 1 + self.g.actions * self.g.ordered
+        return logarithm(_NORM_EVENTS * vectors / enclosed(self.g.part("size of the error")))
 
     @cached_property
     def expected_length(self) -> float:
         """κ as training data and the fresh states let us expect it: for slopes."""
         if self.m == 1:
             return 0.0
-        (trace, _, _), (_, top, _) = self._error[3]
-        alpha, beta = self._scales[1]
+        (trace, _, _), (_, top, _) = self._error[1].expected
+        alpha, beta = norms(self._error[1], self._log_term, self.g.ordered)[1]
         stretch = 1 / (1 - min(2 * top**0.5, _MOST_GROWTH))
         start = stretch * max(trace, 0.0) ** 0.5
         noise = (alpha + beta * start) / (1 - beta * stretch) if beta * stretch < _MOST_GROWTH else alpha
@@ -614,14 +685,24 @@ class Derivation:
     def size(self) -> Size:
         """Bounds on u; TooLittleError where there are none."""
         g, m = self.g, self.m - 1
-        if not float((self.gamma * (enclosed(g.tau) * self.worst + 1.0)).above) < 1:
+        growth = self.gamma * g.tau if g.ordered else self.gamma * (enclosed(g.tau) * self.worst + 1.0)
+        if not float(growth.above) < 1:
             raise TooLittleError("the tail is too large: what regression aims at may grow from step to step")
+        white = Enclosure(np.zeros((0, 2)))
+        if g.ordered:
+            each = [self._lengths_of({c: enclosed(matrix)}) for c, matrix in enumerate(self._whitening)]
+            white = stacked([stacked(norms(lengths, self._log_term, ordered=True)[0]) for lengths in each])
         if m == 0:
-            return Size(Enclosure(np.zeros(0)), Enclosure(np.zeros((0, 0))), 0.0, 0.0)
-        value, matrix, observed, _ = self._error
-        L = logarithm(_NORM_EVENTS / enclosed(g.part("size of the error")))
-        pairs = zip(observed, self._scales[0], strict=True)
-        alpha, beta = (mixed_norm(*moments, L, m, np.array(scale)) for moments, scale in pairs)
+            return Size(Enclosure(np.zeros(0)), Enclosure(np.zeros((0, 0))), 0.0, 0.0, white)
+        functionals, lengths = self._error
+        value, matrix = self._observed(functionals @ g.precision)
+        alpha, beta = norms(lengths, self._log_term, g.ordered)[0]
+        if g.ordered:
+            mismatch = np.array([norm(self._apart(functionals[c], c)) for c in g.used])
+            squares = [norm(functionals[c] @ g.precision[c] @ functionals[c].T) * g.counts[c] for c in g.used]
+            magnified = enclosed(np.array(squares)).root().sum() * (1.0 + self.gamma) * g.tau / (1.0 - growth)
+            added = (white[list(g.used)] * mismatch[:, None]).sum(0) + magnified * np.array(self.radius)
+            alpha, beta = alpha + added[0], beta + added[1]
         try:
             turned = inverse(np.eye(m) - matrix)
         except ZeroDivisionError:
@@ -634,7 +715,7 @@ class Derivation:
         if not float(growth.above) < _MOST_GROWTH:
             raise TooLittleError("there is too little data: errors of the operators may grow from step to step")
         noise = float(((alpha + beta * start) / (1.0 - growth)).above)
-        return Size(centre, turned, noise, float((start + enclosed(stretch) * noise).above))
+        return Size(centre, turned, noise, float((start + enclosed(stretch) * noise).above), white)
 
     # Bands.
 
@@ -657,6 +738,10 @@ class Derivation:
         turned = (points.observed @ size.inverse).length() * size.noise
         with np.errstate(invalid="ignore"):
             second = np.where(np.isfinite(total), (enclosed(total) - first + turned).above, np.inf)
+        if self.g.ordered:
+            added = points.mismatch.T @ size.white
+            first = (added[:, 0] + first).above
+            second = (added[:, 1] * size.length + second).above
         return first, second
 
     def bands(self) -> list[Band]:
@@ -666,8 +751,11 @@ class Derivation:
         values, total = self.box.mesh(counts), float(enclosed(g.shares.reshape(-1)).sum().above)
         for (b, a), shares in zip(g.compared, g.shares, strict=True):
             events = enclosed(shares.reshape(2, -1)) * (g.part("band") / max(total, 1.0))
-            first, second = self.radii(self.points(self.weights((b, a), values), (b, a)), -logarithm(events))
+            points = self.points(self.functionals((b, a), values), (b, a))
+            first, second = self.radii(points, -logarithm(events))
             outside = (self.lebesgue[b] + self.lebesgue[a] + self._later * self.worst) * g.tau
+            if g.ordered:
+                outside = self._outside(2.0, self.box.inflation(counts) * float(points.magnified.above.max()))
             second = (enclosed(second) + outside * self.size.length * self.radius[1]).above
             tail, rounding = float((outside * self.radius[0]).above), self.rounding(float((first + second).max()))
             first, second = first.reshape(2, *counts), second.reshape(2, *counts)
@@ -686,13 +774,21 @@ class Derivation:
     def _later(self) -> Enclosure:
         return 2.0 * self.gamma / (1.0 - self.gamma)
 
+    def _outside(self, direct: float, magnified: float) -> Enclosure:
+        """What the tail adds, for V with values between −1 and 1, where rows may depend on earlier ones."""
+        tau = enclosed(self.g.tau)
+        return tau * ((1.0 + self.gamma) * magnified + direct) / (1.0 - self.gamma * tau)
+
     def span(self) -> float:
         """V at one state less V at another, at least; 0 if it is not bounded."""
         g, size = self.g, self.size
-        points = self.points(self.of_error(enclosed(g.drop[None])))
+        points = self.points(self._through_error(enclosed(g.drop[None])))
         log_terms = -logarithm(enclosed(np.full((1, 1), g.part("regret") / 2)))
         first, second = self.radii(points, log_terms)
-        outside = self._later * g.tau * self.worst * (enclosed(self.radius[0]) + enclosed(size.length) * self.radius[1])
+        outside = self._later * g.tau * self.worst
+        if g.ordered:
+            outside = self._outside(2 * g.discount * (1 + 1e-15), float(points.magnified.above[0]))
+        outside = outside * (enclosed(self.radius[0]) + enclosed(size.length) * self.radius[1])
         lost = float((enclosed(first[0, 0]) + second[0, 0] + outside).above)
         if not np.isfinite(lost):
             return 0.0
@@ -704,20 +800,43 @@ class Derivation:
         g, box, most = self.g, self.box, np.zeros(len(self.g.widths))
         values, factor = box.mesh(box.visited), box.inflation(box.visited)
         moments, dense = box.lifted(g.visit_moments), box.dense_values
-        events = _VISIT_EVENTS * g.actions * len(values) * max(len(most), 1)
+        functions = g.actions * max(len(most), 1)
+        events = functions * (2 * len(values) + _VISIT_EVENTS) if g.ordered else _VISIT_EVENTS * functions * len(values)
         L = logarithm(events / enclosed(g.part("regret") / 2))
         for c in range(g.actions):
-            weights = values @ g.precision[c]
+            weights = values @ g.expected_precision[c]
             swings = (weights @ dense.T).absolute()
             for w, guess in enumerate(g.tent_fits[c]):
-                reach = (dense @ guess - 0.5).absolute() + 0.5  # max(1 − fit, fit)
+                fit = dense @ guess
+                reach = (fit - 0.5).absolute() + 0.5  # max(1 − fit, fit)
                 largest = box.inflation(box.dense, 2) * (swings * reach).above.max(axis=1) * (1 + 1e-15)
                 observed = ((weights @ moments[c, w]) * weights).sum().positive()
-                above = factor * float(bernstein(observed, largest, L).above.max()) * (1 + 1e-15)
+                if g.ordered:
+                    likely = max(float(fit.middle.max()), 1e-6)
+                    expected = likely * ((weights @ g.expected_grams[c]) * weights).sum().middle
+                    radius = enclosed(sloped(observed, largest, L, best_slope(_CAUTION * expected, largest, L.middle)))
+                    radius = radius + self._mismatched_visits(values, c, moments[c, w], reach, likely, L)
+                else:
+                    radius = bernstein(observed, largest, L)
+                above = factor * float(radius.above.max()) * (1 + 1e-15)
                 curve = enclosed(guess) + g.precision[c] @ g.visits[c, w]
                 beyond = self.lebesgue[c] * g.tau * 0.5 + self.rounding(above, scale=2.0)
                 most[w] = max(most[w], float((beyond + box.peak(curve) + above).above))
         return np.clip(most, 0.0, 1.0)
+
+    def _mismatched_visits(
+        self, values: Enclosure, c: int, moments: Enclosure, reach: Enclosure, likely: float, log_term: Enclosure
+    ) -> Enclosure:
+        """What the weights of the regression add to those fixed beforehand, for the visits of one tent ``[n]``."""
+        g, box, diagonal = self.g, self.box, np.arange(self.k)
+        root = enclosed(whitening(g.expected_grams[c].middle))
+        forms, lengths = root @ moments @ root.T, (root @ box.dense_values.T).length(0)
+        longest = float((lengths * reach).above.max()) * box.inflation(box.dense, 2) * (1 + 1e-15)
+        observed = (forms[diagonal, diagonal].sum().positive(), max(top_eigenvalue(forms), 0.0), longest)
+        ((length,), _) = norms(
+            Lengths(self.k, [observed], [(self.k * likely, likely, longest)]), log_term, ordered=True
+        )
+        return (values @ (g.precision[c] - g.expected_precision[c]) @ inverse(root)).length() * length
 
     def rounding(self, radius: float, scale: float | None = None) -> float:
         """What floating point can have done to the sums over data, as section 15 allows for it."""
@@ -727,8 +846,7 @@ class Derivation:
             size = g.high - g.low + max(abs(g.low), abs(g.high))
             scale = size * float(self.resolvent.size.sum(axis=1).max())
         solved = unit * self.k**2 * self.condition * scale
-        share = float(self.lebesgue.above.max() - 1) ** 2
-        lifted = unit * self.k * 2 ** len(self.box.wide) * share
+        lifted = unit * self.k * 2 ** len(self.box.wide) * self.spread
         return float(solved + lifted * radius) * (1 + 1e-12) if np.isfinite(radius) else float(solved)
 
 
@@ -779,10 +897,73 @@ def bernstein(observed: Enclosure, bound: Floats, log_term: Enclosure) -> Enclos
     return _true_moment(observed, enclosed(bound), log_term) * (2.0 * log_term).root() + log_term * bound / 3.0
 
 
-def mixed_norm(trace: Enclosure, top: float, bound: float, log_term: Enclosure, size: int, scale: Floats) -> Enclosure:
-    """Lemma 6."""
-    observed = (enclosed(top), trace)
-    means = [_true_moment(moment, enclosed(bound), log_term) for moment in observed]
-    largest, total = ((moment + 2.0 * mean * mean) / 3.0 for moment, mean in zip(observed, means, strict=True))
+def decay(rate: float) -> Enclosure:
+    """e^−y − 1 for a number y above 0 and at most 50: Taylor's series of a part of y, which is then doubled."""
+    halvings = max(0, math.ceil(math.log2(rate))) + 1
+    y, total = enclosed(rate) * 0.5**halvings, Enclosure(np.zeros(()))
+    for n in reversed(range(1, 20)):
+        total = -y / float(n) * (1.0 + total)
+    total = total * (1.0 + Enclosure(np.zeros(()), 1e-18))  # what the series leaves out is below y^19/20!
+    for _ in range(halvings):
+        total = total * (total + 2.0)
+    return total
+
+
+def conditional_moment(observed: Enclosure, bound: Enclosure, log_term: Enclosure, rate: float) -> Enclosure:
+    """Lemma 4′: ΣE[Z² | past] from the observed ΣZ², or a largest eigenvalue, with y = ``rate``."""
+    share = -decay(rate)
+    return (observed.positive() * rate + bound * bound * log_term) / share
+
+
+def best_rate(expected: float, bound: float, log_term: float) -> float:
+    """A good rate, in plain floating point: e^y − 1 − y = Lb²/ΣZ², by Newton's method from above."""
+    ratio = max(log_term * bound**2 / max(expected, 1e-12 * bound**2 + 1e-300), 1e-12)
+    y = min((2 * ratio) ** 0.5, math.log1p(ratio + (2 * ratio) ** 0.5))
+    for _ in range(5):
+        y -= (math.expm1(y) - y - ratio) / math.expm1(y)
+    return min(max(y, 1e-6), 50.0)
+
+
+Rates = tuple[float, float] | None
+
+
+def mixed_norm(
+    trace: Enclosure, top: float, bound: float, log_term: Enclosure, size: int, scale: Floats, rates: Rates = None
+) -> Enclosure:
+    """Lemma 6, and 6′ with rates for trace and top."""
+    observed = (trace, enclosed(top))
+    if rates is None:
+        roots = [_true_moment(moment, enclosed(bound), log_term) for moment in observed]
+        means = [root * root for root in roots]
+    else:
+        terms = log_term, log_term + logarithm(float(size))
+        each = zip(observed, terms, rates, strict=True)
+        means = [conditional_moment(moment, enclosed(bound), term, rate) for moment, term, rate in each]
+    total, largest = ((moment + 2.0 * mean) / 3.0 for moment, mean in zip(observed, means, strict=True))
     spread = logarithm(total * scale / float(size) + 1.0)
     return ((largest + 1.0 / enclosed(scale)) * (2.0 * log_term + float(size) * spread)).root()
+
+
+def norms(lengths: Lengths, log_term: Enclosure, ordered: bool) -> tuple[list[Enclosure], list[float]]:
+    """Bounds on the length of a vector's noise, for V̂ and for a fixed function of length 1: observed, and expected.
+
+    Scales and rates are chosen by what was expected.
+    """
+    observed, expected, L = [], [], float(log_term.middle)
+    for (trace, top, longest), moments in zip(lengths.expected, lengths.observed, strict=True):
+        rates = None
+        if ordered:
+            rates = best_rate(trace, longest, L), best_rate(top, longest, L + math.log(lengths.size))
+        tried = np.geomspace(0.05, 50.0, 121) / max(top, 1e-300)
+        bounds = mixed_norm(enclosed(trace), top, longest, enclosed(L), lengths.size, tried, rates).middle
+        best = int(np.argmin(bounds))
+        expected.append(float(bounds[best]))
+        observed.append(mixed_norm(*moments, log_term, lengths.size, np.array(tried[best]), rates))
+    return observed, expected
+
+
+def whitening(matrix: Floats) -> Floats:
+    """The inverse root of a symmetric matrix, its least eigenvalues raised, in plain floating point."""
+    values, vectors = np.linalg.eigh(matrix)
+    values = np.maximum(values, 1e-9 * max(float(values[-1]), 1e-300))
+    return np.asarray((vectors / np.sqrt(values)) @ vectors.T)

@@ -29,6 +29,7 @@ from certirl.checker.records import (
     ALIKE,
     DRAWS,
     FIXED_BEFORE,
+    IN_ORDER,
     RELATIVE,
     TIGHT,
     DamagedError,
@@ -580,7 +581,8 @@ class Certificate(Claim):
 
     def trusted(self) -> list[str]:
         """What no file can show."""
-        trusted = [DRAWS.format(", valued with this reward"), *self.assumptions()]
+        rows = IN_ORDER if self.first.ordered else DRAWS
+        trusted = [rows.format(", valued with this reward"), *self.assumptions()]
         trusted.append(FIXED_BEFORE.format("the reward, the guesses"))
         if self.expert is not None:
             within = "between two neighbours only what it takes at one of them"

@@ -104,6 +104,10 @@ class Record:
             raise DamagedError(f"{self._named(name)} is missing")
         return self.fields[name]
 
+    def has(self, name: str) -> bool:
+        """Whether there is an array of this name."""
+        return self._named(name) in self._arrays
+
     def _value(self, name: str, wanted: str, accepts: Callable[[Any], bool]) -> Any:
         value = self.entry(name)
         if not accepts(value):
@@ -317,6 +321,11 @@ def at_most(x: float, digits: int = 4) -> str:
 DRAWS = (
     "the stored sums are over fresh transitions of these dynamics{}; transitions from different states are "
     "independent, and every next state follows the dynamics and lies in the domain"
+)
+IN_ORDER = (
+    "the stored sums are over all later rows of a log of these dynamics{}, in the order of time; given everything "
+    "before it, each next state follows the dynamics and lies in the domain; whether a step is a row was decided "
+    "before its next state was; the number of rows, or of independent episodes, was fixed beforehand"
 )
 FIXED_BEFORE = "{} and δ were fixed before these transitions were drawn; other attempts count in δ"
 SEPARATE = "given the action, each component's next state depends on its own state alone"
