@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certirl.data.simulator import as_generator
+from certirl.ground import archive
 from certirl.ground.domain import (
     Array,
     Domain,
@@ -31,6 +32,7 @@ from certirl.ground.domain import (
 )
 from certirl.ground.doors import as_count, as_flags, as_reals, lend
 from certirl.ground.records import Record
+from certirl.proof.cells import Piece, hull_with_zero
 
 Bounds = tuple[tuple[float, float], ...]
 
@@ -65,6 +67,20 @@ class Physics(Protocol):
         ...
 
 
+def clipped(values: Array, slopes: Array, spreads: Array, halves: Array, most: float) -> Array:
+    """Values of a coordinate in [−most, most] ``[n]``; their slopes and spreads ``[n, d]`` are changed.
+
+    clip(x) − clip(y) = θ(x − y) with 0 ≤ θ ≤ 1; θ = 1 within the ends and 0 beyond them.
+    """
+    reach = (np.abs(slopes) + spreads) @ halves
+    inner, outer = np.abs(values) + reach < most, np.abs(values) - reach > most
+    between = ~inner & ~outer
+    slopes[between], spreads[between] = hull_with_zero(slopes[between], spreads[between])
+    slopes[outer], spreads[outer] = 0.0, 0.0
+    return np.clip(values, -most, most)
+
+
+@archive.record
 @dataclass(frozen=True)
 class MountainCar(Record):
     """Position and velocity of a car in a valley; the goal is on the right hill."""
@@ -99,25 +115,35 @@ class MountainCar(Record):
         """The terminal states."""
         return (((self.goal_position, self.max_position), (self.goal_velocity, self.max_speed)),)
 
-    def enclosure(self, centres: Array, halves: Array, control: int) -> tuple[tuple[Array, Array], ...]:
-        """Boxes that contain the next states of a cell: by Lipschitz constants, and the state at rest at the wall."""
+    def pieces(self, centres: Array, halves: Array, control: int) -> tuple[Piece, ...]:
+        """The next states of cells: the map without the wall, and the state at rest at the wall."""
         position, velocity = centres.T
         velocity = velocity + ((control - 1) * self.force + np.cos(3 * position) * (-self.gravity))
-        velocity = np.clip(velocity, -self.max_speed, self.max_speed)
-        spread = 3 * abs(self.gravity) * halves[0] + halves[1]  # |∂v′/∂p| ≤ 3g, |∂v′/∂v| ≤ 1
+        slopes, spreads = np.zeros((2, len(centres), 2, 2))
+        slopes[:, 1] = np.column_stack([3 * self.gravity * np.sin(3 * position), np.ones(len(centres))])
+        spreads[:, 1, 0] = 4.5 * abs(self.gravity) * halves[0]  # half of the second derivative, 9g, times the distance
+        velocity = clipped(velocity, slopes[:, 1], spreads[:, 1], halves, self.max_speed)
+        slopes[:, 0], spreads[:, 0] = slopes[:, 1] + [1.0, 0.0], spreads[:, 1]
         moved = np.column_stack([position + velocity, velocity])
-        low, high = (moved + sign * np.array([halves[0] + spread, spread]) for sign in (-1, 1))
-        rest = np.broadcast_to([self.min_position, 0.0], moved.shape)
+        reach = (np.abs(slopes) + spreads) @ halves
+        low, high = moved - reach, moved + reach
         stopped = (low[:, 0] <= self.min_position) & (low[:, 1] < 0)  # some next state may be at the wall
         always = (high[:, 0] <= self.min_position) & (high[:, 1] < 0)  # all of them are
-        bottom, top = np.where(always[:, None], rest, low), np.where(always[:, None], rest, high)
-        return (bottom, top), (np.where(stopped[:, None], rest, bottom), np.where(stopped[:, None], rest, top))
+        rest = np.array([self.min_position, 0.0])
+        moved[always], slopes[always], spreads[always] = rest, 0.0, 0.0
+        beside = np.flatnonzero(stopped & ~always)
+        still = np.zeros((len(beside), 2, 2))
+        return (
+            Piece(np.arange(len(centres)), moved, slopes, spreads),
+            Piece(beside, np.tile(rest, (len(beside), 1)), still, still),
+        )
 
     def terminal(self, states: Array) -> NDArray[np.bool_]:
         """At the goal, and not rolling back."""
         return (states[:, 0] >= self.goal_position) & (states[:, 1] >= self.goal_velocity)
 
 
+@archive.record
 @dataclass(frozen=True)
 class Pendulum(Record):
     """Angle θ (0 is upright) and angular velocity; cos θ and sin θ are observed."""
@@ -148,13 +174,18 @@ class Pendulum(Record):
 
     terminal_boxes: ClassVar[tuple[Bounds, ...]] = ()
 
-    def enclosure(self, centres: Array, halves: Array, control: Any) -> tuple[tuple[Array, Array], ...]:
-        """A box that contains the next states of a cell, by Lipschitz constants."""
-        pull = self.dt * abs(3 * self.g / (2 * self.l))  # of the next speed along the angle
-        spread = pull * halves[0] + halves[1]
-        reach = np.array([halves[0] + self.dt * spread, spread])
-        after, _ = self.step(centres, control)
-        return ((after - reach, after + reach),)
+    def pieces(self, centres: Array, halves: Array, control: Any) -> tuple[Piece, ...]:
+        """The next states of cells, by the derivatives of the map."""
+        angle, speed = centres.T
+        torque = float(np.clip(np.ravel(control)[0], -self.max_torque, self.max_torque))
+        pull = self.dt * 3 * self.g / (2 * self.l)
+        speed = speed + pull * np.sin(angle) + self.dt * 3.0 / (self.m * self.l**2) * torque
+        slopes, spreads = np.zeros((2, len(centres), 2, 2))
+        slopes[:, 1] = np.column_stack([pull * np.cos(angle), np.ones(len(centres))])
+        spreads[:, 1, 0] = abs(pull) / 2 * halves[0]  # half of the second derivative times the distance
+        speed = clipped(speed, slopes[:, 1], spreads[:, 1], halves, self.max_speed)
+        slopes[:, 0], spreads[:, 0] = self.dt * slopes[:, 1] + [1.0, 0.0], self.dt * spreads[:, 1]
+        return (Piece(np.arange(len(centres)), np.column_stack([angle + self.dt * speed, speed]), slopes, spreads),)
 
     def terminal(self, states: Array) -> NDArray[np.bool_]:
         """None."""
@@ -255,6 +286,7 @@ AGREEMENT = 1e-9  # of the width of a coordinate
 _TRIAL_EPISODES, _TRIAL_STEPS, _WIDER = 100, 500, 1.2  # where bounds come from random play
 
 
+@archive.record
 @dataclass(frozen=True)
 class EnvSimulator(Record):
     """An environment as a simulator: s' for any state and action, without its clock.
@@ -324,18 +356,23 @@ class EnvSimulator(Record):
         """The boxes of terminal states, where the physics is built in; None if these are not known."""
         return getattr(self.physics, "terminal_boxes", None)
 
-    def enclosure(self, centres: Array, halves: Array, action: int) -> Any:
-        """Boxes ``(low, high)`` that contain the next states of live states within halves of centres ``[n, d]``.
+    def pieces(self, centres: Array, halves: Array, action: int) -> tuple[Piece, ...] | None:
+        """What contains the next states of cells with these centres ``[n, d]`` and half sides ``[d]``: see `Piece`.
 
-        None if the physics has no declared Lipschitz constants. See `certify_deterministic`.
+        None if nothing is built in. See `certify_deterministic`.
 
         Example:
-            >>> (low, high), _ = car.enclosure(np.array([[-0.5, 0.0]]), np.array([0.01, 0.001]), 2)
-            >>> (high - low).round(4)
-            array([[0.0222, 0.0022]])
+            >>> piece, wall = car.pieces(np.array([[-0.5, 0.0]]), np.array([0.01, 0.001]), 2)
+            >>> piece.slopes.round(4), len(wall.rows)
+            (array([[[ 0.9925,  1.    ],
+                    [-0.0075,  1.    ]]]), 0)
         """
-        enclosure = getattr(self.physics, "enclosure", None) if self.deterministic else None
-        return None if enclosure is None else enclosure(centres, halves, self.controls[action])
+        if not self.deterministic or not isinstance(self.physics, MountainCar | Pendulum):
+            return None
+        for axis, (ends, bounds) in enumerate(zip(self.domain, self.physics.bounds, strict=True)):
+            if not (bounds[0] <= ends[0] and ends[1] <= bounds[1]) or (axis in self.periodic and ends != bounds):
+                return None
+        return self.physics.pieces(centres, halves, self.controls[action])
 
     def terminal(self, states: Any) -> NDArray[np.bool_]:
         """Which states are terminal ``[n]``; they are absorbing.

@@ -8,6 +8,7 @@ a field that is missing, unknown or of another type, size or dtype is a ValueErr
 - A function that is not a record is written as None, so that its annotation must allow None.
 - ``Annotated[Array, Shape("A k k")]`` gives the shape: numbers, letters with one value throughout the record, or
   attributes of fields such as ``basis.size``. Arrays must be finite unless ``infinite=True``.
+- A class with an attribute ``compressed`` that is true is written compressed.
 - A method ``as_read(self, file)`` is called with every record that was read, the inner ones first. It raises ValueError
   where the fields contradict each other, and returns the record, with what depends on the file set.
 """
@@ -156,7 +157,8 @@ def save(record: Any, path: Any) -> Path:
     header = {"format": FORMAT, "version": VERSION, "record": _encoded(record, "", arrays)}
     text = json.dumps(header, allow_nan=True, ensure_ascii=False)
     with replacing(target) as temporary, temporary.open("wb") as stream:
-        np.savez(stream, header=np.array(text), **arrays)
+        write = np.savez_compressed if getattr(record, "compressed", False) else np.savez
+        write(stream, header=np.array(text), **arrays)
     return target
 
 
@@ -403,6 +405,8 @@ def _allows(option: Any, cls: type) -> bool:
         return True
     if typing.get_origin(option) is Callable:
         return hasattr(cls, "__call__")  # noqa: B004  # of the class, whose instances are called
+    if getattr(option, "_is_protocol", False):
+        return True
     return isinstance(option, type) and issubclass(cls, option)
 
 

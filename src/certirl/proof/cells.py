@@ -1,16 +1,19 @@
 """Certificates for deterministic simulators by cells: nothing is random, so δ = 0.
 
-The box of states is divided into cells. For each cell and action a box that contains all next states is known, from
-declared Lipschitz constants or from the simulator itself. On these boxes a guess V̂ of the value, multilinear on a
-grid, is bounded exactly, and upper solutions on the cells bound V* − V̂ and V̂ − V^π. The proof is in
-docs/notes/deterministic.md.
+The box of states is divided into cells. In each cell the next states of an action are bounded to first order, by
+declared Lipschitz constants or by the derivatives of built-in physics. A guess V̂ of the value, multilinear on a grid,
+is then bounded by affine functions of the state, and upper solutions on the cells bound V* − V̂ and V̂ − V^π. The proof
+is in docs/notes/deterministic.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,21 +22,48 @@ from certirl.data.policy import as_policy
 from certirl.data.simulator import as_generator, ask, check_simulator, periodic_of, terminal_of
 from certirl.fit.bellman import check_problem
 from certirl.functions.cells import Cells
-from certirl.functions.reward import Reward
-from certirl.ground.domain import Array, Domain, as_domain, as_rows, like_input, mesh
+from certirl.functions.reward import Reward, values_of
+from certirl.ground import archive
+from certirl.ground.archive import Shape
+from certirl.ground.domain import Array, Domain, as_domain, as_rows, describe, into_domain, like_input, mesh
 from certirl.ground.doors import as_count, as_reals
 from certirl.ground.records import Record
 from certirl.ground.status import percent_up, rounded_down
 
-Boxes = tuple[tuple[Array, Array], ...]
-
 MOST_COORDINATES = 2
 MOST_CELLS = 4_000_000
 INFLATION = 1e-9  # of a side, by which cells and boxes are enlarged: rounding of places
-ROUNDING = 1e-13  # of the largest |V̂| and |R|: rounding of their values
-PROBES = 2000  # next states that are compared with the declared boxes, for each action
+ROUNDING = 2.0**-40  # of the largest |V̂| and |R|, for each cell along a coordinate: rounding of values
+PROBES = 2000  # next states that are compared with the declared constants, for each action
 _BLOCK = 1 << 17  # cells at once
-_SMALL = 1e-9  # change of an upper solution, relative to its first bound, at which it is final
+_KEPT = 8  # sizes of windows for which gradients are kept
+_SMALL = 1e-6  # change of an upper solution, relative to its first bound, at which it is final
+
+
+class Piece(NamedTuple):
+    """Next states of cells: that of a state s is y + J·(s − m) for some |J − slopes| ≤ spreads, clipped to the box.
+
+    m is the middle of the cell. Several pieces together must contain every next state of each cell.
+
+    Attributes:
+        rows: the cells that it is about, ascending ``[k]``; all of them in the first piece.
+        after: y ``[k, d]``.
+        slopes: the middles of the entries of J ``[k, d, d]``.
+        spreads: their largest deviations ``[k, d, d]``.
+
+    :meta private:
+    """
+
+    rows: NDArray[np.intp]
+    after: Array
+    slopes: Array
+    spreads: Array
+
+
+def hull_with_zero(slopes: Array, spreads: Array) -> tuple[Array, Array]:
+    """Middles and deviations of θx with 0 ≤ θ ≤ 1 and |x − slopes| ≤ spreads."""
+    low, high = np.minimum(slopes - spreads, 0), np.maximum(slopes + spreads, 0)
+    return (low + high) / 2, (high - low) / 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +71,7 @@ class ValueReward(Record):
     """``R(s) = V(s) − γ max_a V(f_a(s))``: the reward whose optimal value is V, 0 at terminal states.
 
     Attributes:
-        value: V on a grid.
+        value: V on a grid, 0 at terminal states.
         simulator: f_a, deterministic.
         discount: γ.
 
@@ -61,11 +91,37 @@ class ValueReward(Record):
         """R at a state or at states ``[n, d]``."""
         rows = as_rows(states, self.value.basis.dimension)
         after = [self.value(_next(self.simulator, rows, action)) for action in range(self.simulator.n_actions)]
-        total = self.value(rows) - self.discount * np.max(after, axis=0)
-        total = np.where(self.value.ended(rows), 0.0, total) if self.value.ended is not None else total
+        total, terminal = self.value(rows) - self.discount * np.max(after, axis=0), terminal_of(self.simulator)
+        total = np.where(terminal(rows), 0.0, total) if terminal is not None else total
         return like_input(total, states, self.value.basis.dimension)
 
 
+@archive.record
+@dataclass(frozen=True, eq=False)
+class Answers(Record):
+    """The next states of the middles of all live cells, and declared Lipschitz constants.
+
+    Attributes:
+        next_states: answers of the simulator ``[A, n, d]``.
+        lipschitz: L ``[A, d, d]``.
+
+    :meta private:
+    """
+
+    next_states: Annotated[Array, Shape("A n d")]
+    lipschitz: Annotated[Array, Shape("A d d")]
+
+    def pieces(self, rows: Any, action: int) -> tuple[Piece, ...]:
+        """What contains the next states of some live cells.
+
+        :meta private:
+        """
+        after = self.next_states[action, rows]
+        spreads = np.tile(self.lipschitz[action], (len(after), 1, 1))
+        return (Piece(np.arange(len(after)), after, np.zeros_like(spreads), spreads),)
+
+
+@archive.record
 @dataclass(frozen=True, eq=False)
 class CellCertificate(Record):
     """What is proved about a policy, a reward and a deterministic simulator, cell by cell.
@@ -74,36 +130,78 @@ class CellCertificate(Record):
         grid: its cells are those of the proof.
         discount: γ.
         actions: the action of the policy in each cell ``[c]``; −1 in cells of terminal states.
-        margins: ``Q*(s, π(s)) − Q*(s, a)`` is at least this at all states of a cell, for all a ≠ π(s) ``[c]``; NaN in
+        margins: ``Q*(s, π(s)) − Q*(s, a)`` is at least this at all states of a cell, for all a ≠ π(s) ``[c]``; 0 in
             cells of terminal states. Where it is positive, π(s) is the only optimal action.
-        regrets: ``V*(s) − V^π(s)`` is at most this at all states of a cell ``[c]``.
-        reward: R, of which all this is proved.
-        span: of the value V̂ on the grid.
+        above: ``V* − V̂`` is at most this at all states of a cell ``[c]``.
+        below: ``V̂ − V^π`` is at most this at all states of a cell ``[c]``.
+        value: V̂ on a grid whose lines are lines of the cells.
+        paid: R on the same grid; None if R is ``V̂ − γ max_a V̂∘f_a``.
+        terminal: the boxes of terminal states ``[b, d, 2]``.
+        dynamics: what the next states are known by: a built-in simulator, or `Answers`.
         assumptions: what is not proved but declared.
         coordinate_names: of the simulator; empty if there are none.
+        simulator: f_a; a file keeps it if it is built in.
 
     Example:
         >>> car = certirl.gym.simulator("MountainCar-v0")
         >>> plan = certirl.planning.plan(car, discount=0.9, points=(91, 71))
-        >>> proof = certirl.certify_deterministic(car, plan, refine=4)
-        >>> proof.delta, proof.grid.shape, 0.4 < proof.decided < 0.5
-        (0.0, (360, 280), True)
+        >>> proof = certirl.certify_deterministic(car, plan, refine=2)
+        >>> proof.delta, proof.grid.shape, proof.decided > 0.8, proof.regret < 0.1
+        (0.0, (180, 140), True, True)
     """
 
+    compressed: ClassVar[bool] = True
+    _derived: ClassVar[tuple[str, ...]] = ("delta", "decided", "margin", "regret")
     grid: Cells
     discount: float
-    actions: NDArray[np.intp]
-    margins: Array
-    regrets: Array
-    reward: Callable[[Array], Any]
-    span: float
+    actions: Annotated[NDArray[np.integer[Any]], Shape("c")]
+    margins: Annotated[Array, Shape("c")]
+    above: Annotated[Array, Shape("c")]
+    below: Annotated[Array, Shape("c")]
+    value: Reward
+    paid: Reward | None
+    terminal: Annotated[Array, Shape("b d 2")]
+    dynamics: Any
     assumptions: tuple[str, ...] = ()
     coordinate_names: tuple[str, ...] = ()
+    simulator: Any = field(default=None, metadata=archive.UNSAVED)
+
+    def as_read(self, file: str) -> CellCertificate:
+        """Refuse numbers of cells that contradict each other.
+
+        :meta private:
+        """
+        if len(self.actions) != prod(self.grid.shape):
+            raise ValueError(f"actions must be those of {prod(self.grid.shape)} cells, got {len(self.actions)}")
+        return self
 
     @property
     def delta(self) -> float:
         """The probability that the statement is wrong: nothing is random."""
         return 0.0
+
+    @property
+    def reward(self) -> Callable[[Array], Any]:
+        """R, of which all this is proved."""
+        if self.paid is not None:
+            return self.paid
+        simulator = self.dynamics if self.simulator is None else self.simulator
+        if isinstance(simulator, Answers):
+            raise ValueError(
+                "R = V − γ max_a V∘f_a is evaluated through the simulator, which a file does not keep: call "
+                "certirl.proof.cells.ValueReward(proof.value, simulator, proof.discount)"
+            )
+        return ValueReward(self.value, simulator, self.discount)
+
+    @property
+    def regrets(self) -> Array:
+        """``V*(s) − V^π(s)`` is at most this at all states of a cell ``[c]``."""
+        return self.above + self.below
+
+    @property
+    def span(self) -> float:
+        """Of the value V̂."""
+        return float(np.ptp(self.value.coefficients))  # its extremes are at points of the grid
 
     @property
     def live(self) -> NDArray[np.bool_]:
@@ -146,26 +244,54 @@ class CellCertificate(Record):
         """A bound of V* − V^π at every state, as a share of the span of V̂."""
         return float(self.regrets.max() / self.span)
 
-    def __str__(self) -> str:
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write everything to a compressed npz file, the suffix added if missing; `certirl.load` reads it.
+
+        Example:
+            >>> certirl.load(proof.save("proof")).grid.shape
+            (180, 140)
+        """
+        return archive.save(self, path)
+
+    def plot(self, *, ax: Any = None, path: Any = None) -> Any:
+        """Draw the proved margins, the undecided cells and the switches; write it to ``path``.
+
+        Example:
+            >>> axes = proof.plot(path="proof.png")
+        """
+        from certirl import plots
+
+        return plots.certificate(self, ax=ax, path=path)
+
+    def lines(self) -> list[tuple[str, str]]:
+        """The margin, the tube, the regret, the cells and the assumptions, each in a line with its name.
+
+        :meta private:
+        """
         live, beside, proved = self.live, self.beside, self.proved
-        counts, size = " × ".join(map(str, self.grid.shape)), int(live.sum())
-        word = "Certified" if self.decided == 1 else "Certified in part" if proved.any() else "Not certified"
-        lines = [f"{word}, δ = 0: the policy's action is the only optimal one in {_share(self.decided)} of the cells"]
+        counts, size, lines = " × ".join(map(str, self.grid.shape)), int(live.sum()), []
         if proved.any():
             tenth, median = np.quantile(self.margins[proved], [0.1, 0.5])
             least = f"{rounded_down(tenth):.3g} or more in 90% of them"
-            lines.append(f"  margin   positive in these cells: {least}, median {median:.3g}")
+            lines.append(("margin", f"positive in these cells: {least}, median {median:.3g}"))
         switching, undecided = (
             percent_up(float(which.sum() / size), 1) for which in (beside, live & ~beside & ~proved)
         )
-        lines.append(f"  tube     {switching} of the cells are beside a switch of the policy, and")
-        lines.append(f"           {undecided} are undecided elsewhere")
-        lines.append(
-            f"  regret   at most {percent_up(self.regret)} of the span of the value at every state, "
-            f"mean of the bounds {self.regrets[live].mean() / self.span:.2%}"
-        )
-        lines.append(f"  cells    {counts}, {size:,} of them with states that are not terminal; γ = {self.discount:g}")
-        return "\n".join([*lines, *(f"  assumed: {assumption}" for assumption in self.assumptions)])
+        tube = f"{switching} of the cells are beside a switch of the policy, {undecided} are undecided elsewhere"
+        mean = f"mean of the bounds {self.regrets[live].mean() / self.span:.2%}"
+        regret = f"at most {percent_up(self.regret)} of the span of the value at every state, {mean}"
+        form = "V̂ − γ max_a V̂∘f_a" if self.paid is None else "R"
+        cells = f"{counts}, {size:,} of them with states that are not terminal; γ = {self.discount:g}"
+        lines += [("tube", tube), ("regret", regret), ("cells", cells)]
+        reward = f"{form}, {self.value.basis}, on {describe(self.grid.domain)}"
+        return [("reward", reward), *lines, *(("assumed", sentence) for sentence in self.assumptions)]
+
+    def _headline(self) -> str:
+        word = "Certified" if self.decided == 1 else "Certified in part" if self.proved.any() else "Not certified"
+        return f"{word}, δ = 0: the policy's action is the only optimal one in {_share(self.decided)} of the cells"
+
+    def __str__(self) -> str:
+        return "\n".join([self._headline(), *(f"  {name:<8} {line}" for name, line in self.lines())])
 
 
 def certify_deterministic(
@@ -176,6 +302,7 @@ def certify_deterministic(
     reward: Reward | None = None,
     discount: float | None = None,
     lipschitz: Any = None,
+    points: int | tuple[int, ...] | None = None,
     refine: int = 1,
     rng: Any = 0,
 ) -> CellCertificate:
@@ -184,24 +311,27 @@ def certify_deterministic(
     Args:
         simulator: of one or two coordinates, deterministic. Its terminal states must be the boxes of its attribute
             ``terminal_boxes``, and the grid must have lines at their faces.
-        expert: the policy; it takes at all states of a cell the action that it takes in the middle. Left out, the plan
-            that ``value`` is.
-        value: V̂ on a grid: a `planning.Plan`, or a `Reward` on `Cells` that stands for V̂. Left out, ``expert`` if it
+        expert: the policy; it takes at all states of a cell the action that it takes in the middle. Left out, or the
+            plan that ``value`` is, the policy that is greedy for V̂ in the middle; of equal actions it takes the one
+            with the best bound in the cell.
+        value: V̂: a `planning.Plan`, or a function of states: a `Solution`, whose value is meant, a `Reward` that stands
+            for V̂, or any other. It is made multilinear on a grid, and 0 at terminal states. Left out, ``expert`` if it
             is a plan, else computed from ``reward`` on its grid.
         reward: R on `Cells`, on the grid of V̂. Left out, the reward ``R = V̂ − γ max_a V̂∘f_a``, whose value is V̂.
-        discount: γ; known from a plan.
-        lipschitz: ``L[a, i, j]`` (or ``L[i, j]`` for all actions) with ``|f_a(s)_i − f_a(t)_i| ≤ Σ_j L[a, i, j]
-            |s_j − t_j|`` for states of a cell, in wrapped distance along periodic coordinates. Left out, the boxes of
-            ``simulator.enclosure``, which MountainCar and Pendulum have.
+        discount: γ; known from a plan or a solution.
+        lipschitz: ``L[a, i, j]`` (or ``L[i, j]`` for all actions) with ``|f_a(s)_i − f_a(m)_i| ≤ Σ_j L[a, i, j]
+            |s_j − m_j|`` for the states s of a cell with the middle m, in wrapped distance along periodic coordinates.
+            Left out, the derivatives that are built in for MountainCar and Pendulum.
+        points: of the grid of V̂ along each coordinate; left out, those of a plan, or of a function on `Cells`.
         refine: cells of the proof along each side of a cell of the grid.
-        rng: draws the states at which the declared boxes are compared with the simulator.
+        rng: draws the states at which the declared constants are compared with the simulator.
 
     Example:
         >>> car = certirl.gym.simulator("MountainCar-v0")
         >>> plan = certirl.planning.plan(car, discount=0.9, points=(91, 71))
-        >>> proof = certirl.certify_deterministic(car, plan, refine=4)
-        >>> round(proof.decided, 2), proof.margin > 0
-        (0.45, True)
+        >>> proof = certirl.certify_deterministic(car, plan, refine=2)
+        >>> 0.8 < proof.decided < 0.95, proof.margin > 0
+        (True, True)
     """
     check_simulator(simulator)
     if not getattr(simulator, "deterministic", True):
@@ -210,85 +340,105 @@ def certify_deterministic(
     if len(domain) > MOST_COORDINATES:
         raise ValueError(f"cells serve one or two coordinates, these states have {len(domain)}")
     guess = value if value is not None or not hasattr(expert, "values") else expert
-    expert = guess if expert is None else expert
+    greedy = reward is None and (expert is None or expert is guess)
     discount = getattr(guess, "discount", None) if discount is None else discount
-    if discount is None or expert is None:
-        raise ValueError("pass expert, and discount, say discount=0.9")
+    if discount is None or (expert is None and guess is None):
+        raise ValueError("pass expert or value, and discount, say discount=0.9")
     discount = check_problem(discount, 0, simulator.n_actions)
-    policy = as_policy(expert, simulator.n_actions)
-    coarse = _grid_of(reward if guess is None else guess, domain, periodic)
+    coarse, coefficients = _on_grid(reward if guess is None else guess, points, domain, periodic)
+    if reward is not None and _on_grid(reward, points, domain, periodic)[0] != coarse:
+        raise ValueError("the reward and the value must be on the same grid")
     grid = _refined(coarse, as_count(refine, "refine"))
     boxes = _terminal_boxes(simulator)
-    sides, centres = grid.sides, mesh(grid.middles())
-    over = _terminal_cells(grid, centres, boxes)
-    live = np.flatnonzero(~over)
+    halves, centres = grid.sides / 2 * (1 + INFLATION), mesh(grid.middles())
+    live = np.flatnonzero(~_terminal_cells(grid, centres, boxes))
     actions = np.full(len(centres), -1)
-    actions[live] = policy.actions(centres[live])
-    if reward is not None and _grid_of(reward, domain, periodic) != coarse:
-        raise ValueError("the reward and the value must be on the same grid")
-    coefficients = _evaluated(simulator, coarse, actions, grid, reward, discount) if guess is None else _of(guess)
-    ended = terminal_of(simulator)
-    start = Reward(coarse, coefficients, ended=ended)
-    table = coarse.combined(grid.points(), coefficients) if grid != coarse else np.asarray(coefficients)
-    images = [
-        _Images.of(_asked(simulator, centres[live], sides / 2 * (1 + INFLATION), action, lipschitz), grid, boxes)
-        for action in range(simulator.n_actions)
-    ]
-    checked = _compare(simulator, grid, live, images, rng)
-    slopes = _slopes(grid, table)
-    paid = None if reward is None else coarse.combined(grid.points(), reward.coefficients)
-    rounding = ROUNDING * float(np.abs(table).max() + (0.0 if paid is None else np.abs(paid).max()))
-    ranges = [image.range(grid, table, slopes) for image in images]
-    low = np.stack([least for least, _ in ranges]) - rounding
-    high = np.stack([most for _, most in ranges]) + rounding
-    chosen, rows = actions[live], np.arange(len(live))
-    along, mine = _Images.of_policy(images, chosen), low[chosen, rows]
-    others = high.copy()
-    others[chosen, rows] = -np.inf
-    named: Callable[[Array], Any]
-    if reward is None or paid is None:  # V* = V̂
-        above = below = np.zeros(len(centres))
-        loss = _upper_solution(discount * np.maximum(others.max(axis=0) - mine, 0)[None], [along], grid, live, discount)
-        named = ValueReward(start, simulator, discount)
-    else:
-        least, most = _corner_range(grid, paid - table)
-        least, most = least[live] - rounding, most[live] + rounding
-        above = _upper_solution(most + discount * high, images, grid, live, discount)
-        below = _upper_solution(-(least + discount * mine)[None], [along], grid, live, discount)
-        loss, named = above + below, reward
-    margins = np.full(len(centres), np.nan)
-    alternative = np.max(
-        [other + image.maximum(above, grid) for other, image in zip(others, images, strict=True)], axis=0
-    )
-    margins[live] = discount * (mine - along.maximum(below, grid) - alternative) - rounding
-    source = "declared Lipschitz constants" if lipschitz is not None else "the boxes of next states of the simulator"
-    assumptions = (
-        f"{source}: no contradiction at {checked:,} states",
-        "the policy takes one action in each cell, that in its middle",
-        *(["reward R = V̂ − γ max_a V̂∘f_a, evaluated through the simulator"] if reward is None else []),
-    )
-    span = float(np.ptp(table if not boxes else np.append(table, 0.0)))
-    names = tuple(getattr(simulator, "coordinate_names", ()))
-    if span == 0:
+    if not greedy:
+        actions[live] = as_policy(expert, simulator.n_actions).actions(centres[live])
+    if guess is None:
+        coefficients = _evaluated(simulator, coarse, actions, grid, reward, discount)
+    coefficients = np.where(_terminal_points(coarse, boxes), 0.0, coefficients)
+    start = Reward(coarse, coefficients)
+    table = start(grid.points())
+    if not np.ptp(table) > 0:
         raise ValueError("the value is the same at every state: no action is better than another")
-    return CellCertificate(grid, discount, actions, margins, np.maximum(loss, 0), named, span, assumptions, names)
+    paid = None if reward is None else coarse.combined(grid.points(), reward.coefficients)
+    rounding = _rounding(grid, table, paid)
+    gradients, here = _Gradients.of(grid, table), None if paid is None else _in_cells(grid, paid - table, rounding)
+    dynamics = _dynamics(simulator, centres[live], halves, lipschitz)
+    generator, blocks = as_generator(rng, "certify_deterministic"), []
+    for first in range(0, len(live), _BLOCK):
+        rows = np.arange(first, min(first + _BLOCK, len(live)))
+        cells, parts = live[rows], []
+        probes = (rows[-1] + 1) * PROBES // len(live) - first * PROBES // len(live)
+        for action in range(simulator.n_actions):
+            pieces = _pieces(dynamics, centres[cells], halves, rows, action)
+            _compare(simulator, grid, cells, pieces, action, generator, probes)
+            parts.append(_Parts.of(pieces, gradients, halves, rounding))
+        chosen = _greedy(parts, gradients, halves, rounding) if greedy else actions[cells]
+        blocks.append(_Block.of(parts, chosen, gradients, halves, discount, here and here.at(cells)))
+        actions[cells] = chosen
+    advantages = np.concatenate([block.advantages for block in blocks], axis=1)
+    reaches = [_Reach.of([block.reaches[i] for block in blocks], grid) for i in range(len(blocks[0].reaches))]
+    margins, above = np.zeros(len(centres)), np.zeros(len(centres), dtype=np.float32)
+    if reward is None:  # V* = V̂
+        margins[live] = discount * advantages.min(axis=0) - rounding
+        excess = discount * np.maximum(-advantages.min(axis=0), 0) + rounding * (advantages.min(axis=0) <= 0)
+        below = _upper_solution(excess[None], reaches[:1], live, discount)
+    else:
+        excess = np.concatenate([block.excess for block in blocks], axis=1) + rounding
+        below = _upper_solution(excess[:1], reaches[:1], live, discount)
+        above = _upper_solution(excess[1:], reaches[1:], live, discount)
+        ahead = [each - reach.maximum(above) for each, reach in zip(advantages, reaches[1:], strict=True)]
+        margins[live] = discount * (np.min(ahead, axis=0) - reaches[0].maximum(below)) - rounding
+    source = "declared Lipschitz constants" if lipschitz is not None else "the built-in derivatives of the simulator"
+    ties = ", of equal ones the one with the best bound" if greedy else ""
+    assumptions = (
+        f"{source}: no contradiction at {simulator.n_actions * PROBES:,} states",
+        f"the policy takes one action in each cell, that in its middle{ties}",
+        *(["the reward is evaluated through the simulator"] if reward is None else []),
+    )
+    return CellCertificate(
+        grid,
+        discount,
+        actions.astype(np.int16),
+        _single(margins, down=True),
+        above,
+        below,
+        start,
+        reward,
+        np.array(boxes).reshape(-1, len(domain), 2),
+        dynamics,
+        assumptions,
+        tuple(getattr(simulator, "coordinate_names", ())),
+        simulator,
+    )
+
+
+def _single(values: Array, *, down: bool = False) -> Any:
+    """Numbers in single precision, none smaller than before, or none larger."""
+    single = values.astype(np.float32)
+    wrong = single > values if down else single < values
+    return np.where(wrong, np.nextafter(single, np.float32(-np.inf if down else np.inf)), single)
 
 
 def _share(share: float) -> str:
     return "all" if share == 1 else f"{np.floor(share * 1000) / 1000:.1%}"  # never more than is proved
 
 
-def _of(value: Any) -> Array:
-    return np.asarray(value.values if hasattr(value, "values") else value.coefficients, dtype=float)
-
-
-def _grid_of(value: Any, domain: Domain, periodic: tuple[int, ...]) -> Cells:
-    grid = getattr(value, "basis", None)
-    if not isinstance(grid, Cells):
-        raise ValueError("the value and the reward must be multilinear on a grid: a plan on points, or certirl.Cells")
-    if grid.periodic != periodic:
-        raise ValueError(f"the simulator is periodic in coordinates {periodic}, the grid in {grid.periodic}")
-    return grid.on(domain)
+def _on_grid(value: Any, points: Any, domain: Domain, periodic: tuple[int, ...]) -> tuple[Cells, Array]:
+    """The grid of a value or reward, and the numbers at its points."""
+    if points is None:
+        grid = getattr(value, "basis", None)
+        if not isinstance(grid, Cells):
+            raise ValueError("pass points=(91, 71), say: the value has no grid of its own")
+        if grid.periodic != periodic:
+            raise ValueError(f"the simulator is periodic in coordinates {periodic}, the grid in {grid.periodic}")
+        numbers = value.values if hasattr(value, "values") else value.coefficients
+        return grid.on(domain), np.asarray(numbers, dtype=float)
+    counts = (points,) * len(domain) if np.ndim(points) == 0 else points
+    grid = Cells(counts, periodic, domain)
+    return grid, values_of(getattr(value, "value", value), grid.points(), name="the value")
 
 
 def _refined(grid: Cells, parts: int) -> Cells:
@@ -311,8 +461,6 @@ def _terminal_boxes(simulator: Any) -> tuple[Array, ...]:
         if terminal_of(simulator) is not None:
             raise ValueError("the simulator has terminal states: it must name them by terminal_boxes, () if none")
         return ()
-    if len(declared) and periodic_of(simulator):
-        raise ValueError("terminal boxes are possible without periodic coordinates only")
     return tuple(np.array(as_domain(box)) for box in declared)
 
 
@@ -331,127 +479,407 @@ def _terminal_cells(grid: Cells, centres: Array, boxes: tuple[Array, ...]) -> ND
     return over
 
 
-def _asked(simulator: Any, centres: Array, halves: Array, action: int, lipschitz: Any) -> Boxes:
-    """Boxes that together contain all next states of the cells around the centres."""
+def _terminal_points(grid: Cells, boxes: tuple[Array, ...]) -> NDArray[np.bool_]:
+    """Which points of the grid are terminal ``[k]``."""
+    points, near = grid.points(), INFLATION * grid.sides
+    over = np.zeros(len(points), dtype=bool)
+    for box in boxes:
+        low, high = box[:, 0] - near, box[:, 1] + near
+        here = (points >= low) & (points <= high)
+        for axis in grid.periodic:  # the first point is the last as well
+            end = grid.domain[axis][1]
+            here[:, axis] |= (points[:, axis] == grid.domain[axis][0]) & (high[axis] >= end)
+        over |= here.all(axis=1)
+    return over
+
+
+def _dynamics(simulator: Any, centres: Array, halves: Array, lipschitz: Any) -> Any:
+    """What the next states of the cells around the centres are known by."""
     if lipschitz is None:
-        enclosure = getattr(simulator, "enclosure", None)
-        declared = None if enclosure is None else enclosure(centres, halves, action)
-        if declared is None:
-            raise ValueError("pass lipschitz=L, numbers [d, d] or [A, d, d]: this simulator declares none")
-        return tuple(declared)
-    slopes = as_reals(lipschitz, "lipschitz").astype(float)
-    size = len(halves)
-    if slopes.shape not in {(size, size), (simulator.n_actions, size, size)} or (slopes < 0).any():
+        built_in = getattr(simulator, "pieces", None)
+        if built_in is None or built_in(centres[:1], halves, 0) is None:
+            raise ValueError("pass lipschitz=L, numbers [d, d] or [A, d, d]: none are built in for this simulator")
+        return simulator
+    bounds, size = as_reals(lipschitz, "lipschitz").astype(float), len(halves)
+    if bounds.shape not in {(size, size), (simulator.n_actions, size, size)} or (bounds < 0).any():
         raise ValueError(
             f"lipschitz must be numbers of at least 0 of shape [{size}, {size}] or "
-            f"[{simulator.n_actions}, {size}, {size}], got shape {list(slopes.shape)}"
+            f"[{simulator.n_actions}, {size}, {size}], got shape {list(bounds.shape)}"
         )
-    reach = (slopes[action] if slopes.ndim == 3 else slopes) @ halves
-    middle = _next(simulator, centres, action)
-    return ((middle - reach, middle + reach),)
+    after = np.stack([_next(simulator, centres, action) for action in range(simulator.n_actions)])
+    return Answers(after, np.broadcast_to(bounds, (simulator.n_actions, size, size)).copy())
 
 
-class _Image(NamedTuple):
-    """Boxes of next states, one for each live cell.
+def _pieces(dynamics: Any, centres: Array, halves: Array, rows: NDArray[np.intp], action: int) -> tuple[Piece, ...]:
+    """What together contains all next states of the cells around the centres, the live cells of these numbers."""
+    return tuple(
+        dynamics.pieces(rows, action) if isinstance(dynamics, Answers) else dynamics.pieces(centres, halves, action)
+    )
+
+
+def _rounding(grid: Cells, table: Array, paid: Array | None) -> float:
+    """What is allowed for rounding in a value of V̂ or R, or at a next state."""
+    largest = float(np.abs(table).max() + (0.0 if paid is None else np.abs(paid).max()))
+    return ROUNDING * (10 + _places(grid)) * largest
+
+
+def _places(grid: Cells) -> float:
+    """The largest coordinate of a state, in sides of cells."""
+    return float((np.abs(grid.domain).max(axis=1) / grid.sides).max() + max(grid.shape))
+
+
+class _Affine(NamedTuple):
+    """A function of the state in each of k cells with middles m: value + slopes·(s − m) ± radius.
 
     Attributes:
-        low, high: their corners ``[n, d]``.
-        first: the number of the first cell that each meets ``[n]``.
-        counts: cells along each coordinate from there that are enough for all ``[d]``.
-        meets: which of them meet terminal states ``[n]``.
-        inside: which of them have terminal states alone ``[n]``.
+        value: ``[k]``.
+        slopes: ``[k, d]``.
+        radius: ``[k]``.
     """
 
+    value: Array
+    slopes: Array
+    radius: Array
+
+    def at(self, rows: Any) -> _Affine:
+        return _Affine(*(entry[rows] for entry in self))
+
+    def plus(self, other: _Affine, factor: float) -> _Affine:
+        """The sum of this function and a factor times another."""
+        value, slopes = self.value + factor * other.value, self.slopes + factor * other.slopes
+        return _Affine(value, slopes, self.radius + abs(factor) * other.radius)
+
+    def range(self, halves: Array) -> tuple[Array, Array]:
+        """The least and largest value in each cell: two ``[k]``."""
+        reach = np.abs(self.slopes) @ halves + self.radius
+        return self.value - reach, self.value + reach
+
+
+class _Window(NamedTuple):
+    """Boxes of cells, each as the union of 2ᵈ boxes of equal size.
+
+    Attributes:
+        sizes: of these along each coordinate.
+        numbers: of their first cells ``[2ᵈ, k]``.
+    """
+
+    sizes: tuple[int, ...]
+    numbers: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, first: NDArray[np.int32], last: NDArray[np.int32], grid: Cells) -> _Window:
+        """Of the boxes from one cell to another ``[k, d]``; along periodic coordinates numbers may be beyond the ends.
+
+        The second of two boxes along a coordinate ends where the union does. Where the union is smaller than one box,
+        it is enlarged.
+        """
+        sizes, numbers = [(int(count) + 2) // 2 for count in (last - first).max(axis=0, initial=0)], []
+        for upper in np.ndindex((2,) * grid.dimension):
+            number = np.zeros(len(first), dtype=np.int32)
+            for axis, steps in enumerate(grid.shape):
+                place = first[:, axis]
+                if upper[axis]:
+                    place = np.maximum(place, last[:, axis] - np.int32(sizes[axis] - 1))
+                number = number * np.int32(steps) + (place % np.int32(steps) if axis in grid.periodic else place)
+            numbers.append(number)
+        return cls(tuple(sizes), np.stack(numbers))
+
+    def prepared(self, values: Array, grid: Cells) -> Array:
+        """The largest of numbers on cells ``[c]`` over the box of these sizes that starts at each cell ``[c]``."""
+        from scipy.ndimage import maximum_filter1d
+
+        table = values.reshape(grid.shape)
+        for axis, size in enumerate(self.sizes):
+            if size > 1:
+                mode = "wrap" if axis in grid.periodic else "nearest"
+                table = maximum_filter1d(table, size, axis=axis, mode=mode, origin=-(size // 2))
+        return table.ravel()
+
+    def maximum(self, prepared: Array) -> Array:
+        """The largest number over each box ``[k]``."""
+        total = prepared[self.numbers[0]]
+        for number in self.numbers[1:]:
+            np.maximum(total, prepared[number], out=total)
+        return total
+
+
+class _Gradients(NamedTuple):
+    """V̂ and the ends of its partial derivatives.
+
+    Attributes:
+        grid: of the cells.
+        table: V̂ at its points.
+        low: the least ∂V̂/∂s_j in each cell ``[d, c]``: on its edges.
+        high: the largest.
+        prepared: for windows of some sizes.
+    """
+
+    grid: Cells
+    table: Array
     low: Array
     high: Array
-    first: NDArray[np.intp]
-    counts: tuple[int, ...]
-    meets: NDArray[np.bool_]
-    inside: NDArray[np.bool_]
-
-
-class _Images(NamedTuple):
-    """The boxes of next states of one action."""
-
-    parts: tuple[_Image, ...]
+    prepared: dict[tuple[int, ...], list[tuple[Array, Array]]]
 
     @classmethod
-    def of(cls, boxes: Boxes, grid: Cells, terminal: tuple[Array, ...]) -> _Images:
-        return cls(tuple(_located(low, high, grid, terminal) for low, high in boxes))
+    def of(cls, grid: Cells, table: Array) -> _Gradients:
+        corners = _corner_stack(grid, table)
+        steps = [np.diff(corners, axis=axis).reshape(-1, corners.shape[-1]) for axis in range(grid.dimension)]
+        low = np.stack([edges.min(axis=0) / side for edges, side in zip(steps, grid.sides, strict=True)])
+        high = np.stack([edges.max(axis=0) / side for edges, side in zip(steps, grid.sides, strict=True)])
+        return cls(grid, table, low, high, {})
+
+    def over(self, first: NDArray[np.int32], last: NDArray[np.int32]) -> Iterator[tuple[Array, Array]]:
+        """The least and largest ∂V̂/∂s_j over boxes of cells ``[k, d]``, for each coordinate: two ``[k]``."""
+        window = _Window.of(first, last, self.grid)
+        if window.sizes not in self.prepared:
+            if len(self.prepared) > _KEPT:
+                self.prepared.clear()
+            self.prepared[window.sizes] = [
+                (window.prepared(-low, self.grid), window.prepared(high, self.grid))
+                for low, high in zip(self.low, self.high, strict=True)
+            ]
+        for low, high in self.prepared[window.sizes]:
+            yield -window.maximum(low), window.maximum(high)
+
+
+class _Part(NamedTuple):
+    """Next states after + J·(s − m) with |J − slopes| ≤ spreads of k cells, and V̂ there.
+
+    Attributes:
+        after, slopes, spreads: as in `Piece`, clipped to the domain.
+        first: the first cell along each coordinate that they meet ``[k, d]``.
+        last: the last one.
+        value, gradient, radius: V̂ of the next states, as a function of the state (`_Affine`).
+    """
+
+    after: Array
+    slopes: Array
+    spreads: Array
+    first: NDArray[np.int32]
+    last: NDArray[np.int32]
+    value: Array
+    gradient: Array
+    radius: Array
+
+    def at(self, rows: Any) -> _Part:
+        return _Part(*(entry[rows] for entry in self))
+
+    @property
+    def affine(self) -> _Affine:
+        return _Affine(self.value, self.gradient, self.radius)
 
     @classmethod
-    def of_policy(cls, images: Sequence[_Images], chosen: NDArray[np.intp]) -> _Images:
-        """Those of the action that is chosen in each live cell ``[n]``."""
-        rows, number = np.arange(len(chosen)), max(len(image.parts) for image in images)
-        parts = []
-        for part in range(number):
-            each = [image.parts[min(part, len(image.parts) - 1)] for image in images]
-            low, high, first, meets, inside = (
-                np.stack([getattr(image, name) for image in each])[chosen, rows]
-                for name in ("low", "high", "first", "meets", "inside")
-            )
-            counts = tuple(np.max([image.counts for image in each], axis=0).tolist())
-            parts.append(_Image(low, high, first, counts, meets, inside))
-        return cls(tuple(parts))
+    def of(cls, piece: Piece, gradients: _Gradients, halves: Array, rounding: float) -> _Part:
+        grid = gradients.grid
+        ends, sides, shape = np.array(grid.domain), grid.sides, np.array(grid.shape)
+        after, slopes, spreads = piece.after.copy(), piece.slopes.copy(), piece.spreads.copy()
+        reach = (np.abs(slopes) + spreads) @ halves + INFLATION * sides
+        low, high = after - reach, after + reach
+        clips = [axis for axis in range(grid.dimension) if axis not in grid.periodic]
+        for axis in clips:  # clip(x) − clip(y) = θ(x − y), 0 ≤ θ ≤ 1
+            beyond = (low[:, axis] < ends[axis, 0]) | (high[:, axis] > ends[axis, 1])
+            slopes[beyond, axis], spreads[beyond, axis] = hull_with_zero(slopes[beyond, axis], spreads[beyond, axis])
+            for array in (after, low, high):
+                np.clip(array[:, axis], *ends[axis], out=array[:, axis])
+        first = np.floor((low - ends[:, 0]) / sides - INFLATION).astype(np.int32)
+        last = np.floor((high - ends[:, 0]) / sides + INFLATION).astype(np.int32)
+        for axis in clips:
+            for array in (first, last):
+                np.clip(array[:, axis], 0, shape[axis] - 1, out=array[:, axis])
+        last = np.minimum(last, first + shape.astype(np.int32) - 1)
+        gradient, radius = np.zeros(after.shape), np.full(len(after), rounding)
+        for axis, (least, most) in enumerate(gradients.over(first, last)):
+            middle, swing = (most + least) / 2, (most - least) / 2
+            gradient += middle[:, None] * slopes[:, axis]
+            radius += (np.abs(middle)[:, None] * spreads[:, axis]) @ halves
+            radius += swing * ((np.abs(slopes[:, axis]) + spreads[:, axis]) @ halves)
+            radius += INFLATION * sides[axis] * np.maximum(np.abs(most), np.abs(least))
+        value = grid.combined(into_domain(after, grid.domain, grid.periodic), gradients.table)
+        return cls(after, slopes, spreads, first, last, value, gradient, radius)
 
-    def maximum(self, values: Array, grid: Cells) -> Array:
-        """The largest of numbers on cells ``[c]`` over the next states of each live cell ``[n]``; terminal: 0."""
-        return np.maximum.reduce(
-            [np.where(image.inside, 0.0, _windows(values, image.counts, grid)[image.first]) for image in self.parts]
+    def above(self, other: _Part, gradients: _Gradients, halves: Array) -> Array:
+        """The least V̂(x) − V̂(y) in each cell, x being next states of this part and y of the other ``[k]``.
+
+        The larger of two bounds: that of the two functions of the state, and g·(x − y), g being gradients of V̂ over a
+        box of both.
+        """
+        grid, total = gradients.grid, np.zeros(len(self.value))
+        shape, shift = np.array(grid.shape, dtype=np.int32), np.zeros(self.first.shape, dtype=np.int32)
+        apart = self.after - other.after
+        for axis in grid.periodic:
+            width = grid.domain[axis][1] - grid.domain[axis][0]
+            turns = np.round(apart[:, axis] / width)
+            apart[:, axis] -= turns * width
+            shift[:, axis] = turns.astype(np.int32) * shape[axis]
+        reach = (
+            np.abs(self.slopes - other.slopes) + self.spreads + other.spreads
+        ) @ halves + 2 * INFLATION * grid.sides
+        first = np.minimum(self.first, other.first + shift)
+        last = np.minimum(np.maximum(self.last, other.last + shift), first + shape - 1)
+        for axis, (least, most) in enumerate(gradients.over(first, last)):
+            low, high = apart[:, axis] - reach[:, axis], apart[:, axis] + reach[:, axis]
+            total += np.minimum.reduce([least * low, least * high, most * low, most * high])
+        return np.maximum(total, self.affine.plus(other.affine, -1.0).range(halves)[0])
+
+
+class _Parts(NamedTuple):
+    """The next states of one action, or of the policy, in a block of cells.
+
+    Attributes:
+        main: of all cells.
+        more: further next states of some cells, with the numbers of these.
+    """
+
+    main: _Part
+    more: tuple[tuple[NDArray[np.intp], _Part], ...]
+
+    @classmethod
+    def of(cls, pieces: Sequence[Piece], gradients: _Gradients, halves: Array, rounding: float) -> _Parts:
+        first, *more = (_Part.of(piece, gradients, halves, rounding) for piece in pieces)
+        rows = (piece.rows for piece in pieces[1:])
+        return cls(first, tuple((which, part) for which, part in zip(rows, more, strict=True) if len(which)))
+
+    @classmethod
+    def of_policy(cls, actions: Sequence[_Parts], chosen: NDArray[np.intp]) -> _Parts:
+        """Those of the action that is chosen in each cell ``[n]``."""
+        rows = np.arange(len(chosen))
+        main = _Part(
+            *(np.stack(entries)[chosen, rows] for entries in zip(*(parts.main for parts in actions), strict=True))
         )
+        more = [
+            (which[chosen[which] == action], part.at(chosen[which] == action))
+            for action, parts in enumerate(actions)
+            for which, part in parts.more
+        ]
+        return cls(main, tuple(more))
 
-    def range(self, grid: Cells, table: Array, slopes: Array) -> tuple[Array, Array]:
-        """The least and largest V̂ over the next states of each live cell: two ``[n]``."""
-        lows, highs = [], []
-        for image in self.parts:
-            middle, reach = (image.low + image.high) / 2, (image.high - image.low) / 2
-            values = np.concatenate(
-                [grid.combined(middle[start : start + _BLOCK], table) for start in range(0, len(middle), _BLOCK)]
-            )
-            swing = np.zeros(len(middle))
-            for axis, slope in enumerate(slopes):
-                swing += reach[:, axis] * _windows(slope, image.counts, grid)[image.first]
-            low, high = values - swing, values + swing
-            low = np.where(image.inside, 0.0, np.where(image.meets, np.minimum(low, 0), low))
-            high = np.where(image.inside, 0.0, np.where(image.meets, np.maximum(high, 0), high))
-            lows.append(low)
-            highs.append(high)
-        return np.minimum.reduce(lows), np.maximum.reduce(highs)
+    def at(self, rows: NDArray[np.intp]) -> _Parts:
+        """Those of some cells."""
+        more = []
+        for which, part in self.more:
+            _, its, mine = np.intersect1d(which, rows, assume_unique=True, return_indices=True)
+            more.append((mine, part.at(its)))
+        return _Parts(self.main.at(rows), tuple(more))
+
+    def versions(self, rows: NDArray[np.intp]) -> list[_Part]:
+        """The next states of some cells, once for each part; where there is no such part, the main one."""
+        versions = [self.main.at(rows)]
+        for which, part in self.more:
+            _, its, mine = np.intersect1d(which, rows, assume_unique=True, return_indices=True)
+            version = self.main.at(rows)
+            for entry, other in zip(version, part, strict=True):
+                entry[mine] = other[its]
+            versions.append(version)
+        return versions
+
+    def above(self, other: _Parts, gradients: _Gradients, halves: Array) -> Array:
+        """The least V̂(x) − V̂(y) in each cell, x being next states of these parts and y of the others ``[n]``."""
+        least = self.main.above(other.main, gradients, halves)
+        several = [rows for rows, _ in (*self.more, *other.more)]
+        rows = np.unique(np.concatenate(several)) if several else np.zeros(0, dtype=np.intp)
+        for mine in self.versions(rows) if len(rows) else ():
+            for its in other.versions(rows):
+                least[rows] = np.minimum(least[rows], mine.above(its, gradients, halves))
+        return least
+
+    def extreme(self, here: _Affine, discount: float, halves: Array, largest: bool) -> Array:
+        """The largest or the least R − V̂ + γ V̂∘f in each cell ``[n]``."""
+        total = here.plus(self.main.affine, discount).range(halves)[largest]
+        for rows, part in self.more:
+            other = here.at(rows).plus(part.affine, discount).range(halves)[largest]
+            total[rows] = (np.maximum if largest else np.minimum)(total[rows], other)
+        return total
+
+    @property
+    def boxes(self) -> tuple[tuple[NDArray[np.intp], NDArray[np.int32], NDArray[np.int32]], ...]:
+        """The cells that next states meet: the numbers of cells, and the first and last cells of their next states."""
+        everywhere = np.arange(len(self.main.value))
+        return tuple((rows, part.first, part.last) for rows, part in ((everywhere, self.main), *self.more))
 
 
-def _located(low: Array, high: Array, grid: Cells, terminal: tuple[Array, ...]) -> _Image:
-    """Boxes, slightly enlarged, within the domain, with the cells that they meet."""
-    ends, sides, shape = np.array(grid.domain), grid.sides, np.array(grid.shape)
-    low, high = low - INFLATION * sides, high + INFLATION * sides
-    wraps = np.isin(np.arange(grid.dimension), grid.periodic)
-    low = np.where(wraps, low, np.clip(low, *ends.T))
-    high = np.where(wraps, high, np.clip(high, *ends.T))
-    first = np.floor((low - ends[:, 0]) / sides - INFLATION).astype(np.intp)
-    last = np.floor((high - ends[:, 0]) / sides + INFLATION).astype(np.intp)
-    first = np.where(wraps, first, np.clip(first, 0, shape - 1))
-    last = np.where(wraps, last, np.clip(last, 0, shape - 1))
-    counts = np.minimum((last - first).max(axis=0, initial=0) + 1, shape)
-    meets, inside = np.zeros(len(low), dtype=bool), np.zeros(len(low), dtype=bool)
-    near = INFLATION * sides
-    for box in terminal:
-        meets |= ((high >= box[:, 0] - near) & (low <= box[:, 1] + near)).all(axis=1)
-        edge = box[:, 1] >= ends[:, 1] - near  # the face of the domain: no state is beyond it
-        start = box[:, 0] <= ends[:, 0] + near
-        inside |= (((low >= box[:, 0] + near) | start) & ((high <= box[:, 1] - near) | edge)).all(axis=1)
-    number = np.ravel_multi_index(tuple((first % shape).T), grid.shape)
-    return _Image(low, high, np.asarray(number), tuple(counts.tolist()), meets, inside)
+class _Block(NamedTuple):
+    """What follows from the next states of a block of cells.
+
+    Attributes:
+        advantages: the least V̂(f_π(s)) − V̂(f_a(s)) of each action, ∞ for that of the policy ``[A, n]``.
+        excess: V̂ − R − γV̂∘f_π and R + γV̂∘f_a − V̂ at most ``[1 + A, n]``; empty without R.
+        reaches: the cells that next states of the policy meet, and, with R, those of each action.
+    """
+
+    advantages: Array
+    excess: Array
+    reaches: tuple[Any, ...]
+
+    @classmethod
+    def of(
+        cls,
+        actions: Sequence[_Parts],
+        chosen: NDArray[np.intp],
+        gradients: _Gradients,
+        halves: Array,
+        discount: float,
+        here: _Affine | None,
+    ) -> _Block:
+        policy = _Parts.of_policy(actions, chosen)
+        advantages = np.stack([policy.above(parts, gradients, halves) for parts in actions])
+        advantages[chosen, np.arange(len(chosen))] = np.inf
+        if here is None:
+            return cls(advantages, np.zeros((0, len(chosen))), (policy.boxes,))
+        excess = [-policy.extreme(here, discount, halves, False)]
+        excess += [parts.extreme(here, discount, halves, True) for parts in actions]
+        return cls(advantages, np.stack(excess), tuple(parts.boxes for parts in (policy, *actions)))
 
 
-def _windows(values: Array, counts: tuple[int, ...], grid: Cells) -> Array:
-    """The largest number over a window of cells that starts at each cell ``[c]``."""
-    from scipy.ndimage import maximum_filter1d
+def _greedy(actions: Sequence[_Parts], gradients: _Gradients, halves: Array, rounding: float) -> NDArray[np.intp]:
+    """The action with the largest V̂ after it in the middle of a cell; of equal ones that of the best bound ``[n]``."""
+    values = np.stack([parts.main.value for parts in actions])
+    best = values >= values.max(axis=0) - rounding
+    chosen, rows = best.argmax(axis=0), np.flatnonzero(best.sum(axis=0) > 1)
+    if len(rows):
+        tied = [parts.at(rows) for parts in actions]
+        least = [
+            np.min([parts.above(other, gradients, halves) for other in tied if other is not parts], axis=0)
+            for parts in tied
+        ]
+        chosen[rows] = np.where(best[:, rows], least, -np.inf).argmax(axis=0)
+    return chosen
 
-    table = values.reshape(grid.shape)
-    for axis, size in enumerate(counts):
-        if size > 1:
-            mode = "wrap" if axis in grid.periodic else "nearest"
-            table = maximum_filter1d(table, size, axis=axis, mode=mode, origin=-(size // 2))
-    return table.ravel()
+
+class _Reach(NamedTuple):
+    """The cells that the next states of all live cells meet.
+
+    Attributes:
+        grid: of the cells.
+        windows: with the numbers of the live cells that each is about; the first is about all.
+    """
+
+    grid: Cells
+    windows: tuple[tuple[NDArray[np.intp], _Window], ...]
+
+    @classmethod
+    def of(cls, blocks: Sequence[Any], grid: Cells) -> _Reach:
+        starts = np.cumsum([0, *(len(block[0][0]) for block in blocks)])
+        groups = [[block[0] for block in blocks]]
+        rest = [
+            (start + rows, first, last)
+            for start, block in zip(starts, blocks, strict=False)
+            for rows, first, last in block[1:]
+        ]
+        groups = [*groups, rest] if rest else groups
+        windows = []
+        for number, group in enumerate(groups):
+            rows = np.arange(starts[-1]) if number == 0 else np.concatenate([rows for rows, _, _ in group])
+            first, last = (np.concatenate([entry[i] for entry in group]) for i in (1, 2))
+            windows.append((rows, _Window.of(first, last, grid)))
+        return cls(grid, tuple(windows))
+
+    def maximum(self, values: Array) -> Array:
+        """The largest of numbers on cells ``[c]`` over the next states of each live cell ``[n]``."""
+        (_, window), *more = self.windows
+        total = window.maximum(window.prepared(values, self.grid))
+        for rows, other in more:
+            np.maximum.at(total, rows, other.maximum(other.prepared(values, self.grid)))
+        return total
 
 
 def _corner_stack(grid: Cells, table: Array) -> Array:
@@ -469,55 +897,38 @@ def _corner_stack(grid: Cells, table: Array) -> Array:
     return corners.reshape((2,) * grid.dimension + (-1,))
 
 
-def _corner_range(grid: Cells, table: Array) -> tuple[Array, Array]:
-    """The least and largest value over each cell, slightly enlarged: two ``[c]``."""
-    corners = _corner_stack(grid, table).reshape(2**grid.dimension, -1)
-    least, most = corners.min(axis=0), corners.max(axis=0)
-    beyond = (
-        4
-        * INFLATION
-        * np.sum(
-            [
-                side * _windows(slope, (3,) * grid.dimension, grid)
-                for side, slope in zip(grid.sides, _slopes(grid, table), strict=True)
-            ],
-            axis=0,
-        )
-    )
-    return least - beyond, most + beyond
+def _in_cells(grid: Cells, table: Array, rounding: float) -> _Affine:
+    """A multilinear function in each cell: its expansion at the middle, with the mixed term as a radius."""
+    corners, gradients = _corner_stack(grid, table), _Gradients.of(grid, table)
+    value = corners.reshape(2**grid.dimension, -1).mean(axis=0)
+    radius = np.full(len(value), rounding)
+    if grid.dimension == 2:
+        radius += np.abs(corners[0, 0] - corners[0, 1] - corners[1, 0] + corners[1, 1]) / 4
+    return _Affine(value, ((gradients.low + gradients.high) / 2).T, radius)
 
 
-def _slopes(grid: Cells, table: Array) -> Array:
-    """The largest |∂V̂/∂s_j| in each cell ``[d, c]``: on its edges."""
-    corners = _corner_stack(grid, table)
-    differences = [np.abs(np.diff(corners, axis=axis)).reshape(-1, corners.shape[-1]) for axis in range(grid.dimension)]
-    return np.stack([edges.max(axis=0) / side for edges, side in zip(differences, grid.sides, strict=True)])
-
-
-def _upper_solution(
-    excess: Array, images: Sequence[_Images], grid: Cells, live: NDArray[np.intp], discount: float
-) -> Array:
-    """w on cells ``[c]`` with w ≥ excess_i + γ max w over the next states of images i; 0 in terminal cells.
+def _upper_solution(excess: Array, reaches: Sequence[_Reach], live: NDArray[np.intp], discount: float) -> Array:
+    """w on cells ``[c]`` with w ≥ excess_i + γ max w over the next states of reach i; 0 in terminal cells.
 
     Iterates start at a constant that is an upper solution, decrease, and are all upper solutions.
 
     Args:
         excess: ``[i, n]`` in live cells.
-        images: next states ``[i]``.
-        grid: the cells.
-        live: their numbers ``[n]``.
+        reaches: next states ``[i]``.
+        live: the numbers of the live cells ``[n]``.
         discount: γ.
     """
-    total, first = np.zeros(int(np.prod(grid.shape))), max(float(excess.max()), 0.0) / (1 - discount)
-    if first == 0:
+    total = np.zeros(prod(reaches[0].grid.shape), dtype=np.float32)
+    largest = max(float(excess.max()), 0.0) / (1 - discount)
+    if largest == 0:
         return total
-    total[live], rounding = first, 1e-14 * (first + float(np.abs(excess).max()))
+    total[live] = _single(np.array(largest * (1 + 1e-6)))
     for _ in range(_rounds(discount)):
-        ahead = [more + discount * image.maximum(total, grid) for more, image in zip(excess, images, strict=True)]
-        improved = np.minimum(np.max(ahead, axis=0) + rounding, total[live])
+        ahead = [more + discount * reach.maximum(total) for more, reach in zip(excess, reaches, strict=True)]
+        improved = np.minimum(_single(np.max(ahead, axis=0) * (1 + 1e-12)), total[live])
         change = float((total[live] - improved).max())
         total[live] = improved
-        if change <= _SMALL * first:
+        if change <= _SMALL * largest:
             break
     return total
 
@@ -545,34 +956,48 @@ def _evaluated(
     return np.asarray(spsolve((eye_array(grid.size) - discount * matrix).tocsc(), total))
 
 
-def _compare(simulator: Any, grid: Cells, live: NDArray[np.intp], images: Sequence[_Images], rng: Any) -> int:
-    """Compare next states of states drawn in live cells with the boxes, and say how many; raise if one is outside."""
-    generator, terminal = as_generator(rng, "certify_deterministic"), terminal_of(simulator)
-    rows = generator.integers(len(live), size=PROBES)
+def _compare(
+    simulator: Any,
+    grid: Cells,
+    live: NDArray[np.intp],
+    pieces: Sequence[Piece],
+    action: int,
+    generator: Any,
+    probes: int,
+) -> None:
+    """Compare next states of states drawn in live cells with the pieces, and raise if one is outside."""
+    terminal = terminal_of(simulator)
+    rows = generator.integers(len(live), size=probes)
     places = np.unravel_index(live[rows], grid.shape)
-    shares = generator.random((PROBES, grid.dimension))
-    shares[: PROBES // 2] = np.round(shares[: PROBES // 2])  # half of them at corners, where the deviation is largest
+    shares = generator.random((probes, grid.dimension))
+    shares[: probes // 2] = np.round(shares[: probes // 2])  # half of them at corners, where the deviation is largest
     inside = (np.stack(places, axis=1) + shares * (1 - 2e-9) + 1e-9) * grid.sides
-    states = np.array(grid.domain)[:, 0] + inside
-    width = np.diff(np.array(grid.domain), axis=1)[:, 0]
+    ends = np.array(grid.domain)
+    states = ends[:, 0] + inside
     if terminal is not None and terminal(states).any():
         raise ValueError(
             f"terminal_boxes are contradicted: {states[int(terminal(states).argmax())].tolist()} is outside of them "
             "and terminal"
         )
-    for action, image in enumerate(images):
-        after = _next(simulator, states, action)
-        found = np.zeros(PROBES, dtype=bool)
-        for part in image.parts:
-            middle, reach = (part.low + part.high)[rows] / 2, (part.high - part.low)[rows] / 2
-            apart = after - middle
-            for axis in grid.periodic:
-                apart[:, axis] = (apart[:, axis] + width[axis] / 2) % width[axis] - width[axis] / 2
-            found |= (np.abs(apart) <= reach + 1e-12 * width).all(axis=1)
-        if not found.all():
-            row = int((~found).argmax())
-            raise ValueError(
-                f"the declared Lipschitz constants are contradicted: action {action} leads from {states[row].tolist()} "
-                f"to {after[row].tolist()}, outside the box that they give for its cell"
-            )
-    return PROBES * len(images)
+    after, apart = _next(simulator, states, action), (shares - 0.5) * (1 - 2e-9) * grid.sides
+    allowed, width = np.zeros(probes, dtype=bool), ends[:, 1] - ends[:, 0]
+    for piece in pieces:
+        number = np.minimum(np.searchsorted(piece.rows, rows), max(len(piece.rows) - 1, 0))
+        which = piece.rows[number] == rows if len(piece.rows) else np.zeros(probes, dtype=bool)
+        number, step = number[which], apart[which]
+        middle = piece.after[number] + np.einsum("nij,nj->ni", piece.slopes[number], step)
+        reach = np.einsum("nij,nj->ni", piece.spreads[number], np.abs(step)) + INFLATION * grid.sides
+        for axis in range(grid.dimension):
+            if axis in grid.periodic:
+                turns = np.round((after[which, axis] - middle[:, axis]) / width[axis])
+                middle[:, axis] += turns * width[axis]
+        low, high = middle - reach, middle + reach
+        for axis in set(range(grid.dimension)) - set(grid.periodic):
+            low[:, axis], high[:, axis] = np.clip(low[:, axis], *ends[axis]), np.clip(high[:, axis], *ends[axis])
+        allowed[which] |= ((after[which] >= low) & (after[which] <= high)).all(axis=1)
+    if not allowed.all():
+        row = int((~allowed).argmax())
+        raise ValueError(
+            f"the declared Lipschitz constants are contradicted: action {action} leads from {states[row].tolist()} "
+            f"to {after[row].tolist()}, farther from the next state of the middle of its cell than they allow"
+        )

@@ -1053,6 +1053,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         >>> certirl.load(solution.save("answer")).status
         'solved'
     """
+    import certirl.environments.simulators  # noqa: F401  # its records can be in files
     from certirl.checker import check
 
     named = archive.as_path(path)
