@@ -213,7 +213,8 @@ def test_a_tail_that_cannot_work_is_refused_before_anything_is_read(folder, caps
     monkeypatch.setattr("certirl.cli.inputs.read", None)
     words = ["solve", "log.csv", *BOX, "--discount", "0.9", "--columns", "13", "--delta", "0.05", "--tail"]
     assert main([*words, "0.1"]) == 2
-    assert "the tail 0.1 cannot work with 13 columns and --discount 0.9, whatever the data" in capsys.readouterr().err
+    sentence = "13 columns give τ = 0.1; with --discount 0.9 a bound needs τ < 0.024, whatever the data: declare a tail"
+    assert sentence in capsys.readouterr().err
     assert main([*words, "smooth:2:8"]) == 2
     assert "whatever the data: use at least 36 columns" in capsys.readouterr().err
 
@@ -222,7 +223,7 @@ def test_a_tail_that_cannot_work_with_the_columns_of_a_solution_is_refused(folde
     assert main(["solve", "log.csv", *BOX, *PROOF, *NO_PICTURE, "--quiet"]) == 0
     monkeypatch.setattr("certirl.cli.inputs.read", None)
     assert main(["certify", "reward.npz", "log.csv", "--tail", "5"]) == 2
-    assert "the tail 5 cannot work with 4 columns and --discount 0.7" in capsys.readouterr().err
+    assert "4 columns give τ = 5; with --discount 0.7 a bound needs τ < 0.14" in capsys.readouterr().err
 
 
 def test_help_names_the_exit_codes_and_begins_with_examples(capsys):

@@ -1,6 +1,7 @@
 """What a proof costs is said before it begins: the memory is right within a factor, and the line comes first."""
 
 import tracemalloc
+from dataclasses import replace
 
 import pytest
 
@@ -56,15 +57,18 @@ def test_a_tail_is_hopeless_exactly_where_no_data_give_a_bound(size):
     columns, discount = certirl.Legendre(size).on(PROBLEM.domain), 0.7
     limit = (1 / discount - 1) / (1 + size**0.5)
     assert hopeless_tail(0.999 * limit, columns, discount) == "" and hopeless_tail(None, columns, discount) == ""
-    assert f"cannot work with {size} columns" in hopeless_tail(1.001 * limit, columns, discount)
+    sentence = hopeless_tail(1.001 * limit, columns, discount)
+    assert sentence.startswith(f"{size} columns give τ = ") and f"a bound needs τ < {limit:.2g}" in sentence
     reward = certirl.Reward(certirl.Legendre(3).on(PROBLEM.domain), [0.0, 1.0, 0.0])
     asked = {"discount": discount, "expert": 0, "columns": columns, "samples": 50_000, "rng": 0}
-    assert certirl.certify(reward, PROBLEM, tail=1.001 * limit, **asked).margin == -float("inf")
+    proof = certirl.certify(reward, PROBLEM, tail=0.0, **asked)
+    (ground,) = proof.grounds
+    assert replace(ground, tail=1.001 * limit).bands.pairs[0].everywhere(0)["second order"] == float("inf")
 
 
 def test_bounds_on_derivatives_say_how_many_columns_they_need():
     columns = certirl.Legendre(5).on(((-1.0, 1.0),))
     sentence = hopeless_tail(certirl.Smooth(2, 8.0), columns, 0.9)
-    assert sentence.endswith("use at least 36 columns")
+    assert sentence.endswith("use at least 36 columns (τ = 0.016)")
     assert hopeless_tail(certirl.Smooth(2, 8.0), columns.resized(36), 0.9) == ""
     assert hopeless_tail(certirl.Smooth(2, 8.0), columns.resized(35), 0.9) != ""

@@ -1,5 +1,6 @@
 """Certificates for experts who switch: never above the truth, tubes and regret included, exact about their words."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -417,20 +418,25 @@ def test_no_bound_is_no_number(problem):
 
 
 def test_a_tail_that_is_too_large_is_said_to_be_so_and_ends_the_search(problem):
-    settings = {"expert": problem.expert, "discount": problem.discount, "columns": COLUMNS}
-    sentence = (
-        f"the declared tail 0.5 is too large for any bound with {COLUMNS.size} columns: more data will not help; "
-        "declare a smaller tail, or use more columns"
+    settings = {"expert": problem.expert, "discount": problem.discount, "columns": COLUMNS, "rng": 0}
+    asked = settings | {"samples": 20_000, "tube": 0.2}
+    with pytest.raises(ValueError, match=f"^{COLUMNS.size} columns give τ = 0.5; with discount="):
+        certirl.certify(problem.reward, problem.dynamics, tail=0.5, **asked)
+    proof = certirl.certify(problem.reward, problem.dynamics, tail=0.01, **asked)
+    assert np.isfinite(proof.margin) and not proof.holds and 0 < proof.tail_needed < 0.01
+    words = f"{COLUMNS.size} columns give τ = 0.01; this margin needs τ < "
+    assert proof.missing.startswith(words) and proof.missing.endswith("declare a smaller tail, or use more columns")
+    assert certirl.certify(problem.reward, problem.dynamics, tail=0.9 * proof.tail_needed, **asked).samples_needed
+    solution = certirl.solve(problem.dynamics, tail=0.03, delta=0.05, settings=certirl.Settings(tube=0.2), **settings)
+    assert words[:16] in str(solution) and solution.samples < 10_000 and not solution.certificate.holds
+    known = certirl.solve(
+        problem.dynamics,
+        tail=lambda columns: 0.03 * 0.5 ** (columns.size - COLUMNS.size),
+        delta=0.05,
+        settings=certirl.Settings(tube=0.2),
+        **settings,
     )
-    proof = certirl.certify(problem.reward, problem.dynamics, tail=0.5, samples=20_000, rng=0, tube=0.2, **settings)
-    assert proof.margin == -np.inf and proof.missing == sentence and sentence in str(proof)
-    assert str(proof).startswith("Not certified: no bound farther") and "too few" not in str(proof)
-    finite = certirl.certify(problem.reward, problem.dynamics, tail=0.01, samples=20_000, rng=0, tube=0.2, **settings)
-    assert np.isfinite(finite.margin) and "tail 0.01 is too large for the estimated margin" in finite.missing
-    solution = certirl.solve(
-        problem.dynamics, tail=0.5, delta=0.05, rng=0, settings=certirl.Settings(tube=0.2), **settings
-    )
-    assert sentence in str(solution) and solution.samples < 10_000 and not solution.certificate.holds
+    assert re.search(r"needs τ < .*: use at least \d+ columns \(τ = ", known.reason)
 
 
 def test_the_verdict_of_a_file_is_derived_not_read(problem, tmp_path):

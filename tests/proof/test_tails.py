@@ -11,7 +11,7 @@ from scipy.special import ndtr
 import certirl
 from certirl.data.source import as_source
 from certirl.functions.bases import Chebyshev, Fourier, Legendre, product
-from certirl.proof.tails import contradiction, tail_number
+from certirl.proof.tails import _truncated, contradiction, tail_number
 
 POINTS = 240
 ANGLES = (np.arange(POINTS) + 0.5) * np.pi / POINTS
@@ -97,6 +97,45 @@ def test_gaussian_noise_of_a_rotation_bounds_the_quadrature():
     assert truth <= certirl.GaussianNoise(0.5, slope=0.6).number(basis) <= 10 * truth
 
 
+@pytest.mark.parametrize(("noise", "sizes"), [(1.5, (7, 13, 17)), (3.0, (5, 9))])
+def test_truncated_noise_bounds_the_quadrature(noise, sizes):
+    room = certirl.problems.thermostat(noise=noise)
+    for k in sizes:
+        truth = room.tail(Legendre(k)) / 1.01
+        number = certirl.GaussianNoise(noise, slope=0.9, truncated=True).number(Legendre(k, (15, 25)))
+        assert truth <= number <= 12 * truth
+        assert number > certirl.GaussianNoise(noise, slope=0.9).number(Legendre(k, (15, 25)))
+    assert contradiction(certirl.GaussianNoise(noise, slope=0.9, truncated=True), as_source(room)) == ""
+    assert "contradicts" in contradiction(certirl.GaussianNoise(noise, slope=0.3, truncated=True), as_source(room))
+
+
+def test_truncated_noise_on_a_box_bounds_the_quadrature():
+    whirl, box = certirl.problems.whirl(), product(Legendre(8), Legendre(8))
+    turned, entries = (
+        certirl.GaussianNoise(0.5, slope=slope, truncated=True).number(box)
+        for slope in (0.6, ((0.5, 0.34), (0.34, 0.5)))
+    )
+    assert whirl.tail(box) < turned < 40 * whirl.tail(box) and turned < entries < 1
+    affine, curved = (
+        certirl.GaussianNoise(0.5, slope=0.9, truncated=True, rate=rate).number(Legendre(11)) for rate in (0.0, 0.2)
+    )
+    assert affine < curved < 0.02
+
+
+@pytest.mark.parametrize("width", [0.7, 3.0, 6.7, 40.0])
+def test_the_mass_of_truncated_noise_off_the_real_line_is_bounded(width):
+    """∫|p(y − m)/Z(m)|dy ≤ exp(κv²/2) at complex m, by quadrature along a long line of means."""
+    pairs = _truncated((width,))
+    assert pairs[0][0] > 2 and all(kappa >= 1 for _, kappa in pairs)
+    y, weights = np.polynomial.legendre.leggauss(400)
+    y, weights = width / 2 * (y + 1), width / 2 * weights
+    for mean in np.linspace(-9, width / 2, 60):
+        density = np.exp(-((y - mean) ** 2) / 2 + min(mean, 0.0) ** 2 / 2)
+        for farthest, kappa in pairs:
+            chi = np.abs((weights * density) @ np.exp(1j * farthest * y)) / (weights @ density)
+            assert chi >= math.exp(-kappa * farthest**2 / 2)
+
+
 def test_drifts_that_are_not_affine():
     for rate, k in ((0.5, 11), (1.0, 13), (2.0, 25)):
         number = certirl.GaussianNoise(1.0, slope=1.5, rate=rate).number(Legendre(k))
@@ -141,6 +180,7 @@ def test_declarations_are_checked():
         ({"std": 1.0, "slope": (1, 2)}, "slope must be a number from 0 on"),
         ({"std": 1.0, "derivatives": (1, np.inf)}, "derivatives"),
         ({"std": 1.0, "derivatives": (1,), "rate": 1}, "rate goes with slope"),
+        ({"std": 1.0, "derivatives": (1,), "truncated": True}, "truncated goes with slope"),
     ):
         with pytest.raises(ValueError, match=words):
             certirl.GaussianNoise(**settings)
@@ -151,6 +191,8 @@ def test_declarations_are_checked():
         certirl.GaussianNoise(1, slope=np.eye(3)).change([1.0, 1.0])
     with pytest.raises(ValueError, match="needs slope as a matrix"):
         certirl.GaussianNoise(1, slope=1, rate=1).number(box)
+    with pytest.raises(ValueError, match="leave truncated out for periodic columns"):
+        certirl.GaussianNoise(1, slope=1, truncated=True).number(Fourier(5))
     with pytest.raises(ValueError, match="one coordinate"):
         certirl.LaplaceNoise(1, slope=1).number(box)
 
@@ -225,7 +267,7 @@ class Skew:
 def test_periodic_columns_need_a_circle():
     """All that is declared is true, but not for periodic columns: certified in each of three runs, before."""
     noise, columns = certirl.GaussianNoise(2.0, slope=0.8), Fourier(5, (15.0, 25.0))
-    asked = {"discount": 0.5, "expert": 0, "columns": columns, "rng": 0, "reward_range": (15, 25)}
+    asked = {"discount": 0.4, "expert": 0, "columns": columns, "rng": 0, "reward_range": (15, 25)}
     log = certirl.sample(Skew(), basis=Legendre(5), samples=40_000, rng=1)
     for source, tail in product_of((Skew(), log), (noise, certirl.Smooth(1, 0.4))):
         with pytest.raises(ValueError, match="periodic in coordinate 0 take its two ends for one state"):

@@ -47,6 +47,32 @@ def test_basis_and_columns_are_chosen_for_the_tail(problem, family):
     assert problem.true_margin(solution.reward, discount=0.8) > solution.certificate.margin
 
 
+class Rooms:
+    """Two rooms: affine drift, Gaussian noise, clipped."""
+
+    n_actions, domain = 2, ((15.0, 25.0), (0.0, 10.0))
+
+    def sample(self, states, action, rng):
+        drift = 0.9 * states + (1.8, 0.4) + np.array([[1.5, 1.0], [-1.5, -1.0]])[action]
+        return np.clip(drift + rng.normal(scale=(2.0, 4.0), size=states.shape), (15.0, 0.0), (25.0, 10.0))
+
+
+def test_columns_of_components_are_chosen_for_their_tails_or_given_as_functions():
+    noise = certirl.GaussianNoise(std=(2.0, 4.0), slope=((0.9, 0.0), (0.0, 0.9)))
+    asked = {"discount": 0.7, "delta": 0.05, "tail": noise, "rng": 0, "components": [[0], [1]], "samples": 60_000}
+    chosen = certirl.solve(Rooms(), **asked)
+    first, second = (component.columns.size for component in chosen.components)
+    assert chosen.status == "certified" and first > second and f"{first} columns make the tail" in chosen.stats.choice
+    functions = [certirl.Legendre(11), certirl.Legendre(7)]
+    by_hand = certirl.solve(Rooms(), columns=functions, **asked)
+    assert by_hand.status == "certified"
+    assert [component.columns.size for component in by_hand.components] == [11, 7]
+    counted = certirl.solve(Rooms(), basis=functions, columns=[11, 7], **asked)
+    assert counted.certificate.margin == by_hand.certificate.margin
+    with pytest.raises(ValueError, match=r"first functions of the basis, Legendre\(11\), got Chebyshev\(5\)"):
+        certirl.solve(Rooms(), basis=functions, columns=[certirl.Chebyshev(5), 7], **asked)
+
+
 def test_a_log_is_divided_and_proved():
     log = certirl.sample(PROBLEM, basis=COLUMNS, samples=100_000, rng=3)
     asked = {"basis": certirl.Legendre(11), "columns": 3, "discount": 0.7, "delta": 0.05}
@@ -64,11 +90,38 @@ def test_the_budget_is_respected_and_the_answer_says_what_is_missing():
     assert "should suffice" in str(solution) and not solution.certificate.holds
 
 
-@pytest.mark.parametrize(("tail", "what"), [(0.5, "any bound"), (0.02, "the estimated margin")])
-def test_a_tail_that_is_too_large_ends_the_search(tail, what):
-    solution = certirl.solve(PROBLEM, basis=certirl.Legendre(11), columns=3, discount=0.7, delta=0.05, tail=tail, rng=0)
+class Untouched:
+    """A simulator that must not be asked."""
+
+    n_actions, domain = 2, ((15.0, 25.0), (0.0, 1.0))
+
+    def sample(self, states, action, rng):
+        raise AssertionError("nothing should be drawn")
+
+
+def test_a_tail_that_is_hopeless_is_refused_before_anything_is_drawn():
+    noise = certirl.GaussianNoise(std=1.0, slope=0.9)
+    rooms, asked = Untouched(), {"discount": 0.9, "delta": 0.05, "tail": noise, "rng": 0}
+    cure = r"with discount=0.9 a bound needs τ < 0.0\d+, whatever the data: use at least \d+ columns \(τ = 0.0\d+\)"
+    few, warm = certirl.product(certirl.Legendre(2), certirl.Legendre(2)), {"expert": lambda s: s[:, 0] > 20}
+    for settings in ({"basis": few, "columns": 3}, {"columns": few}, {"columns": few} | warm):
+        with pytest.raises(ValueError, match=f"^3 columns give τ = 1; {cure}$"):
+            certirl.solve(rooms, **asked, **settings)
+    with pytest.raises(ValueError, match=f"^3 columns give τ = 1; {cure}$"):
+        certirl.certify(lambda s: s[:, 0], rooms, expert=0, columns=few, **asked)
+    parts = {"components": {"heat": [0], "damp": [1]}, "basis": [certirl.Legendre(3), certirl.Legendre(5)]}
+    with pytest.raises(ValueError, match=f"^3 columns of heat give τ = 1; {cure}$"):
+        certirl.solve(rooms, **asked, **parts, columns=[certirl.Legendre(3), 5])
+    sharp = asked | {"tail": certirl.GaussianNoise(std=0.01, slope=0.9)}  # columns would be chosen by it
+    for settings in ({}, {"columns": 3}, {"components": [[0], [1]]}, warm):
+        with pytest.raises(ValueError, match=r"give τ = 1; .* no number of columns up to 1,300 is enough"):
+            certirl.solve(rooms, **sharp, **settings)
+
+
+def test_a_tail_that_is_too_large_ends_the_search():
+    solution = certirl.solve(PROBLEM, basis=certirl.Legendre(11), columns=3, discount=0.7, delta=0.05, tail=0.02, rng=0)
     assert solution.status == "solved" and solution.samples < 100_000 and not solution.certificate.holds
-    sentence = f"the declared tail {tail} is too large for {what} with 3 columns: "
+    sentence = "3 columns give τ = 0.02; this margin needs τ < "
     assert sentence in str(solution) and sentence in str(solution.certificate)
 
 
@@ -134,6 +187,6 @@ def test_a_number_as_tail_needs_columns():
 
 def test_a_conflict_within_the_tail_asks_for_columns_and_not_for_samples():
     room = certirl.problems.thermostat(power=(0.0, 1.5, -1.5), noise=3.0)
-    asked = {"basis": certirl.Legendre(2), "delta": 0.05, "tail": room.tail, "samples": 20_000, "rng": 0}
-    reason = certirl.solve(room, discount=0.8, expert=0, **asked).reason
+    asked = {"basis": certirl.Legendre(2), "columns": 2, "delta": 0.05, "tail": 0.17, "samples": 20_000, "rng": 0}
+    reason = certirl.solve(room, discount=0.7, expert=0, **asked).reason
     assert "not beyond what the columns may miss" in reason and "more columns" in reason and "samples" not in reason

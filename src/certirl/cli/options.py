@@ -21,6 +21,10 @@ OBSERVED = "observed"  # the word for an expert who made the log
 # Tails beside a number, as --tail NAME:VALUE:…, the values being the fields of the record.
 TAILS: dict[str, tuple[str, Any]] = {
     "gaussian": ("STD:SLOPE[:RATE]", lambda std, slope, rate=0.0: GaussianNoise(std, slope=slope, rate=rate)),
+    "truncated": (
+        "STD:SLOPE[:RATE]",
+        lambda std, slope, rate=0.0: GaussianNoise(std, slope=slope, rate=rate, truncated=True),
+    ),
     "laplace": ("SCALE:SLOPE", lambda scale, slope: LaplaceNoise(scale, slope=slope)),
     "uniform": ("HALF_WIDTH:SLOPE", lambda half_width, slope: UniformNoise(half_width, slope=slope)),
     "smooth": ("ORDER:BOUND", lambda order, bound: Smooth(int(order) if order == int(order) else order, bound)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -39,7 +39,7 @@ MOST_COLUMNS_ON_A_BOX = 200
 MOST_ROWS_ON_A_BOX = 70
 MOST_COLUMNS_FOR_A_TAIL = 60
 DIAGNOSED, MOST_DIAGNOSED = 20_000, 200  # `diagnose`: transitions per action if left out, and columns at most
-TailNumber = Callable[[Basis], float]
+TailNumber = Callable[[Component, Basis], float]
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,12 @@ def as_asked(components: tuple[Component, ...], columns: Any) -> Choice | None:
 
     Args:
         components: with their bases; none if these are to be chosen.
-        columns: a number of functions of the state for all components, or one for each.
+        columns: a number of functions of the state for all components, or one for each; or these functions.
     """
     if columns is None or not components:
         return None
     meaning = "a whole number of functions of the basis"
-    each = zip(components, as_columns(columns, len(components)), strict=True)
+    each = zip(components, as_columns(columns, [component.basis for component in components]), strict=True)
     sizes = tuple(as_count(size, "columns", most=part.basis.size, meaning=meaning) for part, size in each)
     return _of_components(components, sizes, "as asked")
 
@@ -206,35 +206,62 @@ def places(domain: Domain) -> Basis:
     return product(*[Legendre(2)] * len(domain))
 
 
-def widened(moments: Moments, choice: Choice, tail: TailNumber, discount: float, expert: int) -> Choice:
-    """More columns, and rows with them, until the tail costs less than a tenth of the margin.
+def widened(moments: Sequence[Moments], choice: Choice, tail: TailNumber, discount: float, expert: int) -> Choice:
+    """More columns, and rows with them, until the tails of all components cost less than a tenth of the margin.
 
     Args:
-        moments: of a state that is not divided.
+        moments: of every component.
         choice: by held-out data.
-        tail: the tail of a basis as a number.
+        tail: the tail of a component with some columns as a number.
         discount: γ.
         expert: the action that the expert takes.
     """
-    (rows,), (columns,) = choice.bases, choice.columns
-    recovery = recover(bellman(estimate(moments), discount=discount, expert=expert))
-    if recovery.value is None:
+    criteria = [bellman(estimate(each), discount=discount, expert=expert) for each in moments]
+    recovery = recover(criteria, components=choice.components)
+    if not recovery.values:
         return choice
-    span = -minimum(rows, recovery.value)[1] - minimum(rows, -recovery.value)[1]
-    for size in _wider(rows, columns):
-        basis = rows.resized(max(rows.size, size))
-        number = tail(basis.resized(size))
-        if number * span * (1 + (2 * size) ** 0.5) / (1 - discount) < 0.1:
-            return Choice(basis.components, (size,), f"{choice.why}; {size} columns make the tail {number:.2g}")
-    return choice
+    components, sizes, numbers = list[Component](), list[int](), list[float]()
+    for component, columns, value in zip(choice.components, choice.columns, recovery.values, strict=True):
+        rows = component.basis
+        span = -minimum(rows, value)[1] - minimum(rows, -value)[1]
+        for size in _wider(rows, columns):
+            basis = rows.resized(max(rows.size, size))
+            number = tail(component, basis.resized(size))
+            if number * span * (1 + (2 * size) ** 0.5) / (1 - discount) < 0.1 / len(moments):
+                components.append(replace(component, basis=basis))
+                sizes.append(size)
+                numbers.append(number)
+                break
+        else:
+            return choice
+    count = ", ".join(f"{size} columns make the tail {number:.2g}" for size, number in zip(sizes, numbers, strict=True))
+    return Choice(tuple(components), tuple(sizes), f"{choice.why}; {count}")
 
 
-def _wider(basis: Basis, columns: int) -> Iterable[int]:
+def _wider(basis: Basis, columns: int) -> Sequence[int]:
     """Numbers of columns from the chosen one on; on boxes those that complete a degree."""
     if basis.dimension == 1:
         return range(columns, MOST_COLUMNS_FOR_A_TAIL)
     sizes = basis.resized(MOST_COLUMNS_ON_A_BOX).complete_sizes()[:-1]
     return [size for size in sizes if size >= columns]
+
+
+def widest(
+    asked: Sequence[Component], columns: Any, domain: Domain, periodic: Sequence[int]
+) -> list[Sequence[Component]]:
+    """For every family that can be chosen the most columns that it can come to, as bases of components.
+
+    Args:
+        asked: components with their bases; none if these are to be chosen.
+        columns: a number of them; None if `widened` chooses it.
+        domain: the box of states.
+        periodic: coordinates that are periodic.
+    """
+    families = [asked] if asked else [basis.components for basis in _largest_bases(domain, periodic)]
+    return [
+        [replace(each, basis=each.basis.resized(columns or _wider(each.basis, 1)[-1])) for each in components]
+        for components in families
+    ]
 
 
 def best_family(compared: Sequence[Sequence[Moments]]) -> tuple[int, str]:

@@ -244,17 +244,38 @@ def as_components(components: Any, bases: Basis | Sequence[Basis] | None, domain
     )
 
 
-def as_columns(columns: int | Sequence[int], components: int) -> list[int]:
-    """One number of columns for each component, from one for all or, of several, one for each."""
-    several = components > 1 and isinstance(columns, Sequence | np.ndarray) and not isinstance(columns, str)
-    each = list(columns) if several else None  # type: ignore[arg-type]
-    if each is not None and len(each) != components:
-        raise ValueError(f"there are {components} components but {len(each)} numbers of columns")
-    meaning = "a whole number of functions" + (", or one for each component" if components > 1 else " of the state")
-    sizes = [columns] * components if each is None else each
-    return [as_count(size, "columns", most=MOST_FUNCTIONS, meaning=meaning) for size in sizes]
+def as_columns(columns: Any, bases: Sequence[Basis]) -> list[int]:
+    """One number of columns for each component, from one for all or, of several, one for each.
+
+    Args:
+        columns: a number, or a basis of the first functions of the component's; for several components also a list.
+        bases: of the components.
+    """
+    several = len(bases) > 1
+    is_list = several and isinstance(columns, Sequence | np.ndarray) and not isinstance(columns, str)
+    each = list(columns) if is_list else [columns] * len(bases)
+    if len(each) != len(bases):
+        raise ValueError(f"there are {len(bases)} components but {len(each)} numbers of columns")
+    meaning = "a whole number of functions" + (", or one for each component" if several else " of the state")
+    return [
+        _leading(asked, basis)
+        if isinstance(asked, Basis)
+        else as_count(asked, "columns", most=MOST_FUNCTIONS, meaning=meaning)
+        for asked, basis in zip(each, bases, strict=True)
+    ]
 
 
-def _spread_over(basis: Basis, group: tuple[int, ...]) -> Basis:
+def _leading(columns: Basis, basis: Basis) -> int:
+    """The number of columns that are given as functions, which must be the first ones of a basis."""
+    placed = as_basis(_spread_over(columns, range(basis.dimension)), basis.domain, name="columns")
+    if placed != basis.resized(placed.size):
+        raise ValueError(
+            f"columns must be the first functions of the basis, {basis}, got {columns}: pass their number, or leave "
+            "basis out, which is then that of the columns"
+        )
+    return placed.size
+
+
+def _spread_over(basis: Basis, group: Sequence[int]) -> Basis:
     """The basis; for a family without an interval, its product over all coordinates."""
     return product(*basis.factors * len(group)) if basis.dimension == 1 and basis.interval is None else basis

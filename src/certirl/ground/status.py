@@ -218,6 +218,7 @@ class Claim(Record):
         samples_needed: fresh transitions per action that should suffice; None if no such number is known.
         excessive_tail: what to do about a tail that leaves no margin however many transitions there are; empty for any
             other.
+        close_tail: which tail a margin that holds needs, where the tail costs much of it; else empty.
 
     :meta private:
     """
@@ -232,6 +233,7 @@ class Claim(Record):
     tail: float | None
     samples_needed: int | None
     excessive_tail: str = ""
+    close_tail: str = ""
 
     @property
     def statement(self) -> str:
@@ -283,6 +285,7 @@ class Claim(Record):
         """
         matter = 5e-4 * abs(self.estimated)
         losses = [f" − {value:.2g} {name}" for name, value in self.losses.items() if value > matter]
+        losses += [f" ({self.close_tail})"] if self.close_tail else []
         return f"{self.estimated:.{digits}g} estimated{where}" + "".join(losses if isfinite(self.margin) else ())
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,7 +19,15 @@ from certirl.functions.reward import BoundedReward, Reward, bounded
 from certirl.ground.domain import Array, Domain, describe
 from certirl.ground.doors import as_number, by_door, setting
 from certirl.ground.records import Record
-from certirl.proof.tails import TailLike, is_number, open_circle, tail_in_words, tail_number
+from certirl.proof.tails import (
+    TailLike,
+    is_number,
+    least_columns,
+    open_circle,
+    tail_in_numbers,
+    tail_in_words,
+    tail_number,
+)
 
 MOST_COORDINATES = 3
 MOST_COLUMNS = 1_300
@@ -104,18 +112,21 @@ class Case(Record):
             expert: an action, a `Policy`, or a function of states.
             columns: functions of the state on its domain; with components one basis for each.
             n_actions: A.
-            discount: γ.
+            discount: γ; nan for a refutation, in which it plays no part.
             tail: as in `certify`.
             tube: a half-width, for experts that switch; a share of the domain's least width if left out.
             components: groups of coordinates that move independently; one, or none, for all together.
-            source: of the data, with which the periods of the columns are compared; left out, nothing is.
+            source: of the data, with which the periods of the columns are compared after a tail that is too large for
+                any bound is refused; left out, nothing is.
         """
         draws = UNPAIRED if source is None else source.draws or UNPAIRED
         check_expert(0, n_actions)
         policy = as_policy(expert, n_actions)
         parts = _parts(columns, components, tail)
         if source is not None:
-            fault = open_circle(tail, source, sorted({axis for part in parts for axis in part.periodic}))
+            hopeless = [_hopeless(tail, part, discount) for part in parts] if math.isfinite(discount) else []
+            axes = sorted({axis for part in parts for axis in part.periodic})
+            fault = next(filter(None, hopeless), "") or open_circle(tail, source, axes)
             if fault:
                 raise ValueError(fault)
         kind = ("constant" if policy.constant is not None else "policy", "sum" if len(parts) > 1 else "single")
@@ -223,25 +234,53 @@ def check_box(domain: Domain) -> None:
         )
 
 
-def hopeless_tail(tail: TailLike, columns: Basis, discount: float) -> str:
-    """Why no data can lead to a proof with a tail and these columns; empty if some may.
+def hopeless_tail(
+    tail: TailLike, columns: Basis, discount: float, coordinates: tuple[int, ...] | None = None, name: str = ""
+) -> str:
+    """Why no data can lead to a certificate with a tail and these columns; empty if some may.
 
     Regression on k columns magnifies what lies outside their span by Λ ≥ 1 + √k, since leverages sum to k, and a bound
     exists only if γ(1 + τΛ) < 1.
+
+    Args:
+        tail: as in `certify`.
+        columns: functions of the state, or of a component.
+        discount: γ.
+        coordinates: of the component; None for all.
+        name: of the component; empty for the whole state.
     """
-    number = tail_number(tail, columns)
-    if number is None or not _is_hopeless(number, columns.size, discount):
+    return _hopeless(tail, Part(0, name, coordinates, columns, tail_number(tail, columns, coordinates)), discount)
+
+
+def _hopeless(tail: TailLike, part: Part, discount: float) -> str:
+    def limit(basis: Basis) -> float:
+        return (1 / discount - 1) / (1 + math.sqrt(basis.size))
+
+    most = limit(part.columns)
+    if part.tail is None or part.tail < most:
         return ""
-    sizes = range(columns.size + 1, MOST_COLUMNS + 1) if not is_number(tail) and columns.dimension == 1 else ()
-    enough = next((k for k in sizes if not _is_hopeless(tail_number(tail, columns.resized(k)) or 0, k, discount)), 0)
-    limit = (1 / discount - 1) / (1 + math.sqrt(columns.size))
-    cure = f"use at least {enough} columns" if enough else f"declare a tail below {limit:.2g}"
-    problem = f"{columns.size} columns and {setting('discount', f'{discount:g}')}"
-    return f"the tail {number:.3g} cannot work with {problem}, whatever the data: {cure}"
+    needed = f"with {setting('discount', f'{discount:g}')} a bound needs τ < {most:.2g}, whatever the data"
+    cure = more_columns(tail, part.columns, limit, part.coordinates) or f"declare a tail below {most:.2g}"
+    return f"{tail_in_numbers(part.tail, part.columns, part.name)}; {needed}: {cure}"
 
 
-def _is_hopeless(number: float, columns: int, discount: float) -> bool:
-    return discount * (1 + number * (1 + math.sqrt(columns))) >= 1
+def more_columns(
+    tail: TailLike, columns: Basis, limit: Callable[[Basis], float], coordinates: Sequence[int] | None = None
+) -> str:
+    """What to do about a tail that is too large, if it is known for other columns; empty for a number.
+
+    Args:
+        tail: as in `certify`.
+        columns: that are too few.
+        limit: what τ must be below, for any columns.
+        coordinates: of a component; None for all.
+    """
+    if tail is None or is_number(tail):
+        return ""
+    wider = least_columns(tail, columns, limit, coordinates, most=MOST_COLUMNS)
+    if wider is None:
+        return f"no number of columns up to {MOST_COLUMNS:,} is enough"
+    return f"use at least {wider[0].size} columns (τ = {wider[1]:.2g})"
 
 
 def check_columns(columns: Basis) -> None:

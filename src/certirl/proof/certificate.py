@@ -29,10 +29,10 @@ from certirl.ground.doors import setting
 from certirl.ground.records import Record
 from certirl.ground.status import Claim, chance, percent_up, rounded_down
 from certirl.proof.bands import Band, Bands, bands, shares_of
-from certirl.proof.case import Case
+from certirl.proof.case import Case, more_columns
 from certirl.proof.sums import Evidence
 from certirl.proof.surrogate import Surrogate
-from certirl.proof.tails import largest_tail
+from certirl.proof.tails import TailLike, largest_tail, tail_in_numbers
 
 
 @archive.record
@@ -261,6 +261,7 @@ def _regret(grid: ExpertGrid, short: Array, visits: Array, widths: Array, discou
     return discount * (now + discount / (1 - discount) * later)
 
 
+SMALLER_TAIL = "declare a smaller tail, or use more columns"
 UNLIMITED = 10**10  # transitions per action that stand for infinitely many; with more, bounds on rounding decide
 
 
@@ -500,14 +501,73 @@ class Certificate(Claim):
         limit, without = self._margin_with(UNLIMITED), self._margin_with(UNLIMITED, tails=0.0)
         if not (limit <= 0 < without or limit == -np.inf < without):
             return ""
-        largest = max(self.grounds, key=lambda ground: ground.tail or 0.0)
-        size = largest.surrogate.columns.size
-        what = "the estimated margin" if np.isfinite(limit) else "any bound"
-        more = (
-            "" if np.isfinite(limit) else "more data will not help; "
-        )  # data can lead to a reward with a larger margin
-        tail = f"the declared tail {largest.tail:.2g} is too large for {what} with {size} columns"
-        return f"{tail}: {more}declare a smaller tail, or use more columns"
+        if not without > 0:  # data can lead to a reward with a larger margin
+            return f"{self._tail_in_numbers}; this is too much for any bound: {SMALLER_TAIL}"
+        needed = f"this margin needs τ < {rounded_down(self.tail_needed, 2):.2g}, however many transitions there are"
+        return f"{self._tail_in_numbers}; {needed}: {SMALLER_TAIL}"
+
+    @cached_property
+    def tail_needed(self) -> float:
+        """The largest τ that leaves a margin with the estimates as they are, of data without end if it holds not yet.
+
+        Of components the one with the largest tail is meant; the others' are changed with it. Infinite without a tail.
+
+        Example:
+            >>> room = certirl.problems.thermostat(noise=3.0)
+            >>> asked = {"discount": 0.7, "expert": 0, "columns": certirl.Legendre(7), "tail": room.tail}
+            >>> certificate = certirl.certify(lambda states: states[:, 0], room, samples=20_000, rng=1, **asked)
+            >>> certificate.tail < certificate.tail_needed
+            True
+        """
+        lost = self.losses.get("truncation tail", 0.0)
+        if not self.tail or not lost:
+            return float("inf")
+        if self.margin > 0:
+            return self.tail * (self.margin + lost) / lost
+        high = 1.0 if np.isfinite(self.tail) else 0.0
+        while high > 1e-9 and not self._margin_with(UNLIMITED, tails=high / 2) > 0:
+            high /= 2
+        low = high / 2
+        for _ in range(4):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._margin_with(UNLIMITED, tails=middle) > 0 else (low, middle)
+        return self.tail * low
+
+    @property
+    def _largest_tail(self) -> Ground:
+        return max(self.grounds, key=lambda ground: ground.tail or 0.0)
+
+    @property
+    def _tail_in_numbers(self) -> str:
+        largest = self._largest_tail
+        return tail_in_numbers(largest.tail or 0.0, largest.surrogate.columns, largest.name)
+
+    @property
+    def close_tail(self) -> str:  # type: ignore[override]
+        """The tail, and the τ that the margin needs, in words where the tail decides much; else empty.
+
+        :meta private:
+        """
+        lost = self.losses.get("truncation tail", 0.0)
+        if not self.holds or not lost > max(self.margin, self.estimated / 4):
+            return ""
+        return f"{self._tail_in_numbers}; this margin needs τ < {rounded_down(self.tail_needed, 2):.2g}"
+
+    def enough_columns(self, tail: TailLike) -> str:
+        """`excessive_tail` with the number of columns that should be enough, by the declaration behind τ.
+
+        :meta private:
+        """
+        largest = self._largest_tail
+        s, needed = largest.surrogate, self.tail_needed
+        if not self.excessive_tail or not 0 < needed < np.inf:
+            return self.excessive_tail
+
+        def limit(basis: Basis) -> float:  # a tail costs in proportion to the leverage of the columns
+            return float(needed * (1 + np.sqrt(s.columns.size)) / (1 + np.sqrt(basis.size)))
+
+        cure = more_columns(tail, s.columns, limit, s.coordinates) or SMALLER_TAIL
+        return self.excessive_tail.replace(SMALLER_TAIL, cure)
 
     def _margin_with(self, samples: int, tails: float = 1.0) -> float:
         """Forecast the margin for a number of transitions per action and a multiple of the tails, with these curves."""
@@ -653,12 +713,14 @@ class Forecast(NamedTuple):
         estimated: the estimate that it is a share of.
         regret: the bound on the regret.
         value_span: the bound on the span of the value.
+        tail: what is subtracted for the tail.
     """
 
     margin: float
     estimated: float
     regret: float
     value_span: float
+    tail: float
 
     @property
     def share(self) -> float:
@@ -689,7 +751,8 @@ def forecast(
     expected = [ground.forecast(samples, ground.delta, tails) for ground in grounds]
     derived = _summary(grounds, expected, case.grid, case.tube).derived
     span = grounds[0].surrogate.unit * expected[0].span
-    return Forecast(derived["margin"], derived["estimated"], derived["regret"], span)
+    lost = derived["losses"]["truncation tail"]
+    return Forecast(derived["margin"], derived["estimated"], derived["regret"], span, lost)
 
 
 def _grounds(

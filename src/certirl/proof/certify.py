@@ -21,7 +21,7 @@ from certirl.proof.certificate import Certificate, conclude
 from certirl.proof.cost import cost
 from certirl.proof.refutation import Refutation, attempt
 from certirl.proof.sums import gather
-from certirl.proof.tails import TailLike, check_tail, contradiction
+from certirl.proof.tails import TailLike, check_contradiction, check_tail
 from certirl.proof.training import fit_surrogates
 
 FIT_SHARE = 0.2  # of the data, for what is fixed beforehand; the proof rests on the others
@@ -152,16 +152,14 @@ def check_settings(source: Source, samples: Any, *, tail: Any, paired: Any, prog
     check_progress(progress)
     check_tail(tail)
     source.check_settings(samples=samples, paired=paired)
-    source.check_noise()
     source.check_without_terminal()
-    fault = contradiction(tail, source)
-    if fault:
-        raise ValueError(fault)
     return 0 if source.log is not None else SAMPLES if samples is None else int(samples)
 
 
 def check_draws(source: Source, samples: int, case: Case) -> None:
-    """Refuse so few draws that the fresh ones cannot determine the columns."""
+    """Refuse draws that are dependent or contradict the tail, and too few to determine the columns."""
+    source.check_noise()
+    check_contradiction(case.tail, source)
     columns = max(part.columns.size for part in case.parts)
     least = next(n for n in range(columns + 1, 2 * columns + 2) if n - max(int(FIT_SHARE * n), 1) >= columns)
     if source.log is None:
@@ -266,5 +264,5 @@ def _functions(
         return groups, classes, classes
     if isinstance(columns, Basis) and len(classes) == 1:
         return groups, classes, [as_basis(columns, domain, name="columns")]
-    sizes = zip(classes, as_columns(columns, len(classes)), strict=True)
+    sizes = zip(classes, as_columns(columns, classes), strict=True)
     return groups, classes, [functions.resized(size) for functions, size in sizes]

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from typing import Any
 
 import numpy as np
-from scipy.special import ive
+from scipy.special import erf, ive, ndtr
 from scipy.stats import ks_2samp
 
 from certirl.data.dependence import answers
 from certirl.data.source import Source
 from certirl.functions.bases import Basis
 from certirl.ground.domain import Array, one_coordinate
-from certirl.ground.doors import alone, as_count, as_number, as_reals, by_door, shown, takes
+from certirl.ground.doors import alone, as_count, as_flag, as_number, as_reals, by_door, shown, takes
 from certirl.ground.records import Record
 
 _EXPLICIT = 400  # coefficients that are summed up one by one; the rest is a geometric series
@@ -31,6 +33,9 @@ _WEIGHTS = np.linspace(-4, 4, 17)  # logarithms
 _PAIRS, _ROWS, _CANDIDATES = 12, 2_000, 40  # pairs of states for each coordinate, rows of each, states to choose from
 _CHANGE = 0.8  # the change between two states, by the declaration, at which the data are compared with it
 _FARTHEST = 30.0  # into the complex plane
+_ANALYTIC, _FARTHEST_TRUNCATED = 0.45, 2.7  # of v: from where to where |χ| of truncated noise is evaluated
+_SHARES = (1.0, 0.95, 0.91, 0.86, 0.8, 0.73, 0.6, 0.4, 0.0)  # of the mesh of v, for the ends v₁ that are tried
+_STEP_V, _STEP_MEAN, _OUTSIDE, _INSIDE = 0.004, 0.01, 4.0, 6.0  # the meshes of v and of the mean
 _REACHES = np.geomspace(1e-3, 10, 60)  # of rate × distance into the complex plane, for drifts that are not affine
 
 
@@ -83,9 +88,9 @@ class Smooth(Tail):
     Example:
         >>> room = certirl.problems.thermostat(noise=3.0)
         >>> bound = certirl.Smooth(order=2, bound=0.2)
-        >>> asked = {"discount": 0.7, "expert": 0, "columns": certirl.Legendre(7), "tail": bound}
+        >>> asked = {"discount": 0.7, "expert": 0, "columns": certirl.Legendre(13), "tail": bound}
         >>> certificate = certirl.certify(lambda states: states[:, 0], room, samples=9_000, rng=1, **asked)
-        >>> certificate.tail == bound.number(certirl.Legendre(7, interval=(15, 25)))
+        >>> certificate.tail == bound.number(certirl.Legendre(13, interval=(15, 25)))
         True
     """
 
@@ -238,7 +243,8 @@ class GaussianNoise(Tail):
     noise, of any law that does not depend on the state and independent of this, may come on top (so for correlated
     noise ``std`` is the root of the least eigenvalue of its covariance). A standard deviation that changes with the
     state is none of this, however large. In periodic columns the drift must be a map of the circle, and ``place``
-    wraps.
+    wraps. With ``truncated`` nothing is placed: each coordinate of the next state has the law of m_a(s) + ξ given that
+    it lies in the box, and ``std`` is exact.
 
     Attributes:
         std: the standard deviation of ξ, one number or one for each coordinate.
@@ -249,6 +255,7 @@ class GaussianNoise(Tail):
             slope_ij·rateⁿ⁻¹.
         derivatives: in place of slope, on an interval: bounds on |m_a'|, |m_a''|, … as far as they are known. τ then
             falls like a power of the columns.
+        truncated: the noise is cut off at the box and its density renormalised.
 
     Example:
         >>> noise = certirl.GaussianNoise(std=1.5, slope=0.9)
@@ -256,14 +263,19 @@ class GaussianNoise(Tail):
         ['3e-02', '8e-04', '1e-05']
         >>> certirl.GaussianNoise(std=(1.0, 2.0), slope=((0.9, 0.1), (0.0, 0.8))).std
         (1.0, 2.0)
+        >>> cut = certirl.GaussianNoise(std=1.5, slope=0.9, truncated=True)  # as the noise of problems.thermostat()
+        >>> print([f"{cut.number(certirl.Legendre(k, (15, 25))):.0e}" for k in (9, 13, 17)])
+        ['5e-02', '3e-03', '1e-04']
     """
 
     std: float | tuple[float, ...]
     slope: float | tuple[tuple[float, ...], ...] | None = None
     rate: float = 0.0
     derivatives: tuple[float, ...] | None = None
+    truncated: bool = False
 
     def __post_init__(self) -> None:
+        as_flag(self.truncated, "truncated")
         std = as_reals(self.std, "std")
         if std.ndim > 1 or not std.size or not (np.isfinite(std) & (std > 0)).all():
             raise ValueError(f"std must be a positive number, or one for each coordinate, got {shown(self.std)}")
@@ -280,8 +292,9 @@ class GaussianNoise(Tail):
                     f"slope must be a number from 0 on, or a matrix [d, d] of them, got {shown(self.slope)}"
                 )
             object.__setattr__(self, "slope", _as_tuples(slope))
-        if rate and self.slope is None:
-            raise ValueError("rate goes with slope: leave it out where derivatives are declared")
+        for name, asked in (("rate", rate), ("truncated", self.truncated)):
+            if asked and self.slope is None:
+                raise ValueError(f"{name} goes with slope: leave it out where derivatives are declared")
         object.__setattr__(self, "std", _as_tuples(std))
         object.__setattr__(self, "rate", rate)
 
@@ -301,19 +314,29 @@ class GaussianNoise(Tail):
             order = range(1, len(self.derivatives) + 1)
             norms = tuple(_hermite_norm(n) / least**n for n in order)
             return AdditiveNoise("", norms, self.derivatives).number(columns)
+        if self.truncated and columns.periodic_axes:
+            raise ValueError("noise on a circle is not cut off anywhere: leave truncated out for periodic columns")
         slope = _of_coordinates(np.asarray(self.slope), d, coordinates, "slope")
-        if slope.ndim == 0:
-            if d > 1 and self.rate:
-                raise ValueError("on a box a drift that is not affine needs slope as a matrix of bounds on |∂m_i/∂s_j|")
-            growth = np.diag((slope * half / std.min()) ** 2)
-        else:
-            scaled = slope * half / std[:, None]
-            growth = scaled.T @ scaled
-        if not self.rate:
-            return _sum_outside(columns, growth, np.full(d, np.inf))
-        reaches = ((reach, math.expm1(reach) / reach) for reach in _REACHES)
-        most = 1 / half.sum() / self.rate
-        return min(_sum_outside(columns, growth * factor**2, np.full(d, reach * most)) for reach, factor in reaches)
+        if slope.ndim == 0 and d > 1 and self.rate:
+            raise ValueError("on a box a drift that is not affine needs slope as a matrix of bounds on |∂m_i/∂s_j|")
+        scaled = np.diag(slope * half / std.min()) if slope.ndim == 0 else slope * half / std[:, None]
+        growth, norm = scaled.T @ scaled, 2 if slope.ndim == 0 else np.inf
+        bounds = [(growth, np.full(d, np.inf))]
+        if self.rate:
+            reaches = _REACHES[:: 5 if self.truncated else 1]
+            bounds = [
+                (growth * (math.expm1(reach) / reach) ** 2, np.full(d, reach / self.rate / half.sum()))
+                for reach in reaches
+            ]
+        if self.truncated:
+            bounds = [
+                (wider * kappa, np.minimum(most, limit * along))
+                for wider, most in bounds
+                for farthest, kappa in _truncated(tuple(2 * half / std))
+                for along in _directions(d)
+                for limit in [farthest / np.linalg.norm(scaled @ along, norm) * math.sqrt(growth.max() / wider.max())]
+            ]
+        return _sum_outside(columns, bounds, is_affine=not self.rate)
 
     def change(self, differences: Array) -> float:
         """∫|p(y − m_a(s)) − p(y − m_a(t))|dy at most, for states whose coordinates differ by these at most.
@@ -330,7 +353,7 @@ class GaussianNoise(Tail):
             shift = float(slope * np.linalg.norm(moved) / std.min())
         else:
             shift = float(np.linalg.norm(slope @ moved / std))
-        return 2 * math.erf(shift / math.sqrt(8))
+        return min(2.0, shift) if self.truncated else 2 * math.erf(shift / math.sqrt(8))
 
     def __str__(self) -> str:
         std = f"{self.std:g}" if isinstance(self.std, float) else f"{list(self.std)}"
@@ -340,6 +363,9 @@ class GaussianNoise(Tail):
             slope = f"{self.slope:g}" if isinstance(self.slope, float) else f"{[list(row) for row in self.slope or ()]}"
             kind = f"|m_a^(n)| ≤ slope·{self.rate:g}^(n − 1) for all n" if self.rate else "affine"
             drift = f"m_a of slope at most {slope}, {kind}"
+        if self.truncated:
+            law = f"ξ Gaussian of standard deviation {std} and independent of s"
+            return f"s' = m_a(s) + ξ given that it lies in the box, {law}, {drift}"
         return f"s' = place(m_a(s) + ξ), ξ Gaussian of standard deviation at least {std} and independent of s, {drift}"
 
 
@@ -388,23 +414,32 @@ def _hermite_norm(order: int) -> float:
     return exact.get(order, math.sqrt(math.factorial(order)))
 
 
-def _sum_outside(columns: Basis, growth: Array, most: Array) -> float:
+def _directions(dimension: int) -> list[Array]:
+    """How the coordinates may share the distance into the complex plane: more for some, less for others."""
+    shares = product((1.0, 0.4, 0.05) if dimension == 2 else (1.0, 0.2), repeat=dimension)
+    return [np.array(share) for share in shares if max(share) == 1.0]
+
+
+def _sum_outside(columns: Basis, bounds: Sequence[tuple[Array, Array]], *, is_affine: bool) -> float:
     """The sum of bounds on all coefficients of p(y − m(s)) whose degrees the columns do not hold completely, 1 at most.
 
     Args:
         columns: whose degrees are held.
-        growth: G of the bound exp(½ΣG_ij|v_iv_j|) on ∫|p(y − m)|dy, v the imaginary parts in units of half of the box.
-        most: how far into the complex plane each coordinate may go, in the same units.
+        bounds: pairs of G in the bound exp(½ΣG_ij|v_iv_j|) on ∫|p(y − m)|dy, v the imaginary parts in units of half of
+            the box, and of how far into the complex plane each coordinate may go, in the same units. For each
+            coefficient the best pair counts.
+        is_affine: the drift is.
     """
     degrees, held = np.unique(columns.degrees, axis=0, return_counts=True)
     periodic = np.isin(np.arange(columns.dimension), columns.periodic_axes)
     complete = held == np.prod(np.where(periodic & (degrees > 0), 2, 1), axis=1)
-    top = degrees.max(axis=0) + (_BEYOND if columns.dimension > 1 else 0)
+    top = degrees.max(axis=0) + (_BEYOND if columns.dimension > 1 or len(bounds) > 1 else 0)
     outside = np.ones(top + 1, dtype=bool)
     outside[tuple(degrees[complete].T)] = False
     sizes, beyond = np.full(top + 1, np.inf), np.inf
-    for ratios in _ratios(growth):
-        series = [_coefficients(*each) for each in zip(top, ratios, periodic, most, strict=True)]
+    weights = _WEIGHTS if len(bounds) == 1 or columns.dimension < 3 else _WEIGHTS[::4]
+    for ratios, most in ((ratios, most) for growth, most in bounds for ratios in _ratios(growth, weights)):
+        series = [_coefficients(*each, is_affine) for each in zip(top, ratios, periodic, most, strict=True)]
         box = np.ones(())
         for along, _ in series:
             box = np.multiply.outer(box, along)
@@ -420,16 +455,43 @@ def _sum_outside(columns: Basis, growth: Array, most: Array) -> float:
     return min(float(sizes[outside].sum()) + beyond, 1.0)
 
 
-def _ratios(growth: Array) -> Iterator[Array]:
+@lru_cache(maxsize=32)
+def _truncated(widths: tuple[float, ...]) -> list[tuple[float, float]]:
+    """Pairs (v₁, κ) with |E e^{ivη}| ≥ exp(−κv²/2) for |v| ≤ v₁, η normal about any mean given that it is in a box.
+
+    Args:
+        widths: of the sides of the box in standard deviations; κ holds for all.
+    """
+    v = np.arange(_ANALYTIC, _FARTHEST_TRUNCATED, _STEP_V) + _STEP_V / 2
+    step = np.minimum(1.0, v + _STEP_V / 2) * (_STEP_V + _STEP_MEAN) / 2
+    exponents = np.zeros(len(v))
+    for width in widths:
+        means = np.arange(-_OUTSIDE, min(_INSIDE, width / 2) + _STEP_MEAN, _STEP_MEAN)  # 0: the lower end
+        ends = np.array([0.0, width])[:, None, None] - means[:, None]
+        real, imaginary = (np.diff(erf((ends - 1j * w) / math.sqrt(2)), axis=0)[0] for w in (0 * v[:1], v))
+        least = (np.abs(imaginary) * np.exp(-(v**2) / 2) / real.real).min(axis=0) - step
+        beyond = 1 - ((v + _STEP_V / 2) / _OUTSIDE) ** 2
+        within = np.exp(-((v + _STEP_V / 2) ** 2) / 2) - 2 * ndtr(-_INSIDE)
+        least = np.minimum(np.minimum(least, beyond), within) - 1e-9  # for rounding
+        with np.errstate(invalid="ignore", divide="ignore"):
+            exponent = np.where(least > 0, -2 * np.log(least) / (v - _STEP_V / 2) ** 2, np.inf)
+        exponents = np.maximum(exponents, exponent)
+    exponents = np.maximum.accumulate(np.maximum(exponents, -2 * math.log(1 - _ANALYTIC**2 / 2) / _ANALYTIC**2))
+    pairs = zip((v + _STEP_V / 2).tolist(), exponents.tolist(), strict=True)
+    chosen = list(pairs)
+    return [chosen[int(share * (len(v) - 1))] for share in _SHARES if chosen[int(share * (len(v) - 1))][1] < np.inf]
+
+
+def _ratios(growth: Array, logarithms: Array) -> Iterator[Array]:
     """Numbers r_i with ΣG_ij|v_iv_j| ≤ Σr_i²v_i²: r_i² = Σ_jG_ijw_j/w_i, for several weights w."""
     d = len(growth)
     coupled = bool((growth - np.diag(np.diag(growth))).any())
-    for exponents in product(_WEIGHTS if coupled else [0.0], repeat=d - 1):
+    for exponents in product(logarithms if coupled else [0.0], repeat=d - 1):
         weights = np.exp([0.0, *exponents])
         yield np.sqrt(growth @ weights / weights)
 
 
-def _coefficients(top: int, ratio: float, periodic: bool, most: float) -> tuple[Array, float]:
+def _coefficients(top: int, ratio: float, periodic: bool, most: float, is_affine: bool) -> tuple[Array, float]:
     """Bounds on the coefficients of degrees 0 … top of p(y − m(s)) in one coordinate, and on the sum of the rest.
 
     That of degree j is at most 2·M(t)·exp(−jt) for every t > 0, M(t) the mean of ∫|p(y − m)|dy over the ellipse, or the
@@ -442,7 +504,7 @@ def _coefficients(top: int, ratio: float, periodic: bool, most: float) -> tuple[
     else:
         t = np.minimum(np.arcsinh(2 * (j + 1) / r**2) / 2, min(math.asinh(most), _FARTHEST))
         growth = (r * np.sinh(t)) ** 2 / 2
-        if math.isinf(most):
+        if is_affine:
             growth += np.log(ive(0, growth / 2))
     sizes = 2 * np.exp(growth - j * t)
     rest = float(sizes[top:].sum() + sizes[-1] / math.expm1(t[-1]))
@@ -489,6 +551,40 @@ def tail_number(tail: TailLike, columns: Basis, coordinates: Sequence[int] | Non
     if isinstance(value, float) and value == math.inf:  # a bound that says nothing about these columns
         return math.inf
     return as_number(value, f"tail(columns) for {columns}", least=0)
+
+
+def least_columns(
+    tail: TailLike,
+    columns: Basis,
+    limit: Callable[[Basis], float],
+    coordinates: Sequence[int] | None = None,
+    *,
+    most: int,
+) -> tuple[Basis, float] | None:
+    """The fewest columns of a family, complete up to a degree, whose τ is below a limit, with this τ; None without any.
+
+    Args:
+        tail: a declared property or a function of the columns.
+        columns: to begin with.
+        limit: what τ must be below, for any columns.
+        coordinates: of a component; None for all.
+        most: columns.
+    """
+    numbers: dict[int, float] = {}
+
+    def enough(size: int) -> bool:
+        basis = columns.resized(size)
+        numbers[size] = tail_number(tail, basis, coordinates) or 0.0
+        return numbers[size] < limit(basis)
+
+    sizes = [size for size in columns.resized(most).complete_sizes()[:-1] if size >= columns.size]
+    at = bisect_left(sizes, True, key=enough)  # more columns have a smaller tail
+    return None if at == len(sizes) else (columns.resized(sizes[at]), numbers[sizes[at]])
+
+
+def tail_in_numbers(number: float, columns: Basis, name: str = "") -> str:
+    """What τ is for columns, of a component by its name: the first half of sentences that say what τ is needed."""
+    return f"{columns.size} columns{name and f' of {name}'} give τ = {number:.2g}"
 
 
 def largest_tail(tails: Iterable[float | None]) -> float | None:
@@ -581,6 +677,13 @@ def _differences(tail: Tail, first: Group, second: Group, *, comparisons: int) -
 
 def _places(*groups: Group) -> str:
     return " and ".join(np.array2string(states.mean(axis=0), precision=3) for states, _ in groups)
+
+
+def check_contradiction(tail: TailLike, source: Source) -> None:
+    """Refuse, with a sentence, a declared tail that the data contradict."""
+    fault = contradiction(tail, source)
+    if fault:
+        raise ValueError(fault)
 
 
 def _two_groups(

@@ -22,12 +22,14 @@ from certirl.data.source import Pool
 from certirl.functions.bases import Basis
 from certirl.ground import archive
 from certirl.ground.records import Record
+from certirl.ground.status import rounded_down
 from certirl.ground.work import Watch
 from certirl.proof.case import Case
 from certirl.proof.certificate import UNLIMITED, Certificate, conclude, forecast, least_enough
 from certirl.proof.cost import cost
 from certirl.proof.refutation import Refutation, attempt
 from certirl.proof.sums import gather
+from certirl.proof.tails import tail_in_numbers
 from certirl.proof.training import FORECAST, Fit, fit_surrogates
 
 TRAINING_SHARE = 0.3
@@ -115,12 +117,14 @@ class _Option(NamedTuple):
         share: forecasts, from fresh transitions per action and δ, which share of the margin a proof leaves.
         conclude: what fresh data prove, of ``(fresh, delta=…, others=…)``.
         is_hopeless: whether no amount of data gives a bound, of the arguments of ``share``.
+        note: what the forecast says of the tail, of the same arguments; empty where the tail costs little.
     """
 
     candidate: Any
     share: Callable[[int, float], float]
     conclude: Callable[..., Certificate | Refutation]
     is_hopeless: Callable[[int, float], bool]
+    note: Callable[[int, float], str] = lambda samples, delta: ""
 
 
 def _share(case: Case, fit: Fit, regret: float | None, samples: int, delta: float) -> float:
@@ -129,6 +133,17 @@ def _share(case: Case, fit: Fit, regret: float | None, samples: int, delta: floa
     if regret is None:
         return expected.share
     return min(expected.share, 1 - expected.regret / max(regret * expected.value_span, 1e-300))
+
+
+def _tail_note(case: Case, fit: Fit, samples: int, delta: float) -> str:
+    """The columns, their τ and the τ that the forecast margin needs, where the tail costs a quarter of it or more."""
+    expected = forecast(case, *fit, samples=samples, delta=delta)
+    if not expected.tail > max(expected.estimated / 4, 0.0):
+        return ""
+    part = max((case.parts[surrogate.component] for surrogate in fit.surrogates), key=lambda part: part.tail or 0.0)
+    needed = (part.tail or 0.0) * max(expected.margin + expected.tail, 0.0) / expected.tail
+    said = f"this margin needs τ < {rounded_down(needed, 2):.2g}" if needed else "of the margin this leaves nothing yet"
+    return f"; {tail_in_numbers(part.tail or 0.0, part.columns, part.name)}, {said}"
 
 
 def _certificate(
@@ -209,7 +224,8 @@ def search(
                 proof = options[best].conclude(fresh, delta=allowed, others=others)
         rounds.append(_round(n, None if best is None else shares[best], proof, allowed))
         if watch is not None:
-            watch(_line(n, None if best is None else shares[best], proof), n, budget)
+            note = "" if best is None or proof is not None else options[best].note(samples, allowed)
+            watch(_line(n, None if best is None else shares[best], proof) + note, n, budget)
         if is_last or (proof is not None and _is_enough(proof, regret)):
             certificate = proof if isinstance(proof, Certificate) else None
             refutation = proof if isinstance(proof, Refutation) else None
@@ -258,7 +274,8 @@ def _options(
             delta=delta,
         )
         share, prove = partial(_share, case, fit, regret), partial(_certificate, case, fit, regret)
-        options.append(_Option(candidate, share, prove, partial(_tail_is_too_large, case, fit)))
+        note = partial(_tail_note, case, fit)
+        options.append(_Option(candidate, share, prove, partial(_tail_is_too_large, case, fit), note))
     return options
 
 

@@ -21,7 +21,7 @@ from certirl.fit.effects import FEWEST
 from certirl.fit.features import Preference
 from certirl.fit.recover import OBJECTIVES, as_radius, check_slack
 from certirl.fit.value_program import Margin, check_margin
-from certirl.functions.bases import as_basis
+from certirl.functions.bases import Basis, as_basis
 from certirl.functions.cells import MOST_COORDINATES
 from certirl.functions.components import Component, as_components
 from certirl.functions.features import Feature, check_features, check_no_actions, check_no_terminal
@@ -30,7 +30,7 @@ from certirl.ground.doors import as_count, as_flag, as_number, as_probability, b
 from certirl.ground.records import Record
 from certirl.ground.work import check_progress
 from certirl.proof.case import REFUSED, check_box, without_switches
-from certirl.proof.tails import TailLike, check_tail, contradiction, is_number
+from certirl.proof.tails import TailLike, check_tail, is_number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,24 +240,21 @@ def request(
         if name in refused:
             raise ValueError(refused[name])
     _check_combination(asked, several=several)
-    if origin is not None and origin.simulator is not None:
+    if origin is not None and origin.simulator is not None and delta is None:  # before a proof it is an error
         fault = noise_fault(origin.simulator)
-        if fault and delta is not None:
-            raise ValueError(fault)
         if fault:
             warnings.warn(fault, stacklevel=3)
-    if origin is not None and delta is not None:
-        fault = contradiction(tail, origin)
-        if fault:
-            raise ValueError(fault)
     if rng is not None:
         as_generator(rng)  # refused here, also where nothing is drawn
     parts: tuple[Component, ...] = ()
+    each = list(columns) if isinstance(columns, list | tuple) else [columns]
+    if basis is None and not by_value and all(isinstance(functions, Basis) for functions in each):
+        basis = columns
     if several:
         parts = as_components(components, basis, domain)
     elif basis is not None:
         parts = as_basis(basis, domain).components
-    if columns is not None and not several and not by_value:
+    if columns is not None and not parts and not by_value:
         as_count(columns, "columns", meaning="a whole number of functions of the state")
     if delta is not None and not several:
         check_box(domain)
@@ -265,8 +262,6 @@ def request(
         write = by_door("pass columns as well", "write --columns N, too")
         if is_number(tail):
             raise ValueError(f"the tail {tail} belongs to the columns it was computed for: {write}")
-        if len(parts) > 1:
-            raise ValueError(f"with components, columns are not chosen by the tail: {write}, or leave tail out")
     if by_value and delta is None and origin is not None and origin.simulator is not None:
         _check_simulator(origin.simulator, count)
     return replace(asked, components=parts)

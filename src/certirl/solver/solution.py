@@ -50,6 +50,7 @@ from certirl.ground.status import DECLARE_TAIL, Finding, Reason, chance, rounded
 from certirl.proof.case import too_many_functions
 from certirl.proof.certificate import Certificate
 from certirl.proof.refutation import Refutation
+from certirl.proof.tails import TailLike
 from certirl.solver.search import Round
 
 SHOWN = 3  # components named in the print
@@ -887,6 +888,7 @@ def build(
     drawn: Sequence[int] | None = None,
     action_names: tuple[str, ...] = (),
     search: tuple[Round, ...] = (),
+    tail: TailLike = None,
 ) -> Solution:
     """The solution of a program for an expert who always takes one action.
 
@@ -902,12 +904,13 @@ def build(
         drawn: transitions of each action used in all, where a proof was asked for.
         action_names: of the actions, if the data have them.
         search: the rounds of the search for a proof.
+        tail: the declaration behind τ.
     """
     first, counts = criteria[0], operators[0].counts if drawn is None else drawn
     named = recovery.components
     too_many = too_many_functions([component.basis for component in named])
     findings = findings_of(
-        recovery, certificate, refutation, asked=drawn is not None, too_many=too_many, alike=alike(criteria)
+        recovery, certificate, refutation, asked=drawn is not None, too_many=too_many, alike=alike(criteria), tail=tail
     )
     reward = recovery.reward
     rewards = () if reward is None else reward.parts
@@ -971,6 +974,7 @@ def findings_of(
     asked: bool,
     too_many: str,
     alike: int | None = None,
+    tail: TailLike = None,
 ) -> list[Finding]:
     """The findings that follow from a program and from the proofs tried after it.
 
@@ -981,6 +985,7 @@ def findings_of(
         asked: a proof was asked for.
         too_many: why no refutation is tried with this number of functions of V, in words; empty if one is.
         alike: an alternative action with the same estimated effect as the expert's; None without any.
+        tail: the declaration behind τ.
     """
     finding = recovery.finding
     if finding.status == "infeasible" and asked and alike is not None:
@@ -993,15 +998,18 @@ def findings_of(
         return [Reason.CONTRADICTED.finding(fresh=certificate.estimated, training=recovery.margin)]
     if certificate.holds:
         return [Reason.CERTIFIED.finding(proved=finding.sentence)]
-    return [unproved(certificate)]
+    return [unproved(certificate, tail)]
 
 
-def unproved(claim: Certificate | Refutation) -> Finding:
-    """Why an attempt at a proof gave none, and what to change."""
+def unproved(claim: Certificate | Refutation, tail: TailLike) -> Finding:
+    """Why an attempt at a proof gave none, and what to change; the tail is the declaration behind τ."""
     if isinstance(claim, Refutation):
         return Reason.UNPROVED.finding(what="the absence of a reward", missing=claim.missing)
     if not 0 < claim.margin < inf:
-        return Reason.UNPROVED.finding(what="the margin", missing=claim.missing)
+        missing = claim.missing
+        if missing and missing == claim.excessive_tail:
+            missing = claim.enough_columns(tail)
+        return Reason.UNPROVED.finding(what="the margin", missing=missing)
     size = claim.grounds[0].surrogate.columns.size
     return Reason.NO_TAIL.finding(
         columns=f"the {size} columns" if len(claim.grounds) == 1 else "the columns",

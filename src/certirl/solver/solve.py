@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,13 +17,14 @@ from certirl.data.simulator import Simulator
 from certirl.data.source import Pool, check_enough
 from certirl.data.transitions import Piece, Transitions
 from certirl.fit.bellman import FORMS, Bellman, Operators, bellman, estimate
-from certirl.fit.choose import Choice, as_asked, as_measured, choose, places, widened
+from certirl.fit.choose import Choice, as_asked, as_measured, choose, places, widened, widest
 from certirl.fit.recover import OBJECTIVES, Recovery, alike, recover
+from certirl.functions.bases import Basis
 from certirl.functions.components import Component, SumBasis
 from certirl.ground.status import Finding, Reason
 from certirl.ground.work import Report, announcer, on, speaker, watched_stream
-from certirl.proof.case import Case
-from certirl.proof.tails import TailLike, tail_number
+from certirl.proof.case import Case, hopeless_tail
+from certirl.proof.tails import TailLike, check_contradiction, tail_number
 from certirl.solver.search import TRAINING_SHARE, Learner, Outcome, least_budget, search
 from certirl.solver.settings import Request, Settings, request
 from certirl.solver.solution import Solution, build
@@ -170,24 +172,20 @@ def _tested(asked: Request, samples: int) -> tuple[str, tuple[Finding, ...]]:
 
 def _proved_by_program(asked: Request) -> Solution:
     """An expert of one action, until its reward is proved, or that there is none."""
-    independence, further = _tested(asked, asked.samples // 4)
     choice = as_asked(asked.components, asked.columns)
+    case = None if choice is None else _case(asked, choice)
+    if choice is None and asked.tail is not None:
+        _check_widest(asked)
+    _check_draws(asked)
+    independence, further = _tested(asked, asked.samples // 4)
     pools = _pools(asked, _places(asked, asked.components)) if asked.is_log else None
     pilot = 0 if pools is not None or choice is not None else min(PILOT, max(asked.samples // 4, 1))
     if choice is None:
         stream = _stream(asked, pilot, asked.generator.spawn(1)[0]) if pools is None else pools[0].newest()
         moments, choice = _chosen(asked, stream, asked.columns)
         if asked.columns is None and asked.tail is not None:
-            choice = widened(moments[0], choice, lambda basis: tail_number(asked.tail, basis) or 0.0, **asked.problem)
-    case = Case.of(
-        asked.policy,
-        choice.spaces,
-        n_actions=asked.n_actions,
-        discount=asked.discount,
-        tail=asked.tail,
-        components=choice.components,
-        source=asked.origin,
-    )
+            choice = widened(moments, choice, partial(_tail_number, asked), **asked.problem)
+    case = case or _case(asked, choice)
     learner = ProgramForm(case, choice, asked.settings.objective)
     if pools is None:
         least = least_budget(max(choice.columns))
@@ -206,7 +204,45 @@ def _proved_by_program(asked: Request) -> Solution:
         drawn=asked.origin.counts(outcome.samples + pilot).tolist(),
         action_names=asked.origin.action_names,
         search=outcome.rounds,
+        tail=asked.tail,
     )
+
+
+def _case(asked: Request, choice: Choice) -> Case:
+    """What is to be proved, with these columns; a tail that is too large for them is refused."""
+    return Case.of(
+        asked.policy,
+        choice.spaces,
+        n_actions=asked.n_actions,
+        discount=asked.discount,
+        tail=asked.tail,
+        components=choice.components,
+        source=asked.origin,
+    )
+
+
+def _tail_number(asked: Request, component: Component, columns: Basis) -> float:
+    """τ of a component with some columns; 0 where nothing is declared."""
+    coordinates = component.coordinates if len(asked.components) > 1 else None
+    return tail_number(asked.tail, columns, coordinates) or 0.0
+
+
+def _check_widest(asked: Request) -> None:
+    """Refuse a tail that is too large for all columns that can be chosen."""
+    sentences = []
+    for components in widest(asked.components, asked.columns, asked.domain, asked.origin.periodic):
+        places = [(each.coordinates, each.name) if len(components) > 1 else () for each in components]
+        each = zip(components, places, strict=True)
+        tails = (hopeless_tail(asked.tail, part.basis, asked.discount, *place) for part, place in each)
+        sentences.append(next(filter(None, tails), ""))
+    if all(sentences):
+        raise ValueError(sentences[0])
+
+
+def _check_draws(asked: Request) -> None:
+    """Refuse a simulator whose noise is not independent, and a tail that the data contradict."""
+    asked.origin.check_noise()
+    check_contradiction(asked.tail, asked.origin)
 
 
 class Fitted(NamedTuple):
@@ -279,6 +315,7 @@ def _proved_by_value(asked: Request) -> Solution:
         tube=asked.settings.tube,
         source=asked.origin,
     )
+    _check_draws(asked)
     learner = ValueForm(case, asked)
     if not asked.is_log:
         check_enough(asked.samples, columns.size, max(40 * columns.size, 4 * learner.fewest))

@@ -65,7 +65,7 @@ from certirl.ground.doors import as_count, by_door
 from certirl.ground.status import Finding, Reason
 from certirl.ground.work import announcer, one_blas_thread
 from certirl.proof.case import Case
-from certirl.proof.tails import TailLike, tail_number
+from certirl.proof.tails import TailLike, least_columns, tail_number
 from certirl.solver.search import Learner, Outcome
 from certirl.solver.settings import Request, Settings
 from certirl.solver.solution import Compared, Diagnostics, Estimate, Share, Solution, unproved
@@ -402,6 +402,7 @@ def _stays(
 
 MOST_FOR_A_REWARD = 300_000  # transitions per action from which a reward is learned during a search
 COLUMNS, MOST_COLUMNS = {1: 15, 2: 21, 3: 20}, 40
+MOST_FOR_A_TAIL = 300  # columns, where 40 have a tail that costs ten times more than is tolerable
 MOST_REFUTED = 9  # functions of V up to which a proof that there is no reward is tried
 TOLERABLE = 1e-3  # of the value's span: the cost of a tail up to which columns are enough
 
@@ -458,7 +459,7 @@ def with_proof(solution: Solution, outcome: Outcome, asked: Request) -> Solution
     claim = certificate or refutation
     if claim is None or (refutation is not None and refutation.refuted):  # there are findings that say why
         return solution
-    return solution.noted(unproved(claim))
+    return solution.noted(unproved(claim, asked.tail))
 
 
 def proof_columns(
@@ -473,11 +474,17 @@ def proof_columns(
         most, usual = MOST_FUNCTIONS, COLUMNS[len(domain)]
         size = usual if asked is None else as_count(asked, "columns", most=most, meaning=meaning)
         return next((basis for basis in choices if basis.size >= size), choices[-1]).resized(size)
+
+    def limit(basis: Basis) -> float:
+        return TOLERABLE * (1 - discount) / (1 + (2 ** len(domain) * basis.size) ** 0.5)
+
     for basis in choices:
-        number = tail_number(tail, basis) or 0.0
-        if number * (1 + (2 ** len(domain) * basis.size) ** 0.5) / (1 - discount) < TOLERABLE:
+        if (tail_number(tail, basis) or 0.0) < limit(basis):
             return basis
-    return choices[-1]
+    if (tail_number(tail, choices[-1]) or 0.0) < 10 * limit(choices[-1]):
+        return choices[-1]
+    wider = least_columns(tail, choices[-1], limit, most=MOST_FOR_A_TAIL)
+    return choices[-1] if wider is None else wider[0]
 
 
 def _column_choices(domain: Domain, periodic: tuple[int, ...]) -> list[Basis]:
