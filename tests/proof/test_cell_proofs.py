@@ -135,6 +135,62 @@ def test_lipschitz_constants_that_are_too_small_are_contradicted():
         )
 
 
+class Shrinking:
+    """s' = s/2, a quarter more under action 0; what is wrong is said by the name."""
+
+    n_actions, domain, calls = 2, ((0.0, 1.0),), 0
+
+    def __init__(self, wrong, terminal_boxes=()):
+        self.wrong, self.terminal_boxes = wrong, terminal_boxes
+
+    def terminal(self, states):
+        return states[:, 0] > (0.85 if self.wrong == "terminal outside" else 2)
+
+    def sample(self, states, action, rng):
+        self.calls += 1
+        after = 0.5 * states + 0.25 * (action == (self.wrong == "memory" and self.calls > 4))
+        if self.wrong == "noise":
+            after = after + 1e-6 * rng.normal(size=after.shape)
+        if self.wrong == "batch":
+            after = after + 1e-3 * (states[:1] - states)
+        return np.clip(after, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "boxes", "message"),
+    [
+        ("noise", (), "not a function of state and action"),
+        ("memory", (), "not a function of state and action|Lipschitz constants are contradicted"),
+        ("batch", (), "not a function of state and action|Lipschitz constants are contradicted"),
+        ("terminal inside", (((0.5, 1.0),),), "is in one of them and not terminal"),
+        ("terminal outside", (), "is outside of them and terminal"),
+        ("between lines", (((0.55, 1.0),),), "must end on lines of the grid of the value"),
+    ],
+)
+def test_simulators_that_are_not_what_they_declare_are_refused(wrong, boxes, message):
+    grid = certirl.Cells((11,), box=((0, 1),))
+    value = certirl.Reward(grid, grid.points()[:, 0] + 1)
+    with pytest.raises(ValueError, match=message):
+        certirl.certify_deterministic(
+            Shrinking(wrong, boxes), 0, value=value, discount=0.5, lipschitz=[[0.6]], refine=10
+        )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"lipschitz": [[np.inf]]}, "lipschitz must be finite numbers"),
+        ({"value": lambda states: 1e-300 * states[:, 0]}, "multiply both by a positive constant"),
+        ({"value": lambda states: 0 * states[:, 0]}, "the value is the same at every state"),
+        ({"points": None}, "pass points="),
+    ],
+)
+def test_wrong_calls_get_a_sentence(changes, message):
+    asked = {"value": lambda states: states[:, 0], "discount": 0.5, "lipschitz": [[0.5]], "points": 11}
+    with pytest.raises(ValueError, match=message):
+        certirl.certify_deterministic(Shrinking(""), 0, **asked | changes)
+
+
 def test_most_of_pendulum_is_proved_and_planning_agrees():
     swing = certirl.gym.simulator("Pendulum-v1", actions=[[-2.0], [0.0], [2.0]])
     plan = certirl.planning.plan(swing, discount=0.9, points=(60, 61))

@@ -34,6 +34,7 @@ MOST_COORDINATES = 2
 MOST_CELLS = 4_000_000
 INFLATION = 1e-9  # of a side, by which cells and boxes are enlarged: rounding of places
 ROUNDING = 2.0**-40  # of the largest |V̂| and |R|, for each cell along a coordinate: rounding of values
+SMALLEST, LARGEST = 1e-20, 1e20  # of values: numbers on cells are in single precision
 PROBES = 2000  # next states that are compared with the declared constants, for each action
 _BLOCK = 1 << 17  # cells at once
 _KEPT = 8  # sizes of windows for which gradients are kept
@@ -196,7 +197,7 @@ class CellCertificate(Record):
     @property
     def regrets(self) -> Array:
         """``V*(s) − V^π(s)`` is at most this at all states of a cell ``[c]``."""
-        return self.above + self.below
+        return self.above.astype(float) + self.below
 
     @property
     def span(self) -> float:
@@ -349,9 +350,12 @@ def certify_deterministic(
     if reward is not None and _on_grid(reward, points, domain, periodic)[0] != coarse:
         raise ValueError("the reward and the value must be on the same grid")
     grid = _refined(coarse, as_count(refine, "refine"))
-    boxes = _terminal_boxes(simulator)
+    boxes = _terminal_boxes(simulator, coarse)
     halves, centres = grid.sides / 2 * (1 + INFLATION), mesh(grid.middles())
-    live = np.flatnonzero(~_terminal_cells(grid, centres, boxes))
+    over = _terminal_cells(centres, boxes)
+    live = np.flatnonzero(~over)
+    if not len(live):
+        raise ValueError("all states are terminal")
     actions = np.full(len(centres), -1)
     if not greedy:
         actions[live] = as_policy(expert, simulator.n_actions).actions(centres[live])
@@ -360,13 +364,18 @@ def certify_deterministic(
     coefficients = np.where(_terminal_points(coarse, boxes), 0.0, coefficients)
     start = Reward(coarse, coefficients)
     table = start(grid.points())
-    if not np.ptp(table) > 0:
-        raise ValueError("the value is the same at every state: no action is better than another")
     paid = None if reward is None else coarse.combined(grid.points(), reward.coefficients)
+    _check_size(table, paid)
+    if _places(grid) * 2.0**-50 > INFLATION:
+        raise ValueError(
+            f"double precision is too coarse for cells with sides {grid.sides.tolist()} on {describe(domain)}: "
+            "subtract a constant from the coordinates, so that they are near 0"
+        )
     rounding = _rounding(grid, table, paid)
     gradients, here = _Gradients.of(grid, table), None if paid is None else _in_cells(grid, paid - table, rounding)
     dynamics = _dynamics(simulator, centres[live], halves, lipschitz)
     generator, blocks = as_generator(rng, "certify_deterministic"), []
+    _compare_terminal(simulator, grid, np.flatnonzero(over), generator)
     for first in range(0, len(live), _BLOCK):
         rows = np.arange(first, min(first + _BLOCK, len(live)))
         cells, parts = live[rows], []
@@ -396,6 +405,10 @@ def certify_deterministic(
     assumptions = (
         f"{source}: no contradiction at {simulator.n_actions * PROBES:,} states",
         f"the policy takes one action in each cell, that in its middle{ties}",
+        *(
+            [f"terminal states are {' and '.join(describe(as_domain(box)) for box in boxes)}: reward and value 0"]
+            * bool(boxes)
+        ),
         *(["the reward is evaluated through the simulator"] if reward is None else []),
     )
     return CellCertificate(
@@ -449,32 +462,34 @@ def _refined(grid: Cells, parts: int) -> Cells:
     return refined
 
 
-def _next(simulator: Any, states: Array, action: int) -> Array:
-    rng = np.random.default_rng(0)
+def _next(simulator: Any, states: Array, action: int, seed: int = 0) -> Array:
+    rng = np.random.default_rng(seed)
     return np.asarray(ask(simulator, states, action, rng, as_domain(simulator.domain)), dtype=float)
 
 
-def _terminal_boxes(simulator: Any) -> tuple[Array, ...]:
-    """The terminal boxes ``[d, 2]``."""
+def _terminal_boxes(simulator: Any, grid: Cells) -> tuple[Array, ...]:
+    """The terminal boxes ``[d, 2]``; their faces must be on lines of the grid of V̂, which is 0 in them."""
     declared = getattr(simulator, "terminal_boxes", None)
     if declared is None:
         if terminal_of(simulator) is not None:
             raise ValueError("the simulator has terminal states: it must name them by terminal_boxes, () if none")
         return ()
-    return tuple(np.array(as_domain(box)) for box in declared)
-
-
-def _terminal_cells(grid: Cells, centres: Array, boxes: tuple[Array, ...]) -> NDArray[np.bool_]:
-    """Which cells are terminal ``[c]``; faces of terminal boxes must be on lines of the grid."""
-    over = np.zeros(len(centres), dtype=bool)
+    boxes = tuple(np.array(as_domain(box)) for box in declared)
     for box in boxes:
         lines = (box - np.array(grid.domain)[:, :1]) / grid.sides[:, None]
         inner = (lines > 0) & (lines < np.array(grid.shape)[:, None])
         if (np.abs(lines - np.round(lines))[inner] > INFLATION).any():
             raise ValueError(
-                f"the terminal box {box.tolist()} must end on lines of the grid, whose cells have sides "
+                f"the terminal box {box.tolist()} must end on lines of the grid of the value, whose cells have sides "
                 f"{grid.sides.tolist()}: choose other points"
             )
+    return boxes
+
+
+def _terminal_cells(centres: Array, boxes: tuple[Array, ...]) -> NDArray[np.bool_]:
+    """Which cells are terminal ``[c]``."""
+    over = np.zeros(len(centres), dtype=bool)
+    for box in boxes:
         over |= ((centres > box[:, 0]) & (centres < box[:, 1])).all(axis=1)
     return over
 
@@ -501,9 +516,12 @@ def _dynamics(simulator: Any, centres: Array, halves: Array, lipschitz: Any) -> 
             raise ValueError("pass lipschitz=L, numbers [d, d] or [A, d, d]: none are built in for this simulator")
         return simulator
     bounds, size = as_reals(lipschitz, "lipschitz").astype(float), len(halves)
-    if bounds.shape not in {(size, size), (simulator.n_actions, size, size)} or (bounds < 0).any():
+    if (
+        bounds.shape not in {(size, size), (simulator.n_actions, size, size)}
+        or not ((bounds >= 0) & (bounds < np.inf)).all()
+    ):
         raise ValueError(
-            f"lipschitz must be numbers of at least 0 of shape [{size}, {size}] or "
+            f"lipschitz must be finite numbers of at least 0 of shape [{size}, {size}] or "
             f"[{simulator.n_actions}, {size}, {size}], got shape {list(bounds.shape)}"
         )
     after = np.stack([_next(simulator, centres, action) for action in range(simulator.n_actions)])
@@ -515,6 +533,18 @@ def _pieces(dynamics: Any, centres: Array, halves: Array, rows: NDArray[np.intp]
     return tuple(
         dynamics.pieces(rows, action) if isinstance(dynamics, Answers) else dynamics.pieces(centres, halves, action)
     )
+
+
+def _check_size(table: Array, paid: Array | None) -> None:
+    """Refuse a V̂ and an R that are constant, or too small or large for numbers in single precision."""
+    span, largest = float(np.ptp(table)), max(float(np.abs(each).max()) for each in (table, paid) if each is not None)
+    if span == 0:
+        raise ValueError("the value is the same at every state: no action is better than another")
+    if span < SMALLEST or largest > LARGEST:
+        raise ValueError(
+            f"the value must differ by more than {SMALLEST:g} and be less than {LARGEST:g}, as the reward, got "
+            f"{span:.3g} and {largest:.3g}: multiply both by a positive constant, which changes no policy"
+        )
 
 
 def _rounding(grid: Cells, table: Array, paid: Array | None) -> float:
@@ -956,6 +986,29 @@ def _evaluated(
     return np.asarray(spsolve((eye_array(grid.size) - discount * matrix).tocsc(), total))
 
 
+def _drawn(grid: Cells, cells: NDArray[np.intp], generator: Any, count: int) -> tuple[NDArray[np.intp], Array, Array]:
+    """Cells among these, and states in them: rows, distances from the middles, states; half of them near corners."""
+    rows = generator.integers(len(cells), size=count)
+    shares = generator.random((count, grid.dimension))
+    shares[: count // 2] = np.round(shares[: count // 2])  # where the deviation is largest
+    apart = (shares - 0.5) * (1 - 2e-9) * grid.sides
+    places = np.stack(np.unravel_index(cells[rows], grid.shape), axis=1) + 0.5
+    return rows, apart, np.array(grid.domain)[:, 0] + places * grid.sides + apart
+
+
+def _compare_terminal(simulator: Any, grid: Cells, cells: NDArray[np.intp], generator: Any) -> None:
+    """Raise if a state drawn in a terminal cell is not terminal."""
+    terminal = terminal_of(simulator)
+    if terminal is not None and len(cells):
+        _, _, states = _drawn(grid, cells, generator, PROBES)
+        wrong = ~np.asarray(terminal(states))
+        if wrong.any():
+            raise ValueError(
+                f"terminal_boxes are contradicted: {states[int(wrong.argmax())].tolist()} is in one of them and not "
+                "terminal"
+            )
+
+
 def _compare(
     simulator: Any,
     grid: Cells,
@@ -966,21 +1019,25 @@ def _compare(
     probes: int,
 ) -> None:
     """Compare next states of states drawn in live cells with the pieces, and raise if one is outside."""
-    terminal = terminal_of(simulator)
-    rows = generator.integers(len(live), size=probes)
-    places = np.unravel_index(live[rows], grid.shape)
-    shares = generator.random((probes, grid.dimension))
-    shares[: probes // 2] = np.round(shares[: probes // 2])  # half of them at corners, where the deviation is largest
-    inside = (np.stack(places, axis=1) + shares * (1 - 2e-9) + 1e-9) * grid.sides
-    ends = np.array(grid.domain)
-    states = ends[:, 0] + inside
+    terminal, ends = terminal_of(simulator), np.array(grid.domain)
+    rows, apart, states = _drawn(grid, live, generator, probes)
     if terminal is not None and terminal(states).any():
         raise ValueError(
             f"terminal_boxes are contradicted: {states[int(terminal(states).argmax())].tolist()} is outside of them "
             "and terminal"
         )
-    after, apart = _next(simulator, states, action), (shares - 0.5) * (1 - 2e-9) * grid.sides
-    allowed, width = np.zeros(probes, dtype=bool), ends[:, 1] - ends[:, 0]
+    after, width = _next(simulator, states, action), ends[:, 1] - ends[:, 0]
+    again = _next(simulator, states[::-1], action, seed=1)[::-1]
+    different = np.abs(after - again)
+    for axis in grid.periodic:
+        different[:, axis] = np.minimum(different[:, axis], width[axis] - different[:, axis])
+    if (different > INFLATION * grid.sides).any():
+        row = int((different > INFLATION * grid.sides).any(axis=1).argmax())
+        raise ValueError(
+            f"the simulator is not a function of state and action: action {action} led from {states[row].tolist()} to "
+            f"{after[row].tolist()}, and to {again[row].tolist()} when asked again, in another order"
+        )
+    allowed = np.zeros(probes, dtype=bool)
     for piece in pieces:
         number = np.minimum(np.searchsorted(piece.rows, rows), max(len(piece.rows) - 1, 0))
         which = piece.rows[number] == rows if len(piece.rows) else np.zeros(probes, dtype=bool)
