@@ -12,6 +12,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Mark the tests that start a Dask cluster as slow."""
+    for item in items:
+        if "client" in item.fixturenames:
+            item.add_marker(pytest.mark.slow)
+
+
 def _state():
     """What later tests of the same process depend on."""
     return {

@@ -33,7 +33,7 @@ distributed = pytest.importorskip("distributed")
 PROBLEM = certirl.problems.random_polynomial(seed=7)
 BASIS = certirl.Legendre(7)
 SUMS = ("counts", "gram", "cross", "outer")
-PLACES = ["1", "2", *sizes("cluster", "3", "threads", "processes")]
+PLACES = ["1", *sizes("2", "3", "threads", "processes", "client")]
 
 
 @contextmanager
@@ -48,14 +48,27 @@ def local_cluster(workers=2):
 
 @pytest.fixture(scope="module")
 def client():
+    """A Dask cluster; what uses it is slow (see conftest.py)."""
     with local_cluster() as client:
         yield client
 
 
 @pytest.fixture(scope="module")
-def places(client):
-    with ThreadPoolExecutor(3) as threads, ProcessPoolExecutor(2, mp_context=get_context("spawn")) as processes:
-        yield {"1": 1, "2": 2, "3": 3, "threads": threads, "processes": processes, "cluster": client}
+def threads():
+    with ThreadPoolExecutor(3) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module")
+def processes():
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        yield pool
+
+
+@pytest.fixture
+def place(request):
+    """Where the work is done: a number of threads, an executor, or the client of a cluster."""
+    return int(request.param) if request.param.isdigit() else request.getfixturevalue(request.param)
 
 
 def logged(samples):
@@ -102,33 +115,33 @@ def test_sums_are_taken_in_one_order(client, count):
     assert found[0] == found[1] == found[2]
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", PLACES, indirect=True)
 @pytest.mark.parametrize("paired", [True, False], ids=["paired", "unpaired"])
-def test_moments_of_draws(places, place, paired):
+def test_moments_of_draws(place, paired):
     def moments(where):
         with _map.on(where):
             stream = draw(PROBLEM, BASIS, 3 * CHUNK + 7, 0, paired=paired)
             ((found,),) = accumulate(stream, [(BASIS, BASIS.resized(3))], n_actions=3)
         return found
 
-    assert_same(moments(places[place]), moments(1))
+    assert_same(moments(place), moments(1))
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", PLACES, indirect=True)
 @pytest.mark.parametrize("samples", [100_000, 5_000], ids=["sent a few at a time", "sent at once"])
-def test_moments_of_a_log(places, place, samples, log):
+def test_moments_of_a_log(place, samples, log):
     data = log if samples == 100_000 else logged(samples)
     assert _map.is_heavy(itself, data.chunks()) == (samples == 100_000)
-    assert_same(certirl.measure(data, basis=BASIS, map=places[place]), certirl.measure(data, basis=BASIS, map=1))
+    assert_same(certirl.measure(data, basis=BASIS, map=place), certirl.measure(data, basis=BASIS, map=1))
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_moments_of_files_named_from_here(places, place, files, monkeypatch):
+@pytest.mark.parametrize("place", PLACES, indirect=True)
+def test_moments_of_files_named_from_here(place, files, monkeypatch):
     monkeypatch.chdir(files)  # where the workers of the cluster are not
     given = {"domain": (-1, 1), "n_actions": 3, "rows": 1_500}
     assert len(tables.stream("*.parquet", **given).chunks()) == 9
     found, expected = (
-        certirl.measure(tables.stream("*.parquet", **given), basis=BASIS, map=where) for where in (places[place], 1)
+        certirl.measure(tables.stream("*.parquet", **given), basis=BASIS, map=where) for where in (place, 1)
     )
     assert_same(found, expected)
     assert found.files == expected.files
@@ -138,12 +151,12 @@ def numbers_of(solution, folder):
     return parts(solution.save(folder / "solution"))
 
 
-@pytest.mark.parametrize("place", PLACES[1:])
+@pytest.mark.parametrize("place", PLACES[1:], indirect=True)
 @pytest.mark.parametrize("source", sizes("log", "simulator"))
-def test_every_number_of_a_certificate(places, place, source, log, tmp_path):
+def test_every_number_of_a_certificate(place, source, log, tmp_path):
     data = PROBLEM if source == "simulator" else log
     asked = {"discount": 0.7, "basis": certirl.Legendre(11), "columns": 3, "delta": 0.05, "tail": 0, "rng": 0}
-    found, expected = (numbers_of(certirl.solve(data, map=where, **asked), tmp_path) for where in (places[place], 1))
+    found, expected = (numbers_of(certirl.solve(data, map=where, **asked), tmp_path) for where in (place, 1))
     assert found[0] == expected[0] and found[0]["findings"][0]["status"] == "certified"
     for name, values in expected[1].items():
         assert np.array_equal(found[1][name], values), name
@@ -279,6 +292,7 @@ def deadly(chunk):
     os._exit(1)
 
 
+@pytest.mark.slow
 def test_a_task_that_kills_its_workers_is_a_sentence():
     sentence = pytest.raises(ChildProcessError, match="1 workers of the Dask cluster died at the same task")
     failing = dask.config.set({"distributed.scheduler.allowed-failures": 0})
@@ -295,23 +309,25 @@ def accumulated(simulator, place):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("place", "sentence"),
-    sizes(("cluster", "to the workers of a cluster .*lock"), ("processes", "to another process")),
+    [("client", "to the workers of a cluster .*lock"), ("processes", "to another process")],
+    indirect=["place"],
 )
-def test_what_cannot_be_sent_is_a_sentence(places, place, sentence):
+def test_what_cannot_be_sent_is_a_sentence(place, sentence):
     with pytest.raises(TypeError, match=f"something cannot be sent {sentence}"):
-        accumulated(Holding(threading.Lock()), places[place])
+        accumulated(Holding(threading.Lock()), place)
 
 
 def outside(states):
     raise ValueError("the states are all wrong")
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_an_error_in_a_task_is_the_same_sentence(places, place):
+@pytest.mark.parametrize("place", PLACES, indirect=True)
+def test_an_error_in_a_task_is_the_same_sentence(place):
     with pytest.raises(ValueError, match=r"^the states are all wrong$"):
-        accumulated(Holding(outside), places[place])
+        accumulated(Holding(outside), place)
 
 
 def test_a_package_that_workers_lack_is_a_sentence(client, tmp_path, monkeypatch):
@@ -432,7 +448,7 @@ def test_an_error_in_a_cluster_of_its_own_is_one_sentence(folder, capsys):
     ],
 )
 def test_wrong_places_are_one_sentence(folder, capsys, monkeypatch, options, sentence):
-    monkeypatch.setattr(_map, "CONNECT", 1)
+    monkeypatch.setattr(_map, "CONNECT", 0.2)
     assert main(["moments", "log", *options]) == 2
     error = capsys.readouterr().err
     assert error.startswith("certirl: ") and sentence in error and error.count("\n") == 1

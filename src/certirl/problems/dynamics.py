@@ -7,9 +7,9 @@ library.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.polynomial import polynomial
 from numpy.typing import NDArray
 
 from certirl.data.simulator import as_generator
-from certirl.fit.bellman import Operators, exact_operators
+from certirl.fit.bellman import Operators, alternatives_of, exact_operators
 from certirl.functions.bases import Basis, gauss_legendre
 from certirl.functions.reward import Reward, RewardLike, values_of
 from certirl.ground.domain import Array, Domain, as_rows, as_states, describe, mesh
@@ -117,12 +117,12 @@ class Problem(Record):
         columns, dimension = columns.on(self.domain), len(self.domain)
         along = columns.size if dimension == 1 else self._along(_PROJECTION)
         nodes, states = columns.spread_points(*[along] * dimension), self._mesh(_TAIL_MESH)
-        approximation = columns.values(states) @ np.linalg.pinv(columns.values(nodes))
+        values, projection = columns.values(states), np.linalg.pinv(columns.values(nodes))
         largest = 0.0
         for action in range(self.n_actions):
-            at_nodes, start = self._kernel(nodes, action), 0
+            fitted, start = projection @ self._kernel(nodes, action), 0
             for kernel in self._kernels(states, action):
-                missed = kernel - approximation[start : start + len(kernel)] @ at_nodes
+                missed = kernel - values[start : start + len(kernel)] @ fitted
                 largest, start = max(largest, float(np.abs(missed).sum(axis=1).max())), start + len(kernel)
         return 0.0 if largest < 1e-10 else 1.01 * largest
 
@@ -184,12 +184,12 @@ class Problem(Record):
         low, high = np.array(self.domain).T
         states, zoom = self._mesh(_MESH), self._along(_ZOOM)
         advantages = self._advantages(states, value, expert)
-        least = advantages.min(axis=1)
+        least, others = advantages.min(axis=1), alternatives_of(expert, self.n_actions)
         for index, lowest in enumerate(advantages.argmin(axis=1)):
             centre, step = states[lowest], (high - low) / (self._along(_MESH) - 1)
             for _ in range(_ROUNDS):
                 near = np.clip(centre + mesh([np.linspace(-width, width, zoom) for width in step]), low, high)
-                advantage = self._advantages(near, value, expert)[index]
+                advantage = self._advantages(near, value, expert, others[index : index + 1])[0]
                 least[index] = min(least[index], advantage.min())
                 centre, step = near[advantage.argmin()], 2 * step / (zoom - 1)
         return least
@@ -205,11 +205,13 @@ class Problem(Record):
         """
         return float(self.true_margins(reward, discount=discount, expert=expert).min())
 
-    def _advantages(self, states: Array, value: Array, expert: int) -> Array:
+    def _advantages(self, states: Array, value: Array, expert: int, others: Sequence[int] | None = None) -> Array:
         """((P_π − P_a)V)(s) from values at the Gauss points, ``[A − 1, n]``, or ``[A − 1, n, k]`` for k functions."""
-        actions = range(self.n_actions)
-        ahead = [np.concatenate([kernel @ value for kernel in self._kernels(states, a)]) for a in actions]
-        return np.array([ahead[expert] - ahead[action] for action in actions if action != expert])
+        others = alternatives_of(expert, self.n_actions) if others is None else others
+        first, *ahead = (
+            np.concatenate([kernel @ value for kernel in self._kernels(states, a)]) for a in (expert, *others)
+        )
+        return first - np.array(ahead)
 
     def _along(self, counts: dict[int, int]) -> int:
         """The number of points along each coordinate that a table has for this many coordinates."""
@@ -370,12 +372,12 @@ class _TruncatedNormal(Problem):
 
         d = len(self.domain)
         means, next_rows = self._means(as_rows(states, d), action), as_rows(next_states, d)
-        total = np.ones((len(means), len(next_rows)))
+        squares, scale = np.zeros((len(means), len(next_rows))), np.ones(len(means))
         for (low, high), mean, y in zip(self.domain, means.T, next_rows.T, strict=True):
-            mass = ndtr((high - mean) / self.noise) - ndtr((low - mean) / self.noise)
-            scale = np.sqrt(2 * np.pi) * self.noise * mass
-            total *= np.exp(-0.5 * ((y - mean[:, None]) / self.noise) ** 2) / scale[:, None]
-        return total
+            squares += ((y - mean[:, None]) / self.noise) ** 2
+            scale *= np.sqrt(2 * np.pi) * self.noise
+            scale *= ndtr((high - mean) / self.noise) - ndtr((low - mean) / self.noise)
+        return np.exp(-0.5 * squares) / scale[:, None]
 
     def sample(self, states: Array, action: int, rng: np.random.Generator) -> Array:
         """Inverse transform of the truncated normal, coordinate by coordinate."""
@@ -600,7 +602,7 @@ class Independent(Problem):
     def density(self, next_states: Array, states: Array, action: int) -> Array:
         """p_a(s' | s) for every pair ``[n, m]``."""
         triples = zip(self.parts, self._split(next_states), self._split(states), strict=True)
-        return np.prod([problem.density(y, s, action) for problem, y, s in triples], axis=0)
+        return reduce(np.multiply, (problem.density(y, s, action) for problem, y, s in triples))
 
     def sample(self, states: Array, action: int, rng: np.random.Generator) -> Array:
         """Draw s'_j ~ p_ja(· | s_j), one component after the other."""
