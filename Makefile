@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYTEST := $(abspath $(BIN))/python -m pytest
 
-.PHONY: demo test test-slow test-all test-sdist test-tour test-device docs links pictures dist lint bench figures clean
+.PHONY: demo test test-fast test-slow test-all test-sdist test-tour test-device docs links pictures dist lint bench figures clean
 
 $(VENV)/created:
 	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || \
@@ -38,13 +38,16 @@ lint: $(VENV)/test
 	$(BIN)/mypy
 
 # One BLAS thread per worker: the tests run on all cores already.
-test test-slow test-sdist test-tour test-device: export OMP_NUM_THREADS := 1
-test test-slow test-sdist test-tour test-device: export OPENBLAS_NUM_THREADS := 1
+test-fast test-slow test-sdist test-tour test-device: export OMP_NUM_THREADS := 1
+test-fast test-slow test-sdist test-tour test-device: export OPENBLAS_NUM_THREADS := 1
 # Compiled modules are kept: many tests start an interpreter of their own.
-test test-slow test-sdist test-tour test-device: export PYTHONDONTWRITEBYTECODE :=
+test-fast test-slow test-sdist test-tour test-device: export PYTHONDONTWRITEBYTECODE :=
 
-# Nearly every claim, many of them at a reduced size.
-test: lint
+# Nearly every claim, many of them at a reduced size; the linters run beside the tests.
+test: $(VENV)/test
+	@$(MAKE) --no-print-directory --jobs=2 lint test-fast
+
+test-fast: $(VENV)/test
 	$(PYTEST) -n auto --dist worksteal -m "not slow"
 
 # The tests that `make test` leaves out.

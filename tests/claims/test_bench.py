@@ -49,6 +49,7 @@ def test_the_command_prints_and_writes_everything(tmp_path, capsys, monkeypatch,
         assert words in printed
 
 
+@pytest.mark.slow
 def test_what_is_not_installed_is_left_out_with_a_sentence(monkeypatch, tmp_path):
     said = []
     for name in ("finufft", "deeptime", "deeptime.covariance"):
@@ -90,6 +91,7 @@ def test_without_numba_only_numpy_is_measured(monkeypatch):
     assert any("certirl[fast]" in line for line in said)
 
 
+@pytest.mark.slow
 def test_a_policy_solve_is_measured():
     found = policy_cost.measured(400, 1)
     assert found["cpu"] > 0 and found["MB"] >= 0 and found["functions of V"] == 25

@@ -29,6 +29,7 @@ def away_from_zero(states):
 
 
 EXPERTS, DIMENSIONS, COMPONENTS, SOURCES = ("constant", "policy"), (1, 2), (1, 2), ("simulator", "log")
+CELLS, SLOW = list(itertools.product(EXPERTS, DIMENSIONS, COMPONENTS, SOURCES)), [("policy", 2, 1, "log")]
 SENTENCES = {
     ("constant", 1, 2): "component s1 names coordinate 1, but states have 0 … 0",
     ("policy", 1, 2): REFUSED["policy", "sum"],
@@ -68,7 +69,9 @@ def contents(path):
     return record, {place: array.tolist() for place, array in arrays.items()}
 
 
-@pytest.mark.parametrize("cell", list(itertools.product(EXPERTS, DIMENSIONS, COMPONENTS, SOURCES)), ids=str)
+@pytest.mark.parametrize(
+    "cell", [pytest.param(cell, marks=[pytest.mark.slow] * (cell in SLOW)) for cell in CELLS], ids=str
+)
 def test_every_cell_is_proved_printed_saved_read_and_checked_or_refused(cell, tmp_path):
     if cell[:3] in SENTENCES:
         with pytest.raises(ValueError, match=SENTENCES[cell[:3]]):

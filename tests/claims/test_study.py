@@ -42,6 +42,7 @@ def interrupted_at_three(task):
     return task[0] + 0.5
 
 
+@pytest.mark.slow
 def test_results_come_in_the_order_of_the_tasks_by_any_worker(tmp_path):
     tasks = [[i] for i in range(7)]
     one = study.Runner(tmp_path / "one", 1, False)(square, tasks)

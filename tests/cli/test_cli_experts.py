@@ -101,6 +101,7 @@ def test_what_a_curious_log_shows_too_rarely_is_said(folder, capsys):
     assert "What the log does not show:\n" in printed and "of the state space was never visited" in printed
 
 
+@pytest.mark.slow
 def test_a_policy_is_certified_as_in_python(folder, capsys):
     proof = ["--delta", "0.05", "--tail", "0", "--columns", "5", "--tube", "0.2"]
     main(["solve", "log.csv", *BOX, "--discount", "0.9", "--expert", "seen.csv", *proof, "-o", "p.npz", "--plot", ""])

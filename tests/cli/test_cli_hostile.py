@@ -153,6 +153,7 @@ def test_whatever_becomes_of_the_output_the_result_is_written(folder, monkeypatc
         assert printed and printed.isascii()
 
 
+@pytest.mark.slow
 def test_a_reader_who_goes_away_and_a_full_disk_beyond_a_pipe(folder):
     """The same with a real pipe, of which only the first line is read, and with a device that is always full."""
     command = [sys.executable, "-u", "-m", "certirl", *SOLVE, "--plot", "", "-o"]

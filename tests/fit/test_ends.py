@@ -49,7 +49,7 @@ def episodes(simulator, policies, count, rng):
 
 @pytest.fixture(scope="module")
 def log():
-    return episodes(Shaken(5.0), (None, balance), 600, np.random.default_rng(0))
+    return episodes(Shaken(5.0), (None, balance), 250, np.random.default_rng(0))
 
 
 def test_boxes_are_found_and_read_out():
@@ -125,6 +125,7 @@ def test_moves_go_on_as_often_as_the_dynamics():
         assert np.abs(1 - found[action] - over).max() < 0.1  # both are counts: 320 and 2,000 of them
 
 
+@pytest.mark.slow
 def test_planning_avoids_termination_under_noise(monkeypatch):
     def solved():
         with on_a_grid(8):
@@ -136,6 +137,7 @@ def test_planning_avoids_termination_under_noise(monkeypatch):
     assert surviving(5.0, solved().reward) < 1
 
 
+@pytest.mark.slow
 def test_a_log_with_marks_is_enough_to_shun_its_end(log, tmp_path):
     with on_a_grid(8):
         found = certirl.solve(log, expert=balance, discount=DISCOUNT)

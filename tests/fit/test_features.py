@@ -75,6 +75,7 @@ def test_the_weights_of_the_true_reward_come_back(solution):
     assert solution.reward(0.5) == pytest.approx(0.25 * weights["s²"] + 0.5 * weights["s"])
 
 
+@pytest.mark.slow
 def test_noise_leaves_the_weights_as_they_are():
     room = certirl.problems.comfort()  # R(s) = −(s − 0.1)²
     learned = solve(room.dynamics, room.expert, samples=10_000)

@@ -125,6 +125,7 @@ def test_solve_finds_truly_right_rewards(name, seed):
     assert problem.true_margin(solution.reward, discount=0.8) > 0
 
 
+@pytest.mark.slow
 def test_three_coordinates_and_a_log():
     problem = problems.whirl(dimension=3)
     basis = product(*[Legendre(5)] * 3)

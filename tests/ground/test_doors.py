@@ -15,6 +15,7 @@ from certirl.data.policy import as_policy
 from certirl.data.simulator import as_generator, ask, terminal_of
 from certirl.fit.effects import is_deterministic
 from certirl.proof.tails import Smooth, is_number, tail_number
+from sizes import sizes
 
 SIDE = ((-1.0, 1.0),)
 
@@ -151,7 +152,7 @@ class Buffered(Drift):
         return self.buffer
 
 
-@pytest.mark.parametrize("kind", [Greedy, Buffered])
+@pytest.mark.parametrize("kind", sizes(Greedy, Buffered))
 def test_simulators_that_work_in_place_or_reuse_their_answer_give_the_same_numbers(kind):
     for settings in ({"expert": 1, "samples": 2_000}, {"expert": clean, "samples": 500}):
         one, other = (certirl.solve(own, discount=0.7, rng=3, **settings) for own in (kind(), Drift()))
@@ -631,7 +632,6 @@ def test_wrong_settings_of_rollouts_are_named(name, value):
         (lambda: certirl.Reward("x", [1.0]), "the basis of a reward"),
         (lambda: certirl.Reward(Legendre(1), ["x"]), "the coefficients of a reward"),
         (lambda: as_policy(clean, "2"), "n_actions"),
-        (lambda: certirl.solve(Drift(), **PLAIN | {"expert": clean}).with_terminal(5), "terminal"),
         (lambda: Legendre("3"), r"Legendre(size): size"),
         (lambda: Legendre(2.0), r"Legendre(size): size"),
         (lambda: certirl.solve(Pair(), components=[[0], [1]], columns="3", **PLAIN), "columns"),
@@ -654,23 +654,27 @@ def test_certify_says_how_many_samples_the_columns_need():
             certirl.certify(squares, Coin(), expert=0, **PROOF | {"samples": samples})
 
 
-def test_rewards_of_policies_answer_to_no_states():
-    solution = certirl.solve(Drift(), **PLAIN | {"expert": clean})
+@pytest.fixture(scope="module")
+def of_a_policy():
+    return certirl.solve(Drift(), **PLAIN | {"expert": clean})
+
+
+def test_rewards_of_policies_answer_to_no_states(of_a_policy):
+    solution = of_a_policy
+    refused("terminal", lambda: solution.with_terminal(5))
     assert solution.reward([]).shape == (0,) == solution.value([]).shape
 
 
-def test_a_policys_solution_is_certified_with_its_expert_only():
-    solution = certirl.solve(Drift(), **PLAIN | {"expert": clean})
+def test_a_policys_solution_is_certified_with_its_expert_only(of_a_policy):
     with pytest.raises(ValueError, match="does not keep the expert: pass expert"):
-        certirl.certify(solution, Drift(), rng=0)
+        certirl.certify(of_a_policy, Drift(), rng=0)
 
 
 @pytest.mark.parametrize("call", [certirl.rollout_check, certirl.scenario])
-def test_rollouts_are_for_experts_of_one_action(call):
-    solution = certirl.solve(Drift(), **PLAIN | {"expert": clean})
+def test_rollouts_are_for_experts_of_one_action(call, of_a_policy):
     for settings in ({}, {"expert": clean}):
         with pytest.raises(ValueError, match=rf"{call.__name__} is for experts of one action, say expert=0"):
-            call(solution, Drift(), rng=0, **settings)
+            call(of_a_policy, Drift(), rng=0, **settings)
 
 
 # Keywords without effect

@@ -206,6 +206,7 @@ def test_states_of_several_coordinates_are_drawn_from_the_law_of_each():
     assert np.abs(np.corrcoef(drawn.T) - np.eye(3)).max() < 0.01
 
 
+@pytest.mark.slow
 def test_components_are_solved_and_certified_on_a_device():
     settings = {"components": SUMS.components, "columns": 3, "discount": 0.7, "rng": 0}
     plain = certirl.solve(on_device(SUMS, DEVICE), samples=10_000, **settings)

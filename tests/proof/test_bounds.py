@@ -132,7 +132,7 @@ def share_outside(setting, runs, samples=40):
     return outside / runs
 
 
-@pytest.mark.parametrize("runs", sizes(6, 20))
+@pytest.mark.parametrize("runs", sizes(3, 20))
 def test_second_order_is_needed(monkeypatch, runs):
     setting = Setting(PROBLEM, Legendre(3), 0, REWARD)
     assert share_outside(setting, runs) == 0
@@ -152,7 +152,7 @@ def test_the_tail_is_needed():
     assert above == {True: False, False: True}
 
 
-@pytest.mark.parametrize("runs", sizes(20, 100))
+@pytest.mark.parametrize("runs", sizes(10, 100))
 def test_the_band_is_needed(monkeypatch, runs):
     honest = inequalities.sloped
     monkeypatch.setattr(inequalities, "sloped", lambda *given: 0.0 * honest(*given))
@@ -172,14 +172,14 @@ def many(runs, *, paired, delta, samples):
     return wrong
 
 
-@pytest.mark.parametrize("runs", sizes(15, 150))
+@pytest.mark.parametrize("runs", sizes(8, 150))
 @pytest.mark.parametrize("paired", [True, False])
 def test_bounds_hold_over_many_data_sets(paired, runs):
     """The certified margin exceeds the true one in at most δ of the runs; here never."""
     assert many(runs, paired=paired, delta=0.2, samples=1_500) == 0
 
 
-@pytest.mark.parametrize("count", sizes(6, 30))
+@pytest.mark.parametrize("count", sizes(3, 30))
 def test_soundness_of_the_study_at_small_size(count):
     runs = [run for run in map(study.judge, range(count)) if run is not None]
     assert sum(run["holds"] for run in runs) >= count // 6

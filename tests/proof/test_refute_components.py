@@ -95,7 +95,7 @@ def test_parts_that_are_hopeless_alone_but_not_together_are_never_refuted():
         assert not found.holds and found.ceiling >= best_margin(rows_of(both, 1, 3))
 
 
-@pytest.mark.parametrize("count", sizes(4, 12))
+@pytest.mark.parametrize("count", sizes(2, 12))
 def test_sums_that_are_barely_solvable_are_never_refuted(count):
     worst = 0.0
     for seed in range(count):

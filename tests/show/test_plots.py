@@ -73,6 +73,7 @@ def test_on_a_box_maps_are_drawn_with_the_worst_state_marked(tmp_path):
     assert (tmp_path / "map.png").stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_the_true_margins_of_a_box_are_drawn_if_the_problem_is_known():
     flat = certirl.problems.whirl(dimension=2)
     basis = certirl.product(certirl.Legendre(4), certirl.Legendre(4))

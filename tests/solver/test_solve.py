@@ -158,7 +158,7 @@ def test_units_do_not_matter():
     np.testing.assert_allclose(one.reward.coefficients, other.reward.coefficients, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("count", sizes(15, 60))
+@pytest.mark.parametrize("count", sizes(8, 60))
 def test_share_solved_correctly_on_the_papers_problems(count):
     """The bar of the defaults on fixed seeds; benchmarks/accuracy.py prints the whole table beside its peers."""
     for samples, bar in ((1_000, 0.55), (10_000, 0.85)):
