@@ -44,6 +44,7 @@ if _TYPE_CHECKING:
     from certirl.proof.certificate import Certificate as Certificate
     from certirl.proof.certify import certify as certify
     from certirl.proof.certify import refute as refute
+    from certirl.proof.known_noise import certify_gaussian as certify_gaussian
     from certirl.proof.refutation import Refutation as Refutation
     from certirl.proof.rollout import rollout_check as rollout_check
     from certirl.proof.rollout import scenario as scenario
@@ -86,6 +87,7 @@ _MODULES = {
     "bellman": "fit.bellman",
     "certify": "proof.certify",
     "certify_deterministic": "proof.cells",
+    "certify_gaussian": "proof.known_noise",
     "check": "solver.check",
     "coverage": "data.coverage",
     "diagnose": "fit.choose",

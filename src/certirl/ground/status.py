@@ -270,7 +270,7 @@ class Claim(Record):
             return self.excessive_tail
         if not isfinite(self.margin):
             return "too few transitions for any bound"
-        if self.estimated <= self.losses["truncation tail"]:
+        if self.estimated <= self.losses.get("truncation tail", 0.0):
             return "no number of samples suffices: the estimated margin is not positive or the tail is too large"
         return "many more samples are needed; their number cannot be estimated"
 

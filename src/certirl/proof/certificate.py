@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -198,18 +198,7 @@ class _Refined:
 
 
 def _read_cells(bands: Bands, grid: ExpertGrid, allowed: float, widths: Array, discount: float) -> Reading:
-    if allowed < grid.reach:
-        raise ValueError(
-            f"{setting('tube')} must be at least {grid.reach:.3g}, the size of the cells in which the expert was "
-            f"looked up, got {allowed:g}"
-        )
-    away, taken = grid.away, grid.taken
-    outside = away + grid.reach > allowed
-    if not outside.any():
-        raise ValueError(
-            f"every state is within {allowed:g} of a state where the expert switches: write a smaller "
-            f"{setting('tube')}, or name an expert that does not switch so often"
-        )
+    taken, outside = grid.taken, outside_of(grid, allowed)
     refined = _Refined(bands.pairs[0].columns, grid)
     least, worst = np.full(len(grid.steady), np.inf), Margin((0, 1), np.inf, np.inf, {}, grid.states[0])
     short, ties = np.zeros(len(grid.steady)), 0.0
@@ -228,22 +217,52 @@ def _read_cells(bands: Bands, grid: ExpertGrid, allowed: float, widths: Array, d
                 asked = np.where(refined.spread(strict & outside), lower, np.inf)
                 place = np.unravel_index(int(asked.argmin()), asked.shape)
                 worst = _margin((b, a), place, refined.cells, sign * values, falls, parts)
-    decided = grid.steady & (least > 0)
     regret = _regret(grid, short, bands.visits, widths, discount)
+    tube = tube_of(grid, least, short, allowed=allowed, ties=ties, regret=regret)
+    return Reading([worst], regret, tube)
+
+
+def tube_of(grid: ExpertGrid, least: Array, short: Array, *, allowed: float, ties: float = 0.0, regret: float) -> Tube:
+    """Where an expert that switches is not proved strictly best.
+
+    Args:
+        grid: the expert on a grid.
+        least: lower bounds on D_ba in every cell, b taken and a not ``[cells]``.
+        short: how much better than the expert's another action can be in every cell ``[cells]``.
+        allowed: the half-width outside which everything must be proved.
+        ties: how far actions that the expert mixes can differ.
+        regret: the value lost at worst by following the expert instead of the best policy.
+    """
+    decided = grid.steady & (least > 0)
     # The best policy's value exceeds the expert's by the regret at most, so a margin above it survives the exchange.
     disputed = ~grid.steady | (least <= regret)
-    tube = Tube(
+    return Tube(
         allowed=allowed,
         undecided=grid.pieces(~decided),
         decided=decided,
-        half_width=float(np.max(away[~decided] + grid.reach, initial=0.0)),
+        half_width=float(np.max(grid.away[~decided] + grid.reach, initial=0.0)),
         share=float(np.mean(~decided)),
         shortfall=float(short.max()),
-        settled=float(np.max(away[disputed] + grid.reach, initial=0.0)),
+        settled=float(np.max(grid.away[disputed] + grid.reach, initial=0.0)),
         ties=ties,
         grid=grid,
     )
-    return Reading([worst], regret, tube)
+
+
+def outside_of(grid: ExpertGrid, allowed: float) -> NDArray[np.bool_]:
+    """The cells with states farther than a half-width from the switches ``[cells]``; refused if there are none."""
+    if allowed < grid.reach:
+        raise ValueError(
+            f"{setting('tube')} must be at least {grid.reach:.3g}, the size of the cells in which the expert was "
+            f"looked up, got {allowed:g}"
+        )
+    outside = np.asarray(grid.away + grid.reach > allowed)
+    if not outside.any():
+        raise ValueError(
+            f"every state is within {allowed:g} of a state where the expert switches: write a smaller "
+            f"{setting('tube')}, or name an expert that does not switch so often"
+        )
+    return outside
 
 
 def _regret(grid: ExpertGrid, short: Array, visits: Array, widths: Array, discount: float) -> float:
@@ -580,7 +599,7 @@ class Certificate(Claim):
 
     def __str__(self) -> str:
         where = f" at {place_of(self.state)} against action {self.action}"
-        data = f"{counted(self.grounds[0].evidence.counts)} fresh transitions per action"
+        data = f"{counted(self._counts)} {self._rows_in_words}"
         data += "" if self.holds else f"; {self.missing}"
         lines = [self.statement]
         if self.tube is None:
@@ -589,6 +608,13 @@ class Certificate(Claim):
             named = [(name, text) for name, text in self.lines() if name != "assumed"]
             lines += [f"  {name:<9}{text}" for name, text in [*named, ("data", data)]]
         return "\n".join([*lines, *(f"  assumed: {assumption}" for assumption in self.assumptions)])
+
+    @property
+    def _counts(self) -> NDArray[Any]:
+        """Transitions of each action that the proof rests on ``[A]``."""
+        return self.grounds[0].evidence.counts
+
+    _rows_in_words: ClassVar[str] = "fresh transitions per action"
 
     @property
     def _asked(self) -> tuple[ExpertGrid | None, float]:

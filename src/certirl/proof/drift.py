@@ -1,0 +1,255 @@
+"""Affine drifts of systems ``s' = clip(m_a(s) + ξ)`` with normal noise of a known standard deviation.
+
+Rows inside the interval count by their sums, rows at its two ends by their states. All states are in units in which
+the interval is [−1, 1], and x(s) = (1, s). The proof is section 2 of docs/notes/known-noise.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, log, pi, sqrt
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import gammaincc, log_ndtr, ndtr
+
+from certirl.ground import archive
+from certirl.ground.archive import Shape
+from certirl.ground.domain import Array
+from certirl.ground.records import Record, freeze
+
+COEFFICIENTS = 2  # of each drift
+PEAK = 1 / sqrt(2 * pi)  # of the normal density
+_ROUNDS = 20  # in which the weights of rows at the walls are improved
+_STEPS = 100  # of Newton's method at most
+_MISTAKEN = 1e-6  # the probability that true data are taken for a contradiction
+_QUARTERS = 4
+_FEWEST = 20  # rows of a group that is compared
+
+
+@archive.record
+@dataclass(frozen=True, eq=False)
+class DriftSums(Record):
+    """What the proof uses of the rows, states and next states in units in which the interval is [−1, 1].
+
+    Attributes:
+        inside: of the rows of each action whose next states are inside: n, Σs, Σs², Σs', Σss', Σs'² ``[A, 6]``.
+        walls: action, next state (−1 or 1) and state of every row at an end ``[m, 3]``.
+        paired: rows of different actions may share random numbers.
+
+    :meta private:
+    """
+
+    inside: Annotated[Array, Shape("A 6")]
+    walls: Annotated[Array, Shape("m 3")]
+    paired: bool
+
+    def __post_init__(self) -> None:
+        freeze(self)
+
+    @classmethod
+    def of(
+        cls, states: Array, actions: NDArray[np.intp], next_states: Array, n_actions: int, paired: bool
+    ) -> DriftSums:
+        """The sums of rows ``[n]``."""
+        at_wall = np.abs(next_states) >= 1
+        sums = []
+        for action in range(n_actions):
+            rows = (actions == action) & ~at_wall
+            s, after = states[rows], next_states[rows]
+            sums.append([rows.sum(), s.sum(), s @ s, after.sum(), s @ after, after @ after])
+        walls = np.stack([actions[at_wall], np.sign(next_states[at_wall]), states[at_wall]], axis=1)
+        return cls(np.array(sums, dtype=float), walls, paired)
+
+    @property
+    def n_actions(self) -> int:
+        """A."""
+        return len(self.inside)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Rows of each action ``[A]``."""
+        at_walls = np.bincount(self.walls[:, 0].astype(int), minlength=self.n_actions)
+        return self.inside[:, 0].astype(np.int64) + at_walls
+
+    def at_wall(self, action: int) -> tuple[Array, Array]:
+        """x ``[m, 2]`` and next states ``[m]`` of the rows of an action at the ends."""
+        rows = self.walls[self.walls[:, 0] == action]
+        return np.stack([np.ones(len(rows)), rows[:, 2]], axis=1), rows[:, 1]
+
+
+class Drift(NamedTuple):
+    """A set that holds the coefficients θ of all drifts, but for a probability.
+
+    Attributes:
+        coefficients: θ̂ of each action ``[A, 2]``.
+        shape: K of the bound |Σ_a v_a·(θ_a − θ̂_a)| ≤ (Σ_a v_aᵀK_av_a)^½ for all v ``[A, 2, 2]``.
+        std: σ, in units in which the interval is [−1, 1].
+    """
+
+    coefficients: Array
+    shape: Array
+    std: float
+
+    def size(self, functionals: Array) -> Array:
+        """The bound (K1) for functionals v ``[…, A, 2]``."""
+        return np.asarray(np.sqrt(np.einsum("...ai,aij,...aj->...", functionals, self.shape, functionals)))
+
+    def spread(self, states: Array) -> Array:
+        """ε_a(s) ≥ |m_a(s) − m̂_a(s)| of every action ``[A, n]``."""
+        x = np.stack([np.ones_like(states), states])
+        return np.asarray(np.sqrt(np.einsum("in,aij,jn->an", x, self.shape, x)))
+
+
+def radius(coefficients: int, delta: float) -> float:
+    """r of Lemma 1: the stacked scores have SᵀG⁻¹S ≥ r² with probability δ at most."""
+
+    def excess(level: float) -> float:
+        upper, mean = gammaincc(coefficients / 2, level / 2), gammaincc(coefficients / 2 + 1, level / 2)
+        return float(coefficients * mean - level * upper)
+
+    def chance(square: float) -> float:
+        least = minimize_scalar(lambda level: excess(level) / (square - level), (0.0, square - 1e-6), method="bounded",
+                                bounds=(0.0, square - 1e-6))  # fmt: skip
+        return float(least.fun)
+
+    high = coefficients + 4.0
+    while chance(high) > delta:
+        high *= 2
+    return sqrt(brentq(lambda square: chance(square) - delta, coefficients + 1.0, high)) if high < inf else inf
+
+
+def _score(at: Array, after: Array, std: float) -> tuple[Array, Array]:
+    """e and w of rows at the walls whose drift leads to ``at``."""
+    c = (1 - after * at) / std  # the wall is this far away in units of the noise, in its own direction
+    ratio = PEAK * np.exp(-(c**2) / 2 - log_ndtr(-c))
+    return after * ratio, np.clip(ratio * (ratio - c), 0.0, 1.0)
+
+
+def fit_drift(sums: DriftSums, std: float, delta: float) -> Drift:
+    """The coefficients of greatest likelihood, and the set around them: (K1).
+
+    Args:
+        sums: of the rows.
+        std: σ, in units in which the interval is [−1, 1].
+        delta: the probability that the set does not hold the true coefficients.
+    """
+    q = COEFFICIENTS * sums.n_actions
+    square = (
+        sums.n_actions * radius(COEFFICIENTS, delta / sums.n_actions) ** 2 if sums.paired else radius(q, delta) ** 2
+    )
+    fits = [_fit(sums, action, std) for action in range(sums.n_actions)]
+    rest = sum(float(score @ np.linalg.solve(_gram(sums, action), score)) for action, (_, score) in enumerate(fits))
+    rho = std * (sqrt(square) + sqrt(max(rest, 0.0)))
+    shapes = [_shape(sums, action, theta, std, rho) for action, (theta, _) in enumerate(fits)]
+    return Drift(np.array([theta for theta, _ in fits]), np.array(shapes), std)
+
+
+def _inside(sums: DriftSums, action: int) -> tuple[Array, Array]:
+    """Σxxᵀ and Σxs' of the rows inside."""
+    n, s, ss, after, crossed, _ = sums.inside[action]
+    return np.array([[n, s], [s, ss]]), np.array([after, crossed])
+
+
+def _gram(sums: DriftSums, action: int) -> Array:
+    x, _ = sums.at_wall(action)
+    return np.asarray(_inside(sums, action)[0] + x.T @ x)
+
+
+def _fit(sums: DriftSums, action: int, std: float) -> tuple[Array, Array]:
+    """θ̂ by Newton's method, and S(θ̂)."""
+    gram, crossed = _inside(sums, action)
+    x, after = sums.at_wall(action)
+    if np.linalg.matrix_rank(gram) < COEFFICIENTS:
+        raise ValueError(
+            f"the drift of action {action} cannot be estimated: of {int(sums.counts[action]):,} transitions "
+            f"{int(gram[0, 0]):,} end inside the interval; more are needed, from different states"
+        )
+    theta = np.linalg.solve(gram, crossed)
+    for _ in range(_STEPS):
+        e, w = _score(x @ theta, after, std)
+        score = (crossed - gram @ theta) / std + x.T @ e
+        step = std * np.linalg.solve(gram + (x * w[:, None]).T @ x, score)
+        theta = theta + step
+        if np.abs(step).max() <= 1e-14:
+            break
+    e, _ = _score(x @ theta, after, std)
+    return theta, np.asarray((crossed - gram @ theta) / std + x.T @ e)
+
+
+def _shape(sums: DriftSums, action: int, theta: Array, std: float, rho: float) -> Array:
+    """ρ²λM⁻¹: first with the rows inside alone, then with weights of those at the walls."""
+    inside, full = _inside(sums, action)[0], _gram(sums, action)
+    x, after = sums.at_wall(action)
+    shape = _ellipse(inside, full, rho)
+    for _ in range(_ROUNDS):
+        spread = np.sqrt(np.einsum("ni,ij,nj->n", x, shape, x))
+        _, w = _score(x @ theta + after * spread, after, std)  # w is least where the wall is nearest
+        shape = _ellipse(inside + (x * w[:, None]).T @ x, full, rho)
+    return shape
+
+
+def _ellipse(lower: Array, full: Array, rho: float) -> Array:
+    largest = float(np.linalg.eigvals(np.linalg.solve(lower, full)).real.max())
+    return np.asarray(rho**2 * largest * np.linalg.inv(lower))
+
+
+def contradiction(
+    drift: Drift, states: Array, actions: NDArray[np.intp], next_states: Array, rng: np.random.Generator
+) -> str:
+    """A sentence if the rows contradict affine drifts and noise of this standard deviation; empty if they do not.
+
+    Args:
+        drift: fitted to the rows.
+        states: in units in which the interval is [−1, 1] ``[n]``.
+        actions: ``[n]``.
+        next_states: ``[n]``.
+        rng: spreads rows at the walls over the probability that they have there.
+    """
+    groups = [
+        (action, f"of all states under action {action}" if quarter < 0 else f"from states in quarter {quarter + 1} of "
+         f"the interval under action {action}", quarter)
+        for action in range(len(drift.coefficients)) for quarter in range(-1, _QUARTERS)
+    ]  # fmt: skip
+    quarters = np.minimum(((states + 1) / 2 * _QUARTERS).astype(int), _QUARTERS - 1)
+    spread = drift.spread(states)
+    for action, where, quarter in groups:
+        rows = (actions == action) & ((quarters == quarter) | (quarter < 0))
+        n = int(rows.sum())
+        if n < _FEWEST:
+            continue
+        theta, after = drift.coefficients[action], next_states[rows]
+        place = ndtr((np.clip(after, -1, 1) - theta[0] - theta[1] * states[rows]) / drift.std)
+        chance = rng.uniform(size=n)
+        place = np.where(after >= 1, place + chance * (1 - place), np.where(after <= -1, chance * place, place))
+        ordered, steps = np.sort(place), np.arange(n + 1) / n
+        distance = float(max((steps[1:] - ordered).max(), (ordered - steps[:-1]).max()))
+        allowed = (
+            sqrt(log(2 * len(groups) / _MISTAKEN) / (2 * n)) + PEAK * float(spread[action, rows].max()) / drift.std
+        )
+        if distance > allowed:
+            return (
+                "the data contradict an affine drift with normal noise of the declared standard deviation: the noise "
+                f"of {n:,} transitions {where} has a distribution function that differs from the declared one by "
+                f"{distance:.2g}, where {allowed:.2g} is possible; declare another std, or use certirl.certify"
+            )
+    return ""
+
+
+Rows = tuple[Array, NDArray[np.intp], Array]
+
+
+def rows_of(log: Any) -> Rows:
+    """States, actions and next states ``[n]`` of a log of one coordinate, in units in which the interval is [−1, 1]."""
+    (low, high), = log.domain  # fmt: skip
+    middle, half = (low + high) / 2, (high - low) / 2
+    return (log.states[:, 0] - middle) / half, log.actions, _placed(log.next_states[:, 0], low, high)
+
+
+def _placed(next_states: Array, low: float, high: float) -> Array:
+    """The interval as [−1, 1], its ends exactly."""
+    inside = (next_states - (low + high) / 2) / ((high - low) / 2)
+    inside = np.clip(inside, -1 + 1e-15, 1 - 1e-15)
+    return np.where(next_states <= low, -1.0, np.where(next_states >= high, 1.0, inside))

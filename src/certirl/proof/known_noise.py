@@ -1,0 +1,528 @@
+"""Certificates for ``s' = clip(m_a(s) + ξ)`` with normal noise of known standard deviation: only m_a is learned.
+
+The drifts lie in a small set (`certirl.proof.drift`). The value of the expert is computed for its middle, with its
+derivatives by the coefficients and a bound on all that is of second order. Functions are linear between nodes. The
+proof is in docs/notes/known-noise.md; states are in units in which the interval is [−1, 1] except in what is printed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil, exp, inf, sqrt
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import lu_factor, lu_solve
+from scipy.special import ndtr
+
+from certirl.data.dependence import dependence, has_episodes
+from certirl.data.policy import ExpertGrid, as_policy
+from certirl.data.simulator import draw
+from certirl.data.source import Source, as_source
+from certirl.data.transitions import Transitions
+from certirl.functions.bases import Legendre
+from certirl.functions.cells import Cells
+from certirl.functions.reward import Reward, known_expert, proved_range, unpack, values_of
+from certirl.ground import archive
+from certirl.ground.archive import Shape
+from certirl.ground.domain import Array, Domain, as_states, describe
+from certirl.ground.doors import as_count, as_number, as_probability
+from certirl.ground.records import Record, freeze
+from certirl.proof.case import PAIRED, UNPAIRED, allowed_tube, without_switches
+from certirl.proof.certificate import Certificate, outside_of, tube_of
+from certirl.proof.drift import COEFFICIENTS, PEAK, Drift, DriftSums, contradiction, fit_drift, rows_of
+
+SAMPLES = 10_000  # transitions per action that are drawn where no number is given
+CELLS = 1000  # of the proof, about
+_ROUNDING = 1e-12  # see the note, "Rounding"
+
+
+class Setting(NamedTuple):
+    """What is to be proved.
+
+    Attributes:
+        drift: the set of drifts.
+        discount: γ.
+        reward: R at the nodes ``[N + 1]``.
+        actions: of the expert at the nodes ``[N + 1]``.
+    """
+
+    drift: Drift
+    discount: float
+    reward: Array
+    actions: NDArray[np.intp]
+
+
+class Loss(NamedTuple):
+    """A lower bound on D_ba in each cell.
+
+    Attributes:
+        curve: the estimate at the end of the cell where it is less by its error ``[N]``.
+        estimation: its error of first order there ``[N]``.
+        second: what is of second order ``[N]``.
+        grid: what functions that are linear between nodes miss.
+        node: the end ``[N]``.
+    """
+
+    curve: Array
+    estimation: Array
+    second: Array
+    grid: float
+    node: NDArray[np.intp]
+
+    @property
+    def lower(self) -> Array:
+        """The bound on each cell."""
+        return np.asarray(self.curve - self.estimation - self.second - self.grid)
+
+
+class Bounds(NamedTuple):
+    """What is proved of D_ba and V, before the allowance for rounding.
+
+    Attributes:
+        pairs: of every pair (b, a), b used by the expert or not.
+        span: V(s_1) − V(s_2) is at least this for two states.
+        rounding: the allowance.
+    """
+
+    pairs: dict[tuple[int, int], Loss]
+    span: float
+    rounding: float
+
+
+class _Kernel:
+    """f ↦ E f(clip(y + ξ)) at points y, for f linear between nodes, and its derivatives by y."""
+
+    def __init__(self, points: Array, nodes: Array, std: float) -> None:
+        self.u, self.h, self.std = (points[:, None] - nodes) / std, float(nodes[1] - nodes[0]), std
+
+    def mean(self) -> Array:
+        """``[n, N]``, for differences of f between nodes; f(t_0) is to be added."""
+        return self._differences(self.std * (self.u * ndtr(self.u) + _density(self.u)))
+
+    def slope(self) -> Array:
+        """The first derivative."""
+        return self._differences(ndtr(self.u))
+
+    def curvature(self) -> Array:
+        """The second derivative."""
+        return self._differences(_density(self.u) / self.std)
+
+    def _differences(self, values: Array) -> Array:
+        return (values[:, :-1] - values[:, 1:]) / self.h
+
+
+def _density(u: Array) -> Array:
+    return PEAK * np.exp(-(u**2) / 2)
+
+
+def _span(values: Array) -> float:
+    return float(np.ptp(values))
+
+
+def prove(setting: Setting) -> Bounds | None:
+    """The theorem of the note; None where the drifts are too uncertain for any bound."""
+    drift, gamma, reward, chosen = setting
+    n_actions, size = len(drift.coefficients), len(reward)
+    nodes = np.linspace(-1.0, 1.0, size)
+    h, std, x = float(nodes[1] - nodes[0]), drift.std, np.stack([np.ones(size), nodes], axis=1)
+    k1, k2, k3 = PEAK / std, 2 * PEAK * exp(-0.5) / std**2, PEAK * (1 + 4 * exp(-1.5)) / std**3
+    lines = drift.coefficients @ x.T
+    steep, spread = np.abs(drift.coefficients[:, 1]), drift.spread(nodes)
+    widest, turning = float(spread.max()), float(np.sqrt(drift.shape[:, 1, 1].max()))
+    kernels = [_Kernel(line, nodes, std) for line in lines]
+    means = np.stack([kernel.mean() for kernel in kernels])
+
+    def after(values: Array) -> Array:
+        """T_cf at the nodes ``[A, N + 1, …]``."""
+        return np.asarray(values[0] + np.tensordot(means, np.diff(values, axis=0), axes=(2, 0)))
+
+    # V̂ and its derivatives U by the coefficients.
+    each, table = np.arange(size), means[chosen, np.arange(size)]
+    operator = np.eye(size)
+    operator[:, 0] -= gamma
+    operator[:, 1:] -= gamma * table
+    operator[:, :-1] += gamma * table
+    factors = lu_factor(operator)
+    value = lu_solve(factors, reward)
+    slopes = np.stack([kernel.slope() @ np.diff(value) for kernel in kernels])
+    direct = np.zeros((n_actions, size, n_actions, COEFFICIENTS))  # H'(m̂_c)x in place c
+    for action in range(n_actions):
+        direct[action, :, action] = slopes[action][:, None] * x
+    first = gamma * direct[chosen, each]
+    effects = lu_solve(factors, first.reshape(size, -1)).reshape(first.shape)
+    height, value_after, effects_after = _span(value), after(value), after(effects)
+    wide = 2 * float(drift.size(effects - (effects.max(axis=0) + effects.min(axis=0)) / 2).max())
+
+    # Bounds on derivatives over all y that a drift of the set can lead to.
+    points = np.linspace((lines - spread).min(), (lines + spread).max(), 2 * size)
+    between, kernel = float(points[1] - points[0]) / 2, _Kernel(points, nodes, std)
+    h2 = float(np.abs(kernel.curvature() @ np.diff(value)).max()) + between * k3 * height
+    moved = np.tensordot(kernel.slope(), np.diff(effects, axis=0), axes=(1, 0))
+    lu = float(drift.size(moved).max()) + between * k2 * wide
+
+    # The rest w of the error of the value.
+    bent = (
+        steep**2 * (h2 + k3 * height * widest + k2 * wide) + 2 * steep * h2 * turning
+    )  # |second derivatives|, by action
+    residual = np.abs(reward + gamma * value_after - value)
+    residual += drift.size(gamma * direct + gamma * effects_after - effects)
+    curved = gamma * h**2 / 8 * float(bent.max())
+    f0 = float(residual[chosen, each].max()) + curved
+    sources = gamma * np.stack([h2 * spread**2 / 2 + lu * spread, k1 * spread])
+    bounds = lu_solve(factors, sources[:, chosen, each].T)  # ω_0, ω_1
+    bounds_after = after(bounds)
+    excess = np.moveaxis(gamma * bounds_after - bounds, -1, 0)
+    missed = np.maximum((sources + excess)[:, chosen, each].max(axis=1), 0.0)
+    spans = np.array([_span(bounds[:, 0]), _span(bounds[:, 1])])
+    rare, over, visits = np.zeros(2), np.zeros(2), 0.0  # F, z and ν of cells in which the expert switches
+    unsteady = np.flatnonzero(chosen[:-1] != chosen[1:])
+    if len(unsteady):
+        taken = np.stack([chosen[unsteady], chosen[unsteady + 1]])
+        pick = (taken[:, None], np.stack([unsteady, unsteady + 1])[None])  # each action of B at each end
+        at_wall = unsteady[0] == 0 or unsteady[-1] == size - 2
+        visits = 1.0 if at_wall else min(1.0, k1 * h * len(unsteady))
+        if not 2 * gamma * visits < 1:
+            return None
+        rare = np.array([(residual + sources[0])[pick].max() + curved, sources[1][pick].max()])
+        rare /= 1 - 2 * gamma * visits
+        over = np.array([np.maximum(excess[i][pick], 0.0).max() for i in range(2)])
+    f2 = np.array([f0, 0.0]) + missed + gamma * h**2 / 8 * float((steep**2).max()) * k2 * spans
+    f2 += 2 * gamma * visits * rare
+    sup = bounds.max(axis=0) + (f2 + gamma * visits * (rare + over)) / (1 - gamma) + over
+    if not 2 * sup[1] < 1:
+        return None
+    omega = float(2 * sup[0] / (1 - 2 * sup[1]))
+    scale = np.array([1.0, omega])
+    constant, jump = float((f2 + (rare + over) * visits) @ scale / (1 - gamma)), 2 * visits * float(rare @ scale)
+    later = bounds_after @ scale
+    tall = float(spans @ scale)
+
+    pairs = {}
+    for b in range(n_actions):
+        for a in range(n_actions):
+            if a == b:
+                continue
+            curve = value_after[b] - value_after[a]
+            functional = direct[b] - direct[a] + effects_after[b] - effects_after[a]
+            estimation = drift.size(functional)
+            least = curve - estimation
+            apart = 2 * ndtr(np.abs(lines[b] - lines[a]) / (2 * std)) - 1
+            second = h2 * (spread[b] ** 2 + spread[a] ** 2) / 2 + (lu + k1 * omega) * (spread[b] + spread[a])
+            shift = np.minimum(_largest(omega * apart) + jump, _largest(later[b] + later[a]) + 2 * constant)
+            grid = h**2 / 8 * float((bent + steep**2 * k2 * tall)[[b, a]].sum())
+            node = np.arange(size - 1) + (least[1:] < least[:-1])
+            pairs[b, a] = Loss(curve[node], estimation[node], _largest(second) + shift + 2 * jump, grid, node)
+    steady = np.ones(size, dtype=bool)
+    steady[unsteady] = steady[unsteady + 1] = False
+    top, bottom = int(np.where(steady, value, -inf).argmax()), int(np.where(steady, value, inf).argmin())
+    span = float(value[top] - value[bottom]) - float(drift.size(effects[top] - effects[bottom])) - omega
+    rounding = _ROUNDING * (std / h + size) * (height + wide) / (1 - gamma)
+    return Bounds(pairs, span, rounding)
+
+
+def _largest(values: Array) -> Array:
+    """The larger end of each cell."""
+    return np.maximum(values[:-1], values[1:])
+
+
+@archive.record
+@dataclass(frozen=True, eq=False)
+class KnownNoise(Record):
+    """What a certificate with known noise rests on.
+
+    Attributes:
+        domain: the interval of states.
+        discount: γ.
+        std: σ, of the noise.
+        reward: R at the nodes, between which it is linear ``[n]``.
+        actions: of the expert at the nodes ``[n]``.
+        sums: of the transitions.
+
+    :meta private:
+    """
+
+    domain: Domain
+    discount: float
+    std: float
+    reward: Annotated[Array, Shape("n")]
+    actions: Annotated[NDArray[np.intp], Shape("n")]
+    sums: DriftSums
+
+    def __post_init__(self) -> None:
+        freeze(self)
+
+    @property
+    def half(self) -> float:
+        """Half the width of the interval."""
+        return (self.domain[0][1] - self.domain[0][0]) / 2
+
+    @property
+    def grid(self) -> ExpertGrid:
+        """The expert on the cells."""
+        return ExpertGrid(self.domain, np.eye(self.sums.n_actions, dtype=bool)[self.actions])
+
+    def drift(self, delta: float) -> Drift:
+        """The set of drifts."""
+        return fit_drift(self.sums, self.std / self.half, delta)
+
+    def bounds(self, delta: float) -> Bounds | None:
+        """What is proved of D_ba."""
+        return prove(Setting(self.drift(delta), self.discount, self.reward, self.actions))
+
+
+@archive.record
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GaussianCertificate(Certificate):
+    """A certificate for ``s' = clip(m_a(s) + ξ)``, m_a affine and ξ normal with a known standard deviation.
+
+    It says what every `Certificate` says. There are no columns and no tail, and nothing has to be fresh: the
+    transitions bound the drifts, and everything else follows from the drifts.
+
+    Attributes:
+        noise: the numbers that the bounds rest on.
+
+    Example:
+        >>> room = certirl.problems.thermostat(noise=3.0)
+        >>> asked = {"std": 3.0, "discount": 0.7, "expert": 0, "samples": 2000, "rng": 1}
+        >>> certificate = certirl.certify_gaussian(lambda states: states[:, 0], room, **asked)
+        >>> certificate.holds, certificate.margin > 0, certificate.samples
+        (True, True, 2000)
+    """
+
+    noise: KnownNoise
+
+    _rows_in_words: ClassVar[str] = "transitions per action"
+
+    @cached_property
+    def _bounds(self) -> Bounds | None:
+        return self.noise.bounds(self.delta)
+
+    @property
+    def drift(self) -> Drift:
+        """θ̂ and the set around it, in units in which the interval is [−1, 1]."""
+        return self.noise.drift(self.delta)
+
+    @property
+    def discount(self) -> float:
+        """γ."""
+        return self.noise.discount
+
+    @property
+    def domain(self) -> Domain:
+        """The interval of states."""
+        return self.noise.domain
+
+    @property
+    def _counts(self) -> NDArray[Any]:
+        return self.noise.sums.counts
+
+    def advantage(self, states: ArrayLike) -> tuple[Array, Array]:
+        """As of a `Certificate`; constant in each cell of the proof."""
+        grid, rows = self.noise.grid, as_states(states, self.domain)
+        cell, taken = grid.cells.cell(rows), grid.taken_at(rows)
+        least = np.full((2, *taken.shape), -np.inf if self._bounds is None else np.inf)
+        for (b, a), loss in ({} if self._bounds is None else self._bounds.pairs).items():
+            for bound, value in zip(least, (loss.curve, loss.lower), strict=True):
+                bound[a] = np.where(taken[b], np.minimum(bound[a], value[cell]), bound[a])
+        least[:, taken] = np.nan
+        return least[0], least[1]
+
+    def proves(self, states: ArrayLike) -> NDArray[np.bool_]:
+        """As of a `Certificate`."""
+        if self.tube is None:
+            return np.full(len(as_states(states, self.domain)), self.margin > 0)
+        return super().proves(states)
+
+    @cached_property
+    def samples_needed(self) -> int | None:  # type: ignore[override]
+        """Transitions per action that should suffice: errors of first order fall like n^−½, of second like n⁻¹."""
+        if not self.estimated > self.losses.get("grid", inf):
+            return None
+        first, second = self.losses["estimation"], self.losses["second order"]
+        rest = self.estimated - self.losses["grid"] - self.losses["floating point"]
+        root = (first + sqrt(first**2 + 4 * rest * second)) / (2 * rest)  # rest = first/root + second/root²
+        return ceil(self.samples * root**2)
+
+    excessive_tail: ClassVar[str] = ""  # type: ignore[misc]  # there is no tail
+
+
+def certify_gaussian(
+    reward: Any,
+    source: Any,
+    *,
+    std: float,
+    discount: float | None = None,
+    expert: Any = None,
+    delta: float = 0.05,
+    samples: int | None = None,
+    rng: Any = None,
+    tube: float | None = None,
+    cells: int = CELLS,
+) -> GaussianCertificate:
+    """Prove that the expert is strictly optimal where ``s' = clip(m_a(s) + ξ)``, m_a affine, ξ ~ N(0, std²) known.
+
+    Only the drifts m_a are learned, so that far fewer transitions are needed than `certify` needs with
+    ``tail=GaussianNoise(std, slope)``. The transitions may have been used to find the reward. Data that contradict the
+    noise or the drift are refused.
+
+    Args:
+        reward: a `Solution`, a `Reward` or any function of states ``[n, 1]``. A function that is not piecewise linear
+            on an even grid is replaced by the one through its values at the nodes of the cells.
+        source: a simulator of one coordinate, or transitions whose rows are independent of each other.
+        std: the standard deviation of the noise, exactly.
+        discount: γ; known from a solution.
+        expert: an action, or a function of states ``[n, 1]`` to actions ``[n]``; known from a solution.
+        delta: the probability of a false certificate.
+        samples: transitions per action to draw, 10,000 if left out; for simulators only.
+        rng: a seed or Generator; needed with a simulator.
+        tube: a half-width, for experts that switch; 1/40 of the interval if left out.
+        cells: of the proof, about; more of them make the tube finer.
+
+    Example:
+        >>> class Room:
+        ...     n_actions, domain = 2, ((15.0, 25.0),)
+        ...     def sample(self, states, action, rng):
+        ...         drift = states + 0.1 * (18.0 - states) + (1.5, -1.5)[action]
+        ...         return np.clip(drift + rng.normal(scale=1.5, size=states.shape), 15.0, 25.0)
+        >>> asked = {"discount": 0.7, "expert": lambda states: states[:, 0] > 20, "rng": 0}
+        >>> found = certirl.solve(Room(), **asked)
+        >>> certirl.certify_gaussian(found, Room(), std=1.5, samples=5000, **asked).holds
+        True
+    """
+    delta = as_probability(delta, "delta")
+    std = as_number(std, "std", least=0, strict=True)
+    origin = as_source(source)
+    if len(origin.domain) > 1 or origin.periodic:
+        raise ValueError(
+            f"certify_gaussian is for an interval whose ends differ, got {describe(origin.domain)}: use "
+            "certirl.certify with tail=GaussianNoise(std, slope)"
+        )
+    origin.check_settings(samples=samples)
+    origin.check_noise()
+    origin.check_without_terminal()
+    expert = known_expert(reward, expert)
+    function, discount = unpack(reward, discount)
+    if discount is None or expert is None:
+        raise ValueError("a reward alone does not know the problem: pass discount and expert")
+    discount = as_probability(discount, "discount")
+    policy = as_policy(expert, origin.n_actions, origin.action_names)
+    values, notes = _reward_at_nodes(function, origin.domain, as_count(cells, "cells", least=2, most=4000))
+    nodes = np.linspace(*origin.domain[0], len(values))[:, None]
+    support = policy.support(nodes)
+    if (support.sum(axis=1) > 1).any():
+        raise ValueError("certify_gaussian is for experts that take one action at each state: use certirl.certify")
+    log, assumed = _log_of(origin, samples, rng)
+    states, actions, next_states = rows_of(log)
+    sums = DriftSums.of(states, actions, next_states, origin.n_actions, log.paired)
+    noise = KnownNoise(origin.domain, discount, std, values, support.argmax(axis=1), sums)
+    fault = contradiction(noise.drift(delta), states, actions, next_states, np.random.default_rng(0))
+    if fault:
+        raise ValueError(fault)
+    constant = len(np.unique(noise.actions)) == 1
+    if constant and tube is not None:
+        raise ValueError(without_switches("tube"))
+    known = (
+        f"s' = clip(m_a(s) + ξ) into {describe(origin.domain)}, m_a affine, ξ normal with standard deviation {std:g}, "
+        "known exactly"
+    )
+    looked_up = () if policy.constant is not None else (str(noise.grid),)
+    policy_notes = (policy.assumption,) if policy.assumption else ()
+    assumptions = (known, assumed, *notes, *looked_up, *policy_notes)
+    return _concluded(noise, delta, 0.0 if constant else allowed_tube(tube, origin.domain), assumptions)
+
+
+def _log_of(source: Source, samples: int | None, rng: Any) -> tuple[Transitions, str]:
+    """The transitions, and what is assumed of them."""
+    if source.log is None:
+        count = SAMPLES if samples is None else int(samples)
+        drawn = draw(source.simulator, Legendre(COEFFICIENTS), count, source.generator(rng, "certify_gaussian"))  # type: ignore[arg-type]
+        return drawn.record(), UNPAIRED.replace("fresh ", "")
+    if source.log.domain_from_data:
+        raise ValueError("a certificate needs a declared domain: write Transitions(…, domain=(low, high))")
+    if has_episodes(source.log):
+        raise ValueError(
+            "within an episode each next state is the next row's state, and certify_gaussian needs rows that are "
+            "independent of each other: use certirl.certify, which takes one step of each episode"
+        )
+    sentence = dependence(source.log)
+    if sentence:
+        raise ValueError(sentence)
+    return source.log, PAIRED if source.log.paired else UNPAIRED.replace("fresh ", "")
+
+
+def _reward_at_nodes(function: Any, domain: Domain, cells: int) -> tuple[Array, tuple[str, ...]]:
+    """R at the nodes, and that it is taken as linear between them, where that is not so."""
+    if getattr(function, "of_actions", False):
+        raise ValueError("proofs are for rewards of states, and this one depends on the action")
+    proved_range(function)
+    basis = function.basis if isinstance(function, Reward) else None
+    exact = isinstance(basis, Cells) and basis.domain == domain and not basis.periodic
+    steps = basis.shape[0] if exact and isinstance(basis, Cells) else 1
+    count = steps * ceil(cells / steps)
+    values = values_of(function, np.linspace(*domain[0], count + 1)[:, None])
+    note = f"the reward is linear between its values at {count + 1:,} evenly spaced states"
+    return np.asarray(values, dtype=float), () if exact else (note,)
+
+
+def _concluded(noise: KnownNoise, delta: float, allowed: float, assumptions: tuple[str, ...]) -> GaussianCertificate:
+    """Read the bounds: margin, tube and regret."""
+    bounds, grid = noise.bounds(delta), noise.grid
+    switching = not grid.steady.all()
+    outside = outside_of(grid, allowed) if switching else np.ones(len(grid.steady), dtype=bool)
+    cells, taken = len(grid.steady), grid.taken
+    derived: dict[str, Any] = {"margin": -inf, "estimated": -inf, "losses": {}, "state": grid.states[0], "action": 0}
+    least, short = np.full(cells, inf), np.zeros(cells)
+    each: dict[int, float] = {}
+    for (b, a), loss in ({} if bounds is None else bounds.pairs).items():
+        lower = loss.lower - (bounds.rounding if bounds is not None else 0.0)
+        strict = taken[b] & ~taken[a]
+        least = np.where(strict, np.minimum(least, lower), least)
+        short = np.where(taken[b], np.maximum(short, -lower), short)
+        compared = np.where(strict & outside, lower, inf)
+        place = int(compared.argmin())
+        each[a] = min(each.get(a, inf), float(compared[place]))
+        if bounds is not None and compared[place] < inf and (
+            derived["margin"] == -inf or compared[place] < derived["margin"]
+        ):  # fmt: skip
+            low, high = noise.domain[0]
+            derived = {
+                "margin": float(compared[place]),
+                "estimated": float(loss.curve[place]),
+                "losses": {
+                    "estimation": float(loss.estimation[place]),
+                    "grid": loss.grid,
+                    "second order": float(loss.second[place]),
+                    "floating point": bounds.rounding,
+                },
+                "state": np.array([low + (high - low) * loss.node[place] / cells]),
+                "action": a,
+            }
+    if bounds is None:
+        least, short = np.full(cells, -inf), np.full(cells, inf)
+    regret = _regret(short, PEAK * noise.half / noise.std * 2 / cells, noise.discount)
+    only = int(noise.actions[0])
+    margins = [] if switching or bounds is None else [each[a] for a in range(noise.sums.n_actions) if a != only]
+    return GaussianCertificate(
+        **derived,
+        delta=delta,
+        spending={"drift": delta},
+        assumptions=assumptions,
+        tail=0.0,
+        samples=int(noise.sums.counts.min()),
+        regret=regret,
+        value_span=None if not switching else max(bounds.span, 0.0) if bounds is not None else 0.0,
+        bounds=np.array([margins]) if margins else np.zeros((0, noise.sums.n_actions - 1)),
+        tube=tube_of(grid, least, short, allowed=allowed, regret=regret) if switching else None,
+        grounds=(),
+        noise=noise,
+    )
+
+
+def _regret(short: Array, visits: float, discount: float) -> float:
+    """(8): a shortfall now, and later as often as a next state is in its cell; ``visits`` bounds that for any cell."""
+    now = float(short.max())
+    later = min(now, float(short.sum()) * visits + float(max(short[0], short[-1]))) if now < inf else inf
+    return discount * (now + discount / (1 - discount) * later)
