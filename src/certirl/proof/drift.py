@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize_scalar
-from scipy.special import gammaincc, log_ndtr, ndtr
+from scipy.special import gammaincc, log_ndtr, ndtr, ndtri
 
 from certirl.ground import archive
 from certirl.ground.archive import Shape
@@ -224,18 +224,41 @@ def contradiction(
         place = ndtr((np.clip(after, -1, 1) - theta[0] - theta[1] * states[rows]) / drift.std)
         chance = rng.uniform(size=n)
         place = np.where(after >= 1, place + chance * (1 - place), np.where(after <= -1, chance * place, place))
+        if quarter < 0:
+            fault = _spread_fault(place, spread[action, rows] / drift.std, len(groups))
+            if fault:
+                return f"{_CONTRADICTION}: under action {action} {fault}"
         ordered, steps = np.sort(place), np.arange(n + 1) / n
         distance = float(max((steps[1:] - ordered).max(), (ordered - steps[:-1]).max()))
         allowed = (
-            sqrt(log(2 * len(groups) / _MISTAKEN) / (2 * n)) + PEAK * float(spread[action, rows].max()) / drift.std
+            sqrt(log(4 * len(groups) / _MISTAKEN) / (2 * n)) + PEAK * float(spread[action, rows].max()) / drift.std
         )
         if distance > allowed:
             return (
-                "the data contradict an affine drift with normal noise of the declared standard deviation: the noise "
-                f"of {n:,} transitions {where} has a distribution function that differs from the declared one by "
-                f"{distance:.2g}, where {allowed:.2g} is possible; declare another std, or use certirl.certify"
+                f"{_CONTRADICTION}: the noise of {n:,} transitions {where} has a distribution function that differs "
+                f"from the declared one by {distance:.2g}, where {allowed:.2g} is possible"
             )
     return ""
+
+
+_CONTRADICTION = (
+    "the data contradict s' = clip(m_a(s) + ξ) with affine drifts m_a and normal noise ξ of this standard deviation "
+    "(declare another std, or use certirl.certify)"
+)
+
+
+def _spread_fault(place: Array, shifts: Array, groups: int) -> str:
+    """Whether Σz² is no sum of squares of normal numbers, each of which may be off by its shift."""
+    n, level = len(place), log(4 * groups / _MISTAKEN)
+    length = float(np.linalg.norm(ndtri(np.clip(place, 1e-300, 1 - 1e-16))))
+    most = sqrt(n + 2 * sqrt(n * level) + 2 * level) + float(np.linalg.norm(shifts))
+    least = sqrt(max(n - 2 * sqrt(n * level), 0.0)) - float(np.linalg.norm(shifts))
+    if least <= length <= most:
+        return ""
+    ends = f"{least / sqrt(n):.2g} to {most / sqrt(n):.2g}"
+    return (
+        f"the noise of {n:,} transitions is {length / sqrt(n):.2g} times as large as declared, where {ends} is possible"
+    )
 
 
 Rows = tuple[Array, NDArray[np.intp], Array]

@@ -285,9 +285,13 @@ class GaussianCertificate(Certificate):
         noise: the numbers that the bounds rest on.
 
     Example:
-        >>> room = certirl.problems.thermostat(noise=3.0)
-        >>> asked = {"std": 3.0, "discount": 0.7, "expert": 0, "samples": 2000, "rng": 1}
-        >>> certificate = certirl.certify_gaussian(lambda states: states[:, 0], room, **asked)
+        >>> class Walk:
+        ...     n_actions, domain = 2, ((0.0, 10.0),)
+        ...     def sample(self, states, action, rng):
+        ...         step = (0.5, -0.5)[action] + rng.normal(size=states.shape)
+        ...         return np.clip(states + step, 0.0, 10.0)
+        >>> asked = {"std": 1.0, "discount": 0.7, "expert": 0, "samples": 2000, "rng": 0}
+        >>> certificate = certirl.certify_gaussian(lambda states: states[:, 0], Walk(), **asked)
         >>> certificate.holds, certificate.margin > 0, certificate.samples
         (True, True, 2000)
     """
@@ -300,10 +304,21 @@ class GaussianCertificate(Certificate):
     def _bounds(self) -> Bounds | None:
         return self.noise.bounds(self.delta)
 
-    @property
-    def drift(self) -> Drift:
-        """θ̂ and the set around it, in units in which the interval is [−1, 1]."""
-        return self.noise.drift(self.delta)
+    def drifts(self, states: ArrayLike) -> tuple[Array, Array]:
+        """m_a(s) of every action as estimated, and bounds on the errors at all states at once, ``[A, n]`` each.
+
+        Args:
+            states: ``[n, 1]`` or ``[n]``.
+
+        Example:
+            >>> estimated, error = certificate.drifts([2.0, 8.0])
+            >>> estimated.shape, bool((abs(estimated[0] - [2.5, 8.5]) < error[0]).all())
+            ((2, 2), True)
+        """
+        drift, (low, high) = self.noise.drift(self.delta), self.domain[0]
+        places = (as_states(states, self.domain)[:, 0] - low) / self.noise.half - 1
+        estimated = drift.coefficients @ np.stack([np.ones_like(places), places])
+        return (low + high) / 2 + self.noise.half * estimated, self.noise.half * drift.spread(places)
 
     @property
     def discount(self) -> float:

@@ -1,0 +1,530 @@
+"""Certificates with known noise derived again from the sums of the transitions: docs/notes/known-noise.md.
+
+Nothing here is shared with the code that made the certificate. The normal distribution function comes from a table that
+is computed in decimal arithmetic, and Taylor's series between its points. Solutions of equations are guesses, whose
+residuals are evaluated and count as losses; `numpy.linalg` is for guesses alone. Every evaluation at the nodes has a
+bound on its rounding error; bounds that are products of few roundings are enlarged by one part in 10⁹.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal, localcontext
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certirl.checker.enclosures import U, enclosed, inverse, least_eigenvalue
+from certirl.checker.records import RELATIVE, DamagedError, Record, TooLittleError, at_least, at_most, failed, short
+
+LOSSES = ("estimation", "grid", "second order", "floating point")
+STEP, TERMS, FARTHEST = 16, 11, 9  # of the table: points in a unit, terms of a series, the largest argument
+ERROR = 4e-15  # of Φ and φ: 11 terms of sizes that add up to less than 2, each with two roundings
+MORE = 1 + 1e-9
+ROUNDS = 20
+LARGE = 5.0  # walls that are farther away than this, in units of the noise, are treated by bounds
+_PEAK = 0.3989422804014327
+Floats = NDArray[Any]
+Ints = NDArray[np.int64]
+
+
+@cache
+def _table() -> Floats:
+    """Taylor coefficients of Φ at k/16, |k| ≤ 144 ``[points, terms]``, each correct to a rounding."""
+    rows = []
+    with localcontext() as context:
+        context.prec = 60
+        root = (2 * Decimal("3.14159265358979323846264338327950288419716939937510582097494")).sqrt()
+        for k in range(FARTHEST * STEP + 1):
+            x = Decimal(k) / STEP
+            density = (-x * x / 2).exp() / root
+            term = total = x
+            n = 1
+            while term > Decimal(10) ** -50:
+                n += 2
+                term = term * x * x / n
+                total += term
+            hermite = [Decimal(1), x]
+            for j in range(1, TERMS):
+                hermite.append(x * hermite[j] - j * hermite[j - 1])
+            row = [Decimal("0.5") + density * total]
+            factorial = Decimal(1)
+            for j in range(1, TERMS):
+                factorial *= j
+                row.append((-1) ** (j - 1) * density * hermite[j - 1] / factorial)
+            rows.append(row)
+    upper = np.array([[float(x) for x in row] for row in rows])
+    lower = upper[:0:-1] * np.where(np.arange(TERMS) % 2, 1.0, -1.0)
+    lower[:, 0] = [float(1 - row[0]) for row in rows[:0:-1]]
+    return np.concatenate([lower, upper])
+
+
+def normal(u: Floats) -> tuple[Floats, Floats]:
+    """Φ and φ with errors of `ERROR` at most; beyond ±9 they are 0 or 1 and 0 up to 10⁻¹⁸."""
+    inside = np.clip(u, -FARTHEST, FARTHEST)
+    k = np.rint(inside * STEP).astype(np.int64)
+    rest, rows, table = inside - k / STEP, k + FARTHEST * STEP, _table()
+    value, slope = np.zeros_like(rest), np.zeros_like(rest)
+    for j in reversed(range(TERMS)):
+        column = table[:, j][rows]
+        value = value * rest + column
+        if j:
+            slope = slope * rest + j * column
+    return np.where(u > FARTHEST, 1.0, np.where(u < -FARTHEST, 0.0, value)), np.where(np.abs(u) > FARTHEST, 0.0, slope)
+
+
+def _radius(q: int, delta: float) -> float:
+    """r² with inf_b E(X − b)⁺/(r² − b) ≤ δ, X chi-square with an even number q of degrees."""
+
+    def upper(half: int, x: float) -> float:
+        return math.exp(-x) * math.fsum(x**k / math.factorial(k) for k in range(half))
+
+    def fails(square: float) -> bool:
+        levels = [square - gap for gap in np.linspace(0.5, min(square, 12.0), 400)]
+        chances = ((q * upper(q // 2 + 1, b / 2) - b * upper(q // 2, b / 2)) / (square - b) for b in levels)
+        return min(chances) * MORE > delta
+
+    low, high = float(q), q + 4.0
+    while fails(high):
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if fails(middle) else (low, middle)
+    return high * MORE
+
+
+class Set(NamedTuple):
+    """Drifts: θ̂ ``[A, 2]`` and K ``[A, 2, 2]`` with |Σ v_a·(θ_a − θ̂_a)| ≤ (Σ v_aᵀK_av_a)^½."""
+
+    theta: Floats
+    shape: Floats
+
+    def size(self, v: Floats) -> Floats:
+        """The bound, for functionals ``[…, A, 2]``."""
+        squares = (np.einsum("...ai,aij->...aj", v, self.shape) * v).sum(axis=(-1, -2))
+        return np.asarray(np.sqrt(np.maximum(squares, 0.0)) * MORE)
+
+
+class Rows(NamedTuple):
+    """The rows of one action: Σxxᵀ and Σxs' inside, x and next states at the walls."""
+
+    gram: Floats
+    crossed: Floats
+    x: Floats
+    after: Floats
+
+    def score(self, theta: Floats, std: float, shift: Any = 0.0) -> tuple[Floats, Floats, float]:
+        """S(θ), w from below with the drift nearer to the walls by a shift, and the error of S."""
+        c = (1 - self.after * (self.x @ theta + self.after * shift)) / std
+        beyond, density = normal(-c)
+        near = c <= LARGE
+        safe = np.where(near, beyond, 1.0)
+        ratio = np.where(near, density / safe, c)
+        error = np.where(near, (ERROR + ratio * ERROR) / safe * 1.1, 1 / np.maximum(c, LARGE)) + 1e-14 * (1 + ratio)
+        w = np.where(near, ratio * (ratio - c) - (2 * ratio + np.abs(c)) * error, 0.0)
+        total = (self.crossed - self.gram @ theta) / std + self.x.T @ (self.after * ratio)
+        size = np.abs(self.crossed).sum() + np.abs(self.gram).sum() * np.abs(theta).max()
+        rest = math.sqrt(2) * float(error.sum()) + 1e-14 * float(size / std + (ratio + 1).sum())
+        return total, np.clip(w, 0.0, 1.0), rest
+
+
+def _drifts(rows: list[Rows], std: float, delta: float, paired: bool) -> Set:
+    """(K1), from a guess of the coefficients."""
+    count = len(rows)
+    square = count * _radius(2, delta / count) if paired else _radius(2 * count, delta)
+    thetas, rest = [], 0.0
+    for row in rows:
+        full = row.gram + row.x.T @ row.x
+        if not _spread_out(row.gram):
+            raise TooLittleError("the transitions inside the interval do not determine a drift")
+        theta = np.linalg.solve(row.gram, row.crossed)  # a guess, as all that follows
+        for _ in range(50):
+            total, w, _ = row.score(theta, std)
+            theta = theta + std * np.linalg.solve(row.gram + (row.x * w[:, None]).T @ row.x, total)
+        total, _, error = row.score(theta, std)
+        flat = inverse(enclosed(full))
+        rest += (
+            float(((enclosed(total) @ flat * total).sum().root() + enclosed(error) * flat.size.sum() ** 0.5).above) ** 2
+        )
+        thetas.append(theta)
+    rho = std * (math.sqrt(square) + math.sqrt(rest)) * MORE
+    shapes = []
+    for row, theta in zip(rows, thetas, strict=True):
+        full, lower = row.gram + row.x.T @ row.x, row.gram
+        for _ in range(ROUNDS + 1):
+            flat = inverse(enclosed(lower))
+            shape = rho**2 * _ratio(lower, full, flat.middle) * (flat.middle + 2 * flat.radius.max() * np.eye(2)) * MORE
+            spread = np.sqrt(np.einsum("ni,ij,nj->n", row.x, shape, row.x)) * MORE
+            _, w, _ = row.score(theta, std, spread)
+            lower = row.gram + (row.x * w[:, None]).T @ row.x
+        shapes.append(shape)
+    return Set(np.array(thetas), np.array(shapes))
+
+
+def _spread_out(gram: Floats) -> bool:
+    """Whether a matrix of order two has a condition number below 10⁴, so that forms keep twelve digits."""
+    det = gram[0, 0] * gram[1, 1] - gram[0, 1] ** 2
+    return bool(det > 0 and (gram[0, 0] + gram[1, 1]) ** 2 < 1e4 * det)
+
+
+def _ratio(lower: Floats, full: Floats, flat: Floats) -> float:
+    """λ with λ·lower − full ≥ 0, nearly the least."""
+    product = flat @ full
+    half, det = (product[0, 0] + product[1, 1]) / 2, product[0, 0] * product[1, 1] - product[0, 1] * product[1, 0]
+    guess = float(half + math.sqrt(max(half**2 - det, 0.0)))
+    for slack in (1e-9, 1e-7, 1e-5, 1e-3):
+        ratio = guess * (1 + slack)
+        if least_eigenvalue(enclosed(ratio) * lower - full) >= 0:
+            return ratio
+    raise TooLittleError("the transitions do not determine the drifts")
+
+
+class _Noise:
+    """E f(clip(y + ξ)) and its derivatives at points y, for f linear between nodes, and bounds on their errors."""
+
+    def __init__(self, points: Floats, nodes: Floats, std: float) -> None:
+        self.h, size = float(nodes[1] - nodes[0]), len(nodes)
+        u = (points[:, None] - nodes) / std
+        below, density = normal(u)
+        place = 16 * U * (1 + float(np.abs(points).max())) / std  # of u
+        each = (size + 8) * 2 * U
+        self.means = self._over(std * (u * below + density))
+        self.slopes = self._over(below)
+        self.bends = self._over(density / std)
+        self.errors = (
+            2 * std * (12 * ERROR + place + 8 * U * float(np.abs(u).max())) / self.h + each,
+            2 * (ERROR + place) / self.h + each / std,
+            2 * (ERROR + place) / (std * self.h) + each / std**2,
+        )
+
+    def _over(self, values: Floats) -> Floats:
+        return (values[:, :-1] - values[:, 1:]) / self.h
+
+
+def _variation(f: Floats) -> Floats:
+    """Σ|f(t_{k+1}) − f(t_k)| along the nodes."""
+    return np.abs(np.diff(f, axis=0)).sum(axis=0)
+
+
+class Derivation:
+    """The theorem of the note for one problem.
+
+    Attributes:
+        lower: bounds on D_ba in every cell, by pair.
+        parts: the estimate, estimation, grid and second order that they are made of.
+        rounding: what every bound is less by.
+        span: V differs by at least this between two states.
+    """
+
+    def __init__(self, drifts: Set, std: float, discount: float, reward: Floats, chosen: Ints) -> None:
+        g, size, count = discount, len(reward), len(drifts.theta)
+        nodes = np.linspace(-1.0, 1.0, size)
+        h, each = float(nodes[1] - nodes[0]), np.arange(size)
+        x = np.stack([np.ones(size), nodes], axis=1)
+        k1, k2 = _PEAK / std * MORE, 2 * _PEAK * math.exp(-0.5) / std**2 * MORE
+        k3 = _PEAK * (1 + 4 * math.exp(-1.5)) / std**3 * MORE
+        lines, steep = drifts.theta @ x.T, np.abs(drifts.theta[:, 1])
+        units = np.zeros((count, size, count, 2))
+        for c in range(count):
+            units[c, :, c] = x
+        spread, turning = drifts.size(units), math.sqrt(float(drifts.shape[:, 1, 1].max())) * MORE
+        widest, largest = float(spread.max()), float(drifts.size(np.eye(2 * count).reshape(-1, count, 2)).sum())
+        noises = [_Noise(line, nodes, std) for line in lines]
+        mean_error, slope_error = (max(noise.errors[i] for noise in noises) for i in (0, 1))
+
+        def forward(f: Floats) -> Floats:
+            return np.stack([f[0] + np.tensordot(noise.means, np.diff(f, axis=0), axes=(1, 0)) for noise in noises])
+
+        system = np.eye(size) - g * np.stack([self._row(noises[c].means[i]) for i, c in enumerate(chosen)])
+        value = np.linalg.solve(system, reward)
+        rises = np.stack([noise.slopes @ np.diff(value) for noise in noises])
+        direct = rises[..., None, None] * units
+        effects = np.linalg.solve(system, (g * direct[chosen, each]).reshape(size, -1)).reshape(size, count, 2)
+        height = float(np.ptp(value)) * MORE
+        value_after, effects_after = forward(value), forward(effects)
+        middle = (effects.max(axis=0) + effects.min(axis=0)) / 2
+        wide = 2 * float(drifts.size(effects - middle).max())
+        value_error = mean_error * float(_variation(value)) + 8 * U * float(np.abs(value).max())
+        first_error = slope_error * float(_variation(value))
+        effect_error = mean_error * float(_variation(effects).max()) + 8 * U * float(np.abs(effects).max())
+        vector_error = largest * (first_error + 2 * effect_error)
+
+        points = np.linspace((lines - spread).min() - 1e-9, (lines + spread).max() + 1e-9, 2 * size)
+        apart, noise = float(points[1] - points[0]) / 2 * MORE, _Noise(points, nodes, std)
+        h2 = float(np.abs(noise.bends @ np.diff(value)).max()) + noise.errors[2] * float(_variation(value))
+        h2 += apart * k3 * height
+        moved = np.tensordot(noise.slopes, np.diff(effects, axis=0), axes=(1, 0))
+        lift = float(drifts.size(moved).max()) + largest * noise.errors[1] * float(_variation(effects).max())
+        lift += apart * k2 * wide
+
+        bent = steep**2 * (h2 + k3 * height * widest + k2 * wide) + 2 * steep * h2 * turning
+        curved = g * h**2 / 8 * float(bent.max()) * MORE
+        residual = np.abs(reward + g * value_after - value) + drifts.size(g * direct + g * effects_after - effects)
+        residual += 2 * value_error + vector_error
+        sources = g * np.stack([h2 * spread**2 / 2 + lift * spread, k1 * spread]) * MORE
+        bounds = np.linalg.solve(system, sources[:, chosen, each].T)
+        bounds_after = forward(bounds)
+        slack = mean_error * _variation(bounds) + 8 * U * np.abs(bounds).max(axis=0)
+        excess = np.moveaxis(g * bounds_after - bounds, -1, 0) + slack[:, None, None]
+        missed = np.maximum((sources + excess)[:, chosen, each].max(axis=1), 0.0)
+        tall = np.ptp(bounds, axis=0)
+        switch = np.flatnonzero(chosen[1:] != chosen[:-1])
+        rare, over, visits = np.zeros(2), np.zeros(2), 0.0
+        if len(switch):
+            visits = 1.0 if switch[0] == 0 or switch[-1] == size - 2 else min(1.0, k1 * h * len(switch) * MORE)
+            if not 2 * g * visits < 1:
+                raise TooLittleError("the expert switches too close to an end of the interval")
+            here = [(c, node) for k in switch for c in (chosen[k], chosen[k + 1]) for node in (k, k + 1)]
+            rare = np.array(
+                [max((residual + sources[0])[at] for at in here) + curved, max(sources[1][at] for at in here)]
+            ) / (1 - 2 * g * visits)
+            over = np.array([max(0.0, *(excess[i][at] for at in here)) for i in range(2)])
+        f2 = np.array([float(residual[chosen, each].max()) + curved, 0.0]) + missed + 2 * g * visits * rare
+        f2 += g * h**2 / 8 * float((steep**2).max()) * k2 * tall
+        sup = (bounds.max(axis=0) + (f2 + g * visits * (rare + over)) / (1 - g) + over) * MORE
+        if not 2 * sup[1] < 1:
+            raise TooLittleError("the drifts are too uncertain for any bound")
+        omega = float(2 * sup[0] / (1 - 2 * sup[1])) * MORE
+        scale = np.array([1.0, omega])
+        constant, jump = float((f2 + (rare + over) * visits) @ scale) / (1 - g), 2 * visits * float(rare @ scale)
+        later = bounds_after @ scale + float(slack @ scale)
+
+        self.lower: dict[tuple[int, int], Floats] = {}
+        self.parts: dict[tuple[int, int], tuple[Floats, Floats, Floats, Floats]] = {}
+        self.rounding = 2 * value_error + 2 * vector_error
+        for b, a in ((b, a) for b in range(count) for a in range(count) if a != b):
+            curve = value_after[b] - value_after[a]
+            estimation = drifts.size(direct[b] - direct[a] + effects_after[b] - effects_after[a])
+            node = each[:-1] + ((curve - estimation)[1:] < (curve - estimation)[:-1])
+            shift = np.abs(lines[b] - lines[a]) / (2 * std)
+            distance = np.minimum(2 * normal(shift)[0] - 1 + 4 * ERROR, 1.0)
+            second = h2 * (spread[b] ** 2 + spread[a] ** 2) / 2 + (lift + k1 * omega) * (spread[b] + spread[a])
+            moved_by = np.minimum(_ends(omega * distance) + jump, _ends(later[b] + later[a]) + 2 * constant)
+            second_order = (_ends(second) + moved_by + 2 * jump) * MORE
+            grid = h**2 / 8 * float((bent + steep**2 * k2 * float(tall @ scale))[[b, a]].sum()) * MORE
+            self.parts[b, a] = curve[node], estimation[node], np.full(size - 1, grid), second_order
+            self.lower[b, a] = curve[node] - estimation[node] - grid - second_order - self.rounding
+        free = np.ones(size, dtype=bool)
+        free[switch] = free[switch + 1] = False
+        top, bottom = int(np.where(free, value, -np.inf).argmax()), int(np.where(free, value, np.inf).argmin())
+        between = float(drifts.size(effects[top] - effects[bottom]))
+        self.span = float(value[top] - value[bottom]) - between - omega - self.rounding
+
+    @staticmethod
+    def _row(means: Floats) -> Floats:
+        row = np.zeros(len(means) + 1)
+        row[0] = 1.0
+        row[1:] += means
+        row[:-1] -= means
+        return row
+
+
+def _ends(f: Floats) -> Floats:
+    return np.maximum(f[:-1], f[1:])
+
+
+class GaussianCertificate:
+    """A certificate with known noise as a file holds it.
+
+    Attributes:
+        derived: the margin that follows; None if none does.
+        statement: what is confirmed, spelled out.
+    """
+
+    def __init__(self, record: Record, solution: Record | None) -> None:
+        self.record, noise = record, record.record("noise", "KnownNoise")
+        box, sums = noise.box("domain"), noise.record("sums", "DriftSums")
+        if len(box) != 1:
+            raise DamagedError("the domain should be one interval")
+        self.low, self.high = box[0]
+        self.half = (self.high - self.low) / 2
+        self.discount, self.std = noise.number("discount"), noise.number("std")
+        self.reward = noise.array("reward", (None,))
+        self.chosen: Ints = noise.array("actions", (len(self.reward),), "iu").astype(np.int64)
+        self.inside, self.walls = sums.array("inside", (None, 6)), sums.array("walls", (None, 3))
+        self.paired, self.actions = sums.flag("paired"), len(self.inside)
+        self.margin, self.estimated, self.delta = (record.bound(name) for name in ("margin", "estimated", "delta"))
+        self.losses, self.spending, self.samples = record.named("losses"), record.named("spending"), 0
+        self.tube, self.statement = record.optional("tube", "Tube"), ""
+        self.account: list[tuple[str, str]] = []
+        self.derived: float | None = None
+
+    @staticmethod
+    def claimed(record: Record) -> tuple[float, str]:
+        """The margin that a file claims, and why it claims nothing if it does not."""
+        margin = record.bound("margin")
+        return margin, "" if 0 < margin < math.inf else "the margin is not positive"
+
+    def contradictions(self) -> list[str]:
+        """What cannot be in the certificate."""
+        n, cells = self.inside[:, 0], len(self.reward) - 1
+        squares = self.inside[:, 2] * n - self.inside[:, 1] ** 2
+        fits = (
+            self.actions >= 2
+            and cells >= 2
+            and bool(((self.chosen >= 0) & (self.chosen < self.actions)).all())
+            and bool((np.isin(self.walls[:, 0], np.arange(self.actions)) & np.isin(self.walls[:, 1], (-1, 1))).all())
+        )
+        if not fits:
+            return ["the file names actions or walls that there are not"]
+        counts = n + np.bincount(self.walls[:, 0].astype(int), minlength=self.actions)
+        self.samples = int(counts.min())
+        switches = bool((self.chosen != self.chosen[0]).any())
+        spent = abs(math.fsum(self.spending.values()) - self.delta) <= 1e-9 * self.delta
+        wrong = failed(
+            (0 < self.delta < 0.5, f"δ = {self.delta:g} is no probability between 0 and 0.5"),
+            (spent and set(self.spending) == {"drift"}, "the parts of δ do not add up to δ"),
+            (0 < self.discount < 1, f"the discount {self.discount:g} is not between 0 and 1"),
+            (0 < self.std < math.inf, f"the standard deviation {self.std:g} is not positive"),
+            (bool((n == np.rint(n)).all() and (n >= 0).all()), "numbers of transitions are not whole"),
+            (bool((squares >= -1e-9 * n**2).all()), "the sums of squares are smaller than squares of sums allow"),
+            (bool((np.abs(self.inside[:, 1:]) <= n[:, None] * (1 + 1e-9)).all()), "sums are larger than states allow"),
+            (bool((np.abs(self.walls[:, 2]) <= 1 + 1e-9).all()), "some states are outside the domain"),
+            (
+                self.record.whole("samples") == self.samples,
+                f"{self.record.whole('samples'):,} transitions are claimed, the sums are of {self.samples:,}",
+            ),
+            (switches == (self.tube is not None), "there is a tube, or none, where the expert says otherwise"),
+        )
+        if self.tube is not None:
+            grid = self.tube.record("grid", "ExpertGrid")
+            support = grid.array("support", (cells + 1, self.actions), "b")
+            same = np.array_equal(support, np.eye(self.actions, dtype=bool)[self.chosen])
+            wrong += failed((same and grid.box("domain") == ((self.low, self.high),), "the tube is of another expert"))
+        return wrong
+
+    def conclude(self) -> list[str]:
+        """Derive the margin, the tube and the regret, and say what of the file does not follow."""
+        std, cells = self.std / self.half, len(self.reward) - 1
+        rows = []
+        for action in range(self.actions):
+            n, s, ss, after, crossed, _ = self.inside[action]
+            walls = self.walls[self.walls[:, 0] == action]
+            x = np.stack([np.ones(len(walls)), walls[:, 2]], axis=1)
+            rows.append(Rows(np.array([[n, s], [s, ss]]), np.array([after, crossed]), x, walls[:, 1]))
+        try:
+            drifts = _drifts(rows, std, self.delta, self.paired)
+        except np.linalg.LinAlgError:
+            raise TooLittleError("the transitions do not determine the drifts") from None
+        work = Derivation(drifts, std, self.discount, self.reward, self.chosen)
+        taken = np.zeros((self.actions, cells), dtype=bool)
+        for ends in (self.chosen[:-1], self.chosen[1:]):
+            taken[ends, np.arange(cells)] = True
+        steady, width = self.chosen[:-1] == self.chosen[1:], (self.high - self.low) / cells
+        away = np.full(cells, np.inf)
+        for k in np.flatnonzero(~steady):
+            away = np.minimum(away, np.abs(np.arange(cells) - k) * width)
+        allowed = 0.0 if self.tube is None else self.tube.number("allowed")
+        outside = away + width * (1 + 1e-12) > allowed
+        best: tuple[float, tuple[int, int], int] = (math.inf, (0, 0), 0)
+        least, shortfall = np.full(cells, np.inf), np.zeros(cells)
+        for (b, a), lower in work.lower.items():
+            strict = taken[b] & ~taken[a]
+            least = np.where(strict, np.minimum(least, lower), least)
+            shortfall = np.where(taken[b], np.maximum(shortfall, -lower), shortfall)
+            asked = np.where(strict & outside, lower, np.inf)
+            best = min(best, (float(asked.min()), (b, a), int(asked.argmin())))
+        margin, pair, place = best
+        self.derived = margin
+        parts = [float(part[place]) for part in work.parts[pair]]
+        scale = abs(parts[0]) + sum(parts[1:])
+        slack = RELATIVE * scale + 2 * work.rounding
+        if set(self.losses) != set(LOSSES):
+            raise DamagedError(f"losses should be {', '.join(LOSSES)}")
+        names = ("estimated", "estimation", "grid", "second order")
+        stated = dict(zip(names, parts, strict=True))
+        claims = {"estimated": self.estimated, **{name: self.losses[name] for name in names[1:]}}
+        total = self.estimated - math.fsum(self.losses.values())
+        listed = " − ".join([f"{short(parts[0])} estimated", *(f"{stated[x]:.2g} {x}" for x in names[1:])])
+        self.account = [
+            (
+                "margin",
+                f"{listed} − {work.rounding:.2g} floating point = {short(margin)}; the file says {short(self.margin)}",
+            )
+        ]
+        unlike = [name for name, x in stated.items() if not abs(x - claims[name]) <= 1e-4 * abs(x) + slack]
+        wrong = failed(
+            (margin > 0 or not self.margin > 0, "the margin that follows from the sums is not positive"),
+            (self.margin <= margin + slack, f"the claimed margin is larger than what follows, {short(margin)}"),
+            (self.margin <= total + slack, "the claimed margin is larger than its parts allow"),
+            (not unlike, f"these parts of the margin are not what follows from the sums: {', '.join(unlike)}"),
+        )
+        regret = self._regret(shortfall, width)
+        proved = self.record.bound("regret")
+        wrong += failed((proved >= regret * (1 - RELATIVE) - slack, f"the regret that follows is {short(regret)}"))
+        where = f"at every state of [{self.low:g}, {self.high:g}]"
+        if self.tube is not None:
+            where += f" farther than {short(allowed)} from each state where it switches"
+            wrong += self._compare_tube(self.tube, steady, least, away + width, max(regret, proved), shortfall, slack)
+            span = self.record.bound("value_span")
+            wrong += failed((span <= max(work.span, 0.0) + slack, f"the span of V is at least {short(work.span)} only"))
+        bound = at_least(min(margin, self.margin))
+        self.statement = (
+            f"with probability at least {at_least(1 - self.delta, 6)}, {where}, the action that the expert takes is "
+            f"strictly better than every other, if it is followed afterwards: (P_b − P_a)V(s) ≥ {bound}"
+        )
+        self.account.append(("regret", f"at most {at_most(max(regret, proved))}"))
+        return wrong
+
+    def _regret(self, shortfall: Floats, width: float) -> float:
+        now = float(shortfall.max())
+        met = float(shortfall.sum()) * _PEAK * width / self.std + float(max(shortfall[0], shortfall[-1]))
+        return self.discount * (now + self.discount / (1 - self.discount) * min(now, met))
+
+    def _compare_tube(
+        self, tube: Record, steady: Any, least: Floats, away: Floats, regret: float, shortfall: Floats, slack: float
+    ) -> list[str]:
+        decided = steady & (least > 0)
+        half_width = float(np.max(away[~decided], initial=0.0))
+        settled = float(np.max(away[~steady | (least <= regret)], initial=0.0))
+        stated = tube.array("decided", (len(steady),), "b").astype(bool)
+        share = float(np.mean(~decided))
+        self.account.append(("tube", f"half-width at most {at_most(half_width)}, {share:.2%} of the domain"))
+        ends = tube.array("undecided", (None, 1, 2)).reshape(-1, 2)
+        middles = self.low + (np.arange(len(steady)) + 0.5) * (self.high - self.low) / len(steady)
+        held = np.zeros(len(steady), dtype=bool)
+        for low, high in ends:
+            held |= (middles >= low) & (middles <= high)
+        return failed(
+            (bool((decided | ~stated).all()), "the tube leaves out cells that are not decided"),
+            (bool((held | stated).all()), "the intervals of the tube leave out cells that are not decided"),
+            (tube.number("half_width") >= half_width * (1 - RELATIVE), "the tube is wider than the file says"),
+            (tube.number("share") >= share - RELATIVE, "the tube is a larger share of the domain than the file says"),
+            (tube.bound("settled") >= settled * (1 - RELATIVE), "the best policy is not settled where the file says"),
+            (tube.number("shortfall") >= float(shortfall.max()) - slack, "the shortfall is larger than the file says"),
+            (tube.number("ties") == 0, "an expert of one action at each state has no ties"),
+        )
+
+    def lines(self) -> list[tuple[str, str]]:
+        """What is claimed of which problem, from how much."""
+        expert = ","
+        if self.tube is None:
+            expert = f", the expert always takes {self.chosen[0]};"
+        n, cells = len(self.reward), len(self.reward) - 1
+        return [
+            (
+                "problem",
+                f"{self.actions} actions{expert} discount {self.discount:g}; states in "
+                f"[{self.low:g}, {self.high:g}], noise of standard deviation {self.std:g}",
+            ),
+            ("reward", f"linear between its values at {n:,} evenly spaced states"),
+            *self.account,
+            ("cells", f"{cells:,}"),
+            ("data", f"{self.samples:,} transitions per action or more, {len(self.walls):,} of all at the ends"),
+            ("spent", f"δ = {self.delta:g}: all of it for the drifts"),
+        ]
+
+    def trusted(self) -> list[str]:
+        """What no file can show."""
+        rows = "rows of different states" if self.paired else "rows"
+        return [
+            f"the stored sums are over transitions of these dynamics; given the states, {rows} are independent",
+            f"s' = clip(m_a(s) + ξ) into [{self.low:g}, {self.high:g}], m_a affine, ξ normal with standard deviation "
+            f"{self.std:g}, known exactly",
+            "δ was fixed before these transitions were drawn; other attempts count in δ",
+            f"the expert takes what the file says at {len(self.reward):,} evenly spaced states, and between two "
+            "neighbours only what it takes at one of them",
+            "the certificate is about the reward of the file, which is linear between these states",
+        ]

@@ -1,0 +1,170 @@
+"""Certificates that use the law of the noise: docs/notes/known-noise.md, against an independent quadrature."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import certirl
+from certirl.ground import archive
+from certirl.proof.drift import Drift, DriftSums, fit_drift, radius
+from certirl.proof.known_noise import Setting, prove
+
+THETA = np.array([[0.24, 0.9], [-0.36, 0.9]])
+
+
+class Line:
+    """s' = clip(m_a(s) + ξ) on [−1, 1]."""
+
+    n_actions, domain = 2, ((-1.0, 1.0),)
+
+    def __init__(self, theta=THETA, std=0.3, bend=0.0):
+        self.theta, self.std, self.bend = theta, std, bend
+
+    def sample(self, states, action, rng):
+        drift = self.theta[action, 0] + self.theta[action, 1] * states + self.bend * states**2
+        return np.clip(drift + rng.normal(scale=self.std, size=states.shape), -1, 1)
+
+
+def quadrature(theta, std, discount, reward, chosen, per_cell=4):
+    """(P_aV)(nodes) [A, N + 1] and V(nodes) by Gauss and Legendre's rule on every cell, the ends apart."""
+    nodes = np.linspace(-1, 1, len(reward))
+    places, weights = np.polynomial.legendre.leggauss(per_cell)
+    h = nodes[1] - nodes[0]
+    inner = (nodes[:-1, None] + (places + 1) * h / 2).ravel()
+    every = np.concatenate([[-1.0, 1.0], inner])
+    rewards = np.interp(every, nodes, reward)
+    policy = np.concatenate([chosen[[0, -1]], np.repeat(chosen[:-1], per_cell)])  # cells of the left end
+
+    def operator(states, action):
+        mean = theta[action, 0] + theta[action, 1] * states
+        rows = (
+            norm.pdf(every[None], mean[:, None], std)
+            * np.concatenate([[0, 0], np.tile(weights, len(nodes) - 1)])
+            * h
+            / 2
+        )
+        rows[:, 0], rows[:, 1] = norm.cdf(-1, mean, std), norm.sf(1, mean, std)
+        return rows
+
+    moves = np.stack([operator(every, action) for action in range(len(theta))])
+    value = np.linalg.solve(np.eye(len(every)) - discount * moves[policy, np.arange(len(every))], rewards)
+    after = np.stack([operator(nodes, action) @ value for action in range(len(theta))])
+    return after, reward + discount * after[chosen, np.arange(len(nodes))]
+
+
+def setting(kind, cells=60):
+    nodes = np.linspace(-1, 1, cells + 1)
+    if kind == "switch":
+        return -np.abs(nodes - 0.02), (nodes > 0.0).astype(int)
+    return nodes + 0.2 * np.sin(4 * nodes), np.zeros(cells + 1, dtype=int)
+
+
+def test_the_score_is_within_its_radius_as_often_as_promised():
+    rng, runs, n, delta, std = np.random.default_rng(0), 4000, 8, 0.2, 0.5
+    states = rng.uniform(-1, 1, (runs, 2, n))
+    mean = THETA[:, :1] + THETA[:, 1:] * states
+    after = np.clip(mean + std * rng.normal(size=mean.shape), -1, 1)
+    low, high = (-1 - mean) / std, (1 - mean) / std
+    at_wall = np.where(after <= -1, -norm.pdf(low) / norm.cdf(low), norm.pdf(high) / norm.sf(high))
+    scores = np.where(np.abs(after) >= 1, at_wall, (after - mean) / std)
+    x = np.stack([np.ones_like(states), states], axis=-1)
+    total, gram = np.einsum("rani,ran->rai", x, scores), np.einsum("rani,ranj->raij", x, x)
+    squares = np.einsum("rai,rai->r", total, np.linalg.solve(gram, total[..., None])[..., 0])
+    share = np.mean(squares >= radius(4, delta) ** 2)
+    assert share < delta and np.mean(squares >= radius(4, delta) ** 2 / 2) > delta / 2  # true, and not by far
+    assert radius(4, 0.05) ** 2 == pytest.approx(11.836, abs=1e-3)
+
+
+def test_the_set_of_drifts_holds_the_true_one():
+    rng, runs, n, delta = np.random.default_rng(1), 60, 60, 0.2
+    outside, widths = 0, []
+    for _ in range(runs):
+        states = rng.uniform(-1, 1, (2, n))
+        after = np.clip(THETA[:, :1] + THETA[:, 1:] * states + 0.3 * rng.normal(size=states.shape), -1, 1)
+        sums = DriftSums.of(states.ravel(), np.repeat([0, 1], n), after.ravel(), 2, paired=False)
+        drift = fit_drift(sums, 0.3, delta)
+        error = THETA - drift.coefficients
+        outside += np.einsum("ai,aij,aj", error, np.linalg.inv(drift.shape), error) > 1
+        widths.append(drift.spread(np.zeros(1))[0, 0])
+    assert outside <= delta * runs
+    assert np.median(widths) < 1.4 * 0.3 * radius(4, delta) / np.sqrt(n)  # as if nothing had been clipped, nearly
+
+
+@pytest.mark.parametrize("kind", ["switch", "constant"])
+def test_bounds_are_the_true_values_where_the_drift_is_certain(kind):
+    reward, chosen = setting(kind, cells=300)
+    bounds = prove(Setting(Drift(THETA, np.full((2, 2, 2), 0.0) + 1e-22 * np.eye(2), 0.3), 0.8, reward, chosen))
+    after, value = quadrature(THETA, 0.3, 0.8, reward, chosen)
+    true = after[0] - after[1]
+    assert np.abs(bounds.pairs[0, 1].curve - true[bounds.pairs[0, 1].node]).max() < 2e-3
+    assert (bounds.pairs[0, 1].lower <= np.minimum(true[:-1], true[1:]) + 1e-9).all()
+    assert bounds.pairs[0, 1].lower.max() > true.max() - 0.03
+    assert 0.97 * np.ptp(value) < bounds.span <= np.ptp(value) + 1e-9
+
+
+@pytest.mark.parametrize("kind", ["switch", "constant"])
+@pytest.mark.parametrize("spread", [0.01, 0.03])
+def test_no_bound_exceeds_the_truth(kind, spread):
+    reward, chosen = setting(kind, cells=60 if kind == "constant" else 150)
+    shape = spread**2 * np.array([[[1.0, 0.3], [0.3, 2.0]], [[0.8, -0.2], [-0.2, 1.5]]])
+    bounds = prove(Setting(Drift(THETA, shape, 0.3), 0.7, reward, chosen))
+    root, rng, tightest = np.linalg.cholesky(shape), np.random.default_rng(2), np.inf
+    for _ in range(15):  # drifts on the edge of the set
+        direction = rng.normal(size=(2, 2))
+        tau = np.einsum("aij,aj->ai", root, direction / np.linalg.norm(direction))
+        after, value = quadrature(THETA + tau, 0.3, 0.7, reward, chosen)
+        assert bounds.span <= np.ptp(value)
+        for (b, a), loss in bounds.pairs.items():
+            true = after[b] - after[a]
+            slack = np.minimum(true[:-1], true[1:]) - loss.lower
+            assert slack.min() >= -1e-9
+            tightest = min(tightest, float((slack / (loss.estimation + loss.second)).min()))
+    assert tightest < 0.75  # the bounds are not much too wide either
+
+
+def test_a_certificate_is_saved_and_checked_and_a_changed_one_rejected(tmp_path):
+    expert, reward = (lambda states: states[:, 0] > 0), (lambda states: -np.abs(states[:, 0] - 0.02))
+    asked = {"std": 0.3, "discount": 0.7, "rng": 0, "cells": 300}
+    proof = certirl.certify_gaussian(reward, Line(), expert=expert, samples=5000, tube=0.15, **asked)
+    assert proof.holds and proof.tube.half_width < 0.15 and "ξ normal with standard deviation 0.3" in str(proof)
+    path = proof.save(tmp_path / "proof")
+    verdict = certirl.check(path)
+    assert verdict.verdict == "confirmed" and verdict.margin == pytest.approx(proof.margin, rel=1e-5)
+    assert certirl.load(path).margin == proof.margin
+    estimate, least = proof.advantage([-0.5, 0.5])
+    assert np.nanmin(estimate - least) > 0 and proof.proves([-0.5, 0.0, 0.5]).tolist() == [True, False, True]
+    changes = {
+        "margin": lambda header, arrays: header["record"].update(margin=header["record"]["margin"] * 1.01),
+        "half-width": lambda header, arrays: header["record"]["tube"].update(half_width=0.01),
+        "regret": lambda header, arrays: header["record"].update(regret=header["record"]["regret"] * 0.9),
+        "sums": lambda header, arrays: arrays["noise.sums.inside"].__imul__(2),
+        "std": lambda header, arrays: header["record"]["noise"].update(std=0.25),
+        "actions": lambda header, arrays: arrays["noise.actions"].__setitem__(5, 1),
+    }
+    for change in changes.values():
+        header, arrays = archive.read(path)
+        arrays = {name: np.array(array) for name, array in arrays.items()}
+        change(header, arrays)
+        np.savez(tmp_path / "changed.npz", header=np.array(json.dumps(header)), **arrays)
+        assert certirl.check(tmp_path / "changed.npz").verdict == "rejected"
+
+
+def test_data_that_contradict_the_noise_or_the_drift_are_refused():
+    asked = {"discount": 0.7, "expert": 0, "rng": 0, "cells": 50}
+    reward = lambda states: states[:, 0]  # noqa: E731
+    for line, std, word in (
+        (Line(), 0.22, "times as large"),
+        (Line(), 0.4, "times as large"),
+        (Line(bend=-0.3), 0.3, "drift"),
+    ):
+        with pytest.raises(ValueError, match=word):
+            certirl.certify_gaussian(reward, line, std=std, samples=10_000, **asked)
+    constant = certirl.certify_gaussian(reward, Line(), std=0.3, samples=3000, **asked)
+    assert constant.holds and constant.tube is None and "at every" not in constant.missing
+    with pytest.raises(ValueError, match="one action at each state"):
+        certirl.certify_gaussian(reward, Line(), std=0.3, **(asked | {"expert": lambda s: np.full((len(s), 2), 0.5)}))
+    log = certirl.sample(Line(), basis=certirl.Legendre(2), samples=3000, rng=0)
+    assert certirl.certify_gaussian(reward, log, std=0.3, **asked).holds
+    assert certirl.certify_gaussian(reward, log, std=0.3, **asked).margin < constant.estimated
