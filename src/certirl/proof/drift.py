@@ -18,7 +18,7 @@ from scipy.special import gammaincc, log_ndtr, ndtr, ndtri
 from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array
-from certirl.ground.records import Record, freeze
+from certirl.ground.records import Record
 
 COEFFICIENTS = 2  # of each drift
 PEAK = 1 / sqrt(2 * pi)  # of the normal density
@@ -45,9 +45,6 @@ class DriftSums(Record):
     inside: Annotated[Array, Shape("A 6")]
     walls: Annotated[Array, Shape("m 3")]
     paired: bool
-
-    def __post_init__(self) -> None:
-        freeze(self)
 
     @classmethod
     def of(

@@ -29,7 +29,7 @@ from certirl.ground import archive
 from certirl.ground.archive import Shape
 from certirl.ground.domain import Array, Domain, as_states, describe
 from certirl.ground.doors import as_count, as_number, as_probability
-from certirl.ground.records import Record, freeze
+from certirl.ground.records import Record
 from certirl.proof.case import PAIRED, UNPAIRED, allowed_tube, without_switches
 from certirl.proof.certificate import Certificate, outside_of, tube_of
 from certirl.proof.drift import COEFFICIENTS, PEAK, Drift, DriftSums, contradiction, fit_drift, rows_of
@@ -250,9 +250,6 @@ class KnownNoise(Record):
     reward: Annotated[Array, Shape("n")]
     actions: Annotated[NDArray[np.intp], Shape("n")]
     sums: DriftSums
-
-    def __post_init__(self) -> None:
-        freeze(self)
 
     @property
     def half(self) -> float:
