@@ -56,6 +56,7 @@ def test_more_columns_more_noise_and_less_slope_make_the_tail_smaller():
     assert number(11) < number() < number(7)
     assert number(std=1.1) < number() < number(slope=2.1) < number(slope=2.1, rate=0.1)
     assert number(slope=0.0) < 1e-12
+    assert number(slope=0.0, truncated=True) < 1e-12 and number(slope=0.0, rate=1.0, truncated=True) < 1e-3
     assert number(k=3, slope=1e6) == 1.0
 
 

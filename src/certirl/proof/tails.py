@@ -328,7 +328,7 @@ class GaussianNoise(Tail):
                 (growth * (math.expm1(reach) / reach) ** 2, np.full(d, reach / self.rate / half.sum()))
                 for reach in reaches
             ]
-        if self.truncated:
+        if self.truncated and growth.any():  # else P_a f is the same at every state
             bounds = [
                 (wider * kappa, np.minimum(most, limit * along))
                 for wider, most in bounds
