@@ -6,7 +6,7 @@ and a simulator may draw its random numbers for several rows at once. docs/notes
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,16 +19,30 @@ from certirl.ground.doors import as_flag, by_door
 from certirl.ground.records import freeze
 from certirl.kernels import tensors
 
-INDEPENDENT = "a certificate needs transitions that are independent of each other"
+INDEPENDENT = "a certificate needs independent transitions, or rows in the order of time"
+_PAST = (
+    "given everything before it, each next state follows the dynamics; whether a step is in the log was decided before "
+    "its next state was"
+)
 EPISODES = (
+    f"episodes are independent of each other, and their number was fixed beforehand; {_PAST}; neither reward nor "
+    "expert was learned from the episodes of the proof"
+)
+IN_ORDER = (
+    f"rows are in the order of time, and their number was fixed beforehand; {_PAST}; neither reward nor expert was "
+    "learned from the later rows, on which the proof rests"
+)
+SINGLE_STEPS = (
     "episodes are independent of each other; of each one step is used, its number drawn beforehand; whether a step is "
     "in the log was decided before its next state was; neither reward nor expert was "
     "learned from the episodes of the proof"
 )
+Sampling = Literal["independent", "episodes", "order"]
 _DECLARE = "write Transitions(…, independent=True) if each of them was drawn by itself"
 _DECLARE_EPISODES = _DECLARE.replace("them", "the episodes")
 _COINCIDENCE = 1e-6  # probabilities below this are not taken for chance
 _FEWEST = 20  # different rows that must all be repeated to show copies
+_FEWEST_EPISODES = 20  # that are divided at random; fewer are one sequence of rows
 _NEARER = 30  # neighbouring states share a next state at most this many times as often as any two states
 
 # States, copies of each, calls, and the ratio of variances above which rows are not independent; independent rows
@@ -40,25 +54,45 @@ _ROUNDING = 1e-6  # of the width: smaller differences are those of single precis
 _FEW = 256  # states at which pairs are tried
 
 
-def dependence(log: Transitions) -> str:
-    """The first sign that rows of a log, or its episodes, are not independent, as a sentence; empty if none."""
+def sampling(log: Transitions) -> Sampling:
+    """How the rows of a log depend on each other: not at all, within "episodes" only, or on all earlier ones.
+
+    Rows that continue others, or episodes that do, are in the "order" of time; so are all that are declared not to be
+    independent, and few episodes. docs/notes/certificate.md, section 18.
+    """
     episodic = has_episodes(log)
-    if log.paired and episodic:
-        return _refusal("rows of one episode are paired with rows of others", "leave paired out")
-    if log.independent is not None:
-        return "" if log.independent else _refusal("these are declared not to be", "draw others")
-    if episodic:
-        return _dependent_episodes(log)
-    repeated = repeated_rows(log)
+    if log.paired or log.independent:
+        return "episodes" if episodic else "independent"
+    if log.independent is False:
+        return "order"
+    if not episodic:
+        return "order" if continued_rows(log) else "independent"
+    whole = _whole_episodes(log)
+    return "order" if len(whole) < _FEWEST_EPISODES or continued_rows(whole) else "episodes"
+
+
+def dependence(log: Transitions) -> str:
+    """The first sign that no proof can rest on the rows of a log, as a sentence; empty if none."""
+    kind = sampling(log)
+    if log.paired and (kind == "episodes" or log.independent is False):
+        return _refusal("rows that depend on each other are paired with others", "leave paired out")
+    if log.independent:
+        return ""
+    if kind != "independent":
+        groups = log.groups()[0] if kind == "episodes" else np.zeros(len(log), dtype=np.intp)
+        first, second = _links(log)
+        inside = groups[first] == groups[second]
+        backwards = int((first > second)[inside].sum())
+        if 10 * backwards > inside.sum():
+            finding = f"in {backwards:,} places a step comes after the one that continues it"
+            return _refusal(f"the rows are not in the order of time: {finding}", "sort them by episode and step")
+    rows, what = (_whole_episodes(log), "episodes begin and end as") if kind == "episodes" else (log, "rows repeat")
+    repeated = repeated_rows(rows)
     if repeated:
-        finding = f"{repeated:,} of {len(log):,} rows repeat the state, action and next state of another, as copies do"
-        return _refusal(finding, "keep one of each", _DECLARE)
-    continued = continued_rows(log)
-    if continued:
-        finding = (
-            f"{continued:,} of {len(log):,} rows start in the very state in which another ends, as steps of a walk do"
-        )
-        return _refusal(finding, "keep single steps from far apart", _DECLARE)
+        another = "another" if kind == "episodes" else "the state, action and next state of another"
+        finding = f"{repeated:,} of {len(rows):,} {what} {another}, as copies do"
+        declare = {"independent": _DECLARE, "episodes": _DECLARE_EPISODES}.get(kind, "solve without delta")
+        return _refusal(finding, "keep one of each", declare)
     return ""
 
 
@@ -67,28 +101,15 @@ def has_episodes(log: Transitions) -> bool:
     return log.episodes is not None and _has_repeats(log.episodes[log.episodes >= 0])
 
 
-def _dependent_episodes(log: Transitions) -> str:
-    """The first sign that episodes depend on each other, or that their rows are not in order."""
+def _whole_episodes(log: Transitions) -> Transitions:
+    """Every episode as one row, from its first state to its last."""
     groups, steps = log.groups()
-    first, second = _links(log)
-    inside = groups[first] == groups[second]
-    backwards = int((first > second)[inside].sum())
-    if 10 * backwards > inside.sum():
-        finding = f"in {backwards:,} places a step comes after the one that continues it"
-        return _refusal(f"the rows of an episode are not in their order: {finding}", "sort them by episode and step")
     starts = np.flatnonzero(steps == 0)
     ends = np.empty(len(starts), dtype=np.intp)
     ends[groups] = np.arange(len(log))  # the last row of each group is written last
     whole = log.where(steps == 0)
     freeze(whole, next_states=log.next_states[ends[groups[starts]]], episodes=None)
-    repeated, continued = repeated_rows(whole), continued_rows(whole)
-    if repeated:
-        finding = f"{repeated:,} of {len(whole):,} episodes begin and end as another, as copies do"
-        return _refusal(finding, "keep one of each", _DECLARE_EPISODES)
-    if continued:
-        finding = f"{continued:,} of {len(whole):,} episodes start in the very state in which another ends"
-        return _refusal(finding, "give parts of one trajectory one number", _DECLARE_EPISODES)
-    return ""
+    return whole
 
 
 def one_of_each(log: Transitions, training: Transitions, rng: np.random.Generator) -> Transitions:
@@ -107,7 +128,7 @@ def one_of_each(log: Transitions, training: Transitions, rng: np.random.Generato
     assert log.episodes is not None
     chosen = (steps == drawn[groups]) | (log.episodes < 0)
     if not chosen.any():
-        raise ValueError(f"{len(drawn)} episodes are too few for a certificate: it uses one step of each")
+        raise ValueError(f"{len(drawn)} episodes are too few for a refutation: it uses one step of each")
     return log.where(chosen)
 
 

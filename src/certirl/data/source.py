@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from certirl.data.dependence import EPISODES, can_pair, dependence, has_episodes, noise_fault, one_of_each
+from certirl.data.dependence import Sampling, can_pair, dependence, noise_fault, one_of_each, sampling
 from certirl.data.simulator import (
     NO_TERMINAL_STATES,
     Design,
@@ -157,16 +157,9 @@ class Source(Record):
         return np.array([drawn]) if self.log is None else self.log.counts
 
     @cached_property
-    def usable(self) -> float:
-        """The share of the rows that a proof uses: of episodes one step each."""
-        if self.log is None or not has_episodes(self.log):
-            return 1.0
-        return float((int(self.log.groups()[0].max()) + 1) / len(self.log))
-
-    @property
-    def draws(self) -> str:
-        """What is assumed of the rows of a proof, in words; empty if they are plain draws."""
-        return EPISODES if self.usable < 1 else ""
+    def sampling(self) -> Sampling:
+        """How the rows of a log depend on each other; those of a simulator do not."""
+        return "independent" if self.log is None else sampling(self.log)
 
     def stream(
         self, samples: int, basis: Basis, rng: Any, *, design: bool | Design = True, paired: bool | None = None
@@ -208,8 +201,17 @@ class Source(Record):
         """
         if self.simulator is None:
             assert self.log is not None
-            training, fresh = divide(self.log, share, rng)
-            return Pool([training]), Pool([fresh])
+            training, fresh = divide(self.log, share, rng, self.sampling)
+            if self.sampling == "independent":
+                return Pool([training]), Pool([fresh])
+            single: Callable[[], Transitions] = partial(_no_single_steps, self.log)
+            ratio = len(fresh) / len(training)
+            if self.sampling == "episodes":
+                single = partial(one_of_each, fresh, training, rng.spawn(1)[0])
+                ratio = (int(fresh.groups()[0].max()) + 1) / (int(training.groups()[0].max()) + 1)
+            expected = max(int(ratio * training.per_action), 1)
+            share = (int(training.groups()[0].max()) + 1) / len(training)
+            return Pool([training]), Pool([fresh], expected=expected, single=single, single_share=share)
         generator = as_generator(rng)
         settings: dict[str, Any] = {"design": design, "refuse_terminal": True}
         settings["paired"] = can_pair(self.simulator, basis, generator, asked=paired)
@@ -254,12 +256,34 @@ class Pool(Stream):
     Args:
         parts: the transitions.
         more: draws this many transitions of every action, ``more(n=…)``; None for a log, which does not grow.
+        expected: transitions of the action with fewest that training data let us expect, where rows depend on each
+            other and their number on where they lead.
+        single: makes those of the rows that are independent; all are if left out.
+        single_share: of the rows, which these are by training data.
 
     :meta private:
     """
 
-    def __init__(self, parts: Sequence[Draws | Transitions], more: Callable[..., Draws] | None = None) -> None:
-        self.parts, self._more = list(parts), more
+    def __init__(
+        self,
+        parts: Sequence[Draws | Transitions],
+        more: Callable[..., Draws] | None = None,
+        *,
+        expected: int | None = None,
+        single: Callable[[], Transitions] | None = None,
+        single_share: float = 1.0,
+    ) -> None:
+        self.parts, self._more, self._expected, self._single = list(parts), more, expected, single
+        self.single_share = single_share
+
+    @property
+    def expected(self) -> int:
+        """The size, if nothing but training data may be known of it."""
+        return self.size if self._expected is None else self._expected
+
+    def independent(self) -> Pool:
+        """The rows that are independent of each other."""
+        return self if self._single is None else Pool([self._single()])
 
     @property
     def size(self) -> int:
@@ -298,10 +322,22 @@ class Pool(Stream):
         return [chunk for part in self.parts for chunk in part.chunks()]
 
 
-def divide(log: Transitions, share: float, rng: np.random.Generator) -> tuple[Transitions, Transitions]:
-    """Two disjoint random parts of a log, for training and for a proof; a log without independent rows is refused.
+def _no_single_steps(log: Transitions) -> Transitions:
+    raise ValueError(f"a refutation needs rows or episodes that are independent, and these {len(log):,} rows are not")
 
-    Of episodes all steps are used for training, and one of each for the proof.
+
+def divide(
+    log: Transitions, share: float, rng: np.random.Generator, kind: Sampling | None = None
+) -> tuple[Transitions, Transitions]:
+    """Two disjoint parts of a log, for training and for a proof; a log on which no proof can rest is refused.
+
+    The parts are random, of whole episodes; the first is the beginning of a log whose rows are in the order of time.
+
+    Args:
+        log: the rows.
+        share: of the rows or episodes, for training.
+        rng: for the division.
+        kind: how rows depend on each other, as in `sampling`; looked up if left out.
     """
     if log.domain_from_data:  # fresh data would have placed the basis, and new states may lie outside
         raise ValueError("a certificate needs a declared domain: write Transitions(…, domain=(low, high))")
@@ -312,8 +348,12 @@ def divide(log: Transitions, share: float, rng: np.random.Generator) -> tuple[Tr
     sentence = dependence(log)
     if sentence:
         raise ValueError(sentence)
-    training, fresh = log.divided(share, rng)
-    return training, one_of_each(fresh, training, rng)
+    if (kind or sampling(log)) != "order":
+        return log.divided(share, rng)
+    first = np.arange(len(log)) < int(share * len(log))
+    if not first.any():
+        raise ValueError(f"{len(log)} transitions are too few to set some aside for a certificate")
+    return log.where(first), log.where(~first)
 
 
 @archive.record

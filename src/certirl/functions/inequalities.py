@@ -33,6 +33,25 @@ def second_moment(observed: Any, bound: Any, log_term: float) -> Any:
     return (half + np.sqrt(np.maximum(observed, 0.0) + half**2)) ** 2
 
 
+def conditional_moment(observed: Any, bound: Any, log_term: float, rate: Any) -> Any:
+    """ΣE[Z² | past] < (yΣZ² + b²L)/(1 − e^−y) for |Z| ≤ b that may depend on the past, but for probability e^−L.
+
+    So is the largest eigenvalue of ΣE[ZZᵀ | past] for vectors of q entries, from that of ΣZZᵀ, with L + log q for L.
+    The rate y must be fixed before the Z are read.
+    """
+    return (rate * np.maximum(observed, 0.0) + bound**2 * log_term) / -np.expm1(-rate)
+
+
+def best_rate(expected: Any, bound: Any, log_term: float) -> Any:
+    """The rate y of `conditional_moment` for which it is least if ΣZ² is as expected: e^y − 1 − y = Lb²/ΣZ²."""
+    ratio = log_term * np.asarray(bound) ** 2 / np.maximum(expected, 1e-12 * np.asarray(bound) ** 2 + 1e-300)
+    ratio = np.maximum(ratio, 1e-12)
+    y = np.minimum(np.sqrt(2 * ratio), np.log1p(ratio + np.sqrt(2 * ratio)))  # above the solution: Newton goes down
+    for _ in range(5):
+        y = y - (np.expm1(y) - y - ratio) / np.expm1(y)
+    return np.clip(y, 1e-6, 50.0)
+
+
 def empirical_bernstein(observed: Any, bound: Any, log_term: float) -> Any:
     """|Σ(Z − EZ)| < this for independent |Z| ≤ b with observed ΣZ², but for probability 3e^−L: both bounds together."""
     return bernstein(second_moment(observed, bound, log_term), bound, log_term)
@@ -86,7 +105,9 @@ def best_slope(expected: Any, bound: Any, log_term: Any) -> Any:
 MIXED_EVENTS = 3
 
 
-def mixed_norm(trace: Any, largest: Any, bound: Any, log_term: float, size: int, scale: Any) -> Any:
+def mixed_norm(
+    trace: Any, largest: Any, bound: Any, log_term: float, size: int, scale: Any, rates: tuple[Any, Any] | None = None
+) -> Any:
     """‖Σ(Z − EZ)‖ < this for independent vectors ‖Z‖ ≤ b of ``size`` entries, but for probability 3e^−L (Delyon).
 
     As e^(x − x²/6) ≤ 1 + x + x²/3, E exp(λ·Σ(Z − EZ) − ½λᵀHλ) ≤ 1 for every λ, with H = (ΣZZᵀ + 2ΣE ZZᵀ)/3; λ is
@@ -99,16 +120,24 @@ def mixed_norm(trace: Any, largest: Any, bound: Any, log_term: float, size: int,
         log_term: L.
         size: the number of entries.
         scale: τ², fixed before the Z are read; see `best_scale`.
+        rates: of `conditional_moment` for trace and largest eigenvalue, where Z may depend on the past and EZ is the
+            expectation given it; None for independent Z.
     """
-    top = (largest + 2 * second_moment(largest, bound, log_term)) / 3
-    total = (trace + 2 * second_moment(trace, bound, log_term)) / 3
+    if rates is None:
+        total, top = (second_moment(moment, bound, log_term) for moment in (trace, largest))
+    else:
+        total = conditional_moment(trace, bound, log_term, rates[0])
+        top = conditional_moment(largest, bound, log_term + np.log(size), rates[1])
+    top, total = (largest + 2 * top) / 3, (trace + 2 * total) / 3
     return np.sqrt((top + 1 / scale) * (2 * log_term + size * np.log1p(scale * total / size)))
 
 
-def best_scale(trace: float, largest: float, bound: float, log_term: float, size: int) -> float:
+def best_scale(
+    trace: float, largest: float, bound: float, log_term: float, size: int, rates: tuple[Any, Any] | None = None
+) -> float:
     """The scale τ² of `mixed_norm` for which it is least if second moments are as expected."""
     scales = np.geomspace(0.05, 50.0, 121) / max(largest, 1e-300)
-    return float(scales[np.argmin(mixed_norm(trace, largest, bound, log_term, size, scales))])
+    return float(scales[np.argmin(mixed_norm(trace, largest, bound, log_term, size, scales, rates))])
 
 
 def blending(basis: Family, count: int, states: Array) -> Array:

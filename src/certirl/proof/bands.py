@@ -12,6 +12,10 @@ A functional of the regression errors is a row of weights ``[A, k]``: applied to
 E_c(f)⟩, a sum over fresh states of Z(f) = Σ_c (weights_c·x) E_c(f). `workings` computes, for V̂ and for the functions
 f_1, …, f_{m−1} that its error u is made of, the observed sums, the observed second moments and the largest terms;
 `bands` turns them into inequalities, for any δ, and for more data that say nothing new.
+
+Where rows may depend on each other, bounds need weights that were fixed before (`Surrogate.design`, section 18 of the
+notes). The noise of a functional is then bounded with these weights, and what the weights of the regression differ by
+is multiplied by a bound on the noise of all columns of an action, whitened.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from certirl.functions.frame import CellAxes, frame
 from certirl.functions.inequalities import (
     EVENTS,
     MIXED_EVENTS,
+    best_rate,
     best_scale,
     best_slope,
     empirical_bernstein,
@@ -70,12 +75,43 @@ class Points(NamedTuple):
         functions: observed ΣZ(f_i), i ≥ 1 ``[n, m − 1]``.
         noise: as above.
         expected: ΣZ(V̂)² as training data let us expect it ``[n]``.
+        mismatch: the length of weights of the regression less fixed ones, times the noise ``[n, A]``; ``[n, 0]`` where
+            no weights were fixed before.
+        magnified: by how much the functionals can magnify a tail ``[n]``.
     """
 
     value: Array
     functions: Array
     noise: Noise
     expected: Array
+    mismatch: Array
+    magnified: Array
+
+
+class Lengths(NamedTuple):
+    """What bounds the length of the noise of a vector.
+
+    Attributes:
+        size: its entries.
+        trace: of the second moments of the vector, for V̂ and for the f_i together ``[2]``.
+        top: their largest eigenvalues ``[2]``.
+        longest: bounds on the length of a term ``[2]``.
+        expected_trace, expected_top: as training data let us expect them ``[2]``.
+    """
+
+    size: int
+    trace: Array
+    top: Array
+    longest: Array
+    expected_trace: Array
+    expected_top: Array
+
+    def grown(self, moments: float, ranges: float) -> Lengths:
+        """With second moments and largest terms divided by these factors."""
+        trace, top, longest, likely_trace, likely_top = self[1:]
+        return Lengths(
+            self.size, trace / moments, top / moments, longest / ranges, likely_trace / moments, likely_top / moments
+        )
 
 
 class Error(NamedTuple):
@@ -84,29 +120,39 @@ class Error(NamedTuple):
     Attributes:
         value: observed, of V̂ ``[m − 1]``.
         matrix: observed, of the f_i: column i is the vector for f_i ``[m − 1, m − 1]``.
-        trace: of the second moments of the vector, for V̂ and for the f_i together ``[2]``.
-        top: their largest eigenvalues ``[2]``.
-        longest: bounds on the length of a term ``[2]``.
-        expected_trace, expected_top: as training data let us expect them ``[2]``.
+        noise: of the vector.
+        mismatch: as for `Points`, the largest over all directions ``[A]``, or ``[0]``.
+        magnified: by how much the vector can magnify a tail.
     """
 
     value: Array
     matrix: Array
-    trace: Array
-    top: Array
-    longest: Array
-    expected_trace: Array
-    expected_top: Array
+    noise: Lengths
+    mismatch: Array
+    magnified: float
 
 
 class Visits(NamedTuple):
-    """Of one action and one tent: the observed curve in the harmonics, second moments and largest terms at points."""
+    """Of one action and one tent, at points ``[n]`` each, in the order of the harmonics the curve ``[k]``.
+
+    Attributes:
+        action, tent: their numbers.
+        curve: observed.
+        observed: second moments.
+        largest: the largest terms.
+        expected: second moments, from training data alone.
+        mismatch: as for `Points`; empty where no weights were fixed before.
+        noise: of the whitened vector; None where no weights were fixed before.
+    """
 
     action: int
     tent: int
     curve: Array
     observed: Array
     largest: Array
+    expected: Array
+    mismatch: Array
+    noise: Lengths | None
 
 
 class Workings:
@@ -118,13 +164,22 @@ class Workings:
         leverage: sup of xᵀ(Σ x xᵀ)⁻¹x over the states ``[A]``.
         lebesgue: by how much regression can magnify a tail ``[A]``.
         residual_lebesgue: the largest of those of the actions that the expert uses.
+        spread: the largest leverage times the number of transitions.
         condition: the largest condition number of Σ x xᵀ.
         function_sums: Σ x E_c(f_i), i ≥ 1 ``[A, m − 1, k]``.
         radius: how far V̂ and (f_i)_i are from a middle at most ``[2]``.
         error: the functionals of û.
+        is_fixed: whether weights were fixed before, as rows may depend on each other.
+        design: Σ x xᵀ from which the weights of bounds come: expected, or observed ``[A, k, k]``.
+        white: the noise of every action's columns, whitened; empty where no weights were fixed before.
+
+    Args:
+        surrogate: fixed beforehand.
+        evidence: of the fresh data.
+        scaled: for a forecast: the expected data are as many as the observed ones.
     """
 
-    def __init__(self, surrogate: Surrogate, evidence: Evidence) -> None:
+    def __init__(self, surrogate: Surrogate, evidence: Evidence, *, scaled: bool = False) -> None:
         s, e, harmonics = surrogate, evidence, surrogate.frame
         self.s, self.e, self.frame, self.gamma = s, e, harmonics, s.discount
         self.A, self.k = s.fits.shape
@@ -134,21 +189,38 @@ class Workings:
         self.resolvent = np.linalg.inv(
             np.eye(s.Z.shape[1]) - self.gamma * np.concatenate(list(s.Z[self._used]), axis=1)
         )
+        self.is_fixed, self.design, count = s.design is not None, self.gram, float(e.counts.min())
+        if s.design is not None:
+            self.design = harmonics.lifted(s.design)
+            planned = float(self.design[:, 0, 0].min())
+            self.design, count = (self.design * (count / planned), count) if scaled else (self.design, planned)
+            self.condition = max(self.condition, float(np.linalg.cond(self.design).max()))
+            self._turn = self.gram @ np.linalg.inv(self.design)  # weights of the regression to fixed ones
         self._pairs, every = s.pairs(e.paired), s.pairs(True)
-        expected = s.noise[[every.index(pair) for pair in self._pairs]] * float(e.counts.min())
+        expected = s.noise[[every.index(pair) for pair in self._pairs]] * count
         observed = np.stack([e.residual_moments, e.operator_moments], axis=1)
         self._moments = harmonics.lifted(np.concatenate([observed, expected, e.cross_moments], axis=1))
         self.function_sums = s.mix[1:] @ e.operator_residuals  # Σ x E_c(f_i) [A, m − 1, k]
         self._suprema()
+        self._roots = self._noise_roots()
+        self.white = [self._lengths_of({c: np.linalg.inv(root)}) for c, root in enumerate(self._roots)]
         self.error = self._of_error()
 
     def _suprema(self) -> None:
         """Over all states: leverages, and the sizes of V̂, of the f_i and of their fits."""
         harmonics, s = self.frame, self.s
         fine, dense = harmonics.values(harmonics.fine.states), harmonics.dense_values
-        leverage = [float(np.einsum("ni,ni->n", fine @ inverse, fine).max()) for inverse in self.precision]
-        self.leverage = harmonics.fine.double * np.array(leverage)
+
+        def leverages(inverses: Array) -> Array:
+            each = [float(np.einsum("ni,ni->n", fine @ inverse, fine).max()) for inverse in inverses]
+            return harmonics.fine.double * np.array(each)
+
+        self.leverage = leverages(self.precision)
         self.lebesgue = 1 + np.sqrt(self.e.counts * self.leverage)
+        self._expected_leverage = leverages(np.linalg.inv(self.design)) if self.is_fixed else self.leverage
+        self.spread = float(((self.lebesgue - 1) ** 2).max())
+        if self.is_fixed:
+            self.spread = max(self.spread, float((self.design[:, 0, 0] * self._expected_leverage).max()))
         self.residual_lebesgue = float(self.lebesgue[self._used].max())
         # At each state f_i is an average of its polynomials, one for every used action.
         values = s.mix[1:].reshape(-1, len(self._used), self.k) @ dense.T  # [m − 1, U, q]
@@ -181,13 +253,26 @@ class Workings:
         values, moments = self.frame.values(self.frame.visited.states), self.frame.lifted(self.e.visit_moments)
         dense, visits = self.frame.dense_values, []
         for c in range(self.A):
-            weights = values @ self.precision[c]
-            swings = np.abs(weights @ dense.T)
+            weights = self._fixed(values @ self.precision[c], c)
+            swings, length, mismatch = np.abs(weights @ dense.T), np.zeros(0), np.zeros(0)
+            if self.is_fixed:
+                root = _root(self.design[c])
+                length = np.einsum("ni,ni->n", weights @ self.design[c], weights)
+                mismatch = np.linalg.norm((values @ self.precision[c] - weights) @ root, axis=1)
+                whitened = np.linalg.norm(np.linalg.solve(root, dense.T), axis=0)
             for w, guess in enumerate(self.s.tent_fits[c]):
                 fit = dense @ guess
-                largest = self.frame.dense.double * (swings * np.maximum(1 - fit, fit)).max(axis=1)
+                sizes, likely = np.maximum(1 - fit, fit), max(float(fit.max()), 1e-6)
+                largest = self.frame.dense.double * (swings * sizes).max(axis=1)
                 observed = np.einsum("ni,ni->n", weights @ moments[c, w], weights)
-                visits.append(Visits(c, w, self.precision[c] @ self.e.visits[c, w], observed, largest))
+                noise = None
+                if self.is_fixed:
+                    forms = np.linalg.solve(root, np.linalg.solve(root, moments[c, w]).T)
+                    top, longest = np.linalg.eigvalsh(forms)[-1], self.frame.dense.double * (whitened * sizes).max()
+                    each = (np.array([x]) for x in (np.trace(forms), max(top, 0.0), longest, self.k * likely, likely))
+                    noise = Lengths(self.k, *each)
+                curve = self.precision[c] @ self.e.visits[c, w]
+                visits.append(Visits(c, w, curve, observed, largest, likely * length, mismatch, noise))
         return visits
 
     def weights(self, b: int, a: int, values: Array) -> Array:
@@ -210,28 +295,58 @@ class Workings:
     def points(self, weights: Array, pair: tuple[int, int] | None = None) -> Points:
         """What evidence says about functionals ``[A, n, k]``, those of a pair of actions if they belong to one."""
         active = [c for c in range(self.A) if weights[c].any()] or [0]
-        forms = self._forms(weights, active)
-        largest = self._largest(weights, active, pair)
+        fixed = np.stack([self._fixed(weights[c], c) for c in range(self.A)]) if self.is_fixed else weights
+        forms = self._forms(fixed, active)
+        largest = self._largest(fixed, active, pair)
         squares = np.maximum(forms[:, :3], 0.0)  # negative by rounding alone, where paired noise cancels
         noise = Noise(squares[:, 0], squares[:, 1], forms[:, 4:], largest)
         value = np.einsum("cnk,ck->n", weights, self.e.residuals)
-        return Points(value, np.einsum("cnk,cik->ni", weights, self.function_sums, optimize=True), noise, squares[:, 2])
+        functions = np.einsum("cnk,cik->ni", weights, self.function_sums, optimize=True)
+        n = len(value)
+        mismatch, magnified = np.zeros((n, self.A if self.is_fixed else 0)), np.zeros(n)
+        if self.is_fixed:
+            for c in active:
+                mismatch[:, c] = np.linalg.norm((weights[c] - fixed[c]) @ self._roots[c], axis=1)
+                squares_of_weights = np.einsum("ni,ni->n", weights[c] @ self.gram[c], weights[c])
+                magnified += np.sqrt(self.e.counts[c] * np.maximum(squares_of_weights, 0.0))
+        return Points(value, functions, noise, squares[:, 2], mismatch, magnified)
+
+    def _fixed(self, weights: Array, c: int) -> Array:
+        """The weights ``[n, k]`` that bounds use for a functional with these weights in the regression of action c."""
+        return weights @ self._turn[c] if self.is_fixed else weights
+
+    def _noise_roots(self) -> list[Array]:
+        """Roots of what is expected of Σ x xᵀ Y_c² for every action; none where no weights were fixed before."""
+        if not self.is_fixed:
+            return []
+        moments = dict(zip(self._pairs, self._moments[:, 2], strict=True))
+        return [_root(moments[c, c]) for c in range(self.A)]
 
     def _of_error(self) -> Error:
         weights = self.of_error(np.linalg.inv(self.s.mix).T[1:])
-        active, size = list(self._used), weights.shape[1]
         value = np.einsum("cnk,ck->n", weights, self.e.residuals)
         matrix = np.einsum("cnk,cik->ni", weights, self.function_sums, optimize=True)
+        fixed = {c: self._fixed(weights[c], c) for c in self._used}
+        mismatch, magnified = np.zeros(self.A if self.is_fixed else 0), 0.0
+        if self.is_fixed and len(value):
+            for c in self._used:
+                mismatch[c] = np.linalg.norm((weights[c] - fixed[c]) @ self._roots[c], 2)
+                magnified += float(np.sqrt(self.e.counts[c]) * np.linalg.norm(weights[c] @ _root(self.gram[c]), 2))
+        return Error(value, matrix, self._lengths_of(fixed), mismatch, magnified)
+
+    def _lengths_of(self, weights: dict[int, Array]) -> Lengths:
+        """What bounds the noise of a vector of functionals with these weights ``[q, k]`` of each action."""
+        size = len(next(iter(weights.values())))
         forms = np.zeros((4, size, size))
-        for c, d, moments in self._active_pairs(active):
+        for c, d, moments in self._active_pairs(list(weights)):
             product = weights[c] @ moments[:4] @ weights[d].T
             forms += product if c == d else product + product.swapaxes(1, 2)
         trace = np.trace(forms, axis1=1, axis2=2)
         top = np.maximum(np.linalg.eigvalsh(forms)[:, -1] if size else np.zeros(4), 0.0)
         dense = self.frame.dense_values
-        lengths = {c: np.linalg.norm(weights[c] @ dense.T, axis=0)[None] for c in active}
+        lengths = {c: np.linalg.norm(rows @ dense.T, axis=0)[None] for c, rows in weights.items()}
         longest = self.frame.dense.double * self._terms(lengths, {}, None, self._lengths, self._gaps).max(axis=(1, 2))
-        return Error(value, matrix, trace[:2], top[:2], longest, trace[2:], top[2:])
+        return Lengths(size, trace[:2], top[:2], longest, trace[2:], top[2:])
 
     def _active_pairs(self, active: list[int]) -> list[tuple[int, int, Array]]:
         every = zip(self._pairs, self._moments, strict=True)
@@ -266,8 +381,8 @@ class Workings:
         """The same by Cauchy and Schwarz: |w·x| is at most the root of (wᵀG w)·(the largest leverage)."""
 
         def size(rows: Array, c: int) -> Array:
-            forms = np.einsum("ni,ni->n", rows @ self.gram[c], rows)
-            return np.sqrt(np.maximum(forms, 0.0) * self.leverage[c])[:, None]
+            forms = np.einsum("ni,ni->n", rows @ self.design[c], rows)
+            return np.sqrt(np.maximum(forms, 0.0) * self._expected_leverage[c])[:, None]
 
         sizes = {c: size(weights[c], c) for c in active}
         both = {frozenset(pair): size(weights[pair[0]] + weights[pair[1]], pair[0])} if pair is not None else {}
@@ -308,10 +423,21 @@ class Workings:
         return np.asarray(radius * sum(sizes.values()) + fits)
 
 
+def _root(moments: Array) -> Array:
+    """The symmetric root of a matrix of second moments, of which the smallest eigenvalues are raised ``[k, k]``."""
+    values, vectors = np.linalg.eigh(moments)
+    values = np.maximum(values, _LEAST_NOISE * values[-1]) if values[-1] > 0 else np.ones(len(values))
+    return np.asarray((vectors * np.sqrt(values)) @ vectors.T)
+
+
 @lru_cache(maxsize=16)  # a forecast asks again and again with another δ or size
-def workings(surrogate: Surrogate, evidence: Evidence) -> Workings:
+def _workings(surrogate: Surrogate, evidence: Evidence, scaled: bool) -> Workings:
+    return Workings(surrogate, evidence, scaled=scaled)
+
+
+def workings(surrogate: Surrogate, evidence: Evidence, *, forecast: bool = False) -> Workings:
     """Everything that does not depend on δ, made once."""
-    return Workings(surrogate, evidence)
+    return _workings(surrogate, evidence, forecast and surrogate.design is not None)
 
 
 # How δ is spent: the band decides, the size of the error can do with little; regret only where the expert switches.
@@ -319,6 +445,7 @@ SHARES = {"band": 0.85, "size of the error": 0.15}
 SWITCHING_SHARES = {"band": 0.8, "size of the error": 0.15, "regret": 0.05}
 # How far the noise of u may feed itself, and the condition of I − K̂; beyond them nothing is bounded.
 _MOST_GROWTH, _MOST_CONDITION = 0.95, 1e8
+_LEAST_NOISE = 1e-9  # of the largest eigenvalue of second moments by which noise is whitened
 # Slopes are chosen for these multiples of the second moments and of the length of u in the training data.
 _CAUTION, _CAUTION_OF_LENGTH = 1.1, 1.5
 
@@ -442,12 +569,15 @@ class _Size(NamedTuple):
         inverse: (I − K̂)⁻¹ ``[m − 1, m − 1]``.
         noise: ρ ≥ ‖Nν(V)‖.
         length: κ ≥ ‖u‖.
+        white: bounds on the whitened noise of each action's columns, of V̂ and of a fixed function of length 1
+            ``[A, 2]``; ``[0, 2]`` where no weights were fixed before.
     """
 
     centre: Array
     inverse: Array
     noise: float
     length: float
+    white: Array
 
     def moment(self, noise: Noise) -> Array:
         """ΣZ(V)² at most ``[n]``, from second moments of V̂, of the f_i and between them."""
@@ -479,7 +609,8 @@ def bands(surrogate: Surrogate, evidence: Evidence, *, delta: float, tail: float
         tail: τ.
         growth: for a forecast: the multiple of the present amount of data, with the same means. For planning only.
     """
-    work, beyond = workings(surrogate, evidence), np.isfinite(tail)  # an infinite tail leaves nothing to bound
+    work = workings(surrogate, evidence, forecast=growth is not None)
+    beyond = np.isfinite(tail)  # an infinite tail leaves nothing to bound
     tail, counts = tail if beyond else 0.0, surrogate.mesh.counts
     parts = {name: share * delta for name, share in shares_of(surrogate).items()}
     more = 1.0 if growth is None else growth
@@ -489,7 +620,7 @@ def bands(surrogate: Surrogate, evidence: Evidence, *, delta: float, tail: float
     for (pair, points), shares in zip(work.compared.items(), surrogate.shares, strict=True):
         L = -np.log(parts["band"] * shares.reshape(2, -1))
         estimation, second = _radii(size, points, expected, L, more, growth is None)
-        second = second + _second_order_tail(work, size, pair, tail)
+        second = second + _second_order_tail(work, size, points, pair, tail)
         pairs.append(
             Band(
                 pair=pair,
@@ -497,7 +628,7 @@ def bands(surrogate: Surrogate, evidence: Evidence, *, delta: float, tail: float
                 curve=_curve(work, *pair, size if growth is None else None),
                 estimation=estimation.reshape(2, *counts),
                 second_order=second.reshape(2, *counts),
-                tail=_first_order_tail(work, pair, tail) if beyond else float("inf"),
+                tail=_first_order_tail(work, points, pair, tail) if beyond else float("inf"),
                 floating=_rounding(work, float((estimation + second).max()), more),
             )
         )
@@ -513,13 +644,19 @@ def _size(work: Workings, delta: float, tail: float, growth: float | None) -> _S
 
     ‖Nν(V)‖ ≤ α + β‖u‖, α for V̂ and β for one fixed function of length 1, and ‖u‖ ≤ ‖c̃‖ + ‖(I − K̂)⁻¹‖‖Nν(V)‖.
     """
-    if work.gamma * (1 + tail * work.residual_lebesgue) >= 1:
+    if work.gamma * (1 + tail * (0 if work.is_fixed else work.residual_lebesgue)) >= 1 or work.gamma * tail >= 1:
         return None  # what regression aims at need not contract, so that there may be no u
     error, m = work.error, len(work.error.value)
+    more, L = 1.0 if growth is None else growth, _size_term(work, delta)
+    white = np.array([_norms(noise.grown(1.0, more**0.5), L, conditional=True)[0] for noise in work.white])
+    white = white.reshape(-1, 2)
     if m == 0:  # one column: u is a constant
-        return _Size(np.zeros(0), np.zeros((0, 0)), 0.0, 0.0)
-    more, L = 1.0 if growth is None else growth, log_term(2 * MIXED_EVENTS, delta)
-    (alpha, beta), _ = _norms(error, L, more)
+        return _Size(np.zeros(0), np.zeros((0, 0)), 0.0, 0.0, white)
+    ahead, _ = _norms(error.noise.grown(more, more), L, conditional=work.is_fixed)
+    alpha, beta = np.array(ahead)
+    if work.is_fixed:
+        magnified = tail * (1 + work.gamma) / (1 - work.gamma * tail) * error.magnified
+        alpha, beta = np.array([alpha, beta]) + error.mismatch @ white / more + magnified * work.radius
     centre: Array = np.zeros(m)
     inverse: Array = np.eye(m)
     if growth is None:
@@ -530,10 +667,15 @@ def _size(work: Workings, delta: float, tail: float, growth: float | None) -> _S
         centre = inverse @ error.value
         start, stretch = float(np.linalg.norm(centre)), float(np.linalg.norm(inverse, 2))
     else:  # as large as noise makes them
-        start, stretch = _forecast_sizes(error.trace[0] / more, error.top[1] / more)
+        start, stretch = _forecast_sizes(error.noise.trace[0] / more, error.noise.top[1] / more)
         inverse = stretch * inverse
-    noise = _solved(alpha, beta, start, stretch)
-    return None if noise is None else _Size(centre, inverse, noise, start + stretch * noise)
+    noise = _solved(float(alpha), float(beta), start, stretch)
+    return None if noise is None else _Size(centre, inverse, noise, start + stretch * noise, white)
+
+
+def _size_term(work: Workings, delta: float) -> float:
+    """L of the events about lengths of vectors: that of u, and that of every action's columns."""
+    return log_term(2 * MIXED_EVENTS * (1 + len(work.white)), delta)
 
 
 def _solved(alpha: float, beta: float, start: float, stretch: float) -> float | None:
@@ -547,27 +689,36 @@ def _forecast_sizes(trace: float, top: float) -> tuple[float, float]:
     return stretch * float(np.sqrt(trace)), stretch
 
 
-def _norms(error: Error, L: float, more: float) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Bounds on the noise of the vector for V̂ and for a fixed function of length 1: observed, and expected."""
-    observed, expected, m = [], [], len(error.value)
-    kinds = zip(error.trace, error.top, error.longest, error.expected_trace, error.expected_top, strict=True)
-    for trace, top, longest, likely_trace, likely_top in kinds:
-        likely = likely_trace / more, likely_top / more, longest / more
-        scale = best_scale(*likely, L, m)
-        expected.append(float(mixed_norm(*likely, L, m, scale)))
-        observed.append(float(mixed_norm(trace / more, top / more, longest / more, L, m, scale)))
-    return (observed[0], observed[1]), (expected[0], expected[1])
+def _norms(noise: Lengths, L: float, *, conditional: bool) -> tuple[list[float], list[float]]:
+    """Bounds on the noise of a vector for V̂ and for a fixed function of length 1: observed, and expected.
+
+    Conditional: rows may depend on earlier ones.
+    """
+    observed, expected, m = [], [], noise.size
+    for trace, top, longest, likely_trace, likely_top in zip(*noise[1:], strict=True):
+        likely = likely_trace, likely_top, longest
+        rates = None
+        if conditional:
+            rates = best_rate(likely_trace, longest, L), best_rate(likely_top, longest, L + np.log(m))
+        scale = best_scale(*likely, L, m, rates)
+        expected.append(float(mixed_norm(*likely, L, m, scale, rates)))
+        observed.append(float(mixed_norm(trace, top, longest, L, m, scale, rates)))
+    return observed, expected
 
 
 def _expected(work: Workings, delta: float, more: float) -> Array:
-    """1 and the length of u, as training data and the fresh states let us expect it ``[2]``."""
+    """1 and the length of u, as training data and the fresh states let us expect it ``[2]``.
+
+    Where weights were fixed before, as training data alone let us expect it.
+    """
     error = work.error
     if not len(error.value):
         return np.array([1.0, 0.0])
-    _, (alpha, beta) = _norms(error, log_term(2 * MIXED_EVENTS, delta), more)
-    start, stretch = _forecast_sizes(error.expected_trace[0] / more, error.expected_top[1] / more)
-    noise = _solved(alpha, beta, start, stretch)
-    return np.array([1.0, _CAUTION_OF_LENGTH * (start + stretch * (alpha if noise is None else noise))])
+    noise = error.noise.grown(more, more)
+    _, (alpha, beta) = _norms(noise, _size_term(work, delta), conditional=work.is_fixed)
+    start, stretch = _forecast_sizes(noise.expected_trace[0], noise.expected_top[1])
+    length = _solved(alpha, beta, start, stretch)
+    return np.array([1.0, _CAUTION_OF_LENGTH * (start + stretch * (alpha if length is None else length))])
 
 
 def _radii(
@@ -594,7 +745,11 @@ def _radii(
         turned = np.sqrt(noise.operator) * (size.inverse[0, 0] if size.inverse.size else 0.0)
     total = sloped(size.moment(noise), size.largest(noise), L, slope)
     estimation = np.minimum(estimation, total)
-    return estimation, total - estimation + size.noise * turned
+    second = total - estimation + size.noise * turned
+    if len(size.white):
+        value, operator = (points.mismatch / more @ size.white).T
+        estimation, second = estimation + value, second + size.length * operator
+    return estimation, second
 
 
 def _curve(work: Workings, b: int, a: int, size: _Size | None) -> Array:
@@ -609,20 +764,30 @@ def _curve(work: Workings, b: int, a: int, size: _Size | None) -> Array:
     return np.asarray(curve + errors[b] - errors[a] + lift)
 
 
-def _second_order_tail(work: Workings, size: _Size | None, pair: tuple[int, int], tail: float) -> float:
+def _second_order_tail(work: Workings, size: _Size | None, points: Points, pair: tuple[int, int], tail: float) -> float:
     """What the columns miss of P_b u and P_a u, and of all later steps."""
-    return 0.0 if size is None else float(tail * size.length * work.radius[1] * _tail_factor(work, pair))
+    return 0.0 if size is None else float(size.length * work.radius[1] * _tail_of_one(work, points, pair, tail))
 
 
-def _first_order_tail(work: Workings, pair: tuple[int, int], tail: float) -> float:
+def _first_order_tail(work: Workings, points: Points, pair: tuple[int, int], tail: float) -> float:
     """What the columns miss of P_bV̂ and P_aV̂ and, through the residual, of all later steps."""
-    return float(tail * work.radius[0] * _tail_factor(work, pair))
+    return float(work.radius[0] * _tail_of_one(work, points, pair, tail))
 
 
-def _tail_factor(work: Workings, pair: tuple[int, int]) -> float:
-    """How often a tail of 1 enters the advantage of a function between −1 and 1, now and at all later steps."""
+def _tail_of_one(work: Workings, points: Points, pair: tuple[int, int], tail: float) -> float:
+    """What the tail adds to the advantage of a function between −1 and 1, now and at all later steps."""
+    if work.is_fixed:
+        factor = work.frame.basis.inflation(*work.s.mesh.counts)
+        return _fixed_tail(work, 2.0, factor * float(points.magnified.max()), tail)
     later = 2 * work.gamma / (1 - work.gamma) * work.residual_lebesgue
-    return float(work.lebesgue[list(pair)].sum() + later)
+    return float(tail * (work.lebesgue[list(pair)].sum() + later))
+
+
+def _fixed_tail(work: Workings, direct: float, magnified: float, tail: float) -> float:
+    """The same where weights were fixed before: what is outside the columns, and what regression makes of it."""
+    if work.gamma * tail >= 1:
+        return float("inf")
+    return tail * (direct + (1 + work.gamma) * magnified) / (1 - work.gamma * tail)
 
 
 def _span(
@@ -640,6 +805,8 @@ def _span(
     points = work.drop
     estimation, second = _radii(size, points, expected, np.full((1, 1), log_term(1, delta)), more, observed)
     later = 2 * tail * work.residual_lebesgue * work.gamma / (1 - work.gamma)
+    if work.is_fixed:
+        later = _fixed_tail(work, 2 * work.gamma, float(points.magnified[0]), tail)
     lost = float(estimation[0, 0] + second[0, 0] + later * (work.radius[0] + size.length * work.radius[1]))
     lost += _rounding(work, lost, more)
     corrected = work.s.dropped + (float(points.value[0] + points.functions[0] @ size.centre) if observed else 0.0)
@@ -649,10 +816,18 @@ def _span(
 def _visits(work: Workings, delta: float, tail: float, growth: float | None) -> Array:
     """sup over states and actions of P_c of every tent ``[w]``."""
     mesh, most, more = work.frame.visited, np.zeros(len(work.s.widths)), 1.0 if growth is None else growth
-    L = log_term(EVENTS * work.A * len(mesh.states) * max(len(most), 1), delta)
+    functions = work.A * max(len(most), 1)
+    L = log_term(EVENTS * functions * len(mesh.states), delta)
     for visit in work.visits:
         curve = work.s.tent_fits[visit.action, visit.tent] + (visit.curve if growth is None else 0.0)
-        above = mesh.factor * float(empirical_bernstein(visit.observed / more, visit.largest / more, L).max())
+        if visit.noise is None:
+            radius = empirical_bernstein(visit.observed / more, visit.largest / more, L)
+        else:
+            L = log_term(functions * (2 * len(mesh.states) + MIXED_EVENTS), delta)
+            slope = best_slope(_CAUTION * visit.expected / more, visit.largest / more, L)
+            ((length,), _) = _norms(visit.noise.grown(1.0, more**0.5), L, conditional=True)
+            radius = sloped(visit.observed / more, visit.largest / more, L, slope) + visit.mismatch / more * length
+        above = mesh.factor * float(radius.max())
         beyond = tail * work.lebesgue[visit.action] / 2 + _rounding(work, above, more, scale=2.0)
         most[visit.tent] = max(most[visit.tent], work.frame.peak(curve) + above + beyond)
     return np.clip(most, 0.0, 1.0)
@@ -668,5 +843,5 @@ def _rounding(work: Workings, radius: float, growth: float, scale: float | None 
         size = s.high - s.low + max(abs(s.low), abs(s.high))
         scale = size * float(np.abs(work.resolvent).sum(axis=1).max())
     solved = unit * work.k**2 * work.condition * scale
-    lifted = unit * work.k * 2**work.frame.dimension * float(((work.lebesgue - 1) ** 2).max())
+    lifted = unit * work.k * 2**work.frame.dimension * work.spread
     return float(solved + lifted * radius) if np.isfinite(radius) else float(solved)

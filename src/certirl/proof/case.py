@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from certirl.data.dependence import EPISODES, IN_ORDER, SINGLE_STEPS, Sampling
 from certirl.data.policy import ExpertGrid, Policy, as_policy, compared, expert_grid
 from certirl.data.simulator import Even, Near
 from certirl.data.source import Source
@@ -39,6 +40,7 @@ PAIRED = (
     "the next states of different rows are independent of each other; within a row all actions may share random numbers"
 )
 UNPAIRED = "given the states, the fresh transitions are independent of each other"
+_SAMPLING: dict[Sampling, str] = {"independent": UNPAIRED, "episodes": EPISODES, "order": IN_ORDER}
 SHARE, BESIDE = 0.3, 2.0  # of fresh states drawn beside the switches, and their distance in half-widths of the tube
 _WIDTHS = (1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2)  # of the tents, as shares of the tube
 
@@ -80,7 +82,7 @@ class Case(Record):
         grid: the expert on a grid; None for a constant expert.
         tube: the half-width asked for; 0 for a constant expert.
         notes: what is assumed of the expert, in words.
-        draws: what is assumed of fresh rows that are not paired, in words.
+        sampling: how fresh rows depend on each other.
     """
 
     policy: Policy
@@ -91,7 +93,7 @@ class Case(Record):
     grid: ExpertGrid | None
     tube: float
     notes: tuple[str, ...]
-    draws: str = UNPAIRED
+    sampling: Sampling = "independent"
 
     @classmethod
     def of(
@@ -119,7 +121,7 @@ class Case(Record):
             source: of the data, with which the periods of the columns are compared after a tail that is too large for
                 any bound is refused; left out, nothing is.
         """
-        draws = UNPAIRED if source is None else source.draws or UNPAIRED
+        sampling: Sampling = "independent" if source is None else source.sampling
         check_expert(0, n_actions)
         policy = as_policy(expert, n_actions)
         parts = _parts(columns, components, tail)
@@ -135,14 +137,14 @@ class Case(Record):
         if policy.constant is not None:
             if tube is not None:
                 raise ValueError(without_switches("tube"))
-            return cls(policy, (policy.constant,), parts, discount, tail, None, 0.0, (), draws)
+            return cls(policy, (policy.constant,), parts, discount, tail, None, 0.0, (), sampling)
         domain = parts[0].columns.domain
         grid, half_width = expert_grid(policy, domain), allowed_tube(tube, domain)
         notes = (str(grid), *([policy.assumption] if policy.assumption else []))
         policy = compared(policy, grid)
         if len(grid.used) == 1:
-            return cls(policy, grid.used, parts, discount, tail, None, 0.0, notes, draws)
-        return cls(policy, grid.used, parts, discount, tail, grid, half_width, notes, draws)
+            return cls(policy, grid.used, parts, discount, tail, None, 0.0, notes, sampling)
+        return cls(policy, grid.used, parts, discount, tail, grid, half_width, notes, sampling)
 
     @property
     def design(self) -> Even | Near:
@@ -174,8 +176,14 @@ class Case(Record):
             rewards.append(None if empty else ranged.normalised())
         return rewards
 
-    def assumptions(self, components: Iterable[int], *, paired: bool) -> list[str]:
-        """What is assumed of the dynamics of these components and of the fresh data, in words."""
+    def assumptions(self, components: Iterable[int], *, paired: bool, single: bool = False) -> list[str]:
+        """What is assumed of the dynamics of these components and of the fresh data, in words.
+
+        Args:
+            components: their numbers.
+            paired: fresh states were tried with every action.
+            single: of every episode one step is used.
+        """
         names: dict[str, list[str]] = {}
         for part in (self.parts[number] for number in components):
             names.setdefault(tail_in_words(self.tail, part.tail, part.columns), []).append(part.name)
@@ -184,7 +192,8 @@ class Case(Record):
             alike = len(names) == 1
             tails = [f"in {'each component' if alike else ', '.join(names[words])} {words}" for words in tails]
             tails.insert(0, SEPARATE)
-        return [*tails, PAIRED if paired else self.draws]
+        steps = SINGLE_STEPS if single and self.sampling == "episodes" else _SAMPLING[self.sampling]
+        return [*tails, PAIRED if paired else steps]
 
 
 # What no certificate exists for, and why.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import nan
 from typing import Any
 
 from certirl.data.policy import as_policy
 from certirl.data.simulator import Design, Simulator
 from certirl.data.source import Pool, Source, as_source, check_enough
-from certirl.data.transitions import Piece, Transitions
+from certirl.data.transitions import Transitions
 from certirl.functions.bases import Basis, as_basis
 from certirl.functions.components import Component, SumBasis, as_columns, as_components
 from certirl.functions.reward import Reward, bounded, known_expert, unpack
@@ -113,7 +113,7 @@ def certify(
     with on(map):
         if say is not None:
             say(cost(case, training, origin.per_action(count), FIT_SHARE, drawn=origin.log is None))
-        fit = fit_surrogates(case, function, training, samples=planned(origin, count), delta=delta)
+        fit = fit_surrogates(case, function, training, samples=planned(origin, count, fresh), delta=delta)
         return conclude(case, fit.surrogates, gather(fit.surrogates, fresh), delta=delta, notes=(UNSEEN,))
 
 
@@ -166,9 +166,11 @@ def check_draws(source: Source, samples: int, case: Case) -> None:
         check_enough(samples, columns, least)
 
 
-def planned(source: Source, samples: int) -> int:
+def planned(source: Source, samples: int, fresh: Pool) -> int:
     """Fresh transitions per action that a proof will rest on, about."""
-    return max(int((1 - FIT_SHARE) * source.usable * source.per_action(samples)), 1)
+    if source.sampling != "independent":
+        return fresh.expected
+    return max(int((1 - FIT_SHARE) * source.per_action(samples)), 1)
 
 
 def split(
@@ -181,7 +183,7 @@ def split(
     role: str,
     paired: bool | None,
     design: bool | Design = True,
-) -> tuple[Pool, Iterable[Piece]]:
+) -> tuple[Pool, Pool]:
     """Independent data for training and for the proof: two streams of draws, or a random division of a log."""
     generator = source.generator(rng, role)
     training, fresh = source.pools(FIT_SHARE, columns, generator, samples=samples, design=design, paired=paired)
@@ -245,8 +247,10 @@ def refute(
     case = Case.of(policy, spaces, components=groups, **problem)
     check_draws(origin, count, case)
     training, fresh = split(origin, _places(groups, spaces), count, rng, progress, role="refute", paired=paired)
+    fresh = fresh.independent()
+    samples_planned = planned(origin, count, fresh)
     with on(map):
-        plan = attempt(case, classes, training, samples=planned(origin, count), delta=delta, only_conflicts=False)
+        plan = attempt(case, classes, training, samples=samples_planned, delta=delta, only_conflicts=False)
         assert plan is not None
         return plan.conclude(fresh, delta=delta)
 

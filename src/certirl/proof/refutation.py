@@ -332,7 +332,7 @@ class Attempt(Record):
             ceiling=0.0 if refuted else remainder,
             delta=sum(spending.values()),
             spending=spending,
-            assumptions=(*case.assumptions(range(len(case.parts)), paired=each[0].paired), *case.notes),
+            assumptions=(*case.assumptions(range(len(case.parts)), paired=each[0].paired, single=True), *case.notes),
             witness=_witness(grounds, remainder),
             tube=case.tube if case.grid is not None and len(case.grid.switches) else 0.0,
             samples_needed=needed,

@@ -51,6 +51,8 @@ class Surrogate(Record):
         drop: π_d h_j at the first of them less at the second ``[m]``.
         dropped: the difference of V̂ there.
         unit: a power of two; R and V̂ are those of the user divided by it.
+        design: Σ χ that is expected of the fresh data ``[A, *wide]``, where their rows may depend on each other: it
+            gives the weights of all bounds. None where rows are independent and the fresh states give them.
         component: the number of the component that it looks at.
         coordinates: of whole states, which it looks at; None for all.
         policy: π; None once read from a file.
@@ -77,6 +79,7 @@ class Surrogate(Record):
     drop: Annotated[Array, Shape("m")]
     dropped: float
     unit: float = 1.0
+    design: Annotated[Array | None, Shape("A …")] = None
     component: int = 0
     coordinates: tuple[int, ...] | None = None
     policy: Policy | None = field(default=None, metadata=UNSAVED)

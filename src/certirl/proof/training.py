@@ -85,12 +85,23 @@ def fit_surrogates(
         for guess, sums in zip(rough, gather(rough, data), strict=True)
     ]
     evidence, surrogates = gather(turned, data), []
-    for guess, sums in zip(turned, evidence, strict=True):
-        surrogate = replace(guess, noise=_noise(guess, sums))
+    designs = [None] * len(turned) if case.sampling == "independent" else _designs(blanks, training, samples)
+    for guess, sums, design in zip(turned, evidence, designs, strict=True):
+        surrogate = replace(guess, noise=_noise(guess, sums), design=design)
         planned = 4 * int(sums.counts.min()) if samples is None else samples
         shares = planned_shares(case, surrogate, sums, planned, delta / len(turned))
         surrogates.append(replace(surrogate, shares=shares))
     return Fit(tuple(surrogates), evidence)
+
+
+def _designs(blanks: Sequence[Surrogate], training: Iterable[Piece], samples: int | None) -> list[Array | None]:
+    """Σ χ of training data, scaled to the number of fresh transitions that are expected of the action with fewest."""
+    designs: list[Array | None] = []
+    for blank, sums in zip(blanks, gather(blanks, training), strict=True):
+        if not sums.determine(blank.columns):
+            raise ValueError("the states of training cannot tell the columns apart: use more data or fewer columns")
+        designs.append(sums.gram if samples is None else sums.gram * (samples / float(sums.counts.min())))
+    return designs
 
 
 def _leading(stream: Iterable[Piece], most: int, n_actions: int) -> list[Piece]:
@@ -280,7 +291,7 @@ def planned_shares(case: Case, surrogate: Surrogate, evidence: Evidence, samples
     """
     if not evidence.determine(surrogate.columns):
         return np.full(surrogate.shares.shape, 1 / surrogate.shares.size)  # too few training data for a forecast
-    growth, points = samples / float(evidence.counts.min()), workings(surrogate, evidence).compared
+    growth, points = samples / float(evidence.counts.min()), workings(surrogate, evidence, forecast=True).compared
     moments = np.stack([np.tile(point.noise.value, (2, 1)) for point in points.values()])
     ranges = np.stack([np.tile(point.noise.largest[:, 0], (2, 1)) for point in points.values()])
     heights, read = (_at_points if case.grid is None else _around_points)(case, surrogate)

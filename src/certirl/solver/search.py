@@ -27,7 +27,7 @@ from certirl.ground.work import Watch
 from certirl.proof.case import Case
 from certirl.proof.certificate import UNLIMITED, Certificate, conclude, forecast, least_enough
 from certirl.proof.cost import cost
-from certirl.proof.refutation import Refutation, attempt
+from certirl.proof.refutation import Attempt, Refutation, attempt
 from certirl.proof.sums import gather
 from certirl.proof.tails import tail_in_numbers
 from certirl.proof.training import FORECAST, Fit, fit_surrogates
@@ -153,6 +153,14 @@ def _certificate(
     return conclude(case, fit.surrogates, evidence, delta=delta, others=others, goal=regret)
 
 
+def _refuting_share(refuting: Attempt, single: float, samples: int, delta: float) -> float:
+    return refuting.forecast(max(int(single * samples), 1), delta)
+
+
+def _refutation(refuting: Attempt, fresh: Pool, **settings: Any) -> Refutation:
+    return refuting.conclude(fresh.independent(), **settings)
+
+
 def _tail_is_too_large(case: Case, fit: Fit, samples: int, delta: float) -> bool:
     """Whether no amount of data gives a bound, by a forecast with a quarter of the tail: rewards still improve."""
     columns = max(part.columns.size for part in case.parts)
@@ -207,9 +215,9 @@ def search(
         candidates = learner.learn(training)
         if learner.is_alike:
             return Outcome(None, None, None, training.size + fresh.size)
-        samples = max(fresh.size, n - training.size)
+        samples = max(fresh.expected, n - training.size)
         allowed = delta / 2**attempts if is_last else delta / 2 ** (attempts + 1)
-        options = _options(learner, candidates, training, samples, allowed, regret)
+        options = _options(learner, candidates, training, samples, allowed, regret, fresh.single_share)
         if options and not is_last and all(option.is_hopeless(samples, allowed) for option in options):
             is_last, allowed = True, delta / 2**attempts  # the certificate says that more data will not help
         shares = [option.share(samples, allowed) for option in options]
@@ -249,20 +257,25 @@ def _options(
     samples: int,
     delta: float,
     regret: float | None,
+    single: float,
 ) -> list[_Option]:
-    """The attempts to choose from: to certify each reward learned, or to refute the class; from training data."""
+    """The attempts to choose from: to certify each reward learned, or to refute the class; from training data.
+
+    A refutation rests on independent rows, ``single`` of all; there are none in a log in the order of time.
+    """
     case, options = learner.case, list[_Option]()
-    if learner.classes:
+    if learner.classes and case.sampling != "order":
         refuting = attempt(
             case,
             learner.classes,
             training.leading(FORECAST),
-            samples=samples,
+            samples=max(int(single * samples), 1),
             delta=delta,
             moments=learner.moments,
         )
         if refuting is not None:  # more training data may always lead to a reward instead
-            options.append(_Option(None, refuting.forecast, refuting.conclude, lambda samples, delta: False))
+            share, refute = partial(_refuting_share, refuting, single), partial(_refutation, refuting)
+            options.append(_Option(None, share, refute, lambda samples, delta: False))
     for candidate in candidates:
         fit = fit_surrogates(
             case,
@@ -273,9 +286,9 @@ def _options(
             samples=samples,
             delta=delta,
         )
-        share, prove = partial(_share, case, fit, regret), partial(_certificate, case, fit, regret)
+        forecast_share, prove = partial(_share, case, fit, regret), partial(_certificate, case, fit, regret)
         note = partial(_tail_note, case, fit)
-        options.append(_Option(candidate, share, prove, partial(_tail_is_too_large, case, fit), note))
+        options.append(_Option(candidate, forecast_share, prove, partial(_tail_is_too_large, case, fit), note))
     return options
 
 

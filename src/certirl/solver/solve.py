@@ -335,7 +335,7 @@ def _pools(asked: Request, where: Any, design: Any = True) -> tuple[Pool, Pool]:
 def _search(asked: Request, learner: Learner, pools: tuple[Pool, Pool], budget: int) -> Outcome:
     assert asked.delta is not None
     if asked.is_log:
-        budget = pools[0].size + pools[1].size
+        budget = pools[0].size + pools[1].expected
     return search(
         learner,
         *pools,
