@@ -13,7 +13,15 @@ import pytest
 import certirl
 from certirl.cli import main
 from certirl.data import tables
-from certirl.data.dependence import EPISODES, continued_rows, repeated_rows
+from certirl.data.dependence import (
+    EPISODES,
+    IN_ORDER,
+    SINGLE_STEPS,
+    continued_rows,
+    one_of_each,
+    repeated_rows,
+    sampling,
+)
 from certirl.data.source import divide
 from certirl.data.transitions import concatenate
 
@@ -236,33 +244,29 @@ def dependent_logs():
     walking = certirl.Transitions(walk[:-1], np.arange(600) % 3, walk[1:], domain=(-1, 1))
     pairs = certirl.sample(PROBLEM, basis=certirl.Legendre(3), samples=300, rng=0, paired=True)
     return {
-        "a walk in parts": rows_of(walking, np.arange(600), episodes=np.arange(600) // 20),
         "a walk backwards": rows_of(walking, np.arange(600)[::-1], episodes=np.zeros(600)),
         "an episode twice": rows_of(known, np.append(np.arange(n), [0, 1]), episodes=np.append(episodes, [n, n])),
         "paired episodes": rows_of(pairs, np.arange(n), episodes=np.arange(n) // 2, paired=True),
-        "one episode": rows_of(walking, np.arange(600), episodes=np.zeros(600)),
         "terminal": rows_of(log, np.arange(n), terminal=np.arange(n) == 3),
-        "declared": rows_of(log, np.arange(n), independent=False),
+        "paired dependent": rows_of(pairs, np.arange(n), independent=False, paired=True),
         "part declared": concatenate([log, rows_of(log, np.arange(n), independent=False)]),
         "tiled": rows_of(log, np.tile(np.arange(n), 3)),
         "one row again": rows_of(log, np.append(np.arange(n), 5)),
-        "walk": walking,
+        "shuffled walk": rows_of(walking, np.random.default_rng(0).permutation(600)),
     }
 
 
 SIGNS = {
-    "a walk in parts": "29 of 30 episodes start in the very state in which another ends: give parts of one trajectory",
-    "a walk backwards": "the rows of an episode are not in their order: in 599 places",
+    "a walk backwards": "the rows are not in the order of time: in 599 places a step comes after the one that",
     "an episode twice": "1 of 451 episodes begin and end as another, as copies do: keep one of each",
-    "paired episodes": "rows of one episode are paired with rows of others",
-    "one episode": "600 transitions of 1 episode are too few to set some aside",
+    "paired episodes": "rows that depend on each other are paired with others: leave paired out",
+    "paired dependent": "rows that depend on each other are paired with others: leave paired out",
     "terminal": "terminal state",
-    "declared": "these are declared not to be",
-    "part declared": "these are declared not to be",
+    "part declared": "900 of 1,800 rows repeat the state, action and next state of another",
     "tiled": "1,800 of 2,700 rows repeat the state, action and next state of another, as copies do: keep one of each, "
     "or write Transitions.…, independent=True. if each of them was drawn by itself",
     "one row again": "1 of 901 rows repeat",
-    "walk": "599 of 600 rows start in the very state in which another ends, as steps of a walk do: keep single",
+    "shuffled walk": "the rows are not in the order of time: in [23].. places",
 }
 
 
@@ -274,20 +278,57 @@ def test_no_proof_rests_on_dependent_rows(name):
             proof()
 
 
-def test_of_each_episode_a_proof_uses_one_step_at_most():
+def test_rows_in_the_order_of_time_are_ground_for_a_certificate_and_for_no_refutation():
+    log, states, actions = drawn(PROBLEM, uniform(300)), [0.1], np.arange(600) % 3
+    for action in actions:
+        states.append(PROBLEM.sample(np.array(states[-1:]), action, np.random.default_rng(len(states)))[0])
+    walk = certirl.Transitions(states[:-1], actions, states[1:], domain=(-1, 1))
+    rows = np.arange(600)
+    for known in (
+        walk,
+        rows_of(walk, rows, episodes=rows // 20),  # a walk in parts
+        rows_of(walk, rows, episodes=np.zeros(600)),
+        rows_of(walk, rows, independent=False),
+        rows_of(log, np.random.default_rng(1).permutation(len(log)), independent=False),
+    ):
+        assert sampling(known) == "order"
+        training, fresh = divide(known, 0.3, np.random.default_rng(0))
+        assert np.array_equal(np.concatenate([training.states, fresh.states]), known.states)
+        each = proofs(known)
+        for name in ("certify", "certify policy"):
+            assert IN_ORDER in each[name]().assumptions
+        assert each["solve"]().certificate is None or IN_ORDER in each["solve"]().certificate.assumptions
+        with pytest.raises(ValueError, match="a refutation needs rows or episodes that are independent, and these"):
+            each["refute"]()
+    with pytest.raises(ValueError, match=r"the first 180 rows, which are set aside for .* hold none of action 1"):
+        certirl.certify(
+            lambda s: s[:, 0],
+            rows_of(log, np.arange(900), independent=False),
+            expert=0,
+            discount=0.7,
+            columns=certirl.Legendre(3),
+        )
+    with pytest.raises(ValueError, match="3 transitions are too few to set some aside for a certificate"):
+        divide(walk.where(rows < 3), 0.3, np.random.default_rng(0))
+
+
+def test_a_certificate_uses_all_steps_of_episodes_and_a_refutation_one_of_each():
     log = drawn(PROBLEM, uniform(300))
     n, rng = len(log), np.random.default_rng(0)
     known = rows_of(log, np.arange(n), episodes=np.arange(n) // 3)
     sides = [pickle.loads(pickle.dumps(known.where(np.arange(n) % 2 == side))) for side in (0, 1)]
     for fine in (known, known.where(np.arange(n) % 5 < 3), concatenate([log, known]), concatenate(sides)):
         training, fresh = divide(fine, 0.3, rng)
-        assert len(np.unique(fresh.episodes)) == len(fresh) and not np.isin(fresh.episodes, training.episodes).any()
-        for name in ("certify", "refute"):
-            assert EPISODES in proofs(fine)[name]().assumptions
+        assert len(training) + len(fresh) == len(fine) and not np.isin(fresh.episodes, training.episodes).any()
+        chosen = one_of_each(fresh, training, rng)
+        assert len(np.unique(chosen.episodes)) == len(chosen)
+        for name, words in {"certify": EPISODES, "refute": SINGLE_STEPS}.items():
+            assert words in proofs(fine)[name]().assumptions
     single = rows_of(log, np.arange(n), episodes=np.where(np.arange(n) < 300, -1, np.arange(n) // 3))
     training, fresh = divide(single, 0.3, rng)
-    assert (training.episodes < 0).sum() + (fresh.episodes < 0).sum() == 300  # rows of no episode are all used
-    assert len(fresh) == (fresh.episodes < 0).sum() + len(np.unique(fresh.episodes)) - 1
+    chosen = one_of_each(fresh, training, rng)
+    assert (training.episodes < 0).sum() + (chosen.episodes < 0).sum() == 300  # rows of no episode are all used
+    assert len(chosen) == (chosen.episodes < 0).sum() + len(np.unique(chosen.episodes)) - 1
 
 
 def test_declared_draws_and_single_steps_are_proofs_still():
@@ -493,7 +534,7 @@ def table(path, log, **columns):
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npz"])
-def test_episodes_in_files_are_kept_and_a_proof_uses_one_step_of_each(tmp_path, suffix, capsys):
+def test_episodes_in_files_are_kept_together_in_a_proof(tmp_path, suffix, capsys):
     log = drawn(PROBLEM, uniform(100))
     number, n = np.arange(len(log)) // 3, len(log)
     name = "episodes" if suffix == ".npz" else "episode"
@@ -503,8 +544,8 @@ def test_episodes_in_files_are_kept_and_a_proof_uses_one_step_of_each(tmp_path, 
     single = tables.read(table(tmp_path / f"single{suffix}", log, **{name: np.arange(n)}), domain=(-1, 1))
     proofs(single)["certify"]()
     for log_or_part in (known, known.where(np.arange(n) % 3 < 2), tables.read(path, domain=(-1, 1))):
-        _, fresh = divide(log_or_part, 0.3, np.random.default_rng(0))
-        assert len(np.unique(fresh.episodes)) == len(fresh) <= n // 3
+        training, fresh = divide(log_or_part, 0.3, np.random.default_rng(0))
+        assert not np.isin(fresh.episodes, training.episodes).any()
         assert EPISODES in proofs(log_or_part)["certify"]().assumptions
     other = drawn(PROBLEM, uniform(100, 1), 1)
     both = tables.read(

@@ -353,7 +353,13 @@ def divide(
     first = np.arange(len(log)) < int(share * len(log))
     if not first.any():
         raise ValueError(f"{len(log)} transitions are too few to set some aside for a certificate")
-    return log.where(first), log.where(~first)
+    training = log.where(first)
+    if not training.per_action:
+        raise ValueError(
+            f"the first {len(training):,} rows, which are set aside for training as rows are in the order of time, hold "
+            f"none of action {int(training.counts.argmin())}: shuffle rows that are independent, or record more"
+        )
+    return training, log.where(~first)
 
 
 @archive.record

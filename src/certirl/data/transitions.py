@@ -121,10 +121,11 @@ class Transitions(Stream):
         domain_from_data: the domain was not declared.
         terminal: which next states are terminal ``[n]``; None if unknown.
         episodes: the number of the episode each row is from ``[n]``, -1 for rows of none; None if unknown. The rows of
-            an episode are in their order. A proof uses one row of each.
-        independent: whether the rows are draws independent of each other. None, the default: a proof looks for rows
-            that are copies of others and for rows that continue others, and refuses them. True: they are, whatever the
-            rows look like. False: they are not, and no proof can rest on them.
+            an episode are in their order.
+        independent: whether the rows, or the episodes, are independent of each other. None, the default: a proof looks
+            for rows that are copies of others, which it refuses, and for rows that continue others, which it takes in
+            the order of time. True: they are, whatever the rows look like. False: they depend on each other and are in
+            the order of time; a certificate can rest on them, a refutation cannot.
         action_names: the name of each action, for prints and pictures; empty if they have none.
         coordinate_names: the name of each coordinate of the state, for pictures; those of the columns if ``states`` is
             a data frame, else empty if left out.
