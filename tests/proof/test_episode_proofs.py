@@ -45,7 +45,7 @@ def test_a_certificate_from_episodes_says_what_it_assumes_and_is_confirmed(tmp_p
     assert certificate.samples > 0.7 * min(log.counts) and EPISODES in certificate.assumptions
     path = certificate.save(tmp_path / "c.npz")
     assert certirl.load(path).margin == certificate.margin
-    assert check(path).verdict == "not checked"
+    assert check(path).verdict == "confirmed"
 
 
 @pytest.mark.slow

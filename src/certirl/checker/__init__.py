@@ -30,7 +30,7 @@ class Verdict:
     """What the second derivation says about a file.
 
     Attributes:
-        verdict: "confirmed", "rejected", "nothing claimed" or "not checked".
+        verdict: "confirmed", "rejected" or "nothing claimed".
         statement: what is confirmed, in a sentence; empty if nothing is.
         margin: the margin derived here, rounded down; −∞ if none can be, NaN without a certificate.
         claimed: the margin in the file; NaN without a certificate.
@@ -83,8 +83,6 @@ def check(path: str | os.PathLike[str]) -> Verdict:
                 return _nothing("rejected", "the file says that it is certified, and holds no certificate")
         if not claims:
             return _nothing("nothing claimed", "the file holds no certificate and no refutation")
-        if any(_has_design(claim) for claim in claims):
-            return _nothing("not checked", "proofs from rows that depend on each other are not derived again yet")
         if all(claim.kind in KINDS for claim in claims):
             verdicts = [_verdict(claim, solution) for claim in claims]
             return next((verdict for verdict in verdicts if verdict.verdict == "rejected"), verdicts[0])
@@ -94,12 +92,6 @@ def check(path: str | os.PathLike[str]) -> Verdict:
         words = " ".join(str(problem).split())
         raise ValueError(f"{path} is damaged: something in it is missing or wrong ({words})") from None
     raise ValueError(f"{path} holds a certirl {record.kind!r:.60}, which has no certificate to check")
-
-
-def _has_design(claim: Record) -> bool:
-    """Whether the weights of a certificate were fixed before its data, as rows may depend on each other."""
-    grounds = claim.records("grounds") if claim.kind == "Certificate" else []
-    return any(ground.record("surrogate").fields.get("design") is not None for ground in grounds)
 
 
 def _verdict(record: Record, solution: Record | None) -> Verdict:

@@ -17,7 +17,7 @@ from certirl.ground import archive
 from certirl.ground.work import place
 from certirl.solver.solution import load
 
-VERDICTS = {"confirmed": DONE, "rejected": UNDETERMINED, "nothing claimed": NOT_PROVED, "not checked": NOT_PROVED}
+VERDICTS = {"confirmed": DONE, "rejected": UNDETERMINED, "nothing claimed": NOT_PROVED}
 
 
 def cover(options: argparse.Namespace) -> Answer:
