@@ -356,8 +356,8 @@ def divide(
     training = log.where(first)
     if not training.per_action:
         raise ValueError(
-            f"the first {len(training):,} rows, which are set aside for training as rows are in the order of time, hold "
-            f"none of action {int(training.counts.argmin())}: shuffle rows that are independent, or record more"
+            f"the first {len(training):,} rows, which are set aside for training as rows are in the order of time, "
+            f"hold none of action {int(training.counts.argmin())}: shuffle rows that are independent, or record more"
         )
     return training, log.where(~first)
 
