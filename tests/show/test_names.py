@@ -98,3 +98,17 @@ def test_environments_name_their_coordinates():
     pytest.importorskip("gymnasium")
     assert certirl.gym.simulator("MountainCar-v0").coordinate_names == ("position", "velocity")
     assert certirl.gym.simulator("CartPole-v1").coordinate_names[2:] == ("angle", "angular velocity")
+
+
+def test_certificates_and_refutations_name_actions_also_from_a_file(tmp_path):
+    log = certirl.tables.read(TABLE, domain=((-1, 1), (-1, 1)), **NAMED)
+    plane, asked = certirl.product(*[certirl.Legendre(2)] * 2), {"expert": "go", "tail": 0, "rng": 0}
+    certificate = certirl.certify(lambda states: states[:, 1], log, discount=0.5, columns=plane, **asked)
+    assert "against brake" in str(certificate) and "action" not in str(certificate).splitlines()[1]
+    assert str(certirl.load(certificate.save(tmp_path / "proof"))).splitlines()[:3] == str(certificate).splitlines()[:3]
+    refutation = certirl.refute(log, basis=plane, **asked)
+    assert refutation.claim.endswith("makes go strictly optimal")
+    assert certirl.load(refutation.save(tmp_path / "refuted")).claim == refutation.claim
+    assert charts.budget(refutation).title == "undetermined: the estimate is not positive"
+    unproved = charts.budget(replace(certificate, margin=-4.9, estimated=1.0))
+    assert (unproved.title, unproved.total) == ("not certified: the losses exceed the estimate", "what remains")

@@ -83,6 +83,7 @@ class Case(Record):
         tube: the half-width asked for; 0 for a constant expert.
         notes: what is assumed of the expert, in words.
         sampling: how fresh rows depend on each other.
+        action_names: of the actions, if the data have them.
     """
 
     policy: Policy
@@ -94,6 +95,7 @@ class Case(Record):
     tube: float
     notes: tuple[str, ...]
     sampling: Sampling = "independent"
+    action_names: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -121,7 +123,8 @@ class Case(Record):
             source: of the data, with which the periods of the columns are compared after a tail that is too large for
                 any bound is refused; left out, nothing is.
         """
-        sampling: Sampling = "independent" if source is None else source.sampling
+        of_source: tuple[Sampling, tuple[str, ...]] = ("independent", ())
+        of_source = of_source if source is None else (source.sampling, source.action_names)
         check_expert(0, n_actions)
         policy = as_policy(expert, n_actions)
         parts = _parts(columns, components, tail)
@@ -137,14 +140,14 @@ class Case(Record):
         if policy.constant is not None:
             if tube is not None:
                 raise ValueError(without_switches("tube"))
-            return cls(policy, (policy.constant,), parts, discount, tail, None, 0.0, (), sampling)
+            return cls(policy, (policy.constant,), parts, discount, tail, None, 0.0, (), *of_source)
         domain = parts[0].columns.domain
         grid, half_width = expert_grid(policy, domain), allowed_tube(tube, domain)
         notes = (str(grid), *([policy.assumption] if policy.assumption else []))
         policy = compared(policy, grid)
         if len(grid.used) == 1:
-            return cls(policy, grid.used, parts, discount, tail, None, 0.0, notes, sampling)
-        return cls(policy, grid.used, parts, discount, tail, grid, half_width, notes, sampling)
+            return cls(policy, grid.used, parts, discount, tail, None, 0.0, notes, *of_source)
+        return cls(policy, grid.used, parts, discount, tail, grid, half_width, notes, *of_source)
 
     @property
     def design(self) -> Even | Near:

@@ -357,6 +357,7 @@ class Certificate(Claim):
         tube: where the expert is not proved strictly best; None for an expert of one action.
         grounds: the numbers that the bounds rest on, one for each component with a reward.
         goal: the regret that was asked for, as a share of the value's span; None if none was.
+        action_names: of the actions, if the data have them.
 
     Example:
         >>> room = certirl.problems.thermostat(noise=3.0)
@@ -384,12 +385,10 @@ class Certificate(Claim):
     tube: Tube | None
     grounds: tuple[Ground, ...]
     goal: float | None = None
+    action_names: tuple[str, ...] = ()
 
-    def lines(self, names: Sequence[str] = ()) -> list[tuple[str, str]]:
+    def lines(self) -> list[tuple[str, str]]:
         """The margin, the tube with the regret, and the assumptions, each in a line with its name.
-
-        Args:
-            names: of the actions.
 
         Example:
             >>> [name for name, _ in certificate.lines()]
@@ -398,7 +397,7 @@ class Certificate(Claim):
         assumed = ("assumed", "; ".join(self.assumptions))
         if self.tube is None:
             return [("margin", self.proved), assumed]
-        where = f" at {place_of(self.state)} against {action_in_words(self.action, names)}"
+        where = f" at {place_of(self.state)} against {self._alternative}"
         tube, assuming = self.tube, "" if self.tail is not None else "if the tail is zero, "
         least = f"{assuming}at least {rounded_down(self.margin):.3g} {self._where(tube)}: "
         least = least if np.isfinite(self.margin) else f"{self.without_bound}: "
@@ -598,7 +597,7 @@ class Certificate(Claim):
         return float(_summary(self.grounds, later, *self._asked).derived["margin"])
 
     def __str__(self) -> str:
-        where = f" at {place_of(self.state)} against action {self.action}"
+        where = f" at {place_of(self.state)} against {self._alternative}"
         data = f"{counted(self._counts)} {self._rows_in_words}"
         data += "" if self.holds else f"; {self.missing}"
         lines = [self.statement]
@@ -615,6 +614,10 @@ class Certificate(Claim):
         return self.grounds[0].evidence.counts
 
     _rows_in_words: ClassVar[str] = "fresh transitions per action"
+
+    @property
+    def _alternative(self) -> str:
+        return action_in_words(self.action, self.action_names)
 
     @property
     def _asked(self) -> tuple[ExpertGrid | None, float]:
@@ -833,6 +836,7 @@ def conclude(
         bounds=bounds,
         grounds=grounds,
         goal=goal,
+        action_names=case.action_names,
     )
 
 

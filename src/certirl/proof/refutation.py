@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from certirl.data.moments import Moments, accumulate
-from certirl.data.transitions import Piece, counted
+from certirl.data.transitions import Piece, action_in_words, counted
 from certirl.fit.program import Rows, least_norm_of_sums
 from certirl.fit.witness import Witness, whole_rows
 from certirl.functions.bases import Basis
@@ -83,6 +83,7 @@ class Refutation(Claim):
         tube: the half-width around the switches within which nothing is compared; 0 without switches.
         samples_needed: an estimate of the fresh transitions per action that would refute; None if perhaps no number.
         grounds: one for each component; all numbers above follow from them.
+        action_names: of the actions, if the data have them.
 
     Example:
         >>> room = certirl.problems.thermostat(power=(0.0, 1.5, -1.5), noise=3.0)
@@ -103,6 +104,7 @@ class Refutation(Claim):
     tube: float
     samples_needed: int | None
     grounds: tuple[RefutationGround, ...]
+    action_names: tuple[str, ...] = ()
 
     @property
     def refuted(self) -> bool:
@@ -134,7 +136,7 @@ class Refutation(Claim):
         """What is refuted, in words: "no reward whose value lies in … makes … strictly optimal …"."""
         chances = self.grounds[0].cover.probabilities
         taken = int(chances[0].argmax())
-        expert = f"action {taken}" if (chances[:, taken] == 1).all() else "the expert"
+        expert = action_in_words(taken, self.action_names) if (chances[:, taken] == 1).all() else "the expert"
         return f"{self._rewards} makes {expert} strictly optimal{self._where}"
 
     @property
@@ -170,7 +172,7 @@ class Refutation(Claim):
         return [
             f"in the direction w with the smallest margin over error, per unit of ‖w‖₁: {self.account()}",
             f"from {counted(self.grounds[0].sums.counts)} fresh transitions per action{more}",
-            *([f"conflict: {self.witness}"] if self.refuted else []),
+            *([f"conflict: {self.witness.in_words(self.action_names)}"] if self.refuted else []),
         ]
 
     def __str__(self) -> str:
@@ -337,6 +339,7 @@ class Attempt(Record):
             tube=case.tube if case.grid is not None and len(case.grid.switches) else 0.0,
             samples_needed=needed,
             grounds=grounds,
+            action_names=case.action_names,
         )
 
 

@@ -291,13 +291,13 @@ def certificate_charts(
     Args:
         certificate: what to draw.
         plane: the two coordinates of a map, by number or name.
-        names: of coordinates and actions, which a certificate does not keep.
+        names: of coordinates and actions; a certificate keeps those of actions.
     """
     from certirl.proof.cells import CellCertificate
 
+    names = Names.of(certificate) if names is None else names
     if isinstance(certificate, CellCertificate):
-        return (_cell_picture(certificate, Names.of(certificate) if names is None else names),)
-    names = Names() if names is None else names
+        return (_cell_picture(certificate, names),)
     if len(certificate.grounds) > 1:
         return _proved_sums(certificate, names)
     if len(certificate.domain) == 1:
@@ -312,8 +312,11 @@ def budget(certificate: Claim) -> Bars:
     parts = (("estimated", certificate.estimated), *losses)
     if not np.isfinite(certificate.margin):
         return Bars(f"{certificate.word}: {certificate.without_bound}", "margin", parts)
-    title = f"{certificate.word}: margin at least {rounded_down(certificate.margin):.3g}"
-    return Bars(title, "margin", parts, "margin, at least", certificate.margin)
+    if certificate.margin > 0:
+        title = f"{certificate.word}: margin at least {rounded_down(certificate.margin):.3g}"
+        return Bars(title, "margin", parts, "margin, at least", certificate.margin)
+    why = "the losses exceed the estimate" if certificate.estimated > 0 else "the estimate is not positive"
+    return Bars(f"{certificate.word}: {why}", "estimate and losses", parts, "what remains", certificate.margin)
 
 
 def coverage_charts(coverage: Coverage, *, action: int | None = None, plane: Plane = FIRST) -> tuple[Chart | Map, ...]:

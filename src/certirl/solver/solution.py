@@ -733,7 +733,7 @@ class Solution(Record):
         proof, texts = self.certificate or self.refutation, self.stats.lines()
         is_proved = proof is not None and self.status in ("certified", "infeasible")
         trials = {} if is_proved or self.reward is None else texts
-        claimed = {} if self.certificate is None else dict(self.certificate.lines(self.stats.action_names))
+        claimed = {} if self.certificate is None else dict(self.certificate.lines())
         slack = trials.get("slack")  # V is free to prefer the expert where a reward of features does not explain it
         tube = [claimed["tube"], f"regret {claimed['regret']}"] if is_proved and "tube" in claimed else []
         checks = (texts.get("independence"), self._slack_used(), texts.get("program"))
