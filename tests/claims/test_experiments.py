@@ -11,6 +11,7 @@ import harness
 import study
 
 PARTS = {
+    "arch": ("lines", "repeated"),
     "certificates": ("theorems",),
     "components": ("solvable", "time", "certified", "soundness"),
     "switching": ("soundness", "recovered"),
@@ -25,7 +26,6 @@ RUNS = [(name, part) for name, parts in PARTS.items() for part in parts]
 RUNS += [
     (name, None)
     for name in (
-        "arch",
         "box_certificates",
         "deterministic",
         "dimensions",
