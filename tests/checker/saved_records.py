@@ -58,6 +58,17 @@ def _certify(reward, dynamics, columns, samples=20_000, **changes):
     return certirl.certify(reward, dynamics, columns=columns, samples=samples, **SETTINGS | {"expert": 0} | changes)
 
 
+def _episodes(dynamics, episodes=12_000):
+    """Two steps of each, from states all over the domain."""
+    rng = np.random.default_rng(0)
+    states, actions = [rng.uniform(-1, 1, (episodes, 1))], rng.integers(2, size=(2, episodes))
+    for taken in actions:
+        ahead = np.stack([dynamics.sample(states[-1], action, rng) for action in range(2)])
+        states.append(ahead[taken, np.arange(episodes)])
+    rows = np.concatenate(states[:-1]), actions.ravel(), np.concatenate(states[1:])
+    return certirl.Transitions(*rows, domain=dynamics.domain, episodes=np.tile(np.arange(episodes), 2))
+
+
 def _plane_reward():
     return certirl.Reward(PLANE.on(STEADY_PLANE.domain), np.array([0.0, 1.0, 1.0]))
 
@@ -76,13 +87,14 @@ MAKERS = {
     "policy": lambda: _certify(climb, TORN, Legendre(2), expert=away_from_zero, tube=0.4),
     "policy solution": _policy_solution,
     "policy box": lambda: _certify(climb, TORN_PLANE, PLANE, samples=40_000, expert=away_from_zero, tube=0.5),
+    "episodes": lambda: _certify(climb, _episodes(STEADY), Legendre(2), None),
     "refutation": lambda: _refute(MIDDLE),
     "refuted box": lambda: _refute(MIDDLE_PLANE, PLANE, 3),
     "refuted sum": lambda: _refute(Coins([(0.5, 0.5)] * 3, (0.0, 0.4, -0.4), 2), components=[[0], [1]]),
     "refuted policy": lambda: _refute(TORN, expert=to_and_fro, tube=0.1),
     "open": lambda: _refute(STEADY),
 }  # fmt: skip
-CERTIFICATES, REFUTATIONS = tuple(MAKERS)[:6], tuple(MAKERS)[6:]
+CERTIFICATES, REFUTATIONS = tuple(MAKERS)[:7], tuple(MAKERS)[7:]
 
 
 @functools.lru_cache

@@ -43,7 +43,7 @@ def test_what_was_saved_is_confirmed(kind, tmp_path):
         f"with probability at least {certirl.ground.status.chance(found.delta)}",
         "discount" if kind in REFUTATIONS else "discount 0.7",
         "[-1, 1] × [-1, 1]" if "box" in kind or "sum" in kind else "[-1, 1]",
-        f"{found.samples:,} fresh transitions of each action",
+        f"{found.samples:,} {'to' if kind == 'episodes' else 'fresh transitions of each action'}",
         f"{len(found.grounds[0].evidence.counts if kind in CERTIFICATES else found.grounds[0].sums.counts)} actions",
         f"δ = {found.delta:g}",
         "trusted",
@@ -252,6 +252,7 @@ TABLES = {
     "policy": OF_POLICIES,
     "policy solution": OF_POLICIES | OF_REWARDS,
     "policy box": OF_POLICIES,
+    "episodes": OF_CONSTANT,
     **dict.fromkeys(REFUTATIONS, OF_REFUTATIONS),
 }
 

@@ -197,7 +197,7 @@ def test_what_is_read_says_what_was_saved_and_what_the_check_trusts(kind, tmp_pa
     made, path = saved(kind), saved(kind).save(tmp_path / "c.npz")
     read = certirl.load(path)
     assert str(read).splitlines()[0] == str(made).splitlines()[0]
-    assert "the stored sums are over fresh transitions" in str(read)
+    assert f"the stored sums are over {'all later rows' if kind == 'episodes' else 'fresh transitions'}" in str(read)
     assert cli.main(["show", str(path)]) == 0 and capsys.readouterr().out.startswith(str(read))
     if getattr(made, "reward", None) is not None:
         state = [0.3, 0.2][: len(made.domain)]

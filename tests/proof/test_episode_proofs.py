@@ -49,7 +49,7 @@ def test_a_certificate_from_episodes_says_what_it_assumes_and_is_confirmed(tmp_p
 
 
 @pytest.mark.slow
-def test_no_certificate_from_episodes_is_false():
+def test_no_certificate_from_dependent_rows_is_false():
     runs = [experiment.judge([seed, 20_000]) for seed in range(1_000, 1_006)]
     assert sum(run["spoiled"] for run in runs) >= 3 and any(run["holds"] for run in runs)
     assert not any(run["false"] or run["above"] for run in runs)

@@ -10,7 +10,16 @@ import pytest
 import certirl
 from certirl import Legendre
 from certirl.data.simulator import draw
-from certirl.functions.inequalities import MIXED_EVENTS, best_scale, best_slope, log_term, mixed_norm, sloped
+from certirl.functions.inequalities import (
+    MIXED_EVENTS,
+    best_rate,
+    best_scale,
+    best_slope,
+    conditional_moment,
+    log_term,
+    mixed_norm,
+    sloped,
+)
 from certirl.problems.switching import Steps, Truth
 from certirl.proof.bands import _size, bands, workings
 from certirl.proof.case import Case
@@ -24,17 +33,16 @@ EXPERTS = {"constant": Steps((), (1,)), "policy": Steps((-0.3, 0.4), (0, 2, 1))}
 class Run:
     """A surrogate, its evidence, every fresh transition, and the true value V: the columns hold P_c f exactly."""
 
-    def __init__(self, expert, *, paired, samples, seed):
+    def __init__(self, expert, *, paired, samples, seed, sampling="independent"):
         self.problem = certirl.problems.random_polynomial(seed=4)
         columns, self.expert = Legendre(3).on(self.problem.domain), EXPERTS[expert]
         rule = self.expert if self.expert.switches else self.expert.actions[0]
         self.truth = Truth(self.problem, cuts=self.expert.switches)
         self.at_nodes, _ = self.truth.evaluate(self.reward, self.expert(self.truth.states), discount=DISCOUNT)
-        case = Case.of(rule, columns, n_actions=3, discount=DISCOUNT, tail=0.0)
+        case = replace(Case.of(rule, columns, n_actions=3, discount=DISCOUNT, tail=0.0), sampling=sampling)
         training, fresh = np.random.default_rng(seed).spawn(2)
-        (self.surrogate,), _ = fit_surrogates(
-            case, self.reward, draw(self.problem, columns, samples // 3, training, paired=paired)
-        )
+        training = draw(self.problem, columns, samples // 3, training, paired=paired)
+        (self.surrogate,), _ = fit_surrogates(case, self.reward, training, samples=samples)
         self.pieces = list(draw(self.problem, columns, samples, fresh, paired=paired))
         (self.evidence,) = gather([self.surrogate], self.pieces)
         self.work = workings(self.surrogate, self.evidence)
@@ -84,10 +92,13 @@ class Run:
         return sum(parts) if self.evidence.paired else np.concatenate(parts, axis=1)
 
 
-@pytest.fixture(scope="module", params=[(expert, paired) for expert in EXPERTS for paired in (True, False)], ids=str)
+DATA = {"paired": (True, "independent"), "separate": (False, "independent"), "in order": (False, "order")}
+
+
+@pytest.fixture(scope="module", params=[(expert, data) for expert in EXPERTS for data in DATA], ids=str)
 def run(request):
-    expert, paired = request.param
-    return Run(expert, paired=paired, samples=3_000, seed=5)
+    expert, (paired, sampling) = request.param[0], DATA[request.param[1]]
+    return Run(expert, paired=paired, samples=3_000, seed=5, sampling=sampling)
 
 
 def test_the_error_of_the_guess_is_a_combination_of_the_functions(run):
@@ -126,9 +137,31 @@ def test_second_moments_and_ranges_of_the_true_value_are_bounded(run):
     values = run.surrogate.frame.values(np.linspace(-1, 1, 9)[:, None])
     for pair in run.surrogate.compared:
         weights = work.weights(*pair, values)
-        noise, terms = work.points(weights, pair).noise, run.terms(weights)
+        fixed = np.stack([work._fixed(rows, c) for c, rows in enumerate(weights)])
+        noise, terms = work.points(weights, pair).noise, run.terms(fixed)
         assert ((terms**2).sum(axis=1) <= size.moment(noise) * (1 + 1e-9)).all()
         assert (np.abs(terms).max(axis=1) <= size.largest(noise) * (1 + 1e-9)).all()
+
+
+def test_weights_fixed_beforehand_differ_by_what_is_observed(run):
+    """(9): the noise of a functional, with fixed weights, and a vector of known length times whitened noise."""
+    work, size = run.work, _size(run.work, 0.1, 0.0, None)
+    if not work.is_fixed:
+        assert not work.white and size.white.shape == (0, 2)
+        return
+    sums = np.einsum("ckl,cl->ck", work.gram, run.noise())  # Σ x ε
+    white = np.linalg.norm(
+        [np.linalg.solve(root, noise) for root, noise in zip(work._roots, sums, strict=True)], axis=1
+    )
+    assert (white <= size.white @ [1, size.length]).all() and (white > 0.5).all()
+    values = run.surrogate.frame.values(np.linspace(-1, 1, 9)[:, None])
+    for pair in run.surrogate.compared:
+        weights = work.weights(*pair, values)
+        fixed = np.stack([work._fixed(rows, c) for c, rows in enumerate(weights)])
+        assert fixed == pytest.approx(weights @ work.gram @ np.linalg.inv(work.design), rel=1e-6, abs=1e-12)
+        missed = np.abs(np.einsum("cnk,ck->n", weights - fixed, sums))
+        bound = work.points(weights, pair).mismatch @ white
+        assert (missed <= bound * (1 + 1e-9)).all() and (missed.max() > 0.05 * bound.max())
 
 
 N, TRIALS = 60, 20_000
@@ -165,6 +198,36 @@ def test_the_mixed_norm_fails_as_rarely_as_promised(scale, rate, failure):
     trace, top = np.trace(forms, axis1=1, axis2=2), np.linalg.eigvalsh(forms)[:, -1]
     bound = mixed_norm(trace, top, 1.0, log_term(MIXED_EVENTS, failure), m, scale)
     assert (length >= bound).mean() <= failure
+
+
+@pytest.mark.parametrize("failure", [0.3, 0.03])
+@pytest.mark.parametrize("rate", [0.03, 0.5])
+def test_bounds_on_rows_that_depend_on_each_other_fail_as_rarely_as_promised(rate, failure):
+    """Terms whose sizes and directions follow from the past: they turn where the sum lies, and grow if it is long."""
+    rng, trials, m = np.random.default_rng(8), 2_000, 3
+    total, drawn, expected = np.zeros((trials, m)), np.zeros((trials, m, m)), np.zeros((trials, m, m))
+    axes = np.eye(m)
+    for step in range(N):
+        toward = np.where(np.linalg.norm(total, axis=1)[:, None] > 2, total, axes[step % m])
+        vectors = toward / np.linalg.norm(toward, axis=1)[:, None]
+        vectors *= np.where(np.linalg.norm(total, axis=1) > 1, 1.0, 0.4)[:, None]
+        hit = rng.random(trials) < rate
+        total += (hit - rate)[:, None] * vectors
+        squares = vectors[:, :, None] * vectors[:, None]
+        drawn += hit[:, None, None] * squares
+        expected += rate * squares
+    (trace, top), (mean_trace, mean_top) = (
+        (np.trace(forms, axis1=1, axis2=2), np.linalg.eigvalsh(forms)[:, -1]) for forms in (drawn, expected)
+    )
+    L = log_term(1, failure)
+    rates = tuple(best_rate(typical, 1.0, L) for typical in (np.median(trace), np.median(top)))
+    assert (mean_trace >= conditional_moment(trace, 1.0, L, rates[0])).mean() <= failure
+    assert (mean_top >= conditional_moment(top, 1.0, L + np.log(m), rates[1])).mean() <= failure
+    L = log_term(MIXED_EVENTS, failure)
+    scale = best_scale(np.median(trace), np.median(top), 1.0, L, m, rates)
+    length = np.linalg.norm(total, axis=1)
+    assert (length >= mixed_norm(trace, top, 1.0, L, m, scale, rates)).mean() <= failure
+    assert mixed_norm(1e4, 1e3, 1.0, L, m, 1e-3, (0.05, 0.05)) < 1.1 * mixed_norm(1e4, 1e3, 1.0, L, m, 1e-3)
 
 
 def test_the_mixed_norm_of_many_even_vectors_is_near_that_of_a_normal_law():
