@@ -44,6 +44,7 @@ if _TYPE_CHECKING:
     from certirl.proof.certificate import Certificate as Certificate
     from certirl.proof.certify import certify as certify
     from certirl.proof.certify import refute as refute
+    from certirl.proof.densities import tail_from_density as tail_from_density
     from certirl.proof.known_noise import certify_gaussian as certify_gaussian
     from certirl.proof.refutation import Refutation as Refutation
     from certirl.proof.rollout import rollout_check as rollout_check
@@ -105,6 +106,7 @@ _MODULES = {
     "sample": "data.simulator",
     "scenario": "proof.rollout",
     "solve": "solver.solve",
+    "tail_from_density": "proof.densities",
 }
 _NAMESPACES = {
     "export": "data.export",

@@ -22,12 +22,12 @@ from certirl.functions.bases import Basis, gauss_legendre
 from certirl.functions.reward import Reward, RewardLike, values_of
 from certirl.ground.domain import Array, Domain, as_rows, as_states, describe, mesh
 from certirl.ground.records import Record
+from certirl.proof.densities import DensityTail, tail_from_density
 
 # By the number of coordinates, along each of them: Gauss points of the next state; states where the least margin is
-# looked for, and states of each closer look; states where a tail is evaluated, and points of the projection behind it.
+# looked for, and states of each closer look.
 NODES = {1: 400, 2: 32, 3: 12}
 _MESH, _ZOOM = {1: 2001, 2: 61, 3: 17}, {1: 201, 2: 9, 3: 9}
-_TAIL_MESH, _PROJECTION = {1: 801, 2: 41, 3: 13}, {2: 28, 3: 14}
 _ROUNDS = 3  # of closer looks
 _BLOCK = 1 << 21  # numbers of a kernel at once
 
@@ -101,30 +101,18 @@ class Problem(Record):
             start += len(kernel)
         return np.concatenate(expected), visits
 
-    def tail(self, columns: Basis) -> float:
-        """τ of a certificate: the largest ∫|p_a(s'|s) − approximation by the columns| ds' over states and actions.
-
-        The approximation interpolates at the spread points of the columns on an interval and is the best one in the
-        mean over many of them on a box; any one gives an upper bound. The largest value over a mesh of states is taken,
-        with one part in a hundred added: accurate, not a proof.
+    @property
+    def tail(self) -> DensityTail:
+        """τ of a certificate as a function of the columns, from the density: accurate, not a proof.
 
         Example:
+            >>> problem = certirl.problems.thermostat()
             >>> round(problem.tail(certirl.Legendre(9)), 2)
             0.01
             >>> certirl.problems.random_polynomial(seed=7).tail(certirl.Legendre(3))
             0.0
         """
-        columns, dimension = columns.on(self.domain), len(self.domain)
-        along = columns.size if dimension == 1 else self._along(_PROJECTION)
-        nodes, states = columns.spread_points(*[along] * dimension), self._mesh(_TAIL_MESH)
-        values, projection = columns.values(states), np.linalg.pinv(columns.values(nodes))
-        largest = 0.0
-        for action in range(self.n_actions):
-            fitted, start = projection @ self._kernel(nodes, action), 0
-            for kernel in self._kernels(states, action):
-                missed = kernel - values[start : start + len(kernel)] @ fitted
-                largest, start = max(largest, float(np.abs(missed).sum(axis=1).max())), start + len(kernel)
-        return 0.0 if largest < 1e-10 else 1.01 * largest
+        return tail_from_density(self.density, self.domain, n_actions=self.n_actions)
 
     def values(self, reward: RewardLike, *, discount: float, expert: int = 0, steps: int | None = None) -> Array:
         """The value V = (I − γP_π)⁻¹R at the Gauss points ``[q]`` of an expert who always takes one action.
@@ -611,11 +599,10 @@ class Independent(Problem):
         ]
         return np.concatenate(drawn, axis=1).reshape(np.shape(states))
 
-    def tail(self, columns: Basis) -> float:
+    @property
+    def tail(self) -> DensityTail:
         """τ of a certificate: for columns of all coordinates, or the largest over the components that they fit."""
-        if columns.dimension == len(self.domain):
-            return super().tail(columns)
-        return max(problem.tail(columns) for problem in self.parts if len(problem.domain) == columns.dimension)
+        return replace(super().tail, components=tuple(problem.tail for problem in self.parts))
 
     def true_margins(self, reward: RewardLike, *, discount: float, expert: int = 0) -> Array:
         """min_s of the true D_a(s), alternative actions in order ``[A − 1]``.

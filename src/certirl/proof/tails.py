@@ -615,7 +615,7 @@ def contradiction(tail: TailLike, source: Source) -> str:
     two empirical ones (Dvoretzky, Kiefer and Wolfowitz; Bretagnolle's constant for rows of different states). If
     rows are independent, all comparisons together contradict a true declaration with probability 10⁻⁶ at most.
     """
-    if not isinstance(tail, Tail):
+    if not isinstance(tail, Tail) or tail.change(np.zeros(len(source.domain))) > 0:  # what says nothing of two states
         return ""
     domain = source.domain
     pairs = _PAIRS * len(domain)
@@ -645,7 +645,7 @@ def open_circle(tail: TailLike, source: Source, axes: Sequence[int]) -> str:
         source: a simulator or a log.
         axes: coordinates in which the columns are periodic.
     """
-    if not isinstance(tail, Tail):
+    if not isinstance(tail, Tail) or tail.change(np.zeros(len(source.domain))) > 0:  # what says nothing of two states
         return ""
     comparisons = _PAIRS * len(axes) * len(source.domain) * source.n_actions
     rng = np.random.default_rng(0)

@@ -1,0 +1,248 @@
+"""τ from the density of the next state: computed, with a bound on the error of the computation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from certirl.functions.bases import Basis, gauss_legendre
+from certirl.ground.domain import Array, Domain, as_domain, as_n_actions, mesh
+from certirl.ground.doors import alone, as_count, as_number, as_reals, lend, shown, takes
+from certirl.proof.tails import Smooth, Tail
+
+# By the number of coordinates, along each of them. Without declared bounds: Gauss points of the next state, states
+# where the error is evaluated, points of the projection behind it. With them: next states and states.
+_GAUSS, _STATES, _PROJECTION = {1: 400, 2: 32, 3: 12}, {1: 801, 2: 41, 3: 13}, {2: 28, 3: 14}
+_EVEN, _SPREAD = {1: 3_000, 2: 160, 3: 32}, {1: 800, 2: 48, 3: 16}
+_BLOCK = 1 << 21  # numbers of a density at once
+_SHARES = (1 / 12, 1 / 8, 1 / 6, 1 / 4, 1 / 3, 1 / 2)  # of the states: the degrees that their maximum speaks for
+_LINES = 5  # states from which declared derivatives are compared with differences
+_ROUNDING = 1e-11
+
+# p_a(s'|s) for every pair of n states and m next states ``[n, m]``, of ``(next_states [m, d], states [n, d], action)``.
+Density = Callable[[Array, Array, int], Array]
+
+
+@dataclass(frozen=True, eq=False)
+class DensityTail(Tail):
+    """The distance from a density to the columns: ``max_s ∫|p_a(s'|s) − Σ_jc_j(s)p_a(s'|s_j)|ds'``, c_j of the columns.
+
+    Attributes:
+        density: p_a(s'|s), see `tail_from_density`.
+        domain: the box of states.
+        n_actions: A.
+        smooth: bounds on the derivatives in each coordinate of the state; none if they are not declared.
+        curvature: bounds on |∂²p_a/∂s'_i²| for each coordinate of the next state; none if they are not declared.
+        points: next states along each coordinate.
+        components: the same for groups of coordinates that move independently; none if they are not known.
+    """
+
+    density: Density
+    domain: Domain
+    n_actions: int
+    smooth: tuple[Smooth, ...] = ()
+    curvature: tuple[float, ...] = ()
+    points: int | None = None
+    components: tuple[DensityTail, ...] = ()
+
+    def __call__(self, columns: Basis) -> float:
+        """`number`, as of any function of the columns."""
+        return self.number(columns)
+
+    def number(self, columns: Basis, coordinates: Sequence[int] | None = None) -> float:
+        """τ: a bound with declared derivatives; without them the largest value on a mesh, a hundredth added."""
+        d = len(self.domain)
+        if columns.dimension != d:
+            fitting = [part for part in self.components if len(part.domain) == columns.dimension]
+            if not fitting:
+                raise ValueError(
+                    f"the density is one of {d} coordinates, and the columns have {columns.dimension}: pass a function "
+                    "of the columns that chooses the tail of a component"
+                )
+            return max(part.number(columns) for part in fitting)
+        columns = columns.on(self.domain)
+        along = columns.size if d == 1 else self._along(_PROJECTION)
+        nodes = columns.spread_points(*[along] * d)
+        if self.smooth:
+            return self._bound(columns, nodes)
+        states = mesh([np.linspace(low, high, self._along(_STATES)) for low, high in self.domain])
+        y, weights = self._gauss()
+        largest, _ = self._largest(columns, nodes, states, y, weights, 1e-7)
+        return 0.0 if largest < 1e-10 else 1.01 * largest
+
+    def change(self, differences: Array) -> float:
+        """2, which says nothing: what the density says is not compared with data."""
+        return 2.0
+
+    def __str__(self) -> str:
+        if not self.smooth:
+            return "this was computed from a density, accurately but without a bound on the error: not a proof"
+        said = " and ".join(dict.fromkeys(map(str, self.smooth)))
+        curved = ", ".join(f"{bound:g}" for bound in self.curvature)
+        return f"this was computed from a density, where {said}, and |∂²p_a(s'|s)/∂s'²| ≤ {curved}"
+
+    def _bound(self, columns: Basis, nodes: Array) -> float:
+        """The error at spread states, inflated, and the distance of P_a f from polynomials of high degree."""
+        d, along = len(self.domain), self._along(_SPREAD)
+        count = self.points or self._along(_EVEN)
+        sides = np.array([high - low for low, high in self.domain])
+        y = mesh([np.linspace(low, high, count) for low, high in self.domain])
+        ends = np.r_[0.5, np.ones(count - 2), 0.5]
+        weights = np.ones(1)
+        for side in sides:
+            weights = np.multiply.outer(weights, side / (count - 1) * ends).ravel()
+        linear = float((sides / (count - 1)) ** 2 @ np.array(self.curvature)) / 8 * float(sides.prod())
+        self._check_derivatives(y, weights, linear)
+        states = columns.spread_points(*[along] * d)
+        largest, size = self._largest(columns, nodes, states, y, weights, linear + 1e-6)
+        largest += (linear + _ROUNDING) * size
+        highest, best = columns.degrees.max(axis=0), math.inf
+        for share in _SHARES:
+            total, factor = 0.0, 1.0
+            for part, smooth, least in zip(columns.parts, self.smooth, highest, strict=True):
+                degree = max(int(share * along / (2 if part.periodic else 1)), int(least))
+                wave = part.resized(part.size_of_degree(degree))
+                distance, inflation = smooth.number(wave), wave.inflation(along)
+                total += factor * (1 + inflation) * distance
+                factor *= inflation
+            best = min(best, factor * largest + total)
+        return best
+
+    def _largest(
+        self, columns: Basis, nodes: Array, states: Array, y: Array, weights: Array, slack: float
+    ) -> tuple[float, float]:
+        """The largest error over states and actions by a sum over next states, and of 1 + Σ_j|c_j(s)|."""
+        approximation = columns.values(states) @ np.linalg.pinv(columns.values(nodes))
+        largest = 0.0
+        for action in range(self.n_actions):
+            at_nodes, start = np.concatenate(list(self._kernels(nodes, action, y, weights, slack))), 0
+            for kernel in self._kernels(states, action, y, weights, slack):
+                missed = kernel - approximation[start : start + len(kernel)] @ at_nodes
+                largest, start = max(largest, float(np.abs(missed).sum(axis=1).max())), start + len(kernel)
+        return largest, 1 + float(np.abs(approximation).sum(axis=1).max())
+
+    def _kernels(self, states: Array, action: int, y: Array, weights: Array, slack: float) -> Iterator[Array]:
+        """p_a(y_q | s) w_q ``[n, q]`` for blocks of states."""
+        length = max(_BLOCK // len(y), 1)
+        for start in range(0, len(states), length):
+            kernel = self._values(y, states[start : start + length], action) * weights
+            off = np.abs(kernel.sum(axis=1) - 1)
+            if not off.max() < slack:
+                at = int(np.nanargmax(off))
+                place = np.array2string(states[start + at], precision=4)
+                raise ValueError(
+                    f"the density of action {action} from s = {place} sums up to {kernel[at].sum():.4g} over "
+                    f"{len(y):,} next states in the box, not to 1: it must be the density of a next state that lies in "
+                    "the box, and not too narrow"
+                )
+            yield kernel
+
+    def _values(self, y: Array, states: Array, action: int) -> Array:
+        with alone(self.density):
+            values = as_reals(self.density(lend(y), lend(states), action), "the density")
+        if values.shape != (len(states), len(y)):
+            raise ValueError(
+                f"the density must return an array [states, next states], here {(len(states), len(y))}, got the shape "
+                f"{values.shape}"
+            )
+        return values
+
+    def _check_derivatives(self, y: Array, weights: Array, linear: float) -> None:
+        """Refuse declared bounds that differences of the density exceed: a difference is a mean of derivatives."""
+        d, count = len(self.domain), round(len(y) ** (1 / len(self.domain)))
+        low, high = np.array(self.domain).T
+        places = low + (high - low) * (np.arange(_LINES)[:, None] + 0.5) / _LINES
+        for action in range(self.n_actions):
+            table = self._values(y, places, action).reshape(-1, *[count] * d)
+            for axis in range(d):
+                step = (high - low)[axis] / (count - 1)
+                found = float(np.abs(np.diff(table, 2, axis=axis + 1)).max()) / step**2
+                if found > 1.001 * self.curvature[axis] + _ROUNDING / step**2:
+                    raise ValueError(
+                        f"curvature {self.curvature[axis]:g} is contradicted by the density of action {action}: its "
+                        f"second derivative in coordinate {axis} of the next state is at least {found:.3g} somewhere"
+                    )
+                order, bound = self.smooth[axis].order, self.smooth[axis].bound
+                step = (high - low)[axis] / (2 * order)
+                line = np.tile((low + high) / 2, (2 * order + 1, 1))
+                line[:, axis] = low[axis] + step * np.arange(2 * order + 1)
+                differences = np.abs(np.diff(self._values(y, line, action), order, axis=0)) @ weights
+                found = (float(differences.max()) - 2**order * linear) / step**order
+                if found > 1.001 * bound:
+                    raise ValueError(
+                        f"{self.smooth[axis]} is contradicted by the density of action {action}: in coordinate {axis} "
+                        f"it is at least {found:.3g} somewhere"
+                    )
+
+    def _gauss(self) -> tuple[Array, Array]:
+        t, w = gauss_legendre(self._along(_GAUSS))
+        weights = np.ones(1)
+        for low, high in self.domain:
+            weights = np.multiply.outer(weights, (high - low) / 2 * w).ravel()
+        return mesh([(low + high) / 2 + (high - low) / 2 * t for low, high in self.domain]), weights
+
+    def _along(self, counts: dict[int, int]) -> int:
+        if len(self.domain) not in counts:
+            raise ValueError(
+                f"a density gives a tail in one to three coordinates at once, not {len(self.domain)}; for independent "
+                "components pass a function of the columns"
+            )
+        return counts[len(self.domain)]
+
+
+def tail_from_density(
+    density: Density,
+    domain: Any,
+    *,
+    n_actions: int,
+    smooth: Smooth | Sequence[Smooth] | None = None,
+    curvature: float | Sequence[float] | None = None,
+    points: int | None = None,
+) -> DensityTail:
+    """The tail of dynamics whose density is known: ``tail=certirl.tail_from_density(p, domain, n_actions=2, …)``.
+
+    With ``smooth`` and ``curvature`` τ is a bound, and an assumption of the certificate is that these are true. Without
+    them nothing is assumed about the density between the points where it is evaluated; the certificate then says that
+    its tail is accurate, but not a proof.
+
+    Args:
+        density: p_a(s'|s), a function of next states ``[m, d]``, states ``[n, d]`` and an action that returns
+            ``[n, m]``. The next state lies in the box and has no atoms, as clipping would make them.
+        domain: the box of states.
+        n_actions: A.
+        smooth: bounds ∫|∂^p p_a(s'|s)/∂s_i^p| ds' ≤ b for every action, state and coordinate of the state, one for all
+            coordinates or one for each; orders of 4 and more are best.
+        curvature: bounds on |∂²p_a(s'|s)/∂s'_i²|, one for all coordinates of the next state or one for each.
+        points: next states along each coordinate for the integrals; the error falls with their square. By default 3,000
+            on an interval, 160 and 32 in two and three coordinates.
+
+    Example:
+        >>> def density(next_states, states, action):  # 0.5·sin s ± 0.2 + noise, on a circle
+        ...     mean = 0.5 * np.sin(states[:, :1]) + (0.2, -0.2)[action]
+        ...     turns = 2 * np.pi * np.arange(-3, 4)[:, None, None]
+        ...     return np.exp(-((next_states[:, 0] - mean + turns) ** 2) / 2).sum(axis=0) / np.sqrt(2 * np.pi)
+        >>> bounds = {"smooth": certirl.Smooth(order=2, bound=0.7), "curvature": 0.5}
+        >>> tail = certirl.tail_from_density(density, (-np.pi, np.pi), n_actions=2, **bounds)
+        >>> tail.number(certirl.Fourier(7)) < certirl.Smooth(order=2, bound=0.7).number(certirl.Fourier(7)) / 10
+        True
+    """
+    box = as_domain(domain)
+    if not callable(density) or not takes(density, None, None, 0):
+        raise TypeError(f"density must be a function (next_states, states, action), got {shown(density)}")
+    if (smooth is None) != (curvature is None):
+        raise ValueError("smooth and curvature make τ a bound together: pass both, or leave both out")
+    orders: tuple[Smooth, ...] = ()
+    bounds: tuple[float, ...] = ()
+    if smooth is not None and curvature is not None:
+        orders = (smooth,) * len(box) if isinstance(smooth, Smooth) else tuple(smooth)
+        if len(orders) != len(box) or not all(isinstance(each, Smooth) for each in orders):
+            raise ValueError(f"smooth must be certirl.Smooth(order, bound), or one for each coordinate, got {smooth!r}")
+        numbers = np.broadcast_to(as_reals(curvature, "curvature"), (len(box),))
+        bounds = tuple(as_number(bound, "curvature", least=0) for bound in numbers)
+    if points is not None:
+        points = as_count(points, "points", least=10)
+    return DensityTail(density, box, as_n_actions(n_actions), orders, bounds, points)

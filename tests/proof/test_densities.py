@@ -1,0 +1,108 @@
+"""τ from a density: never below the true error, close to it, and honest about what was declared."""
+
+import math
+
+import numpy as np
+import pytest
+
+import certirl
+from certirl.functions.bases import Fourier, Legendre, product
+from certirl.proof.tails import tail_in_words
+
+STD, SLOPE = 1.5, 0.9
+
+
+def mirrored(y, s, action, std=STD):
+    """The density of an affine drift plus Gaussian noise, mirrored at 15 and 25."""
+    mean = s[:, :1] + 0.1 * (18 - s[:, :1]) + (1.5, -1.5)[action]
+    turns = 20 * np.arange(-1, 2)[:, None]
+    images = np.concatenate([turns + y[:, 0], turns + 30 - y[:, 0]])
+    return np.exp(-(((images[:, None] - mean) / std) ** 2) / 2).sum(axis=0) / (std * math.sqrt(2 * math.pi))
+
+
+def derivative(order, std=STD):
+    """A bound on the derivative of a Gaussian density moved by an affine drift."""
+    return certirl.Smooth(order, (SLOPE / std) ** order * math.sqrt(math.factorial(order)))
+
+
+CURVED = 2 * 0.4 / STD**3
+
+
+def interpolation_error(density, action, k, low, high):
+    """max_s ∫|p − its interpolant at k Chebyshev points|dy, by a fine sum."""
+    y, s = np.linspace(low, high, 4001)[:, None], np.linspace(low, high, 301)[:, None]
+    nodes = (low + high) / 2 + (high - low) / 2 * np.cos((np.arange(k) + 0.5) * np.pi / k)
+    basis = Legendre(k, (low, high))
+    weights = basis.values(s) @ np.linalg.inv(basis.values(nodes))
+    missed = density(y, s, action) - weights @ density(y, nodes[:, None], action)
+    return float((np.abs(missed).sum(axis=1) * (high - low) / 4000).max())
+
+
+def test_a_density_gives_a_tail_that_is_proved_and_close():
+    tail = certirl.tail_from_density(
+        mirrored, (15, 25), n_actions=2, smooth=derivative(6), curvature=CURVED, points=2_000
+    )
+    rough = certirl.tail_from_density(
+        mirrored, (15, 25), n_actions=2, smooth=derivative(2), curvature=CURVED, points=400
+    )
+    noise = certirl.GaussianNoise(STD, slope=SLOPE)
+    for k in (7, 13):
+        truth = max(interpolation_error(mirrored, action, k, 15, 25) for action in (0, 1))
+        columns = Legendre(k, (15, 25))
+        assert truth < tail.number(columns) < 1.12 * truth < noise.number(columns)
+        assert tail.number(columns) < rough.number(columns) < derivative(2).number(columns) / 10
+
+
+def test_densities_on_a_box():
+    std = 3.0
+
+    def density(y, s, action):
+        return mirrored(y[:, [0]], s[:, [0]], action, std) * mirrored(y[:, [1]], s[:, [1]], action, std)
+
+    box, most = ((15, 25), (15, 25)), 2 * 0.4 / std  # of a coordinate's density; that of its curvature is most/std²
+    columns = product(Legendre(3), Legendre(3), index="full")
+    tail = certirl.tail_from_density(
+        density, box, n_actions=1, smooth=[derivative(4, std)] * 2, curvature=most**2 / std**2, points=60
+    )
+    accurate = certirl.tail_from_density(density, box, n_actions=1).number(columns)
+    single = certirl.tail_from_density(lambda *asked: mirrored(*asked, std), (15, 25), n_actions=1).number(Legendre(3))
+    assert single < accurate < tail.number(columns) < 2 * accurate
+
+
+def test_what_is_declared_is_printed_and_what_is_not_is_no_proof():
+    columns = Legendre(9, (15, 25))
+    accurate = certirl.tail_from_density(mirrored, (15, 25), n_actions=2)
+    declared = certirl.tail_from_density(
+        mirrored, (15, 25), n_actions=2, smooth=derivative(4), curvature=CURVED, points=800
+    )
+    assert accurate(columns) == accurate.number(columns) == pytest.approx(declared.number(columns), rel=0.1)
+    assert "without a bound on the error: not a proof" in tail_in_words(accurate, 0.1, columns)
+    words = tail_in_words(declared, 0.1, columns)
+    assert "∂^4_s" in words and f"≤ {CURVED:g}" in words and "not a proof" not in words
+    room = certirl.problems.thermostat(noise=3.0)
+    asked = {"discount": 0.7, "expert": 0, "columns": Legendre(7), "tail": room.tail, "samples": 9_000, "rng": 1}
+    assert "not a proof" in certirl.certify(lambda s: s[:, 0], room, **asked).assumptions[0]
+
+
+def test_declarations_and_densities_are_checked():
+    settings = {"n_actions": 2, "smooth": derivative(4), "curvature": CURVED}
+    columns = Legendre(9, (15, 25))
+    for wrong, words in (
+        ({"curvature": CURVED / 10}, "curvature .* is contradicted by the density of action 0"),
+        ({"smooth": certirl.Smooth(2, 0.01)}, "is contradicted by the density of action 0: in coordinate 0 it is at"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            certirl.tail_from_density(mirrored, (15, 25), **settings | wrong).number(columns)
+    with pytest.raises(ValueError, match=r"sums up to 0\.\d+ over 3,000 next states in the box, not to 1"):
+        certirl.tail_from_density(lambda y, s, a: 0.9 * mirrored(y, s, a), (15, 25), **settings).number(columns)
+    with pytest.raises(ValueError, match=r"array \[states, next states\], here \(5, 3000\), got the shape \(3000, 5\)"):
+        certirl.tail_from_density(lambda y, s, a: mirrored(y, s, a).T, (15, 25), **settings).number(columns)
+    with pytest.raises(ValueError, match="pass both, or leave both out"):
+        certirl.tail_from_density(mirrored, (15, 25), n_actions=2, curvature=1.0)
+    with pytest.raises(ValueError, match="one for each coordinate"):
+        certirl.tail_from_density(mirrored, (15, 25), n_actions=2, smooth=[derivative(2)] * 2, curvature=1.0)
+    with pytest.raises(TypeError, match=r"density must be a function \(next_states, states, action\)"):
+        certirl.tail_from_density(lambda y: y, (15, 25), n_actions=2)
+    with pytest.raises(ValueError, match="the density is one of 1 coordinates, and the columns have 2"):
+        certirl.tail_from_density(mirrored, (15, 25), n_actions=2).number(product(Legendre(2), Legendre(2)))
+    assert certirl.problems.circle().tail.number(Fourier(9)) < 0.1
